@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::active::TransactionInfo;
 use crate::background::Background;
 use crate::certifier::{CertifierStatistics, Method, Watch};
-use crate::delivery::Delivered;
 use crate::durable::{Commit, DurableWait};
 use crate::governor::Governor;
 use crate::image::found;
@@ -22,6 +21,7 @@ use crate::storage::Outgoing;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
 use crate::transaction::Transaction;
+use crate::turns::{Executed, Lists, Progress};
 use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
 
 /// An open database; clones are handles to the same one.
@@ -245,12 +245,62 @@ impl Database {
     }
 
     /// Delivers the next position of a cluster's order: decides it as every node does, and shows it
-    /// if it commits. To be called by one thread, for position after position from 1 on.
+    /// if it commits. To be called by one thread, for position after position from 1 on, and after
+    /// [`Progress::Execute`] not before [`Database::finish`].
     ///
     /// # Errors
     /// `Undecodable` if the bytes are no request, `LogPoisoned`. The node must not go on then.
-    pub fn deliver(&self, position: Csn, request: &[u8]) -> Result<Delivered, Error> {
+    pub fn deliver(&self, position: Csn, request: &[u8]) -> Result<Progress, Error> {
         self.manager.deliver(position, request)
+    }
+
+    /// An active transaction was executed: it commits or has come to nothing, and those that wait behind
+    /// it are decided.
+    ///
+    /// # Errors
+    /// As `deliver`, and whatever kept the transaction's changes from being made. The node must not go on
+    /// then.
+    pub fn finish(&self, executed: Executed) -> Result<Progress, Error> {
+        self.manager.finish(executed)
+    }
+
+    /// An id for [`Database::order_program`], so that whoever executes it can be told of it before.
+    pub fn program_id(&self) -> TransactionId {
+        self.manager.transaction_id()
+    }
+
+    /// Has a program ordered, to be executed at every node when it is its turn. Resolves to its place once
+    /// it was executed here and commits.
+    ///
+    /// # Errors
+    /// `RequestTooLarge`; when it resolves, `Overtaken` by a prepared transaction, `RequestKnown`,
+    /// `SerializationFailure` for one that came to nothing when it was executed, `NotOrdered`.
+    pub fn order_program(
+        &self,
+        id: TransactionId,
+        isolation: Isolation,
+        name: Option<&str>,
+        program: &[u8],
+    ) -> Result<impl Future<Output = Result<Commit, Error>> + Send + use<>, Error> {
+        let proposed = self.manager.order_program(id, isolation, name, program)?;
+        let manager = Arc::clone(&self.manager);
+        Ok(async move { manager.committed(proposed.await?) })
+    }
+
+    /// The last position of the order that was delivered here; 0 in a database of its own.
+    pub fn delivered(&self) -> Csn {
+        self.manager.delivered()
+    }
+
+    /// How long the lists of the metaprotocol are, and who keeps the others waiting.
+    pub fn lists(&self) -> Lists {
+        self.manager.lists()
+    }
+
+    /// Votes against a transaction that waits for the vote of a node which does not give it. Whichever vote
+    /// is ordered first counts.
+    pub fn vote_against(&self, transaction: TransactionId) {
+        self.manager.vote_against(transaction);
     }
 
     /// The last position of the order that is judged and shown here; 0 in a database of its own.

@@ -1,7 +1,8 @@
 //! A node's side of the order: how its transactions are proposed, and what every node does with
 //! what the order delivers (`order` has the rules).
 //!
-//! One thread, the *applier*, calls [`Manager::deliver`] for position after position. For each it
+//! One thread, the *applier*, calls [`Manager::deliver`] for position after position (`turns`). For each,
+//! when it is its turn, it
 //! 1. judges locks ([`Standing`]) and reads (the certifier), both functions of the order;
 //! 2. if it commits, takes its locks by force, and strikes whoever holds one against them;
 //! 3. installs its changes under its position and moves the visible mark;
@@ -21,7 +22,7 @@
 //! *Sealing.* `applied` is read before a transaction is sealed. A stroke that comes in between
 //! makes sealing fail; one that comes afterwards finds it sealed, and its position is above `bot`.
 //!
-//! Mutex order: `standing` (the applier's alone), the commit mutex, then those of the lock table
+//! Mutex order: `turns`, `standing` (the applier's alone), the commit mutex, then those of the lock table
 //! and of `fates`, one after the other. `sealed` is a leaf.
 
 use std::collections::HashMap;
@@ -38,45 +39,35 @@ use crate::level::Isolation;
 use crate::lock::mode::FamilySlot;
 use crate::lock::table::{Held, HeldLock};
 use crate::manager::{Manager, Request as Ended};
-use crate::order::{Level, Operation, Purpose, Refusal, Request, Standing};
+use crate::order::{Level, Operation, Purpose, Request, Standing};
 use crate::planted::{self, Planted};
-use crate::prepared::ordered::Arrived;
 use crate::prepared::record::Parts;
 use crate::proposed::{Outcome, Proposed, Sealed};
-use crate::sequencer::{Delivery, Place};
 use crate::storage::StagedRun;
 use crate::storage::images::Images;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex};
 use crate::total_order::Node;
 use crate::transaction::Transaction;
+use crate::turns::Turns;
 use crate::txn::bulk::unload;
-use crate::txn::readset::ReadSet;
+use crate::txn::readset::{Point, ReadSet};
 use crate::txn::writeset::{Changes, WriteSet};
 use crate::{Csn, Error, Key, TransactionId, TreeId};
 
 /// Shards of the table of running transactions.
 const SHARDS: usize = 16;
-/// The graph is pruned at every so manieth position.
-const PRUNE_EVERY: Csn = 64;
 /// The trees of which it is remembered when they changed: the system's.
 pub(crate) const FIRST_TREES: usize = 8;
 /// A node that is not heard of for so many positions announces its oldest snapshot.
 const ANNOUNCE_AFTER: Csn = crate::order::SILENCE_MAX / 4;
 
-/// What became of a position.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delivered {
-    /// The transaction whose request it was.
-    pub transaction: TransactionId,
-    /// Whether it commits.
-    pub committed: bool,
-}
-
 /// What a node of a cluster has besides a database of its own.
 pub(crate) struct Cluster {
     pub(crate) node: Node,
-    /// The base had everything up to here when the database was opened.
+    /// What is delivered and waits for its turn. The applier's, and of those who look at it.
+    pub(crate) turns: Mutex<Turns>,
+    /// How things stand at the last position whose turn it was.
     pub(crate) standing: Mutex<Standing>,
     /// How things stood at earlier positions.
     pub(crate) images: Images,
@@ -94,6 +85,7 @@ impl Cluster {
     /// One that begins with the first position.
     pub(crate) fn new(node: Node, images: Images) -> Cluster {
         Cluster {
+            turns: Mutex::new(Turns::new(node.number)),
             node,
             images,
             standing: Mutex::default(),
@@ -108,6 +100,7 @@ impl Cluster {
     /// Goes on where an image says how things stand, and when the first trees changed last.
     pub(crate) fn begin_at(&self, standing: Standing, changed: &[Csn]) {
         self.applied.store(standing.applied(), Ordering::Release);
+        self.turns.lock().begin_at(standing.applied());
         *self.standing.lock() = standing;
         for (last, position) in self.changed.iter().zip(changed) {
             last.store(*position, Ordering::Release);
@@ -128,7 +121,7 @@ impl Cluster {
     }
 
     /// Everything up to here is judged and shown.
-    fn apply(&self, position: Csn) {
+    pub(crate) fn apply(&self, position: Csn) {
         self.applied.store(position, Ordering::Release);
         let woken: Vec<Waker> = {
             let mut waiters = self.waiters.lock();
@@ -166,6 +159,16 @@ pub(crate) fn overtaken(stroke: Stroke) -> Error {
     Error::Overtaken { by, position, tree, key: key.map(|key| Key::copy_from_slice(&key)) }
 }
 
+/// How a transaction that has run at one node comes to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replication {
+    /// With its reads: every node judges them.
+    Certification,
+    /// Without its reads: this node judges them, and votes. At levels that do not judge reads, and for
+    /// a transaction that has read nothing but what it has written, there is nothing to vote about.
+    WeakVoting,
+}
+
 impl Transaction {
     /// What its client calls it: no two transactions of one name commit in a cluster, and its
     /// outcome can be asked for by it. Without effect in a database of its own.
@@ -178,11 +181,22 @@ impl Transaction {
     ///
     /// # Errors
     /// As `commit`; `Overtaken`.
-    pub async fn commit_in_order(mut self) -> Result<Commit, Error> {
+    pub async fn commit_in_order(self) -> Result<Commit, Error> {
+        self.commit_by(Replication::Certification).await
+    }
+
+    /// The same by one of the protocols.
+    ///
+    /// # Errors
+    /// As `commit`; `Overtaken`.
+    pub async fn commit_by(mut self, protocol: Replication) -> Result<Commit, Error> {
         if self.manager.cluster.is_none() {
             return self.commit();
         }
-        let proposed = self.propose(Purpose::Commit);
+        let proposed = self.propose(match protocol {
+            Replication::Certification => Purpose::Commit,
+            Replication::WeakVoting => Purpose::Voting,
+        });
         let manager = Arc::clone(&self.manager);
         drop(self);
         manager.committed(proposed?.await?)
@@ -224,10 +238,10 @@ impl Transaction {
                 outcome.tell(Ok(ended.rests_on));
                 Ok(Proposed(outcome))
             }
-            Ok(Some((request, writes))) => {
+            Ok(Some(Encoded { request, writes, reads })) => {
                 let outcome = Arc::<Outcome>::default();
                 let (_sight, outcome_here) = (Some(sight), Arc::clone(&outcome));
-                let sealed = Sealed { held, _sight, writes, member, outcome: outcome_here };
+                let sealed = Sealed { held, _sight, writes, reads, member, outcome: outcome_here };
                 cluster.sealed.lock().insert(ended.id, sealed);
                 cluster.node.order.propose(request);
                 Ok(Proposed(outcome))
@@ -246,8 +260,23 @@ impl Transaction {
 /// What a transaction wrote: its write set, what that comes to, and dropped trees.
 type Wrote = (WriteSet, Vec<(TreeId, Changes)>, Vec<TreeId>);
 
-/// A request, and what its writes have of the budget.
-type Encoded = (Bytes, Option<WriteSet>);
+/// A request that goes out, and what stays here until it is delivered.
+struct Encoded {
+    request: Bytes,
+    /// What its writes have of the budget.
+    writes: Option<WriteSet>,
+    /// What it read, if only this node judges that.
+    reads: Option<ReadSet>,
+}
+
+/// Whether nothing was read but what is written, too.
+fn is_covered(reads: &ReadSet, changes: &[(TreeId, Changes)]) -> bool {
+    let is_written = |point: &Point| {
+        let tree = changes.iter().find(|(tree, _)| *tree == point.tree);
+        tree.is_some_and(|(_, changes)| changes.get(&SmallKey::new(reads.key(point))).is_some())
+    };
+    reads.ranges().is_empty() && reads.points().iter().all(is_written)
+}
 
 impl Manager {
     pub(crate) fn committed(&self, csn: Csn) -> Result<Commit, Error> {
@@ -271,6 +300,8 @@ impl Manager {
             let Some(reads) = reads.filter(|reads| !self.sequencer.is_free_to_read(snapshot, reads)) else {
                 return Ok(None);
             };
+            // Others judge it as well as this node could.
+            ended.purpose = Purpose::Commit;
             if planted::is(Planted::ReadersStayHome) {
                 return self.sequencer.certify_reader(ended.id, snapshot, reads).map(|()| None);
             }
@@ -311,6 +342,15 @@ impl Manager {
             Some((writes, changes, dropped)) => (Some(writes), changes, dropped),
             None => (None, Vec::new(), Vec::new()),
         };
+        let (reads, kept) = match (&ended.purpose, reads) {
+            (Purpose::Voting, Some(reads)) if !is_covered(&reads, &changes) => (None, Some(reads)),
+            (Purpose::Voting, _) => {
+                // Whoever comes between has to change what this one changes.
+                ended.purpose = Purpose::Commit;
+                (None, None)
+            }
+            (_, reads) => (reads, None),
+        };
         let size = writes.as_ref().map_or(0, WriteSet::bytes);
         let request = Request {
             id: ended.id,
@@ -338,103 +378,7 @@ impl Manager {
         if bytes.len() as u64 > limit {
             return Err(Error::RequestTooLarge { limit });
         }
-        Ok((bytes.into(), writes))
-    }
-
-    /// Delivers position `position` of the order, the next one. To be called by one thread.
-    ///
-    /// # Errors
-    /// `Undecodable` if the bytes are no request; `LogPoisoned`. This node must not go on then.
-    pub(crate) fn deliver(&self, position: Csn, bytes: &[u8]) -> Result<Delivered, Error> {
-        let Some(cluster) = &self.cluster else {
-            return Err(Error::Defect("a database of its own has no order to follow"));
-        };
-        let mut request = Request::decode(bytes)
-            .map_err(|what| Error::undecodable(format!("the request at position {position}: {what}")))?;
-        let mut standing = cluster.standing.lock();
-        let locks = request.all_locks();
-        let verdict = match standing.judge(&request, &locks) {
-            Ok(()) => {
-                let horizon = position.is_multiple_of(PRUNE_EVERY).then(|| {
-                    match planted::is(Planted::PrunesByItself) {
-                        true => self.store.oldest_snapshot(),
-                        false => standing.horizon(),
-                    }
-                });
-                match request.purpose {
-                    Purpose::Commit => {
-                        self.decide_delivered(cluster, position, &mut request, &locks, bytes.len(), horizon)
-                    }
-                    _ => {
-                        let place = Place { csn: position, bytes: bytes.len() as u64, horizon };
-                        let arrived = Arrived { place, request: &request, locks: &locks };
-                        self.decide_prepared(cluster, standing.undecided(), &arrived)
-                    }
-                }
-            }
-            Err(Refusal::Known { position: first, committed }) => {
-                tracing::debug!(position, first, committed, "a request was delivered again");
-                standing.pass(position, bytes);
-                self.pass(cluster, position, bytes.len())?;
-                return Ok(Delivered { transaction: request.id, committed });
-            }
-            Err(refusal) => Err(refused(refusal)),
-        };
-        let committed = match &verdict {
-            Ok(()) => true,
-            Err(error) if is_verdict(error) => false,
-            Err(error) => return Err(error.clone()),
-        };
-        standing.enter(position, &request, &locks, committed, bytes);
-        self.store.trees.raise(request.next_tree);
-        match committed {
-            true => cluster.apply(position),
-            false => self.pass(cluster, position, bytes.len())?,
-        }
-        if let Some(sealed) = cluster.sealed.lock().remove(&request.id) {
-            self.release(request.id, sealed.held);
-            match committed {
-                true => self.count(&request),
-                false if request.purpose.is_of_transaction() => self.rolled_back(),
-                false => {}
-            }
-            if let Some(member) = sealed.member.filter(|_| !committed) {
-                self.part_sibling(&member, request.id);
-            }
-            sealed.outcome.tell(verdict.map(|()| position));
-        }
-        self.announce(cluster, &standing);
-        Ok(Delivered { transaction: request.id, committed })
-    }
-
-    /// Second part of the verdict, and what a commit does.
-    fn decide_delivered(
-        &self,
-        cluster: &Cluster,
-        position: Csn,
-        request: &mut Request,
-        locks: &[(HeldLock, bool)],
-        bytes: usize,
-        horizon: Option<Csn>,
-    ) -> Result<(), Error> {
-        let is_own = cluster.sealed.lock().contains_key(&request.id);
-        let candidate = self.sequencer.certifies().then(|| request.take_candidate());
-        let changes = request.take_changes();
-        let request = &*request;
-        let delivery = Delivery { candidate, changes, dropped: &request.dropped, bytes: bytes as u64 };
-        let trees = request.parts.changes.iter().map(|(tree, _)| *tree as usize);
-        let first = trees.filter(|tree| *tree < FIRST_TREES);
-        let mut granted = Held::default();
-        let verdict = self.sequencer.deliver(position, delivery, horizon, || {
-            // What ran here has these locks itself.
-            if !is_own && request.writes() {
-                granted = self.grant(cluster, position, request.id, None, locks);
-            }
-            // Before it can be seen.
-            first.for_each(|tree| cluster.changed[tree].store(position, Ordering::Release));
-        });
-        self.release(request.id, granted);
-        verdict
+        Ok(Encoded { request: bytes.into(), writes, reads: kept })
     }
 
     /// Takes a delivered request's locks, and strikes whoever holds one against them.
@@ -462,28 +406,25 @@ impl Manager {
     }
 
     /// A request of this node was granted.
-    fn count(&self, request: &Request) {
+    pub(crate) fn count(&self, request: &Request) {
         match &request.purpose {
-            Purpose::Commit if !request.writes() => {}
-            Purpose::Commit | Purpose::Decide { commits: true, .. } => {
+            Purpose::Commit | Purpose::Execute(_) if !request.writes() => {}
+            Purpose::Commit
+            | Purpose::Voting
+            | Purpose::Execute(_)
+            | Purpose::Decide { commits: true, .. } => {
                 self.counters.commits.fetch_add(1, Ordering::Relaxed);
             }
             Purpose::Decide { commits: false, .. } => self.rolled_back(),
             Purpose::OnFamily(on) if matches!(on.operation, Operation::Commit(_)) => {
                 self.counters.commits.fetch_add(1, Ordering::Relaxed);
             }
-            Purpose::Prepare(_) | Purpose::OnFamily(_) => {}
+            Purpose::Prepare(_) | Purpose::OnFamily(_) | Purpose::Vote { .. } => {}
         }
     }
 
-    fn pass(&self, cluster: &Cluster, position: Csn, bytes: usize) -> Result<(), Error> {
-        self.sequencer.pass(position, bytes as u64)?;
-        cluster.apply(position);
-        Ok(())
-    }
-
     /// Says which snapshots there are here, if nobody here has said so for long.
-    fn announce(&self, cluster: &Cluster, standing: &Standing) {
+    pub(crate) fn announce(&self, cluster: &Cluster, standing: &Standing) {
         let silent = standing.applied().saturating_sub(standing.announced_at(cluster.node.number));
         if silent < ANNOUNCE_AFTER || !silent.is_multiple_of(ANNOUNCE_AFTER) {
             return;
@@ -558,28 +499,5 @@ impl Manager {
     /// committed.
     pub(crate) fn outcome(&self, id: TransactionId) -> Option<(Csn, bool)> {
         self.cluster.as_ref()?.standing.lock().outcome(id)
-    }
-}
-
-/// Whether a request that ends so was refused, as it is everywhere.
-fn is_verdict(error: &Error) -> bool {
-    let refused = matches!(
-        error,
-        Error::RequestKnown { .. } | Error::AlreadyPrepared | Error::NotPrepared | Error::Refused(_)
-    );
-    refused || error.is_retryable()
-}
-
-/// A refusal, as its client is told.
-fn refused(refusal: Refusal) -> Error {
-    match refusal {
-        Refusal::Overtaken { by, position, tree, key } => overtaken(Stroke { by, position, tree, key }),
-        Refusal::TooOld { horizon } => Error::SerializationFailure {
-            detail: format!(
-                "The snapshot is too old: nothing is known any more of what was before {horizon}."
-            ),
-        },
-        Refusal::Named { position } => Error::RequestKnown { position },
-        Refusal::Known { .. } => Error::Defect("a known request is not refused"),
     }
 }

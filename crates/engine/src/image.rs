@@ -25,7 +25,7 @@
 //! # Content
 //!
 //! ```text
-//! version: 1 byte      1
+//! version: 1 byte      2
 //! changed              count, positions: when each of the first trees changed last
 //! standing, graph      as `order::standing` and `certifier::image` say
 //! ```
@@ -46,7 +46,7 @@ use crate::storage::Outgoing;
 use crate::storage::images::{FOLDER, Images, content};
 use crate::{Csn, Error, TransactionId};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 impl Manager {
     /// One checkpoint of a node, to its present position. Returns the bytes that had to stay in

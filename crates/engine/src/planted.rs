@@ -38,11 +38,19 @@ pub enum Planted {
     UndecidedNotInImage,
     /// A reader whose reads have to fit is judged at its own node alone, and enters its graph.
     ReadersStayHome,
+    /// Transactions whose reads are not shared go together with others as if they had read nothing.
+    MixesFreely,
+    /// A node's own vote counts for it before it is ordered.
+    VotesUnordered,
+    /// A weak voting transaction has the place of its vote, and not of its write set.
+    VisibleByVote,
+    /// An active transaction sees what was there when it was delivered, whoever is before it.
+    ExecutesAtOnce,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 13] = [
+    pub const ALL: [Planted; 17] = [
         Planted::CertifiesAgainstBot,
         Planted::SendsNoLocks,
         Planted::StrikesForWritesOnly,
@@ -56,6 +64,10 @@ impl Planted {
         Planted::PreparedKeepsNobodyOut,
         Planted::UndecidedNotInImage,
         Planted::ReadersStayHome,
+        Planted::MixesFreely,
+        Planted::VotesUnordered,
+        Planted::VisibleByVote,
+        Planted::ExecutesAtOnce,
     ];
 }
 

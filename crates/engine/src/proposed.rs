@@ -17,6 +17,7 @@ use crate::sibling::{Member, Mipt};
 use crate::sight::Sight;
 use crate::sync::Mutex;
 use crate::txn::change::Effects;
+use crate::txn::readset::ReadSet;
 use crate::txn::writeset::WriteSet;
 use crate::{Csn, Error};
 
@@ -28,6 +29,8 @@ pub(crate) struct Sealed {
     pub(crate) _sight: Option<Arc<Sight>>,
     /// What its writes have of the budget.
     pub(crate) writes: Option<WriteSet>,
+    /// What it read, if only this node judges that.
+    pub(crate) reads: Option<ReadSet>,
     /// Its part in a family.
     pub(crate) member: Option<Box<Member>>,
     pub(crate) outcome: Arc<Outcome>,

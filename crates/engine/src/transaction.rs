@@ -27,9 +27,8 @@ use crate::durable::Commit;
 use crate::fate::Fate;
 use crate::key::SmallKey;
 use crate::level::{Access, Isolation};
-use crate::lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
-use crate::lock::queue::Answer;
-use crate::lock::table::{Held, LOCK_BYTES};
+use crate::lock::mode::TreeMode;
+use crate::lock::table::{Held, HeldLock};
 use crate::manager::{Manager, Request};
 use crate::read_view::ReadView;
 use crate::reads::Reads;
@@ -56,8 +55,10 @@ pub struct Transaction {
     slot: u32,
     pub(crate) writes: WriteSet,
     pub(crate) held: Held,
+    /// What it would have locked, of one that runs when everybody else stands still.
+    pub(crate) recorded: Option<Vec<HeldLock>>,
     /// Modes of tree locks held, so that each statement after the first asks for nothing.
-    trees: SmallVec<[(TreeId, TreeMode); 4]>,
+    pub(crate) trees: SmallVec<[(TreeId, TreeMode); 4]>,
     /// Keys that stand for more than rows, and were changed.
     pub(crate) notes: Vec<(TreeId, SmallKey)>,
     /// The latest commit that it looked at, if that is later than its snapshot.
@@ -92,6 +93,7 @@ impl Transaction {
             slot,
             writes,
             held: Held::default(),
+            recorded: None,
             trees: SmallVec::new(),
             notes: Vec::new(),
             looked_at: LastSeen::default(),
@@ -330,80 +332,6 @@ impl Transaction {
         let private = self.writes.private().cloned();
         let (own, sequence) = (self.writes.trees().clone(), self.writes.sequence());
         TrackedView::new(ReadView::new(store, sight, own, sequence, private))
-    }
-
-    /// Locks a row until the end of the transaction. Waits (with `Block`) until it is free;
-    /// dropping the future withdraws the request.
-    ///
-    /// # Errors
-    /// `Deadlock` if waiting would never end, `LockNotAvailable` under `NoWait`,
-    /// `TransactionTooLarge` if the locks and writes exceed the limit.
-    pub async fn lock(
-        &mut self,
-        tree: TreeId,
-        key: &[u8],
-        mode: LockMode,
-        wait: WaitPolicy,
-    ) -> Result<LockOutcome, Error> {
-        self.check_member()?;
-        let locks = &self.manager.locks;
-        let mode = self.row_mode(mode);
-        let before = self.held.count();
-        let waited = match locks.try_row(self.id, &mut self.held, tree, key, mode) {
-            Answer::Held | Answer::Raised(_) => return Ok(LockOutcome::Granted { waited: false }),
-            Answer::Granted => false,
-            Answer::Busy => match wait {
-                WaitPolicy::NoWait => return Err(Error::LockNotAvailable),
-                WaitPolicy::SkipLocked => return Ok(LockOutcome::Skipped),
-                WaitPolicy::Block => {
-                    let waiting = locks.wait_row(self.id, &mut self.held, tree, key, mode)?;
-                    if let Some(waiting) = waiting {
-                        self.await_lock(waiting).await?;
-                    }
-                    true
-                }
-            },
-        };
-        if self.held.count() > before {
-            self.writes.charge(LOCK_BYTES + key.len())?;
-        }
-        Ok(LockOutcome::Granted { waited })
-    }
-
-    /// Locks a whole tree until the end of the transaction; otherwise like `lock`. `Read` and
-    /// `Write` cost next to nothing.
-    ///
-    /// # Errors
-    /// As `lock`.
-    pub async fn lock_tree(
-        &mut self,
-        tree: TreeId,
-        mode: TreeMode,
-        wait: WaitPolicy,
-    ) -> Result<LockOutcome, Error> {
-        if self.trees.contains(&(tree, mode)) {
-            return Ok(LockOutcome::Granted { waited: false });
-        }
-        if self.member.is_some() && !mode.is_weak() {
-            return Err(Error::CannotPrepare { reason: "siblings share rows, not whole tables" });
-        }
-        let locks = &self.manager.locks;
-        let mut waited = false;
-        if locks.try_tree(self.id, &mut self.held, tree, mode) == Answer::Busy {
-            match wait {
-                WaitPolicy::NoWait => return Err(Error::LockNotAvailable),
-                WaitPolicy::SkipLocked => return Ok(LockOutcome::Skipped),
-                WaitPolicy::Block => {
-                    let waiting = locks.wait_tree(self.id, &mut self.held, tree, mode)?;
-                    if let Some(waiting) = waiting {
-                        self.await_lock(waiting).await?;
-                    }
-                    waited = true;
-                }
-            }
-        }
-        self.trees.push((tree, mode));
-        Ok(LockOutcome::Granted { waited })
     }
 
     /// The newest committed version of a key, if it is not the one that the snapshot shows. To be

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cognate_engine::{Database, Node};
+use cognate_engine::{Database, Node, Progress};
 use cognate_env::Disk;
 use cognate_replication::delivery::{Delivered, Delivery};
 use cognate_replication::entry::NodeNumber;
@@ -51,6 +51,8 @@ const STATUS_PERIOD: Duration = Duration::from_millis(200);
 const COMPARE_PERIOD: Duration = Duration::from_secs(1);
 /// A node without a majority refuses writes at once after this time; before, they wait.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// So long everybody waits for the vote of a transaction's node.
+const VOTE_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause before it is looked again whether this node has something on its disk.
 const SYNC_PAUSE: Duration = Duration::from_millis(1);
 /// Pause before a proposal is tried again whose answer was lost.
@@ -208,6 +210,7 @@ impl Joining {
             tokio::spawn(propose(order.clone(), engine.clone(), requests)),
             tokio::spawn(show(order.clone(), database.clone(), config.clone(), stopped.clone())),
             tokio::spawn(compare(order.clone(), database.clone(), config, stopped.clone())),
+            tokio::spawn(urge(database.clone(), stopped.clone())),
             tokio::spawn(cut(order.clone(), engine, starts_at, stopped)),
         ];
         Ok(Member { order, synced, replaced, tasks, applier: Some(applier), stop })
@@ -325,13 +328,15 @@ fn apply(
             None => runtime.block_on(delivery.next()),
         };
         let failed = match next {
-            Ok(Delivered::Request { position, request }) => match engine.deliver(position, &request) {
-                Ok(_) => {
-                    order.note_applied(position);
-                    continue;
+            Ok(Delivered::Request { position, request }) => {
+                match follow(runtime, database, position, &request) {
+                    Ok(()) => {
+                        order.note_applied(engine.applied());
+                        continue;
+                    }
+                    Err(error) => format!("position {position} cannot be applied: {error}"),
                 }
-                Err(error) => format!("position {position} cannot be applied: {error}"),
-            },
+            }
             Ok(Delivered::Installed { position }) => {
                 tracing::info!(position, "this node goes on with another one's state");
                 database.nodes().close(Some("This node was far behind, and starts again.".to_owned()));
@@ -347,6 +352,46 @@ fn apply(
         order.set_diverged(Some(failed.clone()));
         database.nodes().close(Some(failed));
         return;
+    }
+}
+
+/// Delivers a position, and executes what it is the turn of.
+fn follow(
+    runtime: &tokio::runtime::Handle,
+    database: &SqlDatabase,
+    position: u64,
+    request: &[u8],
+) -> Result<(), String> {
+    let engine = database.engine();
+    let mut progress = engine.deliver(position, request).map_err(|error| error.to_string())?;
+    while let Progress::Execute(execution) = progress {
+        let executed = runtime.block_on(database.execute_program(*execution));
+        let executed = executed.map_err(|error| error.to_string())?;
+        progress = engine.finish(executed).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Votes against who keeps everybody waiting for too long, until the node stops: its node is lost, or has
+/// lost what it voted by.
+async fn urge(database: SqlDatabase, mut stopped: watch::Receiver<bool>) {
+    let mut urged = 0;
+    loop {
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            () = tokio::time::sleep(STATUS_PERIOD) => {}
+        }
+        let pause = database.engine().lists().pause.filter(|pause| pause.since >= VOTE_PATIENCE);
+        if let Some(pause) = pause.filter(|pause| pause.transaction != urged) {
+            urged = pause.transaction;
+            tracing::info!(
+                position = pause.position,
+                transaction = pause.transaction,
+                "a transaction's node does not vote: it is voted against"
+            );
+            database.engine().vote_against(pause.transaction);
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cognate_engine::{Access, Csn, Database, Isolation, Transaction};
+use cognate_engine::{Access, Csn, Database, Isolation, ReadView, Transaction};
 use parking_lot::Mutex;
 
 use crate::catalog::{FIRST_USER_OID, Sequence, store};
@@ -36,7 +36,7 @@ const OID_BLOCK: u64 = 64;
 const ROW_ID_BLOCK: u64 = 1 << 16;
 
 const OID_COUNTER: u32 = 1;
-const ROW_ID_COUNTER: u32 = 2;
+pub(crate) const ROW_ID_COUNTER: u32 = 2;
 
 /// All counters of a database.
 pub(crate) struct Counters {
@@ -133,11 +133,7 @@ impl Counters {
     fn next_block(&self, sequence: &Sequence, counter: &mut Counter) -> Result<NextValue> {
         let (mut value, mut end) = (0, 0);
         let stored_at = reserve(&self.engine, sequence.counter, |stored| {
-            value = match stored {
-                Some((last, true)) => successor(sequence, last)?,
-                Some((next, false)) => next,
-                None => sequence.counter_start,
-            };
+            value = after(sequence, stored)?;
             let ahead = sequence.increment.saturating_mul(SEQUENCE_BLOCK - 1);
             let stored = value.saturating_add(ahead).clamp(sequence.minimum, sequence.maximum);
             end = value + (stored - value) / sequence.increment * sequence.increment;
@@ -161,6 +157,27 @@ impl Counters {
         let counter = self.counter(sequence)?;
         let counter = counter.lock();
         Ok((NextValue { value: counter.last, stored_at: counter.stored_at }, counter.is_called))
+    }
+}
+
+/// The value behind what is stored: the last one, and whether it was given out.
+pub(crate) fn after(sequence: &Sequence, stored: Option<(i64, bool)>) -> Result<i64> {
+    match stored {
+        Some((last, true)) => successor(sequence, last),
+        Some((next, false)) => Ok(next),
+        None => Ok(sequence.counter_start),
+    }
+}
+
+/// A counter as it is stored.
+pub(crate) fn stored(view: &ReadView, counter: u32) -> Result<Option<(i64, bool)>> {
+    match view.get(store::COUNTER_TREE, &counter.to_be_bytes())?.as_deref() {
+        None => Ok(None),
+        Some([number @ .., is_called]) if number.len() == 8 => {
+            let number = number.try_into().map(i64::from_le_bytes).unwrap_or_default();
+            Ok(Some((number, *is_called != 0)))
+        }
+        Some(_) => Err(SqlError::new(sqlstate::DATA_CORRUPTED, format!("counter {counter} cannot be read"))),
     }
 }
 
@@ -215,7 +232,8 @@ fn save(engine: &Database, counter: u32, value: i64, is_called: bool) -> Result<
     }
 }
 
-fn put(transaction: &mut Transaction, counter: u32, value: i64, is_called: bool) -> Result<()> {
+/// Stores a counter.
+pub(crate) fn put(transaction: &mut Transaction, counter: u32, value: i64, is_called: bool) -> Result<()> {
     let mut bytes = [0; 9];
     bytes[..8].copy_from_slice(&value.to_le_bytes());
     bytes[8] = u8::from(is_called);

@@ -7,6 +7,7 @@ mod nodes;
 mod numeric;
 mod precise;
 mod random;
+mod replication;
 mod row;
 mod script;
 mod select;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use cognate_engine::{Database, Node, Options, TotalOrder};
+use cognate_engine::{Database, Node, Options, Progress, TotalOrder};
 use cognate_env::sim::SimDisk;
 use cognate_sql::session::SqlDatabase;
 
@@ -72,24 +72,6 @@ impl Cluster {
                 .unwrap()
             })
             .collect();
-        // What came after their images.
-        for engine in &engines {
-            let after = self.ordered.lock().unwrap()[engine.applied() as usize..].to_vec();
-            after.iter().for_each(|request| {
-                engine.deliver(engine.applied() + 1, request).unwrap();
-            });
-        }
-        let (ordered, delivered) = (Arc::clone(&self.ordered), engines.clone());
-        let thread = std::thread::spawn(move || {
-            for request in requests.iter().take_while(|request| !request.is_empty()) {
-                ordered.lock().unwrap().push(request.clone());
-                let position = ordered.lock().unwrap().len() as u64;
-                for engine in &delivered {
-                    engine.deliver(position, &request).unwrap();
-                }
-            }
-        });
-        self.thread = Some((sender, thread));
         self.nodes = engines
             .into_iter()
             .map(|engine| {
@@ -97,6 +79,20 @@ impl Cluster {
                 (engine, sql)
             })
             .collect();
+        // What came after their images.
+        for (engine, sql) in &self.nodes {
+            let after = self.ordered.lock().unwrap()[engine.applied() as usize..].to_vec();
+            after.iter().for_each(|request| follow(sql, engine.delivered() + 1, request));
+        }
+        let (ordered, delivered) = (Arc::clone(&self.ordered), self.nodes.clone());
+        let thread = std::thread::spawn(move || {
+            for request in requests.iter().take_while(|request| !request.is_empty()) {
+                ordered.lock().unwrap().push(request.clone());
+                let position = ordered.lock().unwrap().len() as u64;
+                delivered.iter().for_each(|(_, sql)| follow(sql, position, &request));
+            }
+        });
+        self.thread = Some((sender, thread));
     }
 
     /// Stops all nodes and starts them again.
@@ -122,6 +118,16 @@ impl Cluster {
     pub(crate) fn assert_equal(&self) {
         let digests: Vec<_> = self.nodes.iter().map(|(engine, _)| engine.digest().unwrap()).collect();
         assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "{digests:?}");
+    }
+}
+
+/// Delivers a position to a node, and executes what it is the turn of.
+fn follow(sql: &SqlDatabase, position: u64, request: &[u8]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let mut progress = sql.engine().deliver(position, request).unwrap();
+    while let Progress::Execute(execution) = progress {
+        let executed = runtime.block_on(sql.execute_program(*execution)).unwrap();
+        progress = sql.engine().finish(executed).unwrap();
     }
 }
 

@@ -38,7 +38,8 @@ use cognate_engine::{Database, Options};
 use cognate_env::sim::{Loss, SimDisk};
 use cognate_sql::SqlError;
 use cognate_sql::session::{
-    CancelHandle, Fetch, Format, OutputColumn, RowSink, Session, SessionParameters, SinkState, SqlDatabase,
+    CancelHandle, Fetch, Format, OutputColumn, Portal, RowSink, Session, SessionParameters, SinkState,
+    SqlDatabase,
 };
 use cognate_sql::types::{Datum, FormatContext};
 
@@ -154,19 +155,26 @@ pub(crate) async fn simple_query(session: &mut Session, text: &str) -> Vec<Strin
     session.begin_message();
     match session.split(text) {
         Err(error) => failed = Some(error),
-        Ok(statements) => {
-            for statement in statements {
-                lines.headed = false;
-                let result = run_one(session, statement, data.as_bytes(), &mut lines).await;
-                for notice in session.take_notices() {
-                    report(&mut lines.out, &notice);
-                }
-                if let Err(error) = result {
-                    failed = Some(error);
-                    break;
+        Ok(statements) => match as_one(session, &statements).await {
+            Err(error) => failed = Some(error),
+            Ok(portals) => {
+                let mut portals = portals.into_iter();
+                for statement in statements {
+                    lines.headed = false;
+                    let result = match portals.next() {
+                        Some(portal) => run_portal(session, portal, data.as_bytes(), &mut lines).await,
+                        None => run_one(session, statement, data.as_bytes(), &mut lines).await,
+                    };
+                    for notice in session.take_notices() {
+                        report(&mut lines.out, &notice);
+                    }
+                    if let Err(error) = result {
+                        failed = Some(error);
+                        break;
+                    }
                 }
             }
-        }
+        },
     }
     if let Some(error) = failed {
         let error = session.failed(error).await;
@@ -193,7 +201,27 @@ async fn run_one(
     lines: &mut Lines,
 ) -> Result<(), SqlError> {
     let prepared = session.prepare_statement(statement)?;
-    let mut portal = session.bind(&prepared, &[], &[], &[])?;
+    let portal = session.bind(&prepared, &[], &[], &[])?;
+    run_portal(session, portal, data, lines).await
+}
+
+/// A message that is executed at every node as one: where its answers come from.
+async fn as_one(
+    session: &mut Session,
+    statements: &[cognate_sql::session::Statement],
+) -> Result<Vec<Portal>, SqlError> {
+    if statements.len() < 2 || !session.wants_active() {
+        return Ok(Vec::new());
+    }
+    Ok(session.run_active(statements).await?.unwrap_or_default())
+}
+
+async fn run_portal(
+    session: &mut Session,
+    mut portal: Portal,
+    data: &[u8],
+    lines: &mut Lines,
+) -> Result<(), SqlError> {
     loop {
         match session.fetch(&mut portal, lines, 0).await? {
             Fetch::Complete(tag) => {

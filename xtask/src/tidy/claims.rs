@@ -81,6 +81,8 @@ const FLOORS: &[&[&str]] = &[
         "checkpoint",
         "delivery",
         "image",
+        "locking",
+        "turns",
         "proposed",
     ],
     &["background"],

@@ -111,6 +111,7 @@ use node::{Node, NodeId, Nodes, reduce};
 pub(crate) use prepared::Promise;
 use ranges::Ranged;
 use smallvec::SmallVec;
+pub(crate) use stale::Mixing;
 pub use stale::StaleRead;
 use touches::Touch;
 pub(crate) use watch::Watch;

@@ -25,6 +25,38 @@
 //! all:    6 is refused: 5 has one, and 5 > 4
 //! ```
 //!
+//! # Several protocols
+//!
+//! That is *certification*. In *weak voting* a request has no reads: its origin judges them at its
+//! position, and says so in a second request, the vote. In *active* replication a request is statements,
+//! which every node executes at its position. [`metaprotocol`] says in which order whose turn it is; at a
+//! request's turn everything before it is decided and shown, so verdicts are the same functions of the
+//! order as ever.
+//!
+//! # The mixing rule
+//!
+//! Nobody but its origin knows what a weak voting transaction has read, and nobody notes what an active
+//! one reads. Such a transaction *U* at SERIALIZABLE counts as having read everything before its
+//! position, as it was there. That is true of it as far as it goes: an active one runs there, and a voter
+//! commits only if none of its reads was replaced up to there. So the edges out of U lead to later
+//! positions only, to anybody there; and whoever comes later must not lead back to U or before:
+//!
+//! > A later transaction that has read what was replaced at or before U's position does not commit.
+//!
+//! Take any cycle through U. Every edge but *rw* leads to a later position, so some edge of the cycle
+//! leads from behind U back to U or before it, and is an *rw* edge of one that was refused by the rule.
+//! The position of a prepared transaction is that of its PREPARE for this, also once it is decided: from
+//! there on it cannot be refused any more. U itself does not commit beside an undecided prepared
+//! transaction that may come after it and before it: a voter's reads do not meet its writes, and tables
+//! that an active transaction looks at were not written by it.
+//!
+//! ```text
+//! T: snapshot 4, reads x        5 writes x        6 = U, a voter        7 = T, writes y
+//! T → 5 leads back over U, and U may have read y: refused, where certification alone asks for a path
+//! ```
+//!
+//! At lower levels it has no say: there snapshots are what is promised, and first updater wins.
+//!
 //! # What is replicated
 //!
 //! Everything that a verdict depends on is a function of the order: the window of locks, the graph,
@@ -40,12 +72,15 @@
 //! positions, and nodes that have not announced anything for [`SILENCE_MAX`] positions are not
 //! waited for.
 
+mod footprint;
+pub(crate) mod metaprotocol;
 mod prepared;
 mod purpose;
 mod request;
 mod standing;
 mod window;
 
+pub(crate) use footprint::Footprint;
 pub(crate) use prepared::Undecided;
 pub(crate) use purpose::{OnFamily, Operation, Preparing, Purpose};
 pub(crate) use request::{Level, Request};

@@ -36,7 +36,7 @@ use crate::lock::mode::Modes;
 use crate::lock::table::HeldLock;
 use crate::prepared::record::Owner;
 use crate::sibling::Xid;
-use crate::{Csn, TransactionId};
+use crate::{Csn, TransactionId, TreeId};
 
 /// A lock of a prepared transaction.
 #[derive(Debug)]
@@ -87,6 +87,21 @@ impl Undecided {
         self.promised.values().any(|one| one.position == position)
     }
 
+    /// Where an undecided transaction was prepared.
+    pub(super) fn position_of(&self, id: TransactionId) -> Option<Csn> {
+        self.promised.values().find(|one| one.id == id).map(|one| one.position)
+    }
+
+    /// An undecided transaction that changes something in one of these trees.
+    pub(super) fn writes_into(&self, trees: &[TreeId]) -> Option<(Csn, TransactionId, TreeId)> {
+        let writes = |one: &Promised| {
+            let changed = one.locks.iter().filter(|(_, changes)| *changes);
+            changed.map(|(lock, _)| lock.tree).find(|tree| trees.contains(tree))
+        };
+        let all = self.promised.values();
+        all.filter_map(|one| Some((one.position, one.id, writes(one)?))).min()
+    }
+
     /// A prepared transaction whose locks keep this one out. `family`: of the instance that asks.
     pub(super) fn conflict(&self, lock: &HeldLock, family: Option<&Xid>) -> Option<(Csn, TransactionId)> {
         if self.locked.is_empty() {
@@ -127,7 +142,11 @@ impl Undecided {
     /// Takes out what a granted request decides.
     pub(super) fn decide(&mut self, purpose: &Purpose) -> Vec<Decided> {
         match purpose {
-            Purpose::Commit | Purpose::Prepare(_) => Vec::new(),
+            Purpose::Commit
+            | Purpose::Prepare(_)
+            | Purpose::Voting
+            | Purpose::Vote { .. }
+            | Purpose::Execute(_) => Vec::new(),
             Purpose::Decide { identifier, commits } => {
                 self.take(&Owner::Global(identifier.clone()), *commits).into_iter().collect()
             }

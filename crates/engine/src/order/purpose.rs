@@ -24,6 +24,10 @@ const PREPARE: u8 = 1;
 const ROLLBACK_PREPARED: u8 = 2;
 const COMMIT_PREPARED: u8 = 3;
 const ON_FAMILY: u8 = 4;
+const VOTING: u8 = 5;
+const VOTE_AGAINST: u8 = 6;
+const VOTE_FOR: u8 = 7;
+const EXECUTE: u8 = 8;
 
 /// What a request is for.
 #[derive(Debug, Default)]
@@ -37,6 +41,12 @@ pub(crate) enum Purpose {
     Decide { identifier: Box<str>, commits: bool },
     /// Something is done to a family.
     OnFamily(Box<OnFamily>),
+    /// Its transaction commits if its origin votes for that: weak voting.
+    Voting,
+    /// What is said of a transaction that waits for a vote: by its origin, or against it by anybody.
+    Vote { of: TransactionId, commits: bool },
+    /// Its statements are executed at every node: active replication.
+    Execute(Box<[u8]>),
 }
 
 /// What a transaction is prepared with.
@@ -77,12 +87,17 @@ pub(crate) enum Operation {
 impl Purpose {
     /// Whether it is about a transaction that ends with it, and not about others.
     pub(crate) fn is_of_transaction(&self) -> bool {
-        matches!(self, Purpose::Commit | Purpose::Prepare(_))
+        matches!(self, Purpose::Commit | Purpose::Prepare(_) | Purpose::Voting | Purpose::Execute(_))
     }
 
     /// Whether it is the commit of a transaction.
     pub(crate) fn is_commit(&self) -> bool {
-        matches!(self, Purpose::Commit)
+        matches!(self, Purpose::Commit | Purpose::Voting | Purpose::Execute(_))
+    }
+
+    /// Whether it is the commit of a transaction whose reads only its origin knows, or nobody.
+    pub(crate) fn is_unshared(&self) -> bool {
+        matches!(self, Purpose::Voting | Purpose::Execute(_))
     }
 
     /// The family of an instance that is prepared.
@@ -126,6 +141,15 @@ impl Purpose {
                 out.string(on.xid.as_str().as_bytes());
                 out.list(&on.ended, |out, instance| out.varint(instance.get().unsigned_abs()));
             }
+            Purpose::Voting => out.byte(VOTING),
+            Purpose::Vote { of, commits } => {
+                out.byte(if *commits { VOTE_FOR } else { VOTE_AGAINST });
+                out.varint(*of);
+            }
+            Purpose::Execute(program) => {
+                out.byte(EXECUTE);
+                out.string(program);
+            }
         }
     }
 
@@ -154,6 +178,11 @@ impl Purpose {
                 let ended = input.list(instance)?;
                 Ok(Purpose::OnFamily(Box::new(OnFamily { xid, operation, ended })))
             }
+            VOTING => Ok(Purpose::Voting),
+            kind @ (VOTE_AGAINST | VOTE_FOR) => {
+                Ok(Purpose::Vote { of: input.varint()?, commits: kind == VOTE_FOR })
+            }
+            EXECUTE => Ok(Purpose::Execute(input.string()?.into())),
             other => Err(format!("a request for the unknown purpose {other}")),
         }
     }

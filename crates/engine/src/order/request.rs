@@ -77,7 +77,8 @@ impl Request {
     /// About `size` bytes are changes.
     pub(crate) fn encode(&self, size: u64) -> Vec<u8> {
         let mut out = Encoder::with_capacity(256 + size);
-        out.byte(if self.purpose.is_commit() { COMMIT } else { WITH_PURPOSE });
+        let is_plain = matches!(self.purpose, Purpose::Commit);
+        out.byte(if is_plain { COMMIT } else { WITH_PURPOSE });
         out.byte(self.level as u8);
         out.varint(self.id);
         out.optional(self.name.as_deref().map(str::as_bytes));
@@ -89,7 +90,7 @@ impl Request {
         encode_parts(&mut out, locks, notes, reads.as_ref(), changes);
         let places = changes.iter().flat_map(|(_, changes)| changes.places());
         encode_effects(&mut out, &self.effects, places);
-        if !self.purpose.is_commit() {
+        if !is_plain {
             self.purpose.encode(&mut out, self.id);
         }
         out.finish()
@@ -262,6 +263,8 @@ mod tests {
             ]
             .map(|operation| Purpose::OnFamily(Box::new(on(operation)))),
         );
+        all.extend([false, true].map(|commits| Purpose::Vote { of: 3 << 52 | 9, commits }));
+        all.extend([Purpose::Voting, Purpose::Execute(Box::from(*b"UPDATE"))]);
         for purpose in all {
             let request = Request { purpose, ..sample() };
             let bytes = request.encode(0);

@@ -49,6 +49,11 @@ pub(crate) struct Standing {
     decided: VecDeque<(Csn, TransactionId, Option<Box<str>>)>,
     /// The last verdicts about requests that their clients have named.
     names: HashMap<Box<str>, (Csn, bool), RandomState>,
+    /// The last transaction at SERIALIZABLE whose reads are not in the order (`order`: the mixing rule).
+    unshared: Csn,
+    /// Who was prepared before such a one and committed after it: by position, who, and the PREPARE's
+    /// position.
+    crossed: BTreeMap<Csn, (TransactionId, Csn)>,
     /// Over all requests and verdicts up to `applied`.
     digest: [u8; 32],
     /// Those of the last positions.
@@ -92,6 +97,33 @@ impl Standing {
     /// What became of the last request of this name, as long as it is remembered.
     pub(crate) fn outcome_of(&self, name: &str) -> Option<(Csn, bool)> {
         self.names.get(name).copied().filter(|(position, _)| !self.undecided.is_at(*position))
+    }
+
+    /// Up to which position a transaction's reads must hold, if that is behind its snapshot.
+    pub(crate) fn mixed_upto(&self, request: &Request) -> Option<Csn> {
+        let asks = request.level == Level::Serializable && request.writes();
+        let asks = asks && request.snapshot < self.unshared && !planted::is(Planted::MixesFreely);
+        asks.then_some(self.unshared)
+    }
+
+    /// The position of the PREPARE of a transaction, if it was not decided before somebody whose reads
+    /// are not in the order.
+    pub(crate) fn prepared_at(&self, id: TransactionId) -> Option<Csn> {
+        let crossed = || self.crossed.values().find(|(crossed, _)| *crossed == id).map(|(_, at)| *at);
+        self.undecided.position_of(id).or_else(crossed)
+    }
+
+    /// An undecided prepared transaction that has changed something in tables which a transaction at
+    /// SERIALIZABLE looks at whose reads nobody notes (`order`: the mixing rule).
+    pub(crate) fn in_doubt_over(&self, request: &Request, trees: &[TreeId]) -> Option<Refusal> {
+        let asks = request.level == Level::Serializable && request.writes();
+        let (position, by, tree) = self.undecided.writes_into(trees).filter(|_| asks)?;
+        Some(Refusal::Overtaken { by, position, tree, key: None })
+    }
+
+    /// Whether a request was delivered before.
+    pub(crate) fn knows(&self, id: TransactionId) -> bool {
+        self.outcomes.contains_key(&id) && !planted::is(Planted::KnowsNoRequest)
     }
 
     /// Who is prepared.
@@ -154,6 +186,9 @@ impl Standing {
         assert_eq!(position, self.applied + 1, "requests are delivered one by one");
         if committed && request.purpose.is_commit() && request.writes() {
             self.window.enter(position, request.id, locks.iter());
+            if request.purpose.is_unshared() && request.level == Level::Serializable {
+                self.unshared = position;
+            }
         } else if committed {
             self.undecided.enter(position, request, locks, bytes);
             self.decide(position, request);
@@ -178,6 +213,9 @@ impl Standing {
             let Decided { position: prepared, id, name, locks, commits } = decided;
             if commits {
                 self.window.enter(position, id, locks.iter());
+                if prepared < self.unshared {
+                    self.crossed.insert(position, (id, prepared));
+                }
             }
             // What the PREPARE was told stands for what became of its transaction.
             if let Some(known) = self.outcomes.get_mut(&id) {
@@ -211,7 +249,8 @@ impl Standing {
         self.raise_horizon();
     }
 
-    /// Writes it: the last position, the horizon, and the digest; the window; count, and for each node:
+    /// Writes it: the last position, the horizon, the last one whose reads are not in the order, and the
+    /// digest; count, and for each who crossed one: position, transaction, PREPARE's position; the window; count, and for each node:
     /// number, oldest snapshot, and when it said so; count, and for each outcome, oldest first:
     /// position, transaction, committed: 1 byte, name length + 1 (0 = none), name; count, and for
     /// each name: name, position, committed; count, and for each undecided PREPARE: position, and
@@ -219,7 +258,12 @@ impl Standing {
     pub(crate) fn encode(&self, out: &mut Encoder) {
         out.varint(self.applied);
         out.varint(self.horizon);
+        out.varint(self.unshared);
         out.string(&self.digest);
+        out.varint(self.crossed.len() as u64);
+        for (position, (id, prepared)) in &self.crossed {
+            [*position, *id, *prepared].into_iter().for_each(|number| out.varint(number));
+        }
         match planted::is(Planted::WindowNotInImage) {
             true => Window::at(self.horizon).encode(out),
             false => self.window.encode(out),
@@ -257,8 +301,9 @@ impl Standing {
     pub(crate) fn decode(input: &mut Input<'_>) -> Result<Standing, String> {
         let text =
             |bytes| std::str::from_utf8(bytes).map(Box::<str>::from).map_err(|_| "a name that is not UTF-8");
-        let (applied, horizon) = (input.varint()?, input.varint()?);
+        let (applied, horizon, unshared) = (input.varint()?, input.varint()?, input.varint()?);
         let digest: [u8; 32] = input.string()?.try_into().map_err(|_| "a digest of another size")?;
+        let crossed = input.list(|input| Ok((input.varint()?, (input.varint()?, input.varint()?))))?;
         let window = Window::decode(input)?;
         let announced = input.list(|input| {
             let node = u16::try_from(input.varint()?).map_err(|_| "a node out of range")?;
@@ -290,6 +335,8 @@ impl Standing {
             outcomes,
             decided: decided.into(),
             names: names.into_iter().collect(),
+            unshared,
+            crossed: crossed.into_iter().collect(),
             digest,
             digests: VecDeque::from([digest]),
         })
@@ -307,6 +354,8 @@ impl Standing {
         if horizon > self.horizon {
             self.horizon = horizon;
             self.window.forget(horizon);
+            // Nobody is judged any more who could have read what these replaced.
+            self.crossed = self.crossed.split_off(&(horizon + 1));
         }
         // Later than that nobody comes who was proposed before.
         while self.decided.front().is_some_and(|(at, ..)| *at <= position.saturating_sub(2 * AGE_MAX)) {

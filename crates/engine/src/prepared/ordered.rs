@@ -18,7 +18,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::{Owner, Prepared};
-use crate::certifier::{Candidate, Promise};
+use crate::certifier::{Candidate, Mixing, Promise};
 use crate::delivery::{Cluster, FIRST_TREES};
 use crate::durable::Commit;
 use crate::lock::mode::FamilySlot;
@@ -38,6 +38,8 @@ use crate::{Error, TransactionId, Value};
 /// A request whose place in the order has come, and to which nobody's locks are against.
 pub(crate) struct Arrived<'a> {
     pub(crate) place: Place,
+    /// How far its reads must hold.
+    pub(crate) mixing: Option<Mixing<'a>>,
     pub(crate) request: &'a Request,
     pub(crate) locks: &'a [(HeldLock, bool)],
 }
@@ -119,7 +121,9 @@ impl Manager {
         arrived: &Arrived<'_>,
     ) -> Result<(), Error> {
         match &arrived.request.purpose {
-            Purpose::Commit => Err(Error::Defect("a commit is delivered as one")),
+            Purpose::Commit | Purpose::Voting | Purpose::Vote { .. } | Purpose::Execute(_) => {
+                Err(Error::Defect("a commit is delivered as one"))
+            }
             Purpose::Prepare(preparing) => match &preparing.owner {
                 owner @ Owner::Global(_) if undecided.has(owner) => Err(Error::AlreadyPrepared),
                 Owner::Global(_) => self.prepare_at(cluster, arrived, preparing, None),
@@ -149,7 +153,7 @@ impl Manager {
         preparing: &Preparing,
         family: Option<FamilySlot>,
     ) -> Result<(), Error> {
-        let Arrived { place, request, locks } = arrived;
+        let Arrived { place, mixing, request, locks } = arrived;
         let (id, parts) = (request.id, &request.parts);
         let candidate = self.sequencer.certifies().then(|| {
             let (reads, notes) = (parts.reads.as_ref().map(ReadSet::copy), parts.notes.clone());
@@ -160,7 +164,7 @@ impl Manager {
         });
         let mut held = Held::default();
         let grant = || held = self.grant(cluster, place.csn, id, family, locks);
-        let promise = self.sequencer.deliver_prepare(*place, candidate, grant)?;
+        let promise = self.sequencer.deliver_prepare(*place, candidate, mixing.as_ref(), grant)?;
         self.keep_prepared(cluster, arrived, preparing, held, promise);
         Ok(())
     }
@@ -228,7 +232,7 @@ impl Manager {
             let locks: Vec<HeldLock> = request.all_locks().into_iter().map(|(lock, _)| lock).collect();
             let held = self.locks.restore(request.id, family, &locks);
             let place = Place { csn: position, bytes: bytes.len() as u64, horizon: None };
-            let arrived = Arrived { place, request: &request, locks: &[] };
+            let arrived = Arrived { place, mixing: None, request: &request, locks: &[] };
             self.keep_prepared(cluster, &arrived, preparing, held, promise);
         }
         Ok(())

@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use crate::certifier::{Candidate, Promise};
+use crate::certifier::{Candidate, Mixing, Promise};
 use crate::lock::table::Held;
 use crate::own::OwnRow;
 use crate::storage::StagedRun;
@@ -42,6 +42,8 @@ pub(crate) struct Writing<'a> {
 /// A request that the order of all nodes has come to.
 pub(crate) struct Delivery<'a> {
     pub(crate) candidate: Option<Candidate>,
+    /// How far its reads must hold, whatever the graph says.
+    pub(crate) mixing: Option<Mixing<'a>>,
     pub(crate) changes: Vec<(TreeId, Changes)>,
     pub(crate) dropped: &'a [TreeId],
     /// Of the request.

@@ -58,6 +58,7 @@ use std::sync::Arc;
 
 pub(crate) use entry::{Decision, Delivery, Entry, Pending, Preparation, Writing};
 pub(crate) use ordered::Place;
+use ordered::check_mixing;
 
 use crate::certifier::{
     Candidate, Certified, Certifier, CertifierStatistics, Cycle, Method, Promise, Removed, StaleRead, Watch,
@@ -233,7 +234,7 @@ impl Sequencer {
     /// see what it wrote. Up to `horizon` the graph is pruned.
     ///
     /// # Errors
-    /// `DependencyCycle`; `LogPoisoned`.
+    /// `DependencyCycle`, `SerializationFailure`; `LogPoisoned`.
     pub(crate) fn deliver(
         &self,
         csn: Csn,
@@ -241,9 +242,10 @@ impl Sequencer {
         horizon: Option<Csn>,
         grant: impl FnOnce(),
     ) -> Result<(), Error> {
-        let Delivery { candidate, changes, dropped, bytes } = delivery;
+        let Delivery { candidate, mixing, changes, dropped, bytes } = delivery;
         let removed = self.in_order(|order| {
             if let Some(certified) = self.certify(order, candidate)? {
+                check_mixing(&certified, mixing.as_ref())?;
                 certified.admit(csn);
             }
             grant();

@@ -5,8 +5,9 @@
 //! nothing is lost that a mark would have to stand for.
 
 use super::{Decision, Removed, Sequencer};
-use crate::certifier::{Candidate, Promise};
-use crate::{Csn, Error};
+use crate::certifier::{Candidate, Certified, Mixing, Promise, StaleRead};
+use crate::txn::readset::ReadSet;
+use crate::{Csn, Error, TransactionId};
 
 /// A place in the order of all nodes.
 #[derive(Debug, Clone, Copy)]
@@ -22,16 +23,20 @@ impl Sequencer {
     /// The next place is that of a PREPARE: judges its reads. `grant` takes its locks.
     ///
     /// # Errors
-    /// `DependencyCycle`; `LogPoisoned`.
+    /// `DependencyCycle`, `SerializationFailure`; `LogPoisoned`.
     pub(crate) fn deliver_prepare(
         &self,
         place: Place,
         candidate: Option<Candidate>,
+        mixing: Option<&Mixing<'_>>,
         grant: impl FnOnce(),
     ) -> Result<Promise, Error> {
         let mut removed = Removed::default();
         self.in_order(|order| {
             let certified = self.certify(order, candidate)?;
+            if let Some(certified) = &certified {
+                check_mixing(certified, mixing)?;
+            }
             let promise = certified.map(|certified| certified.admit_prepared(false)).unwrap_or_default();
             grant();
             self.follow(place)?;
@@ -73,10 +78,45 @@ impl Sequencer {
         })
     }
 
+    /// Whether nothing that was read was replaced, as far as the order's certifier and those who are
+    /// prepared know: what the origin of a weak voting transaction votes by. Gives the reads back.
+    ///
+    /// # Errors
+    /// `LogPoisoned`.
+    pub(crate) fn holds(
+        &self,
+        id: TransactionId,
+        snapshot: Csn,
+        reads: ReadSet,
+    ) -> Result<(ReadSet, bool), Error> {
+        let (reads, stale) = self.stale_read(id, snapshot, Csn::MAX, reads)?;
+        Ok((reads, stale.is_none()))
+    }
+
     /// Whatever was installed for this place can be seen now.
     fn follow(&self, place: Place) -> Result<(), Error> {
         self.store.log.follow(place.csn, place.bytes)?;
         self.store.show(place.csn);
         Ok(())
+    }
+}
+
+/// The mixing rule (`order`).
+pub(super) fn check_mixing(certified: &Certified<'_>, mixing: Option<&Mixing<'_>>) -> Result<(), Error> {
+    let Some(mixing) = mixing else { return Ok(()) };
+    match certified.reaches_back(mixing) {
+        None => Ok(()),
+        Some(stale) => Err(reaches_back(&stale, mixing.upto)),
+    }
+}
+
+#[cold]
+fn reaches_back(stale: &StaleRead, upto: Csn) -> Error {
+    Error::SerializationFailure {
+        detail: format!(
+            "Transaction {} replaced what it has read before position {upto}, where a transaction committed \
+             whose reads are not shared (cognate.replication = weak_voting or active).",
+            stale.writer
+        ),
     }
 }

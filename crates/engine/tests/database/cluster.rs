@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use cognate_engine::{
-    Access, Commit, Database, Error, Incoming, Isolation, LockMode, LockOutcome, Node, Options, TotalOrder,
-    Transaction, TransactionId, WaitPolicy, node_of,
+    Access, Commit, Database, Error, Executed, Execution, Incoming, Isolation, LockMode, LockOutcome, Node,
+    Options, Progress, Replication, TotalOrder, Transaction, TransactionId, WaitPolicy, node_of,
 };
 use cognate_env::SplitMix;
 use cognate_env::sim::{Loss, SimDisk};
@@ -50,11 +50,37 @@ pub(super) struct Cluster {
     pub(super) nodes: Vec<Database>,
     disks: Vec<SimDisk>,
     starts: u32,
+    /// What the programs that were executed have read.
+    pub(super) executed: Mutex<HashMap<TransactionId, Reads>>,
+}
+
+/// Keys, and who had written what was read of them.
+pub(super) type Reads = Vec<(usize, Option<usize>)>;
+
+pub(super) fn key_of(number: usize) -> String {
+    format!("k{number}")
+}
+
+/// The writer of what a transaction sees.
+pub(super) fn writer_of(t: &Transaction, number: usize) -> Option<usize> {
+    get(t, &key_of(number)).map(|text| text.parse().unwrap())
+}
+
+/// A program that reads keys and then writes its number to others.
+pub(super) fn program(id: usize, reads: &[usize], writes: &[usize]) -> Vec<u8> {
+    let list = |keys: &[usize]| keys.iter().map(usize::to_string).collect::<Vec<String>>().join(",");
+    format!("{id} {} {}", list(reads), list(writes)).into_bytes()
 }
 
 impl Cluster {
     pub(super) fn of(count: u16) -> Cluster {
-        let mut cluster = Cluster { order: Arc::default(), nodes: Vec::new(), disks: Vec::new(), starts: 1 };
+        let mut cluster = Cluster {
+            order: Arc::default(),
+            nodes: Vec::new(),
+            disks: Vec::new(),
+            starts: 1,
+            executed: Mutex::default(),
+        };
         for number in 1..=count {
             cluster.disks.push(SimDisk::new(u64::from(number)));
             let node = cluster.open(number).unwrap();
@@ -138,20 +164,46 @@ impl Cluster {
 
     /// Lets a node deliver its next position. False if there is none.
     pub(super) fn deliver(&self, number: u16) -> bool {
-        let position = self.node(number).applied() as usize;
+        let position = self.node(number).delivered() as usize;
         let request = self.order.ordered.lock().unwrap().get(position).cloned();
         let Some(request) = request else { return false };
-        self.node(number).deliver(position as u64 + 1, &request).unwrap();
+        let mut progress = self.node(number).deliver(position as u64 + 1, &request).unwrap();
+        while let Progress::Execute(execution) = progress {
+            progress = self.node(number).finish(self.execute(*execution)).unwrap();
+        }
         true
+    }
+
+    /// Does what a program says; its number 0 says that it fails.
+    fn execute(&self, execution: Execution) -> Executed {
+        let Execution { id, program, mut transaction, .. } = execution;
+        let text = String::from_utf8(program.to_vec()).unwrap();
+        let mut words = text.split(' ');
+        let number: usize = words.next().unwrap().parse().unwrap();
+        let mut keys = || -> Vec<usize> {
+            words.next().unwrap().split(',').filter_map(|word| word.parse().ok()).collect()
+        };
+        let (reads, writes) = (keys(), keys());
+        let seen: Reads = reads.iter().map(|key| (*key, writer_of(&transaction, *key))).collect();
+        let before = self.executed.lock().unwrap().insert(id, seen.clone());
+        assert!(before.is_none_or(|before| before == seen), "two nodes have read different things");
+        writes.iter().for_each(|key| put(&mut transaction, &key_of(*key), &number.to_string()).unwrap());
+        Executed { transaction, trees: vec![TREE], commits: number != 0 }
     }
 
     /// Orders everything as it was proposed, and delivers it everywhere.
     pub(super) fn settle(&self) {
-        while !self.order.proposed.lock().unwrap().is_empty() {
-            self.order_one(0);
-        }
-        for number in 1..=self.nodes.len() as u16 {
-            while self.deliver(number) {}
+        loop {
+            while !self.order.proposed.lock().unwrap().is_empty() {
+                self.order_one(0);
+            }
+            for number in 1..=self.nodes.len() as u16 {
+                while self.deliver(number) {}
+            }
+            // What is delivered may be voted about.
+            if self.order.proposed.lock().unwrap().is_empty() {
+                return;
+            }
         }
     }
 
@@ -190,6 +242,10 @@ pub(super) struct Commitment<T = Commit>(Pin<Box<dyn Future<Output = Result<T, E
 impl Commitment {
     pub(super) fn of(t: Transaction) -> Commitment {
         Commitment::on(t.commit_in_order())
+    }
+
+    pub(super) fn by(t: Transaction, protocol: Replication) -> Commitment {
+        Commitment::on(t.commit_by(protocol))
     }
 }
 
@@ -590,11 +646,16 @@ struct Going {
 /// On a fourth node nothing runs but readers: it stops and starts all the time, also with the state
 /// of another one.
 pub(super) fn random_history(seed: u64, steps: usize, totals: &mut Totals) {
+    random_history_of(seed, steps, false, totals);
+}
+
+/// The same; `mixed`: by all three protocols.
+pub(super) fn random_history_of(seed: u64, steps: usize, mixed: bool, totals: &mut Totals) {
     let mut rng = SplitMix::new(seed);
     let mut pick = |below: usize| rng.below(below as u64) as usize;
     let mut cluster = Cluster::of(4);
     let (mut reader, mut known) = (None, Vec::new());
-    let key = |number: usize| format!("k{number}");
+    let key = key_of;
     let (mut running, mut going): (Vec<(usize, Transaction, SoFar)>, VecDeque<Going>) = Default::default();
     let (mut done, mut refused, mut next) = (Vec::new(), 0, 0);
     for _ in 0..steps {
@@ -633,7 +694,32 @@ pub(super) fn random_history(seed: u64, steps: usize, totals: &mut Totals) {
                     t.name_request(&name);
                 }
                 let transaction = t.id();
-                going.push_back(Going { id, commit: Commitment::of(t), read, wrote, transaction });
+                let protocol = match mixed && pick(2) == 0 {
+                    true => Replication::WeakVoting,
+                    false => Replication::Certification,
+                };
+                going.push_back(Going { id, commit: Commitment::by(t, protocol), read, wrote, transaction });
+            }
+            // A program, whose reads are known once it is executed.
+            6 if mixed => {
+                let (node, reads) = (1 + pick(3) as u16, vec![pick(KEYS), pick(KEYS)]);
+                let wrote = vec![pick(KEYS)];
+                let engine = cluster.node(node);
+                let transaction = engine.program_id();
+                let (text, name) = (program(next, &reads, &wrote), name_of(next));
+                let ordered = engine
+                    .order_program(transaction, Isolation::Serializable, name.as_deref(), &text)
+                    .unwrap();
+                let (id, commit) = (next, Commitment::on(ordered));
+                going.push_back(Going { id, commit, read: Vec::new(), wrote, transaction });
+                next += 1;
+            }
+            // Somebody has no patience.
+            7 if mixed && pick(12) == 0 => {
+                let engine = cluster.node(1 + pick(4) as u16);
+                if let Some(pause) = engine.lists().pause {
+                    engine.vote_against(pause.transaction);
+                }
             }
             7 => {
                 let proposed = cluster.order.proposed.lock().unwrap().len();
@@ -678,7 +764,8 @@ pub(super) fn random_history(seed: u64, steps: usize, totals: &mut Totals) {
         going.retain_mut(|one| match one.commit.poll() {
             None => true,
             Some(Ok(commit)) => {
-                let (read, wrote) = (std::mem::take(&mut one.read), std::mem::take(&mut one.wrote));
+                let (mut read, wrote) = (std::mem::take(&mut one.read), std::mem::take(&mut one.wrote));
+                read.extend(cluster.executed.lock().unwrap().get(&one.transaction).into_iter().flatten());
                 known.push((one.transaction, wrote.is_empty()));
                 done.push(Done { id: one.id, read, wrote, position: commit.csn });
                 false
@@ -695,6 +782,7 @@ pub(super) fn random_history(seed: u64, steps: usize, totals: &mut Totals) {
         match one.commit.poll().expect("everything was delivered") {
             Ok(commit) => {
                 known.push((one.transaction, one.wrote.is_empty()));
+                one.read.extend(cluster.executed.lock().unwrap().get(&one.transaction).into_iter().flatten());
                 done.push(Done { id: one.id, read: one.read, wrote: one.wrote, position: commit.csn });
             }
             Err(_) => refused += 1,

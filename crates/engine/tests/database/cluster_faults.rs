@@ -6,8 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use cognate_engine::{Error, Isolation, LockMode, Planted, Transaction, WaitPolicy, plant};
 use cognate_env::SplitMix;
 
-use super::cluster::{Cluster, Commitment, TREE, Totals, get, put, random_history};
+use super::cluster::{Cluster, Commitment, TREE, Totals, get, put, random_history, random_history_of};
 use super::cluster_prepared;
+use super::cluster_protocols;
 use super::support::{block_on, value};
 
 /// Within so many seeds it must be found.
@@ -22,6 +23,10 @@ fn history(fault: Planted, seed: u64) {
             cluster_prepared::random_history(seed);
         }
         Planted::PrunesByItself => random_history(seed, 3000, &mut Totals::default()),
+        Planted::MixesFreely => cluster_protocols::small_histories(seed),
+        Planted::VotesUnordered | Planted::VisibleByVote | Planted::ExecutesAtOnce => {
+            random_history_of(seed, 600, true, &mut Totals::default());
+        }
         _ => random_history(seed, 600, &mut Totals::default()),
     }
 }

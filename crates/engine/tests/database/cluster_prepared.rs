@@ -11,12 +11,12 @@ use cognate_env::SplitMix;
 use super::cluster::{Cluster, Commitment, Done, TREE, assert_acyclic, get, overtaken_by, put};
 use super::support::{Seed, all, block_on, seeds, value};
 
-fn prepare(t: Transaction, name: &str) -> Commitment {
+pub(super) fn prepare(t: Transaction, name: &str) -> Commitment {
     let name = name.to_owned();
     Commitment::on(async move { t.prepare_in_order(&name, value("note")).await })
 }
 
-fn decide(cluster: &Cluster, node: u16, name: &str, commits: bool) -> Commitment {
+pub(super) fn decide(cluster: &Cluster, node: u16, name: &str, commits: bool) -> Commitment {
     Commitment::on(cluster.node(node).decide_prepared_in_order(name, commits))
 }
 

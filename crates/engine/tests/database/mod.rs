@@ -8,6 +8,7 @@ mod cluster_families;
 #[cfg(feature = "planted-faults")]
 mod cluster_faults;
 mod cluster_prepared;
+mod cluster_protocols;
 mod crash;
 mod damage;
 mod defect;

@@ -6,7 +6,7 @@
 //! whose answer nothing was sent, is run again, a bounded number of times.
 
 use cognate_sql::SqlError;
-use cognate_sql::session::Statement;
+use cognate_sql::session::{Portal, Statement};
 
 use super::connection::{Connection, Failure, Unseen};
 use super::conversation::End;
@@ -32,6 +32,16 @@ impl Connection {
                 return self.end_simple().await;
             }
         };
+        if self.session.wants_active() && statements.len() > 1 {
+            match self.session.run_active(&statements).await {
+                Ok(None) => {}
+                Ok(Some(portals)) => return self.send_all(portals).await,
+                Err(error) => {
+                    self.report(error).await;
+                    return self.end_simple().await;
+                }
+            }
+        }
         let left = if self.session.is_fresh() { self.session.retries() } else { 0 };
         let (mark, commits) = (self.transport.mark(), self.session.commits());
         self.rerun = None;
@@ -89,6 +99,31 @@ impl Connection {
                     self.is_to_run_again = true;
                     return Ok(());
                 }
+                Err(Failure::Sql(error)) => {
+                    self.release_held();
+                    self.report(error).await;
+                    break;
+                }
+                Err(Failure::End(end)) => return Err(end),
+            }
+        }
+        self.end_simple().await
+    }
+
+    /// Answers a message whose statements were executed as one.
+    async fn send_all(&mut self, portals: Vec<Portal>) -> Result<(), End> {
+        self.unseen = None;
+        for mut portal in portals {
+            if let Some(columns) = portal.shared_columns() {
+                self.release_held();
+                self.head.write(self.transport.output(), columns);
+            }
+            match self.run(&mut portal, 0).await {
+                Ok(Ran::Complete(command_tag)) => {
+                    self.release_held();
+                    self.held = Some(command_tag);
+                }
+                Ok(_) => debug_assert!(false, "it was executed"),
                 Err(Failure::Sql(error)) => {
                     self.release_held();
                     self.report(error).await;

@@ -165,7 +165,13 @@ impl Work<'_> {
                 }
                 Bytes::from(key)
             }
-            None => Bytes::copy_from_slice(&row_id_key(self.database.counters().allocate_row_ids(1)?)),
+            None => {
+                let id = match self.facts.fixed() {
+                    Some(fixed) => fixed.row_ids(1)?,
+                    None => self.database.counters().allocate_row_ids(1)?,
+                };
+                Bytes::copy_from_slice(&row_id_key(id))
+            }
         };
         for index in secondary(table).filter(|index| index.unique) {
             self.claim_entry(table, index, row, &row_key).await?;

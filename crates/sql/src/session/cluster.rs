@@ -101,7 +101,8 @@ impl Nodes {
 impl Session {
     /// 25006 if this node hears no majority: what is written here could not be committed.
     pub(super) fn check_majority(&self) -> Result<()> {
-        if !self.database.engine().is_node() {
+        // Whose turn it is has been ordered.
+        if !self.database.engine().is_node() || self.is_ordered() {
             return Ok(());
         }
         match self.database.nodes().closed() {
@@ -172,7 +173,12 @@ impl Session {
     /// Commits at a node: waits until its place in the order is known, for a bounded time.
     pub(super) async fn commit_at_node(&mut self, mut engine: Transaction) -> Result<Commit> {
         let name = self.name_request(&mut engine)?;
-        let committed = self.in_order(Some(&name), engine.commit_in_order()).await?;
+        let has_writes = engine.has_writes();
+        let (protocol, replication) = self.protocol();
+        let committed = self.in_order(Some(&name), engine.commit_by(replication)).await?;
+        if has_writes {
+            self.note_protocol(protocol, committed.is_ok());
+        }
         committed.map_err(|error| self.name_failure(error))
     }
 

@@ -18,6 +18,7 @@ use cognate_engine::{Access, Commit, Csn, Database, Isolation, ReadView, Transac
 use cognate_env::Clock;
 use parking_lot::Mutex;
 
+use super::active::Programs;
 use super::failures::Failures;
 use super::plan_cache::PlanCache;
 use super::presence::Presence;
@@ -55,6 +56,8 @@ struct Shared {
     plans: PlanCache,
     healing: super::Healing,
     nodes: super::Nodes,
+    programs: Programs,
+    protocols: super::Protocols,
     /// Memory of what statements are, not of what they compute.
     statements: Arc<Budget>,
 }
@@ -85,6 +88,8 @@ impl SqlDatabase {
             plans: PlanCache::default(),
             healing: super::Healing::default(),
             nodes: super::Nodes::default(),
+            programs: Programs::default(),
+            protocols: super::Protocols::default(),
             statements: Budget::new(statements),
         };
         Ok(SqlDatabase { shared: Arc::new(shared) })
@@ -108,6 +113,16 @@ impl SqlDatabase {
     /// What is known of the cluster that this is a node of.
     pub fn nodes(&self) -> &super::Nodes {
         &self.shared.nodes
+    }
+
+    /// Programs of this node's sessions that are on their way.
+    pub(crate) fn programs(&self) -> &Programs {
+        &self.shared.programs
+    }
+
+    /// How many transactions of this node have come to their ends, by protocol.
+    pub fn protocols(&self) -> &super::Protocols {
+        &self.shared.protocols
     }
 
     /// The newest committed catalog.

@@ -107,6 +107,9 @@ impl Session {
             Action::Utility => self.start_utility(portal).await,
             _ => {
                 let is_first = self.block == Block::None;
+                if self.wants_active() && Box::pin(self.run_portal_active(portal)).await? {
+                    return Ok(None);
+                }
                 self.enter_implicit();
                 self.go().await?;
                 let again = self.again(is_first, &planned);
@@ -227,6 +230,7 @@ impl Session {
             _ => return Ok(()),
         };
         if !self.open.as_ref().is_some_and(|open| open.state.read_only) {
+            self.check_replication(command)?;
             return self.check_majority();
         }
         Err(SqlError::new(

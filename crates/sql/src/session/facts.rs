@@ -4,13 +4,14 @@
 //! held while another is taken.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use cognate_engine::GovernorInfo;
+use cognate_engine::{GovernorInfo, Transaction};
 use cognate_env::SplitMix;
 use parking_lot::Mutex;
 
+use super::active::Fixed;
 use super::failures::Failure;
 use super::settings::{Effective, Mark, Settings};
 use super::{Authority, Orders, SessionParameters, SqlDatabase, presence};
@@ -43,6 +44,8 @@ pub(crate) struct Facts {
     shown: Mutex<Option<ShownCatalog>>,
     transaction_id: AtomicU64,
     random: Mutex<SplitMix>,
+    /// What is the same at every node, in a session that executes what every node does.
+    fixed: OnceLock<Fixed>,
     sequences: Mutex<SequenceValues>,
     /// The last commit that anything rests on which the session has shown or is about to show,
     /// besides what its open transaction knows itself.
@@ -79,9 +82,36 @@ impl Facts {
             settings: Mutex::new(settings),
             transaction_id: AtomicU64::new(0),
             random: Mutex::new(SplitMix::new(seed)),
+            fixed: OnceLock::new(),
             sequences: Mutex::default(),
             rests_on: AtomicU64::new(0),
         }
+    }
+
+    /// From now on what is asked for here is the same at every node.
+    pub(super) fn fix(&self, fixed: Fixed) {
+        // A session executes one program.
+        let _ = self.fixed.set(fixed);
+    }
+
+    /// See [`Facts::fix`].
+    pub(crate) fn fixed(&self) -> Option<&Fixed> {
+        self.fixed.get()
+    }
+
+    /// Writes down which numbers were taken.
+    pub(super) fn write_fixed(&self, transaction: &mut Transaction) -> Result<()> {
+        self.fixed().map_or(Ok(()), |fixed| fixed.write(transaction))
+    }
+
+    /// Seeds the generator.
+    pub(super) fn seed(&self, seed: u64) {
+        *self.random.lock() = SplitMix::new(seed);
+    }
+
+    /// Now, in microseconds since 2000-01-01 UTC.
+    pub(crate) fn now(&self) -> i64 {
+        self.fixed().map_or_else(|| self.database.now(), |fixed| fixed.now)
     }
 
     /// Looks at or changes the settings.
@@ -212,7 +242,7 @@ impl Facts {
     }
 }
 
-fn random_u64() -> u64 {
+pub(super) fn random_u64() -> u64 {
     uuid::Uuid::new_v4().as_u64_pair().0
 }
 
@@ -308,7 +338,7 @@ impl SessionView for Facts {
     }
 
     fn clock(&self) -> i64 {
-        self.database.now()
+        self.now()
     }
 
     fn random(&self) -> f64 {
@@ -321,7 +351,12 @@ impl SessionView for Facts {
     }
 
     fn random_bytes(&self) -> [u8; 16] {
-        *uuid::Uuid::new_v4().as_bytes()
+        if self.fixed().is_none() {
+            return *uuid::Uuid::new_v4().as_bytes();
+        }
+        let mut random = self.random.lock();
+        let [high, low] = [random.bits(), random.bits()];
+        (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
     }
 
     fn catalog(&self) -> Option<Arc<Catalog>> {

@@ -38,7 +38,8 @@ impl Session {
     /// `statement_timeout` end the wait.
     #[inline]
     pub(super) async fn go(&mut self) -> Result<()> {
-        if self.seat.try_go() {
+        // Whose turn it is goes before all others.
+        if self.is_ordered() || self.seat.try_go() {
             return Ok(());
         }
         let interrupts = self.interrupts();

@@ -21,6 +21,7 @@
 //!    failed for others: perhaps once more from 1 (`again`)
 //! ```
 
+mod active;
 mod again;
 mod cluster;
 mod copy;
@@ -45,6 +46,7 @@ mod portal;
 mod prepare_transaction;
 mod prepared;
 mod presence;
+mod replication;
 mod server_setting;
 pub mod settings;
 mod sink;
@@ -80,6 +82,7 @@ pub use interrupt::CancelHandle;
 pub use portal::{CommandTag, CopyFormat, CopyInFormat, Fetch, Portal};
 pub(crate) use prepared::{Action, Planned};
 pub use prepared::{OutputColumn, Prepared};
+pub use replication::Protocols;
 pub use sink::{Format, RowSink, SinkState};
 pub use statement::Statement;
 
@@ -183,6 +186,10 @@ pub struct Session {
     commits: u64,
     /// The failure was noted where it arose.
     failure_noted: bool,
+    /// Since the last Sync a statement was executed at every node, and is committed.
+    has_run_active: bool,
+    /// By which protocol the last transaction came to the other nodes.
+    last_protocol: Option<replication::Protocol>,
     _presence: presence::Entry,
 }
 
@@ -245,6 +252,8 @@ impl Session {
             copy: None,
             commits: 0,
             failure_noted: false,
+            has_run_active: false,
+            last_protocol: None,
             _presence: presence,
             database,
         };
@@ -375,7 +384,7 @@ impl Session {
 
     /// What a running statement works with. The transaction must be open.
     fn work<'a>(&'a mut self, interrupts: &'a Arc<Interrupts>) -> Result<Work<'a>> {
-        let statement_time = self.database.now();
+        let statement_time = self.facts.now();
         let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
         let catalog = open.state.catalog.over(self.database.catalog());
         self.facts.set_catalog(&catalog);

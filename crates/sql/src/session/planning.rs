@@ -70,6 +70,13 @@ impl Session {
         Ok(prepared)
     }
 
+    /// The same without a look at the plans of others: as every node plans it.
+    pub(super) fn prepare_alone(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
+        let declared = declared_types(parameter_oids)?;
+        let statement = parse::parse_single_within(text, || self.limits())?;
+        self.plan_prepared(statement, declared).map(Arc::new)
+    }
+
     /// Prepares one statement of a simple query.
     pub fn prepare_statement(&mut self, statement: Statement) -> Result<Arc<Prepared>> {
         self.begin_statement();
@@ -171,7 +178,9 @@ impl Session {
         self.facts.set_catalog(&catalog);
         let Command::Sql(sql) = &statement.command else { return self.plan_utility(statement, declared) };
         let search_path = self.facts.named_path(&catalog);
-        let sizes = Sizes(self.database.engine());
+        let known = Sizes(self.database.engine());
+        // What every node executes is planned by what every node knows.
+        let sizes: &dyn RowCounts = if self.is_ordered() { &NoRowCounts } else { &known };
         let interrupts = self.interrupts();
         let _within = bounds::enter(interrupts.clone());
         let context = BindContext {
@@ -179,7 +188,7 @@ impl Session {
             search_path: &search_path,
             eval: EvalContext { interrupt: &*interrupts, ..self.eval() },
             virtual_tables: &SystemTables,
-            row_counts: &sizes,
+            row_counts: sizes,
             source: &statement.source,
         };
         let mut binder = Binder::new(&context, declared);
@@ -206,7 +215,7 @@ impl Session {
                     let bound = binder.query(query, false)?;
                     let (columns, types) = (bound.columns.clone(), binder.parameter_types()?);
                     let tables = binder.tables().to_vec();
-                    let plan = plan::plan(bound, binder.cte_count(), types, tables, &sizes)?;
+                    let plan = plan::plan(bound, binder.cte_count(), types, tables, sizes)?;
                     (Action::Select(Arc::new(plan)), Some(columns))
                 }
             },
@@ -225,7 +234,7 @@ impl Session {
         let columns = columns.map(Arc::from);
         let planned =
             Planned::new(action, binder.parameter_types()?, columns, binder.tables().to_vec(), state);
-        Ok(planned.sized(self.database.engine()))
+        Ok(if self.is_ordered() { planned } else { planned.sized(self.database.engine()) })
     }
 
     /// Statements without a plan: only their columns are known beforehand.
@@ -268,7 +277,7 @@ impl Session {
     pub(super) fn eval(&self) -> EvalContext<'_> {
         EvalContext {
             format: &self.format,
-            statement_time: self.database.now(),
+            statement_time: self.facts.now(),
             session: &*self.facts,
             memory_limit: self.memory_limit,
             interrupt: &*self.interrupts,

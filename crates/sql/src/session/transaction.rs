@@ -475,6 +475,7 @@ impl Session {
     /// Ends the implicit transaction (Sync, or the end of a simple query): commits it and waits
     /// until it is durable.
     pub async fn sync(&mut self) -> Result<()> {
+        self.has_run_active = false;
         match self.block {
             Block::Implicit => {
                 let ended = self.commit().await;

@@ -1,5 +1,6 @@
 //! Settings decoded for those who read them often.
 
+use super::super::replication::Choice;
 use crate::types::{ByteaOutput, DateOrder, DateStyle, IntervalStyle, TimeZone, time_zone};
 
 /// The decoded values.
@@ -41,6 +42,8 @@ pub struct Effective {
     pub read_after: String,
     /// `cognate.read_consistency` is `linearizable`.
     pub linearizable_reads: bool,
+    /// `cognate.replication`.
+    pub replication: Choice,
     /// `cognate.request_id`.
     pub request_id: String,
     /// `cognate.durable_reads`.
@@ -70,6 +73,7 @@ impl Default for Effective {
             retry_of: 0,
             read_after: String::new(),
             linearizable_reads: false,
+            replication: Choice::Auto,
             request_id: String::new(),
             durable_reads: false,
             statement_retries: 0,
@@ -110,6 +114,7 @@ impl Effective {
             retry_of: value("cognate.retry_of").parse().unwrap_or(0),
             read_after: value("cognate.read_after").to_owned(),
             linearizable_reads: value("cognate.read_consistency") == "linearizable",
+            replication: Choice::of(value("cognate.replication")),
             request_id: value("cognate.request_id").to_owned(),
             durable_reads: value("cognate.durable_reads") == "on",
             statement_retries: value("cognate.statement_retries").parse().unwrap_or(0),

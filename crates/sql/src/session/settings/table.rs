@@ -62,6 +62,15 @@ pub(super) const TABLE: &[Row] = {
         // statement is to see of another session's: see `cluster`.
         ("cognate.commit_token", Text, "", Internal, false),
         ("cognate.read_after", Text, "", User, false),
+        // How transactions come to the other nodes: see `replication`.
+        ("cognate.last_protocol", Text, "", Internal, false),
+        (
+            "cognate.replication",
+            Enum(&["auto", "active", "certification", "weak_voting"]),
+            "auto",
+            User,
+            false,
+        ),
         ("cognate.read_consistency", Enum(&["local", "linearizable"]), "local", User, false),
         // What the client calls the transaction, to ask for its outcome elsewhere.
         ("cognate.request_id", Text, "", User, false),

@@ -1,0 +1,128 @@
+//! Locks of a transaction: rows and whole trees, until its end.
+//!
+//! A transaction that a node of a cluster executes when it is its turn in the order (`turns`) asks nobody:
+//! everything before it is decided, nothing behind it is, and whoever runs here gives way once it commits. It
+//! only records what it would have locked, for those who come after it.
+
+use crate::Error;
+use crate::TreeId;
+use crate::key::SmallKey;
+use crate::lock::mode::{LockMode, LockOutcome, Mode, TreeMode, WaitPolicy};
+use crate::lock::queue::Answer;
+use crate::lock::table::{HeldLock, LOCK_BYTES};
+use crate::transaction::Transaction;
+
+impl Transaction {
+    /// Locks a row until the end of the transaction. Waits (with `Block`) until it is free;
+    /// dropping the future withdraws the request.
+    ///
+    /// # Errors
+    /// `Deadlock` if waiting would never end, `LockNotAvailable` under `NoWait`,
+    /// `TransactionTooLarge` if the locks and writes exceed the limit.
+    pub async fn lock(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        mode: LockMode,
+        wait: WaitPolicy,
+    ) -> Result<LockOutcome, Error> {
+        self.check_member()?;
+        let mode = self.row_mode(mode);
+        if self.recorded.is_some() {
+            self.record(tree, Some(SmallKey::new(key)), mode);
+            return Ok(LockOutcome::Granted { waited: false });
+        }
+        let locks = &self.manager.locks;
+        let before = self.held.count();
+        let waited = match locks.try_row(self.id, &mut self.held, tree, key, mode) {
+            Answer::Held | Answer::Raised(_) => return Ok(LockOutcome::Granted { waited: false }),
+            Answer::Granted => false,
+            Answer::Busy => match wait {
+                WaitPolicy::NoWait => return Err(Error::LockNotAvailable),
+                WaitPolicy::SkipLocked => return Ok(LockOutcome::Skipped),
+                WaitPolicy::Block => {
+                    let waiting = locks.wait_row(self.id, &mut self.held, tree, key, mode)?;
+                    if let Some(waiting) = waiting {
+                        self.await_lock(waiting).await?;
+                    }
+                    true
+                }
+            },
+        };
+        if self.held.count() > before {
+            self.writes.charge(LOCK_BYTES + key.len())?;
+        }
+        Ok(LockOutcome::Granted { waited })
+    }
+
+    /// Locks a whole tree until the end of the transaction; otherwise like `lock`. `Read` and
+    /// `Write` cost next to nothing.
+    ///
+    /// # Errors
+    /// As `lock`.
+    pub async fn lock_tree(
+        &mut self,
+        tree: TreeId,
+        mode: TreeMode,
+        wait: WaitPolicy,
+    ) -> Result<LockOutcome, Error> {
+        if self.trees.contains(&(tree, mode)) {
+            return Ok(LockOutcome::Granted { waited: false });
+        }
+        if self.member.is_some() && !mode.is_weak() {
+            return Err(Error::CannotPrepare { reason: "siblings share rows, not whole tables" });
+        }
+        if self.recorded.is_some() {
+            self.record(tree, None, Mode::Tree(mode));
+            self.trees.push((tree, mode));
+            return Ok(LockOutcome::Granted { waited: false });
+        }
+        let locks = &self.manager.locks;
+        let mut waited = false;
+        if locks.try_tree(self.id, &mut self.held, tree, mode) == Answer::Busy {
+            match wait {
+                WaitPolicy::NoWait => return Err(Error::LockNotAvailable),
+                WaitPolicy::SkipLocked => return Ok(LockOutcome::Skipped),
+                WaitPolicy::Block => {
+                    let waiting = locks.wait_tree(self.id, &mut self.held, tree, mode)?;
+                    if let Some(waiting) = waiting {
+                        self.await_lock(waiting).await?;
+                    }
+                    waited = true;
+                }
+            }
+        }
+        self.trees.push((tree, mode));
+        Ok(LockOutcome::Granted { waited })
+    }
+
+    /// From now on it locks nothing, and records what it would have locked.
+    pub(crate) fn record_locks(&mut self) {
+        self.recorded = Some(Vec::new());
+    }
+
+    /// Whether it runs when it is its turn in the order of all nodes, alone.
+    pub fn is_ordered(&self) -> bool {
+        self.recorded.is_some()
+    }
+
+    fn record(&mut self, tree: TreeId, key: Option<SmallKey>, mode: Mode) {
+        if let Some(recorded) = &mut self.recorded {
+            recorded.push(HeldLock { tree, key, modes: mode.bit() });
+        }
+    }
+
+    /// What it would have locked, each place once, in the order of trees and keys.
+    pub(crate) fn take_recorded(&mut self) -> Vec<HeldLock> {
+        let mut all = self.recorded.take().unwrap_or_default();
+        all.sort_unstable_by(|a, b| (a.tree, &a.key).cmp(&(b.tree, &b.key)));
+        all.dedup_by(|later, first| {
+            let same = (later.tree, &later.key) == (first.tree, &first.key);
+            if same {
+                first.modes |= later.modes;
+            }
+            same
+        });
+        all
+    }
+}

@@ -1,0 +1,275 @@
+//! The paper's algorithm as traces: each numbered line of Figure 1, the example of §2.5, and the two
+//! kinds of dependencies of §2.4.
+
+use std::collections::BTreeSet;
+
+use super::active::Active;
+use super::certification::Certification;
+use super::primary_copy::PrimaryCopy;
+use super::weak_voting::WeakVoting;
+use super::*;
+
+/// Objects that are written.
+#[derive(Debug, Clone)]
+struct Objects(BTreeSet<char>);
+
+impl Footprint for Objects {
+    fn meets(&self, earlier: &Objects) -> bool {
+        !self.0.is_disjoint(&earlier.0)
+    }
+}
+
+fn objects(text: &str) -> Option<Objects> {
+    Some(Objects(text.chars().collect()))
+}
+
+const HERE: u16 = 1;
+const ELSEWHERE: u16 = 2;
+
+/// Lists, and what they have said was to be done.
+struct Replica {
+    lists: Lists<Objects>,
+    next: Csn,
+    effects: Vec<Effect>,
+}
+
+impl Replica {
+    fn new() -> Replica {
+        Replica { lists: Lists::new(HERE), next: 1, effects: Vec::new() }
+    }
+
+    fn deliver(&mut self, protocol: &'static dyn Protocol, origin: u16, writes: Option<Objects>) -> Csn {
+        self.deliver_since(protocol, origin, writes, 0, false)
+    }
+
+    fn deliver_since(
+        &mut self,
+        protocol: &'static dyn Protocol,
+        origin: u16,
+        footprint: Option<Objects>,
+        bot: Csn,
+        is_overtaken: bool,
+    ) -> Csn {
+        let position = self.next;
+        self.next += 1;
+        let id = id_of(position);
+        let delivery =
+            Delivery { position, id, bot, origin, protocol, footprint, is_overtaken, at_turn: false };
+        self.lists.deliver(delivery, &mut self.effects);
+        position
+    }
+
+    fn vote(&mut self, of: Csn, commits: bool) {
+        self.lists.vote(id_of(of), commits, &mut self.effects);
+    }
+
+    fn end(&mut self, position: Csn, wrote: Option<Objects>) {
+        self.lists.end(position, true, wrote, &mut self.effects);
+    }
+
+    fn take(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The log: positions, `r`, `c` or `w`, and what each waits for.
+    fn log(&self) -> String {
+        let entry = |(position, kind, depends_on): (Csn, Kind, &[Csn])| {
+            let kind = match kind {
+                Kind::Resolved => 'r',
+                Kind::CPending => 'c',
+                Kind::WPending => 'w',
+            };
+            let depends_on: String = depends_on.iter().map(|on| format!(">{on}")).collect();
+            format!("{position}{kind}{depends_on}")
+        };
+        self.lists.entries().map(entry).collect::<Vec<String>>().join(" ")
+    }
+}
+
+fn id_of(position: Csn) -> TransactionId {
+    position * 10
+}
+
+fn vote(of: Csn, commits: bool) -> Effect {
+    Effect::Vote { id: id_of(of), commits }
+}
+
+/// §2.5, with all of Figure 2's stages.
+#[test]
+fn the_example() {
+    let mut replica = Replica::new();
+    let a = replica.deliver(&Active, ELSEWHERE, None);
+    assert_eq!(replica.lists.head(), Some((a, Turn::Execute)), "the commitment of A begins");
+    let w = replica.deliver(&WeakVoting, ELSEWHERE, objects("xy"));
+    let c1 = replica.deliver(&Certification, ELSEWHERE, objects("yz"));
+    let c2 = replica.deliver(&Certification, ELSEWHERE, objects("z"));
+    assert_eq!(replica.log(), "1w 2c>1 3c>1>2 4c>1>3", "Figure 2a");
+    let all = Counts { log: 4, tocommit: 4, c_pending: 3, w_pending: 1 };
+    assert_eq!(replica.lists.counts(), all);
+    replica.end(a, objects("pq"));
+    assert_eq!(replica.log(), "2c 3c>2 4c>3", "Figure 2b");
+    assert_eq!(replica.take(), [], "nobody is decided by that, and W is not ours to vote about");
+    assert_eq!(replica.lists.head(), None, "W waits for its vote");
+    assert_eq!(replica.lists.pauses(), Some((w, id_of(w), "weak_voting")));
+    replica.vote(w, true);
+    assert_eq!(replica.log(), "2r 4r", "Figure 2c");
+    assert_eq!(replica.take(), [Effect::Refuse { position: c1, undo: false }]);
+    for position in [w, c2] {
+        assert_eq!(replica.lists.head(), Some((position, Turn::Install)));
+        replica.end(position, None);
+    }
+    assert!(replica.lists.is_empty() && replica.take().is_empty());
+}
+
+/// II.1: into both lists, w-pending and committable; nobody validates it.
+#[test]
+fn line_ii_1() {
+    let mut replica = Replica::new();
+    replica.deliver(&Certification, ELSEWHERE, objects("x"));
+    let a = replica.deliver(&Active, HERE, None);
+    assert_eq!(replica.log(), "1r 2w");
+    assert_eq!(replica.lists.head(), Some((1, Turn::Install)), "in the order of delivery");
+    replica.end(1, None);
+    assert_eq!(replica.lists.head(), Some((a, Turn::Execute)));
+    assert!(Active.apply(true), "it did not run at its origin either");
+}
+
+/// II.2: negative, positive, pending; rolled back where it ran, discarded elsewhere.
+#[test]
+fn line_ii_2() {
+    let mut replica = Replica::new();
+    let first = replica.deliver(&Certification, ELSEWHERE, objects("x"));
+    replica.deliver(&Certification, HERE, objects("xy"));
+    replica.deliver(&Certification, ELSEWHERE, objects("xz"));
+    let refused = [2, 3].map(|position| Effect::Refuse { position, undo: position == 2 });
+    assert_eq!(replica.take(), refused);
+    replica.deliver_since(&Certification, HERE, objects("x"), first, false);
+    replica.deliver_since(&Certification, HERE, objects("q"), 0, true);
+    assert_eq!(replica.take(), [Effect::Refuse { position: 5, undo: true }], "by who has left the log");
+    assert_eq!(replica.log(), "1r 4r", "whom it knew of is not in its way");
+    replica.deliver(&WeakVoting, ELSEWHERE, objects("v"));
+    replica.deliver(&Certification, ELSEWHERE, objects("v"));
+    replica.deliver(&Certification, ELSEWHERE, objects("u"));
+    assert_eq!(replica.log(), "1r 4r 6c 7c>6 8r");
+    replica.end(1, None);
+    replica.end(4, None);
+    assert_eq!(replica.lists.head(), None, "what is decided behind W becomes visible behind W");
+}
+
+/// II.3: c-pending; whoever it ran with votes as soon as nothing is left to depend on.
+#[test]
+fn line_ii_3() {
+    let mut replica = Replica::new();
+    let own = replica.deliver(&WeakVoting, HERE, objects("x"));
+    assert_eq!(replica.take(), [vote(own, true)]);
+    assert_eq!(replica.lists.head(), None, "our own vote counts once it is ordered");
+    let elsewhere = replica.deliver(&WeakVoting, ELSEWHERE, objects("y"));
+    let waiting = replica.deliver(&WeakVoting, HERE, objects("y"));
+    let free = replica.deliver(&WeakVoting, HERE, objects("z"));
+    assert_eq!(replica.take(), [vote(free, true)], "votes do not wait for one another");
+    replica.vote(elsewhere, false);
+    assert_eq!(replica.take(), [Effect::Refuse { position: elsewhere, undo: false }, vote(waiting, true)]);
+    let overtaken = replica.deliver_since(&WeakVoting, HERE, objects("q"), 0, true);
+    assert_eq!(replica.take(), [vote(overtaken, false)]);
+}
+
+/// II.4: commit, abort, and the cascade of both; the first vote counts.
+#[test]
+fn line_ii_4() {
+    for commits in [true, false] {
+        let mut replica = Replica::new();
+        let w = replica.deliver(&WeakVoting, ELSEWHERE, objects("x"));
+        let c = replica.deliver(&Certification, HERE, objects("x"));
+        let own = replica.deliver(&WeakVoting, HERE, objects("x"));
+        replica.vote(w, commits);
+        let expected = match commits {
+            true => vec![vote(own, false), Effect::Refuse { position: c, undo: true }],
+            false => vec![Effect::Refuse { position: w, undo: false }, vote(own, false)],
+        };
+        assert_eq!(replica.take(), expected);
+        replica.vote(w, !commits);
+        assert_eq!(replica.take(), [], "a second vote is late");
+        assert_eq!(replica.log(), if commits { "1r 3c" } else { "2r 3c" });
+    }
+}
+
+/// An own voter behind one that was refused for another one: the whole chain goes.
+#[test]
+fn a_cascade_has_as_many_steps_as_it_takes() {
+    let mut replica = Replica::new();
+    let w = replica.deliver(&WeakVoting, ELSEWHERE, objects("a"));
+    replica.deliver(&Certification, ELSEWHERE, objects("ab"));
+    replica.deliver(&Certification, ELSEWHERE, objects("bc"));
+    replica.deliver(&Certification, ELSEWHERE, objects("cd"));
+    let own = replica.deliver(&WeakVoting, HERE, objects("d"));
+    assert_eq!(replica.log(), "1c 2c>1 3c>2 4c>3 5c>4");
+    replica.vote(w, true);
+    let refused = |position| Effect::Refuse { position, undo: false };
+    assert_eq!(replica.take(), [refused(2), refused(4), vote(own, true)]);
+    assert_eq!(replica.log(), "1r 3r 5c");
+}
+
+/// III: the head only, and only if it is committable; w-dependencies go with what was written.
+#[test]
+fn line_iii() {
+    let mut replica = Replica::new();
+    let a = replica.deliver(&Active, ELSEWHERE, None);
+    let meets = replica.deliver(&Certification, HERE, objects("p"));
+    let own = replica.deliver(&WeakVoting, HERE, objects("q"));
+    assert_eq!(replica.lists.head(), Some((a, Turn::Execute)));
+    assert_eq!(replica.take(), [], "nobody votes over what is not known");
+    replica.end(a, objects("p"));
+    assert_eq!(replica.take(), [vote(own, true), Effect::Refuse { position: meets, undo: true }]);
+    // One that came to nothing is in nobody's way.
+    let a = replica.deliver_since(&Active, ELSEWHERE, None, 3, false);
+    let c = replica.deliver_since(&Certification, HERE, objects("p"), 3, false);
+    replica.vote(own, true);
+    replica.end(own, None);
+    replica.lists.end(a, false, None, &mut replica.effects);
+    assert_eq!(replica.lists.head(), Some((c, Turn::Install)));
+}
+
+/// What more than footprints decides is decided at its turn, and whoever meets it waits for that.
+#[test]
+fn who_is_judged_at_its_turn_is_pending_until_then() {
+    for commits in [true, false] {
+        let mut replica = Replica::new();
+        let w = replica.deliver(&WeakVoting, ELSEWHERE, objects("a"));
+        let position = replica.next;
+        replica.next += 1;
+        let delivery = Delivery {
+            position,
+            id: id_of(position),
+            bot: 0,
+            origin: ELSEWHERE,
+            protocol: &Certification,
+            footprint: objects("b"),
+            is_overtaken: false,
+            at_turn: true,
+        };
+        replica.lists.deliver(delivery, &mut replica.effects);
+        let own = replica.deliver(&WeakVoting, HERE, objects("b"));
+        replica.vote(w, true);
+        replica.end(w, None);
+        assert_eq!(replica.log(), "2c 3c>2");
+        assert_eq!(replica.lists.head(), Some((position, Turn::Install)));
+        replica.lists.end(position, commits, None, &mut replica.effects);
+        assert_eq!(replica.take(), [vote(own, !commits)]);
+    }
+}
+
+/// A protocol is a file: nothing of the lists knows of this one.
+#[test]
+fn a_fourth_protocol() {
+    static PRIMARY: PrimaryCopy = PrimaryCopy { primary: ELSEWHERE };
+    let mut replica = Replica::new();
+    replica.deliver(&PRIMARY, ELSEWHERE, objects("x"));
+    replica.deliver(&PRIMARY, HERE, objects("y"));
+    assert_eq!(replica.take(), [Effect::Refuse { position: 2, undo: true }]);
+    let w = replica.deliver(&WeakVoting, HERE, objects("z"));
+    replica.deliver(&PRIMARY, ELSEWHERE, objects("z"));
+    assert_eq!(replica.log(), "1r 3c 4c>3");
+    assert_eq!(replica.take(), [vote(w, true)]);
+    replica.vote(w, false);
+    assert_eq!(replica.log(), "1r 4r", "it goes together with the other protocols' transactions");
+}

@@ -1,0 +1,709 @@
+//! Whose turn it is among the requests that a node is delivered, and what happens then.
+//!
+//! Requests are decided in the order of their positions, one after the other, and each when everything
+//! before it is decided and shown. Most are decided as they are delivered. Two kinds are not: a weak voting
+//! transaction waits for its vote, which is a request of a later position, and an active one waits until its
+//! statements are executed, which the SQL layer does. What is delivered behind them waits in a queue;
+//! meanwhile the metaprotocol's lists (`order::metaprotocol`) say who depends on whom, so that votes about
+//! transactions of this node go out as early as may be, and not one after the other.
+//!
+//! ```text
+//! deliver 5   W1 of node 2        waits for its vote
+//! deliver 6   W2 of node 1        waits behind it; at node 1 it meets nobody, so node 1 votes: 8
+//! deliver 7   node 2's vote       5 is decided, and shown
+//! deliver 8   node 1's vote       6 is decided, and shown; then 7 and 8, which have done their part
+//! ```
+//!
+//! The queue is not in a node's image: an image stands at a position that is decided, and a start is delivered
+//! all that comes behind. So is a voter of this node from before a start; nobody knows its reads any more,
+//! and the node votes against it. If a node stays away, others vote against its pending transactions: the
+//! first vote in the order counts.
+//!
+//! Nobody executes while an active transaction is executed: the applier does it itself
+//! ([`Progress::Execute`], [`Manager::finish`]), and everything before is visible, nothing behind.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+
+use crate::delivery::{Cluster, FIRST_TREES, overtaken};
+use crate::fate::Stroke;
+use crate::level::{Access, Isolation};
+use crate::lock::table::{Held, HeldLock};
+use crate::manager::{Manager, Request as Ended};
+use crate::order::metaprotocol::active::Active;
+use crate::order::metaprotocol::certification::Certification;
+use crate::order::metaprotocol::weak_voting::WeakVoting;
+use crate::order::metaprotocol::{self, Delivery as Listed, Effect, Protocol, Turn};
+use crate::order::{Footprint, Level, Purpose, Refusal, Request, Standing};
+use crate::payload::Encoder;
+use crate::planted::{self, Planted};
+use crate::prepared::ordered::Arrived;
+use crate::prepared::record::encode_parts;
+use crate::proposed::{Proposed, Sealed};
+use crate::sequencer::{Delivery, Place};
+use crate::sync::atomic::Ordering;
+use crate::total_order::node_of;
+use crate::transaction::Transaction;
+use crate::txn::bulk::unload;
+use crate::txn::writeset::{WriteSet, key_writes};
+use crate::{Csn, Error, TransactionId, TreeId};
+
+/// The graph is pruned at every so manieth position.
+const PRUNE_EVERY: Csn = 64;
+
+/// What became of a position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivered {
+    /// The transaction whose request it was.
+    pub transaction: TransactionId,
+    /// Whether it commits.
+    pub committed: bool,
+}
+
+/// What a delivery has led to.
+#[derive(Debug)]
+pub enum Progress {
+    /// The last position that was delivered is decided, and all before it.
+    Decided(Delivered),
+    /// A position waits for what is yet to be delivered.
+    Waits,
+    /// It is an active transaction's turn: whoever delivers executes it, and says what came of it
+    /// ([`crate::Database::finish`]).
+    Execute(Box<Execution>),
+}
+
+/// An active transaction whose turn it is.
+#[derive(Debug)]
+pub struct Execution {
+    /// Its place in the order.
+    pub position: Csn,
+    /// Who it is.
+    pub id: TransactionId,
+    /// Whether it was asked for at this node.
+    pub is_here: bool,
+    /// Its level.
+    pub isolation: Isolation,
+    /// What is to be executed, as it was given to [`crate::Database::order_program`].
+    pub program: Bytes,
+    /// To execute it in: sees everything before its position. It waits for nobody, and is not to be
+    /// committed but given back.
+    pub transaction: Transaction,
+}
+
+/// What came of an active transaction.
+#[derive(Debug)]
+pub struct Executed {
+    /// As it was given.
+    pub transaction: Transaction,
+    /// The trees of the tables that its statements look at.
+    pub trees: Vec<TreeId>,
+    /// Whether it is to commit; it has failed otherwise, as it does at every node.
+    pub commits: bool,
+}
+
+/// How long the lists of the metaprotocol are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// Delivered and not decided.
+    pub log: usize,
+    /// Of them, those that are still to commit.
+    pub to_commit: usize,
+    /// What they write is known, and not whether they commit.
+    pub c_pending: usize,
+    /// What they write is not known.
+    pub w_pending: usize,
+    /// Who keeps the others waiting.
+    pub pause: Option<Pause>,
+}
+
+/// A transaction that waits for its vote, and all others behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pause {
+    /// Its place in the order.
+    pub position: Csn,
+    /// Who it is.
+    pub transaction: TransactionId,
+    /// By which protocol it comes to the nodes.
+    pub protocol: &'static str,
+    /// For how long it has been first.
+    pub since: Duration,
+}
+
+/// A request that was delivered.
+#[derive(Debug)]
+struct Waiting {
+    position: Csn,
+    request: Request,
+    locks: Vec<(HeldLock, bool)>,
+    bytes: Bytes,
+    /// It is in the lists.
+    is_listed: bool,
+    /// Voted against.
+    is_refused: bool,
+    /// Begun too early, where that fault is planted.
+    early: Option<Box<Transaction>>,
+}
+
+/// See the module's prose.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    /// The last position that was delivered.
+    delivered: Csn,
+    queue: VecDeque<Waiting>,
+    lists: metaprotocol::Lists<Footprint>,
+    /// Who is first and waits, and since when.
+    paused: Option<(Csn, Duration)>,
+}
+
+impl Turns {
+    pub(crate) fn new(node: u16) -> Turns {
+        let lists = metaprotocol::Lists::new(node);
+        Turns { delivered: 0, queue: VecDeque::new(), lists, paused: None }
+    }
+
+    pub(crate) fn begin_at(&mut self, position: Csn) {
+        self.delivered = position;
+    }
+}
+
+impl Manager {
+    /// Delivers position `position` of the order, the next one. To be called by one thread.
+    ///
+    /// # Errors
+    /// `Undecodable` if the bytes are no request; `LogPoisoned`. This node must not go on then.
+    pub(crate) fn deliver(self: &Arc<Self>, position: Csn, bytes: &[u8]) -> Result<Progress, Error> {
+        let Some(cluster) = &self.cluster else {
+            return Err(Error::Defect("a database of its own has no order to follow"));
+        };
+        let request = Request::decode(bytes)
+            .map_err(|what| Error::undecodable(format!("the request at position {position}: {what}")))?;
+        let locks = request.all_locks();
+        let mut turns = cluster.turns.lock();
+        assert_eq!(position, turns.delivered + 1, "requests are delivered one by one");
+        turns.delivered = position;
+        let takes_turns = matches!(request.purpose, Purpose::Voting | Purpose::Execute(_));
+        if turns.queue.is_empty() && !takes_turns {
+            return self.decide_next(cluster, position, request, &locks, bytes, false).map(Progress::Decided);
+        }
+        let bytes = Bytes::copy_from_slice(bytes);
+        let (is_listed, is_refused, early) = (false, false, None);
+        let waiting = Waiting { position, request, locks, bytes, is_listed, is_refused, early };
+        self.line_up(cluster, &mut turns, waiting)?;
+        self.advance(cluster, &mut turns)
+    }
+
+    /// Puts a request behind those that wait, and into the lists if it is a transaction of its own.
+    fn line_up(
+        self: &Arc<Self>,
+        cluster: &Cluster,
+        turns: &mut Turns,
+        mut waiting: Waiting,
+    ) -> Result<(), Error> {
+        let (position, request) = (waiting.position, &waiting.request);
+        let is_repeated = cluster.standing.lock().knows(request.id)
+            || turns.queue.iter().any(|earlier| earlier.request.id == request.id);
+        let mut effects = Vec::new();
+        if let Purpose::Vote { of, commits } = request.purpose {
+            turns.lists.vote(of, commits, &mut effects);
+        }
+        if let Some(protocol) = protocol_of(&request.purpose).filter(|_| !is_repeated) {
+            let origin = node_of(request.id);
+            let (mut footprint, mut is_overtaken) = (None, false);
+            if !matches!(request.purpose, Purpose::Execute(_)) {
+                let writes = key_writes(&request.parts.changes, request.parts.notes.clone());
+                footprint = Some(Footprint::new(&waiting.locks, writes, &request.dropped));
+            }
+            if matches!(request.purpose, Purpose::Voting) && origin == cluster.node.number {
+                match self.look_back(cluster, request, &waiting.locks)? {
+                    Some(reads) => footprint = footprint.map(|footprint| footprint.with_reads(reads)),
+                    None => is_overtaken = true,
+                }
+            }
+            let at_turn = protocol.commit() == Turn::Install;
+            let (id, bot) = (request.id, request.bot);
+            let listed = Listed { position, id, bot, origin, protocol, footprint, is_overtaken, at_turn };
+            turns.lists.deliver(listed, &mut effects);
+            waiting.is_listed = true;
+        }
+        if planted::is(Planted::ExecutesAtOnce) && matches!(waiting.request.purpose, Purpose::Execute(_)) {
+            waiting.early = Some(Box::new(self.begin_ordered(Level::Snapshot)));
+        }
+        turns.queue.push_back(waiting);
+        self.carry_out(cluster, turns, effects)
+    }
+
+    /// What a voter of this node has read, unless it is known by now that it must not commit.
+    fn look_back(
+        &self,
+        cluster: &Cluster,
+        request: &Request,
+        locks: &[(HeldLock, bool)],
+    ) -> Result<Option<crate::txn::readset::ReadSet>, Error> {
+        let reads = cluster.sealed.lock().get_mut(&request.id).and_then(|sealed| sealed.reads.take());
+        // It ran before this node's start.
+        let Some(reads) = reads else { return Ok(None) };
+        if cluster.standing.lock().judge(request, locks).is_err() {
+            return Ok(None);
+        }
+        let (reads, holds) = self.sequencer.holds(request.id, request.snapshot, reads)?;
+        Ok(holds.then_some(reads))
+    }
+
+    /// Does what the lists ask for.
+    fn carry_out(
+        self: &Arc<Self>,
+        cluster: &Cluster,
+        turns: &mut Turns,
+        mut effects: Vec<Effect>,
+    ) -> Result<(), Error> {
+        while let Some(effect) = effects.pop() {
+            match effect {
+                Effect::Vote { id, commits } => {
+                    if planted::is(Planted::VotesUnordered) {
+                        turns.lists.vote(id, commits, &mut effects);
+                    }
+                    self.vote(cluster, id, commits);
+                }
+                Effect::Refuse { position, .. } => {
+                    let refused = turns.queue.iter_mut().find(|waiting| waiting.position == position);
+                    if let Some(waiting) = refused {
+                        waiting.is_refused = matches!(waiting.request.purpose, Purpose::Voting);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a vote ordered.
+    fn vote(&self, cluster: &Cluster, of: TransactionId, commits: bool) {
+        let applied = cluster.applied.load(Ordering::Acquire);
+        let request = self.request_about(applied, Purpose::Vote { of, commits });
+        cluster.node.order.propose(request.encode(0).into());
+    }
+
+    /// Votes against a transaction whose origin keeps everybody waiting. Whichever vote is ordered first
+    /// counts.
+    pub(crate) fn vote_against(&self, transaction: TransactionId) {
+        if let Some(cluster) = &self.cluster {
+            self.vote(cluster, transaction, false);
+        }
+    }
+
+    /// Decides whose turn it is, as long as it is somebody's.
+    fn advance(self: &Arc<Self>, cluster: &Cluster, turns: &mut Turns) -> Result<Progress, Error> {
+        let mut last = None;
+        while let Some(first) = turns.queue.front() {
+            let (position, turn) = (first.position, self.turn_of(cluster, turns, first));
+            match turn {
+                Some(Turn::Install) => {}
+                Some(Turn::Execute) => return self.execution(cluster, turns),
+                None if planted::is(Planted::VisibleByVote) && turns.queue.len() > 1 => {
+                    self.put_back(turns);
+                    continue;
+                }
+                None => {
+                    let now = self.options.clock.monotonic();
+                    if turns.paused.is_none_or(|(paused, _)| paused != position) {
+                        turns.paused = Some((position, now));
+                    }
+                    return Ok(Progress::Waits);
+                }
+            }
+            let Some(waiting) = turns.queue.pop_front() else { break };
+            let Waiting { request, locks, bytes, is_listed, is_refused, .. } = waiting;
+            let delivered = self.decide_next(cluster, position, request, &locks, &bytes, is_refused)?;
+            if is_listed {
+                let mut effects = Vec::new();
+                turns.lists.end(position, delivered.committed, None, &mut effects);
+                self.carry_out(cluster, turns, effects)?;
+            }
+            last = Some(delivered);
+        }
+        turns.paused = None;
+        Ok(last.map_or(Progress::Waits, Progress::Decided))
+    }
+
+    /// What the turn of the first in the queue is, unless it waits.
+    fn turn_of(&self, cluster: &Cluster, turns: &Turns, first: &Waiting) -> Option<Turn> {
+        let standing = cluster.standing.lock();
+        match &first.request.purpose {
+            Purpose::Execute(_) if !standing.knows(first.request.id) => Some(Turn::Execute),
+            Purpose::Voting if first.is_listed && !first.is_refused => {
+                match turns.lists.head() {
+                    Some((position, turn)) if position == first.position => Some(turn),
+                    // Nobody need vote about what is refused anyway.
+                    _ => standing.judge(&first.request, &first.locks).is_err().then_some(Turn::Install),
+                }
+            }
+            _ => Some(Turn::Install),
+        }
+    }
+
+    /// Decides the next position, and tells the origin's client, if the origin is here.
+    fn decide_next(
+        &self,
+        cluster: &Cluster,
+        position: Csn,
+        mut request: Request,
+        locks: &[(HeldLock, bool)],
+        bytes: &[u8],
+        is_refused: bool,
+    ) -> Result<Delivered, Error> {
+        let mut standing = cluster.standing.lock();
+        let verdict = match standing.judge(&request, locks) {
+            Ok(()) if is_refused => Err(voted_against()),
+            Ok(()) => self.do_what_it_asks(cluster, &standing, position, &mut request, locks, bytes.len()),
+            Err(Refusal::Known { position: first, committed }) => {
+                tracing::debug!(position, first, committed, "a request was delivered again");
+                standing.pass(position, bytes);
+                self.pass(cluster, position, bytes.len())?;
+                return Ok(Delivered { transaction: request.id, committed });
+            }
+            Err(refusal) => Err(refused(refusal)),
+        };
+        self.conclude(cluster, &mut standing, position, &request, locks, bytes, verdict)
+    }
+
+    /// Second part of the verdict, and what comes of it.
+    fn do_what_it_asks(
+        &self,
+        cluster: &Cluster,
+        standing: &Standing,
+        position: Csn,
+        request: &mut Request,
+        locks: &[(HeldLock, bool)],
+        bytes: usize,
+    ) -> Result<(), Error> {
+        let horizon =
+            position.is_multiple_of(PRUNE_EVERY).then(|| match planted::is(Planted::PrunesByItself) {
+                true => self.store.oldest_snapshot(),
+                false => standing.horizon(),
+            });
+        let prepared_at = |id| standing.prepared_at(id);
+        let upto = standing.mixed_upto(request);
+        let mixing = upto.map(|upto| crate::certifier::Mixing { upto, prepared_at: &prepared_at });
+        let place = Place { csn: position, bytes: bytes as u64, horizon };
+        match request.purpose {
+            Purpose::Commit | Purpose::Voting | Purpose::Execute(_) => {
+                self.commit_at(cluster, place, request, locks, mixing)
+            }
+            // It has done its part when it was delivered.
+            Purpose::Vote { .. } => self.sequencer.pass(position, bytes as u64),
+            Purpose::Prepare(_) | Purpose::Decide { .. } | Purpose::OnFamily(_) => {
+                let arrived = Arrived { place, mixing, request, locks };
+                self.decide_prepared(cluster, standing.undecided(), &arrived)
+            }
+        }
+    }
+
+    /// A position is decided: what it leaves behind, and who is told.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one decision, each used once")]
+    fn conclude(
+        &self,
+        cluster: &Cluster,
+        standing: &mut Standing,
+        position: Csn,
+        request: &Request,
+        locks: &[(HeldLock, bool)],
+        bytes: &[u8],
+        verdict: Result<(), Error>,
+    ) -> Result<Delivered, Error> {
+        let committed = match &verdict {
+            Ok(()) => true,
+            Err(error) if is_verdict(error) => false,
+            Err(error) => return Err(error.clone()),
+        };
+        standing.enter(position, request, locks, committed, bytes);
+        self.store.trees.raise(request.next_tree);
+        match committed {
+            true => cluster.apply(position),
+            false => self.pass(cluster, position, bytes.len())?,
+        }
+        if let Some(sealed) = cluster.sealed.lock().remove(&request.id) {
+            self.release(request.id, sealed.held);
+            match committed {
+                true => self.count(request),
+                false if request.purpose.is_of_transaction() => self.rolled_back(),
+                false => {}
+            }
+            if let Some(member) = sealed.member.filter(|_| !committed) {
+                self.part_sibling(&member, request.id);
+            }
+            sealed.outcome.tell(verdict.map(|()| position));
+        }
+        self.announce(cluster, standing);
+        Ok(Delivered { transaction: request.id, committed })
+    }
+
+    /// A transaction commits at this place, unless its reads fit into no order.
+    fn commit_at(
+        &self,
+        cluster: &Cluster,
+        place: Place,
+        request: &mut Request,
+        locks: &[(HeldLock, bool)],
+        mixing: Option<crate::certifier::Mixing<'_>>,
+    ) -> Result<(), Error> {
+        let position = place.csn;
+        // What ran here has its locks itself, unless that was before this start.
+        let is_here = node_of(request.id) == cluster.node.number;
+        let is_applied = protocol_of(&request.purpose).is_none_or(|protocol| protocol.apply(is_here));
+        let holds = !is_applied && cluster.sealed.lock().contains_key(&request.id);
+        let candidate = self.sequencer.certifies().then(|| request.take_candidate());
+        let changes = request.take_changes();
+        let request = &*request;
+        let delivery = Delivery { candidate, mixing, changes, dropped: &request.dropped, bytes: place.bytes };
+        let trees = request.parts.changes.iter().map(|(tree, _)| *tree as usize);
+        let first = trees.filter(|tree| *tree < FIRST_TREES);
+        let mut granted = Held::default();
+        let verdict = self.sequencer.deliver(position, delivery, place.horizon, || {
+            if !holds && request.writes() {
+                granted = self.grant(cluster, position, request.id, None, locks);
+            }
+            // Before it can be seen.
+            first.for_each(|tree| cluster.changed[tree].store(position, Ordering::Release));
+        });
+        self.release(request.id, granted);
+        verdict
+    }
+
+    fn pass(&self, cluster: &Cluster, position: Csn, bytes: usize) -> Result<(), Error> {
+        self.sequencer.pass(position, bytes as u64)?;
+        cluster.apply(position);
+        Ok(())
+    }
+
+    /// The last position that was delivered; 0 in a database of its own.
+    pub(crate) fn delivered(&self) -> Csn {
+        self.cluster.as_ref().map_or(0, |cluster| cluster.turns.lock().delivered)
+    }
+
+    /// How long the lists are.
+    pub(crate) fn lists(&self) -> Lists {
+        let Some(cluster) = &self.cluster else { return Lists::default() };
+        let turns = cluster.turns.lock();
+        let counts = turns.lists.counts();
+        let pause = turns.paused.zip(turns.lists.pauses());
+        let pause = pause.map(|((_, since), (position, transaction, protocol))| {
+            let since = self.options.clock.monotonic().saturating_sub(since);
+            Pause { position, transaction, protocol, since }
+        });
+        Lists {
+            log: counts.log,
+            to_commit: counts.tocommit,
+            c_pending: counts.c_pending,
+            w_pending: counts.w_pending,
+            pause,
+        }
+    }
+}
+
+/// Transactions that are executed at every node.
+impl Manager {
+    /// Has a program ordered. `id` is of [`Manager::transaction_id`].
+    ///
+    /// # Errors
+    /// `RequestTooLarge`.
+    pub(crate) fn order_program(
+        &self,
+        id: TransactionId,
+        isolation: Isolation,
+        name: Option<&str>,
+        program: &[u8],
+    ) -> Result<Proposed, Error> {
+        let Some(cluster) = &self.cluster else {
+            return Err(Error::Defect("a database of its own orders no programs"));
+        };
+        let purpose = Purpose::Execute(program.into());
+        let mut request = self.request_about(cluster.applied.load(Ordering::Acquire), purpose);
+        (request.id, request.level, request.name) = (id, Level::of(isolation), name.map(Box::from));
+        let bytes = request.encode(program.len() as u64);
+        let limit = cluster.node.order.request_bytes_max();
+        if bytes.len() as u64 > limit {
+            return Err(Error::RequestTooLarge { limit });
+        }
+        let sealed = Sealed::default();
+        let proposed = Proposed(Arc::clone(&sealed.outcome));
+        cluster.sealed.lock().insert(id, sealed);
+        cluster.node.order.propose(bytes.into());
+        Ok(proposed)
+    }
+
+    fn begin_ordered(self: &Arc<Self>, level: Level) -> Transaction {
+        // Reads need not be noted: nothing comes in between.
+        let isolation = match level {
+            Level::ReadCommitted => Isolation::ReadCommitted,
+            Level::Snapshot | Level::Serializable => Isolation::Snapshot,
+        };
+        let mut transaction = Transaction::begin(Arc::clone(self), isolation, Access::ReadWrite);
+        transaction.record_locks();
+        transaction
+    }
+
+    fn execution(self: &Arc<Self>, cluster: &Cluster, turns: &mut Turns) -> Result<Progress, Error> {
+        let first = turns.queue.front_mut();
+        let Some(Waiting { position, request, early, .. }) = first else {
+            return Err(Error::Defect("nobody is there to be executed"));
+        };
+        let Purpose::Execute(program) = &request.purpose else {
+            return Err(Error::Defect("what is executed is a program"));
+        };
+        let isolation = match request.level {
+            Level::ReadCommitted => Isolation::ReadCommitted,
+            Level::Snapshot => Isolation::Snapshot,
+            Level::Serializable => Isolation::Serializable,
+        };
+        let transaction = match early.take() {
+            Some(early) => *early,
+            None => self.begin_ordered(request.level),
+        };
+        Ok(Progress::Execute(Box::new(Execution {
+            position: *position,
+            id: request.id,
+            is_here: cluster.sealed.lock().contains_key(&request.id),
+            isolation,
+            program: Bytes::copy_from_slice(program),
+            transaction,
+        })))
+    }
+
+    /// The first in the queue was executed: it commits, or has come to nothing; and so on with those
+    /// behind it.
+    ///
+    /// # Errors
+    /// As `deliver`; also if the execution could not be brought to an end here: then this node must not go
+    /// on, for others may have.
+    pub(crate) fn finish(self: &Arc<Self>, executed: Executed) -> Result<Progress, Error> {
+        let Executed { mut transaction, trees, commits } = executed;
+        let Some(cluster) = &self.cluster else {
+            return Err(Error::Defect("a database of its own executes no programs"));
+        };
+        let mut turns = cluster.turns.lock();
+        let Some(Waiting { position, mut request, bytes, .. }) = turns.queue.pop_front() else {
+            return Err(Error::Defect("nobody was executed"));
+        };
+        (request.snapshot, request.bot) = (position - 1, position - 1);
+        let mut digest = Sha256::new();
+        let mut locks = Vec::new();
+        if commits {
+            self.take_what_it_did(&mut transaction, &mut request)?;
+            locks = request.all_locks();
+            let mut did = Encoder::with_capacity(64);
+            encode_parts(&mut did, &[], &request.parts.notes, None, &request.parts.changes);
+            digest.update(did.finish());
+        }
+        transaction.end();
+        drop(transaction);
+        digest.update(&bytes);
+        let digest = digest.finalize();
+        // Nobody has to know what it wrote if nobody is behind it.
+        let wrote = (commits && !turns.queue.is_empty()).then(|| {
+            let writes = key_writes(&request.parts.changes, request.parts.notes.clone());
+            Footprint::new(&locks, writes, &request.dropped)
+        });
+        let mut standing = cluster.standing.lock();
+        let verdict = match standing.judge(&request, &locks) {
+            Ok(()) if !commits => Err(voted_against()),
+            Ok(()) => match standing.in_doubt_over(&request, &trees) {
+                Some(refusal) => Err(refused(refusal)),
+                None => self.do_what_it_asks(cluster, &standing, position, &mut request, &locks, bytes.len()),
+            },
+            Err(refusal) => Err(refused(refusal)),
+        };
+        let delivered =
+            self.conclude(cluster, &mut standing, position, &request, &locks, &digest, verdict)?;
+        drop(standing);
+        let mut effects = Vec::new();
+        turns.lists.end(position, delivered.committed, wrote, &mut effects);
+        self.carry_out(cluster, &mut turns, effects)?;
+        if turns.queue.is_empty() {
+            return Ok(Progress::Decided(delivered));
+        }
+        self.advance(cluster, &mut turns)
+    }
+
+    /// Puts what an executed transaction has locked and changed into its request.
+    fn take_what_it_did(&self, transaction: &mut Transaction, request: &mut Request) -> Result<(), Error> {
+        let locks = transaction.take_recorded();
+        let Ended { mut notes, effects, .. } = transaction.request();
+        let budget = Arc::clone(&self.budget);
+        let mut writes = std::mem::replace(&mut transaction.writes, WriteSet::new(budget));
+        let (loads, mut changes) = self.settle(&mut writes, &mut notes, None)?;
+        if !loads.is_empty() {
+            let unloaded = unload(&self.store.base, &loads, &mut changes);
+            self.discard(&loads);
+            unloaded?;
+        }
+        // As plans may differ between nodes, so may the order of what they do, and nothing else.
+        changes.sort_by_key(|(tree, _)| *tree);
+        notes.sort_unstable();
+        request.dropped = writes.dropped().to_vec();
+        request.effects = effects;
+        request.parts.locks = locks;
+        request.parts.notes = notes;
+        request.parts.changes = changes;
+        Ok(())
+    }
+
+    /// The fault [`Planted::VisibleByVote`]: the first one takes the place of its vote.
+    fn put_back(&self, turns: &mut Turns) {
+        let Some(mut first) = turns.queue.pop_front() else { return };
+        let voted = turns.queue.iter_mut().find(
+            |waiting| matches!(waiting.request.purpose, Purpose::Vote { of, .. } if of == first.request.id),
+        );
+        if let Some(vote) = voted {
+            std::mem::swap(&mut vote.request, &mut first.request);
+            std::mem::swap(&mut vote.locks, &mut first.locks);
+            (vote.is_listed, first.is_listed) = (false, false);
+        }
+        turns.queue.push_front(first);
+    }
+}
+
+/// The protocol of a request, if it is one of a transaction.
+fn protocol_of(purpose: &Purpose) -> Option<&'static dyn Protocol> {
+    match purpose {
+        Purpose::Commit | Purpose::Prepare(_) => Some(&Certification),
+        Purpose::Voting => Some(&WeakVoting),
+        Purpose::Execute(_) => Some(&Active),
+        Purpose::Vote { .. } | Purpose::Decide { .. } | Purpose::OnFamily(_) => None,
+    }
+}
+
+/// Whether a request that ends so was refused, as it is everywhere.
+fn is_verdict(error: &Error) -> bool {
+    let refused = matches!(
+        error,
+        Error::RequestKnown { .. } | Error::AlreadyPrepared | Error::NotPrepared | Error::Refused(_)
+    );
+    refused || error.is_retryable()
+}
+
+/// A refusal, as its client is told.
+fn refused(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::Overtaken { by, position, tree, key } => overtaken(Stroke { by, position, tree, key }),
+        Refusal::TooOld { horizon } => Error::SerializationFailure {
+            detail: format!(
+                "The snapshot is too old: nothing is known any more of what was before {horizon}."
+            ),
+        },
+        Refusal::Named { position } => Error::RequestKnown { position },
+        Refusal::Known { .. } => Error::Defect("a known request is not refused"),
+    }
+}
+
+/// A transaction that waited for its vote does not commit.
+#[cold]
+fn voted_against() -> Error {
+    Error::SerializationFailure {
+        detail: "What it had read was replaced by a transaction that comes before it in the order of all \
+                 nodes, or its node did not vote."
+            .to_owned(),
+    }
+}

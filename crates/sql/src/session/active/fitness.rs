@@ -1,0 +1,232 @@
+//! Whether every node that executes a statement comes to the same: what is asked before it is ordered, and
+//! again when it is its turn.
+//!
+//! Refused is what depends on the node, on the moment, or on the order in which rows are met: functions that
+//! say something of the session or the server, system views, LIMIT without ORDER BY where something is
+//! written, random numbers and sequences but in the rows of INSERT ... VALUES (others are met in an order that a
+//! plan chooses), row ids of INSERT ... SELECT. Functions of time are the origin's time, random numbers come
+//! from a seed that goes along. Plans are made without statistics, so they are the same at every node.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{self, Visit, Visitor};
+
+use super::super::facts::Facts;
+use super::super::statement::tag;
+use crate::bind::VirtualTables as _;
+use crate::catalog::{Catalog, Relation};
+use crate::ddl::names;
+use crate::error::{Result, SqlError, sqlstate};
+use crate::function::{Kind, Volatility, all};
+use crate::parse::{Command, Statement};
+use crate::pg_catalog::SystemTables;
+
+/// Functions that are the same at every node although nobody may compute them beforehand.
+const FIXED: [&str; 12] = [
+    "now",
+    "transaction_timestamp",
+    "statement_timestamp",
+    "clock_timestamp",
+    "current_user",
+    "session_user",
+    "user",
+    "current_role",
+    "current_database",
+    "current_catalog",
+    "current_schema",
+    "current_schemas",
+];
+/// Those that are the same if they are called in the same order.
+const IN_ORDER: [&str; 3] = ["random", "gen_random_uuid", "nextval"];
+/// Those that say something of the session or the server.
+const OF_THE_NODE: [&str; 5] = ["current_setting", "version", "txid_current", "getpgusername", "timeofday"];
+
+/// A refusal: 0A000 with what cannot be.
+pub(super) fn unfit(what: impl std::fmt::Display) -> SqlError {
+    SqlError::new(
+        sqlstate::FEATURE_NOT_SUPPORTED,
+        format!("{what} cannot be executed at every node alike (cognate.replication = active)"),
+    )
+    .with_hint("SET cognate.replication = auto, or certification, for this transaction.")
+}
+
+/// Whether a statement concerns the session only, so that it runs here whatever the protocol is.
+pub(super) fn is_local(statement: &Statement) -> bool {
+    use ast::Statement as S;
+    let Command::Sql(sql) = &statement.command else { return true };
+    !matches!(
+        sql.as_ref(),
+        S::Insert(_)
+            | S::Update(_)
+            | S::Delete(_)
+            | S::Merge(_)
+            | S::Query(_)
+            | S::Call(_)
+            | S::CreateTable(_)
+            | S::CreateIndex(_)
+            | S::CreateView(_)
+            | S::AlterTable(_)
+            | S::Drop { .. }
+            | S::Truncate(_)
+            | S::Copy { .. }
+    )
+}
+
+/// 0A000 unless every node that executes the statement comes to the same.
+pub(super) fn check(catalog: &Catalog, facts: &Facts, statement: &Statement) -> Result<()> {
+    use ast::Statement as S;
+    let Command::Sql(sql) = &statement.command else { return Err(unfit(tag(&statement.command))) };
+    let (writes, is_values, target) = match sql.as_ref() {
+        S::Query(query) => {
+            (matches!(*query.body, ast::SetExpr::Update(_) | ast::SetExpr::Delete(_)), false, None)
+        }
+        S::Insert(insert) => {
+            let of = |query: &ast::Query| matches!(*query.body, ast::SetExpr::Values(_));
+            let is_values = insert.source.as_deref().is_none_or(of);
+            let name = match &insert.table {
+                ast::TableObject::TableName(name) => Some(name),
+                _ => None,
+            };
+            (true, is_values, name)
+        }
+        S::Update(_) | S::Delete(_) => (true, false, None),
+        S::Call(_) => (true, false, None),
+        _ => return Err(unfit(tag(&statement.command))),
+    };
+    let path = facts.lookup_path(catalog);
+    let mut check = Check { catalog, path: &path, writes, is_values, depth: 0 };
+    if let Some(table) = target.and_then(|name| check.find(name)) {
+        check.target(table)?;
+    }
+    match sql.visit(&mut check) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(refusal) => Err(*refusal),
+    }
+}
+
+/// Views within views.
+const DEPTH_MAX: usize = 32;
+
+struct Check<'a> {
+    catalog: &'a Catalog,
+    path: &'a [String],
+    writes: bool,
+    /// The rows of an INSERT ... VALUES.
+    is_values: bool,
+    depth: usize,
+}
+
+impl<'a> Check<'a> {
+    fn find(&self, name: &ast::ObjectName) -> Option<&'a Relation> {
+        let (schema, name) = split(name)?;
+        self.catalog.find(self.path, schema.as_deref(), &name)
+    }
+
+    /// What an INSERT puts rows into.
+    fn target(&self, relation: &Relation) -> Result<()> {
+        let Some(table) = relation.as_table() else { return Ok(()) };
+        if self.is_values {
+            return Ok(());
+        }
+        if table.primary_key().is_none() {
+            return Err(unfit(format_args!(
+                "INSERT ... SELECT into table \"{}\", which has no primary key",
+                table.name
+            )));
+        }
+        let default = table.columns.iter().filter(|column| !column.dropped).find(|column| {
+            let text = column.default.as_deref().unwrap_or_default().to_ascii_lowercase();
+            IN_ORDER.iter().any(|name| text.contains(&format!("{name}(")))
+        });
+        default.map_or(Ok(()), |column| {
+            Err(unfit(format_args!(
+                "INSERT ... SELECT into table \"{}\", whose column \"{}\" has a default that counts or is random",
+                table.name, column.name
+            )))
+        })
+    }
+
+    fn function(&self, name: &str) -> Result<()> {
+        if FIXED.contains(&name) {
+            return Ok(());
+        }
+        if IN_ORDER.contains(&name) {
+            return match self.is_values {
+                true => Ok(()),
+                false => Err(unfit(format_args!("{name}() outside INSERT ... VALUES"))),
+            };
+        }
+        let is_of_the_node = OF_THE_NODE.contains(&name)
+            || name.starts_with("cognate_")
+            || (name.starts_with("pg_") && name != "pg_typeof");
+        let is_volatile = all().any(|function| {
+            function.name == name
+                && function.kind() == Kind::Scalar
+                && function.volatility == Volatility::Volatile
+        });
+        match is_of_the_node || is_volatile {
+            true => Err(unfit(format_args!("function {name}()"))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Schema and name, as they are looked up.
+fn split(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(names::fold).collect();
+    match parts.as_slice() {
+        [name] => Some((None, name.clone())),
+        [.., schema, name] => Some((Some(schema.clone()), name.clone())),
+        [] => None,
+    }
+}
+
+impl Visitor for Check<'_> {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_relation(&mut self, relation: &ast::ObjectName) -> ControlFlow<Box<SqlError>> {
+        let refuse = |error: SqlError| ControlFlow::Break(Box::new(error));
+        let Some((schema, name)) = split(relation) else { return ControlFlow::Continue(()) };
+        match self.find(relation) {
+            Some(Relation::View(view)) if self.depth < DEPTH_MAX => {
+                let parsed = match crate::parse::parse(&view.query) {
+                    Ok(parsed) => parsed,
+                    Err(error) => return refuse(error),
+                };
+                self.depth += 1;
+                for statement in parsed {
+                    if let Command::Sql(sql) = &statement.command {
+                        sql.visit(self)?;
+                    }
+                }
+                self.depth -= 1;
+                ControlFlow::Continue(())
+            }
+            Some(Relation::Table(table)) if table.temporary => {
+                refuse(unfit(format_args!("temporary table \"{}\"", table.name)))
+            }
+            Some(_) => ControlFlow::Continue(()),
+            None if SystemTables.find(schema.as_deref(), &name).is_some() => {
+                refuse(unfit(format_args!("system view \"{name}\"")))
+            }
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<Box<SqlError>> {
+        let ast::Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
+        let Some((_, name)) = split(&call.name) else { return ControlFlow::Continue(()) };
+        match self.function(&name) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
+    }
+
+    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<Box<SqlError>> {
+        let is_cut = query.limit_clause.is_some() || query.fetch.is_some();
+        if self.writes && is_cut && query.order_by.is_none() {
+            return ControlFlow::Break(Box::new(unfit("LIMIT without ORDER BY in a statement that writes")));
+        }
+        ControlFlow::Continue(())
+    }
+}

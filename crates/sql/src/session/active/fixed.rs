@@ -1,0 +1,63 @@
+//! What a program that every node executes sees as the same everywhere: the time of where it was asked for,
+//! and counters as they are stored when it is its turn.
+//!
+//! A counter's row says what may have been given out so far, at any node; blocks that nodes have taken for
+//! themselves end there. So the program takes what comes behind, and leaves behind it what it has taken.
+
+use std::collections::BTreeMap;
+
+use cognate_engine::{ReadView, Transaction};
+use parking_lot::Mutex;
+
+use crate::catalog::Sequence;
+use crate::error::Result;
+use crate::sequence;
+
+/// See the module's prose.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    /// Microseconds since 2000-01-01 UTC.
+    pub(crate) now: i64,
+    stored: ReadView,
+    /// Counters that were used: the last value, and whether it was given out.
+    taken: Mutex<BTreeMap<u32, (i64, bool)>>,
+}
+
+impl Fixed {
+    pub(crate) fn new(now: i64, stored: ReadView) -> Fixed {
+        Fixed { now, stored, taken: Mutex::default() }
+    }
+
+    /// nextval.
+    pub(crate) fn next(&self, sequence: &Sequence) -> Result<i64> {
+        let mut taken = self.taken.lock();
+        let stored = match taken.get(&sequence.counter) {
+            Some(taken) => Some(*taken),
+            None => sequence::stored(&self.stored, sequence.counter)?,
+        };
+        let value = sequence::after(sequence, stored)?;
+        taken.insert(sequence.counter, (value, true));
+        Ok(value)
+    }
+
+    /// The first of `count` row ids.
+    pub(crate) fn row_ids(&self, count: u64) -> Result<u64> {
+        let counter = sequence::ROW_ID_COUNTER;
+        let mut taken = self.taken.lock();
+        let stored = match taken.get(&counter) {
+            Some(taken) => Some(*taken),
+            None => sequence::stored(&self.stored, counter)?,
+        };
+        let first = stored.map_or(1, |(next, _)| next.unsigned_abs());
+        taken.insert(counter, ((first + count).cast_signed(), true));
+        Ok(first)
+    }
+
+    /// Writes down what was taken.
+    pub(crate) fn write(&self, transaction: &mut Transaction) -> Result<()> {
+        let taken = self.taken.lock();
+        taken.iter().try_for_each(|(counter, (last, is_called))| {
+            sequence::put(transaction, *counter, *last, *is_called)
+        })
+    }
+}

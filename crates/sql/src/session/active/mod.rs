@@ -1,0 +1,366 @@
+//! Active replication: a transaction that is known as a whole when it begins goes to every node as its
+//! statements, and each node executes them when it is their turn in the order.
+//!
+//! Fit for it is what comes in one piece: a message of one or several statements, one statement with its
+//! parameters, a CALL; and only if every node comes to the same ([`fitness`]). What differs from node to node
+//! or from moment to moment goes along in the [`Program`]: the user, the settings that say how texts are read,
+//! the time, the seed of random numbers. Sequences and row ids are taken from their stored state when it is
+//! the program's turn ([`Fixed`]).
+//!
+//! ```text
+//! session    UPDATE counter SET n = n + 1; INSERT INTO log VALUES (now())
+//!            fit? ─▶ Program ─▶ [ order ] ─▶ 7: the applier of each node, everything up to 6 is visible
+//!                                                a session of its own over the given transaction
+//!            answers ◀──────────────────────────  at the node where it was asked for
+//! ```
+//!
+//! It never fails for others' sake, but for a prepared transaction that holds what it wants: nobody knows yet
+//! what becomes of that, and nobody behind it could be told anything meanwhile.
+//!
+//! An error of a statement ends the program, at every node alike, and it has changed nothing. An error of a
+//! node (its disk, its memory) is no answer: that node leaves.
+
+mod fitness;
+mod fixed;
+mod program;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cognate_engine::{Executed, Execution, TransactionId};
+use parking_lot::Mutex;
+
+use super::portal::{PortalState, Tag};
+use super::state::TransactionState;
+use super::{
+    Action, Block, CommandTag, Fetch, Format, Open, OutputColumn, Portal, Prepared, RowSink, Session,
+    SessionParameters, SinkState, SqlDatabase,
+};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::types::{Datum, FormatContext};
+pub(crate) use fixed::Fixed;
+use program::{Program, Step};
+
+/// Settings that say how texts become values and names become tables.
+const SETTINGS: [&str; 7] = [
+    "search_path",
+    "TimeZone",
+    "DateStyle",
+    "IntervalStyle",
+    "extra_float_digits",
+    "bytea_output",
+    "client_min_messages",
+];
+
+/// What a statement of a program gave.
+struct Answer {
+    rows: Vec<Vec<Datum>>,
+    tag: CommandTag,
+}
+
+/// What a program gave, where it was asked for.
+struct Answers {
+    statements: Vec<Answer>,
+    /// What nextval gave last, by sequence; the last one first.
+    sequences: Vec<(u32, i64)>,
+}
+
+/// Programs of this node's sessions that are on their way.
+#[derive(Default)]
+pub(crate) struct Programs(Mutex<HashMap<TransactionId, Option<Result<Answers>>>>);
+
+impl Programs {
+    fn expect(&self, id: TransactionId) {
+        self.0.lock().insert(id, None);
+    }
+
+    /// Nobody is told any more if nobody waits.
+    fn tell(&self, id: TransactionId, answer: Result<Answers>) {
+        if let Some(waiting) = self.0.lock().get_mut(&id) {
+            *waiting = Some(answer);
+        }
+    }
+
+    fn take(&self, id: TransactionId) -> Option<Result<Answers>> {
+        self.0.lock().remove(&id).flatten()
+    }
+}
+
+/// A session's wait for a program, which ends with it.
+struct Expected {
+    database: SqlDatabase,
+    id: TransactionId,
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.database.programs().0.lock().remove(&self.id);
+    }
+}
+
+impl Session {
+    /// Whether statements outside a block are to be executed at every node, if that is possible.
+    pub fn wants_active(&self) -> bool {
+        self.effective.replication == super::replication::Choice::Active
+            && self.block == Block::None
+            && !self.has_run_active
+            && self.database.engine().is_node()
+    }
+
+    /// Executes the statements of a message as one transaction at every node, and gives the portals from
+    /// which their answers come. Nothing if no statement of it changes anything, or it is a single one that
+    /// does not concern the database: then it runs here as ever.
+    ///
+    /// # Errors
+    /// 0A000 for what cannot be executed at every node alike; what the statements fail with; 40001 if a
+    /// prepared transaction is in the way.
+    pub async fn run_active(&mut self, statements: &[super::Statement]) -> Result<Option<Vec<Portal>>> {
+        if statements.iter().all(fitness::is_local) {
+            return Ok(None);
+        }
+        let mut prepared = Vec::with_capacity(statements.len());
+        for statement in statements {
+            fitness::check(&self.database.catalog(), &self.facts, statement)?;
+            prepared.push((self.prepare_statement(statement.clone())?, Arc::from([])));
+        }
+        if !prepared.iter().any(|(prepared, _): &(Arc<Prepared>, _)| writes(prepared)) {
+            return Ok(None);
+        }
+        self.run_program(prepared).await.map(Some)
+    }
+
+    /// The same of one bound statement, outside a block. Nothing if it changes nothing.
+    pub(super) async fn run_portal_active(&mut self, portal: &mut Portal) -> Result<bool> {
+        if !writes(&portal.prepared) {
+            return Ok(false);
+        }
+        if let Some(statement) = portal.prepared.statement() {
+            fitness::check(&self.database.catalog(), &self.facts, statement)?;
+        }
+        let given = (portal.prepared.clone(), portal.parameters.clone());
+        let answers = self.run_program(vec![given]).await?;
+        // It is committed: what comes before Sync would be part of it.
+        self.has_run_active = true;
+        if let Some(answer) = answers.into_iter().next() {
+            let Portal { formats, .. } = portal;
+            let formats = std::mem::take(formats);
+            *portal = answer;
+            portal.formats = formats;
+        }
+        Ok(true)
+    }
+
+    /// 0A000 if a statement that writes is to be executed at every node and is part of a transaction that
+    /// nobody knows as a whole.
+    pub(super) fn check_replication(&self, command: &str) -> Result<()> {
+        let is_active = self.effective.replication == super::replication::Choice::Active;
+        if !is_active || !self.database.engine().is_node() || self.is_ordered() {
+            return Ok(());
+        }
+        Err(fitness::unfit(format_args!(
+            "{command} in a transaction that is not known as a whole when it begins"
+        ))
+        .with_hint(
+            "Send the whole transaction as one message without BEGIN, or as a procedure by CALL, or SET \
+                 LOCAL cognate.replication = auto.",
+        ))
+    }
+
+    /// Whether it executes a program whose turn it is.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.engine.is_ordered())
+    }
+
+    async fn run_program(&mut self, statements: Vec<(Arc<Prepared>, Arc<[Datum]>)>) -> Result<Vec<Portal>> {
+        self.check_majority()?;
+        let isolation = super::transaction::isolation_of(&self.effective.default_isolation);
+        let steps = statements.iter().map(|(prepared, parameters)| self.step(prepared, parameters));
+        let settings = self.facts.with_settings(|settings| {
+            let shown = SETTINGS.iter().filter_map(|name| Some((*name, settings.show(name).ok()?)));
+            shown.map(|(name, value)| (name.to_owned(), value)).collect()
+        });
+        let program = Program {
+            steps: steps.collect::<Result<Vec<Step>>>()?,
+            user: self.facts.user.clone(),
+            database: self.facts.database_name.clone(),
+            settings,
+            now: self.database.now(),
+            seed: super::facts::random_u64(),
+        };
+        let database = self.database.clone();
+        let engine = database.engine();
+        let id = engine.program_id();
+        database.programs().expect(id);
+        let _expected = Expected { database: database.clone(), id };
+        let given = self.effective.request_id.clone();
+        let name = (!given.is_empty()).then_some(given.as_str());
+        let ordered = engine.order_program(id, isolation, name, &program.encode()?)?;
+        let shown = name.map_or_else(|| id.to_string(), str::to_owned);
+        self.seat.pause();
+        let outcome = self.in_order(Some(&shown), ordered).await?;
+        self.note_protocol(super::replication::Protocol::Active, outcome.is_ok());
+        let commit = match (database.programs().take(id), outcome) {
+            (Some(Err(error)), _) => return Err(error),
+            (_, Err(error)) => return Err(self.name_failure(error)),
+            (None, Ok(_)) => return Err(SqlError::internal("a program that was executed has no answer")),
+            (Some(Ok(answers)), Ok(commit)) => {
+                for (sequence, value) in answers.sequences.iter().rev() {
+                    self.facts.note_sequence(*sequence, *value, true);
+                }
+                self.commits += 1;
+                self.keep_token_at_node(commit.csn);
+                self.facts.rest_on(commit.csn);
+                (commit, answers)
+            }
+        };
+        let (commit, answers) = commit;
+        commit.durable.await?;
+        let portals = statements.into_iter().zip(answers.statements).map(|((prepared, _), answer)| {
+            let columns = prepared.columns().map_or(0, <[OutputColumn]>::len);
+            let mut portal = Portal::new(prepared, Arc::from([]), vec![Format::Text; columns]);
+            let tag = Tag::Fixed(answer.tag);
+            portal.state = match columns {
+                0 => PortalState::Done(answer.tag),
+                _ => PortalState::Rows { rows: answer.rows.into_iter(), sent: 0, tag },
+            };
+            portal
+        });
+        Ok(portals.collect())
+    }
+
+    /// A statement with its parameters, as texts.
+    fn step(&self, prepared: &Prepared, parameters: &[Datum]) -> Result<Step> {
+        let statement = prepared.statement().ok_or_else(|| SqlError::internal("an empty step"))?;
+        let types = prepared.parameter_types();
+        let text = |(value, ty): (&Datum, &crate::types::Type)| match value {
+            Datum::Null => None,
+            value => Some(value.to_text_string(*ty, &self.format)),
+        };
+        Ok(Step {
+            text: statement.text.to_string(),
+            types: types.iter().map(|ty| ty.id.oid()).collect(),
+            parameters: parameters.iter().zip(types).map(text).collect(),
+        })
+    }
+}
+
+/// Whether a statement changes anything, or may.
+fn writes(prepared: &Prepared) -> bool {
+    match &prepared.planned().action {
+        Action::Insert(_) | Action::Update(_) | Action::Delete(_) => true,
+        Action::Select(plan) => plan.has_locks(),
+        Action::Empty => false,
+        // Of those that are fit, it is CALL.
+        Action::Utility => true,
+    }
+}
+
+/// Collects the rows of a statement.
+#[derive(Default)]
+struct Collected(Vec<Vec<Datum>>);
+
+impl RowSink for Collected {
+    fn row(&mut self, _: &[OutputColumn], _: &[Format], row: &[Datum], _: &FormatContext) -> SinkState {
+        self.0.push(row.to_vec());
+        SinkState::Ready
+    }
+
+    fn copy_out(&mut self, _: &[u8]) -> SinkState {
+        SinkState::Ready
+    }
+}
+
+impl SqlDatabase {
+    /// Executes an active transaction whose turn it is. To be called by who delivers; the answer goes back to
+    /// the engine.
+    ///
+    /// # Errors
+    /// What keeps this node from executing what others may have executed: it must not go on.
+    pub async fn execute_program(&self, execution: Execution) -> Result<Executed> {
+        let Execution { id, is_here, isolation, program, transaction, .. } = execution;
+        let program = Program::decode(&program)?;
+        let mut session = self.session_of(&program)?;
+        session.modes = super::transaction::Modes { isolation, read_only: false, deferrable: false };
+        session.block = Block::Implicit;
+        session.facts.fix(Fixed::new(program.now, transaction.view()));
+        session.facts.seed(program.seed);
+        session.format.transaction_time = program.now;
+        let state = TransactionState::new(false, session.memory_limit);
+        session.open = Some(Open { engine: transaction, state });
+        let mut trees = Vec::new();
+        let done = session.execute_steps(&program, &mut trees).await;
+        let Some(Open { engine: mut transaction, .. }) = session.open.take() else {
+            return Err(SqlError::internal("a program has ended its transaction"));
+        };
+        let done = match done {
+            Err(error) if is_of_the_node(&error) => return Err(error),
+            Ok(statements) => session.facts.write_fixed(&mut transaction).map(|()| {
+                let last = session.facts.last_value();
+                Answers { statements, sequences: last.into_iter().collect() }
+            }),
+            Err(error) => Err(error),
+        };
+        let commits = done.is_ok();
+        if is_here {
+            self.programs().tell(id, done);
+        }
+        Ok(Executed { transaction, trees, commits })
+    }
+
+    fn session_of(&self, program: &Program) -> Result<Session> {
+        let parameters = SessionParameters {
+            user: program.user.clone(),
+            database: program.database.clone(),
+            ..SessionParameters::default()
+        };
+        let session = Session::new(self.clone(), parameters)?;
+        session.facts.with_settings(|settings| {
+            program.settings.iter().try_for_each(|(name, value)| settings.set_default(name, value))
+        })?;
+        Ok(session)
+    }
+}
+
+impl Session {
+    async fn execute_steps(&mut self, program: &Program, trees: &mut Vec<u32>) -> Result<Vec<Answer>> {
+        self.refresh_settings();
+        let mut answers = Vec::with_capacity(program.steps.len());
+        for step in &program.steps {
+            let prepared = self.prepare_alone(&step.text, &step.types)?;
+            if let Some(statement) = prepared.statement() {
+                // The catalog is another one than where it was asked for, perhaps.
+                fitness::check(&self.database.catalog(), &self.facts, statement)?;
+            }
+            let planned = prepared.planned();
+            if let Some(table) = planned.tables.iter().find(|table| table.temporary) {
+                return Err(fitness::unfit(format_args!("temporary table \"{}\"", table.name)));
+            }
+            trees.extend(planned.tables.iter().map(|table| table.tree));
+            let values: Vec<Option<&[u8]>> =
+                step.parameters.iter().map(|value| value.as_deref().map(str::as_bytes)).collect();
+            let mut portal = self.bind(&prepared, &values, &[Format::Text], &[])?;
+            let mut rows = Collected::default();
+            let tag = loop {
+                match self.advance(&mut portal, &mut rows, 0).await? {
+                    Fetch::Complete(tag) => break tag,
+                    Fetch::Empty => break CommandTag::Plain(""),
+                    Fetch::SinkFull | Fetch::Suspended => {}
+                    Fetch::CopyIn(_) | Fetch::CopyOut(_) => return Err(fitness::unfit("COPY")),
+                }
+            };
+            answers.push(Answer { rows: rows.0, tag });
+        }
+        self.before_commit().await?;
+        Ok(answers)
+    }
+}
+
+/// Whether an error says something about this node, and nothing about the statement: memory that was to be had
+/// is the same everywhere, as far as the nodes are set up alike.
+fn is_of_the_node(error: &SqlError) -> bool {
+    let state = error.sqlstate;
+    (state.starts_with("53") && state != sqlstate::OUT_OF_MEMORY)
+        || state.starts_with("58")
+        || state.starts_with("XX")
+        || state.starts_with("57")
+}

@@ -1,0 +1,82 @@
+//! A program as it goes to all nodes: statements with their parameters, and what they may depend on besides
+//! the database.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, SqlError, sqlstate};
+
+/// In which version a program is written.
+const VERSION: u8 = 1;
+
+/// One statement.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Step {
+    pub(super) text: String,
+    /// Oids of the parameters' types.
+    pub(super) types: Vec<u32>,
+    /// Their values as texts; nothing is NULL.
+    pub(super) parameters: Vec<Option<String>>,
+}
+
+/// See the module's prose.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Program {
+    pub(super) steps: Vec<Step>,
+    pub(super) user: String,
+    pub(super) database: String,
+    pub(super) settings: Vec<(String, String)>,
+    /// Microseconds since 2000-01-01 UTC.
+    pub(super) now: i64,
+    pub(super) seed: u64,
+}
+
+impl Program {
+    /// Its bytes: the version, and JSON.
+    pub(super) fn encode(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![VERSION];
+        serde_json::to_writer(&mut bytes, self).map_err(|error| unreadable(&error.to_string()))?;
+        Ok(bytes)
+    }
+
+    /// XX001 if they are none.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Program> {
+        match bytes.split_first() {
+            Some((&VERSION, json)) => {
+                serde_json::from_slice(json).map_err(|error| unreadable(&error.to_string()))
+            }
+            Some((version, _)) => Err(unreadable(&format!("it is in the unknown version {version}"))),
+            None => Err(unreadable("it is empty")),
+        }
+    }
+}
+
+fn unreadable(why: &str) -> SqlError {
+    SqlError::new(sqlstate::DATA_CORRUPTED, "a program in the order of all nodes cannot be read")
+        .with_detail(why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_comes_back_as_it_was() {
+        let program = Program {
+            steps: vec![Step {
+                text: "INSERT INTO t VALUES ($1, $2)".into(),
+                types: vec![23, 25],
+                parameters: vec![Some("1".into()), None],
+            }],
+            user: "u".into(),
+            database: "d".into(),
+            settings: vec![("TimeZone".into(), "Asia/Tokyo".into())],
+            now: -5,
+            seed: u64::MAX,
+        };
+        let bytes = program.encode().unwrap();
+        assert_eq!(format!("{:?}", Program::decode(&bytes).unwrap()), format!("{program:?}"));
+        for wrong in [&[][..], &[9], &bytes[..bytes.len() - 1]] {
+            assert_eq!(Program::decode(wrong).unwrap_err().sqlstate, sqlstate::DATA_CORRUPTED);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Protocols at a cluster, as sessions see them: three databases in one process that follow one order.
+
+#![allow(clippy::unwrap_used)]
+
+use cognate_sql::session::{Session, SessionParameters};
+
+use crate::nodes::{Cluster, NODES};
+use crate::script::simple_query;
+
+/// A cluster with a session at each node.
+struct World {
+    runtime: tokio::runtime::Runtime,
+    cluster: Cluster,
+    sessions: Vec<Session>,
+}
+
+impl World {
+    fn new() -> World {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let cluster = Cluster::start();
+        let sessions = cluster
+            .nodes
+            .iter()
+            .map(|(_, sql)| {
+                let parameters = SessionParameters {
+                    user: "test".into(),
+                    database: "test".into(),
+                    ..SessionParameters::default()
+                };
+                Session::new(sql.clone(), parameters).unwrap()
+            })
+            .collect();
+        World { runtime, cluster, sessions }
+    }
+
+    /// A message at a node, once that has what the others have; its answer in one line.
+    fn run(&mut self, node: usize, text: &str) -> String {
+        self.runtime.block_on(self.cluster.settle());
+        self.runtime.block_on(simple_query(&mut self.sessions[node - 1], text)).join(" / ")
+    }
+
+    /// All nodes have come to the same.
+    fn end(mut self) {
+        self.runtime.block_on(self.cluster.settle());
+        self.sessions.clear();
+        self.cluster.assert_equal();
+    }
+}
+
+#[test]
+fn a_message_is_executed_at_every_node() {
+    let mut world = World::new();
+    world.run(
+        1,
+        "CREATE TABLE c (id int PRIMARY KEY, n int, at timestamptz); INSERT INTO c VALUES (1, 0, NULL)",
+    );
+    for node in 1..=NODES {
+        assert_eq!(world.run(node, "SET cognate.replication = active"), "SET");
+        let answer = world.run(
+            node,
+            "UPDATE c SET n = n + 1, at = now() WHERE id = 1; INSERT INTO c SELECT 10 + n, n, clock_timestamp() \
+             FROM c WHERE id = 1; SELECT n, at = (SELECT at FROM c WHERE id = 1) FROM c WHERE id > 1 ORDER BY id",
+        );
+        let rows: Vec<String> =
+            (1..=node).map(|n| format!("{n}|{}", if n == node { "t" } else { "f" })).collect();
+        assert_eq!(
+            answer,
+            format!("UPDATE 1 / INSERT 0 1 / n|?column? / {} / SELECT {node}", rows.join(" / "))
+        );
+        assert_eq!(world.run(node, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    }
+    world.end();
+}
+
+#[test]
+fn a_statement_of_its_own_is_executed_at_every_node() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id serial PRIMARY KEY, r float8, u uuid, who text DEFAULT current_user)");
+    world.run(1, "CREATE TABLE plain (a int)");
+    for node in 1..=NODES {
+        world.run(node, "SET cognate.replication = active");
+        let answer =
+            world.run(node, "INSERT INTO t (r, u) VALUES (random(), gen_random_uuid()) RETURNING id, who");
+        assert!(answer.ends_with("|test / INSERT 0 1"), "{answer}");
+        assert_eq!(world.run(node, "INSERT INTO plain VALUES (1), (2)"), "INSERT 0 2");
+        assert_eq!(world.run(node, "SELECT lastval() = max(id) FROM t"), "?column? / t / SELECT 1");
+    }
+    // A sequence goes on behind what was taken, whoever took it.
+    world.run(1, "SET cognate.replication = certification");
+    world.run(1, "INSERT INTO t (r) VALUES (0)");
+    assert_eq!(world.run(2, "SELECT count(*), count(DISTINCT id) FROM t"), "count|count / 4|4 / SELECT 1");
+    world.end();
+}
+
+#[test]
+fn what_fails_at_one_node_fails_at_all_and_changes_nothing() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY, n int CHECK (n < 3), p int REFERENCES t)");
+    world.run(1, "INSERT INTO t VALUES (1, 1, NULL)");
+    world.run(2, "SET cognate.replication = active");
+    for (text, state) in [
+        ("UPDATE t SET n = n + 1; INSERT INTO t VALUES (1, 0, NULL)", "23505"),
+        ("UPDATE t SET n = n + 2", "23514"),
+        ("INSERT INTO t VALUES (2, 0, 9)", "23503"),
+        ("UPDATE t SET n = 1 / 0", "22012"),
+        ("UPDATE t SET n = 2; SELECT * FROM nowhere", "42P01"),
+    ] {
+        let answer = world.run(2, text);
+        assert!(answer.contains(state), "{text}: {answer}");
+    }
+    assert_eq!(world.run(3, "SELECT * FROM t"), "id|n|p / 1|1|\\N / SELECT 1");
+    world.end();
+}
+
+#[test]
+fn what_is_not_the_same_everywhere_is_refused_by_name() {
+    let mut world = World::new();
+    world.run(
+        1,
+        "CREATE TABLE t (id int PRIMARY KEY, n int); CREATE TABLE p (n int); CREATE SEQUENCE s; \
+         CREATE VIEW v AS SELECT count(*) AS n FROM pg_class",
+    );
+    world.run(1, "SET cognate.replication = active");
+    for (text, names) in [
+        ("INSERT INTO t VALUES (1, pg_backend_pid())", "function pg_backend_pid()"),
+        ("INSERT INTO t VALUES (1, txid_current())", "function txid_current()"),
+        ("UPDATE t SET n = random()", "random() outside INSERT ... VALUES"),
+        ("UPDATE t SET n = nextval('s')", "nextval() outside INSERT ... VALUES"),
+        ("INSERT INTO t SELECT oid::int, 1 FROM pg_class", "system view \"pg_class\""),
+        ("INSERT INTO t SELECT 1, n FROM v", "system view \"pg_class\""),
+        ("INSERT INTO p SELECT 1", "INSERT ... SELECT into table \"p\", which has no primary key"),
+        ("DELETE FROM t WHERE id IN (SELECT id FROM t LIMIT 1)", "LIMIT without ORDER BY"),
+        ("CREATE TABLE z (a int); INSERT INTO z VALUES (1)", "CREATE TABLE"),
+        ("INSERT INTO t VALUES (1, 1); TRUNCATE t", "TRUNCATE TABLE"),
+        ("INSERT INTO t VALUES (1, 1); COMMIT", "COMMIT"),
+        ("INSERT INTO t VALUES (1, 1); SET search_path = x", "SET"),
+        ("INSERT INTO t VALUES (1, setval('s', 9))", "function setval()"),
+        ("UPDATE t SET n = (SELECT count(*) FROM cognate_nodes)", "system view \"cognate_nodes\""),
+    ] {
+        let answer = world.run(1, text);
+        assert!(answer.contains("0A000") && answer.contains(names), "{text}: {answer}");
+    }
+    // A block is not known as a whole.
+    assert_eq!(world.run(1, "BEGIN"), "BEGIN");
+    let answer = world.run(1, "INSERT INTO t VALUES (1, 1)");
+    assert!(answer.contains("0A000") && answer.contains("not known as a whole"), "{answer}");
+    assert_eq!(world.run(1, "ROLLBACK"), "ROLLBACK");
+    // What only reads, or is about the session, runs here.
+    assert_eq!(world.run(1, "SELECT count(*) FROM pg_class WHERE relname = 't'"), "count / 1 / SELECT 1");
+    assert_eq!(
+        world.run(1, "BEGIN; SELECT count(*) FROM t; COMMIT"),
+        "BEGIN / count / 0 / SELECT 1 / COMMIT"
+    );
+    assert_eq!(world.run(1, "SET LOCAL cognate.replication = nonsense").contains("22023"), true);
+    world.end();
+}
+
+#[test]
+fn a_voter_commits_and_says_so() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1), (2, 2)");
+    for node in 1..=NODES {
+        world.run(node, "SET cognate.replication = weak_voting");
+        assert_eq!(
+            world.run(node, "UPDATE t SET n = n + (SELECT n FROM t WHERE id = 2) WHERE id = 1"),
+            "UPDATE 1"
+        );
+        assert_eq!(
+            world.run(node, "SHOW cognate.last_protocol"),
+            "cognate.last_protocol / weak_voting / SHOW"
+        );
+    }
+    assert_eq!(world.run(1, "SELECT n FROM t ORDER BY id"), "n / 7 / 2 / SELECT 2");
+    // Write skew: each reads what the other one writes.
+    world.run(1, "BEGIN; SELECT n FROM t WHERE id = 1");
+    world.run(2, "BEGIN; SELECT n FROM t WHERE id = 2");
+    world.run(1, "UPDATE t SET n = 0 WHERE id = 2");
+    world.run(2, "UPDATE t SET n = 0 WHERE id = 1");
+    assert_eq!(world.run(1, "COMMIT"), "COMMIT");
+    let answer = world.run(2, "COMMIT");
+    assert!(answer.contains("40001"), "{answer}");
+    world.end();
+}
+
+#[test]
+fn one_counter_at_all_nodes_loses_nothing() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE c (id int PRIMARY KEY, n int); INSERT INTO c VALUES (1, 0)");
+    for protocol in ["active", "certification", "weak_voting", "auto"] {
+        for node in 1..=NODES {
+            world.run(node, &format!("SET cognate.replication = {protocol}"));
+            assert_eq!(world.run(node, "UPDATE c SET n = n + 1 WHERE id = 1"), "UPDATE 1");
+        }
+    }
+    assert_eq!(world.run(2, "SELECT n FROM c"), "n / 12 / SELECT 1");
+    world.end();
+}
