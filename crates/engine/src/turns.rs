@@ -157,12 +157,14 @@ pub(crate) struct Turns {
     lists: metaprotocol::Lists<Footprint>,
     /// Who is first and waits, and since when.
     paused: Option<(Csn, Duration)>,
+    /// Who is to have the place of its vote, where that fault is planted.
+    put_back: Vec<Waiting>,
 }
 
 impl Turns {
     pub(crate) fn new(node: u16) -> Turns {
         let lists = metaprotocol::Lists::new(node);
-        Turns { delivered: 0, queue: VecDeque::new(), lists, paused: None }
+        Turns { delivered: 0, queue: VecDeque::new(), lists, paused: None, put_back: Vec::new() }
     }
 
     pub(crate) fn begin_at(&mut self, position: Csn) {
@@ -185,6 +187,13 @@ impl Manager {
         let mut turns = cluster.turns.lock();
         assert_eq!(position, turns.delivered + 1, "requests are delivered one by one");
         turns.delivered = position;
+        let (mut request, mut locks) = (request, locks);
+        if let Purpose::Vote { of, commits: true } = request.purpose
+            && let Some(at) = turns.put_back.iter().position(|first| first.request.id == of)
+        {
+            Waiting { request, locks, .. } = turns.put_back.swap_remove(at);
+            request.purpose = Purpose::Commit;
+        }
         let takes_turns = matches!(request.purpose, Purpose::Voting | Purpose::Execute(_));
         if turns.queue.is_empty() && !takes_turns {
             return self.decide_next(cluster, position, request, &locks, bytes, false).map(Progress::Decided);
@@ -302,8 +311,8 @@ impl Manager {
             match turn {
                 Some(Turn::Install) => {}
                 Some(Turn::Execute) => return self.execution(cluster, turns),
-                None if planted::is(Planted::VisibleByVote) && turns.queue.len() > 1 => {
-                    self.put_back(turns);
+                None if planted::is(Planted::VisibleByVote) => {
+                    self.put_back(cluster, turns)?;
                     continue;
                 }
                 None => {
@@ -650,18 +659,14 @@ impl Manager {
         Ok(())
     }
 
-    /// The fault [`Planted::VisibleByVote`]: the first one takes the place of its vote.
-    fn put_back(&self, turns: &mut Turns) {
-        let Some(mut first) = turns.queue.pop_front() else { return };
-        let voted = turns.queue.iter_mut().find(
-            |waiting| matches!(waiting.request.purpose, Purpose::Vote { of, .. } if of == first.request.id),
-        );
-        if let Some(vote) = voted {
-            std::mem::swap(&mut vote.request, &mut first.request);
-            std::mem::swap(&mut vote.locks, &mut first.locks);
-            (vote.is_listed, first.is_listed) = (false, false);
-        }
-        turns.queue.push_front(first);
+    /// The fault [`Planted::VisibleByVote`]: the first one passes, and takes the place of its vote.
+    fn put_back(&self, cluster: &Cluster, turns: &mut Turns) -> Result<(), Error> {
+        let Some(first) = turns.queue.pop_front() else { return Ok(()) };
+        cluster.standing.lock().pass(first.position, &first.bytes);
+        self.pass(cluster, first.position, first.bytes.len())?;
+        turns.lists.end(first.position, false, None, &mut Vec::new());
+        turns.put_back.push(first);
+        Ok(())
     }
 }
 

@@ -50,26 +50,24 @@ pub(super) fn unfit(what: impl std::fmt::Display) -> SqlError {
     .with_hint("SET cognate.replication = auto, or certification, for this transaction.")
 }
 
-/// Whether a statement concerns the session only, so that it runs here whatever the protocol is.
-pub(super) fn is_local(statement: &Statement) -> bool {
+/// Whether a statement may change the database. What does not runs where it is.
+pub(super) fn may_write(statement: &Statement) -> bool {
     use ast::Statement as S;
-    let Command::Sql(sql) = &statement.command else { return true };
-    !matches!(
-        sql.as_ref(),
-        S::Insert(_)
-            | S::Update(_)
-            | S::Delete(_)
-            | S::Merge(_)
-            | S::Query(_)
-            | S::Call(_)
-            | S::CreateTable(_)
-            | S::CreateIndex(_)
-            | S::CreateView(_)
-            | S::AlterTable(_)
-            | S::Drop { .. }
-            | S::Truncate(_)
-            | S::Copy { .. }
-    )
+    let Command::Sql(sql) = &statement.command else {
+        return matches!(statement.command, Command::CreateSequence { .. } | Command::AlterSequence { .. });
+    };
+    match sql.as_ref() {
+        S::Query(query) => {
+            matches!(*query.body, ast::SetExpr::Update(_) | ast::SetExpr::Delete(_) | ast::SetExpr::Insert(_))
+                || !query.locks.is_empty()
+        }
+        S::Insert(_) | S::Update(_) | S::Delete(_) | S::Merge(_) | S::Call(_) | S::Copy { .. } => true,
+        S::CreateTable(_) | S::CreateIndex(_) | S::CreateView(_) | S::CreateSchema { .. } => true,
+        S::AlterTable(_) | S::AlterIndex { .. } | S::AlterView { .. } | S::Drop { .. } | S::Truncate(_) => {
+            true
+        }
+        _ => false,
+    }
 }
 
 /// 0A000 unless every node that executes the statement comes to the same.

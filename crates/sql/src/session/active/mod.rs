@@ -115,7 +115,7 @@ impl Session {
     /// 0A000 for what cannot be executed at every node alike; what the statements fail with; 40001 if a
     /// prepared transaction is in the way.
     pub async fn run_active(&mut self, statements: &[super::Statement]) -> Result<Option<Vec<Portal>>> {
-        if statements.iter().all(fitness::is_local) {
+        if !statements.iter().any(fitness::may_write) {
             return Ok(None);
         }
         let mut prepared = Vec::with_capacity(statements.len());
