@@ -10,7 +10,7 @@ use crate::process::{Process, command, fails};
 use crate::wire::{Failure, Rows, Wire};
 
 /// Three nodes in folders of their own.
-struct Cluster {
+pub(crate) struct Cluster {
     folder: tempfile::TempDir,
     peers: String,
     /// Where each node is managed.
@@ -20,10 +20,10 @@ struct Cluster {
     more: Vec<String>,
 }
 
-const SIZE: usize = 3;
+pub(crate) const SIZE: usize = 3;
 
 impl Cluster {
-    fn start() -> Cluster {
+    pub(crate) fn start() -> Cluster {
         Cluster::start_with(|_| Vec::new())
     }
 
@@ -67,7 +67,7 @@ impl Cluster {
     }
 
     /// Starts nodes side by side: one alone waits for a majority.
-    fn restart(&mut self, which: &[usize]) {
+    pub(crate) fn restart(&mut self, which: &[usize]) {
         let started: Vec<(usize, Process)> = thread::scope(|scope| {
             let start = |&node: &usize| {
                 let (data, arguments) = (self.data(node), self.arguments(node));
@@ -113,22 +113,32 @@ impl Cluster {
         assert!(process.wait().success());
     }
 
-    fn kill(&mut self, node: usize) {
+    pub(crate) fn kill(&mut self, node: usize) {
         let process = self.nodes[node - 1].take().expect("it runs");
         process.signal("KILL");
         process.wait();
     }
 
-    fn address(&self, node: usize) -> SocketAddr {
+    /// Sends a signal to a node that is not waited for.
+    pub(crate) fn signal_to(&self, node: usize, signal: &str) {
+        self.nodes[node - 1].as_ref().expect("it runs").signal(signal);
+    }
+
+    /// Waits for the end of a node that was sent a signal.
+    pub(crate) fn await_end(&mut self, node: usize) {
+        self.nodes[node - 1].take().expect("it ran").wait();
+    }
+
+    pub(crate) fn address(&self, node: usize) -> SocketAddr {
         self.nodes[node - 1].as_ref().expect("it runs").address
     }
 
-    fn connect(&self, node: usize) -> Wire {
+    pub(crate) fn connect(&self, node: usize) -> Wire {
         Wire::connect(self.address(node)).expect("connected")
     }
 
     /// The leader, once the node that is asked knows one.
-    fn leader(&self, asked: usize) -> usize {
+    pub(crate) fn leader(&self, asked: usize) -> usize {
         let mut wire = self.connect(asked);
         loop {
             let text = "SELECT node FROM cognate_nodes WHERE role = 'leader' AND state = 'serving'";
@@ -139,7 +149,7 @@ impl Cluster {
     }
 
     /// All nodes have the same rows and the same history.
-    fn assert_equal(&self, text: &str) -> Vec<Vec<String>> {
+    pub(crate) fn assert_equal(&self, text: &str) -> Vec<Vec<String>> {
         let token = rows(&mut self.committed(), "SHOW cognate.commit_token")[0][0].clone();
         let mut answers: Vec<(Vec<Vec<String>>, String)> = Vec::new();
         let position = token.split_once('/').expect("a token").1.to_owned();
@@ -163,7 +173,7 @@ impl Cluster {
     }
 }
 
-fn rows(wire: &mut Wire, text: &str) -> Vec<Vec<String>> {
+pub(crate) fn rows(wire: &mut Wire, text: &str) -> Vec<Vec<String>> {
     let rows: Rows = wire.query(text).unwrap_or_else(|failure| panic!("{text}: {failure:?}"));
     rows.into_iter().map(|row| row.into_iter().map(Option::unwrap_or_default).collect()).collect()
 }

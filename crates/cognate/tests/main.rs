@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod cluster;
+mod cluster_protocols;
 mod command;
 mod crash;
 mod damage;

@@ -143,6 +143,12 @@ fn what_is_not_the_same_everywhere_is_refused_by_name() {
     let answer = world.run(1, "INSERT INTO t VALUES (1, 1)");
     assert!(answer.contains("0A000") && answer.contains("not known as a whole"), "{answer}");
     assert_eq!(world.run(1, "ROLLBACK"), "ROLLBACK");
+    // One that comes as a whole is.
+    assert_eq!(
+        world.run(1, "BEGIN; INSERT INTO t VALUES (7, 7); DELETE FROM t WHERE id = 7; COMMIT"),
+        "BEGIN / INSERT 0 1 / DELETE 1 / COMMIT"
+    );
+    assert_eq!(world.run(1, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
     // What only reads, or is about the session, runs here.
     assert_eq!(world.run(1, "SELECT count(*) FROM pg_class WHERE relname = 't'"), "count / 1 / SELECT 1");
     assert_eq!(

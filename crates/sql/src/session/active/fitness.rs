@@ -70,6 +70,14 @@ pub(super) fn may_write(statement: &Statement) -> bool {
     }
 }
 
+/// Whether these two make one transaction of what is between them, and say nothing else of it.
+pub(super) fn is_plain_block(first: &Statement, last: &Statement) -> bool {
+    use ast::Statement as S;
+    let (Command::Sql(begin), Command::Sql(commit)) = (&first.command, &last.command) else { return false };
+    let begins = matches!(begin.as_ref(), S::StartTransaction { modes, .. } if modes.is_empty());
+    begins && first.deferrable.is_none() && matches!(commit.as_ref(), S::Commit { chain: false, .. })
+}
+
 /// 0A000 unless every node that executes the statement comes to the same.
 pub(super) fn check(catalog: &Catalog, facts: &Facts, statement: &Statement) -> Result<()> {
     use ast::Statement as S;

@@ -118,6 +118,13 @@ impl Session {
         if !statements.iter().any(fitness::may_write) {
             return Ok(None);
         }
+        // BEGIN and COMMIT around all of it say what is so anyway.
+        let (begin, statements, commit) = match statements {
+            [begin, inner @ .., commit] if fitness::is_plain_block(begin, commit) => {
+                (Some(begin), inner, Some(commit))
+            }
+            all => (None, all, None),
+        };
         let mut prepared = Vec::with_capacity(statements.len());
         for statement in statements {
             fitness::check(&self.database.catalog(), &self.facts, statement)?;
@@ -126,7 +133,19 @@ impl Session {
         if !prepared.iter().any(|(prepared, _): &(Arc<Prepared>, _)| writes(prepared)) {
             return Ok(None);
         }
-        self.run_program(prepared).await.map(Some)
+        let mut around = Vec::new();
+        for statement in begin.into_iter().chain(commit) {
+            let prepared = self.prepare_statement(statement.clone())?;
+            let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
+            portal.state = PortalState::Done(CommandTag::Plain(super::statement::tag(&statement.command)));
+            around.push(portal);
+        }
+        let mut portals = self.run_program(prepared).await?;
+        if let [_, _] = around[..] {
+            portals.extend(around.pop());
+            portals.splice(..0, around);
+        }
+        Ok(Some(portals))
     }
 
     /// The same of one bound statement, outside a block. Nothing if it changes nothing.

@@ -1,0 +1,111 @@
+//! The protocols side by side at nodes that are processes, while one of them is killed.
+
+use std::net::SocketAddr;
+use std::thread;
+
+use crate::cluster::{Cluster, SIZE, rows};
+use crate::wire::{Failure, Wire};
+
+const PROTOCOLS: [&str; 3] = ["active", "weak_voting", "certification"];
+
+/// Updates at all nodes of one hot row: nobody who is executed everywhere fails for it.
+#[test]
+fn one_counter_is_counted_at_all_nodes_without_a_failure() {
+    let cluster = Cluster::start();
+    let mut setup = cluster.connect(1);
+    setup.query("CREATE TABLE counter (id int PRIMARY KEY, n int NOT NULL)").expect("made");
+    setup.query("INSERT INTO counter VALUES (1, 0)").expect("filled");
+    let token = rows(&mut setup, "SHOW cognate.commit_token")[0][0].clone();
+    thread::scope(|scope| {
+        for client in 0..2 * SIZE {
+            let (address, token) = (cluster.address(1 + client % SIZE), &token);
+            scope.spawn(move || {
+                let mut wire = Wire::connect(address).expect("connected");
+                wire.query("SET cognate.statement_retries = 0").expect("set");
+                wire.query("SET cognate.replication = active").expect("set");
+                wire.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+                for _ in 0..25 {
+                    wire.query("UPDATE counter SET n = n + 1 WHERE id = 1; SELECT n FROM counter")
+                        .expect("counted");
+                }
+                assert_eq!(rows(&mut wire, "SHOW cognate.last_protocol"), [["active"]]);
+            });
+        }
+    });
+    let counted = (2 * SIZE * 25).to_string();
+    assert_eq!(cluster.assert_equal("SELECT n FROM counter"), [[counted]]);
+}
+
+/// Pays so often by all protocols in turn, each time until it is acknowledged.
+fn pay(address: SocketAddr, token: &str, client: usize, times: usize) -> usize {
+    let mut wire = Wire::connect(address).expect("connected");
+    wire.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    for number in 0..times {
+        let (from, to) = (1 + (number + client) % 10, 1 + (number * 7 + 3 + client) % 10);
+        // What it reads besides is what a voter is asked about.
+        let text = format!(
+            "BEGIN; UPDATE account SET balance = balance - 1 WHERE id = {from} \
+             AND (SELECT count(*) FROM account WHERE balance < -1000) = 0; \
+             UPDATE account SET balance = balance + 1 WHERE id = {to}; COMMIT"
+        );
+        wire.query(&format!("SET cognate.replication = {}", PROTOCOLS[number % 3])).expect("set");
+        loop {
+            match wire.query(&text) {
+                Ok(_) => break,
+                Err(Failure::Error { sqlstate, .. })
+                    if matches!(&sqlstate[..], "40001" | "40P01" | "25006") =>
+                {
+                    wire.query("ROLLBACK").expect("rolled back");
+                }
+                Err(failure) => panic!("{failure:?}"),
+            }
+        }
+    }
+    times
+}
+
+#[test]
+fn all_protocols_go_on_while_a_node_is_killed() {
+    let mut cluster = Cluster::start();
+    let mut setup = cluster.connect(1);
+    setup.query("CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL)").expect("made");
+    setup.query("INSERT INTO account SELECT n, 100 FROM generate_series(1, 10) n").expect("filled");
+    let token = rows(&mut setup, "SHOW cognate.commit_token")[0][0].clone();
+    let leader = cluster.leader(1);
+    let killed = 1 + leader % SIZE;
+    thread::scope(|scope| {
+        // Whoever runs at the node that is killed leaves voters behind, perhaps, that nobody votes about.
+        let (address, lost) = (cluster.address(killed), token.clone());
+        let (going, goes) = std::sync::mpsc::channel();
+        let doomed = scope.spawn(move || {
+            let mut wire = Wire::connect(address).expect("connected");
+            wire.query(&format!("SET cognate.read_after = '{lost}'")).expect("set");
+            wire.query("SET cognate.replication = weak_voting").expect("set");
+            let text = "UPDATE account SET balance = balance WHERE id = 3 AND \
+                        (SELECT count(*) FROM account WHERE balance < -1000) = 0";
+            loop {
+                match wire.query(text) {
+                    // Whoever kills it has ended once it is gone.
+                    Ok(_) => drop(going.send(())),
+                    Err(Failure::Error { .. }) => {}
+                    Err(_) => return,
+                }
+            }
+        });
+        let clients: Vec<_> = (1..=SIZE)
+            .filter(|node| *node != killed)
+            .flat_map(|node| [(node, 0), (node, 5)])
+            .map(|(node, client)| {
+                let (address, token) = (cluster.address(node), token.clone());
+                scope.spawn(move || pay(address, &token, client, 30))
+            })
+            .collect();
+        (0..20).for_each(|_| goes.recv().expect("it goes"));
+        cluster.signal_to(killed, "KILL");
+        assert_eq!(clients.into_iter().map(|client| client.join().expect("paid")).sum::<usize>(), 120);
+        doomed.join().expect("its node is gone");
+    });
+    cluster.await_end(killed);
+    cluster.restart(&[killed]);
+    assert_eq!(cluster.assert_equal("SELECT sum(balance) FROM account"), [["1000"]]);
+}
