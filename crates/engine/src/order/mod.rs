@@ -46,9 +46,10 @@
 //! Take any cycle through U. Every edge but *rw* leads to a later position, so some edge of the cycle
 //! leads from behind U back to U or before it, and is an *rw* edge of one that was refused by the rule.
 //! The position of a prepared transaction is that of its PREPARE for this, also once it is decided: from
-//! there on it cannot be refused any more. U itself does not commit beside an undecided prepared
-//! transaction that may come after it and before it: a voter's reads do not meet its writes, and tables
-//! that an active transaction looks at were not written by it.
+//! there on it cannot be refused any more. So it is asked of those, too, who began behind U and did not see
+//! one who was prepared before it. U itself does not commit beside an undecided prepared transaction that
+//! may come after it and before it: a voter's reads do not meet its writes, and tables that an active
+//! transaction looks at were not written by it.
 //!
 //! ```text
 //! T: snapshot 4, reads x        5 writes x        6 = U, a voter        7 = T, writes y

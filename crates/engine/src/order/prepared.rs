@@ -92,6 +92,11 @@ impl Undecided {
         self.promised.values().find(|one| one.id == id).map(|one| one.position)
     }
 
+    /// Whether somebody was prepared before a position and is undecided.
+    pub(super) fn is_before(&self, position: Csn) -> bool {
+        self.promised.values().any(|one| one.position < position)
+    }
+
     /// An undecided transaction that changes something in one of these trees.
     pub(super) fn writes_into(&self, trees: &[TreeId]) -> Option<(Csn, TransactionId, TreeId)> {
         let writes = |one: &Promised| {

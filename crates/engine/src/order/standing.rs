@@ -99,11 +99,16 @@ impl Standing {
         self.names.get(name).copied().filter(|(position, _)| !self.undecided.is_at(*position))
     }
 
-    /// Up to which position a transaction's reads must hold, if that is behind its snapshot.
+    /// Up to which position a transaction's reads must hold, if that is to be asked: they may have been
+    /// replaced up to there after its snapshot, or by somebody who is prepared and not to be seen at it.
     pub(crate) fn mixed_upto(&self, request: &Request) -> Option<Csn> {
         let asks = request.level == Level::Serializable && request.writes();
-        let asks = asks && request.snapshot < self.unshared && !planted::is(Planted::MixesFreely);
-        asks.then_some(self.unshared)
+        let is_crossed = || {
+            let later = self.crossed.range(request.snapshot + 1..).next();
+            later.is_some() || self.undecided.is_before(self.unshared)
+        };
+        let asks = asks && (request.snapshot < self.unshared || is_crossed());
+        (asks && !planted::is(Planted::MixesFreely)).then_some(self.unshared)
     }
 
     /// The position of the PREPARE of a transaction, if it was not decided before somebody whose reads

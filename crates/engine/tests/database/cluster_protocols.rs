@@ -388,39 +388,52 @@ fn small_history(cluster: &Cluster, base: usize, history: &[Small]) {
     assert_acyclic(&done);
 }
 
-/// Every history of three transactions over two keys, each of which reads at most one and writes one, by
+/// What three transactions read, at most one key each, and write, one key each: all ways but for the names
+/// of the keys, which come up in the order of their numbers.
+fn footprints() -> Vec<[(Option<usize>, usize); 3]> {
+    let mut all: Vec<(Vec<(Option<usize>, usize)>, usize)> = vec![(Vec::new(), 0)];
+    for _ in 0..3 {
+        let mut longer = Vec::new();
+        for (so_far, known) in &all {
+            for write in 0..=*known.min(&2) {
+                let known = *known.max(&(write + 1));
+                for read in std::iter::once(None).chain((0..=known.min(2)).map(Some)) {
+                    let known = read.map_or(known, |read| known.max(read + 1));
+                    let mut next = so_far.clone();
+                    next.push((read, write));
+                    longer.push((next, known));
+                }
+            }
+        }
+        all = longer;
+    }
+    all.into_iter().filter_map(|(three, _)| three.try_into().ok()).collect()
+}
+
+/// Every history of three transactions over three keys, each of which reads at most one and writes one, by
 /// every mixture of protocols and with every snapshot; `part` of sixteen parts of them.
 pub(super) fn small_histories(part: u64) {
     let kinds = [Kind::Certified, Kind::Voter, Kind::Active, Kind::Prepared];
-    let mut all = Vec::new();
-    for kind in kinds {
-        for reads in [vec![], vec![0], vec![1]] {
-            for write in [0, 1] {
-                all.push((kind, reads.clone(), vec![write]));
-            }
-        }
-    }
-    let small = |of: &(Kind, Vec<usize>, Vec<usize>), snapshot| Small {
-        kind: of.0,
-        reads: of.1.clone(),
-        writes: of.2.clone(),
-        snapshot,
-    };
+    let mixtures = kinds.iter().flat_map(|a| kinds.iter().flat_map(move |b| kinds.map(|c| [*a, *b, c])));
+    let mixtures: Vec<[Kind; 3]> = mixtures.collect();
     let (mut number, mut cluster) = (0_u64, Cluster::of(3));
-    for first in all.iter().filter(|first| first.2 == [0]) {
-        for second in &all {
-            for third in &all {
-                for snapshots in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)] {
-                    number += 1;
-                    if number % 16 != part % 16 {
-                        continue;
-                    }
-                    let history = [small(first, 0), small(second, snapshots.0), small(third, snapshots.1)];
-                    if number / 16 % 500 == 0 {
-                        cluster = Cluster::of(3);
-                    }
-                    small_history(&cluster, number as usize * 10, &history);
+    for footprints in footprints() {
+        for mixture in &mixtures {
+            for snapshots in [[0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 1, 1], [0, 1, 2]] {
+                number += 1;
+                if number % 16 != part % 16 {
+                    continue;
                 }
+                let small = |at: usize| Small {
+                    kind: mixture[at],
+                    reads: footprints[at].0.into_iter().collect(),
+                    writes: vec![footprints[at].1],
+                    snapshot: snapshots[at],
+                };
+                if number / 16 % 500 == 0 {
+                    cluster = Cluster::of(3);
+                }
+                small_history(&cluster, number as usize * 10, &[small(0), small(1), small(2)]);
             }
         }
     }

@@ -24,6 +24,7 @@ pub(crate) struct Deed {
     pub(crate) decision: Option<bool>,
     /// As the engine calls it.
     pub(crate) transaction: u64,
+    pub(crate) protocol: &'static str,
 }
 
 /// Everything that was tried.
@@ -100,6 +101,31 @@ fn acyclic(done: &[(&Deed, u64)], versions: &BTreeMap<usize, Vec<(u64, usize)>>)
             left.iter().flat_map(|id| edges.get(id).into_iter().flatten().copied()).collect();
         let before = left.len();
         left.retain(|id| into.contains(id));
-        assert!(left.len() < before, "a cycle among {left:?}");
+        if left.len() == before {
+            let cycle = one_cycle(left[0], &edges, &left);
+            let of = |id: &usize| done.iter().find(|(deed, _)| deed.id == *id);
+            let cycle: Vec<String> =
+                cycle.iter().filter_map(of).map(|(deed, at)| format!("{at}: {deed:?}")).collect();
+            panic!("a cycle:\n{}", cycle.join("\n"));
+        }
+    }
+}
+
+/// Follows edges among those that are in cycles, until it comes back.
+fn one_cycle(first: usize, edges: &HashMap<usize, Vec<usize>>, left: &[usize]) -> Vec<usize> {
+    // Backwards, since everybody left has somebody before them.
+    let before = |id: usize| {
+        let leads = |from: &&usize| edges.get(from).is_some_and(|to| to.contains(&id));
+        *left.iter().find(leads).expect("somebody is before everybody left")
+    };
+    let mut path = vec![first];
+    loop {
+        let next = before(path[path.len() - 1]);
+        if let Some(at) = path.iter().position(|id| *id == next) {
+            path.drain(..at);
+            path.reverse();
+            return path;
+        }
+        path.push(next);
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! In each round something happens: nodes end and come back, directions are cut and heal, the
 //! weather changes, checkpoints are made and logs cut, so that nodes that come back are sent others'
-//! states. Meanwhile clients read and write at all nodes, at SERIALIZABLE, commit, prepare and
-//! decide, and try again under the same name where they were not answered. Then everything heals,
+//! states. Meanwhile clients read and write at all nodes, at SERIALIZABLE, commit by all protocols, prepare
+//! and decide, and try again under the same name where they were not answered. Then everything heals,
 //! and it is looked whether
 //! - all nodes have the same rows and the same digest at the same position;
 //! - everything acknowledged is there, nothing refused is, and of one name one has committed;
@@ -25,13 +25,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cognate_engine::{Access, Database, Error, Isolation, LockMode, Transaction, Value, WaitPolicy};
+use cognate_engine::{
+    Access, Database, Error, Isolation, LockMode, Replication, Transaction, Value, WaitPolicy,
+};
 use cognate_env::SplitMix;
 use cognate_env::sim::{Loss, SimDisk};
 use cognate_replication::{SimNetwork, Weather};
 
 use self::history::{Deed, History, Told};
-use self::node::{NODES, Running, Up};
+use self::node::{NODES, Running, Seen, Up, program};
 
 const TREE: u32 = 1007;
 const KEYS: usize = 6;
@@ -46,6 +48,8 @@ struct World {
     history: Mutex<History>,
     next: Mutex<usize>,
     is_over: Mutex<bool>,
+    /// What programs have read.
+    seen: Seen,
 }
 
 impl World {
@@ -124,8 +128,33 @@ async fn client(world: Arc<World>, mut random: SplitMix) {
         let id = world.number();
         let name = again.take().unwrap_or_else(|| format!("request {id}"));
         let (read, wrote) = (Vec::new(), Vec::new());
-        let mut deed =
-            Deed { id, name: name.clone(), read, wrote, told: Told::Refused, decision: None, transaction: 0 };
+        let mut deed = Deed {
+            id,
+            name: name.clone(),
+            read,
+            wrote,
+            told: Told::Refused,
+            decision: None,
+            transaction: 0,
+            protocol: "certification",
+        };
+        if random.one_in(4) {
+            let keys = |random: &mut SplitMix| -> Vec<usize> {
+                (0..=random.below(2)).map(|_| random.below(KEYS as u64) as usize).collect()
+            };
+            let (read, wrote) = (keys(&mut random), keys(&mut random));
+            deed.transaction = up.engine.program_id();
+            deed.protocol = "active";
+            let text = program(id, &read, &wrote);
+            deed.wrote = wrote;
+            deed.wrote.sort_unstable();
+            deed.wrote.dedup();
+            let level = Isolation::Serializable;
+            let ordered = up.engine.order_program(deed.transaction, level, Some(&name), &text).unwrap();
+            deed.told = told(answer(&up, ordered).await);
+            world.note(deed);
+            continue;
+        }
         let mut t = up.engine.begin(Isolation::Serializable, Access::ReadWrite);
         if work(&mut t, &mut random, &mut deed).await.is_err() {
             continue;
@@ -139,7 +168,14 @@ async fn client(world: Arc<World>, mut random: SplitMix) {
             prepare(&world, &mut random, &up, t, deed).await;
             continue;
         }
-        deed.told = told(answer(&up, t.commit_in_order()).await);
+        let protocol = match random.one_in(2) {
+            true => Replication::WeakVoting,
+            false => Replication::Certification,
+        };
+        if protocol == Replication::WeakVoting {
+            deed.protocol = "weak voting";
+        }
+        deed.told = told(answer(&up, t.commit_by(protocol)).await);
         if deed.told == Told::Unknown && random.one_in(2) {
             again = Some(name);
         }
@@ -198,7 +234,7 @@ impl Storm {
     async fn start(&mut self, number: u16) {
         self.starts += 1;
         let (disk, seed) = (&self.disks[&number], self.seed);
-        match Running::start(number, self.starts, seed, disk, &self.network).await {
+        match Running::start(number, self.starts, seed, disk, &self.network, &self.world.seen).await {
             Ok(running) => {
                 self.world.up.lock().unwrap().insert(number, running.up.clone());
                 self.running.insert(number, running);
@@ -301,7 +337,10 @@ impl Storm {
         let seed = self.seed;
         assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "seed {seed}: {answers:?}");
         let finally = answers.swap_remove(0).0;
-        let history = std::mem::take(&mut *self.world.history.lock().unwrap());
+        let mut history = std::mem::take(&mut *self.world.history.lock().unwrap());
+        for deed in &mut history.deeds {
+            deed.read.extend(self.world.seen.lock().unwrap().get(&deed.transaction).into_iter().flatten());
+        }
         let outcome = |deed: &Deed| Some((deed.id, engine(2).outcome(deed.transaction)?));
         let outcomes: HashMap<usize, (u64, bool)> = history.deeds.iter().filter_map(outcome).collect();
         history.check(&finally, &outcomes);

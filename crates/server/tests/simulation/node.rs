@@ -3,13 +3,16 @@
 //!
 //! What goes between order and database is that of `server/src/cluster.rs`, without its threads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cognate_engine::{Database, Error, Incoming, Node, Options, Outgoing};
+use cognate_engine::{
+    Database, Error, Executed, Execution, Incoming, LockMode, Node, Options, Outgoing, Progress,
+    TransactionId, Value, WaitPolicy,
+};
 use cognate_env::sim::{Loss, SimDisk, SimRng};
 use cognate_replication::{
     Answer, Application, Delivered, Delivery, Failure, NodeNumber, Position, ProposeError, Settings,
@@ -24,6 +27,12 @@ pub(crate) const FOLDER: &str = "/node";
 pub(crate) const NODES: u16 = 3;
 /// Pause before a request is proposed again whose answer was lost.
 const AGAIN: Duration = Duration::from_millis(50);
+
+/// How long everybody waits for a vote.
+const URGE_AFTER: Duration = Duration::from_secs(1);
+
+/// What programs have read, whichever node has executed them.
+pub(crate) type Seen = Arc<Mutex<HashMap<TransactionId, Vec<(usize, Option<usize>)>>>>;
 
 /// The engine's way to the order.
 struct Link {
@@ -133,6 +142,7 @@ impl Running {
         seed: u64,
         disk: &SimDisk,
         network: &SimNetwork,
+        seen: &Seen,
     ) -> Result<Running, String> {
         let (sender, requests) = mpsc::unbounded_channel();
         let link = Arc::new(Mutex::new(None));
@@ -155,7 +165,8 @@ impl Running {
         let (end, down) = watch::channel(false);
         let (replace, replaced) = watch::channel(false);
         let tasks = vec![
-            tokio::spawn(apply(order.clone(), engine.clone(), delivery, replace)),
+            tokio::spawn(apply(order.clone(), engine.clone(), delivery, replace, Arc::clone(seen))),
+            tokio::spawn(urge(engine.clone())),
             tokio::spawn(propose(order.clone(), engine.clone(), requests)),
         ];
         Ok(Running { up: Up { engine, down }, order, replaced, end, link, tasks })
@@ -187,12 +198,66 @@ impl Running {
     }
 }
 
-async fn apply(order: TotalOrder, engine: Database, mut delivery: Delivery, replace: watch::Sender<bool>) {
+/// Votes against who keeps everybody waiting for too long.
+async fn urge(engine: Database) {
+    let mut before = None;
+    loop {
+        tokio::time::sleep(URGE_AFTER).await;
+        let pause = engine.lists().pause.map(|pause| pause.transaction);
+        if let Some(transaction) = pause.filter(|_| pause == before) {
+            engine.vote_against(transaction);
+        }
+        before = pause;
+    }
+}
+
+/// A program that reads keys and then writes its number to others.
+pub(crate) fn program(id: usize, reads: &[usize], writes: &[usize]) -> Vec<u8> {
+    let list = |keys: &[usize]| keys.iter().map(usize::to_string).collect::<Vec<String>>().join(",");
+    format!("{id} {} {}", list(reads), list(writes)).into_bytes()
+}
+
+/// Does what a program says.
+async fn execute(execution: Execution, seen: &Seen) -> Executed {
+    let Execution { id, program, mut transaction, .. } = execution;
+    let text = std::str::from_utf8(&program).unwrap();
+    let mut words = text.split(' ');
+    let number = words.next().unwrap();
+    let mut keys =
+        || -> Vec<usize> { words.next().unwrap().split(',').filter_map(|word| word.parse().ok()).collect() };
+    let (reads, writes) = (keys(), keys());
+    let read = |key: &usize| {
+        let found = transaction.get(super::TREE, &super::key(*key)).unwrap();
+        (*key, found.map(|value| super::writer_of(&value)))
+    };
+    let read: Vec<_> = reads.iter().map(read).collect();
+    let before = seen.lock().unwrap().insert(id, read.clone());
+    assert!(before.is_none_or(|before| before == read), "two nodes have read different things");
+    for key in writes {
+        let key = super::key(key);
+        transaction.lock(super::TREE, &key, LockMode::NoKeyExclusive, WaitPolicy::NoWait).await.unwrap();
+        transaction.put(super::TREE, &key, Value::copy_from_slice(number.as_bytes())).unwrap();
+    }
+    Executed { transaction, trees: vec![super::TREE], commits: true }
+}
+
+async fn apply(
+    order: TotalOrder,
+    engine: Database,
+    mut delivery: Delivery,
+    replace: watch::Sender<bool>,
+    seen: Seen,
+) {
     loop {
         match delivery.next().await {
             Ok(Delivered::Request { position, request }) => {
-                engine.deliver(position, &request).expect("whatever is settled can be delivered");
-                order.note_applied(position);
+                let mut progress =
+                    engine.deliver(position, &request).expect("whatever is settled can be delivered");
+                while let Progress::Execute(execution) = progress {
+                    let executed = execute(*execution, &seen).await;
+                    progress = engine.finish(executed).expect("whatever is executed can be finished");
+                }
+                order.note_applied(engine.applied());
             }
             Ok(Delivered::Installed { .. }) => {
                 replace.send_replace(true);
