@@ -12,6 +12,7 @@ mod operator;
 mod precise;
 mod protocol;
 mod rerun;
+mod role_settings;
 mod secured;
 mod siblings;
 mod simulation;

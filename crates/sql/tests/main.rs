@@ -8,6 +8,7 @@ mod numeric;
 mod precise;
 mod random;
 mod replication;
+mod role_settings;
 mod row;
 mod script;
 mod select;

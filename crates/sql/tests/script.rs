@@ -17,7 +17,9 @@
 //! notices, column names, rows, command tags, errors; then what other sessions answered that had
 //! been waiting. `name! ` cancels the session's statement; `name.` waits for it to end by itself (a
 //! timeout); `restart` closes the database and opens it again, `restart with N kB` with that much
-//! memory. `#` is a comment.
+//! memory. `name as user` ends the session of that name, and makes a new one of this user where it
+//! is used next; `name as user, ordinary, work_mem=8MB` one that is no superuser and asks for a
+//! setting when it begins. `#` is a comment.
 //!
 //! `hold` keeps all flushes of the log back from here on, `flush` lets them go, and `crash` takes
 //! the power away instead and opens what is left; such a script runs on a simulated disk.
@@ -38,7 +40,7 @@ use cognate_engine::{Database, Options};
 use cognate_env::sim::{Loss, SimDisk};
 use cognate_sql::SqlError;
 use cognate_sql::session::{
-    CancelHandle, Fetch, Format, OutputColumn, Portal, RowSink, Session, SessionParameters, SinkState,
+    Authority, CancelHandle, Fetch, Format, OutputColumn, Portal, RowSink, Session, SessionParameters, SinkState,
     SqlDatabase,
 };
 use cognate_sql::types::{Datum, FormatContext};
@@ -54,6 +56,8 @@ enum Step {
     },
     Cancel(String),
     Await(String),
+    /// A session's name, and who it is: user, rights, options.
+    Identify(String, String),
     /// With so many kilobytes of memory, if it says so.
     Restart(Option<u64>),
     Hold,
@@ -82,6 +86,8 @@ fn parse(script: &str) -> Vec<(Step, Vec<String>)> {
             line.strip_prefix("restart with ").and_then(|rest| rest.strip_suffix(" kB"))
         {
             steps.push((Step::Restart(Some(memory.parse().unwrap())), Vec::new()));
+        } else if let Some((session, who)) = line.split_once(" as ").filter(|(name, _)| is_name(name)) {
+            steps.push((Step::Identify(session.to_owned(), who.to_owned()), Vec::new()));
         } else if let Some(session) = line.strip_suffix('!').filter(|name| is_name(name)) {
             steps.push((Step::Cancel(session.to_owned()), Vec::new()));
         } else if let Some(session) = line.strip_suffix('.').filter(|name| is_name(name)) {
@@ -282,6 +288,23 @@ struct World {
     /// Each session is at another node than the one before.
     goes_round: bool,
     clients: BTreeMap<String, Client>,
+    /// Who sessions are, if not the usual user.
+    identities: BTreeMap<String, SessionParameters>,
+}
+
+/// User, rights and options of a session, as a script says them.
+fn identity(who: &str) -> SessionParameters {
+    let mut parameters = SessionParameters { database: "postgres".into(), ..SessionParameters::default() };
+    for (at, word) in who.split(", ").enumerate() {
+        match word.split_once('=') {
+            None if at == 0 => parameters.user = word.to_owned(),
+            None if word == "ordinary" => parameters.authority = Authority::Ordinary,
+            Some(("database", name)) => parameters.database = name.to_owned(),
+            Some((name, value)) => parameters.options.push((name.to_owned(), value.to_owned())),
+            None => panic!("{word:?} says nothing of a session"),
+        }
+    }
+    parameters
 }
 
 impl World {
@@ -298,6 +321,7 @@ impl World {
             cluster: None,
             goes_round: false,
             clients: BTreeMap::new(),
+            identities: BTreeMap::new(),
         };
         world.open(None);
         world
@@ -360,12 +384,8 @@ impl World {
         if let (true, Some((cluster, at))) = (self.goes_round, &self.cluster) {
             sql = cluster.nodes[(at + self.clients.len()) % NODES].1.clone();
         }
+        let parameters = self.identities.get(name).cloned().unwrap_or_else(|| identity("postgres"));
         self.clients.entry(name.to_owned()).or_insert_with(|| {
-            let parameters = SessionParameters {
-                user: "postgres".into(),
-                database: "postgres".into(),
-                ..SessionParameters::default()
-            };
             let session = Session::new(sql, parameters).unwrap();
             Client { cancel: session.cancel_handle(), idle: Some(session), running: None, waits: None }
         })
@@ -392,6 +412,10 @@ impl World {
                 self.open(None);
             }
             Step::Cancel(name) => self.client(name).cancel.cancel(),
+            Step::Identify(name, who) => {
+                self.clients.remove(name);
+                self.identities.insert(name.clone(), identity(who));
+            }
             Step::Await(name) => {
                 let running = self.client(name).running.take().expect("nothing to wait for");
                 let (session, lines) = running.await;
@@ -530,6 +554,7 @@ fn compare(world: &mut World, steps: Vec<(Step, Vec<String>)>) -> (String, Strin
             Step::Run { session, text } => format!("{session}: {text}"),
             Step::Cancel(session) => format!("{session}!"),
             Step::Await(session) => format!("{session}."),
+            Step::Identify(session, who) => format!("{session} as {who}"),
             Step::Hold => "hold".to_owned(),
             Step::Flush => "flush".to_owned(),
             Step::Crash => "crash".to_owned(),
@@ -623,6 +648,7 @@ scripts!(
     prepared_transactions,
     refusals,
     regular_expressions,
+    role_settings,
     row_strengths,
     savepoint_locks,
     sequences,

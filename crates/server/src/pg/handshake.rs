@@ -21,7 +21,7 @@ use super::conversation::{End, farewell};
 use super::frame::{HEADER_BYTES, Phase};
 use super::message::MessageError;
 use super::registry::{Open, Stop};
-use super::response;
+use super::response::{self, Report};
 use super::socket::Socket;
 use super::startup::{self, FirstPacket, Start, StartupError};
 use super::transport::{Broken, Input, Transport};
@@ -196,6 +196,9 @@ fn begin_session(
     open.set_cancel(session.cancel_handle());
     let output = transport.output();
     response::authentication_ok(output);
+    for notice in session.take_notices() {
+        response::notice(output, &Report::from(&notice));
+    }
     for (name, value) in session.take_parameter_changes() {
         response::parameter_status(output, name, &value);
     }

@@ -1,4 +1,5 @@
-//! The catalog: what schemas, tables, indexes, constraints, sequences and views there are.
+//! The catalog: what schemas, tables, indexes, constraints, sequences and views there are, and with
+//! which settings sessions begin.
 //!
 //! A [`Catalog`] is an immutable snapshot. The committed one is cached in
 //! [`SqlDatabase`](crate::session::SqlDatabase) and replaced whole when a transaction that changed
@@ -18,6 +19,7 @@ mod column;
 mod constraint;
 mod index;
 mod own;
+mod role_settings;
 mod schema;
 mod sequence;
 mod snapshot;
@@ -30,6 +32,7 @@ pub use column::{Column, Identity};
 pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
 pub use index::{Index, IndexColumn};
 pub(crate) use own::OwnCatalog;
+pub use role_settings::{RoleSettings, SettingList};
 pub use schema::Schema;
 pub use sequence::Sequence;
 pub use snapshot::{Catalog, Changes, Object, Relation};

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::{INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, Schema, Sequence, Table, View};
+use super::{
+    INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, RoleSettings, Schema, Sequence, Table,
+    View,
+};
 
 /// Something with a place in the name space of relations.
 #[derive(Clone, Debug)]
@@ -89,6 +92,8 @@ pub enum Object {
     Sequence(Arc<Sequence>),
     /// A view.
     View(Arc<View>),
+    /// Settings of a role, or of all.
+    RoleSettings(Arc<RoleSettings>),
 }
 
 /// Changed objects by oid; `None` is dropped.
@@ -102,6 +107,7 @@ pub struct Catalog {
     schemas: HashMap<String, Arc<Schema>>,
     relations: HashMap<Oid, HashMap<String, Relation>>,
     by_oid: HashMap<Oid, Relation>,
+    role_settings: HashMap<Option<String>, Arc<RoleSettings>>,
     /// Tables that were truncated, rewritten or indexed since the start, and the commit that did
     /// it.
     moved: HashMap<Oid, u64>,
@@ -138,6 +144,9 @@ impl Catalog {
                 }
                 Object::Sequence(sequence) => catalog.enter(Relation::Sequence(sequence.clone())),
                 Object::View(view) => catalog.enter(Relation::View(view.clone())),
+                Object::RoleSettings(settings) => {
+                    catalog.role_settings.insert(settings.role.clone(), settings.clone());
+                }
             }
         }
         catalog.objects = objects;
@@ -269,6 +278,19 @@ impl Catalog {
         })
     }
 
+    /// The settings of a role; of all roles together where none is named.
+    pub fn role_settings(&self, role: Option<&str>) -> Option<&Arc<RoleSettings>> {
+        self.role_settings.get(&role.map(str::to_owned))
+    }
+
+    /// All settings of roles by oid.
+    pub fn all_role_settings(&self) -> impl Iterator<Item = &Arc<RoleSettings>> {
+        self.objects.values().filter_map(|object| match object {
+            Object::RoleSettings(settings) => Some(settings),
+            _ => None,
+        })
+    }
+
     /// All views by oid.
     pub fn views(&self) -> impl Iterator<Item = &Arc<View>> {
         self.objects.values().filter_map(|object| match object {
@@ -286,6 +308,7 @@ impl Object {
             Object::Table(table) => table.oid,
             Object::Sequence(sequence) => sequence.oid,
             Object::View(view) => view.oid,
+            Object::RoleSettings(settings) => settings.oid,
         }
     }
 }

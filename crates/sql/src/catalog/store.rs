@@ -4,6 +4,7 @@
 //! tree 1  catalog    oid, u32 big-endian            kind letter ++ JSON document
 //! tree 2  counters   counter number, u32 big-endian i64 little-endian (see `sequence`)
 //! tree 3  names      schema oid ++ name             (never stored: locked by who creates a relation of that name)
+//!                    1260 ++ role               (never stored: locked by who changes the settings of a role)
 //! ```
 
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub const CATALOG_TREE: u32 = 1;
 pub const COUNTER_TREE: u32 = 2;
 /// Lock space of relation names.
 pub const NAME_TREE: u32 = 3;
+/// Stands for a schema in the locks on roles: the oid of `pg_authid`, which no schema has.
+pub(crate) const ROLE_NAMES: Oid = 1260;
 
 /// Key of an object's document.
 pub fn key(oid: Oid) -> [u8; 4] {
@@ -47,6 +50,7 @@ pub fn encode(object: &Object) -> Result<Bytes> {
         Object::Table(table) => document(b'r', table.as_ref()),
         Object::Sequence(sequence) => document(b'S', sequence.as_ref()),
         Object::View(view) => document(b'v', view.as_ref()),
+        Object::RoleSettings(settings) => document(b'c', settings.as_ref()),
     }
 }
 
@@ -62,6 +66,7 @@ pub fn decode(document: &[u8]) -> Result<Object> {
         Some((b'r', json)) => Ok(Object::Table(object(json)?)),
         Some((b'S', json)) => Ok(Object::Sequence(object(json)?)),
         Some((b'v', json)) => Ok(Object::View(object(json)?)),
+        Some((b'c', json)) => Ok(Object::RoleSettings(object(json)?)),
         _ => Err(SqlError::new(sqlstate::DATA_CORRUPTED, "catalog document of unknown kind")),
     }
 }

@@ -15,6 +15,12 @@ pub trait SessionView: Send + Sync {
     fn setting(&self, name: &str) -> Option<String>;
     /// Sets a setting, for the transaction only if `local`; gives back the value as SHOW prints it.
     fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String, SqlError>;
+    /// Where a setting's value comes from, in the words of `pg_settings.source`, and what RESET
+    /// would make of it, in its base unit; `None` if that is not known.
+    fn setting_source(&self, name: &str) -> Option<(&'static str, String)> {
+        let _ = name;
+        None
+    }
     /// `current_user`.
     fn user(&self) -> String;
     /// `session_user`.

@@ -5,9 +5,10 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
+use super::alter_settings::{self, AlterSettings};
 use super::mip::{MipArgument, MipOperation};
 
-type Parsed<T> = Result<T, ParserError>;
+pub(super) type Parsed<T> = Result<T, ParserError>;
 
 /// A statement.
 #[derive(Clone, Debug)]
@@ -71,6 +72,8 @@ pub enum Command {
         /// What changes.
         change: AlterSequence,
     },
+    /// ALTER ROLE and ALTER DATABASE with SET or RESET.
+    AlterSettings(AlterSettings),
     /// A statement of PostgreSQL that there is no implementation of: its name.
     Unsupported(&'static str),
 }
@@ -134,6 +137,7 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["ALTER", "PUBLICATION"], "ALTER PUBLICATION"),
     (&["ALTER", "SUBSCRIPTION"], "ALTER SUBSCRIPTION"),
     (&["ALTER", "TRIGGER"], "ALTER TRIGGER"),
+    (&["ALTER", "USER"], "ALTER USER"),
     (&["CREATE", "AGGREGATE"], "CREATE AGGREGATE"),
     (&["CREATE", "CAST"], "CREATE CAST"),
     (&["CREATE", "PUBLICATION"], "CREATE PUBLICATION"),
@@ -148,12 +152,12 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["SECURITY"], "SECURITY LABEL"),
 ];
 
-fn is_word(parser: &Parser<'_>, ahead: usize, word: &str) -> bool {
+pub(super) fn is_word(parser: &Parser<'_>, ahead: usize, word: &str) -> bool {
     matches!(&parser.peek_nth_token_ref(ahead).token,
         Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
 }
 
-fn take(parser: &mut Parser<'_>, word: &str) -> bool {
+pub(super) fn take(parser: &mut Parser<'_>, word: &str) -> bool {
     let found = is_word(parser, 0, word);
     if found {
         parser.advance_token();
@@ -161,7 +165,7 @@ fn take(parser: &mut Parser<'_>, word: &str) -> bool {
     found
 }
 
-fn take_all(parser: &mut Parser<'_>, words: &[&str]) -> bool {
+pub(super) fn take_all(parser: &mut Parser<'_>, words: &[&str]) -> bool {
     let found = words.iter().enumerate().all(|(ahead, word)| is_word(parser, ahead, word));
     if found {
         words.iter().for_each(|_| parser.advance_token());
@@ -169,12 +173,15 @@ fn take_all(parser: &mut Parser<'_>, words: &[&str]) -> bool {
     found
 }
 
-fn expect(parser: &mut Parser<'_>, word: &str) -> Parsed<()> {
+pub(super) fn expect(parser: &mut Parser<'_>, word: &str) -> Parsed<()> {
     if take(parser, word) { Ok(()) } else { parser.expected_ref(word, parser.peek_token_ref()) }
 }
 
 /// Parses one statement, up to its end or to what it cannot be.
 pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
+    if let Some(alter) = alter_settings::parse(parser) {
+        return alter.map(Command::AlterSettings);
+    }
     let unsupported = UNSUPPORTED
         .iter()
         .find(|(words, _)| words.iter().enumerate().all(|(ahead, word)| is_word(parser, ahead, word)));

@@ -8,7 +8,7 @@
 //! 2. `dialect` hooks into expressions (unary minus, `IS DISTINCT FROM`, `BETWEEN SYMMETRIC`,
 //!    `TRIM` ...);
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
-//!    `SET CONSTRAINTS` ...).
+//!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with.
 //!
 //! Before all that, `operator` tells the tokenizer where PostgreSQL ends an operator (`x>-1`).
 //! `plain` reads the few statements that always come as text and are sent in masses, without any of
@@ -26,6 +26,7 @@
 //! the answer is 54001. A complex statement is parsed, planned, run and dropped on a stack that
 //! fits its depth, since copies, comparisons and drops of trees recurse, too.
 
+mod alter_settings;
 mod command;
 mod complexity;
 mod dialect;
@@ -37,6 +38,7 @@ mod plain;
 mod rewrite;
 mod rows;
 
+pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
 pub use error::character_position;

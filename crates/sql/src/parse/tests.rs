@@ -452,3 +452,69 @@ fn what_is_read_without_tokens_is_what_the_grammar_reads() {
         assert!(super::plain::parse(text).is_none(), "{text}");
     }
 }
+
+#[test]
+fn settings_of_roles_and_databases() {
+    let alter = |text: &str| match one(text) {
+        Command::AlterSettings(alter) => {
+            let scope = match &alter.scope {
+                SettingScope::Database(name) => format!("database {name}"),
+                SettingScope::Role { role: RoleName::Named(name), database: None } => name.to_string(),
+                SettingScope::Role { role, database: None } => format!("{role:?}"),
+                SettingScope::Role { role: RoleName::Named(name), database: Some(database) } => {
+                    format!("{name} in {database}")
+                }
+                SettingScope::Role { role, database: Some(database) } => format!("{role:?} in {database}"),
+            };
+            let change = match &alter.change {
+                SettingChange::Set(name, values) => {
+                    let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+                    format!("{name} = {}", values.join(" & "))
+                }
+                SettingChange::FromCurrent(name) => format!("{name} from current"),
+                SettingChange::Reset(name) => format!("reset {name}"),
+                SettingChange::ResetAll => "reset all".to_owned(),
+            };
+            format!("{}: {scope}: {change}", alter.tag())
+        }
+        other => panic!("{text}: {other:?}"),
+    };
+    for (text, expected) in [
+        ("ALTER ROLE a SET x = 1", "ALTER ROLE: a: x = 1"),
+        ("alter user a set x to 'y', z", "ALTER ROLE: a: x = 'y' & z"),
+        ("ALTER ROLE ALL SET my.own TO DEFAULT", "ALTER ROLE: All: my.own = DEFAULT"),
+        ("ALTER ROLE \"all\" SET x = on", "ALTER ROLE: \"all\": x = on"),
+        ("ALTER ROLE current_user RESET ALL", "ALTER ROLE: Current: reset all"),
+        ("ALTER USER ALL IN DATABASE d RESET x", "ALTER ROLE: All in d: reset x"),
+        ("ALTER ROLE a IN DATABASE \"D\" SET x FROM CURRENT", "ALTER ROLE: a in \"D\": x from current"),
+        ("ALTER ROLE session_user SET TIME ZONE LOCAL", "ALTER ROLE: Current: timezone = default"),
+        ("ALTER ROLE a SET TIME ZONE INTERVAL '1' HOUR", "ALTER ROLE: a: timezone = INTERVAL '1' HOUR"),
+        ("ALTER DATABASE d SET NAMES 'utf8'", "ALTER DATABASE: database d: client_encoding = 'utf8'"),
+        ("ALTER DATABASE d SET names = 1", "ALTER DATABASE: database d: names = 1"),
+        ("ALTER DATABASE d SET tablespace = x", "ALTER DATABASE: database d: tablespace = x"),
+        ("ALTER DATABASE d RESET TIME ZONE", "ALTER DATABASE: database d: reset timezone"),
+        ("ALTER ROLE a RESET \"ALL\"", "ALTER ROLE: a: reset \"ALL\""),
+    ] {
+        assert_eq!(alter(text), expected, "{text}");
+    }
+    for (text, name) in [
+        ("ALTER DATABASE d SET TABLESPACE x", "ALTER DATABASE"),
+        ("ALTER DATABASE d OWNER TO x", "ALTER DATABASE"),
+        ("ALTER USER a PASSWORD 'x'", "ALTER USER"),
+    ] {
+        assert!(matches!(one(text), Command::Unsupported(found) if found == name), "{text}");
+    }
+    assert!(matches!(one("ALTER ROLE a PASSWORD 'x'"), Command::Sql(_)));
+    for (text, near) in [
+        ("ALTER ROLE a SET LOCAL x = 1", "near \"x\""),
+        ("ALTER ROLE a SET x", "at end of input"),
+        ("ALTER ROLE a RESET", "at end of input"),
+        ("ALTER ROLE a RESET x y", "near \"y\""),
+        ("ALTER ROLE a RESET ALL x", "near \"x\""),
+        ("ALTER DATABASE d SET x = 1 2", "near \"2\""),
+    ] {
+        let error = parse(text).expect_err(text);
+        assert_eq!(error.sqlstate, "42601", "{text}");
+        assert!(error.message.ends_with(near), "{text}: {}", error.message);
+    }
+}

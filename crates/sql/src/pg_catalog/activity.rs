@@ -126,6 +126,10 @@ fn range(kind: Kind) -> Range {
     }
 }
 
+fn words(words: &[&'static str]) -> Datum {
+    if words.is_empty() { NULL } else { array(TypeId::Text, words.iter().copied()) }
+}
+
 /// Settings are kept in their base unit, which is also what this view shows.
 fn in_base_unit(definition: &Definition, shown: String) -> String {
     let Kind::Integer { unit, .. } = definition.kind else { return shown };
@@ -137,41 +141,60 @@ fn in_base_unit(definition: &Definition, shown: String) -> String {
     }
 }
 
-fn settings(source: &Source<'_>) -> Vec<(&'static Definition, String)> {
-    let mut all: Vec<(&'static Definition, String)> = definitions()
+/// A row of `pg_settings`.
+struct Setting {
+    definition: &'static Definition,
+    value: String,
+    source: &'static str,
+    reset: String,
+    range: Range,
+}
+
+fn settings(source: &Source<'_>) -> Vec<Setting> {
+    let mut all: Vec<Setting> = definitions()
         .iter()
         .filter(|definition| definition.access != Access::Hidden)
         .map(|definition| {
             let shown = source.eval.session.setting(definition.name);
-            (definition, in_base_unit(definition, shown.unwrap_or_else(|| definition.default.to_owned())))
+            let value = in_base_unit(definition, shown.unwrap_or_else(|| definition.default.to_owned()));
+            // What is the whole server's is in no session's settings.
+            let known = match definition.access {
+                Access::Server => None,
+                _ => source.eval.session.setting_source(definition.name),
+            };
+            let (source, reset) = known.unwrap_or_else(|| {
+                let source = if value == definition.default { "default" } else { "session" };
+                (source, definition.default.to_owned())
+            });
+            Setting { definition, value, source, reset, range: range(definition.kind) }
         })
         .collect();
-    all.sort_by_key(|(definition, _)| definition.name.to_ascii_lowercase());
+    all.sort_by_key(|setting| setting.definition.name.to_ascii_lowercase());
     all
 }
 
 system_table! {
     static PG_SETTINGS = 12104 view "pg_catalog"."pg_settings",
-    |source| settings(source).into_iter().map(|(d, value)| (d, value, range(d.kind))) => |(definition, value, range)|,
-    name: Text = definition.name,
-    setting: Text = value.clone(),
-    unit: Text = range.1,
+    |source| settings(source) => |setting|,
+    name: Text = setting.definition.name,
+    setting: Text = setting.value,
+    unit: Text = setting.range.1,
     category: Text = "Client Connection Defaults",
     short_desc: Text = "",
     extra_desc: Text = NULL,
-    context: Text = match definition.access {
+    context: Text = match setting.definition.access {
         Access::Internal => "internal",
         Access::Start => "postmaster",
         Access::Server => "superuser",
         Access::User | Access::Hidden => "user",
     },
-    vartype: Text = range.0,
-    source: Text = if value == definition.default { "default" } else { "session" },
-    min_val: Text = range.2,
-    max_val: Text = range.3,
-    enumvals: TextArray = (!range.4.is_empty()).then(|| array(TypeId::Text, range.4.iter().copied())),
-    boot_val: Text = definition.default,
-    reset_val: Text = definition.default,
+    vartype: Text = setting.range.0,
+    source: Text = setting.source,
+    min_val: Text = setting.range.2,
+    max_val: Text = setting.range.3,
+    enumvals: TextArray = words(setting.range.4),
+    boot_val: Text = setting.definition.default,
+    reset_val: Text = setting.reset,
     sourcefile: Text = NULL,
     sourceline: Int4 = NULL,
     pending_restart: Bool = false,

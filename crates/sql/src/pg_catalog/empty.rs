@@ -19,7 +19,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_CAST,
     &PG_CONVERSION,
     &PG_CURSORS,
-    &PG_DB_ROLE_SETTING,
     &PG_DEFAULT_ACL,
     &PG_ENUM,
     &PG_EVENT_TRIGGER,
@@ -204,11 +203,6 @@ empty_table! {
     PG_CURSORS = 12077 view "pg_catalog"."pg_cursors",
     name: Text, statement: Text, is_holdable: Bool, is_binary: Bool, is_scrollable: Bool,
     creation_time: Timestamptz,
-}
-
-empty_table! {
-    PG_DB_ROLE_SETTING = 2964 table "pg_catalog"."pg_db_role_setting",
-    setdatabase: Oid, setrole: Oid, setconfig: TextArray,
 }
 
 empty_table! {

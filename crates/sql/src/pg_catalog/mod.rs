@@ -17,8 +17,8 @@
 //! ...) show as the type that prints alike. A table of a feature that does not exist here
 //! (triggers, policies, publications ...) is there and empty, because clients join it.
 //!
-//! There is one role, the session's user, and one database, the one the client asked for by
-//! whatever name.
+//! The session's user owns everything; other roles are known only where settings are stored for them
+//! (`role`). There is one database, the one the client asked for by whatever name.
 
 #[macro_use]
 mod define;

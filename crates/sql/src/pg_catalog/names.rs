@@ -159,7 +159,7 @@ pub struct CatalogNames {
 
 impl CatalogNames {
     /// `search_path` has the schemas in the order they are searched, `pg_catalog` included; `user`
-    /// is the one role's name.
+    /// is the name of the session's role.
     pub fn new(catalog: Arc<Catalog>, search_path: Vec<String>, user: String) -> CatalogNames {
         CatalogNames { catalog, search_path, user }
     }
@@ -206,13 +206,13 @@ impl ObjectNames for CatalogNames {
 
     fn role_oid(&self, name: &str) -> Option<u32> {
         match split(name)?.as_slice() {
-            [name] => role::oid(&self.user, name),
+            [name] => role::oid(&self.catalog, &self.user, name),
             _ => None,
         }
     }
 
     fn role_name(&self, oid: u32) -> Option<String> {
-        role::name(&self.user, oid).map(|name| quote_identifier(&name))
+        role::name(&self.catalog, &self.user, oid).map(|name| quote_identifier(&name))
     }
 }
 

@@ -1,9 +1,12 @@
-//! The one role, the one database, the tablespaces: `pg_roles`, `pg_database` and what belongs to
-//! them.
+//! Roles, the one database, the tablespaces: `pg_roles`, `pg_database` and what belongs to them.
+//!
+//! Nobody keeps a list of roles. Those that a session sees are its own, which owns everything, and
+//! those that settings are stored for.
 
-use super::value::NULL;
+use super::value::{NULL, array};
 use super::{Source, SystemTable};
-use crate::catalog::{OWNER_OID, Oid};
+use crate::catalog::{Catalog, OWNER_OID, Oid};
+use crate::types::{Datum, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] = &[
     &PG_AUTHID,
@@ -12,6 +15,7 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_SHADOW,
     &PG_GROUP,
     &PG_DATABASE,
+    &PG_DB_ROLE_SETTING,
     &PG_TABLESPACE,
     &PG_STAT_DATABASE,
 ];
@@ -33,29 +37,87 @@ struct Role {
     name: String,
     superuser: bool,
     login: bool,
+    /// Its settings, wherever it connects to.
+    config: Datum,
 }
 
-fn roles(user: &str) -> [Role; 2] {
-    [
-        Role { oid: OWNER_OID, name: user.to_owned(), superuser: true, login: true },
-        Role { oid: DATABASE_OWNER_OID, name: DATABASE_OWNER.to_owned(), superuser: false, login: false },
-    ]
+/// Settings as they are written: `name=value`.
+fn config(settings: &[(String, String)]) -> Datum {
+    if settings.is_empty() {
+        return NULL;
+    }
+    array(TypeId::Text, settings.iter().map(|(name, value)| format!("{name}={value}")))
+}
+
+fn roles(catalog: &Catalog, user: &str) -> Vec<Role> {
+    let everywhere = catalog.role_settings(Some(user)).map(|stored| config(&stored.everywhere));
+    let mut roles = vec![
+        Role {
+            oid: OWNER_OID,
+            name: user.to_owned(),
+            superuser: true,
+            login: true,
+            config: everywhere.unwrap_or(NULL),
+        },
+        Role {
+            oid: DATABASE_OWNER_OID,
+            name: DATABASE_OWNER.to_owned(),
+            superuser: false,
+            login: false,
+            config: NULL,
+        },
+    ];
+    for stored in catalog.all_role_settings() {
+        if let Some(name) = stored.role.as_ref().filter(|name| *name != user) {
+            let (name, config) = (name.clone(), config(&stored.everywhere));
+            roles.push(Role { oid: stored.oid, name, superuser: false, login: true, config });
+        }
+    }
+    roles
 }
 
 /// The roles as the session sees them: its own may be an ordinary one.
 fn listed(source: &Source<'_>) -> impl Iterator<Item = Role> {
     let ordinary = source.eval.session.setting("is_superuser").as_deref() == Some("off");
-    roles(&source.user()).into_iter().map(move |role| Role { superuser: role.superuser && !ordinary, ..role })
+    let roles = roles(source.catalog, &source.user()).into_iter();
+    roles.map(move |role| Role { superuser: role.superuser && !ordinary, ..role })
 }
 
 /// The role of this name.
-pub(super) fn oid(user: &str, name: &str) -> Option<Oid> {
-    roles(user).into_iter().find(|role| role.name == name).map(|role| role.oid)
+pub(super) fn oid(catalog: &Catalog, user: &str, name: &str) -> Option<Oid> {
+    roles(catalog, user).into_iter().find(|role| role.name == name).map(|role| role.oid)
 }
 
 /// The name of the role with this oid.
-pub(super) fn name(user: &str, oid: Oid) -> Option<String> {
-    roles(user).into_iter().find(|role| role.oid == oid).map(|role| role.name)
+pub(super) fn name(catalog: &Catalog, user: &str, oid: Oid) -> Option<String> {
+    roles(catalog, user).into_iter().find(|role| role.oid == oid).map(|role| role.name)
+}
+
+/// Database (0: wherever), role (0: all), settings.
+fn stored_settings(source: &Source<'_>) -> Vec<(Oid, Oid, Datum)> {
+    let user = source.user();
+    let mut rows = Vec::new();
+    for stored in source.catalog.all_role_settings() {
+        let role = match &stored.role {
+            None => 0,
+            Some(name) if *name == user => OWNER_OID,
+            Some(_) => stored.oid,
+        };
+        for (database, settings) in [(0, &stored.everywhere), (DATABASE_OID, &stored.in_database)] {
+            if !settings.is_empty() {
+                rows.push((database, role, config(settings)));
+            }
+        }
+    }
+    rows
+}
+
+system_table! {
+    static PG_DB_ROLE_SETTING = 2964 table "pg_catalog"."pg_db_role_setting",
+    |source| stored_settings(source) => |(database, role, config)|,
+    setdatabase: Oid = database,
+    setrole: Oid = role,
+    setconfig: TextArray = config,
 }
 
 system_table! {
@@ -89,7 +151,7 @@ system_table! {
     rolpassword: Text = "********",
     rolvaliduntil: Timestamptz = NULL,
     rolbypassrls: Bool = role.superuser,
-    rolconfig: TextArray = NULL,
+    rolconfig: TextArray = role.config,
     oid: Oid = role.oid,
 }
 
@@ -109,7 +171,7 @@ system_table! {
     usebypassrls: Bool = role.superuser,
     passwd: Text = "********",
     valuntil: Timestamptz = NULL,
-    useconfig: TextArray = NULL,
+    useconfig: TextArray = role.config,
 }
 
 system_table! {
@@ -123,7 +185,7 @@ system_table! {
     usebypassrls: Bool = role.superuser,
     passwd: Text = NULL,
     valuntil: Timestamptz = NULL,
-    useconfig: TextArray = NULL,
+    useconfig: TextArray = role.config,
 }
 
 system_table! {
@@ -131,7 +193,7 @@ system_table! {
     |source| listed(source).filter(|role| !role.login) => |role|,
     groname: Name = role.name,
     grosysid: Oid = role.oid,
-    grolist: OidArray = super::value::array::<u32>(crate::types::TypeId::Oid, []),
+    grolist: OidArray = array::<u32>(TypeId::Oid, []),
 }
 
 system_table! {

@@ -190,7 +190,7 @@ pub struct TransactionRow {
 }
 
 impl Source<'_> {
-    /// The name of the one role.
+    /// The name of the session's role.
     pub(super) fn user(&self) -> String {
         self.eval.session.user()
     }

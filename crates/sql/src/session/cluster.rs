@@ -11,6 +11,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use cognate_engine::{Commit, Csn, Isolation, Transaction};
 
+use super::settings::Origin;
 use super::{Session, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
 
@@ -240,7 +241,7 @@ impl Session {
         let Some(id) = self.database.nodes().id.get() else { return };
         let token = format!("{id}/{csn}");
         self.facts.with_settings(|settings| {
-            if let Err(error) = settings.set_default(COMMIT_TOKEN, &token) {
+            if let Err(error) = settings.set_default(COMMIT_TOKEN, &token, Origin::Fact) {
                 tracing::warn!(%error, "the token of a commit could not be kept");
             }
         });

@@ -312,6 +312,11 @@ impl SessionView for Facts {
         settings.show(name)
     }
 
+    fn setting_source(&self, name: &str) -> Option<(&'static str, String)> {
+        let settings = self.settings.lock();
+        settings.source(name).map(|(source, reset)| (source, reset.to_owned()))
+    }
+
     fn user(&self) -> String {
         self.user.clone()
     }

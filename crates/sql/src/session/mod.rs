@@ -47,6 +47,7 @@ mod prepare_transaction;
 mod prepared;
 mod presence;
 mod replication;
+mod role_setting;
 mod server_setting;
 pub mod settings;
 mod sink;
@@ -69,7 +70,7 @@ use crate::parse;
 use crate::types::FormatContext;
 use facts::Facts;
 use interrupt::Interrupts;
-use settings::{Effective, Mark, Settings};
+use settings::{Effective, Mark, Origin, Settings};
 use state::TransactionState;
 use transaction::Modes;
 use work::Work;
@@ -95,7 +96,8 @@ pub struct SessionParameters {
     pub database: String,
     /// `application_name`.
     pub application_name: String,
-    /// Other settings of the startup packet, applied as session defaults.
+    /// Other settings of the startup packet, applied as session defaults. They win over those that
+    /// are stored for the role and the database.
     pub options: Vec<(String, String)>,
     /// `pg_backend_pid()`.
     pub process_id: i32,
@@ -206,18 +208,27 @@ fn memory_limit(budget: u64) -> usize {
 const STATEMENTS_MAX: usize = 100_000;
 
 impl Session {
-    /// A session with fresh settings. Fails if a startup option is not a valid setting.
+    /// A session with the settings that are stored for it. Fails if a startup option is not a valid
+    /// setting; a stored one is a warning then, see [`Session::take_notices`].
     pub fn new(database: SqlDatabase, parameters: SessionParameters) -> Result<Session> {
         let mut settings = Settings::new();
         let superuser = parameters.authority == Authority::Superuser;
-        settings.set_default("session_authorization", &parameters.user)?;
-        settings.set_default("is_superuser", if superuser { "on" } else { "off" })?;
-        settings.set_default("application_name", &parameters.application_name)?;
-        settings.set_default("cognate.serializable", database.engine().serializable().name())?;
-        for (name, value) in &parameters.options {
-            settings.set_option(name, value)?;
+        settings.set_default("session_authorization", &parameters.user, Origin::Fact)?;
+        settings.set_default("is_superuser", if superuser { "on" } else { "off" }, Origin::Fact)?;
+        settings.set_default(
+            "cognate.serializable",
+            database.engine().serializable().name(),
+            Origin::Fact,
+        )?;
+        if !parameters.application_name.is_empty() {
+            settings.set_option("application_name", &parameters.application_name, Origin::Client)?;
         }
+        for (name, value) in &parameters.options {
+            settings.set_option(name, value, Origin::Client)?;
+        }
+        let warnings = role_setting::apply(&mut settings, &database.catalog(), &parameters.user);
         let facts = Arc::new(Facts::new(database.clone(), parameters, settings));
+        let has_stored = warnings.is_some();
         let presence = presence::Entry::new(&database, &facts);
         let effective = facts.effective();
         let cancel = CancelHandle::default();
@@ -246,7 +257,7 @@ impl Session {
                 ..FormatContext::default()
             },
             memory_limit: limit,
-            notices: Vec::new(),
+            notices: warnings.unwrap_or_default(),
             statements: HashMap::new(),
             cursors: cursor::Cursors::default(),
             copy: None,
@@ -258,6 +269,10 @@ impl Session {
             database,
         };
         session.apply_settings();
+        if has_stored {
+            // It shows in what the session answers.
+            session.rest_on_catalog();
+        }
         Ok(session)
     }
 

@@ -23,6 +23,7 @@ pub(crate) fn tag(command: &Command) -> &'static str {
             "ALTER SEQUENCE"
         }
         Command::AlterSequence { .. } => "ALTER SEQUENCE",
+        Command::AlterSettings(alter) => alter.tag(),
         Command::Unsupported(name) => name,
     }
 }

@@ -181,6 +181,10 @@ impl Session {
                 self.maintain(command, alone)?;
                 return Ok(words);
             }
+            Command::AlterSettings(alter) => {
+                self.alter_settings(alter).await?;
+                return Ok(words);
+            }
             Command::SetConstraints { names, deferred } => {
                 self.set_constraints(names.as_deref(), *deferred).await?;
                 return Ok(words);

@@ -22,6 +22,7 @@ fn variable_name(words: &[ast::Ident]) -> String {
 /// A value of SET as text.
 fn value_text(value: &ast::Expr) -> Result<String> {
     match value {
+        ast::Expr::Identifier(ident) if ident.quote_style.is_none() => Ok(ident.value.to_lowercase()),
         ast::Expr::Identifier(ident) => Ok(ident.value.clone()),
         ast::Expr::Value(value) => match &value.value {
             ast::Value::SingleQuotedString(text)
@@ -29,7 +30,7 @@ fn value_text(value: &ast::Expr) -> Result<String> {
             | ast::Value::DoubleQuotedString(text) => Ok(text.clone()),
             ast::Value::DollarQuotedString(text) => Ok(text.value.clone()),
             ast::Value::Number(number, _) => Ok(number.clone()),
-            ast::Value::Boolean(value) => Ok(if *value { "on" } else { "off" }.to_owned()),
+            ast::Value::Boolean(value) => Ok(value.to_string()),
             other => Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
         },
         ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => Ok(format!("-{}", value_text(expr)?)),
@@ -43,7 +44,7 @@ fn value_text(value: &ast::Expr) -> Result<String> {
 }
 
 /// A list of values as one text: names that were quoted stay quoted.
-fn list_text(name: &str, values: &[ast::Expr]) -> Result<Option<String>> {
+pub(super) fn list_text(name: &str, values: &[ast::Expr]) -> Result<Option<String>> {
     if let [ast::Expr::Identifier(ident)] = values
         && ident.quote_style.is_none()
         && ident.value.eq_ignore_ascii_case("default")
@@ -160,13 +161,7 @@ impl Session {
                         "cognate.retry_of must be set before any query",
                     ));
                 }
-                if !text.is_empty() && text.parse::<u64>().is_err() {
-                    return Err(SqlError::new(
-                        sqlstate::INVALID_PARAMETER_VALUE,
-                        format!("invalid value for parameter \"{name}\": \"{text}\""),
-                    )
-                    .with_hint(format!("It is the id of a transaction: a number from 1 to {}.", u64::MAX)));
-                }
+                check_retry_of(text)?;
             }
             _ if self.facts.set_server_setting(name, value)? => return Ok(()),
             _ => {}
@@ -250,7 +245,7 @@ impl Session {
     }
 
     /// A variable's value: the transaction's own are not among the settings.
-    fn variable(&self, name: &str) -> Result<String> {
+    pub(super) fn variable(&self, name: &str) -> Result<String> {
         let in_transaction = self.block != Block::None && self.block != Block::Implicit;
         match name {
             "transaction_isolation" if in_transaction => Ok(isolation_name(self.modes.isolation).to_owned()),
@@ -273,12 +268,24 @@ impl Session {
     }
 }
 
+/// 22023 for what is no value of `cognate.retry_of`.
+pub(super) fn check_retry_of(text: &str) -> Result<()> {
+    if text.is_empty() || text.parse::<u64>().is_ok() {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        sqlstate::INVALID_PARAMETER_VALUE,
+        format!("invalid value for parameter \"cognate.retry_of\": \"{text}\""),
+    )
+    .with_hint(format!("It is the id of a transaction: a number from 1 to {}.", u64::MAX)))
+}
+
 fn undefined_role(name: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist"))
 }
 
 /// A setting's dotted name.
-fn object_name(name: &ast::ObjectName) -> Result<String> {
+pub(super) fn object_name(name: &ast::ObjectName) -> Result<String> {
     let words: Vec<ast::Ident> = name
         .0
         .iter()

@@ -80,7 +80,9 @@ fn format_type(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
 
 fn user_by_id(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     let oid = oid(arguments, 0);
-    Ok(role::name(&source.user(), oid).unwrap_or_else(|| format!("unknown (OID={oid})")).into())
+    Ok(role::name(source.catalog, &source.user(), oid)
+        .unwrap_or_else(|| format!("unknown (OID={oid})"))
+        .into())
 }
 
 fn names(source: &Source<'_>) -> CatalogNames {

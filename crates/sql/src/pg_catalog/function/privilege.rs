@@ -123,7 +123,7 @@ fn on_role(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
         Datum::Oid(_) => Ok(Datum::Bool(true)),
         name => {
             let name = name.as_str().unwrap_or("");
-            match role::oid(&source.user(), name) {
+            match role::oid(source.catalog, &source.user(), name) {
                 Some(_) => Ok(Datum::Bool(true)),
                 None => {
                     let message = format!("role \"{name}\" does not exist");

@@ -9,6 +9,7 @@
 mod access;
 mod definition;
 mod effective;
+mod origin;
 mod table;
 mod value;
 
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub use access::Access;
 pub use definition::{Definition, Kind, Unit, all as definitions};
 pub use effective::Effective;
+pub use origin::Origin;
 pub(crate) use value::{parse_bool, quote_name, split_qualified};
 
 use crate::error::{Result, SqlError, sqlstate};
@@ -26,13 +28,20 @@ use crate::error::{Result, SqlError, sqlstate};
 #[derive(Clone, Debug)]
 pub struct Settings {
     state: Arc<State>,
-    /// What RESET goes back to: built-in defaults, then the startup packet's options.
-    defaults: Arc<Vec<Arc<str>>>,
+    defaults: Arc<Defaults>,
     effective: Arc<Effective>,
     /// Values last told to the client, by definition.
     reported: Vec<Option<Arc<str>>>,
     /// A setting may have changed since.
     is_unreported: bool,
+}
+
+/// What RESET goes back to, and where that comes from.
+#[derive(Clone, Debug)]
+struct Defaults {
+    values: Vec<Arc<str>>,
+    origins: Vec<Origin>,
+    custom: BTreeMap<String, (Arc<str>, Origin)>,
 }
 
 /// All values at one moment.
@@ -72,6 +81,11 @@ fn unrecognized(name: &str) -> SqlError {
     SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
 }
 
+/// Whether no part of the server knows the setting, and it may still be set.
+pub(super) fn is_custom(name: &str) -> bool {
+    matches!(place(name), Ok(Place::Custom(_)))
+}
+
 /// A setting of an amount of memory, checked, in kB. 22023.
 pub(super) fn whole_number(name: &str, text: &str) -> Result<u64> {
     let Some(index) = definition::find(name) else { return Err(unrecognized(name)) };
@@ -83,13 +97,15 @@ pub(super) fn whole_number(name: &str, text: &str) -> Result<u64> {
 impl Settings {
     /// The built-in defaults.
     pub fn new() -> Settings {
-        let defaults: Vec<Arc<str>> = definition::all().iter().map(|d| Arc::from(d.default)).collect();
+        let values: Vec<Arc<str>> = definition::all().iter().map(|d| Arc::from(d.default)).collect();
         let state = State {
-            session: defaults.clone(),
+            session: values.clone(),
             local: BTreeMap::new(),
             custom: BTreeMap::new(),
             custom_local: BTreeMap::new(),
         };
+        let origins = vec![Origin::BuiltIn; values.len()];
+        let defaults = Defaults { values, origins, custom: BTreeMap::new() };
         let mut settings = Settings {
             state: Arc::new(state),
             defaults: Arc::new(defaults),
@@ -101,40 +117,77 @@ impl Settings {
         settings
     }
 
-    /// An option of the startup packet: [`Settings::set_default`] of what a session may set. 55P02,
-    /// too.
-    pub fn set_option(&mut self, name: &str, text: &str) -> Result<()> {
+    /// An option of the startup packet, or a stored one: [`Settings::set_default`] of what a session
+    /// may set. 55P02, too.
+    pub fn set_option(&mut self, name: &str, text: &str, origin: Origin) -> Result<()> {
         if let Place::Known(index) = place(name)? {
             check_access(&definition::all()[index])?;
         }
-        self.set_default(name, text)
+        self.set_default(name, text, origin)
     }
 
-    /// Sets what RESET goes back to, and the value with it: for options of the startup packet and
-    /// facts about the session.
-    pub fn set_default(&mut self, name: &str, text: &str) -> Result<()> {
+    /// Sets what RESET goes back to, and the value with it: for options, and for facts about the
+    /// session. A value that is there from a stronger origin stays; this one is checked all the
+    /// same.
+    pub fn set_default(&mut self, name: &str, text: &str, origin: Origin) -> Result<()> {
         match place(name)? {
             Place::Known(index) => {
                 let definition = &definition::all()[index];
-                if definition.access == Access::Server {
-                    return Err(SqlError::new(
-                        sqlstate::CANT_CHANGE_RUNTIME_PARAM,
-                        format!(
-                            "parameter \"{}\" is the server's and cannot be set for a connection",
-                            definition.name
-                        ),
-                    ));
-                }
+                check_scope(definition)?;
                 let value: Arc<str> = value::normalize(definition, text, self.raw(index))?.into();
-                Arc::make_mut(&mut self.defaults)[index] = value.clone();
+                if self.defaults.origins[index] > origin {
+                    return Ok(());
+                }
+                let defaults = Arc::make_mut(&mut self.defaults);
+                (defaults.values[index], defaults.origins[index]) = (value.clone(), origin);
                 Arc::make_mut(&mut self.state).session[index] = value;
             }
             Place::Custom(name) => {
-                Arc::make_mut(&mut self.state).custom.insert(name, text.into());
+                if self.defaults.custom.get(&name).is_some_and(|(_, known)| *known > origin) {
+                    return Ok(());
+                }
+                let value: Arc<str> = text.into();
+                Arc::make_mut(&mut self.defaults).custom.insert(name.clone(), (value.clone(), origin));
+                Arc::make_mut(&mut self.state).custom.insert(name, value);
             }
         }
         self.refresh();
         Ok(())
+    }
+
+    /// Checks a value that sessions are to begin with: the setting's canonical name, and the value
+    /// as it is stored. 42704, 22023, 55P02, 0A000.
+    pub fn storable(&self, name: &str, text: &str) -> Result<(String, String)> {
+        match place(name)? {
+            Place::Known(index) => {
+                let definition = &definition::all()[index];
+                check_access(definition)?;
+                check_scope(definition)?;
+                if definition.name.starts_with("transaction_") {
+                    return Err(SqlError::new(
+                        sqlstate::CANT_CHANGE_RUNTIME_PARAM,
+                        format!("parameter \"{}\" is a transaction's", definition.name),
+                    )
+                    .with_hint(format!("Sessions begin with \"default_{}\".", definition.name)));
+                }
+                let normal = value::normalize(definition, text, self.raw(index))?;
+                let is_list = definition.kind == Kind::Names;
+                let value = if is_list { normal } else { text.to_owned() };
+                Ok((definition.name.to_owned(), value))
+            }
+            Place::Custom(name) => Ok((name, text.to_owned())),
+        }
+    }
+
+    /// Where the present value of a known setting comes from, in the words of `pg_settings`, and
+    /// what RESET would make of it, in its normal form.
+    pub fn source(&self, name: &str) -> Option<(&'static str, &str)> {
+        let index = definition::find(name)?;
+        let reset = &self.defaults.values[index];
+        let value = self.state.local.get(&index).unwrap_or(&self.state.session[index]);
+        // RESET shares the value; SET makes one of its own, be it equal.
+        let is_set = !Arc::ptr_eq(value, reset);
+        Some((if is_set { "session" } else { self.defaults.origins[index].word() }, &**reset))
     }
 
     /// SET or SET LOCAL; `None` is DEFAULT. 42704, 22023, 55P02, 0A000.
@@ -145,7 +198,7 @@ impl Settings {
                 check_access(definition)?;
                 let value = match text {
                     Some(text) => value::normalize(definition, text, self.raw(index))?.into(),
-                    None => self.defaults[index].clone(),
+                    None => self.defaults.values[index].clone(),
                 };
                 let state = Arc::make_mut(&mut self.state);
                 if local {
@@ -157,9 +210,10 @@ impl Settings {
                 self.refresh();
             }
             Place::Custom(name) => {
+                let value = text.map_or_else(|| self.defaults.custom(&name), Arc::from);
                 let state = Arc::make_mut(&mut self.state);
                 let values = if local { &mut state.custom_local } else { &mut state.custom };
-                values.insert(name, text.unwrap_or_default().into());
+                values.insert(name, value);
             }
         }
         Ok(())
@@ -170,12 +224,12 @@ impl Settings {
         let state = Arc::make_mut(&mut self.state);
         for (index, definition) in definition::all().iter().enumerate() {
             if definition.access == Access::User && !definition.keep_on_reset() {
-                state.session[index] = self.defaults[index].clone();
+                state.session[index] = self.defaults.values[index].clone();
                 state.local.remove(&index);
             }
         }
-        for value in state.custom.values_mut() {
-            *value = "".into();
+        for (name, value) in &mut state.custom {
+            *value = self.defaults.custom(name);
         }
         state.custom_local.clear();
         self.refresh();
@@ -274,6 +328,24 @@ impl Default for Settings {
     }
 }
 
+impl Defaults {
+    /// What RESET makes of a setting that no part of the server knows.
+    fn custom(&self, name: &str) -> Arc<str> {
+        self.custom.get(name).map_or_else(|| "".into(), |(value, _)| value.clone())
+    }
+}
+
+/// 55P02 for what is the whole server's: no session begins with a value of its own.
+fn check_scope(definition: &Definition) -> Result<()> {
+    if definition.access != Access::Server {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        sqlstate::CANT_CHANGE_RUNTIME_PARAM,
+        format!("parameter \"{}\" is the server's and cannot be set for a connection", definition.name),
+    ))
+}
+
 fn check_access(definition: &Definition) -> Result<()> {
     let message = match definition.access {
         Access::User | Access::Server | Access::Hidden => return Ok(()),
@@ -356,6 +428,53 @@ mod tests {
         assert_eq!(settings.show("lock_timeout").unwrap(), "3ms");
         settings.restore(&mark);
         assert_eq!(settings.show("lock_timeout").unwrap(), "0");
+    }
+
+    #[test]
+    fn the_strongest_origin_wins_whoever_comes_first() {
+        let mut settings = Settings::new();
+        assert_eq!(settings.source("lock_timeout"), Some(("default", "0")));
+        assert_eq!(settings.source("my.own"), None);
+        for (value, origin) in [
+            ("3", Origin::Role),
+            ("1", Origin::AllRoles),
+            ("2", Origin::Database),
+            ("4", Origin::Role),
+            ("0", Origin::BuiltIn),
+        ] {
+            settings.set_option("lock_timeout", value, origin).unwrap();
+            settings.set_option("my.own", value, origin).unwrap();
+        }
+        assert!(
+            settings.set_option("lock_timeout", "soon", Origin::AllRoles).is_err(),
+            "checked all the same"
+        );
+        assert_eq!(settings.source("LOCK_TIMEOUT"), Some(("user", "4")));
+        assert_eq!(settings.show("my.own").unwrap(), "4");
+        // An equal value of the session's own is its own.
+        settings.set("lock_timeout", Some("4"), true).unwrap();
+        assert_eq!(settings.source("lock_timeout"), Some(("session", "4")));
+        settings.end_transaction();
+        assert_eq!(settings.source("lock_timeout"), Some(("user", "4")));
+        let mark = settings.mark();
+        settings.set("lock_timeout", Some("5"), false).unwrap();
+        settings.set("my.own", Some("5"), false).unwrap();
+        settings.restore(&mark);
+        assert_eq!(settings.source("lock_timeout"), Some(("user", "4")));
+        for reset in [
+            |settings: &mut Settings| settings.reset_all(),
+            |settings: &mut Settings| {
+                settings.set("lock_timeout", None, false).unwrap();
+                settings.set("my.own", None, false).unwrap();
+            },
+        ] {
+            settings.set("lock_timeout", Some("5"), false).unwrap();
+            settings.set("my.own", Some("5"), false).unwrap();
+            reset(&mut settings);
+            assert_eq!(settings.show("lock_timeout").unwrap(), "4ms");
+            assert_eq!(settings.show("my.own").unwrap(), "4");
+            assert_eq!(settings.source("lock_timeout"), Some(("user", "4")));
+        }
     }
 
     #[test]
