@@ -103,6 +103,7 @@ async fn a_stored_setting_that_nobody_knows_is_a_warning_at_the_start() {
     t.put(store::CATALOG_TREE, &store::key(FIRST_USER_OID), document).expect("written");
     t.commit().expect("committed");
     engine.close().expect("closed");
+    drop(engine);
     let server = TestServer { running: TestServer::open(Settings::default(), data).await, folder };
     let (mut client, greeting) = begin(&server, &[("user", "eve")]).await;
     // After AuthenticationOk, before the first ParameterStatus.

@@ -1,4 +1,5 @@
-//! Stored settings of roles that a build cannot use any more keep nobody out.
+//! Settings of roles: those that a build cannot use any more keep nobody out; two who change them at
+//! once.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +10,7 @@ use cognate_env::sim::SimDisk;
 use cognate_sql::catalog::{FIRST_USER_OID, Object, RoleSettings, SettingList, store};
 use cognate_sql::session::{Session, SessionParameters, SqlDatabase};
 
-use crate::script::simple_query;
+use crate::script::{play, simple_query};
 
 fn list(settings: &[(&str, &str)]) -> SettingList {
     settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -117,6 +118,28 @@ fn a_role_may_want_no_warnings() {
     let sql = database(vec![settings(Some("eve"), FIRST_USER_OID, &quiet)]);
     assert!(warnings(&mut begin(&sql, "eve", &[])).is_empty());
     assert_eq!(warnings(&mut begin(&sql, "eve", &[("client_min_messages", "notice")])).len(), 1);
+}
+
+/// At a node of a cluster the second one would have to try again: its snapshot is older.
+#[test]
+fn who_changes_the_settings_of_one_role_waits_for_whoever_does() {
+    let answers = play(
+        "a: BEGIN; ALTER ROLE eve SET jit = on\n\
+         b: ALTER ROLE eve SET geqo = off\n\
+         c: ALTER ROLE bob SET geqo = off\n\
+         d: ALTER ROLE eve IN DATABASE postgres SET geqo = off\n\
+         e: ALTER DATABASE postgres SET geqo = off\n\
+         a: COMMIT\n\
+         a: SELECT r.rolname, s.setconfig FROM pg_db_role_setting s LEFT JOIN pg_roles r ON r.oid = s.setrole \
+            ORDER BY 1, 2",
+    );
+    let waits = answers[1..5].iter().map(|lines| lines.join(" "));
+    assert_eq!(waits.collect::<Vec<_>>(), ["... waits", "ALTER ROLE", "... waits", "ALTER DATABASE"]);
+    assert_eq!(answers[5], ["COMMIT", "b: ALTER ROLE", "d: ALTER ROLE"]);
+    assert_eq!(
+        answers[6][1..],
+        ["bob|{geqo=off}", "eve|{geqo=off}", "eve|{jit=on,geqo=off}", "NULL|{geqo=off}", "SELECT 4"]
+    );
 }
 
 /// Documents of later builds may say more, and those of earlier ones less.
