@@ -199,3 +199,36 @@ fn one_counter_at_all_nodes_loses_nothing() {
     assert_eq!(world.run(2, "SELECT n FROM c"), "n / 12 / SELECT 1");
     world.end();
 }
+
+/// A role's settings are in force where its session is; what other nodes execute for it goes by what the
+/// session says, be a role's limits what they may.
+#[test]
+fn a_session_begins_with_the_protocol_of_its_role() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY)");
+    let stored = "ALTER ROLE test SET cognate.replication = active; \
+                  ALTER DATABASE test SET statement_timeout = 1; ALTER ROLE ALL SET lock_timeout = 1";
+    assert_eq!(world.run(1, stored), "ALTER ROLE / ALTER DATABASE / ALTER ROLE");
+    world.runtime.block_on(world.cluster.settle());
+    let parameters = SessionParameters {
+        user: "test".into(),
+        database: "test".into(),
+        options: vec![("statement_timeout".into(), "0".into())],
+        ..SessionParameters::default()
+    };
+    world.sessions[1] = Session::new(world.cluster.nodes[1].1.clone(), parameters).unwrap();
+    let shown = world.run(2, "SHOW cognate.replication; SHOW lock_timeout; SHOW statement_timeout");
+    assert_eq!(
+        shown,
+        "cognate.replication / active / SHOW / lock_timeout / 1ms / SHOW / statement_timeout / 0 / SHOW"
+    );
+    let answer = world.run(2, "INSERT INTO t SELECT * FROM generate_series(1, 5000)");
+    assert_eq!(answer, "INSERT 0 5000");
+    assert_eq!(world.run(2, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    // It is no statement that every node could execute alike; by itself it runs as ever.
+    let answer = world.run(2, "ALTER ROLE test RESET ALL; INSERT INTO t VALUES (0)");
+    assert!(answer.contains("0A000") && answer.contains("ALTER ROLE"), "{answer}");
+    assert_eq!(world.run(2, "ALTER ROLE test RESET ALL"), "ALTER ROLE");
+    assert_eq!(world.run(3, "SELECT count(*) FROM pg_db_role_setting"), "count / 2 / SELECT 1");
+    world.end();
+}

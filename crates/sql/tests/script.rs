@@ -40,8 +40,8 @@ use cognate_engine::{Database, Options};
 use cognate_env::sim::{Loss, SimDisk};
 use cognate_sql::SqlError;
 use cognate_sql::session::{
-    Authority, CancelHandle, Fetch, Format, OutputColumn, Portal, RowSink, Session, SessionParameters, SinkState,
-    SqlDatabase,
+    Authority, CancelHandle, Fetch, Format, OutputColumn, Portal, RowSink, Session, SessionParameters,
+    SinkState, SqlDatabase,
 };
 use cognate_sql::types::{Datum, FormatContext};
 

@@ -211,6 +211,26 @@ impl Session {
     /// A session with the settings that are stored for it. Fails if a startup option is not a valid
     /// setting; a stored one is a warning then, see [`Session::take_notices`].
     pub fn new(database: SqlDatabase, parameters: SessionParameters) -> Result<Session> {
+        let mut settings = Session::given_settings(&database, &parameters)?;
+        let warnings = role_setting::apply(&mut settings, &database.catalog(), &parameters.user);
+        let mut session = Session::with_settings(database, parameters, settings);
+        if let Some(warnings) = warnings {
+            session.notices = warnings;
+            // What is stored shows in what the session answers.
+            session.rest_on_catalog();
+        }
+        Ok(session)
+    }
+
+    /// A session that is no connection's: it executes what another one was asked for. What is stored
+    /// for the role was in force there, and does not concern it.
+    fn for_another(database: SqlDatabase, parameters: SessionParameters) -> Result<Session> {
+        let settings = Session::given_settings(&database, &parameters)?;
+        Ok(Session::with_settings(database, parameters, settings))
+    }
+
+    /// Settings as far as the connection itself says something of them.
+    fn given_settings(database: &SqlDatabase, parameters: &SessionParameters) -> Result<Settings> {
         let mut settings = Settings::new();
         let superuser = parameters.authority == Authority::Superuser;
         settings.set_default("session_authorization", &parameters.user, Origin::Fact)?;
@@ -226,9 +246,11 @@ impl Session {
         for (name, value) in &parameters.options {
             settings.set_option(name, value, Origin::Client)?;
         }
-        let warnings = role_setting::apply(&mut settings, &database.catalog(), &parameters.user);
+        Ok(settings)
+    }
+
+    fn with_settings(database: SqlDatabase, parameters: SessionParameters, settings: Settings) -> Session {
         let facts = Arc::new(Facts::new(database.clone(), parameters, settings));
-        let has_stored = warnings.is_some();
         let presence = presence::Entry::new(&database, &facts);
         let effective = facts.effective();
         let cancel = CancelHandle::default();
@@ -257,7 +279,7 @@ impl Session {
                 ..FormatContext::default()
             },
             memory_limit: limit,
-            notices: warnings.unwrap_or_default(),
+            notices: Vec::new(),
             statements: HashMap::new(),
             cursors: cursor::Cursors::default(),
             copy: None,
@@ -269,11 +291,7 @@ impl Session {
             database,
         };
         session.apply_settings();
-        if has_stored {
-            // It shows in what the session answers.
-            session.rest_on_catalog();
-        }
-        Ok(session)
+        session
     }
 
     /// A handle to interrupt this session's statements.

@@ -4,6 +4,7 @@
 use cognate_engine::Replication;
 
 use super::Session;
+use super::settings::Origin;
 
 /// `cognate.replication`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Session {
         }
         self.last_protocol = Some(protocol);
         self.facts.with_settings(|settings| {
-            if let Err(error) = settings.set_default(LAST_PROTOCOL, protocol.name()) {
+            if let Err(error) = settings.set_default(LAST_PROTOCOL, protocol.name(), Origin::Fact) {
                 tracing::warn!(%error, "the protocol of a transaction could not be kept");
             }
         });

@@ -54,7 +54,10 @@ pub(super) fn unfit(what: impl std::fmt::Display) -> SqlError {
 pub(super) fn may_write(statement: &Statement) -> bool {
     use ast::Statement as S;
     let Command::Sql(sql) = &statement.command else {
-        return matches!(statement.command, Command::CreateSequence { .. } | Command::AlterSequence { .. });
+        return matches!(
+            statement.command,
+            Command::CreateSequence { .. } | Command::AlterSequence { .. } | Command::AlterSettings(_)
+        );
     };
     match sql.as_ref() {
         S::Query(query) => {

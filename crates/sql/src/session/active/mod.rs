@@ -31,6 +31,7 @@ use cognate_engine::{Executed, Execution, TransactionId};
 use parking_lot::Mutex;
 
 use super::portal::{PortalState, Tag};
+use super::settings::Origin;
 use super::state::TransactionState;
 use super::{
     Action, Block, CommandTag, Fetch, Format, Open, OutputColumn, Portal, Prepared, RowSink, Session,
@@ -332,9 +333,10 @@ impl SqlDatabase {
             database: program.database.clone(),
             ..SessionParameters::default()
         };
-        let session = Session::new(self.clone(), parameters)?;
+        let session = Session::for_another(self.clone(), parameters)?;
         session.facts.with_settings(|settings| {
-            program.settings.iter().try_for_each(|(name, value)| settings.set_default(name, value))
+            let mut given = program.settings.iter();
+            given.try_for_each(|(name, value)| settings.set_default(name, value, Origin::Fact))
         })?;
         Ok(session)
     }
