@@ -12,8 +12,8 @@
 //!
 //! The copy is `target/clients/NAME`, and stays, so that a second run installs nothing. The program
 //! gets a server of its own on an empty folder, and finds it as libpq's clients do: `PGHOST`,
-//! `PGPORT`, `PGUSER`, `PGDATABASE`. A driver that hangs is ended after `seconds`, or after
-//! [`PATIENCE`].
+//! `PGPORT`, `PGUSER`, `PGDATABASE`; `COGNATE` is the program, for whoever starts more of them. A
+//! driver that hangs is ended after `seconds`, or after [`PATIENCE`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -113,12 +113,16 @@ impl Client {
             run_in(&work, command, &[], INSTALL_PATIENCE)?;
         }
         let server = Server::start(program, "clients")?;
+        let program =
+            std::path::absolute(program).map_err(|error| format!("{}: {error}", program.display()))?;
+        let program = program.to_string_lossy();
         let environment = [
             ("PGHOST", "127.0.0.1"),
             ("PGPORT", server.port.as_str()),
             ("PGUSER", "cognate"),
             ("PGDATABASE", "cognate"),
             ("PGSSLMODE", "disable"),
+            ("COGNATE", &*program),
         ];
         run_in(&work, &self.run, &environment, self.patience)?;
         Ok(None)

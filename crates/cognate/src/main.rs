@@ -55,7 +55,7 @@ struct Serve {
     /// Where PostgreSQL clients connect [default: 127.0.0.1:5433].
     #[arg(long, value_name = "HOST:PORT", env = "COGNATE_LISTEN")]
     listen: Option<String>,
-    /// Where /health and /metrics are, or `off` [default: 127.0.0.1:8433].
+    /// Where the live page, /health and /metrics are, or `off` [default: 127.0.0.1:8433].
     #[arg(long, value_name = "HOST:PORT", env = "COGNATE_HTTP")]
     http: Option<String>,
     /// Memory budget, e.g. 256MB [default: 1GB or a quarter of the machine's, whichever is
@@ -336,7 +336,7 @@ fn announce(running: &Running) {
     let _ = out.flush();
     if let Some(http) = running.http() {
         let http: SocketAddr = http;
-        tracing::info!("health and metrics at http://{http}");
+        tracing::info!("live page, health and metrics at http://{http}");
     }
 }
 

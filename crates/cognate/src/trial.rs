@@ -10,7 +10,7 @@ use rand::Rng as _;
 
 /// Where nodes meet each other: so far above the port of their clients.
 const PEER_OFFSET: u16 = 100;
-/// Where their health and metrics are.
+/// Where their live pages, health and metrics are.
 const HTTP_OFFSET: u16 = 200;
 
 /// Arguments of `cognate cluster`.

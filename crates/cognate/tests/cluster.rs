@@ -2,7 +2,8 @@
 //! a minority of them does.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -105,6 +106,17 @@ impl Cluster {
         });
         self.nodes[node - 1] = Some(process);
         said
+    }
+
+    /// What a node's live page draws.
+    fn live(&self, node: usize) -> serde_json::Value {
+        let mut socket = TcpStream::connect(&self.http[node - 1]).expect("connected");
+        socket.write_all(b"GET /live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("received");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("head and body");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        serde_json::from_str(body).expect("JSON")
     }
 
     fn stop(&mut self, node: usize) {
@@ -237,6 +249,36 @@ fn who_is_overtaken_by_another_node_is_told_by_whom() {
         other => panic!("{other:?}"),
     }
     assert_eq!(cluster.assert_equal("SELECT stock FROM item"), [["7"]]);
+}
+
+#[test]
+fn a_node_s_live_page_has_all_nodes() {
+    let mut cluster = Cluster::start();
+    let mut two = cluster.connect(2);
+    let row = rows(&mut two, "SELECT log >= 0, paused_by IS NULL, paused_ms FROM cognate_replication");
+    assert_eq!(row, [["t", "t", "0"]]);
+    cluster.kill(3);
+    // It is noticed sooner or later.
+    let live = loop {
+        let live = cluster.live(2);
+        let (node, nodes) = (&live["node"], &live["nodes"]);
+        let is_well = node["state"] == "serving" && node["accepts_writes"] == true;
+        if is_well && nodes[1]["digest"].is_string() && nodes[2]["reason"].is_string() {
+            break live;
+        }
+    };
+    let node = &live["node"];
+    assert!(node["number"] == 2 && node["why"].is_null(), "{node}");
+    assert!(node["role"] == "leader" || node["role"] == "follower", "{node}");
+    let nodes = &live["nodes"];
+    assert_eq!(nodes.as_array().expect("a list").len(), SIZE);
+    assert!(nodes[1]["applied"].is_u64() && nodes[1]["address"].is_string(), "{nodes}");
+    assert!(nodes[2]["applied"].is_null() && nodes[2]["state"].is_null(), "{nodes}");
+    assert!(live["marks"]["applied"].is_u64(), "{live}");
+    for name in ["log", "tocommit", "c_pending", "w_pending", "paused_ms"] {
+        assert!(live["replication"][name].is_u64(), "{name}: {live}");
+    }
+    assert!(live["replication"]["protocols"].is_array(), "{live}");
 }
 
 /// Transfers at all nodes while they are killed one after the other: the sum stays, and whatever was

@@ -168,7 +168,7 @@ impl Running {
         self.listen
     }
 
-    /// Where health and metrics are, if anywhere.
+    /// Where the live page, health and metrics are, if anywhere.
     pub fn http(&self) -> Option<SocketAddr> {
         self.http
     }

@@ -52,7 +52,7 @@ pub struct Settings {
     pub data: Option<PathBuf>,
     /// Address for PostgreSQL clients, `HOST:PORT`.
     pub listen: Option<String>,
-    /// Address for health and metrics, `HOST:PORT` or `off`.
+    /// Address for the live page, health and metrics, `HOST:PORT` or `off`.
     pub http: Option<String>,
     /// Memory budget of the engine, e.g. `256MB`.
     pub memory: Option<String>,
@@ -162,7 +162,7 @@ pub struct Config {
     pub data: PathBuf,
     /// Address for PostgreSQL clients. Port 0 lets the system choose.
     pub listen: SocketAddr,
-    /// Address for health and metrics, if wanted.
+    /// Address for the live page, health and metrics, if wanted.
     pub http: Option<SocketAddr>,
     /// Memory budget of the engine in bytes.
     pub memory_bytes: u64,

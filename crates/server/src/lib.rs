@@ -1,4 +1,5 @@
-//! The server: listeners, PostgreSQL's wire protocol, health and metrics over HTTP, configuration.
+//! The server: listeners, PostgreSQL's wire protocol, health, metrics and a live page over HTTP,
+//! configuration.
 
 mod application;
 pub mod assemble;

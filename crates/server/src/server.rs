@@ -1,7 +1,7 @@
 //! What all connections of a server share.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cognate_replication::order::TotalOrder;
 use cognate_sql::session::{Authority, SqlDatabase};
@@ -30,6 +30,7 @@ pub(crate) struct Server {
     pub(crate) message_bytes_max: usize,
     /// The order that its node takes part in, if it is one of a cluster.
     pub(crate) order: Option<TotalOrder>,
+    pub(crate) started: Instant,
 }
 
 /// Who gets in and how.
@@ -81,6 +82,7 @@ impl Server {
             metrics: Metrics::default(),
             message_bytes_max: config.message_bytes_max,
             order,
+            started: Instant::now(),
         }
     }
 

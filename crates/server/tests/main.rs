@@ -8,6 +8,7 @@ mod durability;
 mod governor;
 mod hostile;
 mod limits;
+mod live;
 mod operator;
 mod precise;
 mod protocol;

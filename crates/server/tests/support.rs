@@ -72,6 +72,11 @@ impl TestServer {
         http(address, path, headers).await
     }
 
+    /// All that comes back, head and body.
+    pub(crate) async fn http_answer(&self, path: &str) -> String {
+        exchange(self.running.http().expect("HTTP is on"), path, "").await
+    }
+
     /// The value of a metric without labels.
     pub(crate) async fn metric(&self, name: &str) -> u64 {
         let (status, text) = self.http("/metrics").await;
@@ -105,13 +110,19 @@ pub(crate) async fn connect(address: SocketAddr) -> tokio_postgres::Client {
 }
 
 async fn http(address: SocketAddr, path: &str, headers: &str) -> (u16, String) {
+    let answer = exchange(address, path, headers).await;
+    let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+    let body = answer.split_once("\r\n\r\n").expect("a body").1;
+    (status, body.to_owned())
+}
+
+/// An HTTP request and all that comes back.
+async fn exchange(address: SocketAddr, path: &str, headers: &str) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let mut socket = tokio::net::TcpStream::connect(address).await.expect("connected");
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
     socket.write_all(request.as_bytes()).await.expect("sent");
     let mut answer = String::new();
     socket.read_to_string(&mut answer).await.expect("received");
-    let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-    let body = answer.split_once("\r\n\r\n").expect("a body").1;
-    (status, body.to_owned())
+    answer
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cognate_sql::session::NodeRow;
+use cognate_sql::session::{NodeRow, ProtocolRow};
 
 use crate::server::Server;
 
@@ -64,6 +64,12 @@ impl Metrics {
         self.shards.iter().map(|shard| counter(shard).load(Ordering::Relaxed)).sum()
     }
 
+    /// Statements so far, and the time that they took.
+    pub(crate) fn statements(&self) -> (u64, Duration) {
+        let count = (0..=BUCKETS_US.len()).map(|at| self.sum(|shard| &shard.buckets[at])).sum();
+        (count, Duration::from_nanos(self.sum(|shard| &shard.sum_ns)))
+    }
+
     /// Errors sent so far.
     pub(crate) fn errors(&self) -> u64 {
         self.sum(|shard| &shard.errors)
@@ -102,11 +108,62 @@ pub(crate) fn text(server: &Server) -> String {
     put("gauge", "message_bytes", "Memory held for large messages.", server.budget.used());
     engine(server, &mut put);
     in_doubt(server, &mut put);
+    replication(server, &mut put);
+    failures(server, &mut out);
     nodes(server, &mut out);
+    protocols(server, &mut out);
     let name = "cognate_statement_seconds";
     let _ = write!(out, "# HELP {name} Time of a statement on the server.\n# TYPE {name} histogram\n");
     metrics.write_histogram(name, &mut out);
     out
+}
+
+/// Begins a family of metrics that have a label.
+fn labelled(out: &mut String, kind: &str, name: &str, help: &str) {
+    let _ = write!(out, "# HELP cognate_{name} {help}\n# TYPE cognate_{name} {kind}\n");
+}
+
+/// Serialization failures and deadlocks by their cause, those included after which the server has
+/// run a statement again.
+fn failures(server: &Server, out: &mut String) {
+    let name = "serialization_failures_total";
+    labelled(out, "counter", name, "Serialization failures and deadlocks.");
+    for (cause, count) in server.database.failure_counts() {
+        let _ = writeln!(out, "cognate_{name}{{cause=\"{cause}\"}} {count}");
+    }
+}
+
+/// The columns of `cognate_replication` that are numbers; nothing in a database of its own.
+fn replication(server: &Server, put: &mut impl FnMut(&str, &str, &str, u64)) {
+    let Some(row) = server.database.replication() else { return };
+    put("gauge", "replication_log", "Transactions that later ones are judged by.", row.log);
+    put("gauge", "replication_tocommit", "Transactions ordered and not shown yet.", row.tocommit);
+    put("gauge", "replication_c_pending", "Those whose outcome is not known.", row.c_pending);
+    put("gauge", "replication_w_pending", "Those whose writes are not known.", row.w_pending);
+    let paused = u64::from(row.paused_by.is_some());
+    put("gauge", "replication_paused", "1 if something holds up the order's application.", paused);
+    put("gauge", "replication_paused_milliseconds", "For how long it has.", row.paused_ms);
+}
+
+/// What each protocol has done.
+fn protocols(server: &Server, out: &mut String) {
+    let rows = server.database.protocols();
+    if rows.is_empty() {
+        return;
+    }
+    type Value = fn(&ProtocolRow) -> u64;
+    let counters: [(&str, &str, Value); 2] = [
+        ("protocol_commits_total", "Transactions of this node that a protocol has committed.", |row| {
+            row.commits
+        }),
+        ("protocol_aborts_total", "Transactions of this node that it has refused.", |row| row.aborts),
+    ];
+    for (name, help, value) in counters {
+        labelled(out, "counter", name, help);
+        for row in &rows {
+            let _ = writeln!(out, "cognate_{name}{{protocol=\"{}\"}} {}", row.name, value(row));
+        }
+    }
 }
 
 /// The columns of `cognate_nodes` that are numbers, and whether a node serves.
@@ -125,7 +182,7 @@ fn nodes(server: &Server, out: &mut String) {
         ("lag_milliseconds", "For how long it has lacked them.", |row| row.lag_ms),
     ];
     for (name, help, value) in gauges {
-        let _ = write!(out, "# HELP cognate_node_{name} {help}\n# TYPE cognate_node_{name} gauge\n");
+        labelled(out, "gauge", &format!("node_{name}"), help);
         for row in &rows {
             if let Some(value) = value(row) {
                 let _ = writeln!(out, "cognate_node_{name}{{node=\"{}\"}} {value}", row.node);

@@ -1,17 +1,21 @@
 //! HTTP beside the database port: `/health` for whoever decides where to send clients, `/metrics`
-//! for Prometheus.
+//! for Prometheus, and a page for whoever wants to look: `/` ([`page`]), which draws `/live`
+//! ([`live`]).
 //!
 //! The port answers as soon as it is bound, also while the database is still being recovered:
 //! `/health` is 503 until clients are accepted, and 503 again once the log refuses commits.
 //!
 //! `/cluster` shows a cluster's nodes and changes who they are ([`members`]).
 //!
-//! Where a token is configured, metrics need it (`Authorization: Bearer TOKEN`; else 401), and so
-//! do the details of health: without it there is only the status.
+//! Where a token is configured, metrics and `/live` need it (`Authorization: Bearer TOKEN`; else
+//! 401), and so do the details of health: without it there is only the status. The page itself is
+//! anybody's, for it has nothing to tell.
 
 pub(crate) mod health;
+mod live;
 mod members;
 pub(crate) mod metrics;
+mod page;
 
 use std::sync::{Arc, OnceLock};
 
@@ -59,6 +63,8 @@ pub(crate) async fn serve(
     let expected = token.map(|token| format!("Bearer {token}").into());
     let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let router = Router::new()
+        .route("/", get(page::show))
+        .route("/live", get(live))
         .route("/health", get(health))
         .route("/metrics", get(metrics))
         .route("/cluster", get(cluster))
@@ -88,6 +94,14 @@ async fn metrics(State(shared): State<Shared>, headers: HeaderMap) -> Response {
         Some(server) => answer(StatusCode::OK, "text/plain; version=0.0.4", metrics::text(server)),
         None => answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", "starting\n".to_owned()),
     }
+}
+
+async fn live(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    if !shared.trusts(&headers) {
+        return unknown();
+    }
+    let texts = shared.expected.is_some() || shared.is_local;
+    told(shared.ready.get().map(|server| live::reading(server, texts)).ok_or_else(starting))
 }
 
 async fn cluster(State(shared): State<Shared>, headers: HeaderMap) -> Response {
@@ -139,4 +153,51 @@ fn unknown() -> Response {
 
 fn answer(status: StatusCode, content_type: &'static str, body: String) -> Response {
     (status, [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))], body).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use cognate_engine::{Access as Rights, Isolation};
+    use cognate_env::sim::SimDisk;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::assemble::{close_database, open_database, serving};
+    use crate::config::{Config, Settings};
+    use crate::server::Access;
+
+    /// What `/live` says to somebody without a token.
+    async fn heard(ready: &Ready, expected: Option<&str>, is_local: bool) -> (u16, String) {
+        let shared = Shared { ready: ready.clone(), expected: expected.map(Into::into), is_local };
+        let response = live(State(shared), HeaderMap::new()).await;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        (status, String::from_utf8(body.to_vec()).expect("UTF-8"))
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn texts_are_not_for_everybody_and_starting_is_said() {
+        let ready: Ready = Arc::default();
+        let starting = (503, "{\"error\":\"this node is starting\"}".to_owned());
+        assert_eq!(heard(&ready, None, true).await, starting);
+        assert_eq!(heard(&ready, Some("Bearer x"), true).await.0, 401);
+        let settings = Settings { data: Some("/data".into()), ..Settings::default() };
+        let config = Config::resolve(settings).expect("valid settings");
+        let database = open_database(&config, SimDisk::new(1).handle(), None).await.expect("opened");
+        let tree = database.engine().allocate_tree();
+        let mut transaction = database.engine().begin(Isolation::Snapshot, Rights::ReadWrite);
+        transaction.put(tree, b"key", Bytes::new()).expect("written");
+        transaction.prepare("a name", Bytes::new()).expect("prepared").durable.await.expect("durable");
+        let access = Access::read(&config).expect("no files are named");
+        let server = serving(database, access, &config, None).expect("threads");
+        assert!(ready.set(server.clone()).is_ok());
+        let (status, body) = heard(&ready, None, true).await;
+        assert!(status == 200 && body.contains("a name") && body.contains("\"texts\":true"), "{body}");
+        let (status, body) = heard(&ready, None, false).await;
+        assert!(status == 200 && !body.contains("a name") && body.contains("\"texts\":false"), "{body}");
+        assert!(body.contains("\"prepared_count\":1"), "{body}");
+        assert_eq!(heard(&ready, Some("Bearer x"), false).await.0, 401);
+        close_database(&server).await.expect("closed");
+    }
 }

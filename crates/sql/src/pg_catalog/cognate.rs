@@ -1,6 +1,6 @@
 //! Views of Cognate's own: `cognate_transactions`, `cognate_locks`,
-//! `cognate_serialization_failures`, `cognate_in_doubt`; and what is prepared as PostgreSQL shows
-//! it.
+//! `cognate_serialization_failures`, `cognate_in_doubt`, `cognate_nodes`, `cognate_replication`; and
+//! what is prepared as PostgreSQL shows it.
 //!
 //! PostgreSQL has nothing quite like them. They lie in `pg_catalog`, so that no search path hides
 //! them.
@@ -16,6 +16,7 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_PREPARED_XACTS,
     &COGNATE_IN_DOUBT,
     &COGNATE_NODES,
+    &COGNATE_REPLICATION,
 ];
 
 fn interval(microseconds: i64) -> Datum {
@@ -99,4 +100,15 @@ system_table! {
     digest_position: Int8 = node.digest_position.map(number),
     digest: Text = node.digest,
     reason: Text = node.reason,
+}
+
+system_table! {
+    static COGNATE_REPLICATION = 15906 view "pg_catalog"."cognate_replication",
+    |source| source.server.replication() => |row|,
+    log: Int8 = number(row.log),
+    tocommit: Int8 = number(row.tocommit),
+    c_pending: Int8 = number(row.c_pending),
+    w_pending: Int8 = number(row.w_pending),
+    paused_by: Text = row.paused_by,
+    paused_ms: Int8 = number(row.paused_ms),
 }

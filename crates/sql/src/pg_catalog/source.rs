@@ -47,6 +47,10 @@ pub trait ServerView: Send + Sync {
     fn nodes(&self) -> Vec<crate::session::NodeRow> {
         Vec::new()
     }
+    /// How a node's transactions are replicated; `None` in a database of its own.
+    fn replication(&self) -> Option<crate::session::ReplicationRow> {
+        None
+    }
     /// The last serialization failures, latest first.
     fn failures(&self) -> Vec<Failure> {
         Vec::new()

@@ -410,6 +410,10 @@ impl ServerView for Facts {
         self.database.nodes().rows()
     }
 
+    fn replication(&self) -> Option<super::ReplicationRow> {
+        self.database.replication()
+    }
+
     fn failures(&self) -> Vec<Failure> {
         let rows = self.database.failures().list();
         self.rest_on_everything();
