@@ -43,6 +43,9 @@ async fn a_reading_has_all_that_the_page_draws() {
     for text in [
         "BEGIN",
         "INSERT INTO account VALUES (3, 0)",
+        "ROLLBACK",
+        "BEGIN",
+        "INSERT INTO account VALUES (3, 0)",
         "PREPARE TRANSACTION 'a <b>name</b>'",
         "BEGIN MIP <order-7, 1>",
         "INSERT INTO account VALUES (4, 0)",

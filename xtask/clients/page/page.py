@@ -129,7 +129,7 @@ def rate_of(name: str) -> str:
 
 def is_drawn(browser: Browser) -> None:
     """Figures move, and so do curves."""
-    browser.wait(f"{rate_of('Commits that write')} > 0")
+    browser.wait(f"{rate_of('Commits')} > 0")
     browser.wait(f"{rate_of('Statements')} > 0")
     browser.wait("RATES[0].tile.points.length > 4")
     assert "L" in browser.value("document.querySelector('#rates .curve').getAttribute('d')")
