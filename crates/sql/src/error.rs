@@ -121,6 +121,7 @@ pub mod sqlstate {
         DUPLICATE_SCHEMA = "42P06";
         DUPLICATE_TABLE = "42P07";
         DUPLICATE_ALIAS = "42712";
+        DUPLICATE_FUNCTION = "42723";
         DUPLICATE_OBJECT = "42710";
         AMBIGUOUS_COLUMN = "42702";
         AMBIGUOUS_FUNCTION = "42725";

@@ -15,6 +15,7 @@ pub(crate) fn lines(planned: &Planned) -> Vec<String> {
         }
         Action::Update(plan) => changing("Update", &plan.target),
         Action::Delete(plan) => changing("Delete", &plan.target),
+        Action::Call(plan) => vec![format!("Call of {}", plan.routine.signature())],
         Action::Utility => vec!["Utility statements have no plan structure".to_owned()],
     }
 }

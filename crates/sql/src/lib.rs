@@ -18,6 +18,7 @@ pub mod pg_catalog;
 mod place;
 pub mod plan;
 mod regex;
+mod routine;
 pub mod row;
 mod sequence;
 pub mod session;

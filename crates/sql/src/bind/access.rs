@@ -82,6 +82,7 @@ impl Binder<'_> {
     fn shape(&mut self, record: &Expr) -> Result<Option<Shape>> {
         Ok(match record {
             Expr::Row(_, shape) => Some(shape.clone()),
+            Expr::Routine(call) => call.body()?.shape.clone(),
             Expr::SetResult(place) => self.level()?.set_returning[*place].shape.clone(),
             _ => None,
         })

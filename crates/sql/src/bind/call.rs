@@ -77,6 +77,9 @@ impl Binder<'_> {
             && syntax.within_group.is_empty()
             && !matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
         if is_plain && !function::is_aggregate(&name) {
+            if let Some(call) = self.routine_call(schema.as_deref(), &name, &list.args)? {
+                return Ok(call);
+            }
             let arguments = match self.named_arguments(schema.as_deref(), &name, list)? {
                 Some(arguments) => arguments,
                 None => {
@@ -256,7 +259,7 @@ impl Binder<'_> {
     }
 
     /// A set-returning call in the select list: its results take a place behind the frame's.
-    fn set_returning(&mut self, set: SetReturning) -> Result<Typed> {
+    pub(super) fn set_returning(&mut self, set: SetReturning) -> Result<Typed> {
         let clause = self.clause();
         if !matches!(clause, Clause::Targets | Clause::OrderBy | Clause::GroupBy) || self.levels.is_empty() {
             return Err(SqlError::new(

@@ -39,7 +39,7 @@ impl Binder<'_> {
     fn placeholder(&mut self, name: &str) -> Result<Typed> {
         let number = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
         match number {
-            Some(number @ 1..=65535) => {
+            Some(number @ 1..=65535) if self.is_parameter(number) => {
                 let ty = self.parameter(number - 1).unwrap_or(TypeId::Unknown.into());
                 Ok(Typed::new(Expr::Parameter(number - 1), ty))
             }

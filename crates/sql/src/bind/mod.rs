@@ -26,7 +26,9 @@ mod naming;
 mod operand;
 mod operator;
 mod order;
+mod overload;
 mod query;
+mod routine;
 mod scope;
 mod select;
 mod set_operation;
@@ -46,6 +48,7 @@ pub use frame::{Exclusion, Frame, FrameBound, FrameMode, Window, WindowCall};
 pub(crate) use operator::operator_name;
 pub(crate) use operator::row_items;
 pub use query::*;
+pub(crate) use routine::{Called, Form};
 pub(crate) use scope::name_span;
 pub use scope::{name_parts, object_name};
 pub(crate) use star::{Stars, pinned};
@@ -58,8 +61,10 @@ use sqlparser::tokenizer::Span;
 
 use crate::catalog::{Catalog, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::RoutineBody;
 use crate::function::EvalContext;
 use crate::parse::character_position;
+use crate::routine::Scope;
 use crate::types::{Type, TypeId};
 use scope::Namespace;
 
@@ -120,6 +125,14 @@ pub struct Binder<'a> {
     stars: Option<star::Stars>,
     /// No positions while text other than the statement's is bound.
     positions: bool,
+    /// What the statement sees of the routine whose body it is in.
+    scope: Option<Arc<Scope>>,
+    /// Functions of users that are called, each once; also those that are being bound.
+    routines: Vec<Arc<RoutineBody>>,
+    /// How many of them are being bound, one in another.
+    routine_depth: usize,
+    /// Oids of the tables that volatile ones read.
+    volatile_reads: Vec<u32>,
 }
 
 /// One query level while it is bound.
@@ -220,6 +233,10 @@ impl<'a> Binder<'a> {
             copied: 0,
             stars: None,
             positions: true,
+            scope: None,
+            routines: vec![],
+            routine_depth: 0,
+            volatile_reads: vec![],
         }
     }
 

@@ -11,7 +11,7 @@ use cognate_engine::LockMode;
 use super::frame::Window;
 use super::virtual_table::VirtualTable;
 use crate::catalog::Table;
-use crate::expr::{Expr, Typed};
+use crate::expr::{Expr, RoutineCall, Typed};
 use crate::function::{Function, ResolvedFunction};
 use crate::session::OutputColumn;
 use crate::types::cast::Cast;
@@ -222,6 +222,8 @@ pub enum RowsCall {
     Unnest(Vec<Expr>),
     /// A scalar function: one row of one column.
     Scalar(Expr),
+    /// A function that a user has defined.
+    Routine(Box<RoutineCall>),
 }
 
 /// A set-returning call among the targets.
@@ -420,6 +422,7 @@ impl RowsCall {
     pub fn exprs(&self) -> &[Expr] {
         match self {
             RowsCall::Set { arguments, .. } | RowsCall::Unnest(arguments) => arguments,
+            RowsCall::Routine(call) => &call.arguments,
             RowsCall::Scalar(expr) => std::slice::from_ref(expr),
         }
     }
@@ -428,6 +431,7 @@ impl RowsCall {
     pub fn exprs_mut(&mut self) -> &mut [Expr] {
         match self {
             RowsCall::Set { arguments, .. } | RowsCall::Unnest(arguments) => arguments,
+            RowsCall::Routine(call) => &mut call.arguments,
             RowsCall::Scalar(expr) => std::slice::from_mut(expr),
         }
     }

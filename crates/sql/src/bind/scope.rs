@@ -212,6 +212,8 @@ impl Binder<'_> {
                 names.join(".")
             ))),
         };
+        // A column goes before an argument of the routine that the statement is in.
+        let found = found.or_else(|error| self.argument(&names).ok_or(error));
         found.map_err(|error| self.at(error, span))
     }
 

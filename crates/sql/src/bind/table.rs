@@ -303,6 +303,11 @@ impl Binder<'_> {
         nullable: bool,
     ) -> Result<Item> {
         let (schema, function) = schema_and_name(name)?;
+        if let Some((call, columns)) =
+            self.routine_in_from(schema.as_deref(), &function, arguments, alias, name_span(name))?
+        {
+            return self.function_relation(call, columns, ordinality, &function, alias, nullable);
+        }
         let arguments = plain_arguments(arguments)?;
         if function == "unnest" && arguments.len() > 1 {
             return self.unnest_of(&arguments, ordinality, alias, nullable);
@@ -427,7 +432,7 @@ impl super::Level {
 }
 
 /// The SELECT of a query that may be merged into the one around it, judged by its clauses.
-fn simple_select(query: &QuerySyntax) -> Option<&ast::Select> {
+pub(super) fn simple_select(query: &QuerySyntax) -> Option<&ast::Select> {
     let plain = query.with.is_none()
         && query.order_by.is_none()
         && query.limit_clause.is_none()

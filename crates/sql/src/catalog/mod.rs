@@ -1,5 +1,6 @@
 //! The catalog: what schemas, tables, indexes, constraints, sequences and views there are, and with
 //! which settings sessions begin.
+//! The catalog: what schemas, tables, indexes, constraints, sequences, views and routines there are.
 //!
 //! A [`Catalog`] is an immutable snapshot. The committed one is cached in
 //! [`SqlDatabase`](crate::session::SqlDatabase) and replaced whole when a transaction that changed
@@ -20,6 +21,7 @@ mod constraint;
 mod index;
 mod own;
 mod role_settings;
+mod routine;
 mod schema;
 mod sequence;
 mod snapshot;
@@ -33,6 +35,7 @@ pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
 pub use index::{Index, IndexColumn};
 pub(crate) use own::OwnCatalog;
 pub use role_settings::{RoleSettings, SettingList};
+pub use routine::{Argument, ArgumentMode, Behavior, Routine, RoutineKind};
 pub use schema::Schema;
 pub use sequence::Sequence;
 pub use snapshot::{Catalog, Changes, Object, Relation};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{
     INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, RoleSettings, Schema, Sequence, Table,
     View,
+    INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, Routine, Schema, Sequence, Table, View,
 };
 
 /// Something with a place in the name space of relations.
@@ -94,6 +95,8 @@ pub enum Object {
     View(Arc<View>),
     /// Settings of a role, or of all.
     RoleSettings(Arc<RoleSettings>),
+    /// A function or procedure.
+    Routine(Arc<Routine>),
 }
 
 /// Changed objects by oid; `None` is dropped.
@@ -108,6 +111,8 @@ pub struct Catalog {
     relations: HashMap<Oid, HashMap<String, Relation>>,
     by_oid: HashMap<Oid, Relation>,
     role_settings: HashMap<Option<String>, Arc<RoleSettings>>,
+    /// Routines by schema and name, oldest first.
+    routines: HashMap<Oid, HashMap<String, Vec<Arc<Routine>>>>,
     /// Tables that were truncated, rewritten or indexed since the start, and the commit that did
     /// it.
     moved: HashMap<Oid, u64>,
@@ -146,6 +151,9 @@ impl Catalog {
                 Object::View(view) => catalog.enter(Relation::View(view.clone())),
                 Object::RoleSettings(settings) => {
                     catalog.role_settings.insert(settings.role.clone(), settings.clone());
+                Object::Routine(routine) => {
+                    let names = catalog.routines.entry(routine.schema).or_default();
+                    names.entry(routine.name.clone()).or_default().push(routine.clone());
                 }
             }
         }
@@ -249,6 +257,42 @@ impl Catalog {
         }
     }
 
+    /// The routines of this name in the schemas of `search_path`, or in `schema` if one is given,
+    /// each with the place of its schema in the path.
+    pub fn routines_named<'a>(
+        &'a self,
+        search_path: &'a [String],
+        schema: Option<&'a str>,
+        name: &'a str,
+    ) -> impl Iterator<Item = (usize, &'a Arc<Routine>)> {
+        // Mostly there are none at all, and each call of a function asks.
+        let are_some = !self.routines.is_empty();
+        let path: &[String] = if are_some && schema.is_none() { search_path } else { &[] };
+        let given = schema.filter(|_| are_some);
+        let schemas = given.into_iter().chain(path.iter().map(String::as_str)).enumerate();
+        schemas.flat_map(move |(place, schema)| {
+            let schema = self.schemas.get(schema).map(|schema| schema.oid);
+            let named = schema.and_then(|oid| self.routines.get(&oid)?.get(name));
+            named.into_iter().flatten().map(move |routine| (place, routine))
+        })
+    }
+
+    /// The routine of this oid.
+    pub fn routine_by_oid(&self, oid: Oid) -> Option<&Arc<Routine>> {
+        match self.objects.get(&oid)? {
+            Object::Routine(routine) => Some(routine),
+            _ => None,
+        }
+    }
+
+    /// All routines by oid.
+    pub fn routines(&self) -> impl Iterator<Item = &Arc<Routine>> {
+        self.objects.values().filter_map(|object| match object {
+            Object::Routine(routine) => Some(routine),
+            _ => None,
+        })
+    }
+
     /// All objects by oid.
     pub fn objects(&self) -> impl Iterator<Item = &Object> {
         self.objects.values()
@@ -309,6 +353,7 @@ impl Object {
             Object::Sequence(sequence) => sequence.oid,
             Object::View(view) => view.oid,
             Object::RoleSettings(settings) => settings.oid,
+            Object::Routine(routine) => routine.oid,
         }
     }
 }

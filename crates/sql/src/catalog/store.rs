@@ -5,6 +5,7 @@
 //! tree 2  counters   counter number, u32 big-endian i64 little-endian (see `sequence`)
 //! tree 3  names      schema oid ++ name             (never stored: locked by who creates a relation of that name)
 //!                    1260 ++ role               (never stored: locked by who changes the settings of a role)
+//! tree 3  names      schema oid ++ name             (never stored: locked by who creates a relation of that name, or a routine)
 //! ```
 
 use std::sync::Arc;
@@ -51,6 +52,7 @@ pub fn encode(object: &Object) -> Result<Bytes> {
         Object::Sequence(sequence) => document(b'S', sequence.as_ref()),
         Object::View(view) => document(b'v', view.as_ref()),
         Object::RoleSettings(settings) => document(b'c', settings.as_ref()),
+        Object::Routine(routine) => document(b'f', routine.as_ref()),
     }
 }
 
@@ -67,6 +69,7 @@ pub fn decode(document: &[u8]) -> Result<Object> {
         Some((b'S', json)) => Ok(Object::Sequence(object(json)?)),
         Some((b'v', json)) => Ok(Object::View(object(json)?)),
         Some((b'c', json)) => Ok(Object::RoleSettings(object(json)?)),
+        Some((b'f', json)) => Ok(Object::Routine(object(json)?)),
         _ => Err(SqlError::new(sqlstate::DATA_CORRUPTED, "catalog document of unknown kind")),
     }
 }

@@ -21,7 +21,7 @@ pub struct View {
     pub columns: Vec<Column>,
     /// Search path the query was defined under: its unqualified names are looked up there.
     pub search_path: Vec<String>,
-    /// Oids of the tables and views the query reads.
+    /// Oids of the tables and views the query reads, and of the functions of users it calls.
     pub depends_on: Vec<u32>,
     /// COMMENT ON VIEW.
     #[serde(default)]

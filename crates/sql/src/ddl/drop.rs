@@ -1,4 +1,4 @@
-//! DROP of tables, views, sequences, indexes and schemas, with what depends on them.
+//! DROP of tables, views, sequences, indexes, schemas and routines, with what depends on them.
 //!
 //! A drop is planned first: what goes, which tables lose a foreign key or a default, and who would
 //! object. Then the tables are locked, the plan is made again, and if the locks still cover it, it
@@ -12,19 +12,35 @@ use sqlparser::ast;
 
 use super::names::{Qualified, single};
 use super::resolve::{undefined_schema, wrong_type};
-use crate::catalog::{Catalog, Object, Oid, PG_CATALOG_OID, Relation, Table};
+use super::routine::lock_name;
+use crate::catalog::{Catalog, Object, Oid, PG_CATALOG_OID, Relation, Routine, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::DropRoutine;
 use crate::session::work::Work;
 
 /// What a drop does.
 #[derive(Default)]
 struct Plan {
-    /// Objects that go: relations and schemas.
+    /// Objects that go: relations, routines and schemas.
     removed: BTreeSet<Oid>,
     /// Tables that stay but change.
     changed: BTreeMap<Oid, Table>,
     /// Who depends on what that goes, in order: "view v", "table t".
     dependents: Vec<(String, String)>,
+}
+
+/// `function f(integer)`, qualified unless it is found by its plain name. So are procedures called
+/// where others depend on them.
+fn describe_routine(work: &Work<'_>, routine: &Routine) -> String {
+    let path = work.facts.lookup_path(&work.catalog);
+    let inputs = routine.input_types();
+    let mut named = work.catalog.routines_named(&path, None, &routine.name);
+    let found = named.find(|(_, known)| known.input_types() == inputs);
+    if found.is_some_and(|(_, known)| known.oid == routine.oid) {
+        format!("function {}", routine.identity())
+    } else {
+        format!("function {}.{}", routine.schema_name, routine.identity())
+    }
 }
 
 /// `table t`, qualified unless it is found by its plain name.
@@ -54,6 +70,7 @@ impl Plan {
         loop {
             let before = self.removed.len();
             self.close_views(work, &catalog);
+            self.close_routines(work, &catalog);
             if self.removed.len() == before {
                 break;
             }
@@ -72,9 +89,22 @@ impl Plan {
             }
             let Some(on) = view.depends_on.iter().find(|oid| self.removed.contains(oid)) else { continue };
             let relation = Relation::View(view.clone());
-            let on = catalog.relation_by_oid(*on).map(|on| describe(work, on)).unwrap_or_default();
-            self.dependents.push((describe(work, &relation), on));
+            let routine = catalog.routine_by_oid(*on).map(|routine| describe_routine(work, routine));
+            let on = catalog.relation_by_oid(*on).map(|on| describe(work, on)).or(routine);
+            self.dependents.push((describe(work, &relation), on.unwrap_or_default()));
             self.add(&relation);
+        }
+    }
+
+    /// Functions whose result is a row of what goes.
+    fn close_routines(&mut self, work: &Work<'_>, catalog: &Catalog) {
+        for routine in catalog.routines() {
+            let on = routine.row_of.filter(|oid| self.removed.contains(oid));
+            if let Some(on) = on.and_then(|oid| catalog.relation_by_oid(oid))
+                && self.removed.insert(routine.oid)
+            {
+                self.dependents.push((describe_routine(work, routine), format!("type {}", on.name())));
+            }
         }
     }
 
@@ -235,6 +265,10 @@ impl Work<'_> {
                         plan.add(relation);
                     }
                 }
+                for routine in catalog.routines().filter(|routine| routine.schema == schema.oid) {
+                    plan.dependents.push((describe_routine(self, routine), on.clone()));
+                    plan.removed.insert(routine.oid);
+                }
                 plan.removed.insert(schema.oid);
             }
             plan.close(self);
@@ -247,6 +281,35 @@ impl Work<'_> {
                 return Err(depend(&what, &plan.dependents));
             }
             if self.lock_for(&plan, &mut locked).await? {
+                return self.carry_out(plan);
+            }
+        }
+    }
+
+    /// DROP FUNCTION, PROCEDURE and ROUTINE.
+    pub(crate) async fn drop_routines(&mut self, drop: &DropRoutine) -> Result<()> {
+        self.refresh_catalog();
+        let (named, _) = self.routines_to_drop(drop)?;
+        for routine in &named {
+            self.lock_name(routine.schema, &lock_name(&routine.name)).await?;
+        }
+        let mut locked = BTreeSet::new();
+        loop {
+            // What the names meant before a wait may have changed.
+            self.refresh_catalog();
+            let (named, missing) = self.routines_to_drop(drop)?;
+            let mut plan = Plan::default();
+            plan.removed.extend(named.iter().map(|routine| routine.oid));
+            plan.close(self);
+            if !drop.cascade && !plan.dependents.is_empty() {
+                let what = match named.as_slice() {
+                    [only] => describe_routine(self, only),
+                    _ => "desired object(s)".to_owned(),
+                };
+                return Err(depend(&what, &plan.dependents));
+            }
+            if self.lock_for(&plan, &mut locked).await? {
+                self.notices.extend(missing);
                 return self.carry_out(plan);
             }
         }

@@ -20,6 +20,7 @@ pub(crate) mod expression;
 pub(crate) mod names;
 pub(crate) mod request;
 pub(crate) mod resolve;
+pub(crate) mod routine;
 pub(crate) mod schema;
 pub(crate) mod sequence;
 pub(crate) mod truncate;

@@ -5,7 +5,7 @@ use sqlparser::ast;
 
 use super::names::{fold, single};
 use super::resolve::undefined_schema;
-use crate::catalog::{Object, Relation, Schema, Sequence, Table, View, store};
+use crate::catalog::{Object, Relation, Routine, Schema, Sequence, Table, View, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 
@@ -73,9 +73,15 @@ impl Work<'_> {
                 format!("schema \"{new}\" already exists"),
             ));
         }
+        let routines = self.catalog.routines().filter(|routine| routine.schema == schema.oid);
+        let routines: Vec<_> = routines.cloned().collect();
         let inside: Vec<Relation> = self.catalog.relations_in(schema.oid).cloned().collect();
         self.change(Object::Schema(Schema { name: new.to_owned(), ..Schema::clone(&schema) }.into()))?;
         let schema_name = new.to_owned();
+        for routine in routines {
+            let schema_name = schema_name.clone();
+            self.change(Object::Routine(Routine { schema_name, ..Routine::clone(&routine) }.into()))?;
+        }
         for relation in inside {
             let schema_name = schema_name.clone();
             match relation {

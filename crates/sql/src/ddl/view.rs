@@ -46,7 +46,7 @@ impl Work<'_> {
         self.change(Object::View(view.into()))
     }
 
-    /// A query's output columns, the relations it reads, and what its stars stand for.
+    /// A query's output columns, the relations and routines it depends on, and what its stars stand for.
     fn bind_query(&self, query: &ast::Query) -> Result<(Vec<OutputColumn>, Vec<u32>, Stars)> {
         self.bind(|binder| {
             binder.note_stars();
@@ -56,6 +56,7 @@ impl Work<'_> {
             }
             let mut relations: Vec<u32> = binder.tables().iter().map(|table| table.oid).collect();
             relations.extend(binder.views());
+            relations.extend(binder.routines().iter().map(|body| body.routine.oid));
             Ok((bound.columns, relations, binder.take_stars()))
         })
     }

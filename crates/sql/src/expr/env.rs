@@ -152,6 +152,8 @@ pub struct Runtime {
     cte_plans: Option<Arc<[Option<Arc<CtePlan>>]>>,
     memory: Cell<usize>,
     stride: Stride,
+    /// So many calls of users' functions are around it.
+    depth: usize,
 }
 
 /// How many steps may be taken until the next question whether to stop.
@@ -201,6 +203,17 @@ impl Runtime {
     pub(crate) fn with_cte_plans(mut self, plans: Arc<[Option<Arc<CtePlan>>]>) -> Runtime {
         self.cte_plans = Some(plans);
         self
+    }
+
+    /// For a call of a user's function, with so many calls around it, itself included.
+    pub(crate) fn at_depth(mut self, depth: usize) -> Runtime {
+        self.depth = depth;
+        self
+    }
+
+    /// How many calls of users' functions are around it.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
     }
 
     /// The plan of a common table expression that is read from its rows.

@@ -11,7 +11,7 @@ use super::{ArrayConstructor, Case, Env, Expr, FunctionCall, InList, OperatorCal
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Body;
 use crate::function::operator::{Comparison, ResolvedOperator};
-use crate::oltp::subquery;
+use crate::oltp::{routine, subquery};
 use crate::types::{Array, Datum, Dimension, Record, Word};
 
 /// Longest wait.
@@ -100,6 +100,7 @@ impl Expr {
             Expr::Compare(comparison, operands) => compare(*comparison, &operands[0], &operands[1], env),
             Expr::Operator(call) => operator(call, env),
             Expr::Function(call) => function(call, env),
+            Expr::Routine(call) => routine::value(call, env),
             Expr::Cast(cast) => cast.1.apply(&*cast.0.value(env)?, env.execution.read.eval.format),
             Expr::And(parts) => logical(parts, env, false),
             Expr::Or(parts) => logical(parts, env, true),

@@ -20,6 +20,7 @@ fn is_foldable(expr: &Expr) -> bool {
         | Expr::Aggregate { .. }
         | Expr::SetResult(_)
         | Expr::WindowResult(_)
+        | Expr::Routine(_)
         | Expr::Row(..) => false,
         Expr::Function(call) => {
             call.function.function.volatility == Volatility::Immutable

@@ -19,6 +19,7 @@
 mod env;
 mod eval;
 mod fold;
+mod routine;
 mod walk;
 
 pub(crate) use env::check_held;
@@ -27,6 +28,7 @@ pub use env::{
 };
 pub(crate) use eval::quantify;
 pub use fold::{fold, is_constant};
+pub use routine::{RoutineBody, RoutineCall};
 
 use std::fmt;
 use std::sync::Arc;
@@ -81,6 +83,8 @@ pub enum Expr {
     Operator(Box<OperatorCall>),
     /// A scalar function.
     Function(Box<FunctionCall>),
+    /// A function that a user has defined.
+    Routine(Box<RoutineCall>),
     /// A conversion.
     Cast(Box<(Expr, Cast)>),
     /// TRUE if all are, FALSE if one is, else NULL.
@@ -376,6 +380,7 @@ impl Expr {
         self.visit(&mut |expr| {
             let own = match expr {
                 Expr::Function(call) => call.function.function.volatility,
+                Expr::Routine(call) => call.volatility,
                 // Conversions may read settings (time zone).
                 Expr::Cast(_) | Expr::Subquery(_) => Volatility::Stable,
                 _ => Volatility::Immutable,

@@ -19,6 +19,7 @@ macro_rules! children {
                 $visit(children!(@$as_ref call.right));
             }
             Expr::Function(call) => call.arguments.$iter().for_each($visit),
+            Expr::Routine(call) => call.arguments.$iter().for_each($visit),
             Expr::Cast(cast) => $visit(children!(@$as_ref cast.0)),
             Expr::And(parts) | Expr::Or(parts) | Expr::Coalesce(parts) => parts.$iter().for_each($visit),
             Expr::Not(operand) | Expr::IsNull { operand, .. } | Expr::IsTruth { operand, .. } => $visit(operand),

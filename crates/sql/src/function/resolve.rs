@@ -63,35 +63,63 @@ fn parameters(function: &Function, count: usize) -> Option<Parameters> {
     (least..=declared.len()).contains(&count).then(|| declared[..count].iter().copied().collect())
 }
 
+/// What a call may be of.
+pub(crate) enum Found {
+    /// A built-in function.
+    BuiltIn(ResolvedFunction),
+    /// Another candidate, by its place.
+    Other(usize),
+    /// Nothing fits.
+    Nothing,
+    /// Several do equally.
+    Several,
+}
+
 /// Finds the function of a call. `schema` is `pg_catalog` or none; arguments that are untyped
 /// literals or parameters have type `Unknown`. A type's name with one argument is a cast. 42883 if
 /// there is none that fits, 42725 if several do equally.
 pub fn resolve(schema: Option<&str>, name: &str, arguments: &[Type]) -> Result<ResolvedFunction, SqlError> {
+    match find(schema, name, arguments, &[]) {
+        Found::BuiltIn(resolved) => Ok(resolved),
+        Found::Nothing | Found::Other(_) => Err(undefined("function", &signature(schema, name, arguments))),
+        Found::Several => Err(ambiguous("function", &signature(schema, name, arguments))),
+    }
+}
+
+/// The same among the built-in functions of a name and `others`, each with the types of its
+/// parameters, as many as the call has arguments.
+pub(crate) fn find(
+    schema: Option<&str>,
+    name: &str,
+    arguments: &[Type],
+    others: &[SmallVec<[TypeId; 4]>],
+) -> Found {
     let known = match schema {
         None => true,
         Some("information_schema") => name.starts_with("_pg_"),
         Some(schema) => schema == "pg_catalog",
     };
-    if !known {
-        return Err(undefined(schema, name, arguments));
-    }
     let types: SmallVec<[TypeId; 4]> = arguments.iter().map(|ty| ty.id).collect();
-    let (functions, candidates): (Vec<&'static Function>, Vec<Parameters>) = registry::named(name)
+    let built_in = if known { registry::named(name) } else { &[] };
+    let (functions, mut candidates): (Vec<&'static Function>, Vec<Parameters>) = built_in
         .iter()
         .filter_map(|function| Some((*function, parameters(function, types.len())?)))
         .unzip();
+    candidates.extend(others.iter().cloned());
     let exact = candidates.contains(&types);
-    if !exact && let Some(cast) = as_cast(name, arguments) {
-        return Ok(cast);
+    if !exact
+        && known
+        && let Some(cast) = as_cast(name, arguments)
+    {
+        return Found::BuiltIn(cast);
     }
     match select::choose(&candidates, &types) {
-        Choice::One(index) => Ok(resolved(functions[index], &candidates[index], arguments, &types)),
-        Choice::None => Err(undefined(schema, name, arguments)),
-        Choice::Ambiguous => Err(SqlError::new(
-            sqlstate::AMBIGUOUS_FUNCTION,
-            format!("function {} is not unique", signature(schema, name, arguments)),
-        )
-        .with_hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
+        Choice::One(index) => match functions.get(index) {
+            Some(function) => Found::BuiltIn(resolved(function, &candidates[index], arguments, &types)),
+            None => Found::Other(index - functions.len()),
+        },
+        Choice::None => Found::Nothing,
+        Choice::Ambiguous => Found::Several,
     }
 }
 
@@ -134,12 +162,18 @@ fn signature(schema: Option<&str>, name: &str, arguments: &[Type]) -> String {
     format!("{qualifier}{name}({})", types.join(", "))
 }
 
-fn undefined(schema: Option<&str>, name: &str, arguments: &[Type]) -> SqlError {
-    SqlError::new(
-        sqlstate::UNDEFINED_FUNCTION,
-        format!("function {} does not exist", signature(schema, name, arguments)),
-    )
-    .with_hint(
-        "No function matches the given name and argument types. You might need to add explicit type casts.",
-    )
+/// 42883; `noun` is function or procedure.
+pub(crate) fn undefined(noun: &str, signature: &str) -> SqlError {
+    let message = format!("{noun} {signature} does not exist");
+    SqlError::new(sqlstate::UNDEFINED_FUNCTION, message).with_hint(format!(
+        "No {noun} matches the given name and argument types. You might need to add explicit type casts."
+    ))
+}
+
+/// 42725.
+pub(crate) fn ambiguous(noun: &str, signature: &str) -> SqlError {
+    let message = format!("{noun} {signature} is not unique");
+    SqlError::new(sqlstate::AMBIGUOUS_FUNCTION, message).with_hint(format!(
+        "Could not choose a best candidate {noun}. You might need to add explicit type casts."
+    ))
 }

@@ -30,7 +30,13 @@ impl Cursor {
     /// A cursor before its first row; nothing is read yet. `parameters` have the types of the
     /// plan's.
     pub fn new(plan: &Arc<Plan>, parameters: Arc<[Datum]>) -> Cursor {
+        Cursor::within(plan, parameters, 0)
+    }
+
+    /// The same for a call of a user's function, with so many calls around it, itself included.
+    pub(crate) fn within(plan: &Arc<Plan>, parameters: Arc<[Datum]>, depth: usize) -> Cursor {
         let runtime = Runtime::new(plan.subqueries, plan.ctes).with_cte_plans(plan.cte_plans.clone());
+        let runtime = runtime.at_depth(depth);
         Cursor {
             state: NodeState::new(&plan.root),
             plan: plan.clone(),

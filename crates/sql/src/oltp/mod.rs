@@ -34,6 +34,7 @@ mod merge_join;
 mod node;
 mod packed;
 pub(crate) mod returning;
+pub(crate) mod routine;
 pub(crate) mod row_lock;
 pub(crate) mod run;
 mod scan;

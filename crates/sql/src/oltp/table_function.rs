@@ -31,6 +31,7 @@ impl TableRows {
         match call {
             RowsCall::Scalar(expr) => Ok(ready(vec![vec![expr.eval(env)?]])),
             RowsCall::Unnest(arrays) => unnest(arrays, env),
+            RowsCall::Routine(call) => Ok(ready(super::routine::rows(call, env)?)),
             RowsCall::Set { function, arguments, .. } => {
                 let mut values = Vec::with_capacity(arguments.len());
                 for argument in arguments {

@@ -7,6 +7,7 @@ use sqlparser::tokenizer::Token;
 
 use super::alter_settings::{self, AlterSettings};
 use super::mip::{MipArgument, MipOperation};
+use super::routine::{self, CreateRoutine, DropRoutine};
 
 pub(super) type Parsed<T> = Result<T, ParserError>;
 
@@ -74,6 +75,10 @@ pub enum Command {
     },
     /// ALTER ROLE and ALTER DATABASE with SET or RESET.
     AlterSettings(AlterSettings),
+    /// CREATE FUNCTION and CREATE PROCEDURE.
+    CreateRoutine(Box<CreateRoutine>),
+    /// DROP FUNCTION, PROCEDURE and ROUTINE.
+    DropRoutine(DropRoutine),
     /// A statement of PostgreSQL that there is no implementation of: its name.
     Unsupported(&'static str),
 }
@@ -133,11 +138,17 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["ALTER", "DEFAULT"], "ALTER DEFAULT PRIVILEGES"),
     (&["ALTER", "DOMAIN"], "ALTER DOMAIN"),
     (&["ALTER", "EXTENSION"], "ALTER EXTENSION"),
+    (&["ALTER", "FUNCTION"], "ALTER FUNCTION"),
     (&["ALTER", "MATERIALIZED"], "ALTER MATERIALIZED VIEW"),
+    (&["ALTER", "PROCEDURE"], "ALTER PROCEDURE"),
     (&["ALTER", "PUBLICATION"], "ALTER PUBLICATION"),
+    (&["ALTER", "ROUTINE"], "ALTER ROUTINE"),
     (&["ALTER", "SUBSCRIPTION"], "ALTER SUBSCRIPTION"),
     (&["ALTER", "TRIGGER"], "ALTER TRIGGER"),
     (&["ALTER", "USER"], "ALTER USER"),
+    (&["COMMENT", "ON", "FUNCTION"], "COMMENT ON FUNCTION"),
+    (&["COMMENT", "ON", "PROCEDURE"], "COMMENT ON PROCEDURE"),
+    (&["COMMENT", "ON", "ROUTINE"], "COMMENT ON ROUTINE"),
     (&["CREATE", "AGGREGATE"], "CREATE AGGREGATE"),
     (&["CREATE", "CAST"], "CREATE CAST"),
     (&["CREATE", "PUBLICATION"], "CREATE PUBLICATION"),
@@ -218,6 +229,9 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     }
     if take_all(parser, &["ALTER", "SEQUENCE"]) {
         return alter_sequence(parser);
+    }
+    if let Some(command) = routine::parse(parser)? {
+        return Ok(command);
     }
     parser.parse_statement().map(|statement| Command::Sql(Box::new(statement)))
 }

@@ -9,6 +9,7 @@
 //!    `TRIM` ...);
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
 //!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with.
+//!    `SET CONSTRAINTS` ...); `routine` those of functions and procedures.
 //!
 //! Before all that, `operator` tells the tokenizer where PostgreSQL ends an operator (`x>-1`).
 //! `plain` reads the few statements that always come as text and are sent in masses, without any of
@@ -36,6 +37,7 @@ mod mip;
 mod operator;
 mod plain;
 mod rewrite;
+mod routine;
 mod rows;
 
 pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
@@ -44,6 +46,7 @@ pub(crate) use complexity::{SHALLOW, on_large_stack};
 pub use error::character_position;
 pub use mip::{MipArgument, MipOperation};
 pub(crate) use rewrite::{DISTINCT_SETS, exclusion_of};
+pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
 pub(crate) use rows::{Literal, Reader, Run, marked};
 
 use std::sync::Arc;
@@ -55,8 +58,10 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, TokenizerError, White
 use crate::budget::{Budget, Charge};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt;
+use crate::routine::Scope;
 use dialect::CognateDialect;
 use error::Source;
+use routine::Nesting;
 use rows::Survey;
 
 /// Longest statement text, in bytes.
@@ -85,6 +90,8 @@ pub struct Statement {
     pub deferrable: Option<bool>,
     /// Its message has other statements, with which it shares a transaction unless they end it.
     pub has_company: bool,
+    /// It is a statement of a routine's body: what it sees of the routine.
+    pub(crate) scope: Option<Arc<Scope>>,
     complexity: usize,
     /// What its tree may take, if that is much.
     charge: Option<Arc<Charge>>,
@@ -129,6 +136,7 @@ impl Statement {
             overriding: None,
             deferrable: None,
             has_company: self.has_company,
+            scope: self.scope.clone(),
             complexity: self.complexity,
             charge: self.charge.clone(),
         }
@@ -307,15 +315,17 @@ fn split(tokens: Vec<TokenWithSpan>) -> Vec<Vec<TokenWithSpan>> {
     let mut parts = vec![];
     let mut part = vec![];
     let mut depth = 0i32;
+    let mut nesting = Nesting::default();
     for token in tokens {
+        nesting.note(&token);
         match token.token {
             Token::LParen => depth += 1,
             Token::RParen => depth -= 1,
             _ => {}
         }
-        if token.token == Token::SemiColon && depth <= 0 {
+        if token.token == Token::SemiColon && depth <= 0 && !nesting.is_inside() {
             parts.push(std::mem::take(&mut part));
-            depth = 0;
+            (depth, nesting) = (0, Nesting::default());
         } else {
             part.push(token);
         }
@@ -350,6 +360,7 @@ impl Parts<'_> {
         };
         tokens.truncate(last + 1);
         tokens.drain(..first);
+        routine::fold_body(&mut tokens, source, places);
         let mut notes = Notes::default();
         let (command, complexity) = match mip::parse(&tokens, source, places)? {
             Some((operation, arguments)) => (Command::Mip(operation, arguments), 0),
@@ -357,8 +368,17 @@ impl Parts<'_> {
         };
         let Notes { overriding, deferrable } = notes;
         let (source, charge) = (source.clone(), self.charge.clone());
-        let has_company = false;
-        Ok(Some(Statement { text, source, command, overriding, deferrable, has_company, complexity, charge }))
+        Ok(Some(Statement {
+            text,
+            source,
+            command,
+            overriding,
+            deferrable,
+            has_company: false,
+            scope: None,
+            complexity,
+            charge,
+        }))
     }
 
     /// What the tokens of one statement say, which ends at `end`, and a bound on the depth of that.

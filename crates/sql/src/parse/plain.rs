@@ -96,6 +96,7 @@ pub(super) fn parse(text: &str) -> Option<Statement> {
         overriding: None,
         deferrable: None,
         has_company: false,
+        scope: None,
         complexity: 0,
         charge: None,
     })

@@ -8,7 +8,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &DOMAINS,
     &ELEMENT_TYPES,
     &PARAMETERS,
-    &ROUTINES,
     &TRIGGERS,
     &USER_DEFINED_TYPES,
     &PG_AGGREGATE,
@@ -104,35 +103,6 @@ empty_table! {
     interval_precision: Int4, udt_catalog: Name, udt_schema: Name, udt_name: Name, scope_catalog: Name,
     scope_schema: Name, scope_name: Name, maximum_cardinality: Int4, dtd_identifier: Name,
     parameter_default: Varchar,
-}
-
-empty_table! {
-    ROUTINES = 13377 view "information_schema"."routines",
-    specific_catalog: Name, specific_schema: Name, specific_name: Name, routine_catalog: Name,
-    routine_schema: Name, routine_name: Name, routine_type: Varchar, module_catalog: Name,
-    module_schema: Name, module_name: Name, udt_catalog: Name, udt_schema: Name, udt_name: Name,
-    data_type: Varchar, character_maximum_length: Int4, character_octet_length: Int4,
-    character_set_catalog: Name, character_set_schema: Name, character_set_name: Name,
-    collation_catalog: Name, collation_schema: Name, collation_name: Name, numeric_precision: Int4,
-    numeric_precision_radix: Int4, numeric_scale: Int4, datetime_precision: Int4, interval_type: Varchar,
-    interval_precision: Int4, type_udt_catalog: Name, type_udt_schema: Name, type_udt_name: Name,
-    scope_catalog: Name, scope_schema: Name, scope_name: Name, maximum_cardinality: Int4,
-    dtd_identifier: Name, routine_body: Varchar, routine_definition: Varchar, external_name: Varchar,
-    external_language: Varchar, parameter_style: Varchar, is_deterministic: Varchar, sql_data_access: Varchar,
-    is_null_call: Varchar, sql_path: Varchar, schema_level_routine: Varchar, max_dynamic_result_sets: Int4,
-    is_user_defined_cast: Varchar, is_implicitly_invocable: Varchar, security_type: Varchar,
-    to_sql_specific_catalog: Name, to_sql_specific_schema: Name, to_sql_specific_name: Name,
-    as_locator: Varchar, created: Timestamptz, last_altered: Timestamptz, new_savepoint_level: Varchar,
-    is_udt_dependent: Varchar, result_cast_from_data_type: Varchar, result_cast_as_locator: Varchar,
-    result_cast_char_max_length: Int4, result_cast_char_octet_length: Int4,
-    result_cast_char_set_catalog: Name, result_cast_char_set_schema: Name, result_cast_char_set_name: Name,
-    result_cast_collation_catalog: Name, result_cast_collation_schema: Name, result_cast_collation_name: Name,
-    result_cast_numeric_precision: Int4, result_cast_numeric_precision_radix: Int4,
-    result_cast_numeric_scale: Int4, result_cast_datetime_precision: Int4, result_cast_interval_type: Varchar,
-    result_cast_interval_precision: Int4, result_cast_type_udt_catalog: Name,
-    result_cast_type_udt_schema: Name, result_cast_type_udt_name: Name, result_cast_scope_catalog: Name,
-    result_cast_scope_schema: Name, result_cast_scope_name: Name, result_cast_maximum_cardinality: Int4,
-    result_cast_dtd_identifier: Name,
 }
 
 empty_table! {

@@ -39,6 +39,7 @@ mod names;
 mod procedure;
 mod relation;
 mod role;
+mod routine;
 mod source;
 mod type_facts;
 mod types;
@@ -55,12 +56,13 @@ pub use source::{FamilyRow, LockRow, NoServer, PreparedRow, ServerView, SessionR
 
 /// All relations of the two schemas.
 pub fn all() -> impl Iterator<Item = &'static SystemTable> {
-    let groups: [&[&'static SystemTable]; 11] = [
+    let groups: [&[&'static SystemTable]; 12] = [
         relation::TABLES,
         index::TABLES,
         constraint::TABLES,
         types::TABLES,
         procedure::TABLES,
+        routine::TABLES,
         role::TABLES,
         activity::TABLES,
         cognate::TABLES,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{SystemTable, keywords, procedure, role, table, table_by_oid};
+use super::{SystemTable, keywords, procedure, role, routine, table, table_by_oid};
 use crate::catalog::{Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation};
 use crate::types::ObjectNames;
 
@@ -177,15 +177,20 @@ impl ObjectNames for CatalogNames {
 
     fn function_oid(&self, name: &str) -> Option<u32> {
         let parts = split(name)?;
-        let name = match parts.as_slice() {
-            [name] => name,
-            [schema, name] if schema == "pg_catalog" => name,
+        let (schema, name) = match parts.as_slice() {
+            [name] => (None, name),
+            [schema, name] => (Some(schema.as_str()), name),
             _ => return None,
         };
-        procedure::by_name(name).map(|procedure| procedure.oid)
+        let built_in = procedure::by_name(name).filter(|_| schema.is_none_or(|name| name == "pg_catalog"));
+        let of_user = || routine::by_name(&self.catalog, &self.search_path, schema, name);
+        built_in.map(|procedure| procedure.oid).or_else(of_user)
     }
 
     fn function_name(&self, oid: u32) -> Option<String> {
+        if let Some(routine) = self.catalog.routine_by_oid(oid) {
+            return Some(routine::display(&self.catalog, &self.search_path, routine));
+        }
         procedure::by_oid(oid).map(|procedure| quote_identifier(procedure.name))
     }
 

@@ -1,4 +1,4 @@
-//! `pg_proc`: the functions there are.
+//! `pg_proc`: the functions there are, built-in ones and users'.
 //!
 //! Most functions have no oid of their own in the table of functions; they get one here by their
 //! place, above the oids that PostgreSQL gives out and below those of users' objects, the same in
@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 
 use super::SystemTable;
 use super::type_facts;
-use super::types::INTERNAL_LANGUAGE;
-use super::value::{NULL, vector};
-use crate::catalog::{OWNER_OID, Oid, PG_CATALOG_OID};
+use super::types::{INTERNAL_LANGUAGE, SQL_LANGUAGE};
+use super::value::{NULL, array, vector};
+use crate::catalog::{Catalog, OWNER_OID, Oid, PG_CATALOG_OID, Routine, RoutineKind};
 use crate::function::{Function, Kind, Volatility, all};
 use crate::types::{Datum, TypeId};
 
@@ -98,6 +98,61 @@ impl Procedure {
     }
 }
 
+/// A row of `pg_proc`.
+enum Row<'a> {
+    BuiltIn(&'static Procedure),
+    Users(&'a Routine),
+}
+
+impl Row<'_> {
+    fn all(catalog: &Catalog) -> impl Iterator<Item = Row<'_>> {
+        let users = catalog.routines().map(|routine| Row::Users(routine));
+        PROCEDURES.iter().map(Row::BuiltIn).chain(users)
+    }
+
+    fn by_oid(catalog: &Catalog, oid: Oid) -> Option<Row<'_>> {
+        match catalog.routine_by_oid(oid) {
+            Some(routine) => Some(Row::Users(routine)),
+            None => by_oid(oid).map(Row::BuiltIn),
+        }
+    }
+
+    /// What `of_user` or `built_in` says.
+    fn say<T>(&self, built_in: impl FnOnce(&Procedure) -> T, of_user: impl FnOnce(&Routine) -> T) -> T {
+        match self {
+            Row::BuiltIn(procedure) => built_in(procedure),
+            Row::Users(routine) => of_user(routine),
+        }
+    }
+
+    /// An array that only users' routines with results among their arguments have, or names.
+    fn list(&self, wanted: fn(&Routine) -> bool, items: impl FnOnce(&Routine) -> Datum) -> Datum {
+        match self {
+            Row::Users(routine) if wanted(routine) => items(routine),
+            _ => NULL,
+        }
+    }
+
+    fn defaults(&self) -> Datum {
+        let Row::Users(routine) = self else { return NULL };
+        let defaults: Vec<&str> = routine.inputs().filter_map(|input| input.default.as_deref()).collect();
+        if defaults.is_empty() { NULL } else { defaults.join(", ").into() }
+    }
+}
+
+fn has_outputs(routine: &Routine) -> bool {
+    routine.arguments.iter().any(|argument| argument.mode.is_output())
+}
+
+fn has_names(routine: &Routine) -> bool {
+    routine.arguments.iter().any(|argument| argument.name.is_some())
+}
+
+/// A number of arguments.
+fn count(number: usize) -> i16 {
+    super::value::attribute_number(number) - 1
+}
+
 static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
     let mut all: Vec<Procedure> =
         all().enumerate().map(|(place, function)| Procedure::of(place, function)).collect();
@@ -135,34 +190,55 @@ fn types(oids: &[Oid]) -> Datum {
 
 system_table! {
     static PG_PROC = 1255 table "pg_catalog"."pg_proc",
-    |_source| PROCEDURES.iter() => |procedure|,
-    [by oid(key) => by_oid(key)],
-    oid: Oid = procedure.oid,
-    proname: Name = procedure.name,
-    pronamespace: Oid = PG_CATALOG_OID,
+    |source| Row::all(source.catalog) => |row|,
+    [by oid(key) => Row::by_oid(source.catalog, key)],
+    oid: Oid = row.say(|procedure| procedure.oid, |routine| routine.oid),
+    proname: Name = row.say(|procedure| procedure.name.to_owned(), |routine| routine.name.clone()),
+    pronamespace: Oid = row.say(|_| PG_CATALOG_OID, |routine| routine.schema),
     proowner: Oid = OWNER_OID,
-    prolang: Oid = INTERNAL_LANGUAGE,
-    procost: Float4 = 1.0_f32,
-    prorows: Float4 = if procedure.returns_set() { 1000.0_f32 } else { 0.0 },
-    provariadic: Oid = procedure.variadic(),
+    prolang: Oid = row.say(|_| INTERNAL_LANGUAGE, |_| SQL_LANGUAGE),
+    procost: Float4 = row.say(|_| 1.0_f32, |_| 100.0),
+    prorows: Float4 = if row.say(Procedure::returns_set, |routine| routine.returns_set) { 1000.0_f32 } else { 0.0 },
+    provariadic: Oid = row.say(Procedure::variadic, |_| 0),
     prosupport: Regproc = 0,
-    prokind: InternalChar = procedure.kind(),
+    prokind: InternalChar = row.say(Procedure::kind, |routine| match routine.kind {
+        RoutineKind::Function => 'f',
+        RoutineKind::Procedure => 'p',
+    }),
     prosecdef: Bool = false,
     proleakproof: Bool = false,
-    proisstrict: Bool = procedure.function.is_none_or(|function| function.strict),
-    proretset: Bool = procedure.returns_set(),
-    provolatile: InternalChar = procedure.volatility(),
-    proparallel: InternalChar = 's',
-    pronargs: Int2 = super::value::attribute_number(procedure.arguments.len()) - 1,
-    pronargdefaults: Int2 = procedure.optional(),
-    prorettype: Oid = procedure.result,
-    proargtypes: Oidvector = types(&procedure.arguments),
-    proallargtypes: OidArray = NULL,
-    proargmodes: InternalCharArray = NULL,
-    proargnames: TextArray = NULL,
-    proargdefaults: Text = NULL,
+    proisstrict: Bool = row.say(
+        |procedure| procedure.function.is_none_or(|function| function.strict),
+        |routine| routine.strict,
+    ),
+    proretset: Bool = row.say(Procedure::returns_set, |routine| routine.returns_set),
+    provolatile: InternalChar = row.say(Procedure::volatility, |routine| routine.behavior.letter()),
+    proparallel: InternalChar = row.say(|_| 's', |_| 'u'),
+    pronargs: Int2 = row.say(
+        |procedure| count(procedure.arguments.len()),
+        |routine| count(routine.inputs().count()),
+    ),
+    pronargdefaults: Int2 = row.say(
+        Procedure::optional,
+        |routine| count(routine.inputs().filter(|input| input.default.is_some()).count()),
+    ),
+    prorettype: Oid = row.say(|procedure| procedure.result, |routine| routine.result.id.oid()),
+    proargtypes: Oidvector = row.say(
+        |procedure| types(&procedure.arguments),
+        |routine| vector(TypeId::Oid, routine.inputs().map(|input| input.ty.id.oid())),
+    ),
+    proallargtypes: OidArray = row.list(has_outputs, |routine| {
+        array(TypeId::Oid, routine.arguments.iter().map(|argument| argument.ty.id.oid()))
+    }),
+    proargmodes: InternalCharArray = row.list(has_outputs, |routine| {
+        array(TypeId::InternalChar, routine.arguments.iter().map(|argument| argument.mode.letter()))
+    }),
+    proargnames: TextArray = row.list(has_names, |routine| {
+        array(TypeId::Text, routine.arguments.iter().map(|argument| argument.name.clone().unwrap_or_default()))
+    }),
+    proargdefaults: Text = row.defaults(),
     protrftypes: OidArray = NULL,
-    prosrc: Text = procedure.name,
+    prosrc: Text = row.say(|procedure| procedure.name.to_owned(), |routine| routine.body.clone()),
     probin: Text = NULL,
     prosqlbody: Text = NULL,
     proconfig: TextArray = NULL,

@@ -80,10 +80,12 @@ system_table! {
 
 /// `pg_language.oid` of functions that are part of the server.
 pub(super) const INTERNAL_LANGUAGE: Oid = 12;
+/// Oid of the language of users' functions.
+pub(super) const SQL_LANGUAGE: Oid = 14;
 
 system_table! {
     static PG_LANGUAGE = 2612 table "pg_catalog"."pg_language",
-    |_source| [(INTERNAL_LANGUAGE, "internal", false), (14, "sql", true)] => |(oid, name, trusted)|,
+    |_source| [(INTERNAL_LANGUAGE, "internal", false), (SQL_LANGUAGE, "sql", true)] => |(oid, name, trusted)|,
     oid: Oid = oid,
     lanname: Name = name,
     lanowner: Oid = OWNER_OID,

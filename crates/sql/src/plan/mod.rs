@@ -42,7 +42,7 @@ use cognate_engine::LockMode;
 
 use crate::bind::{Frame, LockWait, RowsCall, SetKind, SetReturning, SortKey, VirtualTable, WindowCall};
 use crate::catalog::Table;
-use crate::expr::Expr;
+use crate::expr::{Expr, RoutineBody};
 use crate::function::ResolvedFunction;
 use crate::session::OutputColumn;
 use crate::types::Type;
@@ -66,6 +66,8 @@ pub struct Plan {
     /// Stored tables it reads, as they were in the catalog it was planned with; those in subqueries
     /// too.
     pub tables: Vec<Arc<Table>>,
+    /// The functions of users that it calls, those that these call too: they live as long as it.
+    pub routines: Vec<Arc<RoutineBody>>,
     /// Row locks to take on each row, in this order. With any, `limit` and `offset` are left to the
     /// caller, as a row counts only once it is locked.
     pub locks: Vec<PlannedLock>,

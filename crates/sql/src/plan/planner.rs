@@ -78,6 +78,7 @@ pub fn plan(
         columns,
         parameters,
         tables,
+        routines: vec![],
         locks,
         limit,
         offset,

@@ -86,6 +86,7 @@ pub(super) fn type_of(select: &Select, parameters: &[TypeId], expr: &Expr) -> Op
         Expr::Parameter(number) => parameters.get(*number).copied(),
         Expr::Cast(cast) => Some(cast.1.to.id),
         Expr::Function(call) => Some(call.function.result.id),
+        Expr::Routine(call) => Some(call.ty.id),
         Expr::Operator(call) => Some(call.operator.result.id),
         Expr::Constant(value) => TypeId::all().find(|ty| !value.is_null() && ty.holds(value)),
         _ => None,

@@ -245,7 +245,11 @@ impl Planner<'_> {
                 }
                 let width = select.relations[relation].types.len();
                 let ordinality = function.ordinality.then(|| width - 1);
-                let rows = if matches!(function.call, RowsCall::Scalar(_)) { 1.0 } else { 100.0 };
+                let rows = match &function.call {
+                    RowsCall::Scalar(_) => 1.0,
+                    RowsCall::Routine(call) if !call.is_set => 1.0,
+                    _ => 100.0,
+                };
                 (SourceNode::Function { call: function.call, ordinality, slots }, rows, rows * 0.1)
             }
         };

@@ -151,6 +151,7 @@ fn meets_newer(action: &Action) -> bool {
     match action {
         Action::Insert(_) | Action::Update(_) | Action::Delete(_) => true,
         Action::Select(plan) => plan.has_locks(),
-        Action::Empty | Action::Utility => false,
+        // The statements of its body look after themselves.
+        Action::Empty | Action::Utility | Action::Call(_) => false,
     }
 }

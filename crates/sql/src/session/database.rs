@@ -54,6 +54,7 @@ struct Shared {
     presence: Presence,
     counters: Counters,
     plans: PlanCache,
+    bodies: super::Bodies,
     healing: super::Healing,
     nodes: super::Nodes,
     programs: Programs,
@@ -86,6 +87,7 @@ impl SqlDatabase {
             failures: Failures::default(),
             presence: Presence::default(),
             plans: PlanCache::default(),
+            bodies: super::Bodies::default(),
             healing: super::Healing::default(),
             nodes: super::Nodes::default(),
             programs: Programs::default(),
@@ -309,6 +311,10 @@ impl SqlDatabase {
 
     pub(crate) fn plans(&self) -> &PlanCache {
         &self.shared.plans
+    }
+
+    pub(crate) fn bodies(&self) -> &super::Bodies {
+        &self.shared.bodies
     }
 
     /// Now, in microseconds since 2000-01-01 UTC.

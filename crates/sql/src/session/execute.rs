@@ -115,7 +115,8 @@ impl Session {
                 let again = self.again(is_first, &planned);
                 let mut left = self.effective.statement_retries;
                 loop {
-                    match self.start_planned(&prepared, planned.clone(), &portal.parameters).await {
+                    let started = self.start_planned(&prepared, planned.clone(), portal);
+                    match started.await {
                         Err(error) if left > 0 && again.is_for(&error) => {
                             left -= 1;
                             self.begin_again(error, again)?;
@@ -143,8 +144,9 @@ impl Session {
         &mut self,
         prepared: &Arc<Prepared>,
         planned: Arc<Planned>,
-        parameters: &Arc<[Datum]>,
+        portal: &Portal,
     ) -> Result<PortalState> {
+        let parameters = &portal.parameters;
         let planned = self.settle(prepared, planned).await?;
         match &planned.action {
             Action::Select(plan) if plan.has_locks() => self.select_locking(plan, parameters).await,
@@ -178,6 +180,7 @@ impl Session {
                 work.run_checks().await?;
                 Ok(outcome(changed, plan.returning.is_some(), |rows| CommandTag::Rows("DELETE", rows)))
             }
+            Action::Call(plan) => self.call(plan, parameters, portal.depth).await,
             Action::Empty | Action::Utility => Err(SqlError::internal("the statement has no plan")),
         }
     }
@@ -266,21 +269,20 @@ impl Session {
         Ok(waited)
     }
 
-    /// A statement depends on the definitions of its tables as well. They seldom change, so mostly
-    /// nothing is noted.
+    /// A statement depends on the definitions of its tables and routines as well. They seldom
+    /// change, so mostly nothing is noted.
     fn note_tables(&self, planned: &Planned) {
         let Some(open) = &self.open else { return };
         let changed = self.database.catalog_csn();
-        let key = |table: &Arc<crate::catalog::Table>| crate::catalog::store::key(table.oid);
+        let oids = planned.tables.iter().map(|table| table.oid).chain(planned.routine_oids());
+        let keys = oids.map(crate::catalog::store::key);
         if changed > open.engine.snapshot() {
             // The catalog is always the newest; the table's lock keeps the definition as it is.
-            planned.tables.iter().for_each(|table| {
-                open.engine.note_latest_of_tree(crate::catalog::store::CATALOG_TREE, &key(table));
+            keys.for_each(|key| {
+                open.engine.note_latest_of_tree(crate::catalog::store::CATALOG_TREE, &key);
             });
         } else if changed > 0 && self.database.engine().is_in_graph(changed) {
-            planned.tables.iter().for_each(|table| {
-                open.engine.note_read(crate::catalog::store::CATALOG_TREE, &key(table));
-            });
+            keys.for_each(|key| open.engine.note_read(crate::catalog::store::CATALOG_TREE, &key));
         }
     }
 

@@ -49,6 +49,7 @@ mod presence;
 mod replication;
 mod role_setting;
 mod replication_state;
+mod routine;
 mod server_setting;
 pub mod settings;
 mod sink;
@@ -87,6 +88,7 @@ pub(crate) use prepared::{Action, Planned};
 pub use prepared::{OutputColumn, Prepared};
 pub use replication::Protocols;
 pub use replication_state::{ProtocolRow, ReplicationRow};
+pub(crate) use routine::Bodies;
 pub use sink::{Format, RowSink, SinkState};
 pub use statement::Statement;
 

@@ -7,9 +7,10 @@ use sqlparser::ast;
 
 use super::interrupt;
 use super::plan_cache::Key;
+use super::routine::CallPlan;
 use super::statement::tag;
 use super::{Action, Block, Format, OutputColumn, Planned, Portal, Prepared, Session, Statement};
-use crate::bind::{BindContext, Binder, NoRowCounts, RowCounts};
+use crate::bind::{BindContext, Binder, Called, NoRowCounts, RowCounts};
 use crate::catalog::{Catalog, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{NoReader, ReadContext};
@@ -42,6 +43,20 @@ fn plan_delete(binder: &mut Binder<'_>, delete: &ast::Delete, with: Option<&ast:
     let plan = delete::bind(binder, delete, with)?;
     let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
     Ok((Action::Delete(plan), columns))
+}
+
+fn plan_query(binder: &mut Binder<'_>, query: &ast::Query) -> Result<Bound> {
+    let bound = binder.query(query, false)?;
+    let (columns, types) = (bound.columns.clone(), binder.parameter_types()?);
+    let tables = binder.tables().to_vec();
+    let mut plan = plan::plan(bound, binder.cte_count(), types, tables, binder.context.row_counts)?;
+    plan.routines = binder.routines().to_vec();
+    Ok((Action::Select(Arc::new(plan)), Some(columns)))
+}
+
+fn plan_call(binder: &Binder<'_>, mut called: Called) -> Result<Bound> {
+    let columns = called.columns.take();
+    Ok((Action::Call(CallPlan::new(binder, called)?), columns))
 }
 
 impl Session {
@@ -121,7 +136,7 @@ impl Session {
         ))
     }
 
-    fn own_catalog_is_empty(&self) -> bool {
+    pub(super) fn own_catalog_is_empty(&self) -> bool {
         self.open.as_ref().is_none_or(|open| open.state.catalog.is_empty())
     }
 
@@ -192,6 +207,9 @@ impl Session {
             source: &statement.source,
         };
         let mut binder = Binder::new(&context, declared);
+        if let Some(scope) = &statement.scope {
+            binder.enter_routine(scope);
+        }
         let (action, columns) = match sql.as_ref() {
             ast::Statement::Insert(insert) => {
                 let plan = insert::bind(&mut binder, insert, statement.overriding)?;
@@ -200,6 +218,10 @@ impl Session {
             }
             ast::Statement::Update(update) => plan_update(&mut binder, update, None)?,
             ast::Statement::Delete(delete) => plan_delete(&mut binder, delete, None)?,
+            ast::Statement::Call(call) => {
+                let called = binder.procedure_call(call)?;
+                plan_call(&binder, called)?
+            }
             ast::Statement::Query(query) => match query.body.as_ref() {
                 ast::SetExpr::Update(ast::Statement::Update(update)) => {
                     plan_update(&mut binder, update, query.with.as_ref())?
@@ -211,16 +233,19 @@ impl Session {
                     return Err(SqlError::unsupported("WITH before INSERT")
                         .with_hint("Put WITH before the SELECT: INSERT INTO ... WITH ... SELECT."));
                 }
-                _ => {
-                    let bound = binder.query(query, false)?;
-                    let (columns, types) = (bound.columns.clone(), binder.parameter_types()?);
-                    let tables = binder.tables().to_vec();
-                    let plan = plan::plan(bound, binder.cte_count(), types, tables, sizes)?;
-                    (Action::Select(Arc::new(plan)), Some(columns))
-                }
+                _ => match binder.function_alone(query)? {
+                    Some(called) => plan_call(&binder, called)?,
+                    None => plan_query(&mut binder, query)?,
+                },
             },
             _ => return self.plan_utility(statement, declared),
         };
+        match &action {
+            Action::Insert(plan) => binder.check_volatile_reads(&plan.table)?,
+            Action::Update(plan) => binder.check_volatile_reads(&plan.target.table)?,
+            Action::Delete(plan) => binder.check_volatile_reads(&plan.target.table)?,
+            _ => {}
+        }
         self.planned(action, columns, &binder, state)
     }
 
@@ -232,8 +257,9 @@ impl Session {
         state: u64,
     ) -> Result<Planned> {
         let columns = columns.map(Arc::from);
-        let planned =
+        let mut planned =
             Planned::new(action, binder.parameter_types()?, columns, binder.tables().to_vec(), state);
+        planned.routines = binder.routines().to_vec();
         Ok(if self.is_ordered() { planned } else { planned.sized(self.database.engine()) })
     }
 

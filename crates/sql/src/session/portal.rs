@@ -22,6 +22,8 @@ pub struct Portal {
     pub(crate) columns: Option<Arc<[OutputColumn]>>,
     pub(crate) formats: Vec<Format>,
     pub(crate) state: PortalState,
+    /// So many calls of routines are around it.
+    pub(super) depth: usize,
     /// For large parameters.
     given: Option<Arc<Charge>>,
     /// For what it holds while it is suspended.
@@ -77,7 +79,8 @@ pub(crate) enum Tag {
 impl Portal {
     pub(crate) fn new(prepared: Arc<Prepared>, parameters: Arc<[Datum]>, formats: Vec<Format>) -> Portal {
         let columns = prepared.shared_columns();
-        Portal { prepared, parameters, columns, formats, state: PortalState::Ready, given: None, held: None }
+        let state = PortalState::Ready;
+        Portal { prepared, parameters, columns, formats, state, depth: 0, given: None, held: None }
     }
 
     /// The same statement with the same parameters, not begun.

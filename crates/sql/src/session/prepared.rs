@@ -13,11 +13,13 @@ use cognate_engine::Database;
 use crate::budget::{Budget, Charge};
 use crate::catalog::{Oid, Table};
 use crate::error::Result;
+use crate::expr::RoutineBody;
 use crate::oltp::delete::DeletePlan;
 use crate::oltp::insert::InsertPlan;
 use crate::oltp::update::UpdatePlan;
 use crate::parse::{self, Statement};
 use crate::plan::Plan;
+use crate::session::routine::CallPlan;
 use crate::types::Type;
 
 /// A column of a result.
@@ -60,6 +62,8 @@ pub(crate) struct Planned {
     pub(crate) columns: Option<Arc<[OutputColumn]>>,
     /// Tables read or changed.
     pub(crate) tables: Vec<Arc<Table>>,
+    /// The functions of users that it calls: they live as long as it.
+    pub(crate) routines: Vec<Arc<RoutineBody>>,
     /// The state of the catalog it was made for.
     state: AtomicU64,
     /// The database's growth when the tables last had about the size that they were planned for,
@@ -86,6 +90,8 @@ pub(crate) enum Action {
     Insert(InsertPlan),
     Update(UpdatePlan),
     Delete(DeletePlan),
+    /// A call that is the whole statement.
+    Call(CallPlan),
     /// Everything else: done from the syntax tree.
     Utility,
 }
@@ -99,7 +105,8 @@ impl Planned {
         state: u64,
     ) -> Planned {
         let (state, growth) = (AtomicU64::new(state), AtomicU64::new(0));
-        Planned { action, parameter_types, columns, tables, state, growth, rows: Vec::new() }
+        let (routines, rows) = (Vec::new(), Vec::new());
+        Planned { action, parameter_types, columns, tables, routines, state, growth, rows }
     }
 
     /// Notes the size of the tables, so that it can be told when the plan is outgrown.
@@ -129,6 +136,15 @@ impl Planned {
     /// state.
     pub(crate) fn is_for(&self, state: u64) -> bool {
         self.state.load(Ordering::Relaxed) == state || matches!(self.action, Action::Utility | Action::Empty)
+    }
+
+    /// Oids of the routines whose definitions it rests on.
+    pub(crate) fn routine_oids(&self) -> impl Iterator<Item = Oid> {
+        let called = match &self.action {
+            Action::Call(plan) => Some(plan.routine.oid),
+            _ => None,
+        };
+        self.routines.iter().map(|body| body.routine.oid).chain(called)
     }
 
     /// It is a SELECT without row locks.

@@ -2,6 +2,7 @@
 
 use sqlparser::ast;
 
+use crate::catalog::RoutineKind;
 pub use crate::parse::Statement;
 use crate::parse::{AlterSequence, Command, MipOperation};
 
@@ -24,6 +25,15 @@ pub(crate) fn tag(command: &Command) -> &'static str {
         }
         Command::AlterSequence { .. } => "ALTER SEQUENCE",
         Command::AlterSettings(alter) => alter.tag(),
+        Command::CreateRoutine(create) => match create.kind {
+            RoutineKind::Function => "CREATE FUNCTION",
+            RoutineKind::Procedure => "CREATE PROCEDURE",
+        },
+        Command::DropRoutine(drop) => match drop.kind {
+            Some(RoutineKind::Function) => "DROP FUNCTION",
+            Some(RoutineKind::Procedure) => "DROP PROCEDURE",
+            None => "DROP ROUTINE",
+        },
         Command::Unsupported(name) => name,
     }
 }
@@ -112,6 +122,12 @@ fn drop_tag(kind: &ast::ObjectType) -> &'static str {
         ast::ObjectType::Type => "DROP TYPE",
         _ => "DROP",
     }
+}
+
+/// Whether a statement of this tag begins or ends transactions or parts of them.
+pub(crate) fn controls_transaction(tag: &str) -> bool {
+    let words = ["BEGIN", "START TRANSACTION", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PREPARE TRANSACTION"];
+    words.iter().any(|word| tag.starts_with(word))
 }
 
 /// Statements that a failed block still takes, and those that control transactions.

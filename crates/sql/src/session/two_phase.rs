@@ -75,6 +75,8 @@ impl Session {
             Action::Insert(plan) => planned.tables.len() > 1 || plan.reads_tables(),
             _ => true,
         };
+        let is_select = matches!(planned.action, Action::Select(_));
+        let reads_rows = reads_rows || (!is_select && !planned.routines.is_empty());
         if !reads_rows || !self.locks_reads() {
             return Vec::new();
         }

@@ -20,7 +20,7 @@ use crate::types::Datum;
 /// becomes part of statements that look simple themselves.
 const STORED_DEPTH_MAX: usize = 1000;
 
-fn check_stored_depth(statement: &Statement) -> Result<()> {
+pub(super) fn check_stored_depth(statement: &Statement) -> Result<()> {
     if statement.depth() <= STORED_DEPTH_MAX {
         return Ok(());
     }
@@ -189,10 +189,14 @@ impl Session {
                 self.set_constraints(names.as_deref(), *deferred).await?;
                 return Ok(words);
             }
+            Command::CreateRoutine(create) => {
+                self.create_routine(create, words).await?;
+                return Ok(words);
+            }
             Command::CreateSequence { temporary: true, .. } => {
                 return Err(SqlError::unsupported("CREATE TEMPORARY SEQUENCE"));
             }
-            Command::CreateSequence { .. } | Command::AlterSequence { .. } => {}
+            Command::CreateSequence { .. } | Command::AlterSequence { .. } | Command::DropRoutine(_) => {}
             other => return Err(unsupported(other)),
         }
         self.open_transaction(false);
@@ -206,6 +210,7 @@ impl Session {
             Command::AlterSequence { name, if_exists, change } => {
                 work.alter_sequence(name, *if_exists, change).await?;
             }
+            Command::DropRoutine(drop) => work.drop_routines(drop).await?,
             _ => {}
         }
         Ok(words)

@@ -4,12 +4,12 @@ use super::super::constraint;
 use super::super::definition;
 use super::super::deparse::{self, Style};
 use super::super::names::{AnyRelation, qualified, split};
-use super::super::{Source, procedure, table_by_oid};
+use super::super::{Source, procedure, routine, table_by_oid};
 use super::names::type_name;
 use super::{null, oid, over_catalog, plain, text, truth};
 use crate::catalog::{Relation, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::function::{EvalContext, Function};
+use crate::function::Function;
 use crate::types::Datum;
 use crate::types::TypeId::{Bool, Int4, Name, Oid, Text};
 
@@ -34,10 +34,10 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(2504, "pg_get_ruledef", &[Oid, Bool], Text, null),
     plain(1662, "pg_get_triggerdef", &[Oid], Text, null),
     plain(2730, "pg_get_triggerdef", &[Oid, Bool], Text, null),
-    plain(2098, "pg_get_functiondef", &[Oid], Text, null),
-    plain(2165, "pg_get_function_result", &[Oid], Text, function_result),
-    plain(2162, "pg_get_function_arguments", &[Oid], Text, function_arguments),
-    plain(2232, "pg_get_function_identity_arguments", &[Oid], Text, function_arguments),
+    over_catalog!(2098, "pg_get_functiondef", &[Oid], Text, function_definition),
+    over_catalog!(2165, "pg_get_function_result", &[Oid], Text, function_result),
+    over_catalog!(2162, "pg_get_function_arguments", &[Oid], Text, function_arguments),
+    over_catalog!(2232, "pg_get_function_identity_arguments", &[Oid], Text, identity_arguments),
     plain(6197, "pg_get_function_sqlbody", &[Oid], Text, null),
     plain(3352, "pg_get_partkeydef", &[Oid], Text, null),
     plain(3415, "pg_get_statisticsobjdef", &[Oid], Text, null),
@@ -140,13 +140,31 @@ fn column_comment(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     Ok(column.filter(|column| !column.dropped).and_then(|column| column.comment.clone()).into())
 }
 
-fn function_result(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
+fn function_definition(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let found = source.catalog.routine_by_oid(oid(arguments, 0));
+    Ok(found.map(|found| routine::definition(source, found)).into())
+}
+
+fn function_result(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    if let Some(found) = source.catalog.routine_by_oid(oid(arguments, 0)) {
+        return Ok(routine::result(source, found).into());
+    }
     let Some(procedure) = procedure::by_oid(oid(arguments, 0)) else { return Ok(Datum::Null) };
     let set = if procedure.returns_set() { "SETOF " } else { "" };
     Ok(format!("{set}{}", type_name(procedure.result)).into())
 }
 
-fn function_arguments(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
+fn identity_arguments(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    match source.catalog.routine_by_oid(oid(arguments, 0)) {
+        Some(found) => Ok(routine::arguments(found, false).into()),
+        None => function_arguments(arguments, source),
+    }
+}
+
+fn function_arguments(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    if let Some(found) = source.catalog.routine_by_oid(oid(arguments, 0)) {
+        return Ok(routine::arguments(found, true).into());
+    }
     let Some(procedure) = procedure::by_oid(oid(arguments, 0)) else { return Ok(Datum::Null) };
     let mut types: Vec<String> = procedure.arguments.iter().map(|oid| type_name(*oid)).collect();
     if procedure.variadic() != 0

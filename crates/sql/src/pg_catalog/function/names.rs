@@ -1,7 +1,7 @@
 //! Visibility, and from names to oids and back.
 
 use super::super::names::{AnyRelation, CatalogNames, schema_oid};
-use super::super::{Source, role};
+use super::super::{Source, role, routine};
 use super::{called_on_null, oid, over_catalog, plain, text};
 use crate::error::Result;
 use crate::function::{EvalContext, Function};
@@ -13,7 +13,7 @@ use crate::types::{Datum, ObjectNames, Type};
 pub(super) static FUNCTIONS: &[Function] = &[
     over_catalog!(2079, "pg_table_is_visible", &[Oid], Bool, relation_is_visible),
     plain(2080, "pg_type_is_visible", &[Oid], Bool, type_is_visible),
-    plain(2081, "pg_function_is_visible", &[Oid], Bool, is_visible),
+    over_catalog!(2081, "pg_function_is_visible", &[Oid], Bool, function_is_visible),
     plain(2082, "pg_operator_is_visible", &[Oid], Bool, is_visible),
     plain(2083, "pg_opclass_is_visible", &[Oid], Bool, is_visible),
     plain(3829, "pg_opfamily_is_visible", &[Oid], Bool, is_visible),
@@ -36,6 +36,12 @@ pub(super) static FUNCTIONS: &[Function] = &[
 /// Objects that live in `pg_catalog` only are always visible.
 fn is_visible(_: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
     Ok(Datum::Bool(true))
+}
+
+fn function_is_visible(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let routine = source.catalog.routine_by_oid(oid(arguments, 0));
+    let path = source.search_path();
+    Ok(Datum::Bool(routine.is_none_or(|found| routine::is_visible(source.catalog, &path, found))))
 }
 
 fn type_is_visible(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {

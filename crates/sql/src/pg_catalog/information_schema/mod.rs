@@ -31,6 +31,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
 ];
 
 /// A truth value of the standard.
-fn yes(value: bool) -> &'static str {
+pub(super) fn yes(value: bool) -> &'static str {
     if value { "YES" } else { "NO" }
 }

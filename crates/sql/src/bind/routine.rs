@@ -1,0 +1,411 @@
+//! Calls of functions and procedures that users have defined.
+//!
+//! `overload` says which one a call is of. A function whose body is one SELECT is bound with the
+//! statement that calls it, once however often it is called; one that does more can only be called
+//! alone, by a statement that is nothing else:
+//!
+//! ```text
+//! SELECT x, area(x, 2) FROM t              area: SELECT $1 * $2           an expression
+//! SELECT * FROM t, inhabitants(t.id)       inhabitants: SELECT ... FROM   rows, for each row of t
+//! SELECT buy(1, 7); SELECT * FROM buy(1)   buy: UPDATE ...; INSERT ...    the whole statement
+//! CALL move(1, 2)                          a procedure                    the whole statement
+//! ```
+
+use std::sync::Arc;
+
+use sqlparser::ast::{
+    self, Expr as Syntax, Function as FunctionSyntax, FunctionArg, FunctionArguments, ObjectName,
+    Query as QuerySyntax, SelectItem, TableAlias, TableFactor,
+};
+use sqlparser::tokenizer::Span;
+
+use super::naming::figure_name;
+use super::overload::{Candidate, Given, signature};
+use super::scope::{name_span, object_name, schema_and_name};
+use super::table::simple_select;
+use super::{BindContext, Binder, Clause, RowsCall, SetReturning};
+use crate::catalog::{Behavior, Routine, RoutineKind, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, RoutineBody, RoutineCall, Typed};
+use crate::parse::{self, Command, Statement};
+use crate::plan;
+use crate::routine::{self, DEPTH_MAX, Outcome, Scope};
+use crate::session::OutputColumn;
+use crate::types::{Type, TypeId};
+
+/// A call that is a whole statement.
+pub(crate) struct Called {
+    /// What is called.
+    pub(crate) routine: Arc<Routine>,
+    /// Values of its inputs. Subqueries are not planned yet.
+    pub(crate) arguments: Vec<Expr>,
+    /// What the statement makes of the result.
+    pub(crate) form: Form,
+    /// The columns of the statement's rows, if it gives any.
+    pub(crate) columns: Option<Vec<OutputColumn>>,
+}
+
+/// What a statement that is a call makes of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// CALL: the row of what comes back, if anything does.
+    Call,
+    /// `SELECT f()`: values.
+    Values,
+    /// `SELECT * FROM f()`: rows.
+    Rows,
+}
+
+fn output(name: String, ty: Type) -> OutputColumn {
+    OutputColumn { name, ty, table_oid: 0, attribute_number: 0 }
+}
+
+impl Binder<'_> {
+    /// The statement is one of a routine's body.
+    pub(crate) fn enter_routine(&mut self, scope: &Arc<Scope>) {
+        self.scope = Some(scope.clone());
+        // Its text is not the client's.
+        self.positions = false;
+    }
+
+    /// The argument that a name stands for, in a routine's body.
+    pub(super) fn argument(&self, names: &[String]) -> Option<Typed> {
+        let scope = self.scope.as_ref().filter(|_| self.view_depth == 0)?;
+        let (place, ty) = scope.find(names)?;
+        Some(Typed::new(Expr::Parameter(place), ty))
+    }
+
+    /// Whether there is a parameter of this number, from 1: a routine has as many as inputs.
+    pub(super) fn is_parameter(&self, number: usize) -> bool {
+        self.scope.as_ref().is_none_or(|scope| number <= scope.arguments.len())
+    }
+
+    /// The functions of users that the statement calls, and those that they call.
+    pub(crate) fn routines(&self) -> &[Arc<RoutineBody>] {
+        &self.routines
+    }
+
+    /// 0A000 if a volatile function reads the table that the statement changes. In PostgreSQL it
+    /// would see what the statement has changed so far.
+    pub(crate) fn check_volatile_reads(&self, target: &Table) -> Result<()> {
+        if !self.volatile_reads.contains(&target.oid) {
+            return Ok(());
+        }
+        let what = format!("a volatile function that reads the table that the statement changes, \"{}\",", target.name);
+        Err(SqlError::unsupported(what)
+            .with_hint("A function that is declared STABLE reads the table as it was before the statement."))
+    }
+
+    fn has_routine(&self, schema: Option<&str>, name: &str) -> bool {
+        self.context.catalog.routines_named(&self.search_path, schema, name).next().is_some()
+    }
+
+    /// The call of a function, unless all of its name are built in.
+    pub(super) fn routine_call(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        arguments: &[FunctionArg],
+    ) -> Result<Option<Typed>> {
+        if !self.has_routine(schema, name) {
+            return Ok(None);
+        }
+        let given = self.given(arguments)?;
+        let Some(candidate) = self.choose("function", schema, name, &given)? else {
+            let arguments = given.into_iter().map(|given| given.value).collect();
+            return self.call(schema, name, arguments).map(Some);
+        };
+        let (call, outcome) = self.bound_call(&candidate, given)?;
+        if !call.is_set {
+            let ty = call.ty;
+            return Ok(Some(Typed::new(Expr::Routine(Box::new(call)), ty)));
+        }
+        let shape = match outcome {
+            Outcome::Row(columns) => Some(columns.into()),
+            _ => None,
+        };
+        let ty = call.ty;
+        self.set_returning(SetReturning { call: RowsCall::Routine(Box::new(call)), ty, shape }).map(Some)
+    }
+
+    /// The call of a function in FROM, with the columns of its rows, unless it is a built-in one's.
+    pub(super) fn routine_in_from(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        arguments: &[FunctionArg],
+        alias: Option<&TableAlias>,
+        span: Span,
+    ) -> Result<Option<(RowsCall, Vec<(String, Type)>)>> {
+        if !self.has_routine(schema, name) {
+            return Ok(None);
+        }
+        let given = self.in_clause(Clause::FromFunction, |binder| binder.given(arguments))?;
+        let chosen = self.choose("function", schema, name, &given);
+        let Some(candidate) = chosen.map_err(|error| self.at(error, span))? else { return Ok(None) };
+        let bound = self.bound_call(&candidate, given);
+        let (call, outcome) = bound.map_err(|error| self.at(error, span))?;
+        Ok(Some((RowsCall::Routine(Box::new(call)), columns(outcome, name, alias))))
+    }
+
+    /// A call of a function whose body is one SELECT. 0A000 for others, 42809 for a procedure.
+    fn bound_call(&mut self, candidate: &Candidate, given: Vec<Given>) -> Result<(RoutineCall, Outcome)> {
+        let routine = &candidate.routine;
+        check_function(routine)?;
+        let clause = self.clause();
+        if matches!(clause, Clause::Check | Clause::Default | Clause::Other("transform expressions")) {
+            let place = clause.name();
+            return Err(self.lacks(format!("function {} in {place}", routine.signature())));
+        }
+        let inputs = self.inputs(candidate, given)?;
+        let outcome = Outcome::of(routine, self.context.catalog)?;
+        let body = self.routine_body(routine, &outcome)?;
+        let ty = match &outcome {
+            Outcome::Nothing => TypeId::Void.into(),
+            Outcome::Value(_, ty) => *ty,
+            Outcome::Row(_) => TypeId::Record.into(),
+        };
+        Ok((RoutineCall::new(&body, ty, inputs), outcome))
+    }
+
+    /// What calls of a function do, bound and planned at the first one.
+    fn routine_body(&mut self, routine: &Arc<Routine>, outcome: &Outcome) -> Result<Arc<RoutineBody>> {
+        if let Some(known) = self.routines.iter().find(|known| known.routine.oid == routine.oid) {
+            return Ok(known.clone());
+        }
+        let statements = routine::statements(routine)?;
+        let [Statement { command: Command::Sql(sql), .. }] = statements.as_slice() else {
+            return Err(only_alone(routine));
+        };
+        let (ast::Statement::Query(query), true) = (sql.as_ref(), routine::is_single_select(&statements))
+        else {
+            return Err(only_alone(routine));
+        };
+        if self.routine_depth == DEPTH_MAX {
+            return Err(routine::too_deep());
+        }
+        let shape = match outcome {
+            Outcome::Row(columns) => Some(columns.clone().into()),
+            _ => None,
+        };
+        let is_void = *outcome == Outcome::Nothing;
+        let body = Arc::new(RoutineBody::new(routine.clone(), shape, is_void));
+        self.routines.push(body.clone());
+        let depth = statements.iter().map(Statement::depth).max().unwrap_or(0);
+        parse::on_large_stack(depth, || self.plan_body(&body, outcome, query, &statements[0], depth))
+            .map_err(|error| routine::within(error, &routine.name, None))?;
+        Ok(body)
+    }
+
+    fn plan_body(
+        &mut self,
+        body: &RoutineBody,
+        outcome: &Outcome,
+        query: &QuerySyntax,
+        statement: &Statement,
+        depth: usize,
+    ) -> Result<()> {
+        let routine = &body.routine;
+        let context = BindContext { source: &statement.source, ..*self.context };
+        let declared: Vec<Option<Type>> = routine.inputs().map(|argument| Some(argument.ty)).collect();
+        let mut inner = Binder::new(&context, &declared);
+        if let Some(scope) = &statement.scope {
+            inner.enter_routine(scope);
+        }
+        // What is known of other functions is shared, to and fro.
+        inner.routines = std::mem::take(&mut self.routines);
+        inner.routine_depth = self.routine_depth + 1;
+        let bound = stacker::maybe_grow(192 * 1024, 4 * 1024 * 1024, || inner.query(query, false));
+        self.routines = std::mem::take(&mut inner.routines);
+        let bound = bound?;
+        inner.tables().iter().for_each(|table| self.note_table(table));
+        let views: Vec<u32> =
+            inner.views().iter().filter(|view| !self.views.contains(view)).copied().collect();
+        self.views.extend(views);
+        self.volatile_reads.append(&mut inner.volatile_reads);
+        if routine.behavior == Behavior::Volatile {
+            self.volatile_reads.extend(inner.tables().iter().map(|table| table.oid));
+        }
+        let conversions = routine::conversions(routine, outcome, Some(&bound.columns))?;
+        let types = inner.parameter_types()?;
+        let tables = inner.tables().to_vec();
+        let plan = plan::plan(bound, inner.cte_count(), types, tables, context.row_counts)?;
+        body.set(plan, conversions, depth);
+        Ok(())
+    }
+
+    /// CALL. 42809 if it is of a function.
+    pub(crate) fn procedure_call(&mut self, syntax: &FunctionSyntax) -> Result<Called> {
+        self.bind_procedure_call(syntax).map_err(|error| self.at(error, name_span(&syntax.name)))
+    }
+
+    fn bind_procedure_call(&mut self, syntax: &FunctionSyntax) -> Result<Called> {
+        let (schema, name) = schema_and_name(&syntax.name)?;
+        let Some(arguments) = plain_list(syntax) else {
+            return Err(SqlError::syntax("syntax error in CALL"));
+        };
+        self.push_level();
+        let bound = self.in_clause(Clause::Other("CALL arguments"), |binder| {
+            let given = binder.given(arguments)?;
+            let is_subquery = |given: &Given| {
+                given.value.expr.any(&mut |expr| matches!(expr, Expr::Subquery(_)))
+            };
+            if given.iter().any(is_subquery) {
+                let message = "cannot use subquery in CALL argument";
+                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+            }
+            let shown = signature(schema.as_deref(), &name, &given);
+            let not_a_procedure = |signature: String| {
+                let message = format!("{signature} is not a procedure");
+                SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message)
+                    .with_hint("To call a function, use SELECT.")
+            };
+            match binder.choose("procedure", schema.as_deref(), &name, &given)? {
+                Some(candidate) if candidate.routine.kind == RoutineKind::Procedure => {
+                    let arguments = binder.inputs(&candidate, given)?;
+                    Ok((candidate.routine, arguments))
+                }
+                Some(candidate) => Err(not_a_procedure(candidate.routine.signature())),
+                None => Err(not_a_procedure(shown)),
+            }
+        });
+        self.pop_level()?;
+        let (routine, arguments) = bound?;
+        let columns = match Outcome::of(&routine, self.context.catalog)? {
+            Outcome::Row(columns) => {
+                Some(columns.into_iter().map(|(name, ty)| output(name, ty)).collect())
+            }
+            _ => None,
+        };
+        Ok(Called { routine, arguments, form: Form::Call, columns })
+    }
+
+    /// The call that a query is, if it is nothing else and of a function that does more than one
+    /// SELECT.
+    pub(crate) fn function_alone(&mut self, query: &QuerySyntax) -> Result<Option<Called>> {
+        let Some((name, arguments, item, alias)) = alone(query) else { return Ok(None) };
+        let (schema, function) = schema_and_name(name)?;
+        let named = self.context.catalog.routines_named(&self.search_path, schema.as_deref(), &function);
+        let mut does_more = false;
+        for (_, routine) in named {
+            does_more |= routine.kind == RoutineKind::Function
+                && !routine::is_single_select(&routine::statements(routine)?);
+        }
+        if !does_more {
+            return Ok(None);
+        }
+        self.push_level();
+        let bound = self.in_clause(Clause::FromFunction, |binder| {
+            let given = binder.given(arguments)?;
+            let Some(candidate) = binder.choose("function", schema.as_deref(), &function, &given)? else {
+                return Ok(None);
+            };
+            if routine::is_single_select(&routine::statements(&candidate.routine)?) {
+                return Ok(None);
+            }
+            check_function(&candidate.routine)?;
+            let arguments = binder.inputs(&candidate, given)?;
+            Ok(Some((candidate.routine, arguments)))
+        });
+        self.pop_level()?;
+        let Some((routine, arguments)) = bound.map_err(|error| self.at(error, name_span(name)))? else {
+            return Ok(None);
+        };
+        let outcome = Outcome::of(&routine, self.context.catalog)?;
+        let (form, columns) = match item {
+            None => {
+                let columns = columns(outcome, &function, alias);
+                (Form::Rows, columns.into_iter().map(|(name, ty)| output(name, ty)).collect())
+            }
+            Some(item) => {
+                let ty = match outcome {
+                    Outcome::Nothing => TypeId::Void.into(),
+                    Outcome::Value(_, ty) => ty,
+                    Outcome::Row(_) => TypeId::Record.into(),
+                };
+                let name = match item {
+                    SelectItem::ExprWithAlias { alias, .. } => object_name(alias),
+                    SelectItem::UnnamedExpr(expr) => figure_name(expr),
+                    _ => function,
+                };
+                (Form::Values, vec![output(name, ty)])
+            }
+        };
+        Ok(Some(Called { routine, arguments, form, columns: Some(columns) }))
+    }
+}
+
+/// Names and types of the columns of a function in FROM: a single one is named after the argument
+/// that it comes back by, else after the alias, else after the function.
+fn columns(outcome: Outcome, name: &str, alias: Option<&TableAlias>) -> Vec<(String, Type)> {
+    let shown = || alias.map_or_else(|| name.to_owned(), |alias| object_name(&alias.name));
+    match outcome {
+        Outcome::Nothing => vec![(shown(), TypeId::Void.into())],
+        Outcome::Value(name, ty) => vec![(name.unwrap_or_else(shown), ty)],
+        Outcome::Row(columns) => columns,
+    }
+}
+
+/// 42809 if it is a procedure.
+fn check_function(routine: &Routine) -> Result<()> {
+    match routine.kind {
+        RoutineKind::Function => Ok(()),
+        RoutineKind::Procedure => Err(SqlError::new(
+            sqlstate::WRONG_OBJECT_TYPE,
+            format!("{} is a procedure", routine.signature()),
+        )
+        .with_hint("To call a procedure, use CALL.")),
+    }
+}
+
+fn only_alone(routine: &Routine) -> SqlError {
+    SqlError::unsupported(format!("function {} in this place", routine.signature()))
+        .with_detail("Its body is more than one SELECT, or changes or locks rows.")
+        .with_hint("Such a function is called by a statement of its own: SELECT f(...) or SELECT * FROM f(...).")
+}
+
+/// The arguments of a call without anything around them.
+fn plain_list(syntax: &FunctionSyntax) -> Option<&[FunctionArg]> {
+    let FunctionArguments::List(list) = &syntax.args else { return None };
+    let plain = list.duplicate_treatment.is_none()
+        && list.clauses.is_empty()
+        && syntax.filter.is_none()
+        && syntax.over.is_none()
+        && syntax.within_group.is_empty();
+    plain.then_some(list.args.as_slice())
+}
+
+/// The name and arguments of the call that a query is, if it is nothing else: with the item of the
+/// select list, or with the alias in FROM.
+type Alone<'a> = (&'a ObjectName, &'a [FunctionArg], Option<&'a SelectItem>, Option<&'a TableAlias>);
+
+fn alone(query: &QuerySyntax) -> Option<Alone<'_>> {
+    let select = simple_select(query).filter(|select| select.selection.is_none())?;
+    match (select.projection.as_slice(), select.from.as_slice()) {
+        (
+            [
+                item @ (SelectItem::UnnamedExpr(Syntax::Function(function))
+                | SelectItem::ExprWithAlias { expr: Syntax::Function(function), .. }),
+            ],
+            [],
+        ) => Some((&function.name, plain_list(function)?, Some(item), None)),
+        ([SelectItem::Wildcard(_)], [from]) if from.joins.is_empty() => match &from.relation {
+            TableFactor::Table {
+                name, alias, args: Some(arguments), with_ordinality: false, sample: None, ..
+            } if has_no_columns(alias.as_ref()) => {
+                Some((name, arguments.args.as_slice(), None, alias.as_ref()))
+            }
+            TableFactor::Function { name, args, with_ordinality: false, alias, .. }
+                if has_no_columns(alias.as_ref()) =>
+            {
+                Some((name, args.as_slice(), None, alias.as_ref()))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn has_no_columns(alias: Option<&TableAlias>) -> bool {
+    alias.is_none_or(|alias| alias.columns.is_empty())
+}

@@ -1,0 +1,99 @@
+//! Calls of functions that users have defined by a single SELECT.
+//!
+//! The SELECT is a plan of its own, made once for a statement however often it is called there; the
+//! arguments are its parameters. A function may call itself, so calls do not own what they call:
+//! the statement does ([`Plan::routines`](crate::plan::Plan::routines)), and calls refer to it.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use super::Expr;
+use crate::catalog::Routine;
+use crate::error::{Result, SqlError};
+use crate::function::Volatility;
+use crate::plan::Plan;
+use crate::types::cast::Cast;
+use crate::types::{Shape, Type};
+
+/// The SELECT of a function, planned.
+#[derive(Debug)]
+pub(crate) struct Select {
+    pub(crate) plan: Arc<Plan>,
+    /// Conversions of its columns to the result's.
+    pub(crate) conversions: Vec<Option<Cast>>,
+    /// A bound on the depth of its tree.
+    pub(crate) depth: usize,
+}
+
+/// What a call of a function does.
+#[derive(Debug)]
+pub struct RoutineBody {
+    /// The function.
+    pub routine: Arc<Routine>,
+    /// Names and types of its columns, if it gives rows; none for a value or nothing.
+    pub shape: Option<Shape>,
+    /// It gives nothing at all.
+    pub is_void: bool,
+    /// Set once it is planned, which may be after calls to it were bound: those in itself.
+    select: OnceLock<Select>,
+}
+
+impl RoutineBody {
+    /// That of a function whose SELECT is not planned yet.
+    pub(crate) fn new(routine: Arc<Routine>, shape: Option<Shape>, is_void: bool) -> RoutineBody {
+        RoutineBody { routine, shape, is_void, select: OnceLock::new() }
+    }
+
+    /// The SELECT was planned.
+    pub(crate) fn set(&self, plan: Plan, conversions: Vec<Option<Cast>>, depth: usize) {
+        // It is planned once, by whoever made this.
+        let _ = self.select.set(Select { plan: Arc::new(plan), conversions, depth });
+    }
+
+    /// Its SELECT.
+    pub(crate) fn select(&self) -> Result<&Select> {
+        let unplanned = || SqlError::internal(format!("function {} is not planned", self.routine.name));
+        self.select.get().ok_or_else(unplanned)
+    }
+}
+
+/// A call of such a function.
+#[derive(Clone, Debug)]
+pub struct RoutineCall {
+    /// What it does.
+    body: Weak<RoutineBody>,
+    /// Type of its value, or of each of its rows.
+    pub ty: Type,
+    /// What it promises.
+    pub volatility: Volatility,
+    /// It gives any number of rows.
+    pub is_set: bool,
+    /// Number of columns of its rows.
+    pub width: usize,
+    /// Values of its inputs, converted to their types.
+    pub arguments: Vec<Expr>,
+}
+
+impl RoutineCall {
+    /// A call with these arguments, which gives values of this type.
+    pub(crate) fn new(body: &Arc<RoutineBody>, ty: Type, arguments: Vec<Expr>) -> RoutineCall {
+        RoutineCall {
+            ty,
+            volatility: body.routine.behavior.into(),
+            is_set: body.routine.returns_set,
+            width: body.shape.as_ref().map_or(1, |shape| shape.len()),
+            arguments,
+            body: Arc::downgrade(body),
+        }
+    }
+
+    /// What it does.
+    pub(crate) fn body(&self) -> Result<Arc<RoutineBody>> {
+        self.body.upgrade().ok_or_else(|| SqlError::internal("a function outlived its statement"))
+    }
+}
+
+impl PartialEq for RoutineCall {
+    fn eq(&self, other: &RoutineCall) -> bool {
+        self.body.ptr_eq(&other.body) && self.ty == other.ty && self.arguments == other.arguments
+    }
+}

@@ -1,0 +1,203 @@
+//! Functions and procedures of users: as SQL text, in the words of `pg_get_functiondef` and its
+//! kin, and `information_schema.routines`.
+
+use super::{Source, SystemTable};
+use super::information_schema::yes;
+use super::names::{qualified, quote_identifier};
+use super::value::NULL;
+use crate::catalog::{Argument, ArgumentMode, Behavior, Catalog, Oid, Routine, RoutineKind};
+use crate::types::TypeId;
+
+pub(super) const TABLES: &[&SystemTable] = &[&ROUTINES];
+
+/// What `pg_get_function_arguments` prints: with defaults, unless they are to tell routines apart.
+pub(super) fn arguments(routine: &Routine, with_defaults: bool) -> String {
+    let printed = routine.arguments.iter().filter(|argument| argument.mode != ArgumentMode::Table);
+    let print = |argument: &Argument| {
+        let mode = match argument.mode {
+            // A procedure's argument says so, as DROP PROCEDURE counts them all.
+            ArgumentMode::In if routine.kind == RoutineKind::Procedure => "IN ",
+            ArgumentMode::In | ArgumentMode::Table => "",
+            ArgumentMode::Out => "OUT ",
+            ArgumentMode::InOut => "INOUT ",
+        };
+        let default = argument.default.as_ref().filter(|_| with_defaults);
+        let default = default.map(|default| format!(" DEFAULT {default}")).unwrap_or_default();
+        format!("{mode}{}{default}", named(argument))
+    };
+    printed.map(print).collect::<Vec<_>>().join(", ")
+}
+
+/// `name type`, or the type alone.
+fn named(argument: &Argument) -> String {
+    match &argument.name {
+        Some(name) => format!("{} {}", quote_identifier(name), argument.ty.format()),
+        None => argument.ty.format(),
+    }
+}
+
+/// What `pg_get_function_result` prints; none for a procedure.
+pub(super) fn result(source: &Source<'_>, routine: &Routine) -> Option<String> {
+    if routine.kind == RoutineKind::Procedure {
+        return None;
+    }
+    let is_column = |argument: &&Argument| argument.mode == ArgumentMode::Table;
+    let columns: Vec<String> = routine.arguments.iter().filter(is_column).map(named).collect();
+    if !columns.is_empty() {
+        return Some(format!("TABLE({})", columns.join(", ")));
+    }
+    let set = if routine.returns_set { "SETOF " } else { "" };
+    let row = routine.row_of.and_then(|oid| source.display(oid));
+    Some(format!("{set}{}", row.unwrap_or_else(|| routine.result.format())))
+}
+
+/// What `pg_get_functiondef` prints.
+pub(super) fn definition(source: &Source<'_>, routine: &Routine) -> String {
+    let noun = routine.kind.noun();
+    let name = qualified(&routine.schema_name, &routine.name);
+    let mut text = format!("CREATE OR REPLACE {} {name}(", noun.to_uppercase());
+    text.push_str(&arguments(routine, true));
+    text.push_str(")\n");
+    if let Some(result) = result(source, routine) {
+        text.push_str(&format!(" RETURNS {result}\n"));
+    }
+    text.push_str(" LANGUAGE sql\n");
+    let behavior = match routine.behavior {
+        Behavior::Immutable => " IMMUTABLE",
+        Behavior::Stable => " STABLE",
+        Behavior::Volatile => "",
+    };
+    let strict = if routine.strict { " STRICT" } else { "" };
+    if !behavior.is_empty() || !strict.is_empty() {
+        text.push_str(&format!("{behavior}{strict}\n"));
+    }
+    if routine.atomic {
+        return text + &format!("BEGIN ATOMIC{}END\n", routine.body);
+    }
+    let mut mark = noun.to_owned();
+    while routine.body.contains(&format!("${mark}")) {
+        mark.push('x');
+    }
+    text + &format!("AS ${mark}${}${mark}$\n", routine.body)
+}
+
+/// Whether a routine's bare name, with its arguments, leads to it.
+pub(super) fn is_visible(catalog: &Catalog, path: &[String], routine: &Routine) -> bool {
+    let inputs = routine.input_types();
+    let mut named = catalog.routines_named(path, None, &routine.name);
+    named.find(|(_, known)| known.input_types() == inputs).is_some_and(|(_, first)| first.oid == routine.oid)
+}
+
+/// As `regproc` prints it.
+pub(super) fn display(catalog: &Catalog, path: &[String], routine: &Routine) -> String {
+    if is_visible(catalog, path, routine) {
+        return quote_identifier(&routine.name);
+    }
+    qualified(&routine.schema_name, &routine.name)
+}
+
+/// The only routine of this name; none if there are several or none.
+pub(super) fn by_name(
+    catalog: &Catalog,
+    path: &[String],
+    schema: Option<&str>,
+    name: &str,
+) -> Option<Oid> {
+    let mut named = catalog.routines_named(path, schema, name);
+    match (named.next(), named.next()) {
+        (Some((_, routine)), None) => Some(routine.oid),
+        _ => None,
+    }
+}
+
+/// Name of the type in `information_schema`.
+fn data_type(id: TypeId) -> &'static str {
+    if id.is_array() { "ARRAY" } else { id.sql_name() }
+}
+
+system_table! {
+    pub(super) static ROUTINES = 13377 view "information_schema"."routines",
+    |source| source.catalog.routines().map(|routine| (source, routine)) => |(source, routine)|,
+    specific_catalog: Name = source.database(),
+    specific_schema: Name = routine.schema_name.clone(),
+    specific_name: Name = format!("{}_{}", routine.name, routine.oid),
+    routine_catalog: Name = source.database(),
+    routine_schema: Name = routine.schema_name.clone(),
+    routine_name: Name = routine.name.clone(),
+    routine_type: Varchar = routine.kind.noun().to_uppercase(),
+    module_catalog: Name = NULL,
+    module_schema: Name = NULL,
+    module_name: Name = NULL,
+    udt_catalog: Name = NULL,
+    udt_schema: Name = NULL,
+    udt_name: Name = NULL,
+    data_type: Varchar = (routine.kind == RoutineKind::Function).then(|| data_type(routine.result.id)),
+    character_maximum_length: Int4 = NULL,
+    character_octet_length: Int4 = NULL,
+    character_set_catalog: Name = NULL,
+    character_set_schema: Name = NULL,
+    character_set_name: Name = NULL,
+    collation_catalog: Name = NULL,
+    collation_schema: Name = NULL,
+    collation_name: Name = NULL,
+    numeric_precision: Int4 = NULL,
+    numeric_precision_radix: Int4 = NULL,
+    numeric_scale: Int4 = NULL,
+    datetime_precision: Int4 = NULL,
+    interval_type: Varchar = NULL,
+    interval_precision: Int4 = NULL,
+    type_udt_catalog: Name = (routine.kind == RoutineKind::Function).then(|| source.database()),
+    type_udt_schema: Name = (routine.kind == RoutineKind::Function).then_some("pg_catalog"),
+    type_udt_name: Name = (routine.kind == RoutineKind::Function).then(|| routine.result.id.internal_name()),
+    scope_catalog: Name = NULL,
+    scope_schema: Name = NULL,
+    scope_name: Name = NULL,
+    maximum_cardinality: Int4 = NULL,
+    dtd_identifier: Name = (routine.kind == RoutineKind::Function).then_some("0"),
+    routine_body: Varchar = "EXTERNAL",
+    routine_definition: Varchar = routine.body.clone(),
+    external_name: Varchar = NULL,
+    external_language: Varchar = "SQL",
+    parameter_style: Varchar = "GENERAL",
+    is_deterministic: Varchar = yes(routine.behavior == Behavior::Immutable),
+    sql_data_access: Varchar = "MODIFIES",
+    is_null_call: Varchar = (routine.kind == RoutineKind::Function).then(|| yes(routine.strict)),
+    sql_path: Varchar = NULL,
+    schema_level_routine: Varchar = "YES",
+    max_dynamic_result_sets: Int4 = 0,
+    is_user_defined_cast: Varchar = NULL,
+    is_implicitly_invocable: Varchar = NULL,
+    security_type: Varchar = "INVOKER",
+    to_sql_specific_catalog: Name = NULL,
+    to_sql_specific_schema: Name = NULL,
+    to_sql_specific_name: Name = NULL,
+    as_locator: Varchar = "NO",
+    created: Timestamptz = NULL,
+    last_altered: Timestamptz = NULL,
+    new_savepoint_level: Varchar = NULL,
+    is_udt_dependent: Varchar = "NO",
+    result_cast_from_data_type: Varchar = NULL,
+    result_cast_as_locator: Varchar = NULL,
+    result_cast_char_max_length: Int4 = NULL,
+    result_cast_char_octet_length: Int4 = NULL,
+    result_cast_char_set_catalog: Name = NULL,
+    result_cast_char_set_schema: Name = NULL,
+    result_cast_char_set_name: Name = NULL,
+    result_cast_collation_catalog: Name = NULL,
+    result_cast_collation_schema: Name = NULL,
+    result_cast_collation_name: Name = NULL,
+    result_cast_numeric_precision: Int4 = NULL,
+    result_cast_numeric_precision_radix: Int4 = NULL,
+    result_cast_numeric_scale: Int4 = NULL,
+    result_cast_datetime_precision: Int4 = NULL,
+    result_cast_interval_type: Varchar = NULL,
+    result_cast_interval_precision: Int4 = NULL,
+    result_cast_type_udt_catalog: Name = NULL,
+    result_cast_type_udt_schema: Name = NULL,
+    result_cast_type_udt_name: Name = NULL,
+    result_cast_scope_catalog: Name = NULL,
+    result_cast_scope_schema: Name = NULL,
+    result_cast_scope_name: Name = NULL,
+    result_cast_maximum_cardinality: Int4 = NULL,
+    result_cast_dtd_identifier: Name = NULL,
+}

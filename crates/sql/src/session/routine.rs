@@ -1,0 +1,330 @@
+//! Calls that are statements: CALL, and a function that does more than one SELECT.
+//!
+//! The statements of the body run one after the other, each planned and run like a statement of the
+//! client's, in the transaction that is open: nothing is committed between them, no other
+//! transaction begins, and they wait for locks only. The routine's inputs are their parameters.
+//!
+//! ```text
+//! BEGIN; CALL move(5)            depth 0: the client's statement
+//!     UPDATE account ...         depth 1: $1 = 5
+//!     CALL note(amount)          depth 1
+//!         INSERT INTO log ...    depth 2: $1 = 5
+//! ```
+//!
+//! What fails is told with the statements around it (CONTEXT), and undone with the client's
+//! statement. One that fails for others (40001) is run again like any other, by itself if that is
+//! enough (`again`).
+//!
+//! [`Session::routine_statements`] shows what a CALL would run, for who ships it elsewhere.
+
+use std::collections::HashMap;
+use std::future::Future as _;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use super::portal::{PortalState, Tag};
+use super::statement::tag;
+use super::{
+    Action, CommandTag, Format, OutputColumn, Portal, Prepared, RowSink, Session, SinkState, Statement,
+};
+use crate::bind::{Binder, Called, Form};
+use crate::catalog::{Behavior, Oid, Routine};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, check_held};
+use crate::oltp::memory::row_bytes;
+use crate::oltp::run::Run;
+use crate::oltp::source::{Pieces, Places};
+use crate::parse::CreateRoutine;
+use crate::routine::{self, DEPTH_MAX, Outcome};
+use crate::types::cast::Cast;
+use crate::types::{Datum, FormatContext, Record, Shape, Type};
+
+/// Stack left before a statement of a body is gone on with on a fresh one, and the size of that.
+const RED_ZONE: usize = 512 * 1024;
+const FRESH_STACK: usize = 2 * 1024 * 1024;
+
+/// A planned call.
+#[derive(Debug)]
+pub(crate) struct CallPlan {
+    pub(crate) routine: Arc<Routine>,
+    /// Values of the routine's inputs.
+    arguments: Vec<Expr>,
+    places: Places,
+    form: Form,
+}
+
+impl CallPlan {
+    /// Plans a bound call.
+    pub(super) fn new(binder: &Binder<'_>, called: Called) -> Result<CallPlan> {
+        let Called { routine, mut arguments, form, .. } = called;
+        let mut pieces = Pieces::default();
+        pieces.expressions(binder, &mut arguments)?;
+        Ok(CallPlan { routine, arguments, places: pieces.finish(binder), form })
+    }
+}
+
+/// The planned statements of a routine's body.
+#[derive(Debug)]
+struct Body {
+    routine: Arc<Routine>,
+    /// The search path that they were bound under, and the state of the catalog.
+    search_path: Vec<String>,
+    state: u64,
+    statements: Vec<Arc<Prepared>>,
+    outcome: Outcome,
+    /// Of the last statement's columns to the result's.
+    conversions: Vec<Option<Cast>>,
+}
+
+/// Bodies by the oids of their routines, shared by all sessions.
+#[derive(Default)]
+pub(crate) struct Bodies(RwLock<HashMap<Oid, Arc<Body>>>);
+
+/// So many bodies are kept.
+const BODIES_MAX: usize = 1024;
+
+impl Bodies {
+    fn get(&self, routine: &Arc<Routine>, search_path: &[String], state: u64) -> Option<Arc<Body>> {
+        let known = self.0.read().get(&routine.oid).cloned()?;
+        let fits = Arc::ptr_eq(&known.routine, routine)
+            && known.search_path == search_path
+            && known.state == state;
+        fits.then_some(known)
+    }
+
+    fn put(&self, body: &Arc<Body>) {
+        let mut bodies = self.0.write();
+        if bodies.len() >= BODIES_MAX {
+            bodies.clear();
+        }
+        bodies.insert(body.routine.oid, body.clone());
+    }
+}
+
+/// Takes the rows of a body's last statement, or drops those of another one.
+struct Rows {
+    rows: Vec<Vec<Datum>>,
+    bytes: usize,
+    limit: usize,
+    is_wanted: bool,
+    refused: Option<SqlError>,
+}
+
+impl RowSink for Rows {
+    fn row(&mut self, _: &[OutputColumn], _: &[Format], row: &[Datum], _: &FormatContext) -> SinkState {
+        if !self.is_wanted {
+            return SinkState::Ready;
+        }
+        self.bytes += row_bytes(row);
+        if let Err(refused) = check_held(self.bytes, self.limit) {
+            self.refused = Some(refused);
+            return SinkState::Full;
+        }
+        self.rows.push(row.to_vec());
+        SinkState::Ready
+    }
+
+    fn copy_out(&mut self, _: &[u8]) -> SinkState {
+        SinkState::Ready
+    }
+}
+
+impl Session {
+    /// The statements that a CALL, or a function called alone, would run, in their order: those of
+    /// procedures that it calls stand in the place of the calls, one level of a recursion deep.
+    /// None if the statement is no such call. What functions in their expressions read is not
+    /// among them.
+    ///
+    /// # Errors
+    ///
+    /// Those of planning the statements, as they are by now.
+    pub fn routine_statements(&mut self, prepared: &Arc<Prepared>) -> Result<Option<Vec<Statement>>> {
+        let mut planned = prepared.planned();
+        if !planned.is_for(self.catalog_state()) {
+            planned = self.replan(prepared)?;
+        }
+        let Action::Call(call) = &planned.action else { return Ok(None) };
+        let (mut statements, mut around) = (Vec::new(), Vec::new());
+        self.list_statements(&call.routine.clone(), &mut around, &mut statements)?;
+        Ok(Some(statements))
+    }
+
+    fn list_statements(
+        &mut self,
+        routine: &Arc<Routine>,
+        around: &mut Vec<Oid>,
+        statements: &mut Vec<Statement>,
+    ) -> Result<()> {
+        if around.contains(&routine.oid) {
+            return Ok(());
+        }
+        if around.len() == DEPTH_MAX {
+            return Err(routine::too_deep());
+        }
+        around.push(routine.oid);
+        for prepared in &self.body(routine)?.statements {
+            match &prepared.planned().action {
+                Action::Call(call) => self.list_statements(&call.routine.clone(), around, statements)?,
+                _ => statements.extend(prepared.statement().cloned()),
+            }
+        }
+        around.pop();
+        Ok(())
+    }
+
+    /// The planned statements of a body. 0A000 for those that no body can have, 42P13 if the last
+    /// one does not give what the routine is to give back.
+    fn body(&mut self, routine: &Arc<Routine>) -> Result<Arc<Body>> {
+        let (catalog, state) = self.catalog_with_state();
+        let search_path = self.facts.named_path(&catalog);
+        let is_shared = self.own_catalog_is_empty();
+        if is_shared && let Some(known) = self.database.bodies().get(routine, &search_path, state) {
+            return Ok(known);
+        }
+        let declared: Vec<Option<Type>> = routine.inputs().map(|argument| Some(argument.ty)).collect();
+        let name = &routine.name;
+        let mut statements = Vec::new();
+        for statement in routine::statements(routine)? {
+            let command = tag(&statement.command);
+            super::utility::check_stored_depth(&statement)?;
+            let prepared = self.plan_prepared(Some(statement), declared.clone());
+            let prepared = prepared.map_err(|error| routine::within(error, name, None))?;
+            check_command(routine, &prepared, command).map_err(|error| routine::within(error, name, None))?;
+            statements.push(Arc::new(prepared));
+        }
+        let outcome = Outcome::of(routine, &catalog)?;
+        let last = statements.last().and_then(|last| last.columns());
+        let conversions = routine::conversions(routine, &outcome, last)?;
+        let routine = routine.clone();
+        let body = Arc::new(Body { routine, search_path, state, statements, outcome, conversions });
+        if is_shared {
+            self.database.bodies().put(&body);
+        }
+        Ok(body)
+    }
+
+    /// CREATE FUNCTION and CREATE PROCEDURE. The body is looked at when the routine is there: it may
+    /// call itself.
+    pub(super) async fn create_routine(&mut self, create: &CreateRoutine, words: &str) -> Result<()> {
+        self.open_transaction(false);
+        let interrupts = self.interrupts();
+        let mut work = self.work(&interrupts)?;
+        work.require_writable(words)?;
+        let routine = work.create_routine(create).await?;
+        self.body(&routine).map(drop)
+    }
+
+    /// Runs a call. `depth` is the number of calls around it.
+    pub(super) async fn call(
+        &mut self,
+        plan: &CallPlan,
+        parameters: &Arc<[Datum]>,
+        depth: usize,
+    ) -> Result<PortalState> {
+        let routine = &plan.routine;
+        let arguments: Arc<[Datum]> = {
+            let run = Run::new(parameters.clone(), plan.places);
+            let interrupts = self.interrupts();
+            let work = self.work(&interrupts)?;
+            run.evaluate(&work, &plan.arguments, &[])?.into()
+        };
+        let is_null = routine.strict && arguments.iter().any(Datum::is_null);
+        let (outcome, rows) = match is_null {
+            true => (Outcome::of(routine, &self.catalog_with_state().0)?, Vec::new()),
+            false => self.run_body(routine, arguments, depth).await?,
+        };
+        result(plan, &outcome, rows)
+    }
+
+    /// Runs the statements of a body; the rows of the last one, converted.
+    async fn run_body(
+        &mut self,
+        routine: &Arc<Routine>,
+        arguments: Arc<[Datum]>,
+        depth: usize,
+    ) -> Result<(Outcome, Vec<Vec<Datum>>)> {
+        if depth >= DEPTH_MAX {
+            return Err(routine::too_deep());
+        }
+        let body = self.body(routine)?;
+        let mut rows = Vec::new();
+        for (place, prepared) in body.statements.iter().enumerate() {
+            let is_last = place + 1 == body.statements.len();
+            let is_wanted = is_last && body.outcome != Outcome::Nothing;
+            let most = if is_wanted && !routine.returns_set { 1 } else { 0 };
+            let mut portal = Portal::new(prepared.clone(), arguments.clone(), Vec::new());
+            portal.depth = depth + 1;
+            let limit = self.memory_limit;
+            let mut sink = Rows { rows: Vec::new(), bytes: 0, limit, is_wanted, refused: None };
+            let ran = self.run_statement(&mut portal, &mut sink, most).await;
+            let ran = ran.and_then(|()| sink.refused.take().map_or(Ok(()), Err));
+            ran.map_err(|error| routine::within(error, &routine.name, Some(place + 1)))?;
+            rows = sink.rows;
+        }
+        for row in &mut rows {
+            routine::convert(row, &body.conversions, &self.format)?;
+        }
+        Ok((body.outcome.clone(), rows))
+    }
+
+    /// Runs a statement of a body, on a stack that is large enough for the calls in it.
+    async fn run_statement(&mut self, portal: &mut Portal, sink: &mut Rows, most: u64) -> Result<()> {
+        let mut going = Box::pin(self.advance(portal, sink, most));
+        let poll = |context: &mut std::task::Context<'_>| {
+            stacker::maybe_grow(RED_ZONE, FRESH_STACK, || going.as_mut().poll(context))
+        };
+        std::future::poll_fn(poll).await.map(drop)
+    }
+}
+
+/// 0A000 for what a body cannot do.
+fn check_command(routine: &Routine, prepared: &Prepared, command: &str) -> Result<()> {
+    let not_supported = |message: String| Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+    let changes = match &prepared.planned().action {
+        Action::Empty | Action::Utility => {
+            return match super::statement::controls_transaction(command) {
+                true => not_supported(format!("{command} is not allowed in an SQL function")),
+                false => Err(SqlError::unsupported(format!("{command} in a function or procedure"))),
+            };
+        }
+        Action::Select(plan) => plan.has_locks(),
+        Action::Insert(_) | Action::Update(_) | Action::Delete(_) | Action::Call(_) => true,
+    };
+    if changes && routine.behavior != Behavior::Volatile {
+        return not_supported(format!("{command} is not allowed in a non-volatile function"));
+    }
+    Ok(())
+}
+
+/// What a call gives its statement.
+fn result(plan: &CallPlan, outcome: &Outcome, mut rows: Vec<Vec<Datum>>) -> Result<PortalState> {
+    let routine = &plan.routine;
+    let done = |rows: Vec<Vec<Datum>>, tag| PortalState::Rows { rows: rows.into_iter(), sent: 0, tag };
+    if plan.form == Form::Call {
+        if *outcome == Outcome::Nothing {
+            return Ok(PortalState::Done(CommandTag::Plain("CALL")));
+        }
+        if rows.is_empty() {
+            return Err(SqlError::internal("procedure returned null record"));
+        }
+        return Ok(done(rows, Tag::Fixed(CommandTag::Plain("CALL"))));
+    }
+    // One that gives no set has one row in any case.
+    let is_missing = rows.is_empty() && !routine.returns_set;
+    if plan.form == Form::Values
+        && let (Outcome::Row(columns), false) = (outcome, is_missing)
+    {
+        let shape: Shape = columns.clone().into();
+        let record = |values| vec![Datum::Record(Record { shape: shape.clone(), values }.into())];
+        rows = rows.into_iter().map(record).collect();
+    }
+    if is_missing {
+        let width = match (plan.form, outcome) {
+            (Form::Rows, Outcome::Row(columns)) => columns.len(),
+            _ => 1,
+        };
+        rows.push(vec![Datum::Null; width]);
+    }
+    Ok(done(rows, Tag::Sent("SELECT")))
+}
