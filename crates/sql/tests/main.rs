@@ -9,6 +9,7 @@ mod precise;
 mod random;
 mod replication;
 mod role_settings;
+mod routines;
 mod row;
 mod script;
 mod select;

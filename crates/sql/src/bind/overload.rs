@@ -13,6 +13,7 @@ use sqlparser::ast::{FunctionArg, FunctionArgExpr};
 use super::scope::object_name;
 use super::{Binder, Clause};
 use crate::catalog::{Argument, Routine};
+use crate::ddl::resolve::undefined_schema;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::function::{self, Found};
@@ -151,7 +152,10 @@ impl Binder<'_> {
             }
             Found::Other(place) => Ok(Some(candidates.swap_remove(place))),
             Found::Several => Err(function::ambiguous(noun, &signature(schema, name, given))),
-            Found::Nothing => Err(function::undefined(noun, &signature(schema, name, given))),
+            Found::Nothing => Err(match schema.filter(|name| self.context.catalog.schema(name).is_none()) {
+                Some(schema) => undefined_schema(schema),
+                None => function::undefined(noun, &signature(schema, name, given)),
+            }),
         }
     }
 

@@ -91,7 +91,10 @@ impl Binder<'_> {
         if !self.volatile_reads.contains(&target.oid) {
             return Ok(());
         }
-        let what = format!("a volatile function that reads the table that the statement changes, \"{}\",", target.name);
+        let what = format!(
+            "a volatile function that reads the table that the statement changes, \"{}\",",
+            target.name
+        );
         Err(SqlError::unsupported(what)
             .with_hint("A function that is declared STABLE reads the table as it was before the statement."))
     }
@@ -247,9 +250,8 @@ impl Binder<'_> {
         self.push_level();
         let bound = self.in_clause(Clause::Other("CALL arguments"), |binder| {
             let given = binder.given(arguments)?;
-            let is_subquery = |given: &Given| {
-                given.value.expr.any(&mut |expr| matches!(expr, Expr::Subquery(_)))
-            };
+            let is_subquery =
+                |given: &Given| given.value.expr.any(&mut |expr| matches!(expr, Expr::Subquery(_)));
             if given.iter().any(is_subquery) {
                 let message = "cannot use subquery in CALL argument";
                 return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
@@ -272,9 +274,7 @@ impl Binder<'_> {
         self.pop_level()?;
         let (routine, arguments) = bound?;
         let columns = match Outcome::of(&routine, self.context.catalog)? {
-            Outcome::Row(columns) => {
-                Some(columns.into_iter().map(|(name, ty)| output(name, ty)).collect())
-            }
+            Outcome::Row(columns) => Some(columns.into_iter().map(|(name, ty)| output(name, ty)).collect()),
             _ => None,
         };
         Ok(Called { routine, arguments, form: Form::Call, columns })
@@ -350,18 +350,19 @@ fn columns(outcome: Outcome, name: &str, alias: Option<&TableAlias>) -> Vec<(Str
 fn check_function(routine: &Routine) -> Result<()> {
     match routine.kind {
         RoutineKind::Function => Ok(()),
-        RoutineKind::Procedure => Err(SqlError::new(
-            sqlstate::WRONG_OBJECT_TYPE,
-            format!("{} is a procedure", routine.signature()),
-        )
-        .with_hint("To call a procedure, use CALL.")),
+        RoutineKind::Procedure => {
+            Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("{} is a procedure", routine.signature()))
+                .with_hint("To call a procedure, use CALL."))
+        }
     }
 }
 
 fn only_alone(routine: &Routine) -> SqlError {
     SqlError::unsupported(format!("function {} in this place", routine.signature()))
         .with_detail("Its body is more than one SELECT, or changes or locks rows.")
-        .with_hint("Such a function is called by a statement of its own: SELECT f(...) or SELECT * FROM f(...).")
+        .with_hint(
+            "Such a function is called by a statement of its own: SELECT f(...) or SELECT * FROM f(...).",
+        )
 }
 
 /// The arguments of a call without anything around them.
@@ -391,7 +392,12 @@ fn alone(query: &QuerySyntax) -> Option<Alone<'_>> {
         ) => Some((&function.name, plain_list(function)?, Some(item), None)),
         ([SelectItem::Wildcard(_)], [from]) if from.joins.is_empty() => match &from.relation {
             TableFactor::Table {
-                name, alias, args: Some(arguments), with_ordinality: false, sample: None, ..
+                name,
+                alias,
+                args: Some(arguments),
+                with_ordinality: false,
+                sample: None,
+                ..
             } if has_no_columns(alias.as_ref()) => {
                 Some((name, arguments.args.as_slice(), None, alias.as_ref()))
             }

@@ -199,4 +199,3 @@ impl Routine {
         format!("{}({})", self.name, types.join(","))
     }
 }
-

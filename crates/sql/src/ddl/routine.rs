@@ -94,7 +94,9 @@ impl Work<'_> {
                 return Err(invalid("only input parameters can have default values"));
             }
             if is_input && has_default && argument.default.is_none() {
-                return Err(invalid("input parameters after one with a default value must also have defaults"));
+                return Err(invalid(
+                    "input parameters after one with a default value must also have defaults",
+                ));
             }
             if argument.mode == ArgumentMode::Out && has_default && create.kind == RoutineKind::Procedure {
                 return Err(invalid("procedure OUT parameters cannot appear after one with a default value"));
@@ -127,9 +129,7 @@ impl Work<'_> {
         if ty.id.is_pseudo() || ty.id == TypeId::Unknown {
             return Err(match is_polymorphic(ty.id) {
                 true => SqlError::unsupported("a polymorphic argument"),
-                false => {
-                    invalid(format!("SQL functions cannot have arguments of type {}", ty.id.sql_name()))
-                }
+                false => invalid(format!("SQL functions cannot have arguments of type {}", ty.id.sql_name())),
             });
         }
         let default = argument.default.as_ref().map(ToString::to_string);
@@ -175,7 +175,9 @@ impl Work<'_> {
             }
             Some(RoutineReturns::Table(columns)) => {
                 if by_arguments.is_some() {
-                    return Err(SqlError::syntax("OUT and INOUT arguments aren't allowed in TABLE functions"));
+                    return Err(SqlError::syntax(
+                        "OUT and INOUT arguments aren't allowed in TABLE functions",
+                    ));
                 }
                 for column in columns {
                     arguments.push(self.routine_argument(column)?);

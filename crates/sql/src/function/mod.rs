@@ -25,8 +25,8 @@ mod window;
 pub use aggregate::{Accumulator, Successor};
 pub use context::{EvalContext, Interrupt, NeverInterrupted, NoSession, SessionView};
 pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility, all};
-pub use resolve::{ResolvedFunction, resolve};
 pub(crate) use resolve::{Found, ambiguous, find, undefined};
+pub use resolve::{ResolvedFunction, resolve};
 pub(crate) use string::quote_identifier;
 pub use window::{GROUPING, WindowFunction};
 

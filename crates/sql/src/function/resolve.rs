@@ -101,11 +101,11 @@ pub(crate) fn find(
     };
     let types: SmallVec<[TypeId; 4]> = arguments.iter().map(|ty| ty.id).collect();
     let built_in = if known { registry::named(name) } else { &[] };
-    let (functions, mut candidates): (Vec<&'static Function>, Vec<Parameters>) = built_in
-        .iter()
-        .filter_map(|function| Some((*function, parameters(function, types.len())?)))
-        .unzip();
-    candidates.extend(others.iter().cloned());
+    let (functions, mut candidates): (Vec<&'static Function>, Vec<Parameters>) =
+        built_in.iter().filter_map(|function| Some((*function, parameters(function, types.len())?))).unzip();
+    // Built-in functions hide others with the same parameters.
+    let shown: Vec<usize> = (0..others.len()).filter(|&at| !candidates.contains(&others[at])).collect();
+    candidates.extend(shown.iter().map(|&at| others[at].clone()));
     let exact = candidates.contains(&types);
     if !exact
         && known
@@ -116,7 +116,7 @@ pub(crate) fn find(
     match select::choose(&candidates, &types) {
         Choice::One(index) => match functions.get(index) {
             Some(function) => Found::BuiltIn(resolved(function, &candidates[index], arguments, &types)),
-            None => Found::Other(index - functions.len()),
+            None => Found::Other(shown[index - functions.len()]),
         },
         Choice::None => Found::Nothing,
         Choice::Ambiguous => Found::Several,

@@ -121,8 +121,7 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Option<Command>> {
         let at = if or_replace { 3 } else { 1 };
         let Some(kind) = kind_at(parser, at) else { return Ok(None) };
         (0..=at).for_each(|_| parser.advance_token());
-        return create(parser, kind, or_replace)
-            .map(|create| Some(Command::CreateRoutine(Box::new(create))));
+        return create(parser, kind, or_replace).map(|create| Some(Command::CreateRoutine(Box::new(create))));
     }
     if is_word(parser, 0, "DROP") {
         let kind = kind_at(parser, 1);

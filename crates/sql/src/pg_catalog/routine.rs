@@ -1,10 +1,10 @@
 //! Functions and procedures of users: as SQL text, in the words of `pg_get_functiondef` and its
 //! kin, and `information_schema.routines`.
 
-use super::{Source, SystemTable};
 use super::information_schema::yes;
 use super::names::{qualified, quote_identifier};
 use super::value::NULL;
+use super::{Source, SystemTable};
 use crate::catalog::{Argument, ArgumentMode, Behavior, Catalog, Oid, Routine, RoutineKind};
 use crate::types::TypeId;
 
@@ -97,12 +97,7 @@ pub(super) fn display(catalog: &Catalog, path: &[String], routine: &Routine) -> 
 }
 
 /// The only routine of this name; none if there are several or none.
-pub(super) fn by_name(
-    catalog: &Catalog,
-    path: &[String],
-    schema: Option<&str>,
-    name: &str,
-) -> Option<Oid> {
+pub(super) fn by_name(catalog: &Catalog, path: &[String], schema: Option<&str>, name: &str) -> Option<Oid> {
     let mut named = catalog.routines_named(path, schema, name);
     match (named.next(), named.next()) {
         (Some((_, routine)), None) => Some(routine.oid),

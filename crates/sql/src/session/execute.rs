@@ -115,7 +115,8 @@ impl Session {
                 let again = self.again(is_first, &planned);
                 let mut left = self.effective.statement_retries;
                 loop {
-                    let started = self.start_planned(&prepared, planned.clone(), portal);
+                    let (parameters, depth) = (&portal.parameters, portal.depth);
+                    let started = self.start_planned(&prepared, planned.clone(), parameters, depth);
                     match started.await {
                         Err(error) if left > 0 && again.is_for(&error) => {
                             left -= 1;
@@ -144,9 +145,9 @@ impl Session {
         &mut self,
         prepared: &Arc<Prepared>,
         planned: Arc<Planned>,
-        portal: &Portal,
+        parameters: &Arc<[Datum]>,
+        depth: usize,
     ) -> Result<PortalState> {
-        let parameters = &portal.parameters;
         let planned = self.settle(prepared, planned).await?;
         match &planned.action {
             Action::Select(plan) if plan.has_locks() => self.select_locking(plan, parameters).await,
@@ -180,7 +181,7 @@ impl Session {
                 work.run_checks().await?;
                 Ok(outcome(changed, plan.returning.is_some(), |rows| CommandTag::Rows("DELETE", rows)))
             }
-            Action::Call(plan) => self.call(plan, parameters, portal.depth).await,
+            Action::Call(plan) => self.call(plan, parameters, depth).await,
             Action::Empty | Action::Utility => Err(SqlError::internal("the statement has no plan")),
         }
     }

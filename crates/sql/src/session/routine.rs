@@ -87,9 +87,8 @@ const BODIES_MAX: usize = 1024;
 impl Bodies {
     fn get(&self, routine: &Arc<Routine>, search_path: &[String], state: u64) -> Option<Arc<Body>> {
         let known = self.0.read().get(&routine.oid).cloned()?;
-        let fits = Arc::ptr_eq(&known.routine, routine)
-            && known.search_path == search_path
-            && known.state == state;
+        let fits =
+            Arc::ptr_eq(&known.routine, routine) && known.search_path == search_path && known.state == state;
         fits.then_some(known)
     }
 

@@ -126,7 +126,8 @@ fn drop_tag(kind: &ast::ObjectType) -> &'static str {
 
 /// Whether a statement of this tag begins or ends transactions or parts of them.
 pub(crate) fn controls_transaction(tag: &str) -> bool {
-    let words = ["BEGIN", "START TRANSACTION", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PREPARE TRANSACTION"];
+    let words =
+        ["BEGIN", "START TRANSACTION", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PREPARE TRANSACTION"];
     words.iter().any(|word| tag.starts_with(word))
 }
 
