@@ -56,6 +56,9 @@ pub(crate) enum Form {
     Rows,
 }
 
+/// A call in FROM, with names and types of the columns of its rows.
+type CallInFrom = (RowsCall, Vec<(String, Type)>);
+
 fn output(name: String, ty: Type) -> OutputColumn {
     OutputColumn { name, ty, table_oid: 0, attribute_number: 0 }
 }
@@ -139,7 +142,7 @@ impl Binder<'_> {
         arguments: &[FunctionArg],
         alias: Option<&TableAlias>,
         span: Span,
-    ) -> Result<Option<(RowsCall, Vec<(String, Type)>)>> {
+    ) -> Result<Option<CallInFrom>> {
         if !self.has_routine(schema, name) {
             return Ok(None);
         }

@@ -18,6 +18,9 @@ use crate::parse::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, Rou
 use crate::session::work::Work;
 use crate::types::{Type, TypeId};
 
+/// Longest body in bytes: it is read anew with each statement that calls it.
+const BODY_MAX: usize = 256 << 10;
+
 /// Most arguments of a routine.
 const ARGUMENTS_MAX: usize = 100;
 
@@ -37,6 +40,10 @@ impl Work<'_> {
     pub(crate) async fn create_routine(&mut self, create: &CreateRoutine) -> Result<Arc<Routine>> {
         refuse(create)?;
         let (body, atomic) = body(create)?;
+        if body.len() > BODY_MAX {
+            let message = format!("the body is longer than {} kB", BODY_MAX >> 10);
+            return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
+        }
         let name = Qualified::from_object_name(&create.name)?;
         let schema = self.creation_schema(&name)?;
         let mut arguments = self.routine_arguments(create)?;

@@ -518,3 +518,95 @@ fn settings_of_roles_and_databases() {
         assert!(error.message.ends_with(near), "{text}: {}", error.message);
     }
 }
+fn routine(text: &str) -> CreateRoutine {
+    match one(text) {
+        Command::CreateRoutine(create) => *create,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn arguments_have_directions_names_and_types_in_any_order() {
+    let shown = |text: &str| {
+        let create = routine(&format!("CREATE PROCEDURE p({text}) LANGUAGE sql AS ''"));
+        let arguments = create.arguments.iter().map(|argument| {
+            let name = argument.name.as_ref().map_or("-", |name| &name.value);
+            format!("{} {name} {}", argument.mode.letter(), argument.data_type).to_lowercase()
+        });
+        arguments.collect::<Vec<_>>().join(", ")
+    };
+    for (text, expected) in [
+        ("", ""),
+        ("int", "i - int"),
+        ("a int", "i a int"),
+        ("IN a int, OUT b text, INOUT c date", "i a int, o b text, b c date"),
+        ("a IN int, b OUT text, IN OUT c date", "i a int, o b text, b c date"),
+        ("OUT int, double precision", "o - int, i - double precision"),
+        (
+            "a double precision, timestamp with time zone",
+            "i a double precision, i - timestamp with time zone",
+        ),
+        ("x character varying(5), numeric(3,2)", "i x character varying(5), i - numeric(3,2)"),
+        ("a int DEFAULT 1, b int = 2 + 3, int[] DEFAULT '{}'", "i a int, i b int, i - int[]"),
+        ("interval, a interval", "i - interval, i a interval"),
+    ] {
+        assert_eq!(shown(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn options_of_a_routine_come_in_any_order() {
+    let create = routine(
+        "CREATE OR REPLACE FUNCTION s.f() RETURNS SETOF int AS $$ SELECT 1 $$ STRICT STABLE LANGUAGE 'sql'",
+    );
+    assert!(create.or_replace && create.strict == Some(true) && !create.redundant);
+    assert!(matches!(create.returns, Some(RoutineReturns::Set(_))));
+    assert!(matches!(create.body, Some(RoutineBody::Text(texts)) if texts == [" SELECT 1 "]));
+    let create = routine(
+        "CREATE FUNCTION f() RETURNS TABLE (a int, b text) LANGUAGE sql CALLED ON NULL INPUT COST 5 RETURN 1 + 1",
+    );
+    assert!(matches!(create.returns, Some(RoutineReturns::Table(columns)) if columns.len() == 2));
+    assert_eq!(create.strict, Some(false));
+    assert!(matches!(create.body, Some(RoutineBody::Return(_))));
+    assert!(routine("CREATE FUNCTION f() RETURNS int LANGUAGE sql LANGUAGE sql AS ''").redundant);
+    for text in [
+        "CREATE FUNCTION f RETURNS int LANGUAGE sql AS ''",
+        "CREATE FUNCTION f(,) RETURNS int LANGUAGE sql AS ''",
+        "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS",
+        "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 1",
+        "CREATE PROCEDURE p() RETURNS int LANGUAGE sql AS ''",
+        "CREATE PROCEDURE p() LANGUAGE sql AS '' nonsense",
+        "CREATE PROCEDURE p() BEGIN ATOMIC SELECT 1",
+        "DROP FUNCTION",
+        "DROP FUNCTION f(",
+    ] {
+        assert_eq!(parse(text).map(drop).unwrap_err().sqlstate, "42601", "{text}");
+    }
+}
+
+#[test]
+fn semicolons_of_a_body_do_not_end_its_statement() {
+    let text = "SELECT 1; CREATE PROCEDURE p() BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END; SELECT 3";
+    let statements = parse(text).unwrap();
+    assert_eq!(statements.len(), 3);
+    let Command::CreateRoutine(create) = &statements[1].command else { panic!("{:?}", statements[1]) };
+    let Some(RoutineBody::Atomic(body)) = &create.body else { panic!("{create:?}") };
+    assert_eq!(body, " SELECT CASE WHEN true THEN 1 END; SELECT 2; ");
+    assert_eq!(&*statements[2].text, "SELECT 3");
+    // Others that say BEGIN are not concerned.
+    assert_eq!(parse("BEGIN; SELECT 1; END; CREATE TABLE function (atomic int); SELECT 2").unwrap().len(), 5);
+    let quoted = parse("CREATE PROCEDURE p() LANGUAGE sql AS $$ SELECT 1; SELECT 2; $$; SELECT 3").unwrap();
+    assert_eq!(quoted.len(), 2);
+}
+
+#[test]
+fn routines_are_dropped_by_name_or_arguments() {
+    let Command::DropRoutine(drop) = one("DROP FUNCTION IF EXISTS f, s.g(a int, OUT text), h() CASCADE")
+    else {
+        panic!("no DROP FUNCTION");
+    };
+    let counts: Vec<Option<usize>> =
+        drop.routines.iter().map(|(_, arguments)| arguments.as_ref().map(Vec::len)).collect();
+    assert_eq!(counts, [None, Some(2), Some(0)]);
+    assert!(drop.if_exists && drop.cascade);
+}

@@ -81,8 +81,9 @@ struct Body {
 #[derive(Default)]
 pub(crate) struct Bodies(RwLock<HashMap<Oid, Arc<Body>>>);
 
-/// So many bodies are kept.
+/// So many bodies are kept, and none whose text is longer.
 const BODIES_MAX: usize = 1024;
+const KEPT_TEXT_MAX: usize = 16 << 10;
 
 impl Bodies {
     fn get(&self, routine: &Arc<Routine>, search_path: &[String], state: u64) -> Option<Arc<Body>> {
@@ -197,7 +198,7 @@ impl Session {
         let conversions = routine::conversions(routine, &outcome, last)?;
         let routine = routine.clone();
         let body = Arc::new(Body { routine, search_path, state, statements, outcome, conversions });
-        if is_shared {
+        if is_shared && body.routine.body.len() <= KEPT_TEXT_MAX {
             self.database.bodies().put(&body);
         }
         Ok(body)
