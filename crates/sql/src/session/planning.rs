@@ -330,6 +330,9 @@ impl Session {
         let mut binder = Binder::new(&context, &[]);
         binder.push_level();
         let typed = binder.expression(argument)?;
+        if !binder.tables().is_empty() {
+            return Err(SqlError::unsupported("an argument of EXECUTE that reads a table"));
+        }
         let from = typed.ty;
         let typed =
             binder.coerce(typed, ty, crate::types::cast::CastContext::Assignment)?.ok_or_else(|| {
