@@ -12,6 +12,7 @@ pub mod function;
 pub mod fuzz;
 pub mod keys;
 mod merge_sort;
+pub mod monitor;
 pub mod oltp;
 pub mod parse;
 pub mod pg_catalog;

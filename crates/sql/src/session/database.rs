@@ -25,6 +25,7 @@ use super::presence::Presence;
 use crate::budget::Budget;
 use crate::catalog::{Catalog, Changes, Object, store};
 use crate::error::Result;
+use crate::monitor::Monitor;
 use crate::place;
 use crate::sequence::Counters;
 
@@ -59,6 +60,7 @@ struct Shared {
     nodes: super::Nodes,
     programs: Programs,
     protocols: super::Protocols,
+    monitor: Monitor,
     /// Memory of what statements are, not of what they compute.
     statements: Arc<Budget>,
 }
@@ -92,6 +94,7 @@ impl SqlDatabase {
             nodes: super::Nodes::default(),
             programs: Programs::default(),
             protocols: super::Protocols::default(),
+            monitor: Monitor::new(),
             statements: Budget::new(statements),
         };
         Ok(SqlDatabase { shared: Arc::new(shared) })
@@ -125,6 +128,11 @@ impl SqlDatabase {
     /// How many transactions of this node have come to their ends, by protocol.
     pub fn protocols(&self) -> &super::Protocols {
         &self.shared.protocols
+    }
+
+    /// What chooses the protocols of transactions in a cluster.
+    pub fn monitor(&self) -> &Monitor {
+        &self.shared.monitor
     }
 
     /// The newest committed catalog.
