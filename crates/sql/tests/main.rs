@@ -3,6 +3,7 @@
 mod damage;
 mod golden;
 mod keys;
+mod monitor;
 mod nodes;
 mod numeric;
 mod precise;

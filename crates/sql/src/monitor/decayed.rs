@@ -6,7 +6,7 @@
 //! average says how much it is worth; the mean stays when the weight fades.
 //!
 //! ```text
-//! 200 samples of 10, then 4 s nothing    mean 10, weight 100
+//! 200 samples of 10, then 2 s nothing    mean 10, weight 100
 //! one sample of 111                      mean 11, weight 101
 //! ```
 

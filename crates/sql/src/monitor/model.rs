@@ -12,7 +12,8 @@
 //! m   a message's work at a node, us       w   a byte's work at a node, us
 //! V   from the writes' delivery to the vote's, us
 //! N   transactions in flight, all nodes    r   attempts for each us, all nodes
-//! s   what an attempt keeps an applier busy for, us:  m + c b,  2m + c b,  m + E
+//! s   what an attempt keeps an applier busy for, us (`traffic`): by messages and bytes, and by E
+//!     under active
 //! S   the same, averaged over all that is ordered, if this class had this protocol
 //! ```
 //!
@@ -26,16 +27,20 @@
 //! | queue | max(0, N S − (E + L + O + c b)) | max(0, N S − (E + O)) |
 //!
 //! The queue is what is known of closed systems: an applier that serves one after the other lets N
-//! transactions take N S at least, however little they have to do else. An attempt is refused with
-//! the probability p = 1 − exp(−h T), where T is its time from the beginning to the verdict, and h
-//! is how often, in each microsecond, something happens that would refuse it; h is measured by what
-//! was refused and, under active, by what would have been. So a transaction needs A = 1 / (1 − p)
+//! transactions take N S at least, however little they have to do else. Where the applier is hardly
+//! ever idle, O is not what is measured, most of which is queue, but the quickest of late.
+//!
+//! An attempt is refused with the probability p = 1 − exp(−h √(T / T')), where T is its time at risk,
+//! from its beginning to the verdict, T' that of the attempts that h is known from, and exp(−h) the
+//! share of those that nothing refused or, under active, would have refused. The root stands
+//! between two truths: conflicts with others come as often as there is time for them; conflicts
+//! within a class come once a round, however long that is. So a transaction needs A = 1 / (1 − p)
 //! attempts; under active, one. Its cost is
 //!
 //! ```text
 //! attempt + repeats + votes + others
 //! repeats = (A − 1) (attempt + its client's messages)
-//! votes   = V + A n m + V min(1, r V / 2)     weak voting only
+//! votes   = V + A n m + V min(1, r' V / 2)     weak voting only; r' without this class
 //! others  = A s min(N, r s / 2)
 //! ```
 //!
@@ -49,6 +54,9 @@
 //! What was not tried lately is calculated from what was: a class that runs under active was
 //! executed, and that tells what it would cost elsewhere; a vote that nobody has seen takes as long
 //! as a message. Nothing here looks at a clock, and every figure is finite whatever was reported.
+//!
+//! Where the figures come from: those of bytes and messages are guesses, which the measured delays
+//! and the applier's load correct. What decides most often is measured: E, O and p.
 
 use super::decayed::Decayed;
 use super::measures::Measures;

@@ -190,6 +190,9 @@ impl<S: Sink> Folding<'_, S> {
     }
 
     fn pass(&mut self, lexeme: Lexeme<'_>) {
+        if self.is_full {
+            return;
+        }
         self.tail = match (lexeme.kind, lexeme.text) {
             (Kind::Literal, _) if self.tail == Tail::Open => Tail::OpenList,
             (Kind::Literal, _) => Tail::List,

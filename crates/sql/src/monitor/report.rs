@@ -66,7 +66,8 @@ pub struct Finished {
     /// Microseconds from being proposed to the verdict at this node; under weak voting to the
     /// delivery of the writes, under active to where execution begins. 0: it was not proposed.
     pub order_us: u64,
-    /// Microseconds from the delivery of the writes to that of the vote, under weak voting.
+    /// Microseconds from the delivery of the writes to that of the vote, under weak voting. 0: it
+    /// needed none.
     pub vote_us: u64,
     /// Messages of the client that it took.
     pub round_trips: u32,

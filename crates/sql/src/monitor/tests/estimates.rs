@@ -47,7 +47,7 @@ fn averages_forget() {
     let mut average = Decayed::default();
     assert_eq!((average.mean(), average.weight()), (0.0, 0.0));
     (0..200).for_each(|_| average.note(10.0));
-    average.fade(fading(4 * SECOND));
+    average.fade(fading(2 * SECOND));
     assert_eq!((average.mean(), average.weight()), (10.0, 100.0));
     average.note(1e12);
     assert!((average.mean() - 11.0).abs() < 0.1, "outliers: {}", average.mean());
