@@ -40,13 +40,13 @@ pub(super) struct Choice {
     since_us: i64,
     /// None yet: the class is new.
     estimates: Option<Estimates>,
-    contender: Option<Contender>,
+    better: Option<Better>,
     distrust: [Distrust; 3],
 }
 
+/// Since when, and for how many transactions, some other protocol has been clearly cheaper.
 #[derive(Clone, Copy, Debug)]
-struct Contender {
-    protocol: Protocol,
+struct Better {
     since_us: i64,
     finished: u32,
 }
@@ -70,7 +70,7 @@ impl Choice {
             chosen: Protocol::Certification,
             since_us: now_us,
             estimates: None,
-            contender: None,
+            better: None,
             distrust: [Distrust { span_us: DISTRUST_US, left_us: None }; 3],
         }
     }
@@ -88,26 +88,27 @@ impl Choice {
     pub(super) fn consider(&mut self, estimates: Estimates, finished: u32, now_us: i64) -> bool {
         self.estimates = Some(estimates);
         let Some(best) = self.best(&estimates, now_us) else {
-            self.contender = None;
+            self.better = None;
             return false;
         };
-        let contender = match &mut self.contender {
-            Some(contender) if contender.protocol == best => {
-                contender.finished = contender.finished.saturating_add(finished);
-                contender
+        // Which one is best may change meanwhile, as long as one of them is.
+        let better = match &mut self.better {
+            Some(better) => {
+                better.finished = better.finished.saturating_add(finished);
+                better
             }
-            other => other.insert(Contender { protocol: best, since_us: now_us, finished: 0 }),
+            none => none.insert(Better { since_us: now_us, finished: 0 }),
         };
         // A clock that was set back goes on from there.
-        contender.since_us = contender.since_us.min(now_us);
-        let waited_us = now_us.saturating_sub(contender.since_us);
-        if contender.finished < PATIENCE_FINISHED || waited_us < PATIENCE_US {
+        better.since_us = better.since_us.min(now_us);
+        let waited_us = now_us.saturating_sub(better.since_us);
+        if better.finished < PATIENCE_FINISHED || waited_us < PATIENCE_US {
             return false;
         }
         self.leave(best, &estimates, now_us);
         self.chosen = best;
         self.since_us = now_us;
-        self.contender = None;
+        self.better = None;
         true
     }
 

@@ -121,3 +121,15 @@ fn it_says_what_is_possible() {
          certification because weak_voting takes longer to execute"
     );
 }
+
+#[test]
+fn two_that_are_better_do_not_keep_each_other_out() {
+    let (mut choice, mut now) = (Choice::new(0), 0);
+    let mut changes = 0;
+    for _ in 0..30 {
+        changes += see(&mut choice, &mut now, SECOND / 100, costs(1000.0, 490.0, 500.0));
+        changes += see(&mut choice, &mut now, SECOND / 100, costs(1000.0, 500.0, 490.0));
+    }
+    assert_eq!(changes, 1);
+    assert_ne!(choice.chosen(), Protocol::Certification);
+}
