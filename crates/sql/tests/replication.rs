@@ -160,6 +160,55 @@ fn what_is_not_the_same_everywhere_is_refused_by_name() {
 }
 
 #[test]
+fn a_procedure_is_executed_at_every_node() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE account (id int PRIMARY KEY, balance int CHECK (balance >= 0)); INSERT INTO account VALUES (1, 10), (2, 0)");
+    world.run(1, "CREATE TABLE note (id serial PRIMARY KEY, who int, at timestamptz)");
+    world.run(
+        1,
+        "CREATE PROCEDURE noted(who int) LANGUAGE sql AS $$ INSERT INTO note (who, at) VALUES (who, now()) $$",
+    );
+    let made = world.run(
+        2,
+        "CREATE PROCEDURE move(source int, target int, amount int) LANGUAGE sql AS $$ \
+         UPDATE account SET balance = balance - amount WHERE id = source; \
+         UPDATE account SET balance = balance + amount WHERE id = target; CALL noted(target) $$",
+    );
+    assert_eq!(made, "CREATE PROCEDURE");
+    for node in 1..=NODES {
+        world.run(node, "SET cognate.replication = active");
+        assert_eq!(world.run(node, "CALL move(1, 2, 3)"), "CALL");
+        assert_eq!(world.run(node, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    }
+    let refused = world.run(2, "CALL move(1, 2, 3)");
+    assert!(refused.contains("23514"), "{refused}");
+    assert_eq!(world.run(3, "SELECT balance FROM account ORDER BY id"), "balance / 1 / 9 / SELECT 2");
+    assert_eq!(world.run(3, "SELECT count(DISTINCT id), count(*) FROM note"), "count|count / 3|3 / SELECT 1");
+    for (body, names) in [
+        ("UPDATE account SET balance = pg_backend_pid()", "function pg_backend_pid()"),
+        ("UPDATE account SET balance = balance + reads(1)", "function reads(), which reads"),
+        ("INSERT INTO account SELECT oid::int, 1 FROM pg_class", "system view"),
+    ] {
+        world.run(1, "SET cognate.replication = certification");
+        world.run(1, "CREATE OR REPLACE FUNCTION reads(a int) RETURNS int LANGUAGE sql STABLE AS 'SELECT max(balance) FROM account'");
+        assert_eq!(
+            world.run(1, &format!("CREATE OR REPLACE PROCEDURE unfit() LANGUAGE sql AS $$ {body} $$")),
+            "CREATE PROCEDURE"
+        );
+        world.run(1, "SET cognate.replication = active");
+        let answer = world.run(1, "CALL unfit()");
+        assert!(answer.contains("0A000") && answer.contains(names), "{body}: {answer}");
+    }
+    world.run(1, "SET cognate.replication = certification");
+    world.run(1, "CREATE PROCEDURE endless() LANGUAGE sql AS 'SELECT 1'");
+    world.run(1, "CREATE OR REPLACE PROCEDURE endless() LANGUAGE sql AS 'CALL endless()'");
+    world.run(1, "SET cognate.replication = active");
+    let answer = world.run(1, "CALL endless()");
+    assert!(answer.contains("54001"), "{answer}");
+    world.end();
+}
+
+#[test]
 fn a_voter_commits_and_says_so() {
     let mut world = World::new();
     world.run(1, "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1), (2, 2)");

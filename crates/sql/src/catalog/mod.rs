@@ -1,6 +1,5 @@
-//! The catalog: what schemas, tables, indexes, constraints, sequences and views there are, and with
-//! which settings sessions begin.
-//! The catalog: what schemas, tables, indexes, constraints, sequences, views and routines there are.
+//! The catalog: what schemas, tables, indexes, constraints, sequences, views and routines there are,
+//! and with which settings sessions begin.
 //!
 //! A [`Catalog`] is an immutable snapshot. The committed one is cached in
 //! [`SqlDatabase`](crate::session::SqlDatabase) and replaced whole when a transaction that changed

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::{
-    INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, RoleSettings, Schema, Sequence, Table,
-    View,
-    INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, Routine, Schema, Sequence, Table, View,
+    INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, RoleSettings, Routine, Schema, Sequence,
+    Table, View,
 };
 
 /// Something with a place in the name space of relations.
@@ -151,6 +150,7 @@ impl Catalog {
                 Object::View(view) => catalog.enter(Relation::View(view.clone())),
                 Object::RoleSettings(settings) => {
                     catalog.role_settings.insert(settings.role.clone(), settings.clone());
+                }
                 Object::Routine(routine) => {
                     let names = catalog.routines.entry(routine.schema).or_default();
                     names.entry(routine.name.clone()).or_default().push(routine.clone());

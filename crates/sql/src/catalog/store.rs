@@ -3,9 +3,8 @@
 //! ```text
 //! tree 1  catalog    oid, u32 big-endian            kind letter ++ JSON document
 //! tree 2  counters   counter number, u32 big-endian i64 little-endian (see `sequence`)
-//! tree 3  names      schema oid ++ name             (never stored: locked by who creates a relation of that name)
-//!                    1260 ++ role               (never stored: locked by who changes the settings of a role)
 //! tree 3  names      schema oid ++ name             (never stored: locked by who creates a relation of that name, or a routine)
+//!                    1260 ++ role                   (never stored: locked by who changes the settings of a role)
 //! ```
 
 use std::sync::Arc;

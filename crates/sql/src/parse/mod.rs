@@ -8,8 +8,8 @@
 //! 2. `dialect` hooks into expressions (unary minus, `IS DISTINCT FROM`, `BETWEEN SYMMETRIC`,
 //!    `TRIM` ...);
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
-//!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with.
-//!    `SET CONSTRAINTS` ...); `routine` those of functions and procedures.
+//!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with, `routine`
+//!    those of functions and procedures.
 //!
 //! Before all that, `operator` tells the tokenizer where PostgreSQL ends an operator (`x>-1`).
 //! `plain` reads the few statements that always come as text and are sent in masses, without any of

@@ -1,7 +1,5 @@
 //! Views of Cognate's own: `cognate_transactions`, `cognate_locks`,
-//! `cognate_serialization_failures`, `cognate_in_doubt`, `cognate_nodes`, `cognate_replication`; and
-//! what is prepared as PostgreSQL shows it.
-//! `cognate_serialization_failures`, `cognate_in_doubt`, `cognate_nodes`,
+//! `cognate_serialization_failures`, `cognate_in_doubt`, `cognate_nodes`, `cognate_replication`,
 //! `cognate_protocol_choice`; and what is prepared as PostgreSQL shows it.
 //!
 //! PostgreSQL has nothing quite like them. They lie in `pg_catalog`, so that no search path hides
@@ -114,6 +112,9 @@ system_table! {
     w_pending: Int8 = number(row.w_pending),
     paused_by: Text = row.paused_by,
     paused_ms: Int8 = number(row.paused_ms),
+}
+
+system_table! {
     static COGNATE_PROTOCOL_CHOICE = 15907 view "pg_catalog"."cognate_protocol_choice",
     |source| source.server.protocol_choices() => |choice|,
     class: Text = choice.class,

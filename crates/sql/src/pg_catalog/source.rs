@@ -50,6 +50,7 @@ pub trait ServerView: Send + Sync {
     /// How a node's transactions are replicated; `None` in a database of its own.
     fn replication(&self) -> Option<crate::session::ReplicationRow> {
         None
+    }
     /// The protocols that classes of transactions go through.
     fn protocol_choices(&self) -> Vec<crate::monitor::ChoiceRow> {
         Vec::new()

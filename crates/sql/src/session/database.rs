@@ -126,7 +126,7 @@ impl SqlDatabase {
     }
 
     /// How many transactions of this node have come to their ends, by protocol.
-    pub fn protocols(&self) -> &super::Protocols {
+    pub(crate) fn ended(&self) -> &super::Protocols {
         &self.shared.protocols
     }
 

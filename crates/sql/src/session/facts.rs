@@ -412,6 +412,8 @@ impl ServerView for Facts {
 
     fn replication(&self) -> Option<super::ReplicationRow> {
         self.database.replication()
+    }
+
     fn protocol_choices(&self) -> Vec<crate::monitor::ChoiceRow> {
         self.database.monitor().rows()
     }

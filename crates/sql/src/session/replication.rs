@@ -63,7 +63,7 @@ impl Session {
 
     /// A transaction has come to its end by this protocol.
     pub(super) fn note_protocol(&mut self, protocol: Protocol, committed: bool) {
-        self.database.protocols().note(protocol, committed);
+        self.database.ended().note(protocol, committed);
         if self.last_protocol == Some(protocol) {
             return;
         }
@@ -78,7 +78,7 @@ impl Session {
 
 /// How many transactions of this node have come to their ends, by protocol.
 #[derive(Debug, Default)]
-pub struct Protocols([[std::sync::atomic::AtomicU64; 2]; 3]);
+pub(crate) struct Protocols([[std::sync::atomic::AtomicU64; 2]; 3]);
 
 impl Protocols {
     fn note(&self, protocol: Protocol, committed: bool) {
@@ -87,7 +87,7 @@ impl Protocols {
     }
 
     /// Name, commits and aborts of each.
-    pub fn counts(&self) -> [(&'static str, u64, u64); 3] {
+    pub(crate) fn counts(&self) -> [(&'static str, u64, u64); 3] {
         [Protocol::Active, Protocol::Certification, Protocol::WeakVoting].map(|protocol| {
             let of = |committed: usize| {
                 self.0[protocol as usize][committed].load(std::sync::atomic::Ordering::Relaxed)

@@ -12,6 +12,8 @@
 //!   12 |        3 |         1 |         0 |           |         0
 //! ```
 
+use cognate_engine::node_of;
+
 use super::SqlDatabase;
 
 /// The row of `cognate_replication`.
@@ -45,13 +47,32 @@ pub struct ProtocolRow {
 impl SqlDatabase {
     /// The lists at a node; `None` in a database of its own, which replicates nothing.
     pub fn replication(&self) -> Option<ReplicationRow> {
-        // The numbers will come from the engine's lists (`engine/src/order/`), by way of the manager.
-        self.engine().is_node().then(ReplicationRow::default)
+        let lists = self.engine().is_node().then(|| self.engine().lists())?;
+        let number = |count: usize| count as u64;
+        let paused_by = lists.pause.as_ref().map(|pause| {
+            let node = node_of(pause.transaction);
+            format!("{} transaction {} of node {node}", pause.protocol, pause.transaction)
+        });
+        Some(ReplicationRow {
+            log: number(lists.log),
+            tocommit: number(lists.to_commit),
+            c_pending: number(lists.c_pending),
+            w_pending: number(lists.w_pending),
+            paused_by,
+            paused_ms: lists.pause.map_or(0, |pause| pause.since.as_millis() as u64),
+        })
     }
 
     /// What each protocol has done; nothing in a database of its own.
     pub fn protocols(&self) -> Vec<ProtocolRow> {
-        // The counters will come from the same place as the lists.
-        Vec::new()
+        if !self.engine().is_node() {
+            return Vec::new();
+        }
+        let row = |(name, commits, aborts): (&str, u64, u64)| ProtocolRow {
+            name: name.to_owned(),
+            commits,
+            aborts,
+        };
+        self.ended().counts().map(row).into()
     }
 }

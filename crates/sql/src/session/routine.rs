@@ -150,6 +150,29 @@ impl Session {
         Ok(Some(statements))
     }
 
+    /// The trees of the tables that a CALL, or a function called alone, looks at, but for what functions in
+    /// its expressions read.
+    ///
+    /// # Errors
+    ///
+    /// Those of planning the statements, as they are by now.
+    pub(super) fn routine_trees(&mut self, prepared: &Arc<Prepared>) -> Result<Vec<u32>> {
+        let mut trees = Vec::new();
+        let mut left = vec![prepared.clone()];
+        let mut seen = Vec::new();
+        while let Some(prepared) = left.pop() {
+            let planned = prepared.planned();
+            trees.extend(planned.tables.iter().map(|table| table.tree));
+            if let Action::Call(call) = &planned.action
+                && !seen.contains(&call.routine.oid)
+            {
+                seen.push(call.routine.oid);
+                left.extend(self.body(&call.routine.clone())?.statements.iter().cloned());
+            }
+        }
+        Ok(trees)
+    }
+
     fn list_statements(
         &mut self,
         routine: &Arc<Routine>,
@@ -178,7 +201,8 @@ impl Session {
     fn body(&mut self, routine: &Arc<Routine>) -> Result<Arc<Body>> {
         let (catalog, state) = self.catalog_with_state();
         let search_path = self.facts.named_path(&catalog);
-        let is_shared = self.own_catalog_is_empty();
+        // Every node plans for itself what every node executes.
+        let is_shared = self.own_catalog_is_empty() && !self.is_ordered();
         if is_shared && let Some(known) = self.database.bodies().get(routine, &search_path, state) {
             return Ok(known);
         }

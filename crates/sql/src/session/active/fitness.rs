@@ -7,6 +7,7 @@
 //! plan chooses), row ids of INSERT ... SELECT. Functions of time are the origin's time, random numbers come
 //! from a seed that goes along. Plans are made without statistics, so they are the same at every node.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{self, Visit, Visitor};
@@ -14,7 +15,7 @@ use sqlparser::ast::{self, Visit, Visitor};
 use super::super::facts::Facts;
 use super::super::statement::tag;
 use crate::bind::VirtualTables as _;
-use crate::catalog::{Catalog, Relation};
+use crate::catalog::{Catalog, Oid, Relation};
 use crate::ddl::names;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{Kind, Volatility, all};
@@ -83,6 +84,15 @@ pub(super) fn is_plain_block(first: &Statement, last: &Statement) -> bool {
 
 /// 0A000 unless every node that executes the statement comes to the same.
 pub(super) fn check(catalog: &Catalog, facts: &Facts, statement: &Statement) -> Result<()> {
+    check_within(catalog, &facts.lookup_path(catalog), statement, &mut HashSet::new())
+}
+
+fn check_within(
+    catalog: &Catalog,
+    path: &[String],
+    statement: &Statement,
+    seen: &mut HashSet<Oid>,
+) -> Result<()> {
     use ast::Statement as S;
     let Command::Sql(sql) = &statement.command else { return Err(unfit(tag(&statement.command))) };
     let (writes, is_values, target) = match sql.as_ref() {
@@ -102,10 +112,12 @@ pub(super) fn check(catalog: &Catalog, facts: &Facts, statement: &Statement) -> 
         S::Call(_) => (true, false, None),
         _ => return Err(unfit(tag(&statement.command))),
     };
-    let path = facts.lookup_path(catalog);
-    let mut check = Check { catalog, path: &path, writes, is_values, depth: 0 };
+    let mut check = Check { catalog, path, writes, is_values, seen, in_function: None };
     if let Some(table) = target.and_then(|name| check.find(name)) {
         check.target(table)?;
+    }
+    if let S::Call(call) = sql.as_ref() {
+        check.routines(&call.name)?;
     }
     match sql.visit(&mut check) {
         ControlFlow::Continue(()) => Ok(()),
@@ -113,22 +125,58 @@ pub(super) fn check(catalog: &Catalog, facts: &Facts, statement: &Statement) -> 
     }
 }
 
-/// Views within views.
-const DEPTH_MAX: usize = 32;
-
-struct Check<'a> {
+struct Check<'a, 's> {
     catalog: &'a Catalog,
     path: &'a [String],
     writes: bool,
     /// The rows of an INSERT ... VALUES.
     is_values: bool,
-    depth: usize,
+    /// Views and routines that were looked at.
+    seen: &'s mut HashSet<Oid>,
+    /// The function in an expression whose body this is.
+    in_function: Option<String>,
 }
 
-impl<'a> Check<'a> {
+impl<'a> Check<'a, '_> {
     fn find(&self, name: &ast::ObjectName) -> Option<&'a Relation> {
         let (schema, name) = split(name)?;
         self.catalog.find(self.path, schema.as_deref(), &name)
+    }
+
+    /// What a CALL would run, whichever of the routines of this name it is.
+    fn routines(&mut self, name: &ast::ObjectName) -> Result<()> {
+        let Some((schema, name)) = split(name) else { return Ok(()) };
+        for (_, routine) in self.catalog.routines_named(self.path, schema.as_deref(), &name) {
+            if !self.seen.insert(routine.oid) {
+                continue;
+            }
+            for statement in crate::routine::statements(routine)? {
+                check_within(self.catalog, self.path, &statement, self.seen)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A function of the user's in an expression.
+    fn own_function(&mut self, schema: Option<&str>, name: &str) -> ControlFlow<Box<SqlError>> {
+        let (catalog, path) = (self.catalog, self.path);
+        for (_, routine) in catalog.routines_named(path, schema, name) {
+            if !self.seen.insert(routine.oid) {
+                continue;
+            }
+            let statements = match crate::routine::statements(routine) {
+                Ok(statements) => statements,
+                Err(error) => return ControlFlow::Break(Box::new(error)),
+            };
+            let outer = self.in_function.replace(name.to_owned());
+            for statement in statements {
+                if let Command::Sql(sql) = &statement.command {
+                    sql.visit(self)?;
+                }
+            }
+            self.in_function = outer;
+        }
+        ControlFlow::Continue(())
     }
 
     /// What an INSERT puts rows into.
@@ -190,25 +238,31 @@ fn split(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
     }
 }
 
-impl Visitor for Check<'_> {
+impl Visitor for Check<'_, '_> {
     type Break = Box<SqlError>;
 
     fn pre_visit_relation(&mut self, relation: &ast::ObjectName) -> ControlFlow<Box<SqlError>> {
         let refuse = |error: SqlError| ControlFlow::Break(Box::new(error));
         let Some((schema, name)) = split(relation) else { return ControlFlow::Continue(()) };
+        if let Some(function) = &self.in_function {
+            return refuse(unfit(format_args!(
+                "function {function}(), which reads \"{name}\", in an expression"
+            )));
+        }
         match self.find(relation) {
-            Some(Relation::View(view)) if self.depth < DEPTH_MAX => {
+            Some(Relation::View(view)) => {
+                if !self.seen.insert(view.oid) {
+                    return ControlFlow::Continue(());
+                }
                 let parsed = match crate::parse::parse(&view.query) {
                     Ok(parsed) => parsed,
                     Err(error) => return refuse(error),
                 };
-                self.depth += 1;
                 for statement in parsed {
                     if let Command::Sql(sql) = &statement.command {
                         sql.visit(self)?;
                     }
                 }
-                self.depth -= 1;
                 ControlFlow::Continue(())
             }
             Some(Relation::Table(table)) if table.temporary => {
@@ -224,9 +278,9 @@ impl Visitor for Check<'_> {
 
     fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<Box<SqlError>> {
         let ast::Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
-        let Some((_, name)) = split(&call.name) else { return ControlFlow::Continue(()) };
+        let Some((schema, name)) = split(&call.name) else { return ControlFlow::Continue(()) };
         match self.function(&name) {
-            Ok(()) => ControlFlow::Continue(()),
+            Ok(()) => self.own_function(schema.as_deref(), &name),
             Err(error) => ControlFlow::Break(Box::new(error)),
         }
     }

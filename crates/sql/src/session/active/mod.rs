@@ -269,9 +269,8 @@ fn writes(prepared: &Prepared) -> bool {
     match &prepared.planned().action {
         Action::Insert(_) | Action::Update(_) | Action::Delete(_) => true,
         Action::Select(plan) => plan.has_locks(),
-        Action::Empty => false,
-        // Of those that are fit, it is CALL.
-        Action::Utility => true,
+        Action::Call(_) => true,
+        Action::Empty | Action::Utility => false,
     }
 }
 
@@ -352,11 +351,7 @@ impl Session {
                 // The catalog is another one than where it was asked for, perhaps.
                 fitness::check(&self.database.catalog(), &self.facts, statement)?;
             }
-            let planned = prepared.planned();
-            if let Some(table) = planned.tables.iter().find(|table| table.temporary) {
-                return Err(fitness::unfit(format_args!("temporary table \"{}\"", table.name)));
-            }
-            trees.extend(planned.tables.iter().map(|table| table.tree));
+            trees.extend(self.routine_trees(&prepared)?);
             let values: Vec<Option<&[u8]>> =
                 step.parameters.iter().map(|value| value.as_deref().map(str::as_bytes)).collect();
             let mut portal = self.bind(&prepared, &values, &[Format::Text], &[])?;
