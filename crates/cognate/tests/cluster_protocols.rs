@@ -1,6 +1,7 @@
 //! The protocols side by side at nodes that are processes, while one of them is killed.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::cluster::{Cluster, SIZE, rows};
@@ -108,4 +109,48 @@ fn all_protocols_go_on_while_a_node_is_killed() {
     cluster.await_end(killed);
     cluster.restart(&[killed]);
     assert_eq!(cluster.assert_equal("SELECT sum(balance) FROM account"), [["1000"]]);
+}
+
+/// `auto` begins with certification, notices that a counter's updates lose to each other, and has them
+/// executed at every node; by the extended protocol as by the simple one.
+#[test]
+fn the_monitor_has_a_hot_counter_executed_everywhere() {
+    let cluster = Cluster::start();
+    let mut setup = cluster.connect(1);
+    setup.query("CREATE TABLE counter (id int PRIMARY KEY, n int NOT NULL)").expect("made");
+    setup.query("INSERT INTO counter VALUES (1, 0)").expect("filled");
+    let token = rows(&mut setup, "SHOW cognate.commit_token")[0][0].clone();
+    let is_chosen = AtomicBool::new(false);
+    let counted: usize = thread::scope(|scope| {
+        let clients: Vec<_> = (0..3 * SIZE)
+            .map(|client| {
+                let (address, token, is_chosen) = (cluster.address(1 + client % SIZE), &token, &is_chosen);
+                scope.spawn(move || {
+                    let mut wire = Wire::connect(address).expect("connected");
+                    wire.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+                    let mut counted = 0;
+                    while !is_chosen.load(Ordering::SeqCst) {
+                        match wire.query("UPDATE counter SET n = n + 1 WHERE id = 1") {
+                            Ok(_) => counted += 1,
+                            Err(Failure::Error { sqlstate, .. }) if sqlstate == "40001" => {}
+                            Err(failure) => panic!("{failure:?}"),
+                        }
+                    }
+                    counted
+                })
+            })
+            .collect();
+        let text = "SELECT chosen, estimates FROM cognate_protocol_choice WHERE class LIKE 'UPDATE counter%'";
+        loop {
+            let chosen = rows(&mut setup, text);
+            if chosen.iter().any(|row| row[0] == "active") {
+                break;
+            }
+        }
+        is_chosen.store(true, Ordering::SeqCst);
+        clients.into_iter().map(|client| client.join().expect("counted")).sum()
+    });
+    setup.query("UPDATE counter SET n = n + 1 WHERE id = 1").expect("counted");
+    assert_eq!(rows(&mut setup, "SHOW cognate.last_protocol"), [["active"]]);
+    assert_eq!(cluster.assert_equal("SELECT n FROM counter"), [[(counted + 1).to_string()]]);
 }

@@ -176,6 +176,11 @@ impl Transaction {
         self.name = Some(name.into());
     }
 
+    /// Bytes of what it has read, as far as that is noted.
+    pub fn read_bytes(&self) -> u64 {
+        self.sight.reads().map_or(0, |reads| reads.bytes() as u64)
+    }
+
     /// Commits, in a cluster as elsewhere: resolves once the transaction has its place in the
     /// order and its verdict.
     ///

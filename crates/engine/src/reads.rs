@@ -227,6 +227,11 @@ impl Reads {
         (keys, trees)
     }
 
+    /// How large they are.
+    pub(crate) fn bytes(&self) -> usize {
+        self.state.lock().set.bytes()
+    }
+
     /// The same once more.
     pub(crate) fn copy(&self) -> ReadSet {
         self.state.lock().set.copy()

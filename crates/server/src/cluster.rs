@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -31,6 +32,7 @@ use cognate_replication::net::tcp::{TcpNetwork, Tls};
 use cognate_replication::order::TotalOrder;
 use cognate_replication::settings::Settings;
 use cognate_replication::status::NodeState;
+use cognate_sql::monitor::Surroundings;
 use cognate_sql::session::{Barrier, NodeRow, SqlDatabase, hex};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
@@ -199,18 +201,22 @@ impl Joining {
         let (stop, stopped) = watch::channel(false);
         let (replace, replaced) = watch::channel(false);
         let runtime = tokio::runtime::Handle::current();
+        let busy = Arc::new(AtomicU64::new(0));
         let applier = {
             let (order, engine, database) = (order.clone(), engine.clone(), database.clone());
+            let busy = Arc::clone(&busy);
             std::thread::Builder::new()
                 .name("applier".to_owned())
-                .spawn(move || apply(&runtime, &order, &engine, &database, delivery, &replace))
+                .spawn(move || apply(&runtime, &order, &engine, &database, delivery, &replace, &busy))
                 .map_err(|error| StartError(format!("cannot start the applier: {error}")))?
         };
+        let nodes = config.peers.len() as u32;
         let tasks = vec![
             tokio::spawn(propose(order.clone(), engine.clone(), requests)),
             tokio::spawn(show(order.clone(), database.clone(), config.clone(), stopped.clone())),
             tokio::spawn(compare(order.clone(), database.clone(), config, stopped.clone())),
             tokio::spawn(urge(database.clone(), stopped.clone())),
+            tokio::spawn(measure(database.clone(), nodes, busy, stopped.clone())),
             tokio::spawn(cut(order.clone(), engine, starts_at, stopped)),
         ];
         Ok(Member { order, synced, replaced, tasks, applier: Some(applier), stop })
@@ -321,6 +327,7 @@ fn apply(
     database: &SqlDatabase,
     mut delivery: Delivery,
     replaced: &watch::Sender<bool>,
+    busy: &AtomicU64,
 ) {
     loop {
         let next = match delivery.next_ready() {
@@ -329,7 +336,10 @@ fn apply(
         };
         let failed = match next {
             Ok(Delivered::Request { position, request }) => {
-                match follow(runtime, database, position, &request) {
+                let began = Instant::now();
+                let followed = follow(runtime, database, position, &request);
+                busy.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
+                match followed {
                     Ok(()) => {
                         order.note_applied(engine.applied());
                         continue;
@@ -370,6 +380,27 @@ fn follow(
         progress = engine.finish(executed).map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+/// Tells the monitor how many nodes there are, and how busy this one's applier is, until the node stops.
+async fn measure(
+    database: SqlDatabase,
+    nodes: u32,
+    busy: Arc<AtomicU64>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let (mut before, mut since) = (0, Instant::now());
+    loop {
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            () = tokio::time::sleep(COMPARE_PERIOD) => {}
+        }
+        let (now, elapsed) = (busy.load(Ordering::Relaxed), since.elapsed().as_micros() as u64);
+        let share = (now - before) as f64 / elapsed.max(1) as f64;
+        database.monitor().tell(Surroundings { nodes, applier_busy: Some(share.min(1.0)) });
+        (before, since) = (now, Instant::now());
+    }
 }
 
 /// Votes against who keeps everybody waiting for too long, until the node stops: its node is lost, or has

@@ -208,6 +208,7 @@ async fn process<R: Respondent>(respondent: &mut R) -> Result<(), End> {
             return Err(Broken::Io(io::ErrorKind::ConnectionReset.into()).into());
         }
         at += header.total;
+        respondent.parts().0.note_next(input.get(at).copied());
         // A client with a long pipeline lets others have their turn.
         consume_budget().await;
         respondent.message(header.tag, &message[HEADER_BYTES..]).await?;

@@ -6,11 +6,12 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use cognate_sql::session::{CommandTag, Fetch, Portal, Prepared};
+use cognate_sql::session::{CommandTag, Company, Fetch, Portal, Prepared};
 use cognate_sql::{SqlError, sqlstate};
 
 use super::connection::{Connection, Failure, Rerun};
 use super::conversation::{End, attend};
+use super::message::tag;
 use super::message::{Bind, Target};
 use super::names::Taken;
 use super::response;
@@ -117,6 +118,11 @@ impl Connection {
         // Out of the map while it runs: a portal whose statement fails is gone.
         let portal = self.portals.take(name).ok_or_else(|| no_portal(name))?;
         let mut portal = portal;
+        self.session.set_company(match self.transport.next() {
+            Some(tag::SYNC) => Company::None,
+            None => Company::Unknown,
+            Some(_) => Company::Some,
+        });
         self.rerun = None;
         if max_rows == 0 && self.session.is_fresh() && self.session.retries() > 0 {
             self.rerun = Some(Rerun { portal: portal.again(), mark: self.transport.mark() });

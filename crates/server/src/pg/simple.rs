@@ -6,7 +6,7 @@
 //! whose answer nothing was sent, is run again, a bounded number of times.
 
 use cognate_sql::SqlError;
-use cognate_sql::session::{Portal, Statement};
+use cognate_sql::session::{Company, Portal, Statement};
 
 use super::connection::{Connection, Failure, Unseen};
 use super::conversation::End;
@@ -42,6 +42,8 @@ impl Connection {
                 }
             }
         }
+        let company = if statements.len() == 1 { Company::None } else { Company::Some };
+        self.session.set_company(company);
         let left = if self.session.is_fresh() { self.session.retries() } else { 0 };
         let (mark, commits) = (self.transport.mark(), self.session.commits());
         self.rerun = None;

@@ -128,6 +128,8 @@ pub(crate) struct Transport<S = Socket> {
     /// Bytes at the start of `output` that must not wait for what follows: they end a unit that the
     /// client awaits.
     urgent: usize,
+    /// The first byte of the message behind the one that is answered, if that is here.
+    next: Option<u8>,
     budget: Arc<Budget>,
     charged: usize,
 }
@@ -146,9 +148,20 @@ impl<S: Stream> Transport<S> {
             sent_total: 0,
             unflushed: false,
             urgent: 0,
+            next: None,
             budget,
             charged: 0,
         }
+    }
+
+    /// Notes which message comes next.
+    pub(crate) fn note_next(&mut self, first: Option<u8>) {
+        self.next = first;
+    }
+
+    /// The first byte of the message behind the one that is answered, if that is here.
+    pub(crate) fn next(&self) -> Option<u8> {
+        self.next
     }
 
     /// Takes the bytes received, to be worked on while more may arrive.

@@ -14,6 +14,7 @@ use cognate_engine::{Commit, Csn, Isolation, Transaction};
 use super::settings::Origin;
 use super::{Session, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::monitor::Finished;
 
 /// How long a COMMIT waits for its place in the order.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
@@ -176,9 +177,16 @@ impl Session {
         let name = self.name_request(&mut engine)?;
         let has_writes = engine.has_writes();
         let (protocol, replication) = self.protocol();
+        let finished = self.finished(Some(&engine), protocol);
+        let before = self.database.now();
         let committed = self.in_order(Some(&name), engine.commit_by(replication)).await?;
         if has_writes {
-            self.note_protocol(protocol, committed.is_ok());
+            self.note_protocol(&Finished {
+                committed: committed.is_ok(),
+                conflict: Some(committed.as_ref().is_err_and(cognate_engine::Error::is_retryable)),
+                order_us: self.database.now().saturating_sub(before).max(0).unsigned_abs(),
+                ..finished
+            });
         }
         committed.map_err(|error| self.name_failure(error))
     }

@@ -43,6 +43,7 @@ impl Session {
             portal.abandon();
             self.note_failure(error, self.facts.transaction());
             self.note_conflict(error);
+            self.note_lost(error);
             self.fail();
         }
         if self.effective.durable_reads && self.is_in_block() {
@@ -107,9 +108,11 @@ impl Session {
             Action::Utility => self.start_utility(portal).await,
             _ => {
                 let is_first = self.block == Block::None;
-                if self.wants_active() && Box::pin(self.run_portal_active(portal)).await? {
+                let is_active = self.wants_active() || self.monitor_wants_active(&prepared);
+                if is_active && Box::pin(self.run_portal_active(portal)).await? {
                     return Ok(None);
                 }
+                self.note_statement(&prepared);
                 self.enter_implicit();
                 self.go().await?;
                 let again = self.again(is_first, &planned);

@@ -86,6 +86,7 @@ pub use interrupt::CancelHandle;
 pub use portal::{CommandTag, CopyFormat, CopyInFormat, Fetch, Portal};
 pub(crate) use prepared::{Action, Planned};
 pub use prepared::{OutputColumn, Prepared};
+pub use replication::Company;
 pub(crate) use replication::Protocols;
 pub use replication_state::{ProtocolRow, ReplicationRow};
 pub(crate) use routine::Bodies;
@@ -196,7 +197,11 @@ pub struct Session {
     /// Since the last Sync a statement was executed at every node, and is committed.
     has_run_active: bool,
     /// By which protocol the last transaction came to the other nodes.
-    last_protocol: Option<replication::Protocol>,
+    last_protocol: Option<crate::monitor::Protocol>,
+    /// Whether the statement that runs is alone in its transaction.
+    company: Company,
+    /// What the monitor is told of the transaction.
+    attempt: replication::Attempt,
     _presence: presence::Entry,
 }
 
@@ -292,6 +297,8 @@ impl Session {
             failure_noted: false,
             has_run_active: false,
             last_protocol: None,
+            company: Company::default(),
+            attempt: replication::Attempt::default(),
             _presence: presence,
             database,
         };

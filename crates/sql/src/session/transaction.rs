@@ -11,7 +11,7 @@ use sqlparser::ast;
 use super::interrupt::end_of;
 use super::settings::Mark;
 use super::state::{SavepointFrame, TransactionState};
-use super::{Block, Open, Session, TransactionStatus};
+use super::{Block, Company, Open, Session, TransactionStatus};
 use crate::error::{Result, SqlError, sqlstate};
 
 /// What BEGIN and SET TRANSACTION say.
@@ -391,6 +391,7 @@ impl Session {
         self.block = Block::None;
         (self.sibling, self.decided, self.overtaken) = (None, None, None);
         self.settings_mark = None;
+        self.attempt = super::replication::Attempt::default();
         self.facts.with_settings(super::settings::Settings::end_transaction);
         self.facts.set_transaction_id(0);
         self.refresh_settings();
@@ -475,7 +476,10 @@ impl Session {
     /// Ends the implicit transaction (Sync, or the end of a simple query): commits it and waits
     /// until it is durable.
     pub async fn sync(&mut self) -> Result<()> {
-        self.has_run_active = false;
+        (self.has_run_active, self.company) = (false, Company::Unknown);
+        if self.block == Block::None {
+            self.attempt = super::replication::Attempt::default();
+        }
         match self.block {
             Block::Implicit => {
                 let ended = self.commit().await;

@@ -30,14 +30,17 @@ use std::sync::Arc;
 use cognate_engine::{Executed, Execution, TransactionId};
 use parking_lot::Mutex;
 
+use super::facts::Facts;
 use super::portal::{PortalState, Tag};
 use super::settings::Origin;
 use super::state::TransactionState;
 use super::{
-    Action, Block, CommandTag, Fetch, Format, Open, OutputColumn, Portal, Prepared, RowSink, Session,
-    SessionParameters, SinkState, SqlDatabase,
+    Action, Block, CommandTag, Company, Fetch, Format, Open, OutputColumn, Portal, Prepared, RowSink,
+    Session, SessionParameters, SinkState, SqlDatabase, Statement,
 };
+use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
+use crate::monitor::{Finished, Protocol};
 use crate::types::{Datum, FormatContext};
 pub(crate) use fixed::Fixed;
 use program::{Program, Step};
@@ -62,6 +65,8 @@ struct Answer {
 /// What a program gave, where it was asked for.
 struct Answers {
     statements: Vec<Answer>,
+    /// Microseconds of executing them here.
+    took_us: u64,
     /// What nextval gave last, by sequence; the last one first.
     sequences: Vec<(u32, i64)>,
 }
@@ -103,6 +108,7 @@ impl Session {
     /// Whether statements outside a block are to be executed at every node, if that is possible.
     pub fn wants_active(&self) -> bool {
         self.effective.replication == super::replication::Choice::Active
+            && self.company != Company::Some
             && self.block == Block::None
             && !self.has_run_active
             && self.database.engine().is_node()
@@ -115,7 +121,7 @@ impl Session {
     /// # Errors
     /// 0A000 for what cannot be executed at every node alike; what the statements fail with; 40001 if a
     /// prepared transaction is in the way.
-    pub async fn run_active(&mut self, statements: &[super::Statement]) -> Result<Option<Vec<Portal>>> {
+    pub async fn run_active(&mut self, statements: &[Statement]) -> Result<Option<Vec<Portal>>> {
         if !statements.iter().any(fitness::may_write) {
             return Ok(None);
         }
@@ -127,9 +133,12 @@ impl Session {
             all => (None, all, None),
         };
         let mut prepared = Vec::with_capacity(statements.len());
+        self.attempt.is_fit = true;
         for statement in statements {
             fitness::check(&self.database.catalog(), &self.facts, statement)?;
-            prepared.push((self.prepare_statement(statement.clone())?, Arc::from([])));
+            let one = self.prepare_statement(statement.clone())?;
+            self.note_statement(&one);
+            prepared.push((one, Arc::from([])));
         }
         if !prepared.iter().any(|(prepared, _): &(Arc<Prepared>, _)| writes(prepared)) {
             return Ok(None);
@@ -154,6 +163,8 @@ impl Session {
         if !writes(&portal.prepared) {
             return Ok(false);
         }
+        self.attempt.is_fit = true;
+        self.note_statement(&portal.prepared.clone());
         if let Some(statement) = portal.prepared.statement() {
             fitness::check(&self.database.catalog(), &self.facts, statement)?;
         }
@@ -218,8 +229,16 @@ impl Session {
         let shown = name.map_or_else(|| id.to_string(), str::to_owned);
         self.seat.pause();
         let outcome = self.in_order(Some(&shown), ordered).await?;
-        self.note_protocol(super::replication::Protocol::Active, outcome.is_ok());
-        let commit = match (database.programs().take(id), outcome) {
+        let ended = database.programs().take(id);
+        let taken = ended.as_ref().and_then(|ended| ended.as_ref().ok()).map_or(0, |answers| answers.took_us);
+        let waited = database.now().saturating_sub(program.now).max(0).unsigned_abs();
+        self.note_protocol(&Finished {
+            committed: outcome.is_ok(),
+            execution_us: taken,
+            order_us: waited.saturating_sub(taken),
+            ..self.finished(None, Protocol::Active)
+        });
+        let commit = match (ended, outcome) {
             (Some(Err(error)), _) => return Err(error),
             (_, Err(error)) => return Err(self.name_failure(error)),
             (None, Ok(_)) => return Err(SqlError::internal("a program that was executed has no answer")),
@@ -265,13 +284,18 @@ impl Session {
 }
 
 /// Whether a statement changes anything, or may.
-fn writes(prepared: &Prepared) -> bool {
+pub(super) fn writes(prepared: &Prepared) -> bool {
     match &prepared.planned().action {
         Action::Insert(_) | Action::Update(_) | Action::Delete(_) => true,
         Action::Select(plan) => plan.has_locks(),
         Action::Call(_) => true,
         Action::Empty | Action::Utility => false,
     }
+}
+
+/// Whether every node that executes a statement comes to the same.
+pub(super) fn is_fit(catalog: &Catalog, facts: &Facts, statement: &Statement) -> bool {
+    fitness::check(catalog, facts, statement).is_ok()
 }
 
 /// Collects the rows of a statement.
@@ -296,6 +320,7 @@ impl SqlDatabase {
     /// # Errors
     /// What keeps this node from executing what others may have executed: it must not go on.
     pub async fn execute_program(&self, execution: Execution) -> Result<Executed> {
+        let began = std::time::Instant::now();
         let Execution { id, is_here, isolation, program, transaction, .. } = execution;
         let program = Program::decode(&program)?;
         let mut session = self.session_of(&program)?;
@@ -315,7 +340,8 @@ impl SqlDatabase {
             Err(error) if is_of_the_node(&error) => return Err(error),
             Ok(statements) => session.facts.write_fixed(&mut transaction).map(|()| {
                 let last = session.facts.last_value();
-                Answers { statements, sequences: last.into_iter().collect() }
+                let took_us = began.elapsed().as_micros() as u64;
+                Answers { statements, took_us, sequences: last.into_iter().collect() }
             }),
             Err(error) => Err(error),
         };
