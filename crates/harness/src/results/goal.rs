@@ -257,6 +257,22 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("replication", "follower_of_floor");
     first "three nodes, kill -9 of the leader under load: the longest time without commits", AtMost(2.0), " s", "0.5 s",
         |f| f.param("replication", "without_commits_s");
+    further "three nodes, certification of the metaprotocol / before there was one, throughput", AtLeast(0.95), "×", "0.99×",
+        |f| f.param("replication", "certification_of_before");
+    further "three nodes, active and weak voting mixed / the best single protocol", AtLeast(0.7), "×", "0.9×",
+        |f| f.param("replication", "a_w_of_best");
+    further "three nodes, all three mixed / the best single protocol", AtLeast(0.7), "×", "0.9×",
+        |f| f.param("replication", "a_c_w_of_best");
+    further "three nodes, `auto` / the best single protocol, the paper's load", Nothing, "×", "",
+        |f| f.param("replication", "auto_of_best");
+    further "`auto` on a load that shifts / the best fixed protocol", AtLeast(0.95), "×", "1.05×",
+        |f| f.param("replication", "auto_of_best_shifting");
+    further "one hot row updated at all nodes: active / Galera", AtLeast(3.0), "×", "10×",
+        |f| f.param("replication", "hot_of_galera");
+    further "one hot row updated at all nodes: `auto` / Galera", Nothing, "×", "",
+        |f| f.param("replication", "hot_auto_of_galera");
+    further "one hot row updated at all nodes, active: aborts that clients see", AtMost(0.0), "", "0",
+        |f| f.param("replication", "hot_aborts_seen");
     further "an empty node joins 1 GB under half the load: throughput lost", AtMost(40.0), " %", "10 %",
         |f| f.param("replication", "join_dip_pct");
 };

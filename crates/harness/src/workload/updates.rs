@@ -92,6 +92,16 @@ pub enum Step {
     Rollback,
 }
 
+/// A whole transaction as one message.
+fn message(keys: &[i32]) -> String {
+    let updates: Vec<String> =
+        keys.iter().map(|key| format!("UPDATE counters SET v = v + 1 WHERE k = {key}")).collect();
+    match &updates[..] {
+        [one] => one.clone(),
+        many => format!("BEGIN; {}; COMMIT", many.join("; ")),
+    }
+}
+
 impl Step {
     fn text(self) -> &'static str {
         match self {
@@ -141,6 +151,24 @@ impl Connection {
                 let update = client.prep(text).await;
                 let update = update.map_err(|error| peer::galera::failed(UPDATE, &error))?;
                 Ok(Connection::Galera(client, update))
+            }
+        }
+    }
+
+    /// Sends a whole transaction as one message, and waits for its answer.
+    ///
+    /// # Errors
+    /// What the server answers otherwise.
+    pub async fn send_whole(&mut self, keys: &[i32]) -> Result<(), Failure> {
+        let text = message(keys);
+        match self {
+            Connection::Postgres(client, _) => {
+                client.batch_execute(&text).await.map_err(|error| Failure::from(&error))
+            }
+            #[cfg(feature = "galera")]
+            Connection::Galera(client, _) => {
+                use mysql_async::prelude::Queryable;
+                client.query_drop(text).await.map_err(|error| refused(&error))
             }
         }
     }
@@ -199,6 +227,8 @@ pub struct Updates {
     pub settings: Vec<String>,
     /// What they do.
     pub shape: Shape,
+    /// Whether a transaction is one message.
+    pub whole: bool,
     /// Tells the clients of different rounds apart.
     pub round: u64,
 }
@@ -208,6 +238,7 @@ pub struct UpdatesClient {
     system: String,
     connection: Connection,
     shape: Shape,
+    whole: bool,
     random: Random,
     kind: usize,
 }
@@ -222,12 +253,16 @@ impl Workload for Updates {
     async fn open(&self, index: usize) -> Result<UpdatesClient> {
         let connection = Connection::open(&self.system, &self.target, &self.settings).await?;
         let random = Random::stream(self.shape.seed, 500 + self.round, index as u64);
-        Ok(UpdatesClient { system: self.system.clone(), connection, shape: self.shape, random, kind: 0 })
+        let (shape, whole) = (self.shape, self.whole);
+        Ok(UpdatesClient { system: self.system.clone(), connection, shape, whole, random, kind: 0 })
     }
 }
 
 impl UpdatesClient {
     async fn attempt(&mut self, keys: &[i32]) -> Result<(), Failure> {
+        if self.whole {
+            return self.connection.send_whole(keys).await;
+        }
         self.connection.send(Step::Begin).await?;
         for &key in keys {
             self.connection.send(Step::Update(key)).await?;

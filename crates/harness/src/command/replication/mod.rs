@@ -10,6 +10,7 @@
 //! | `before` | one node of this build against one of an older binary |
 //! | `latency` | a commit of one client against two flushes and one loopback round trip |
 //! | `leader` | `kill -9` of the leader under load: the longest time without commits |
+//! | `protocols` | active, certification and weak voting alone and mixed, `auto`, and one hot row against Galera |
 //!
 //! What is compared takes turns in one run, forwards and backwards, and ratios are medians over the
 //! rounds. Cognate runs at REPEATABLE READ, which is the peers' level, and at SERIALIZABLE beside
@@ -21,11 +22,12 @@
 //! | `place` | servers with the table, Cognate's and others', and their check |
 //! | `turns` | ways of loading them, in turns, and the records of them |
 //! | `throughput` | the parts that compare rates |
-//! | `latency`, `leader` | those parts |
+//! | `latency`, `leader`, `protocols` | those parts |
 
 mod latency;
 mod leader;
 mod place;
+mod protocols;
 mod throughput;
 mod turns;
 
@@ -60,6 +62,8 @@ enum Part {
     Latency,
     /// The leader's loss.
     Leader,
+    /// The protocols, alone and mixed, and one hot row.
+    Protocols,
 }
 
 /// The arguments of the benchmark of clusters.
@@ -164,6 +168,9 @@ async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     }
     if wanted(Part::Leader) {
         leader::measure(bench).await?;
+    }
+    if wanted(Part::Protocols) {
+        protocols::measure(bench).await?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::driver::Outcome;
 use crate::error::{DatabaseContext, Error, Result};
 use crate::peer::System;
 use crate::peer::cluster::Cluster;
+use crate::peer::cognate::CognateOptions;
 use crate::peer::postgres::PostgresOptions;
 use crate::workload::updates::{Shape, Target};
 
@@ -69,8 +70,22 @@ impl Place {
 
     /// So many nodes of Cognate.
     pub(super) async fn cluster(args: &ReplicationArgs, size: usize) -> Result<Place> {
+        Place::cluster_of(&args.server.cognate(), size).await
+    }
+
+    /// The same of an older binary.
+    pub(super) async fn older_cluster(
+        args: &ReplicationArgs,
+        size: usize,
+        older: &std::path::Path,
+    ) -> Result<Place> {
+        let options = CognateOptions { binary: Some(older.to_owned()), ..args.server.cognate() };
+        Place::cluster_of(&options, size).await
+    }
+
+    async fn cluster_of(options: &CognateOptions, size: usize) -> Result<Place> {
         let spinner = crate::progress::spinner(&format!("cognate: starting {size} nodes"));
-        let cluster = Cluster::start(&args.server.cognate(), size).await?;
+        let cluster = Cluster::start(options, size).await?;
         spinner.finish_and_clear();
         let version = cluster.nodes()[0].version.clone();
         Ok(Place::new("cognate", &version, "flushed at a majority", Servers::Cluster(cluster)))

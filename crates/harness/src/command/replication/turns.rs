@@ -18,7 +18,7 @@ use crate::median::{median, median_ratio, ratio_error};
 use crate::report::{self, Record};
 use crate::workload::bookstore::Isolation;
 use crate::workload::snum::{self, Wire};
-use crate::workload::updates::{Spread, Target, Updates};
+use crate::workload::updates::{Shape, Spread, Target, Updates};
 
 /// What clients do.
 pub(super) enum Load {
@@ -39,6 +39,11 @@ pub(super) struct Way {
     pub(super) on_one: bool,
     /// Further statements that each session begins with.
     pub(super) settings: Vec<String>,
+    /// Cognate's protocols, each of as many clients; none: as it is.
+    pub(super) protocols: &'static [&'static str],
+    /// Whether a transaction is one message, and all want the same row.
+    pub(super) whole: bool,
+    pub(super) hot: bool,
     pub(super) load: Load,
     /// Committed a second in each round.
     pub(super) rates: Vec<f64>,
@@ -48,7 +53,8 @@ pub(super) struct Way {
 impl Way {
     pub(super) fn new(place: usize, case: String, isolation: Isolation, clients: u32, load: Load) -> Way {
         let (settings, rates) = (Vec::new(), Vec::new());
-        Way { place, case, isolation, clients, on_one: false, settings, load, rates, all: None }
+        let (protocols, on_one, whole, hot, all): (&[&str], _, _, _, _) = (&[], false, false, false, None);
+        Way { place, case, isolation, clients, on_one, settings, protocols, whole, hot, load, rates, all }
     }
 
     /// What sessions begin with: MariaDB says it in other words.
@@ -74,15 +80,29 @@ impl Way {
         updates: usize,
         round: u64,
     ) -> Vec<Updates> {
-        let (shape, settings) = (bench.shape(updates), self.settings(place));
-        let one = |target: &Target| Updates {
+        let shape = bench.shape(updates);
+        let shape = if self.hot { Shape { rows: 1, ..shape } } else { shape };
+        let one = |target: &Target, protocol: Option<&str>| Updates {
             system: place.system.to_owned(),
             target: target.clone(),
-            settings: settings.clone(),
+            settings: self
+                .settings(place)
+                .into_iter()
+                .chain(protocol.map(|protocol| format!("SET cognate.replication = {protocol}")))
+                .collect(),
             shape,
+            whole: self.whole,
             round,
         };
-        self.targets(place).iter().map(one).collect()
+        let protocols: Vec<Option<&str>> = match self.protocols {
+            [] => vec![None],
+            all => all.iter().copied().map(Some).collect(),
+        };
+        // Clients go round over the list: each protocol has as many at each node.
+        let of = |protocol: Option<&str>| {
+            self.targets(place).iter().map(|target| one(target, protocol)).collect::<Vec<_>>()
+        };
+        protocols.into_iter().flat_map(of).collect()
     }
 
     async fn round(&mut self, bench: &mut Bench<'_>, place: &mut Place, label: String) -> Result<()> {
@@ -148,6 +168,7 @@ impl Way {
             ("nodes", json!(place.targets.len())),
             ("clients", json!(self.clients)),
             ("settings", json!(self.settings(place))),
+            ("protocols", json!(self.protocols)),
             ("per_s_of_rounds", json!(rates)),
         ];
         let load: [(&str, Value); 2] = match &self.load {

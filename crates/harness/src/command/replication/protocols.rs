@@ -1,0 +1,96 @@
+//! The protocols of the metaprotocol's paper: each alone, all mixtures (the same number of clients each), what
+//! the monitor makes of the load, and updates of one row at all nodes, which is where active replication
+//! is at its best and certification at its worst.
+//!
+//! A transaction is one message, as it has to be for active replication; the statements are the same for all.
+//! Transactions read nothing but the rows that they update, so no voter waits for a vote.
+
+use super::place::Place;
+use super::turns::{self, Load, Way};
+use super::{Bench, NODES};
+use crate::error::Result;
+use crate::workload::bookstore::Isolation::{RepeatableRead, Serializable};
+
+const MIXTURES: [(&str, &[&str]); 8] = [
+    ("A", &["active"]),
+    ("C", &["certification"]),
+    ("W", &["weak_voting"]),
+    ("A_C", &["active", "certification"]),
+    ("A_W", &["active", "weak_voting"]),
+    ("C_W", &["certification", "weak_voting"]),
+    ("A_C_W", &["active", "certification", "weak_voting"]),
+    ("auto", &["auto"]),
+];
+const HOT: [(&str, &[&str]); 3] =
+    [("active", &["active"]), ("certification", &["certification"]), ("auto", &["auto"])];
+
+/// See the module's prose.
+pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
+    let args = bench.args;
+    let mut places = vec![Place::cluster(args, NODES).await?];
+    places[0].fill(&bench.shape(super::throughput::UPDATES)).await?;
+    // A number that all mixtures divide.
+    let clients = (args.connections * NODES as u32).next_multiple_of(6 * NODES as u32);
+    let mut ways = Vec::new();
+    for (name, protocols) in MIXTURES {
+        let case = format!("{NODES} nodes, one message each, {name}");
+        let load = Load::Updates(super::throughput::UPDATES);
+        ways.push(Way { protocols, whole: true, ..Way::new(0, case, Serializable, clients, load) });
+    }
+    let older = match &args.before {
+        None => None,
+        Some(older) => {
+            let place = Place::older_cluster(args, NODES, older).await?;
+            place.fill(&bench.shape(super::throughput::UPDATES)).await?;
+            places.push(place);
+            let case = format!("{NODES} nodes, one message each, certification before the metaprotocol");
+            let load = Load::Updates(super::throughput::UPDATES);
+            ways.push(Way { whole: true, ..Way::new(1, case, Serializable, clients, load) });
+            Some(ways.len() - 1)
+        }
+    };
+    turns::in_turns(bench, &mut places, &mut ways).await?;
+    let rate = |at: &usize| crate::median::median(&ways[*at].rates);
+    let best = (0..3).max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(0);
+    let mut figures = Vec::new();
+    for (at, name) in [(4, "a_w_of_best"), (6, "a_c_w_of_best"), (7, "auto_of_best")] {
+        figures.push((at, name, ways[at].over(&ways[best])));
+    }
+    figures.extend(older.map(|older| (1, "certification_of_before", ways[1].over(&ways[older]))));
+    turns::record(bench, &places, &ways, &figures);
+    places.truncate(1);
+    hot(bench, places, clients).await
+}
+
+/// One row that everybody counts up.
+async fn hot(bench: &mut Bench<'_>, mut places: Vec<Place>, clients: u32) -> Result<()> {
+    let args = bench.args;
+    let way = |place: usize, name: &str, level| {
+        let case = format!("{NODES} nodes, one hot row, {name}");
+        Way { whole: true, hot: true, ..Way::new(place, case, level, clients, Load::Updates(1)) }
+    };
+    let mut ways: Vec<Way> =
+        HOT.iter().map(|(name, protocols)| Way { protocols, ..way(0, name, Serializable) }).collect();
+    let mut figures = Vec::new();
+    if !args.without_peers
+        && let Some(galera) = bench.filled("Galera", Place::galera(args).await).await?
+    {
+        places.push(galera);
+        ways.push(way(1, "Galera", RepeatableRead));
+        figures.extend([(0, "hot_of_galera", 3), (2, "hot_auto_of_galera", 3)]);
+    }
+    turns::in_turns(bench, &mut places, &mut ways).await?;
+    let figures: Vec<_> =
+        figures.iter().map(|&(of, name, peer)| (of, name, ways[of].over(&ways[peer]))).collect();
+    turns::record(bench, &places, &ways, &figures);
+    if let Some(record) = bench.records.iter_mut().rfind(|record| {
+        record
+            .params
+            .get("case")
+            .is_some_and(|case| case.as_str().is_some_and(|case| case.ends_with("row, active")))
+    }) {
+        let aborted = ways[0].all.as_ref().map_or(0, |all| all.total().aborted);
+        record.measured("hot_aborts_seen", aborted as f64, 0.0);
+    }
+    Ok(())
+}
