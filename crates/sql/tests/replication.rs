@@ -155,7 +155,7 @@ fn what_is_not_the_same_everywhere_is_refused_by_name() {
         world.run(1, "BEGIN; SELECT count(*) FROM t; COMMIT"),
         "BEGIN / count / 0 / SELECT 1 / COMMIT"
     );
-    assert_eq!(world.run(1, "SET LOCAL cognate.replication = nonsense").contains("22023"), true);
+    assert!(world.run(1, "SET LOCAL cognate.replication = nonsense").contains("22023"));
     world.end();
 }
 
@@ -279,5 +279,61 @@ fn a_session_begins_with_the_protocol_of_its_role() {
     assert!(answer.contains("0A000") && answer.contains("ALTER ROLE"), "{answer}");
     assert_eq!(world.run(2, "ALTER ROLE test RESET ALL"), "ALTER ROLE");
     assert_eq!(world.run(3, "SELECT count(*) FROM pg_db_role_setting"), "count / 2 / SELECT 1");
+    world.end();
+}
+
+#[test]
+fn what_is_hidden_in_a_body_is_found() {
+    let mut world = World::new();
+    world.run(
+        1,
+        "CREATE TABLE c (id int PRIMARY KEY, n int); INSERT INTO c VALUES (1, 0), (2, 0); CREATE SEQUENCE s",
+    );
+    for body in [
+        "FUNCTION process() RETURNS int LANGUAGE sql AS 'SELECT pg_backend_pid()'",
+        "FUNCTION through() RETURNS int LANGUAGE sql AS 'SELECT process() + 1'",
+        "FUNCTION drawn() RETURNS bigint LANGUAGE sql AS $$ SELECT nextval('s') $$",
+        "FUNCTION any_row() RETURNS int LANGUAGE sql STABLE AS 'SELECT id FROM c'",
+        "FUNCTION pair(x int) RETURNS SETOF int LANGUAGE sql AS 'VALUES (x), (x + 1)'",
+        "FUNCTION c(x int) RETURNS SETOF int LANGUAGE sql AS 'SELECT * FROM pair(process())'",
+        "FUNCTION of_default(x int DEFAULT pg_backend_pid()) RETURNS int LANGUAGE sql AS 'SELECT x'",
+        "FUNCTION take() RETURNS int LANGUAGE sql AS 'UPDATE c SET n = n - 1 WHERE id = 1 RETURNING n'",
+        "PROCEDURE cut() LANGUAGE sql AS 'DELETE FROM c WHERE id IN (SELECT id FROM c LIMIT 1)'",
+        "PROCEDURE outer_cut() LANGUAGE sql AS 'CALL cut()'",
+        "PROCEDURE by_default(x int DEFAULT pg_backend_pid()) LANGUAGE sql AS 'UPDATE c SET n = x'",
+        "PROCEDURE fits(x int) LANGUAGE sql AS 'UPDATE c SET n = p FROM pair(x) p WHERE id = p'",
+    ] {
+        let made = world.run(1, &format!("CREATE {body}"));
+        assert!(made.starts_with("CREATE"), "{body}: {made}");
+    }
+    world.run(2, "SET cognate.replication = active");
+    for (text, what) in [
+        ("UPDATE c SET n = process()", "0A000: function pg_backend_pid() cannot"),
+        ("UPDATE c SET n = through() WHERE id = 1", "0A000: function pg_backend_pid() cannot"),
+        ("UPDATE c SET n = of_default()", "0A000: function pg_backend_pid() cannot"),
+        ("UPDATE c SET n = drawn()", "0A000: nextval() outside INSERT ... VALUES cannot"),
+        ("UPDATE c SET n = any_row()", "0A000: function any_row(), which reads"),
+        ("UPDATE c SET n = f FROM c(1) f", "0A000: function pg_backend_pid() cannot"),
+        ("DELETE FROM c WHERE id IN (SELECT f FROM any_row() f)", "0A000: function any_row(), which reads"),
+        ("CALL cut()", "0A000: LIMIT without ORDER BY"),
+        ("CALL outer_cut()", "0A000: LIMIT without ORDER BY"),
+        ("CALL by_default()", "0A000: function pg_backend_pid() cannot"),
+        ("SELECT take()", "0A000: function take(), which reads"),
+        ("SELECT take(); SELECT take()", "0A000: "),
+    ] {
+        let answer = world.run(2, text);
+        assert!(answer.contains(what), "{text}: {answer}");
+    }
+    assert_eq!(world.run(2, "CALL fits(1)"), "CALL");
+    // A chain that is longer than any call may be.
+    world.run(1, "CREATE PROCEDURE p0() LANGUAGE sql AS 'UPDATE c SET n = 5 WHERE id = 9'");
+    for number in 1..=300 {
+        let before = number - 1;
+        world.run(1, &format!("CREATE PROCEDURE p{number}() LANGUAGE sql AS 'CALL p{before}()'"));
+    }
+    assert_eq!(world.run(2, "CALL p50()"), "CALL");
+    let answer = world.run(2, "CALL p300()");
+    assert!(answer.contains("54001"), "{answer}");
+    assert_eq!(world.run(3, "SELECT n FROM c ORDER BY id"), "n / 1 / 2 / SELECT 2");
     world.end();
 }

@@ -388,10 +388,13 @@ fn small_history(cluster: &Cluster, base: usize, history: &[Small]) {
     assert_acyclic(&done);
 }
 
+/// The key that a transaction reads, and the one that it writes.
+type ReadAndWritten = (Option<usize>, usize);
+
 /// What three transactions read, at most one key each, and write, one key each: all ways but for the names
 /// of the keys, which come up in the order of their numbers.
-fn footprints() -> Vec<[(Option<usize>, usize); 3]> {
-    let mut all: Vec<(Vec<(Option<usize>, usize)>, usize)> = vec![(Vec::new(), 0)];
+fn footprints() -> Vec<[ReadAndWritten; 3]> {
+    let mut all: Vec<(Vec<ReadAndWritten>, usize)> = vec![(Vec::new(), 0)];
     for _ in 0..3 {
         let mut longer = Vec::new();
         for (so_far, known) in &all {

@@ -148,7 +148,8 @@ fn set(parser: &mut Parser<'_>) -> Parsed<SettingChange> {
         return Ok(SettingChange::Set(named("client_encoding"), vec![parser.parse_expr()?]));
     }
     let name = parser.parse_object_name(false)?;
-    if take_all(parser, &["FROM", "CURRENT"]) {
+    if take(parser, "FROM") {
+        expect(parser, "CURRENT")?;
         return Ok(SettingChange::FromCurrent(name));
     }
     if !parser.consume_token(&Token::Eq) {

@@ -508,6 +508,8 @@ fn settings_of_roles_and_databases() {
     for (text, near) in [
         ("ALTER ROLE a SET LOCAL x = 1", "near \"x\""),
         ("ALTER ROLE a SET x", "at end of input"),
+        ("ALTER ROLE a SET x FROM", "at end of input"),
+        ("ALTER ROLE a SET x FROM y", "near \"y\""),
         ("ALTER ROLE a RESET", "at end of input"),
         ("ALTER ROLE a RESET x y", "near \"y\""),
         ("ALTER ROLE a RESET ALL x", "near \"x\""),

@@ -132,9 +132,8 @@ impl RowSink for Rows {
 
 impl Session {
     /// The statements that a CALL, or a function called alone, would run, in their order: those of
-    /// procedures that it calls stand in the place of the calls, one level of a recursion deep.
-    /// None if the statement is no such call. What functions in their expressions read is not
-    /// among them.
+    /// a procedure that it calls stand in the place of the first call. None if the statement is no
+    /// such call. What functions in their expressions read is not among them.
     ///
     /// # Errors
     ///
@@ -145,8 +144,8 @@ impl Session {
             planned = self.replan(prepared)?;
         }
         let Action::Call(call) = &planned.action else { return Ok(None) };
-        let (mut statements, mut around) = (Vec::new(), Vec::new());
-        self.list_statements(&call.routine.clone(), &mut around, &mut statements)?;
+        let (mut statements, mut known) = (Vec::new(), Vec::new());
+        self.list_statements(&call.routine.clone(), &mut known, &mut statements)?;
         Ok(Some(statements))
     }
 
@@ -176,23 +175,24 @@ impl Session {
     fn list_statements(
         &mut self,
         routine: &Arc<Routine>,
-        around: &mut Vec<Oid>,
+        known: &mut Vec<Oid>,
         statements: &mut Vec<Statement>,
     ) -> Result<()> {
-        if around.contains(&routine.oid) {
+        if known.contains(&routine.oid) {
             return Ok(());
         }
-        if around.len() == DEPTH_MAX {
-            return Err(routine::too_deep());
-        }
-        around.push(routine.oid);
+        known.push(routine.oid);
         for prepared in &self.body(routine)?.statements {
             match &prepared.planned().action {
-                Action::Call(call) => self.list_statements(&call.routine.clone(), around, statements)?,
+                Action::Call(call) => {
+                    let called = call.routine.clone();
+                    stacker::maybe_grow(RED_ZONE, FRESH_STACK, || {
+                        self.list_statements(&called, known, statements)
+                    })?;
+                }
                 _ => statements.extend(prepared.statement().cloned()),
             }
         }
-        around.pop();
         Ok(())
     }
 

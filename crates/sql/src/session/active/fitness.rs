@@ -15,7 +15,7 @@ use sqlparser::ast::{self, Visit, Visitor};
 use super::super::facts::Facts;
 use super::super::statement::tag;
 use crate::bind::VirtualTables as _;
-use crate::catalog::{Catalog, Oid, Relation};
+use crate::catalog::{Catalog, Oid, Relation, Routine};
 use crate::ddl::names;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{Kind, Volatility, all};
@@ -125,6 +125,11 @@ fn check_within(
     }
 }
 
+/// Routines may call others in long chains: looks at the next one with stack enough for it.
+fn on_more_stack<T>(look: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(256 << 10, 2 << 20, look)
+}
+
 struct Check<'a, 's> {
     catalog: &'a Catalog,
     path: &'a [String],
@@ -151,13 +156,28 @@ impl<'a> Check<'a, '_> {
                 continue;
             }
             for statement in crate::routine::statements(routine)? {
-                check_within(self.catalog, self.path, &statement, self.seen)?;
+                let (catalog, path) = (self.catalog, self.path);
+                on_more_stack(|| check_within(catalog, path, &statement, self.seen))?;
+            }
+            if let ControlFlow::Break(refusal) = self.defaults(routine) {
+                return Err(*refusal);
             }
         }
         Ok(())
     }
 
-    /// A function of the user's in an expression.
+    /// What stands for arguments that a call leaves out.
+    fn defaults(&mut self, routine: &Routine) -> ControlFlow<Box<SqlError>> {
+        for default in routine.inputs().filter_map(|input| input.default.as_deref()) {
+            match crate::parse::parse_expression(default) {
+                Ok(expr) => expr.visit(self)?,
+                Err(error) => return ControlFlow::Break(Box::new(error)),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// A function of the user's in an expression or in FROM.
     fn own_function(&mut self, schema: Option<&str>, name: &str) -> ControlFlow<Box<SqlError>> {
         let (catalog, path) = (self.catalog, self.path);
         for (_, routine) in catalog.routines_named(path, schema, name) {
@@ -171,9 +191,10 @@ impl<'a> Check<'a, '_> {
             let outer = self.in_function.replace(name.to_owned());
             for statement in statements {
                 if let Command::Sql(sql) = &statement.command {
-                    sql.visit(self)?;
+                    on_more_stack(|| sql.visit(self))?;
                 }
             }
+            self.defaults(routine)?;
             self.in_function = outer;
         }
         ControlFlow::Continue(())
@@ -244,7 +265,10 @@ impl Visitor for Check<'_, '_> {
     fn pre_visit_relation(&mut self, relation: &ast::ObjectName) -> ControlFlow<Box<SqlError>> {
         let refuse = |error: SqlError| ControlFlow::Break(Box::new(error));
         let Some((schema, name)) = split(relation) else { return ControlFlow::Continue(()) };
-        if let Some(function) = &self.in_function {
+        // A function in FROM comes as a relation, too.
+        let is_relation =
+            self.find(relation).is_some() || SystemTables.find(schema.as_deref(), &name).is_some();
+        if let (true, Some(function)) = (is_relation, &self.in_function) {
             return refuse(unfit(format_args!(
                 "function {function}(), which reads \"{name}\", in an expression"
             )));
@@ -272,6 +296,18 @@ impl Visitor for Check<'_, '_> {
             None if SystemTables.find(schema.as_deref(), &name).is_some() => {
                 refuse(unfit(format_args!("system view \"{name}\"")))
             }
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<Box<SqlError>> {
+        let called = match factor {
+            ast::TableFactor::Table { name, args: Some(_), .. } => name,
+            ast::TableFactor::Function { name, .. } => name,
+            _ => return ControlFlow::Continue(()),
+        };
+        match split(called) {
+            Some((schema, name)) => self.own_function(schema.as_deref(), &name),
             None => ControlFlow::Continue(()),
         }
     }

@@ -22,116 +22,36 @@
 //! Nobody executes while an active transaction is executed: the applier does it itself
 //! ([`Progress::Execute`], [`Manager::finish`]), and everything before is visible, nothing behind.
 
+mod program;
+mod progress;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sha2::{Digest as _, Sha256};
 
+pub use self::progress::{Delivered, Executed, Execution, Lists, Pause, Progress};
 use crate::delivery::{Cluster, FIRST_TREES, overtaken};
 use crate::fate::Stroke;
-use crate::level::{Access, Isolation};
 use crate::lock::table::{Held, HeldLock};
-use crate::manager::{Manager, Request as Ended};
+use crate::manager::Manager;
 use crate::order::metaprotocol::active::Active;
 use crate::order::metaprotocol::certification::Certification;
 use crate::order::metaprotocol::weak_voting::WeakVoting;
 use crate::order::metaprotocol::{self, Delivery as Listed, Effect, Protocol, Turn};
 use crate::order::{Footprint, Level, Purpose, Refusal, Request, Standing};
-use crate::payload::Encoder;
 use crate::planted::{self, Planted};
 use crate::prepared::ordered::Arrived;
-use crate::prepared::record::encode_parts;
-use crate::proposed::{Proposed, Sealed};
 use crate::sequencer::{Delivery, Place};
 use crate::sync::atomic::Ordering;
 use crate::total_order::node_of;
 use crate::transaction::Transaction;
-use crate::txn::bulk::unload;
-use crate::txn::writeset::{WriteSet, key_writes};
-use crate::{Csn, Error, TransactionId, TreeId};
+use crate::txn::writeset::key_writes;
+use crate::{Csn, Error, TransactionId};
 
 /// The graph is pruned at every so manieth position.
 const PRUNE_EVERY: Csn = 64;
-
-/// What became of a position.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delivered {
-    /// The transaction whose request it was.
-    pub transaction: TransactionId,
-    /// Whether it commits.
-    pub committed: bool,
-}
-
-/// What a delivery has led to.
-#[derive(Debug)]
-pub enum Progress {
-    /// The last position that was delivered is decided, and all before it.
-    Decided(Delivered),
-    /// A position waits for what is yet to be delivered.
-    Waits,
-    /// It is an active transaction's turn: whoever delivers executes it, and says what came of it
-    /// ([`crate::Database::finish`]).
-    Execute(Box<Execution>),
-}
-
-/// An active transaction whose turn it is.
-#[derive(Debug)]
-pub struct Execution {
-    /// Its place in the order.
-    pub position: Csn,
-    /// Who it is.
-    pub id: TransactionId,
-    /// Whether it was asked for at this node.
-    pub is_here: bool,
-    /// Its level.
-    pub isolation: Isolation,
-    /// What is to be executed, as it was given to [`crate::Database::order_program`].
-    pub program: Bytes,
-    /// To execute it in: sees everything before its position. It waits for nobody, and is not to be
-    /// committed but given back.
-    pub transaction: Transaction,
-}
-
-/// What came of an active transaction.
-#[derive(Debug)]
-pub struct Executed {
-    /// As it was given.
-    pub transaction: Transaction,
-    /// The trees of the tables that its statements look at.
-    pub trees: Vec<TreeId>,
-    /// Whether it is to commit; it has failed otherwise, as it does at every node.
-    pub commits: bool,
-}
-
-/// How long the lists of the metaprotocol are.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Lists {
-    /// Delivered and not decided.
-    pub log: usize,
-    /// Of them, those that are still to commit.
-    pub to_commit: usize,
-    /// What they write is known, and not whether they commit.
-    pub c_pending: usize,
-    /// What they write is not known.
-    pub w_pending: usize,
-    /// Who keeps the others waiting.
-    pub pause: Option<Pause>,
-}
-
-/// A transaction that waits for its vote, and all others behind it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pause {
-    /// Its place in the order.
-    pub position: Csn,
-    /// Who it is.
-    pub transaction: TransactionId,
-    /// By which protocol it comes to the nodes.
-    pub protocol: &'static str,
-    /// For how long it has been first.
-    pub since: Duration,
-}
 
 /// A request that was delivered.
 #[derive(Debug)]
@@ -509,154 +429,6 @@ impl Manager {
             w_pending: counts.w_pending,
             pause,
         }
-    }
-}
-
-/// Transactions that are executed at every node.
-impl Manager {
-    /// Has a program ordered. `id` is of [`Manager::transaction_id`].
-    ///
-    /// # Errors
-    /// `RequestTooLarge`.
-    pub(crate) fn order_program(
-        &self,
-        id: TransactionId,
-        isolation: Isolation,
-        name: Option<&str>,
-        program: &[u8],
-    ) -> Result<Proposed, Error> {
-        let Some(cluster) = &self.cluster else {
-            return Err(Error::Defect("a database of its own orders no programs"));
-        };
-        let purpose = Purpose::Execute(program.into());
-        let mut request = self.request_about(cluster.applied.load(Ordering::Acquire), purpose);
-        (request.id, request.level, request.name) = (id, Level::of(isolation), name.map(Box::from));
-        let bytes = request.encode(program.len() as u64);
-        let limit = cluster.node.order.request_bytes_max();
-        if bytes.len() as u64 > limit {
-            return Err(Error::RequestTooLarge { limit });
-        }
-        let sealed = Sealed::default();
-        let proposed = Proposed(Arc::clone(&sealed.outcome));
-        cluster.sealed.lock().insert(id, sealed);
-        cluster.node.order.propose(bytes.into());
-        Ok(proposed)
-    }
-
-    fn begin_ordered(self: &Arc<Self>, level: Level) -> Transaction {
-        // Reads need not be noted: nothing comes in between.
-        let isolation = match level {
-            Level::ReadCommitted => Isolation::ReadCommitted,
-            Level::Snapshot | Level::Serializable => Isolation::Snapshot,
-        };
-        let mut transaction = Transaction::begin(Arc::clone(self), isolation, Access::ReadWrite);
-        transaction.record_locks();
-        transaction
-    }
-
-    fn execution(self: &Arc<Self>, cluster: &Cluster, turns: &mut Turns) -> Result<Progress, Error> {
-        let first = turns.queue.front_mut();
-        let Some(Waiting { position, request, early, .. }) = first else {
-            return Err(Error::Defect("nobody is there to be executed"));
-        };
-        let Purpose::Execute(program) = &request.purpose else {
-            return Err(Error::Defect("what is executed is a program"));
-        };
-        let isolation = match request.level {
-            Level::ReadCommitted => Isolation::ReadCommitted,
-            Level::Snapshot => Isolation::Snapshot,
-            Level::Serializable => Isolation::Serializable,
-        };
-        let transaction = match early.take() {
-            Some(early) => *early,
-            None => self.begin_ordered(request.level),
-        };
-        Ok(Progress::Execute(Box::new(Execution {
-            position: *position,
-            id: request.id,
-            is_here: cluster.sealed.lock().contains_key(&request.id),
-            isolation,
-            program: Bytes::copy_from_slice(program),
-            transaction,
-        })))
-    }
-
-    /// The first in the queue was executed: it commits, or has come to nothing; and so on with those
-    /// behind it.
-    ///
-    /// # Errors
-    /// As `deliver`; also if the execution could not be brought to an end here: then this node must not go
-    /// on, for others may have.
-    pub(crate) fn finish(self: &Arc<Self>, executed: Executed) -> Result<Progress, Error> {
-        let Executed { mut transaction, trees, commits } = executed;
-        let Some(cluster) = &self.cluster else {
-            return Err(Error::Defect("a database of its own executes no programs"));
-        };
-        let mut turns = cluster.turns.lock();
-        let Some(Waiting { position, mut request, bytes, .. }) = turns.queue.pop_front() else {
-            return Err(Error::Defect("nobody was executed"));
-        };
-        (request.snapshot, request.bot) = (position - 1, position - 1);
-        let mut digest = Sha256::new();
-        let mut locks = Vec::new();
-        if commits {
-            self.take_what_it_did(&mut transaction, &mut request)?;
-            locks = request.all_locks();
-            let mut did = Encoder::with_capacity(64);
-            encode_parts(&mut did, &[], &request.parts.notes, None, &request.parts.changes);
-            digest.update(did.finish());
-        }
-        transaction.end();
-        drop(transaction);
-        digest.update(&bytes);
-        let digest = digest.finalize();
-        // Nobody has to know what it wrote if nobody is behind it.
-        let wrote = (commits && !turns.queue.is_empty()).then(|| {
-            let writes = key_writes(&request.parts.changes, request.parts.notes.clone());
-            Footprint::new(&locks, writes, &request.dropped)
-        });
-        let mut standing = cluster.standing.lock();
-        let verdict = match standing.judge(&request, &locks) {
-            Ok(()) if !commits => Err(voted_against()),
-            Ok(()) => match standing.in_doubt_over(&request, &trees) {
-                Some(refusal) => Err(refused(refusal)),
-                None => self.do_what_it_asks(cluster, &standing, position, &mut request, &locks, bytes.len()),
-            },
-            Err(refusal) => Err(refused(refusal)),
-        };
-        let delivered =
-            self.conclude(cluster, &mut standing, position, &request, &locks, &digest, verdict)?;
-        drop(standing);
-        let mut effects = Vec::new();
-        turns.lists.end(position, delivered.committed, wrote, &mut effects);
-        self.carry_out(cluster, &mut turns, effects)?;
-        if turns.queue.is_empty() {
-            return Ok(Progress::Decided(delivered));
-        }
-        self.advance(cluster, &mut turns)
-    }
-
-    /// Puts what an executed transaction has locked and changed into its request.
-    fn take_what_it_did(&self, transaction: &mut Transaction, request: &mut Request) -> Result<(), Error> {
-        let locks = transaction.take_recorded();
-        let Ended { mut notes, effects, .. } = transaction.request();
-        let budget = Arc::clone(&self.budget);
-        let mut writes = std::mem::replace(&mut transaction.writes, WriteSet::new(budget));
-        let (loads, mut changes) = self.settle(&mut writes, &mut notes, None)?;
-        if !loads.is_empty() {
-            let unloaded = unload(&self.store.base, &loads, &mut changes);
-            self.discard(&loads);
-            unloaded?;
-        }
-        // As plans may differ between nodes, so may the order of what they do, and nothing else.
-        changes.sort_by_key(|(tree, _)| *tree);
-        notes.sort_unstable();
-        request.dropped = writes.dropped().to_vec();
-        request.effects = effects;
-        request.parts.locks = locks;
-        request.parts.notes = notes;
-        request.parts.changes = changes;
-        Ok(())
     }
 
     /// The fault [`Planted::VisibleByVote`]: the first one passes, and takes the place of its vote.
