@@ -113,7 +113,7 @@ impl Database {
     /// `NotPrepared`, `LogPoisoned`, `ShuttingDown`; it stays prepared then.
     pub fn commit_prepared(&self, identifier: &str) -> Result<Commit, Error> {
         let csn = self.manager.decide(Some(&Owner::Global(identifier.into())), &[], Vec::new())?;
-        Ok(Commit { csn, durable: self.manager.wait_durable_with_room(csn) })
+        Ok(Commit::new(csn, self.manager.wait_durable_with_room(csn)))
     }
 
     /// Rolls a prepared transaction back.
@@ -122,7 +122,7 @@ impl Database {
     /// As `commit_prepared`.
     pub fn rollback_prepared(&self, identifier: &str) -> Result<Commit, Error> {
         let csn = self.manager.decide(None, &[Owner::Global(identifier.into())], Vec::new())?;
-        Ok(Commit { csn, durable: self.manager.wait_durable(csn) })
+        Ok(Commit::new(csn, self.manager.wait_durable(csn)))
     }
 
     /// Commits a prepared transaction, or rolls it back, in a cluster as elsewhere: resolves once

@@ -204,7 +204,10 @@ impl Transaction {
         });
         let manager = Arc::clone(&self.manager);
         drop(self);
-        manager.committed(proposed?.await?)
+        let proposed = proposed?;
+        let outcome = Arc::clone(&proposed.0);
+        let commit = manager.committed(proposed.await?)?;
+        Ok(Commit { vote_wait: outcome.vote_wait(), ..commit })
     }
 
     /// The same for callers that may block their thread.
@@ -285,7 +288,7 @@ fn is_covered(reads: &ReadSet, changes: &[(TreeId, Changes)]) -> bool {
 
 impl Manager {
     pub(crate) fn committed(&self, csn: Csn) -> Result<Commit, Error> {
-        Ok(Commit { csn, durable: self.wait_durable_with_room(csn) })
+        Ok(Commit::new(csn, self.wait_durable_with_room(csn)))
     }
 
     /// Makes a request of an ended transaction, unless its end concerns nobody else.

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use crate::late::LateWait;
 use crate::pressure::RoundWait;
@@ -75,6 +76,14 @@ pub struct Commit {
     pub csn: Csn,
     /// Resolves when the commit is durable. Nothing may be answered to anybody before that.
     pub durable: DurableWait,
+    /// How long it has waited for its vote, at a node and under weak voting.
+    pub vote_wait: Duration,
+}
+
+impl Commit {
+    pub(crate) fn new(csn: Csn, durable: DurableWait) -> Commit {
+        Commit { csn, durable, vote_wait: Duration::ZERO }
+    }
 }
 
 /// Blocks the calling thread until the future is done.

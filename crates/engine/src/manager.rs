@@ -178,7 +178,7 @@ impl Manager {
             self.release(id, request.held);
             verdict?;
             self.counters.empty_commits.fetch_add(1, Ordering::Relaxed);
-            return Ok(Commit { csn: request.rests_on, durable: self.wait_durable(request.rests_on) });
+            return Ok(Commit::new(request.rests_on, self.wait_durable(request.rests_on)));
         }
         let size = writes.bytes();
         let (loads, changes) = match self.settle(writes, &mut request.notes, request.reads.as_mut()) {
@@ -197,7 +197,7 @@ impl Manager {
         }
         let csn = appended.inspect_err(|_| self.discard(&loads))?;
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        Ok(Commit { csn, durable: self.wait_durable_with_room(csn) })
+        Ok(Commit::new(csn, self.wait_durable_with_room(csn)))
     }
 
     /// A transaction as the certifier sees it, if there is one.

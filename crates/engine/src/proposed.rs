@@ -8,6 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use crate::lock::table::Held;
 use crate::manager::Manager;
@@ -45,6 +46,8 @@ struct Verdict {
     told: Option<Result<Csn, Error>>,
     /// The table of the family that the request was about.
     table: Option<Box<Mipt>>,
+    /// How long it waited for its vote.
+    vote_wait: Duration,
     waker: Option<Waker>,
 }
 
@@ -57,6 +60,16 @@ impl Outcome {
     /// The table that came with the verdict.
     pub(crate) fn table(&self) -> Option<Mipt> {
         self.0.lock().table.take().map(|table| *table)
+    }
+
+    /// Keeps how long the request waited for its vote, before its verdict is told.
+    pub(crate) fn note_vote_wait(&self, waited: Duration) {
+        self.0.lock().vote_wait = waited;
+    }
+
+    /// How long the request waited for its vote.
+    pub(crate) fn vote_wait(&self) -> Duration {
+        self.0.lock().vote_wait
     }
 
     /// Tells it.

@@ -39,7 +39,7 @@ impl Transaction {
             manager.prepare(request, writes, Owner::Global(identifier.into()), Default::default(), note);
         self.end();
         let csn = result?;
-        Ok(Commit { csn, durable: manager.wait_durable_with_room(csn) })
+        Ok(Commit::new(csn, manager.wait_durable_with_room(csn)))
     }
 }
 

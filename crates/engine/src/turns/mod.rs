@@ -64,6 +64,8 @@ struct Waiting {
     is_listed: bool,
     /// Voted against.
     is_refused: bool,
+    /// When it was delivered, if it is of this node and waits for its vote.
+    since: Option<Duration>,
     /// Begun too early, where that fault is planted.
     early: Option<Box<Transaction>>,
 }
@@ -119,8 +121,8 @@ impl Manager {
             return self.decide_next(cluster, position, request, &locks, bytes, false).map(Progress::Decided);
         }
         let bytes = Bytes::copy_from_slice(bytes);
-        let (is_listed, is_refused, early) = (false, false, None);
-        let waiting = Waiting { position, request, locks, bytes, is_listed, is_refused, early };
+        let (is_listed, is_refused, since, early) = (false, false, None, None);
+        let waiting = Waiting { position, request, locks, bytes, is_listed, is_refused, since, early };
         self.line_up(cluster, &mut turns, waiting)?;
         self.advance(cluster, &mut turns)
     }
@@ -147,6 +149,7 @@ impl Manager {
                 footprint = Some(Footprint::new(&waiting.locks, writes, &request.dropped));
             }
             if matches!(request.purpose, Purpose::Voting) && origin == cluster.node.number {
+                waiting.since = Some(self.options.clock.monotonic());
                 match self.look_back(cluster, request, &waiting.locks)? {
                     Some(reads) => footprint = footprint.map(|footprint| footprint.with_reads(reads)),
                     None => is_overtaken = true,
@@ -244,7 +247,10 @@ impl Manager {
                 }
             }
             let Some(waiting) = turns.queue.pop_front() else { break };
-            let Waiting { request, locks, bytes, is_listed, is_refused, .. } = waiting;
+            let Waiting { request, locks, bytes, is_listed, is_refused, since, .. } = waiting;
+            if let (Some(since), Some(sealed)) = (since, cluster.sealed.lock().get(&request.id)) {
+                sealed.outcome.note_vote_wait(self.options.clock.monotonic().saturating_sub(since));
+            }
             let delivered = self.decide_next(cluster, position, request, &locks, &bytes, is_refused)?;
             if is_listed {
                 let mut effects = Vec::new();

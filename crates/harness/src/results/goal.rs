@@ -267,6 +267,10 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("replication", "auto_of_best");
     further "`auto` on a load that shifts / the best fixed protocol", AtLeast(0.95), "×", "1.05×",
         |f| f.param("replication", "auto_of_best_shifting");
+    further "the same: attempts that are refused", AtMost(1.1), "×", "1×",
+        |f| f.param("replication", "auto_refused_of_best");
+    further "the same: above the best fixed protocol's share of refused attempts", Nothing, " points", "",
+        |f| f.param("replication", "auto_refused_points");
     further "one hot row updated at all nodes: active / Galera", AtLeast(3.0), "×", "10×",
         |f| f.param("replication", "hot_of_galera");
     further "one hot row updated at all nodes: `auto` / Galera", Nothing, "×", "",

@@ -9,6 +9,7 @@ pub mod pgbench;
 pub mod point_read;
 pub mod recorded;
 pub mod s3u1;
+pub mod shifting;
 pub mod snum;
 pub mod turns;
 pub mod updates;

@@ -22,11 +22,11 @@ use crate::random::Random;
 
 /// What a cluster answers when it takes no transaction for the moment, or cannot say how one ended:
 /// clients go on.
-const PASSING: [&str; 3] = ["25006", "53400", UNKNOWN];
+pub(super) const PASSING: [&str; 3] = ["25006", "53400", UNKNOWN];
 /// It is not known whether the transaction has committed.
 pub(crate) const UNKNOWN: &str = "08007";
 /// After such an answer: others come as soon as one asks.
-const PAUSE: Duration = Duration::from_millis(10);
+pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 const UPDATE: &str = "UPDATE counters SET v = v + 1 WHERE k = $1";
 
@@ -93,7 +93,7 @@ pub enum Step {
 }
 
 /// A whole transaction as one message.
-fn message(keys: &[i32]) -> String {
+pub(super) fn message(keys: &[i32]) -> String {
     let updates: Vec<String> =
         keys.iter().map(|key| format!("UPDATE counters SET v = v + 1 WHERE k = {key}")).collect();
     match &updates[..] {

@@ -32,7 +32,9 @@ impl Connection {
                 return self.end_simple().await;
             }
         };
-        if self.session.wants_active() && statements.len() > 1 {
+        let is_active = statements.len() > 1
+            && (self.session.wants_active() || self.session.monitor_wants_all_active(&statements));
+        if is_active {
             match self.session.run_active(&statements).await {
                 Ok(None) => {}
                 Ok(Some(portals)) => return self.send_all(portals).await,

@@ -181,10 +181,13 @@ impl Session {
         let before = self.database.now();
         let committed = self.in_order(Some(&name), engine.commit_by(replication)).await?;
         if has_writes {
+            let in_order = self.database.now().saturating_sub(before).max(0).unsigned_abs();
+            let vote_us = committed.as_ref().map_or(0, |commit| commit.vote_wait.as_micros() as u64);
             self.note_protocol(&Finished {
                 committed: committed.is_ok(),
                 conflict: Some(committed.as_ref().is_err_and(cognate_engine::Error::is_retryable)),
-                order_us: self.database.now().saturating_sub(before).max(0).unsigned_abs(),
+                order_us: in_order.saturating_sub(vote_us),
+                vote_us,
                 ..finished
             });
         }

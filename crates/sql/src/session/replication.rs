@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cognate_engine::{Replication, Transaction};
 
 use super::settings::Origin;
-use super::{Block, Prepared, Session, active};
+use super::{Block, Prepared, Session, Statement, active};
 use crate::error::{SqlError, sqlstate};
 use crate::monitor::{Class, Fingerprint, Finished, Protocol};
 
@@ -97,6 +97,28 @@ impl Session {
         self.attempt.is_fit = true;
         let mut class = self.attempt.class.clone();
         if let Some(statement) = prepared.statement() {
+            class.add(Fingerprint::of(&statement.text), &statement.text);
+        }
+        self.database.monitor().choose(&class, true, self.database.now()) == Protocol::Active
+    }
+
+    /// The same of the statements of a whole message.
+    pub fn monitor_wants_all_active(&mut self, statements: &[Statement]) -> bool {
+        let is_open = self.effective.replication == Choice::Auto
+            && self.block == Block::None
+            && !self.has_run_active
+            && self.database.engine().is_node();
+        if !is_open || !active::may_write(statements) {
+            return false;
+        }
+        let inner = active::within_block(statements);
+        let catalog = self.database.catalog();
+        if !inner.iter().all(|statement| active::is_fit(&catalog, &self.facts, statement)) {
+            return false;
+        }
+        self.attempt.is_fit = true;
+        let mut class = self.attempt.class.clone();
+        for statement in inner {
             class.add(Fingerprint::of(&statement.text), &statement.text);
         }
         self.database.monitor().choose(&class, true, self.database.now()) == Protocol::Active

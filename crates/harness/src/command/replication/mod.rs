@@ -10,7 +10,7 @@
 //! | `before` | one node of this build against one of an older binary |
 //! | `latency` | a commit of one client against two flushes and one loopback round trip |
 //! | `leader` | `kill -9` of the leader under load: the longest time without commits |
-//! | `protocols` | active, certification and weak voting alone and mixed, `auto`, and one hot row against Galera |
+//! | `protocols` | active, certification and weak voting alone and mixed, `auto`, a load that shifts, and one hot row against Galera |
 //!
 //! What is compared takes turns in one run, forwards and backwards, and ratios are medians over the
 //! rounds. Cognate runs at REPEATABLE READ, which is the peers' level, and at SERIALIZABLE beside
@@ -97,6 +97,9 @@ pub struct ReplicationArgs {
     /// Rounds, in which what is compared takes turns.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
+    /// How long a phase of the load that shifts is; a round has six.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
+    phase_seconds: u32,
     /// How often the leader is killed.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     kills: u32,

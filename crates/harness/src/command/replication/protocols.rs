@@ -5,11 +5,14 @@
 //! A transaction is one message, as it has to be for active replication; the statements are the same for all.
 //! Transactions read nothing but the rows that they update, so no voter waits for a vote.
 
+use std::time::Duration;
+
 use super::place::Place;
 use super::turns::{self, Load, Way};
 use super::{Bench, NODES};
 use crate::error::Result;
 use crate::workload::bookstore::Isolation::{RepeatableRead, Serializable};
+use crate::workload::shifting;
 
 const MIXTURES: [(&str, &[&str]); 8] = [
     ("A", &["active"]),
@@ -59,7 +62,35 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     figures.extend(older.map(|older| (1, "certification_of_before", ways[1].over(&ways[older]))));
     turns::record(bench, &places, &ways, &figures);
     places.truncate(1);
+    shifting(bench, &mut places, clients).await?;
     hot(bench, places, clients).await
+}
+
+/// A load that shifts, under `auto` and each protocol that is fixed.
+async fn shifting(bench: &mut Bench<'_>, places: &mut [Place], clients: u32) -> Result<()> {
+    let phase = Duration::from_secs(u64::from(bench.args.phase_seconds));
+    let way = |(name, protocols): &(&str, &'static [&'static str])| {
+        let case = format!("{NODES} nodes, a load that shifts, {name}");
+        let load = Load::Shifting { phase, phases: 2 * shifting::PHASES.len() as u32 };
+        // Whoever is refused is told so.
+        let settings = vec!["SET cognate.statement_retries = 0".to_owned()];
+        Way { protocols, settings, ..Way::new(0, case, Serializable, clients, load) }
+    };
+    let mut ways: Vec<Way> = [0, 1, 2, 7].iter().map(|at| way(&MIXTURES[*at])).collect();
+    turns::in_turns(bench, places, &mut ways).await?;
+    let rate = |at: &usize| crate::median::median(&ways[*at].rates);
+    let best = (0..3).max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(0);
+    let auto = &ways[3];
+    let mut figures = vec![(3, "auto_of_best_shifting", auto.over(&ways[best]))];
+    // Of the attempts; where nothing is refused there is no ratio, and points tell it.
+    let refused = |way: &Way| way.all.as_ref().map_or(0.0, |all| all.total().aborted_pct());
+    let (ours, theirs) = (refused(auto), refused(&ways[best]));
+    figures.push((3, "auto_refused_points", (ours - theirs, 0.0)));
+    if theirs > 0.0 {
+        figures.push((3, "auto_refused_of_best", (ours / theirs, 0.0)));
+    }
+    turns::record(bench, places, &ways, &figures);
+    Ok(())
 }
 
 /// One row that everybody counts up.

@@ -3,9 +3,10 @@
 //! Of the reasons of refusals, the certifier's are, at a cluster's REPEATABLE READ, those by which a
 //! request of another node was faster; Galera calls the same a deadlock.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio_postgres::Config;
 
 use super::place::Place;
@@ -17,6 +18,7 @@ use crate::error::Result;
 use crate::median::{median, median_ratio, ratio_error};
 use crate::report::{self, Record};
 use crate::workload::bookstore::Isolation;
+use crate::workload::shifting::{self, Shifting};
 use crate::workload::snum::{self, Wire};
 use crate::workload::updates::{Shape, Spread, Target, Updates};
 
@@ -26,6 +28,8 @@ pub(super) enum Load {
     Updates(usize),
     /// Of sNuM, uniform.
     Snum(snum::Shape),
+    /// Conflicts, large write sets and reads in turns of this length; the window is so many of them.
+    Shifting { phase: Duration, phases: u32 },
 }
 
 /// Clients at a place.
@@ -112,13 +116,38 @@ impl Way {
             clients: self.clients as usize,
             threads: client_threads(),
             warmup: WARMUP,
-            measured: bench.window(),
+            measured: match self.load {
+                Load::Shifting { phase, phases } => phase * phases,
+                Load::Updates(_) | Load::Snum(_) => bench.window(),
+            },
         };
         let outcome = match &self.load {
             Load::Updates(updates) => {
                 let spread = Spread(self.updates(bench, place, *updates, round));
                 let outcome = driver::run(Arc::new(spread), &plan).await?;
                 place.note(&outcome, *updates);
+                outcome
+            }
+            Load::Shifting { phase, .. } => {
+                let from = Arc::<OnceLock<Instant>>::default();
+                let one = |updates: Updates| {
+                    Some(Shifting {
+                        config: config(&updates.target)?,
+                        phase: *phase,
+                        from: Arc::clone(&from),
+                        system: updates.system,
+                        settings: updates.settings,
+                        shape: updates.shape,
+                        round,
+                    })
+                };
+                let spread =
+                    Spread(self.updates(bench, place, 1, round).into_iter().filter_map(one).collect());
+                let outcome = driver::run(Arc::new(spread), &plan).await?;
+                for (counts, (_, updates)) in outcome.counts.iter().zip(shifting::PHASES) {
+                    place.note_committed(counts.acknowledged * updates as u64);
+                    place.note_unknown(counts.unknown * updates as u64);
+                }
                 outcome
             }
             Load::Snum(shape) => {
@@ -171,9 +200,23 @@ impl Way {
             ("protocols", json!(self.protocols)),
             ("per_s_of_rounds", json!(rates)),
         ];
-        let load: [(&str, Value); 2] = match &self.load {
-            Load::Updates(updates) => [("rows", json!(bench.args.rows)), ("updates", json!(updates))],
-            Load::Snum(shape) => [("rows", json!(shape.rows)), ("reads", json!(shape.reads))],
+        let load: Vec<(&str, Value)> = match &self.load {
+            Load::Updates(updates) => vec![("rows", json!(bench.args.rows)), ("updates", json!(updates))],
+            Load::Snum(shape) => vec![("rows", json!(shape.rows)), ("reads", json!(shape.reads))],
+            Load::Shifting { phase, phases } => {
+                let of_phase: Map<String, Value> = all
+                    .kinds
+                    .iter()
+                    .zip(&all.counts)
+                    .map(|(kind, counts)| (kind.clone(), json!([counts.committed, counts.aborted])))
+                    .collect();
+                vec![
+                    ("rows", json!(bench.args.rows)),
+                    ("phase_s", json!(phase.as_secs_f64())),
+                    ("phases", json!(phases)),
+                    ("committed_and_aborted", Value::Object(of_phase)),
+                ]
+            }
         };
         pairs.extend(load);
         let total = all.total();
@@ -186,7 +229,8 @@ impl Way {
         }
         pairs.extend([("committed", json!(total.committed)), ("aborted", json!(total.aborted))]);
         let params = bench.parameters(&place.version, &pairs);
-        let mut record = report::records(place.system, "replication", &params, all).remove(0);
+        let one = Outcome { kinds: vec!["updates".to_owned()], counts: vec![total], ..all.clone() };
+        let mut record = report::records(place.system, "replication", &params, &one).remove(0);
         // The middle round: a mean moves with a moment in which the machine was busy otherwise.
         record.committed_per_s = median(&self.rates);
         Some(record)
@@ -216,7 +260,7 @@ pub(super) async fn in_turns(bench: &mut Bench<'_>, places: &mut [Place], ways: 
             way.round(bench, place, label).await?;
         }
     }
-    for place in places.iter().filter(|_| ways.iter().all(|way| matches!(way.load, Load::Updates(_)))) {
+    for place in places.iter().filter(|_| ways.iter().all(|way| !matches!(way.load, Load::Snum(_)))) {
         place.check().await?;
     }
     Ok(())

@@ -126,12 +126,8 @@ impl Session {
             return Ok(None);
         }
         // BEGIN and COMMIT around all of it say what is so anyway.
-        let (begin, statements, commit) = match statements {
-            [begin, inner @ .., commit] if fitness::is_plain_block(begin, commit) => {
-                (Some(begin), inner, Some(commit))
-            }
-            all => (None, all, None),
-        };
+        let (all, statements) = (statements, within_block(statements));
+        let around_it = if statements.len() < all.len() { [all.first(), all.last()] } else { [None, None] };
         let mut prepared = Vec::with_capacity(statements.len());
         self.attempt.is_fit = true;
         for statement in statements {
@@ -144,7 +140,7 @@ impl Session {
             return Ok(None);
         }
         let mut around = Vec::new();
-        for statement in begin.into_iter().chain(commit) {
+        for statement in around_it.into_iter().flatten() {
             let prepared = self.prepare_statement(statement.clone())?;
             let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
             portal.state = PortalState::Done(CommandTag::Plain(super::statement::tag(&statement.command)));
@@ -290,6 +286,19 @@ pub(super) fn writes(prepared: &Prepared) -> bool {
         Action::Select(plan) => plan.has_locks(),
         Action::Call(_) => true,
         Action::Empty | Action::Utility => false,
+    }
+}
+
+/// Whether one of them may change the database.
+pub(super) fn may_write(statements: &[Statement]) -> bool {
+    statements.iter().any(fitness::may_write)
+}
+
+/// The statements between a BEGIN and a COMMIT that enclose all; else all.
+pub(super) fn within_block(statements: &[Statement]) -> &[Statement] {
+    match statements {
+        [begin, inner @ .., commit] if fitness::is_plain_block(begin, commit) => inner,
+        all => all,
     }
 }
 
