@@ -9,6 +9,12 @@ use crate::wire::{Failure, Wire};
 
 const PROTOCOLS: [&str; 3] = ["active", "weak_voting", "certification"];
 
+/// A hot counter's updates, of two classes.
+const HOT: [&str; 2] = [
+    "UPDATE counter SET n = n + 1 WHERE id = 1",
+    "BEGIN; SELECT n FROM counter; UPDATE counter SET n = n + 1 WHERE id = 1; COMMIT",
+];
+
 /// Updates at all nodes of one hot row: nobody who is executed everywhere fails for it.
 #[test]
 fn one_counter_is_counted_at_all_nodes_without_a_failure() {
@@ -111,8 +117,62 @@ fn all_protocols_go_on_while_a_node_is_killed() {
     assert_eq!(cluster.assert_equal("SELECT sum(balance) FROM account"), [["1000"]]);
 }
 
+/// The default changes while a node is away: sessions that begin afterwards go by it, those that are open by
+/// what they began with, and the node that comes back has executed what it missed.
+#[test]
+fn the_default_changes_while_a_node_is_away() {
+    let mut cluster = Cluster::start();
+    let mut setup = cluster.connect(1);
+    setup.query("CREATE TABLE counter (id int PRIMARY KEY, n int NOT NULL, at timestamptz)").expect("made");
+    setup.query("INSERT INTO counter VALUES (1, 0)").expect("filled");
+    let away = 1 + cluster.leader(1) % SIZE;
+    let there: Vec<usize> = (1..=SIZE).filter(|node| *node != away).collect();
+    let mut open = cluster.connect(there[1]);
+    cluster.signal_to(away, "KILL");
+    cluster.await_end(away);
+    let mut counted = 0;
+    let mut count = |wire: &mut Wire, is_by: &str| {
+        loop {
+            match wire.query("UPDATE counter SET n = n + 1, at = now() WHERE id = 1; SELECT n FROM counter") {
+                Ok(_) => break,
+                // Others have to find out who leads.
+                Err(Failure::Error { sqlstate, .. }) if matches!(&sqlstate[..], "40001" | "25006") => {}
+                Err(failure) => panic!("{failure:?}"),
+            }
+        }
+        counted += 1;
+        assert_eq!(rows(wire, "SHOW cognate.last_protocol"), [[is_by]]);
+    };
+    for protocol in ["active", "weak_voting", "certification", "active"] {
+        let mut setup = cluster.connect(there[0]);
+        let text = format!("ALTER ROLE CURRENT_USER SET cognate.replication = {protocol}");
+        loop {
+            match setup.query(&text) {
+                Ok(_) => break,
+                Err(Failure::Error { sqlstate, .. }) if matches!(&sqlstate[..], "40001" | "25006") => {}
+                Err(failure) => panic!("{failure:?}"),
+            }
+        }
+        let token = rows(&mut setup, "SHOW cognate.commit_token")[0][0].clone();
+        for node in &there {
+            // What was committed there is known here once something waits for it.
+            let mut first = cluster.connect(*node);
+            first.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+            first.query("SELECT 1").expect("asked");
+            let mut wire = cluster.connect(*node);
+            assert_eq!(rows(&mut wire, "SHOW cognate.replication"), [[protocol]]);
+            count(&mut wire, protocol);
+        }
+        assert_eq!(rows(&mut open, "SHOW cognate.replication"), [["auto"]]);
+    }
+    cluster.restart(&[away]);
+    assert_eq!(cluster.assert_equal("SELECT n FROM counter"), [[counted.to_string()]]);
+    let mut back = cluster.connect(away);
+    assert_eq!(rows(&mut back, "SHOW cognate.replication"), [["active"]]);
+}
+
 /// `auto` begins with certification, notices that a counter's updates lose to each other, and has them
-/// executed at every node; by the extended protocol as by the simple one.
+/// executed at every node: statements of their own, and whole messages.
 #[test]
 fn the_monitor_has_a_hot_counter_executed_everywhere() {
     let cluster = Cluster::start();
@@ -130,9 +190,11 @@ fn the_monitor_has_a_hot_counter_executed_everywhere() {
                     wire.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
                     let mut counted = 0;
                     while !is_chosen.load(Ordering::SeqCst) {
-                        match wire.query("UPDATE counter SET n = n + 1 WHERE id = 1") {
+                        match wire.query(HOT[client / SIZE % 2]) {
                             Ok(_) => counted += 1,
-                            Err(Failure::Error { sqlstate, .. }) if sqlstate == "40001" => {}
+                            Err(Failure::Error { sqlstate, .. }) if sqlstate == "40001" => {
+                                wire.query("ROLLBACK").expect("rolled back");
+                            }
                             Err(failure) => panic!("{failure:?}"),
                         }
                     }
@@ -140,17 +202,15 @@ fn the_monitor_has_a_hot_counter_executed_everywhere() {
                 })
             })
             .collect();
-        let text = "SELECT chosen, estimates FROM cognate_protocol_choice WHERE class LIKE 'UPDATE counter%'";
-        loop {
-            let chosen = rows(&mut setup, text);
-            if chosen.iter().any(|row| row[0] == "active") {
-                break;
-            }
-        }
+        let text = "SELECT class FROM cognate_protocol_choice \
+                    WHERE class LIKE '%UPDATE counter%' AND chosen = 'active'";
+        while rows(&mut setup, text).len() < HOT.len() {}
         is_chosen.store(true, Ordering::SeqCst);
         clients.into_iter().map(|client| client.join().expect("counted")).sum()
     });
-    setup.query("UPDATE counter SET n = n + 1 WHERE id = 1").expect("counted");
-    assert_eq!(rows(&mut setup, "SHOW cognate.last_protocol"), [["active"]]);
-    assert_eq!(cluster.assert_equal("SELECT n FROM counter"), [[(counted + 1).to_string()]]);
+    for text in HOT {
+        setup.query(text).expect("counted");
+        assert_eq!(rows(&mut setup, "SHOW cognate.last_protocol"), [["active"]]);
+    }
+    assert_eq!(cluster.assert_equal("SELECT n FROM counter"), [[(counted + HOT.len()).to_string()]]);
 }

@@ -131,6 +131,12 @@ fn what_is_not_the_same_everywhere_is_refused_by_name() {
         ("CREATE TABLE z (a int); INSERT INTO z VALUES (1)", "CREATE TABLE"),
         ("INSERT INTO t VALUES (1, 1); TRUNCATE t", "TRUNCATE TABLE"),
         ("INSERT INTO t VALUES (1, 1); COMMIT", "COMMIT"),
+        ("BEGIN; DECLARE c CURSOR FOR SELECT id FROM t; UPDATE t SET n = 1; COMMIT", "DECLARE CURSOR"),
+        ("INSERT INTO t VALUES (1, 1); FETCH c", "FETCH"),
+        ("INSERT INTO t VALUES (1, 1); SAVEPOINT a", "SAVEPOINT"),
+        ("INSERT INTO t VALUES (1, 1); PREPARE TRANSACTION 'x'", "PREPARE TRANSACTION"),
+        ("INSERT INTO t VALUES (1, 1); LISTEN x", "LISTEN"),
+        ("INSERT INTO t VALUES (1, 1); COPY t FROM STDIN", "COPY"),
         ("INSERT INTO t VALUES (1, 1); SET search_path = x", "SET"),
         ("INSERT INTO t VALUES (1, setval('s', 9))", "function setval()"),
         ("UPDATE t SET n = (SELECT count(*) FROM cognate_nodes)", "system view \"cognate_nodes\""),
@@ -200,6 +206,14 @@ fn a_procedure_is_executed_at_every_node() {
         assert!(answer.contains("0A000") && answer.contains(names), "{body}: {answer}");
     }
     world.run(1, "SET cognate.replication = certification");
+    for (body, command) in [
+        ("CREATE TABLE made (a int)", "CREATE TABLE"),
+        ("TRUNCATE account", "TRUNCATE TABLE"),
+        ("DROP TABLE account", "DROP TABLE"),
+    ] {
+        let answer = world.run(1, &format!("CREATE PROCEDURE changes() LANGUAGE sql AS $$ {body} $$"));
+        assert!(answer.contains("0A000") && answer.contains(command), "{body}: {answer}");
+    }
     world.run(1, "CREATE PROCEDURE endless() LANGUAGE sql AS 'SELECT 1'");
     world.run(1, "CREATE OR REPLACE PROCEDURE endless() LANGUAGE sql AS 'CALL endless()'");
     world.run(1, "SET cognate.replication = active");

@@ -32,26 +32,27 @@ impl Connection {
                 return self.end_simple().await;
             }
         };
-        let is_active = statements.len() > 1
-            && (self.session.wants_active() || self.session.monitor_wants_all_active(&statements));
-        if is_active {
-            match self.session.run_active(&statements).await {
-                Ok(None) => {}
-                Ok(Some(portals)) => return self.send_all(portals).await,
-                Err(error) => {
-                    self.report(error).await;
-                    return self.end_simple().await;
-                }
-            }
-        }
-        let company = if statements.len() == 1 { Company::None } else { Company::Some };
-        self.session.set_company(company);
         let left = if self.session.is_fresh() { self.session.retries() } else { 0 };
         let (mark, commits) = (self.transport.mark(), self.session.commits());
         self.rerun = None;
         self.unseen = Some(Unseen { left, commits, mark });
         let mut statements = statements;
         loop {
+            let is_active = statements.len() > 1
+                && (self.session.wants_active() || self.session.monitor_wants_all_active(&statements));
+            if is_active {
+                match self.session.run_active(&statements).await {
+                    Ok(None) => {}
+                    Ok(Some(portals)) => return self.send_all(portals).await,
+                    Err(error) => {
+                        self.unseen = None;
+                        self.report(error).await;
+                        return self.end_simple().await;
+                    }
+                }
+            }
+            let company = if statements.len() == 1 { Company::None } else { Company::Some };
+            self.session.set_company(company);
             self.run_statements(statements.into_iter()).await?;
             if !std::mem::take(&mut self.is_to_run_again) {
                 break;
