@@ -125,9 +125,19 @@ const SERIES: &[Benchmark] = &[
     )),
     benchmark(
         "replication",
-        "replication",
-        "replication --seconds 1 --rounds 1 --kills 1 --nodes 2 --connections 2 --clients 8 --rows 1000 --snum-rows 2000",
+        "replication --part peers,nodes,s3u1,latency,leader",
+        "replication --part peers,nodes,s3u1,latency,leader --seconds 1 --rounds 1 --kills 1 --nodes 2 --connections 2 --clients 8 --rows 1000 --snum-rows 2000",
     ),
+    benchmark(
+        "replication-protocols",
+        "replication --part protocols",
+        "replication --part protocols --seconds 1 --rounds 1 --connections 2 --rows 1000 --phase-seconds 1",
+    ),
+    drawing(benchmark(
+        "replication-paper",
+        "replication --part paper",
+        "replication --part paper --rows 1000 --loads 20,80 --load-seconds 1",
+    )),
     benchmark("recovery", "recovery", "recovery --megabytes 40 --rounds 1"),
     benchmark("crash", "crash", "crash --rounds 3"),
 ];
@@ -168,7 +178,7 @@ async fn one(args: &AllArgs, benchmark: &Benchmark) -> Result<()> {
     if args.without_peer {
         match benchmark.name {
             "snum" => shown.extend(["--systems".to_owned(), "pssi,strict,ssi,si,2pl".to_owned()]),
-            "replication" => shown.push("--without-peers".to_owned()),
+            "replication" | "replication-protocols" => shown.push("--without-peers".to_owned()),
             _ => shown.iter_mut().for_each(|word| *word = word.replace(",postgres", "")),
         }
     }

@@ -5,6 +5,7 @@ pub mod composite;
 pub mod keyed;
 pub mod log;
 pub mod mip;
+pub mod pace;
 pub mod pgbench;
 pub mod point_read;
 pub mod recorded;

@@ -10,10 +10,12 @@
 //! cluster's clients are spread over its nodes by [`Spread`].
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_postgres::{Config, Statement};
 
+use super::pace::Pace;
 use super::turns::Countable;
 use crate::driver::{Client, Failure, Recorder, Window, Workload};
 use crate::error::{DatabaseContext, Error, Result};
@@ -231,6 +233,13 @@ pub struct Updates {
     pub whole: bool,
     /// Tells the clients of different rounds apart.
     pub round: u64,
+    /// What transactions count as.
+    pub kinds: Vec<String>,
+    /// Which of them those of these clients are.
+    pub kind: usize,
+    /// When transactions are due; then those that are refused are not made again. None: one after the
+    /// other.
+    pub pace: Option<Arc<Pace>>,
 }
 
 /// One client.
@@ -241,20 +250,21 @@ pub struct UpdatesClient {
     whole: bool,
     random: Random,
     kind: usize,
+    pace: Option<Arc<Pace>>,
 }
 
 impl Workload for Updates {
     type Client = UpdatesClient;
 
     fn kinds(&self) -> Vec<String> {
-        vec!["updates".to_owned()]
+        self.kinds.clone()
     }
 
     async fn open(&self, index: usize) -> Result<UpdatesClient> {
         let connection = Connection::open(&self.system, &self.target, &self.settings).await?;
         let random = Random::stream(self.shape.seed, 500 + self.round, index as u64);
-        let (shape, whole) = (self.shape, self.whole);
-        Ok(UpdatesClient { system: self.system.clone(), connection, shape, whole, random, kind: 0 })
+        let (system, shape, whole, kind) = (self.system.clone(), self.shape, self.whole, self.kind);
+        Ok(UpdatesClient { system, connection, shape, whole, random, kind, pace: self.pace.clone() })
     }
 }
 
@@ -284,7 +294,14 @@ impl Countable for UpdatesClient {
 
 impl Client for UpdatesClient {
     async fn step(&mut self, recorder: &RefCell<Recorder>) -> Result<()> {
-        let (since, kind) = (Instant::now(), self.kind);
+        let (mut since, kind) = (Instant::now(), self.kind);
+        if let Some(pace) = &self.pace {
+            since = pace.take();
+            tokio::time::sleep_until(since.into()).await;
+            if recorder.borrow().is_over() {
+                return Ok(());
+            }
+        }
         let keys = self.shape.keys(&mut self.random);
         loop {
             let Err(mut failure) = self.attempt(&keys).await else {
@@ -302,7 +319,7 @@ impl Client for UpdatesClient {
             if let Err(failure) = self.connection.send(Step::Rollback).await {
                 return Err(self.failed("ROLLBACK", failure));
             }
-            if recorder.borrow().is_over() {
+            if self.pace.is_some() || recorder.borrow().is_over() {
                 return Ok(());
             }
         }

@@ -11,6 +11,7 @@
 //! | `latency` | a commit of one client against two flushes and one loopback round trip |
 //! | `leader` | `kill -9` of the leader under load: the longest time without commits |
 //! | `protocols` | active, certification and weak voting alone and mixed, `auto`, a load that shifts, and one hot row against Galera |
+//! | `paper` | the paper's figures: a fixed pace, two and four nodes, all mixtures |
 //!
 //! What is compared takes turns in one run, forwards and backwards, and ratios are medians over the
 //! rounds. Cognate runs at REPEATABLE READ, which is the peers' level, and at SERIALIZABLE beside
@@ -22,10 +23,11 @@
 //! | `place` | servers with the table, Cognate's and others', and their check |
 //! | `turns` | ways of loading them, in turns, and the records of them |
 //! | `throughput` | the parts that compare rates |
-//! | `latency`, `leader`, `protocols` | those parts |
+//! | `latency`, `leader`, `protocols`, `paper` | those parts |
 
 mod latency;
 mod leader;
+mod paper;
 mod place;
 mod protocols;
 mod throughput;
@@ -64,6 +66,8 @@ enum Part {
     Leader,
     /// The protocols, alone and mixed, and one hot row.
     Protocols,
+    /// The paper's figures.
+    Paper,
 }
 
 /// The arguments of the benchmark of clusters.
@@ -100,6 +104,15 @@ pub struct ReplicationArgs {
     /// How long a phase of the load that shifts is; a round has six.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     phase_seconds: u32,
+    /// Transactions a second that are due over all nodes, in the paper's figures.
+    #[arg(long, value_name = "RATE", value_delimiter = ',', default_value = "20,40,60,80,160,320,640,960", value_parser = clap::builder::TypedValueParser::map(clap::value_parser!(u32).range(1..=100_000), f64::from))]
+    loads: Vec<f64>,
+    /// Measured seconds of each of them.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    load_seconds: u32,
+    /// Draw the paper's figures into this file.
+    #[arg(long, value_name = "FILE")]
+    curves: Option<PathBuf>,
     /// How often the leader is killed.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     kills: u32,
@@ -174,6 +187,9 @@ async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     }
     if wanted(Part::Protocols) {
         protocols::measure(bench).await?;
+    }
+    if wanted(Part::Paper) {
+        paper::measure(bench).await?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::workload::bookstore::Isolation::{RepeatableRead, Serializable};
 use crate::workload::shifting;
 
-const MIXTURES: [(&str, &[&str]); 8] = [
+pub(super) const MIXTURES: [(&str, &[&str]); 8] = [
     ("A", &["active"]),
     ("C", &["certification"]),
     ("W", &["weak_voting"]),

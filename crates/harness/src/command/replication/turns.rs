@@ -97,6 +97,9 @@ impl Way {
             shape,
             whole: self.whole,
             round,
+            kinds: vec!["updates".to_owned()],
+            kind: 0,
+            pace: None,
         };
         let protocols: Vec<Option<&str>> = match self.protocols {
             [] => vec![None],
