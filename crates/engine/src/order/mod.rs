@@ -41,7 +41,8 @@
 //! commits only if none of its reads was replaced up to there. So the edges out of U lead to later
 //! positions only, to anybody there; and whoever comes later must not lead back to U or before:
 //!
-//! > A later transaction that has read what was replaced at or before U's position does not commit.
+//! > A later transaction that has read what was replaced at or before U's position does not commit, also if
+//! > it writes nothing.
 //!
 //! Take any cycle through U. Every edge but *rw* leads to a later position, so some edge of the cycle
 //! leads from behind U back to U or before it, and is an *rw* edge of one that was refused by the rule.

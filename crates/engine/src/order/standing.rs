@@ -102,7 +102,7 @@ impl Standing {
     /// Up to which position a transaction's reads must hold, if that is to be asked: they may have been
     /// replaced up to there after its snapshot, or by somebody who is prepared and not to be seen at it.
     pub(crate) fn mixed_upto(&self, request: &Request) -> Option<Csn> {
-        let asks = request.level == Level::Serializable && request.writes();
+        let asks = request.level == Level::Serializable;
         let is_crossed = || {
             let later = self.crossed.range(request.snapshot + 1..).next();
             later.is_some() || self.undecided.is_before(self.unshared)
@@ -121,7 +121,7 @@ impl Standing {
     /// An undecided prepared transaction that has changed something in tables which a transaction at
     /// SERIALIZABLE looks at whose reads nobody notes (`order`: the mixing rule).
     pub(crate) fn in_doubt_over(&self, request: &Request, trees: &[TreeId]) -> Option<Refusal> {
-        let asks = request.level == Level::Serializable && request.writes();
+        let asks = request.level == Level::Serializable;
         let (position, by, tree) = self.undecided.writes_into(trees).filter(|_| asks)?;
         Some(Refusal::Overtaken { by, position, tree, key: None })
     }
@@ -191,12 +191,13 @@ impl Standing {
         assert_eq!(position, self.applied + 1, "requests are delivered one by one");
         if committed && request.purpose.is_commit() && request.writes() {
             self.window.enter(position, request.id, locks.iter());
-            if request.purpose.is_unshared() && request.level == Level::Serializable {
-                self.unshared = position;
-            }
         } else if committed {
             self.undecided.enter(position, request, locks, bytes);
             self.decide(position, request);
+        }
+        // Also if it has written nothing: what it has seen must not be replaced by who comes later.
+        if committed && request.purpose.is_unshared() && request.level == Level::Serializable {
+            self.unshared = position;
         }
         if self.outcomes.insert(request.id, (position, committed)).is_none() {
             self.decided.push_back((position, request.id, request.name.clone()));
