@@ -1,7 +1,7 @@
 //! The monitor: which replication protocol is best for a class of transactions.
 //!
 //! A *class* is all transactions that run the same statements, whatever their values (`class`,
-//! `normal_form`, `lexeme`). Each attempt of a transaction reports what it has cost ([`Finished`]);
+//! `normal_form`). Each attempt of a transaction reports what it has cost ([`Finished`]);
 //! averages of that (`measures`, `decayed`) and of the traffic as a whole (`traffic`) go into a
 //! model of what the class would cost under each protocol (`model`), and a class changes its
 //! protocol if another one has been clearly cheaper for a while (`choice`). Certification and weak
@@ -43,7 +43,6 @@ mod choice;
 mod class;
 mod classes;
 mod decayed;
-mod lexeme;
 mod measures;
 mod model;
 mod normal_form;

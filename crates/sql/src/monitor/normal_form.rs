@@ -16,7 +16,7 @@
 //!
 //! Of a long text the first [`READ_MAX`] bytes count: lists of literals make texts so long.
 
-use super::lexeme::{Kind, Lexeme, Lexemes};
+use crate::parse::lexeme::{Kind, Lexeme, Lexemes};
 
 /// So much of a text is read, in bytes.
 const READ_MAX: usize = 16 * 1024;

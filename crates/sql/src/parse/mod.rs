@@ -15,6 +15,8 @@
 //! `plain` reads the few statements that always come as text and are sent in masses, without any of
 //! this.
 //!
+//! `lexeme` cuts texts into pieces without parsing them, and `template` takes literals out.
+//!
 //! A text may hold several statements; all are parsed before any is run, as in PostgreSQL, so a
 //! syntax error in the last one keeps the first from running. Errors are 42601 with the 1-based
 //! character position in the whole text.
@@ -33,12 +35,14 @@ mod complexity;
 mod dialect;
 mod error;
 mod junk;
+pub(crate) mod lexeme;
 mod mip;
 mod operator;
 mod plain;
 mod rewrite;
 mod routine;
 mod rows;
+pub(crate) mod template;
 
 pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};

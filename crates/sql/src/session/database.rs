@@ -55,6 +55,8 @@ struct Shared {
     presence: Presence,
     counters: Counters,
     plans: PlanCache,
+    /// Of what every node executes, planned alike.
+    programs_plans: PlanCache,
     bodies: super::Bodies,
     healing: super::Healing,
     nodes: super::Nodes,
@@ -89,6 +91,7 @@ impl SqlDatabase {
             failures: Failures::default(),
             presence: Presence::default(),
             plans: PlanCache::default(),
+            programs_plans: PlanCache::default(),
             bodies: super::Bodies::default(),
             healing: super::Healing::default(),
             nodes: super::Nodes::default(),
@@ -315,6 +318,10 @@ impl SqlDatabase {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+
+    pub(crate) fn plans_of_programs(&self) -> &PlanCache {
+        &self.shared.programs_plans
     }
 
     pub(crate) fn plans(&self) -> &PlanCache {

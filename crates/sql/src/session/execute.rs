@@ -26,7 +26,9 @@ impl Session {
         max_rows: u64,
     ) -> Result<Fetch> {
         self.facts.set_running(true);
+        let passed = self.passed();
         let mut fetched = self.advance(portal, sink, max_rows).await;
+        self.note_passed(passed);
         self.facts.set_running(false);
         match fetched {
             Ok(Fetch::Suspended) => {

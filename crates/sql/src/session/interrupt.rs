@@ -96,6 +96,8 @@ pub(crate) struct Interrupts {
     deadline_us: AtomicU64,
     /// `lock_timeout` for each wait, in milliseconds; zero for none.
     lock_timeout_ms: AtomicU64,
+    /// How long its statements have waited, microseconds.
+    waited_us: AtomicU64,
     pace: Pace,
 }
 
@@ -107,6 +109,7 @@ impl Interrupts {
             memory,
             deadline_us: AtomicU64::new(NONE),
             lock_timeout_ms: AtomicU64::new(0),
+            waited_us: AtomicU64::new(0),
             pace: Pace::default(),
         }
     }
@@ -153,6 +156,11 @@ impl Interrupts {
         Ok(())
     }
 
+    /// How long statements have waited so far, microseconds.
+    pub(crate) fn waited_us(&self) -> u64 {
+        self.waited_us.load(Ordering::Relaxed)
+    }
+
     /// Waits for a lock. One that is free costs neither a timer nor a waiter.
     pub(crate) async fn lock<T, E: Into<SqlError>>(
         &self,
@@ -180,6 +188,7 @@ impl Interrupts {
             return answer.map_err(Into::into);
         }
         self.seat.pause();
+        let since = Instant::now();
         let lock_deadline = lock_timeout.map(|timeout| Instant::now() + timeout);
         let answer = tokio::select! {
             biased;
@@ -190,7 +199,9 @@ impl Interrupts {
                 sqlstate::LOCK_NOT_AVAILABLE,
                 "canceling statement due to lock timeout",
             )),
-        }?;
+        };
+        self.waited_us.fetch_add(since.elapsed().as_micros() as u64, Ordering::Relaxed);
+        let answer = answer?;
         if !self.seat.try_go() {
             // Others may wait for what it has just got.
             self.slot(true).await?;

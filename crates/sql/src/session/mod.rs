@@ -200,6 +200,11 @@ pub struct Session {
     last_protocol: Option<crate::monitor::Protocol>,
     /// Whether the statement that runs is alone in its transaction.
     company: Company,
+    /// Plans are made by what all nodes know.
+    plans_alike: bool,
+    /// Whether transactions of a class can be executed at every node, by its id, with the catalog that they
+    /// were looked at with.
+    fit_classes: HashMap<u64, (u64, bool)>,
     /// What the monitor is told of the transaction.
     attempt: replication::Attempt,
     _presence: presence::Entry,
@@ -298,6 +303,8 @@ impl Session {
             has_run_active: false,
             last_protocol: None,
             company: Company::default(),
+            plans_alike: false,
+            fit_classes: HashMap::new(),
             attempt: replication::Attempt::default(),
             _presence: presence,
             database,

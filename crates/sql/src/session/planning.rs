@@ -85,11 +85,32 @@ impl Session {
         Ok(prepared)
     }
 
-    /// The same without a look at the plans of others: as every node plans it.
-    pub(super) fn prepare_alone(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
+    /// The same as every node prepares what all execute: it is planned by what they all know, and fit for
+    /// that.
+    ///
+    /// # Errors
+    /// 0A000 if it is not fit; those of its text.
+    pub(super) fn prepare_alike(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
         let declared = declared_types(parameter_oids)?;
+        let search_path = self.effective.search_path.clone();
+        let key = Key { text, declared: &declared, search_path: &search_path };
+        if let Some(found) = self.database.plans_of_programs().get(key)
+            && found.planned().is_for(self.catalog_state())
+        {
+            return Ok(found);
+        }
         let statement = parse::parse_single_within(text, || self.limits())?;
-        self.plan_prepared(statement, declared).map(Arc::new)
+        if let Some(statement) = &statement {
+            super::active::check(&self.database.catalog(), &self.facts, statement)?;
+        }
+        let before = std::mem::replace(&mut self.plans_alike, true);
+        let planned = self.plan_prepared(statement, declared.clone());
+        self.plans_alike = before;
+        let prepared = Arc::new(planned?);
+        if self.own_catalog_is_empty() {
+            self.database.plans_of_programs().put(key, &prepared);
+        }
+        Ok(prepared)
     }
 
     /// Prepares one statement of a simple query.
@@ -195,7 +216,7 @@ impl Session {
         let search_path = self.facts.named_path(&catalog);
         let known = Sizes(self.database.engine());
         // What every node executes is planned by what every node knows.
-        let sizes: &dyn RowCounts = if self.is_ordered() { &NoRowCounts } else { &known };
+        let sizes: &dyn RowCounts = if self.plans_alike || self.is_ordered() { &NoRowCounts } else { &known };
         let interrupts = self.interrupts();
         let _within = bounds::enter(interrupts.clone());
         let context = BindContext {

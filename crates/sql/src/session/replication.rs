@@ -8,6 +8,7 @@
 //! the verdict            the monitor is told what it took
 //! ```
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cognate_engine::{Replication, Transaction};
@@ -59,12 +60,16 @@ pub enum Company {
 #[derive(Default)]
 pub(super) struct Attempt {
     class: Class,
-    /// When its first statement began, microseconds since 2000-01-01 UTC.
-    began: Option<i64>,
     statements: u32,
+    /// Microseconds of executing statements, and of what they have waited for.
+    executed_us: u64,
+    waited_us: u64,
     /// It could be executed at every node.
     pub(super) is_fit: bool,
 }
+
+/// So many classes a session knows whether they are fit.
+const FIT_CLASSES_MAX: usize = 64;
 
 const LAST_PROTOCOL: &str = "cognate.last_protocol";
 
@@ -81,8 +86,24 @@ impl Session {
         }
         let Some(statement) = prepared.statement() else { return };
         self.attempt.class.add(Fingerprint::of(&statement.text), &statement.text);
-        self.attempt.began.get_or_insert_with(|| self.database.now());
         self.attempt.statements += 1;
+    }
+
+    /// What has passed so far, to be given to [`Session::note_passed`] after a part of a statement. Nothing
+    /// where there is nobody to be told.
+    pub(super) fn passed(&self) -> Option<(i64, u64)> {
+        self.database.engine().is_node().then(|| (self.database.now(), self.interrupts.waited_us()))
+    }
+
+    /// A part of a statement was executed.
+    pub(super) fn note_passed(&mut self, before: Option<(i64, u64)>) {
+        let (Some((before_us, waited_before)), Some((now_us, waited_us))) = (before, self.passed()) else {
+            return;
+        };
+        let waited_us = waited_us.saturating_sub(waited_before);
+        let passed_us = now_us.saturating_sub(before_us).max(0).unsigned_abs();
+        self.attempt.waited_us += waited_us;
+        self.attempt.executed_us += passed_us.saturating_sub(waited_us);
     }
 
     /// Whether the monitor has the statement that begins executed at every node.
@@ -91,15 +112,12 @@ impl Session {
             && self.company == Company::None
             && self.block == Block::None
             && self.database.engine().is_node();
-        if !is_open || !active::writes(prepared) || !self.is_fit(prepared) {
-            return false;
+        match prepared.statement() {
+            Some(statement) if is_open && active::writes(prepared) => {
+                self.wants_active_for(std::slice::from_ref(statement))
+            }
+            _ => false,
         }
-        self.attempt.is_fit = true;
-        let mut class = self.attempt.class.clone();
-        if let Some(statement) = prepared.statement() {
-            class.add(Fingerprint::of(&statement.text), &statement.text);
-        }
-        self.database.monitor().choose(&class, true, self.database.now()) == Protocol::Active
     }
 
     /// The same of the statements of a whole message.
@@ -111,16 +129,18 @@ impl Session {
         if !is_open || !active::may_write(statements) {
             return false;
         }
-        let inner = active::within_block(statements);
-        let catalog = self.database.catalog();
-        if !inner.iter().all(|statement| active::is_fit(&catalog, &self.facts, statement)) {
+        self.wants_active_for(active::within_block(statements))
+    }
+
+    fn wants_active_for(&mut self, statements: &[Statement]) -> bool {
+        let mut class = self.attempt.class.clone();
+        for statement in statements {
+            class.add(Fingerprint::of(&statement.text), &statement.text);
+        }
+        if !self.is_fit(&class, statements) {
             return false;
         }
         self.attempt.is_fit = true;
-        let mut class = self.attempt.class.clone();
-        for statement in inner {
-            class.add(Fingerprint::of(&statement.text), &statement.text);
-        }
         self.database.monitor().choose(&class, true, self.database.now()) == Protocol::Active
     }
 
@@ -142,15 +162,15 @@ impl Session {
         }
     }
 
-    /// What is known of a transaction before it is ordered; `began`: when that was.
+    /// What is known of a transaction before it is ordered.
     pub(super) fn finished(&self, engine: Option<&Transaction>, protocol: Protocol) -> Finished {
-        let now = self.database.now();
-        let Attempt { class, began, statements, is_fit } = &self.attempt;
+        let Attempt { class, statements, executed_us, waited_us, is_fit, .. } = &self.attempt;
         Finished {
             class: class.id(),
             protocol,
             fit_for_active: *is_fit,
-            execution_us: began.map_or(0, |began| now.saturating_sub(began).max(0).unsigned_abs()),
+            execution_us: *executed_us,
+            lock_wait_us: *waited_us,
             write_bytes: engine.map_or(0, Transaction::bytes),
             read_bytes: engine.map_or(0, Transaction::read_bytes),
             round_trips: *statements,
@@ -177,7 +197,7 @@ impl Session {
     /// A statement has failed: if that was because others were faster, the monitor is told.
     pub(super) fn note_lost(&mut self, error: &SqlError) {
         let is_lost = error.sqlstate == sqlstate::SERIALIZATION_FAILURE && !self.is_ordered();
-        if !is_lost || !self.database.engine().is_node() || self.attempt.began.is_none() {
+        if !is_lost || !self.database.engine().is_node() || self.attempt.statements == 0 {
             return;
         }
         let (protocol, _) = self.protocol();
@@ -186,11 +206,25 @@ impl Session {
         self.database.monitor().finished(&finished, self.database.now());
     }
 
-    /// Whether every node that executes the statement comes to the same.
-    fn is_fit(&self, prepared: &Prepared) -> bool {
-        let catalog = self.database.catalog();
-        let fits = |statement| active::is_fit(&catalog, &self.facts, statement);
-        prepared.statement().is_some_and(fits)
+    /// Whether every node that executes the statements of a class comes to the same, whatever their values
+    /// are.
+    fn is_fit(&mut self, class: &Class, statements: &[Statement]) -> bool {
+        let (catalog, state) = self.database.catalog_with_state();
+        // The same words may name other tables and functions.
+        let mut hasher = DefaultHasher::new();
+        self.effective.search_path.hash(&mut hasher);
+        let key = class.id() ^ hasher.finish();
+        if let Some((known, fits)) = self.fit_classes.get(&key)
+            && *known == state
+        {
+            return *fits;
+        }
+        let fits = statements.iter().all(|statement| active::is_fit(&catalog, &self.facts, statement));
+        if self.fit_classes.len() >= FIT_CLASSES_MAX {
+            self.fit_classes.clear();
+        }
+        self.fit_classes.insert(key, (state, fits));
+        fits
     }
 }
 

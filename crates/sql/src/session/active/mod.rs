@@ -41,6 +41,7 @@ use super::{
 use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::{Finished, Protocol};
+use crate::parse::template::Template;
 use crate::types::{Datum, FormatContext};
 pub(crate) use fixed::Fixed;
 use program::{Program, Step};
@@ -55,6 +56,12 @@ const SETTINGS: [&str; 7] = [
     "bytea_output",
     "client_min_messages",
 ];
+
+/// A statement of a program, where it is asked for.
+struct Given {
+    prepared: Arc<Prepared>,
+    step: Step,
+}
 
 /// What a statement of a program gave.
 struct Answer {
@@ -128,15 +135,14 @@ impl Session {
         // BEGIN and COMMIT around all of it say what is so anyway.
         let (all, statements) = (statements, within_block(statements));
         let around_it = if statements.len() < all.len() { [all.first(), all.last()] } else { [None, None] };
-        let mut prepared = Vec::with_capacity(statements.len());
+        let mut given = Vec::with_capacity(statements.len());
         self.attempt.is_fit = true;
         for statement in statements {
-            fitness::check(&self.database.catalog(), &self.facts, statement)?;
-            let one = self.prepare_statement(statement.clone())?;
-            self.note_statement(&one);
-            prepared.push((one, Arc::from([])));
+            let one = self.given(statement)?;
+            self.note_statement(&one.prepared);
+            given.push(one);
         }
-        if !prepared.iter().any(|(prepared, _): &(Arc<Prepared>, _)| writes(prepared)) {
+        if !given.iter().any(|given| writes(&given.prepared)) {
             return Ok(None);
         }
         let mut around = Vec::new();
@@ -146,7 +152,7 @@ impl Session {
             portal.state = PortalState::Done(CommandTag::Plain(super::statement::tag(&statement.command)));
             around.push(portal);
         }
-        let mut portals = self.run_program(prepared).await?;
+        let mut portals = self.run_program(given).await?;
         if let [_, _] = around[..] {
             portals.extend(around.pop());
             portals.splice(..0, around);
@@ -161,10 +167,15 @@ impl Session {
         }
         self.attempt.is_fit = true;
         self.note_statement(&portal.prepared.clone());
-        if let Some(statement) = portal.prepared.statement() {
-            fitness::check(&self.database.catalog(), &self.facts, statement)?;
-        }
-        let given = (portal.prepared.clone(), portal.parameters.clone());
+        let prepared = portal.prepared.clone();
+        let given = match prepared.statement() {
+            Some(statement) if portal.parameters.is_empty() => self.given(statement)?,
+            statement => {
+                let catalog = self.database.catalog();
+                statement.map_or(Ok(()), |statement| fitness::check(&catalog, &self.facts, statement))?;
+                Given { step: self.step(&prepared, &portal.parameters)?, prepared }
+            }
+        };
         let answers = self.run_program(vec![given]).await?;
         // It is committed: what comes before Sync would be part of it.
         self.has_run_active = true;
@@ -198,16 +209,45 @@ impl Session {
         self.open.as_ref().is_some_and(|open| open.engine.is_ordered())
     }
 
-    async fn run_program(&mut self, statements: Vec<(Arc<Prepared>, Arc<[Datum]>)>) -> Result<Vec<Portal>> {
+    /// A statement without parameters, as a part of a program. What it has in common with others is
+    /// planned once, here and at every node.
+    fn given(&mut self, statement: &Statement) -> Result<Given> {
+        if let Some(template) = Template::of(&statement.text)
+            && let Some(given) = self.given_by(template)
+        {
+            return Ok(given);
+        }
+        fitness::check(&self.database.catalog(), &self.facts, statement)?;
+        let prepared = self.prepare_statement(statement.clone())?;
+        Ok(Given { step: self.step(&prepared, &[])?, prepared })
+    }
+
+    /// None if the statement does not mean the same with its literals taken out, or is not right: then
+    /// its own text tells why.
+    fn given_by(&mut self, template: Template) -> Option<Given> {
+        self.begin_statement();
+        let prepared = self.prepare_alike(&template.text, &template.types).ok()?;
+        if !template.fits(prepared.parameter_types()) {
+            return None;
+        }
+        let values: Vec<Option<&[u8]>> = template.values.iter().map(|value| Some(value.as_bytes())).collect();
+        self.bind(&prepared, &values, &[Format::Text], &[]).ok()?;
+        let parameters = template.values.into_iter().map(Some).collect();
+        let step = Step { text: template.text, types: template.types, parameters };
+        Some(Given { prepared, step })
+    }
+
+    async fn run_program(&mut self, given: Vec<Given>) -> Result<Vec<Portal>> {
         self.check_majority()?;
         let isolation = super::transaction::isolation_of(&self.effective.default_isolation);
-        let steps = statements.iter().map(|(prepared, parameters)| self.step(prepared, parameters));
+        let (statements, steps): (Vec<Arc<Prepared>>, Vec<Step>) =
+            given.into_iter().map(|given| (given.prepared, given.step)).unzip();
         let settings = self.facts.with_settings(|settings| {
             let shown = SETTINGS.iter().filter_map(|name| Some((*name, settings.show(name).ok()?)));
             shown.map(|(name, value)| (name.to_owned(), value)).collect()
         });
         let program = Program {
-            steps: steps.collect::<Result<Vec<Step>>>()?,
+            steps,
             user: self.facts.user.clone(),
             database: self.facts.database_name.clone(),
             settings,
@@ -250,7 +290,7 @@ impl Session {
         };
         let (commit, answers) = commit;
         commit.durable.await?;
-        let portals = statements.into_iter().zip(answers.statements).map(|((prepared, _), answer)| {
+        let portals = statements.into_iter().zip(answers.statements).map(|(prepared, answer)| {
             let columns = prepared.columns().map_or(0, <[OutputColumn]>::len);
             let mut portal = Portal::new(prepared, Arc::from([]), vec![Format::Text; columns]);
             let tag = Tag::Fixed(answer.tag);
@@ -300,6 +340,11 @@ pub(super) fn within_block(statements: &[Statement]) -> &[Statement] {
         [begin, inner @ .., commit] if fitness::is_plain_block(begin, commit) => inner,
         all => all,
     }
+}
+
+/// 0A000 unless every node that executes a statement comes to the same.
+pub(super) fn check(catalog: &Catalog, facts: &Facts, statement: &Statement) -> Result<()> {
+    fitness::check(catalog, facts, statement)
 }
 
 /// Whether every node that executes a statement comes to the same.
@@ -381,11 +426,8 @@ impl Session {
         self.refresh_settings();
         let mut answers = Vec::with_capacity(program.steps.len());
         for step in &program.steps {
-            let prepared = self.prepare_alone(&step.text, &step.types)?;
-            if let Some(statement) = prepared.statement() {
-                // The catalog is another one than where it was asked for, perhaps.
-                fitness::check(&self.database.catalog(), &self.facts, statement)?;
-            }
+            // The catalog is another one than where it was asked for, perhaps.
+            let prepared = self.prepare_alike(&step.text, &step.types)?;
             trees.extend(self.routine_trees(&prepared)?);
             let values: Vec<Option<&[u8]>> =
                 step.parameters.iter().map(|value| value.as_deref().map(str::as_bytes)).collect();

@@ -5,7 +5,7 @@
 
 /// What a piece is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A name or a word of the language, whose case says nothing.
     Word,
     /// A name in quotes.
@@ -18,27 +18,27 @@ pub(super) enum Kind {
 
 /// A piece.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lexeme<'a> {
-    pub(super) kind: Kind,
-    pub(super) text: &'a str,
+pub(crate) struct Lexeme<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) text: &'a str,
     /// White space or a comment comes before it.
-    pub(super) spaced: bool,
+    pub(crate) spaced: bool,
 }
 
 /// What is left of a text.
-pub(super) struct Lexemes<'a> {
+pub(crate) struct Lexemes<'a> {
     rest: &'a str,
     /// The last piece was an operand, so that a sign behind it is an operator.
     behind_operand: bool,
 }
 
 impl<'a> Lexemes<'a> {
-    pub(super) fn new(text: &'a str) -> Lexemes<'a> {
+    pub(crate) fn new(text: &'a str) -> Lexemes<'a> {
         Lexemes { rest: text, behind_operand: false }
     }
 
     /// Nothing is left, not even white space.
-    pub(super) fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }
 
