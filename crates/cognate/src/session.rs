@@ -241,7 +241,7 @@ impl Session {
             let ran = self.run_prepared(&statement.prepared, parameters, sink).await;
             match self.sync(ran).await {
                 // Nothing of it was seen yet.
-                Err(error) if left > 0 && error.is_retryable() => {
+                Err(error) if left > 0 && self.session.may_run_again(&error) => {
                     left -= 1;
                     self.session.abandon();
                     sink.forget();

@@ -10,7 +10,7 @@ use crate::durable::{Commit, DurableWait};
 use crate::governor::Governor;
 use crate::image::found;
 use crate::level::{Access, Isolation};
-use crate::lock::table::LockInfo;
+use crate::lock::view::LockInfo;
 use crate::manager::Manager;
 use crate::options::Options;
 use crate::order::Operation;
@@ -65,9 +65,8 @@ impl Database {
         Ok(position)
     }
 
-    /// For tests that look at the marks, or plant faults.
-    #[cfg(test)]
-    pub(crate) fn manager(&self) -> &Manager {
+    /// For what is of no transaction, and for tests that look at the marks, or plant faults.
+    pub(crate) fn manager(&self) -> &Arc<Manager> {
         &self.manager
     }
 

@@ -75,8 +75,9 @@ pub use error::Error;
 pub use governor::{ActiveLimit, Governor, GovernorInfo, LimitError, Seat};
 pub use lent::Lent;
 pub use level::{Access, Isolation};
+pub use lock::advisory::{ADVISORY_TREE, AdvisoryKey, AdvisoryLocks, AdvisoryMode, AdvisoryWait};
 pub use lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
-pub use lock::table::LockInfo;
+pub use lock::view::LockInfo;
 pub use notes::presence_of;
 pub use options::Options;
 #[cfg(feature = "planted-faults")]

@@ -5,6 +5,7 @@
 //! only records what it would have locked, for those who come after it.
 
 use crate::Error;
+use crate::TransactionId;
 use crate::TreeId;
 use crate::key::SmallKey;
 use crate::lock::mode::{LockMode, LockOutcome, Mode, TreeMode, WaitPolicy};
@@ -94,6 +95,12 @@ impl Transaction {
         }
         self.trees.push((tree, mode));
         Ok(LockOutcome::Granted { waited })
+    }
+
+    /// The number by which its session holds advisory locks, if it holds any: whoever waits for one
+    /// of these waits for this transaction, too.
+    pub fn set_companion(&mut self, owner: Option<TransactionId>) {
+        self.held.companion = owner;
     }
 
     /// From now on it locks nothing, and records what it would have locked.

@@ -17,6 +17,8 @@ pub(crate) const FAMILIES_TREE: TreeId = TreeId::MAX - 2;
 /// What is forgotten of them, by client (`sibling::stored`).
 pub(crate) const COLLECTED_TREE: TreeId = TreeId::MAX - 3;
 
+// The number below is that of advisory locks (`lock::advisory`), which are no rows.
+
 /// A change of such a row; `None` deletes it.
 pub(crate) type OwnRow = (TreeId, SmallKey, Option<Value>);
 

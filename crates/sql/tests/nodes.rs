@@ -162,6 +162,7 @@ mod at_one {
     scripts!(
         false,
         serializable,
+        advisory,
         alter,
         anomaly_insert_after_delete,
         anomaly_lost_update,
@@ -270,6 +271,7 @@ const ALONE: &[&str] = &["durability"];
 
 /// Scripts that do not go round, see there.
 const STAYING: &[&str] = &[
+    "advisory",
     "anomaly_lost_update",
     "conflict",
     "ddl",

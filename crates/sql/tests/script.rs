@@ -612,6 +612,7 @@ macro_rules! scripts {
 
 scripts!(
     serializable,
+    advisory,
     alter,
     anomaly_insert_after_delete,
     anomaly_lost_update,

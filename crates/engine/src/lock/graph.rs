@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 
+use super::advisory::{ADVISORY_TREE, AdvisoryKey};
 use super::deadlock::{Edge, Move, Search, WaitsFor};
-use super::mode::{Mode, names};
+use super::mode::{Mode, TreeMode, names};
 use super::queue::Queue;
 use crate::{Key, TransactionId, TreeId};
 
@@ -19,6 +20,9 @@ pub(super) struct Standing {
     /// `None`: the tree as a whole.
     pub(super) key: Option<Key>,
     pub(super) mode: Mode,
+    /// What it holds by another number, and cannot let go of while it waits: a session's advisory
+    /// locks beside its transaction's, or the other way round.
+    pub(super) companion: Option<TransactionId>,
 }
 
 impl Standing {
@@ -31,7 +35,34 @@ impl Standing {
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     pub(super) standing: HashMap<TransactionId, Standing>,
+    /// By companion, who waits for both.
+    pub(super) companions: HashMap<TransactionId, TransactionId>,
     pub(super) search: Search,
+}
+
+impl Graph {
+    /// `owner` begins to wait.
+    pub(super) fn enter(&mut self, owner: TransactionId, standing: Standing) {
+        if let Some(companion) = standing.companion {
+            self.companions.insert(companion, owner);
+        }
+        self.standing.insert(owner, standing);
+    }
+
+    /// `owner` waits no longer.
+    pub(super) fn leave(&mut self, owner: TransactionId) -> Option<Standing> {
+        let standing = self.standing.remove(&owner)?;
+        if let Some(companion) = standing.companion {
+            self.companions.remove(&companion);
+        }
+        Some(standing)
+    }
+
+    /// Where somebody waits, itself or by its companion.
+    pub(super) fn standing_of(&self, owner: TransactionId) -> Option<&Standing> {
+        let own = self.standing.get(&owner);
+        own.or_else(|| self.standing.get(self.companions.get(&owner)?))
+    }
 }
 
 /// The queues as they are.
@@ -53,12 +84,17 @@ pub(super) trait Queues {
 pub(super) struct Orders<'a, Q> {
     queues: &'a Q,
     standing: &'a HashMap<TransactionId, Standing>,
+    companions: &'a HashMap<TransactionId, TransactionId>,
     tried: Vec<(&'a Standing, Queue<()>)>,
 }
 
 impl<'a, Q: Queues> Orders<'a, Q> {
-    pub(super) fn new(queues: &'a Q, standing: &'a HashMap<TransactionId, Standing>) -> Orders<'a, Q> {
-        Orders { queues, standing, tried: Vec::new() }
+    pub(super) fn new(
+        queues: &'a Q,
+        standing: &'a HashMap<TransactionId, Standing>,
+        companions: &'a HashMap<TransactionId, TransactionId>,
+    ) -> Orders<'a, Q> {
+        Orders { queues, standing, companions, tried: Vec::new() }
     }
 
     /// The queue of a waiter, in the order that is tried; a copy of it first, if need be.
@@ -82,10 +118,16 @@ impl<Q: Queues> WaitsFor for Orders<'_, Q> {
         let Some(standing) = self.standing.get(&waiter) else { return };
         let first = self.standing.get(&start);
         let beside = waiter != start && first.is_some_and(|first| first.is_in_queue_of(standing));
-        let start = beside.then_some(start);
+        let (start, own) = (beside.then_some(start), edges.len());
         match self.tried.iter().find(|(other, _)| other.is_in_queue_of(standing)) {
             Some((_, queue)) => queue.blockers(waiter, standing.mode, start, edges),
             None => self.queues.blockers(standing, waiter, start, edges),
+        }
+        if !self.companions.is_empty() {
+            // Who holds something and waits by another number waits all the same.
+            for edge in &mut edges[own..] {
+                edge.to = self.companions.get(&edge.to).copied().unwrap_or(edge.to);
+            }
         }
     }
 
@@ -103,16 +145,31 @@ impl<Q: Queues> WaitsFor for Orders<'_, Q> {
 
 /// A cycle in words, a line for each member.
 pub(super) fn describe(standing: &HashMap<TransactionId, Standing>, cycle: &[TransactionId]) -> String {
+    // A session waits for an advisory lock in its transaction's name.
+    let name = |member: &TransactionId| match standing.get(member) {
+        Some(Standing { tree: ADVISORY_TREE, companion: Some(transaction), .. }) => *transaction,
+        _ => *member,
+    };
     let next = cycle.iter().cycle().skip(1);
     let lines = cycle.iter().zip(next).filter_map(|(waiter, blocker)| {
         let standing = standing.get(waiter)?;
-        let mode = names(standing.key.is_some(), standing.mode.bit()).concat();
+        let mode = match standing.mode {
+            Mode::Tree(TreeMode::ReadersOnly) if standing.tree == ADVISORY_TREE => "Exclusive".to_owned(),
+            Mode::Tree(_) => names(false, standing.mode.bit()).concat(),
+            _ => names(true, standing.mode.bit()).concat(),
+        };
         let what = match &standing.key {
+            Some(key) if standing.tree == ADVISORY_TREE => match AdvisoryKey::from_bytes(key) {
+                Some(key) => format!("advisory lock {key}"),
+                None => "an advisory lock".to_owned(),
+            },
             Some(key) => format!("key {} of tree {}", Hex(key), standing.tree),
             None => format!("tree {}", standing.tree),
         };
         Some(format!(
-            "Transaction {waiter} waits for {mode} lock on {what}; blocked by transaction {blocker}."
+            "Transaction {} waits for {mode} lock on {what}; blocked by transaction {}.",
+            name(waiter),
+            name(blocker)
         ))
     });
     lines.collect::<Vec<_>>().join("\n")

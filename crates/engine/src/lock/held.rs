@@ -17,9 +17,9 @@
 //! client, savepoint or not. Weak locks on trees stay, too.
 
 use super::mode::Modes;
-use crate::TreeId;
 use crate::hash::hash_of;
 use crate::key::SmallKey;
+use crate::{TransactionId, TreeId};
 
 /// What one transaction holds. Kept by the transaction.
 #[derive(Debug, Default)]
@@ -27,6 +27,8 @@ pub(crate) struct Held {
     pub(super) hashes: Vec<u64>,
     pub(super) strong: Vec<TreeId>,
     pub(super) weak: bool,
+    /// The number by which the same session holds its advisory locks, or its transaction's.
+    pub(crate) companion: Option<TransactionId>,
     /// Open savepoints, oldest first.
     marks: Vec<Mark>,
     /// Locks that were held already and are stronger now, with what they were; since the first open
@@ -65,6 +67,11 @@ pub(crate) struct HeldLock {
 }
 
 impl Held {
+    /// Nothing, of somebody who has a companion.
+    pub(crate) fn beside(companion: Option<TransactionId>) -> Held {
+        Held { companion, ..Held::default() }
+    }
+
     /// Whether anything is held at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.hashes.is_empty() && self.strong.is_empty() && !self.weak

@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 use super::deadlock::{Edge, Move};
 use super::graph::{Graph, Orders, Queues, Standing, describe};
 pub(crate) use super::held::{Held, HeldLock};
-use super::mode::{FamilySlot, Mode, Modes, TreeMode, WEAK, names};
+use super::mode::{FamilySlot, Mode, Modes, TreeMode, WEAK};
 use super::queue::{Answer, Queue};
 use super::wait::{LockWait, Ticket};
 use crate::hash::{ByHash, KeyHash, hash_of, hash_of_tree};
@@ -50,22 +50,22 @@ const STRIPES: usize = 64;
 /// Bytes that a held row lock costs besides its key.
 pub(crate) const LOCK_BYTES: usize = 192;
 
-type Granted = Vec<Arc<Ticket>>;
-type KeyBuf = SmallVec<[u8; 24]>;
-type WeakList = SmallVec<[Weak; 4]>;
+pub(super) type Granted = Vec<Arc<Ticket>>;
+pub(super) type KeyBuf = SmallVec<[u8; 24]>;
+pub(super) type WeakList = SmallVec<[Weak; 4]>;
 
 pub(super) struct Entry {
-    tree: TreeId,
+    pub(super) tree: TreeId,
     /// `None`: the tree as a whole.
-    key: Option<KeyBuf>,
+    pub(super) key: Option<KeyBuf>,
     pub(super) queue: Queue<Arc<Ticket>>,
 }
 
 /// A weak lock in its owner's list.
 #[derive(Debug, Clone, Copy)]
-struct Weak {
-    tree: TreeId,
-    modes: Modes,
+pub(super) struct Weak {
+    pub(super) tree: TreeId,
+    pub(super) modes: Modes,
     /// Modes held earlier are in the queue now.
     moved: bool,
 }
@@ -74,36 +74,20 @@ struct Weak {
 pub(super) type Bucket = SmallVec<[Entry; 1]>;
 
 pub(super) type Rows = ByHash<KeyHash, Bucket>;
-type WeakLists = ByHash<TransactionId, WeakList>;
-
-/// A lock or a wait for one, as seen by a view.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LockInfo {
-    /// Holder or waiter.
-    pub transaction: TransactionId,
-    /// The tree concerned.
-    pub tree: TreeId,
-    /// The row's key; `None` for a lock on the whole tree.
-    pub key: Option<Key>,
-    /// Modes by name, weakest first: those of `LockMode`, with `Sibling` before it if the
-    /// transaction is one, or of `TreeMode`.
-    pub modes: Vec<&'static str>,
-    /// Held, or waited for.
-    pub granted: bool,
-}
+pub(super) type WeakLists = ByHash<TransactionId, WeakList>;
 
 /// The lock table.
 pub(crate) struct LockTable {
-    rows: [CachePadded<Mutex<Rows>>; SHARDS],
-    weak: [CachePadded<Mutex<WeakLists>>; SHARDS],
+    pub(super) rows: [CachePadded<Mutex<Rows>>; SHARDS],
+    pub(super) weak: [CachePadded<Mutex<WeakLists>>; SHARDS],
     /// Strong locks requested or held on trees of each stripe.
     strong: [AtomicU32; STRIPES],
-    graph: Mutex<Graph>,
+    pub(super) graph: Mutex<Graph>,
     pub(crate) waits: AtomicU64,
     pub(crate) deadlocks: AtomicU64,
 }
 
-fn punch(granted: Granted) {
+pub(super) fn punch(granted: Granted) {
     for ticket in granted {
         ticket.punch();
     }
@@ -267,7 +251,7 @@ impl LockTable {
         self.wait(owner, held, tree, None, Mode::Tree(mode))
     }
 
-    fn wait(
+    pub(super) fn wait(
         self: &Arc<Self>,
         owner: TransactionId,
         held: &mut Held,
@@ -277,7 +261,8 @@ impl LockTable {
     ) -> Result<Option<LockWait>, Error> {
         let hash = hash(tree, key);
         let ticket = Arc::new(Ticket::default());
-        let standing = Standing { hash, tree, key: key.map(Key::copy_from_slice), mode };
+        let companion = held.companion;
+        let standing = Standing { hash, tree, key: key.map(Key::copy_from_slice), mode, companion };
         let mut graph = self.graph.lock();
         {
             let mut rows = self.shard(hash).lock();
@@ -292,7 +277,7 @@ impl LockTable {
             }
             queue.enqueue(owner, mode, Arc::clone(&ticket));
         }
-        graph.standing.insert(owner, standing);
+        graph.enter(owner, standing);
         self.waits.fetch_add(1, Ordering::Relaxed);
         let result = self.break_cycle(&mut graph, owner);
         let (granted, error) = match result {
@@ -309,8 +294,8 @@ impl LockTable {
 
     /// Breaks a cycle that the newcomer closes: by another order of a queue, else by refusing it.
     fn break_cycle(&self, graph: &mut Graph, owner: TransactionId) -> Result<Granted, (Granted, Error)> {
-        let Graph { standing, search } = graph;
-        let mut orders = Orders::new(self, standing);
+        let Graph { standing, companions, search } = graph;
+        let mut orders = Orders::new(self, standing, companions);
         let Some(cycle) = search.find_cycle(owner, &orders) else { return Ok(Granted::new()) };
         if let Some(moves) = search.resolve(owner, &cycle, &mut orders) {
             return Ok(self.reorder(standing, &moves));
@@ -349,7 +334,7 @@ impl LockTable {
 
     fn withdraw(&self, graph: &mut Graph, owner: TransactionId) -> Granted {
         let mut granted = Granted::new();
-        if let Some(standing) = graph.standing.remove(&owner) {
+        if let Some(standing) = graph.leave(owner) {
             self.with_queue(&standing, |queue| queue.withdraw(owner, &mut granted));
             sweep(&mut self.shard(standing.hash).lock(), standing.hash);
         }
@@ -358,7 +343,7 @@ impl LockTable {
 
     /// `owner` waits no longer, since it has its lock.
     pub(crate) fn end_wait(&self, owner: TransactionId) {
-        let standing = self.graph.lock().standing.remove(&owner);
+        let standing = self.graph.lock().leave(owner);
         drop(standing);
     }
 
@@ -521,42 +506,6 @@ impl LockTable {
         }
         sweep(&mut rows, hash);
     }
-
-    /// For which resource a transaction waits.
-    pub(crate) fn waiting(&self, owner: TransactionId) -> Option<(TreeId, Option<Key>)> {
-        self.graph.lock().standing.get(&owner).map(|s| (s.tree, s.key.clone()))
-    }
-
-    /// How many transactions wait.
-    pub(crate) fn waiting_count(&self) -> u64 {
-        self.graph.lock().standing.len() as u64
-    }
-
-    /// Every lock held and waited for. Not one moment's picture: shards are read one after the
-    /// other.
-    pub(crate) fn list(&self) -> Vec<LockInfo> {
-        let mut all = Vec::new();
-        for shard in &self.weak {
-            for (&transaction, list) in shard.lock().iter() {
-                for &Weak { tree, modes, .. } in list.iter().filter(|weak| weak.modes != 0) {
-                    let modes = names(false, modes);
-                    all.push(LockInfo { transaction, tree, key: None, modes, granted: true });
-                }
-            }
-        }
-        for shard in &self.rows {
-            for entry in shard.lock().values().flatten() {
-                let key = entry.key.as_ref().map(|k| Key::copy_from_slice(k));
-                let info = |transaction, modes, granted| {
-                    let (key, modes) = (key.clone(), names(key.is_some(), modes));
-                    LockInfo { transaction, tree: entry.tree, key, modes, granted }
-                };
-                all.extend(entry.queue.holders().iter().map(|h| info(h.owner, h.modes, true)));
-                all.extend(entry.queue.waiting().map(|w| info(w.owner, w.mode.bit(), false)));
-            }
-        }
-        all
-    }
 }
 
 impl Queues for LockTable {
@@ -590,7 +539,7 @@ pub(super) fn entry<'a>(rows: &'a mut Rows, hash: u64, tree: TreeId, key: Option
     &mut bucket[index]
 }
 
-fn sweep(rows: &mut Rows, hash: u64) {
+pub(super) fn sweep(rows: &mut Rows, hash: u64) {
     if let Some(bucket) = rows.get_mut(&hash) {
         bucket.retain(|e| !e.queue.is_unused());
         if bucket.is_empty() {

@@ -165,7 +165,7 @@ impl Connection {
     async fn run_again(&mut self, mut error: SqlError) -> Result<Option<CommandTag>, Failure> {
         let Some(Rerun { portal, mark }) = self.rerun.take() else { return Err(error.into()) };
         for _ in 0..self.session.retries() {
-            if !error.is_retryable() || !self.transport.rewind(mark) {
+            if !self.session.may_run_again(&error) || !self.transport.rewind(mark) {
                 break;
             }
             self.session.abandon();

@@ -77,7 +77,7 @@ impl Connection {
 
     /// Whether the message is run again instead of reporting this error of it.
     pub(crate) fn may_run_again(&self, error: &SqlError) -> bool {
-        error.is_retryable()
+        self.session.may_run_again(error)
             && self.unseen.as_ref().is_some_and(|unseen| {
                 unseen.left > 0
                     && unseen.commits == self.session.commits()

@@ -94,11 +94,6 @@ fn gen_random_uuid(_: &[Datum], context: &EvalContext<'_>) -> Computed {
     Ok(Datum::Uuid(bytes))
 }
 
-/// Connection pools call it. Nobody can take an advisory lock, so none is held.
-fn pg_advisory_unlock_all(_: &[Datum], _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::text(""))
-}
-
 fn pg_typeof(_: &[Datum], types: &[Type], _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Oid(types[0].id.oid()))
 }
@@ -122,7 +117,6 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(1598, "random", &[], Float8, random).volatile(),
     plain(1599, "setseed", &[Float8], Void, setseed).volatile(),
     plain(3432, "gen_random_uuid", &[], Uuid, gen_random_uuid).volatile(),
-    plain(2892, "pg_advisory_unlock_all", &[], Void, pg_advisory_unlock_all).volatile(),
     typed(1619, "pg_typeof", &[Any], Regtype, pg_typeof).called_on_null().stable(),
 ];
 
@@ -139,8 +133,24 @@ pub(super) static EXTERNAL: &[Function] = &[
     external(2171, "pg_cancel_backend", &[Int4], Bool).volatile(),
     external(2096, "pg_terminate_backend", &[Int4], Bool).volatile(),
     external(2880, "pg_advisory_lock", &[Int8], Void).volatile(),
-    external(2884, "pg_advisory_unlock", &[Int8], Bool).volatile(),
-    external(3089, "pg_advisory_xact_lock", &[Int8], Void).volatile(),
+    external(2886, "pg_advisory_lock", &[Int4, Int4], Void).volatile(),
+    external(2881, "pg_advisory_lock_shared", &[Int8], Void).volatile(),
+    external(2887, "pg_advisory_lock_shared", &[Int4, Int4], Void).volatile(),
     external(2882, "pg_try_advisory_lock", &[Int8], Bool).volatile(),
+    external(2888, "pg_try_advisory_lock", &[Int4, Int4], Bool).volatile(),
+    external(2883, "pg_try_advisory_lock_shared", &[Int8], Bool).volatile(),
+    external(2889, "pg_try_advisory_lock_shared", &[Int4, Int4], Bool).volatile(),
+    external(3089, "pg_advisory_xact_lock", &[Int8], Void).volatile(),
+    external(3093, "pg_advisory_xact_lock", &[Int4, Int4], Void).volatile(),
+    external(3090, "pg_advisory_xact_lock_shared", &[Int8], Void).volatile(),
+    external(3094, "pg_advisory_xact_lock_shared", &[Int4, Int4], Void).volatile(),
     external(3091, "pg_try_advisory_xact_lock", &[Int8], Bool).volatile(),
+    external(3095, "pg_try_advisory_xact_lock", &[Int4, Int4], Bool).volatile(),
+    external(3092, "pg_try_advisory_xact_lock_shared", &[Int8], Bool).volatile(),
+    external(3096, "pg_try_advisory_xact_lock_shared", &[Int4, Int4], Bool).volatile(),
+    external(2884, "pg_advisory_unlock", &[Int8], Bool).volatile(),
+    external(2890, "pg_advisory_unlock", &[Int4, Int4], Bool).volatile(),
+    external(2885, "pg_advisory_unlock_shared", &[Int8], Bool).volatile(),
+    external(2891, "pg_advisory_unlock_shared", &[Int4, Int4], Bool).volatile(),
+    external(2892, "pg_advisory_unlock_all", &[], Void).volatile(),
 ];

@@ -72,6 +72,15 @@ system_table! {
     backend_type: Text = "client backend",
 }
 
+/// What a lock is on; `row` is what one on a row is called.
+pub(super) fn kind(lock: &LockRow, row: &'static str) -> &'static str {
+    match lock.advisory {
+        Some(_) => "advisory",
+        None if lock.row => row,
+        None => "relation",
+    }
+}
+
 fn locks(source: &Source<'_>) -> Vec<LockRow> {
     source.server.locks()
 }
@@ -79,16 +88,16 @@ fn locks(source: &Source<'_>) -> Vec<LockRow> {
 system_table! {
     static PG_LOCKS = 12073 view "pg_catalog"."pg_locks",
     |source| locks(source) => |lock|,
-    locktype: Text = if lock.row { "tuple" } else { "relation" },
+    locktype: Text = kind(&lock, "tuple"),
     database: Oid = DATABASE_OID,
     relation: Oid = lock.relation,
     page: Int4 = NULL,
     tuple: Int2 = NULL,
     virtualxid: Text = NULL,
     transactionid: Text = NULL,
-    classid: Oid = NULL,
-    objid: Oid = NULL,
-    objsubid: Int2 = NULL,
+    classid: Oid = lock.advisory.map(|(class, _, _)| class),
+    objid: Oid = lock.advisory.map(|(_, object, _)| object),
+    objsubid: Int2 = lock.advisory.map(|(_, _, kind)| kind as i16),
     virtualtransaction: Text = lock.transaction.to_string(),
     pid: Int4 = lock.process_id,
     mode: Text = lock.mode,

@@ -6,6 +6,7 @@
 //! them.
 
 use super::SystemTable;
+use super::activity::kind;
 use super::value::{NULL, array};
 use crate::types::{Datum, Interval, TypeId};
 
@@ -46,7 +47,7 @@ system_table! {
     |source| source.server.locks() => |lock|,
     pid: Int4 = lock.process_id,
     transaction_id: Int8 = number(lock.transaction),
-    kind: Text = if lock.row { "row" } else { "relation" },
+    kind: Text = kind(&lock, "row"),
     relation: Text = lock.relation_name,
     key: Text = lock.key,
     mode: Text = lock.mode,

@@ -138,6 +138,8 @@ pub struct LockRow {
     pub key: Option<String>,
     /// It is a row's lock, not the whole relation's.
     pub row: bool,
+    /// It is an advisory lock: `classid`, `objid`, `objsubid`.
+    pub advisory: Option<(Oid, Oid, u16)>,
     /// PostgreSQL's name of the mode.
     pub mode: &'static str,
     /// Held, not waited for.

@@ -63,6 +63,7 @@ struct Shared {
     programs: Programs,
     protocols: super::Protocols,
     monitor: Monitor,
+    advisory: super::AdvisoryShared,
     /// Memory of what statements are, not of what they compute.
     statements: Arc<Budget>,
 }
@@ -98,6 +99,7 @@ impl SqlDatabase {
             programs: Programs::default(),
             protocols: super::Protocols::default(),
             monitor: Monitor::new(),
+            advisory: super::AdvisoryShared::default(),
             statements: Budget::new(statements),
         };
         Ok(SqlDatabase { shared: Arc::new(shared) })
@@ -111,6 +113,11 @@ impl SqlDatabase {
     /// Memory that statements share for what they are: trees of long texts, large parameters.
     pub(crate) fn statement_budget(&self) -> &Arc<Budget> {
         &self.shared.statements
+    }
+
+    /// What all sessions have of advisory locks.
+    pub(crate) fn advisory(&self) -> &super::AdvisoryShared {
+        &self.shared.advisory
     }
 
     /// How families that were left prepared heal.

@@ -39,6 +39,7 @@ impl Session {
         }
         if matches!(fetched, Err(_) | Ok(Fetch::Complete(_) | Fetch::Empty)) {
             self.interrupts.end();
+            self.facts.advisory.settle(self.database.advisory());
         }
         let fetched = fetched.map_err(|error| self.name_damage(error, &portal.prepared.planned()));
         if let Err(error) = &fetched {
@@ -90,7 +91,7 @@ impl Session {
             self.go().await?;
         }
         match &mut portal.state {
-            PortalState::Cursor { .. } => self.pump(portal, sink, max_rows),
+            PortalState::Cursor { .. } => self.give(portal, sink, max_rows).await,
             PortalState::Rows { .. } => Ok(self.send_rows(portal, sink, max_rows)),
             PortalState::Family(_) => Ok(self.send_family(portal, sink, max_rows)),
             PortalState::Inner(inner) => Box::pin(self.advance(inner, sink, max_rows)).await,
@@ -105,6 +106,7 @@ impl Session {
     async fn start(&mut self, portal: &mut Portal) -> Result<Option<Fetch>> {
         let prepared = portal.prepared.clone();
         let planned = prepared.planned();
+        self.opens = self.open.is_none();
         match &planned.action {
             Action::Empty => Ok(Some(Fetch::Empty)),
             Action::Utility => self.start_utility(portal).await,
@@ -119,12 +121,18 @@ impl Session {
                 self.go().await?;
                 let again = self.again(is_first, &planned);
                 let mut left = self.effective.statement_retries;
+                let taken = self.facts.advisory.begin_statement();
                 loop {
                     let (parameters, depth) = (&portal.parameters, portal.depth);
                     let started = self.start_planned(&prepared, planned.clone(), parameters, depth);
                     match started.await {
-                        Err(error) if left > 0 && again.is_for(&error) => {
+                        Err(error)
+                            if left > 0
+                                && again.is_for(&error)
+                                && !self.facts.advisory.statement_has_released() =>
+                        {
                             left -= 1;
+                            self.facts.advisory.undo_to(taken);
                             self.begin_again(error, again)?;
                         }
                         started => {
@@ -332,6 +340,33 @@ impl Session {
         }
     }
 
+    /// Gives rows from a cursor. If it has to wait for an advisory lock before the first one, it is
+    /// begun once more.
+    async fn give(
+        &mut self,
+        portal: &mut Portal,
+        sink: &mut (dyn RowSink + Send),
+        max_rows: u64,
+    ) -> Result<Fetch> {
+        let taken = self.facts.advisory.begin_statement();
+        loop {
+            let given = self.pump(portal, sink, max_rows);
+            let Err(error) = given else { return given };
+            let Some(lock) = self.facts.advisory.take_wanted() else { return Err(error) };
+            self.await_advisory(lock, taken).await?;
+            let PortalState::Cursor { cursor, view, .. } = &mut portal.state else { return Err(error) };
+            **cursor = Cursor::new(cursor.plan(), cursor.parameters().clone());
+            if let Some(open) = &mut self.open
+                && self.opens
+                && open.state.may_begin_later()
+            {
+                // Nothing was read before: it sees what was done under the lock.
+                open.engine.restart();
+                *view = open.engine.view();
+            }
+        }
+    }
+
     /// Gives rows from a cursor.
     fn pump(&mut self, portal: &mut Portal, sink: &mut (dyn RowSink + Send), max_rows: u64) -> Result<Fetch> {
         let PortalState::Cursor { cursor, view, rows } = &mut portal.state else {
@@ -341,11 +376,16 @@ impl Session {
         let interrupts = self.interrupts();
         let work = self.work(&interrupts)?;
         let mut given = 0;
+        let advisory = &work.facts.advisory;
+        advisory.allow_unwinding(*rows == 0);
         let fetch = work.read_at(view, |read| {
             loop {
                 let Some(row) = cursor.next_row(read)? else {
                     return Ok(Fetch::Complete(CommandTag::Rows("SELECT", *rows)));
                 };
+                if given == 0 {
+                    advisory.allow_unwinding(false);
+                }
                 given += 1;
                 *rows += 1;
                 let state = sink.row(columns, &portal.formats, row, work.format);
@@ -354,6 +394,7 @@ impl Session {
                 }
             }
         });
+        self.facts.advisory.allow_unwinding(false);
         if let Ok(Fetch::Complete(tag)) = fetch {
             portal.state = PortalState::Done(tag);
         }

@@ -1,10 +1,12 @@
-//! Functions that need the session or the catalog: sequences, and orders to other sessions.
+//! Functions that need the session or the catalog: sequences, orders to other sessions, advisory locks.
 
 use std::sync::Arc;
 
-use cognate_engine::ReadView;
+use cognate_engine::{ReadView, Transaction};
 
+use super::advisory::Functions;
 use super::facts::Facts;
+use super::interrupt::Interrupts;
 use super::presence::{Order, order};
 use crate::catalog::{Catalog, Relation, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
@@ -22,6 +24,9 @@ pub(crate) struct External<'a> {
     /// changes to the catalog.
     pub(crate) view: Option<&'a ReadView>,
     pub(crate) stamp: u64,
+    /// What its waits are for, and what ends them.
+    pub(crate) transaction: Option<&'a Transaction>,
+    pub(crate) interrupts: &'a Arc<Interrupts>,
 }
 
 impl ExternalFunctions for External<'_> {
@@ -59,7 +64,12 @@ impl ExternalFunctions for External<'_> {
                 Ok(Datum::Text(super::cluster::outcome(&self.facts.database, id.as_str()).into()))
             }
             ("pg_get_serial_sequence", [table, column]) => self.serial_sequence(table, column),
-            _ => Err(SqlError::unsupported(format_args!("function {}", function.name))),
+            _ => {
+                let Self { facts, interrupts, transaction, .. } = *self;
+                let advisory = Functions { facts, interrupts, transaction };
+                let called = advisory.call(function.name, arguments)?;
+                called.ok_or_else(|| SqlError::unsupported(format_args!("function {}", function.name)))
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use cognate_env::SplitMix;
 use parking_lot::Mutex;
 
 use super::active::Fixed;
+use super::advisory::Advisory;
 use super::failures::Failure;
 use super::settings::{Effective, Mark, Settings};
 use super::{Authority, Orders, SessionParameters, SqlDatabase, presence};
@@ -50,6 +51,9 @@ pub(crate) struct Facts {
     /// The last commit that anything rests on which the session has shown or is about to show,
     /// besides what its open transaction knows itself.
     rests_on: AtomicU64,
+    pub(crate) advisory: Advisory,
+    /// What functions have to tell the client.
+    notices: Mutex<Vec<SqlError>>,
 }
 
 /// Snapshot and stamp, and the catalog that they give.
@@ -85,6 +89,8 @@ impl Facts {
             fixed: OnceLock::new(),
             sequences: Mutex::default(),
             rests_on: AtomicU64::new(0),
+            advisory: Advisory::default(),
+            notices: Mutex::default(),
         }
     }
 
@@ -198,6 +204,16 @@ impl Facts {
     /// The client was told that what its answers rested on is lost.
     pub(crate) fn rest_on_nothing(&self) {
         self.rests_on.store(0, Ordering::Relaxed);
+    }
+
+    /// The client is told this after the statement.
+    pub(crate) fn notify(&self, notice: SqlError) {
+        self.notices.lock().push(notice);
+    }
+
+    /// What was left by `notify`.
+    pub(super) fn take_notices(&self) -> Vec<SqlError> {
+        std::mem::take(&mut *self.notices.lock())
     }
 
     pub(crate) fn note_sequence(&self, sequence: Oid, value: i64, is_last: bool) {

@@ -170,6 +170,19 @@ impl Interrupts {
         self.wait_for(request, (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms))).await
     }
 
+    /// Waits for a lock in this thread, which another one relieves of what it serves besides. 0A000
+    /// where there is none to do so.
+    pub(crate) fn lock_in_thread<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
+        match Handle::try_current() {
+            Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
+                tokio::task::block_in_place(|| handle.block_on(self.lock(request)))
+            }
+            _ => Err(SqlError::unsupported(
+                "waiting for an advisory lock after the first row, or where rows are written, with one thread",
+            )),
+        }
+    }
+
     /// Waits for what is no lock.
     pub(crate) async fn wait<T, E: Into<SqlError>>(
         &self,

@@ -345,6 +345,10 @@ impl Session {
     /// transaction any more.
     async fn prepare_open(&mut self, request: &Text, result: &Text) -> Option<Result<Mipt>> {
         let transaction = self.facts.transaction();
+        if let Err(refusal) = self.check_no_advisory("PREPARE MIP") {
+            self.rollback();
+            return Some(Err(refusal));
+        }
         if let Err(error) = self.before_commit().await {
             self.rollback();
             return Some(Err(error));

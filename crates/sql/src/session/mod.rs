@@ -22,6 +22,7 @@
 //! ```
 
 mod active;
+mod advisory;
 mod again;
 mod cluster;
 mod copy;
@@ -77,6 +78,7 @@ use state::TransactionState;
 use transaction::Modes;
 use work::Work;
 
+pub(crate) use advisory::Shared as AdvisoryShared;
 pub use cluster::{Barrier, NodeRow, Nodes, hex};
 pub(crate) use cycle::{dependency_failure, overtaken};
 pub use database::SqlDatabase;
@@ -207,6 +209,9 @@ pub struct Session {
     fit_classes: HashMap<u64, (u64, bool)>,
     /// What the monitor is told of the transaction.
     attempt: replication::Attempt,
+    /// The statement that runs opened the transaction.
+    opens: bool,
+    _advisory: advisory::Guard,
     _presence: presence::Entry,
 }
 
@@ -267,6 +272,7 @@ impl Session {
     fn with_settings(database: SqlDatabase, parameters: SessionParameters, settings: Settings) -> Session {
         let facts = Arc::new(Facts::new(database.clone(), parameters, settings));
         let presence = presence::Entry::new(&database, &facts);
+        let guard = advisory::Guard(facts.clone());
         let effective = facts.effective();
         let cancel = CancelHandle::default();
         let seat = Arc::new(database.engine().governor().seat());
@@ -306,6 +312,8 @@ impl Session {
             plans_alike: false,
             fit_classes: HashMap::new(),
             attempt: replication::Attempt::default(),
+            opens: false,
+            _advisory: guard,
             _presence: presence,
             database,
         };
@@ -327,6 +335,7 @@ impl Session {
     pub fn take_notices(&mut self) -> Vec<SqlError> {
         let least = self.effective.client_min_messages.as_str();
         let mut notices = std::mem::take(&mut self.notices);
+        notices.append(&mut self.facts.take_notices());
         match least {
             "warning" => notices.retain(|notice| notice.severity != crate::Severity::Notice),
             "error" => notices.clear(),
@@ -378,6 +387,8 @@ impl Session {
     pub fn abandon(&mut self) {
         self.database.note_retry();
         self.notices.clear();
+        self.facts.take_notices();
+        self.facts.advisory.undo_to(0);
         self.rollback();
     }
 
@@ -440,6 +451,9 @@ impl Session {
         let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
         let catalog = open.state.catalog.over(self.database.catalog());
         self.facts.set_catalog(&catalog);
+        if let Some(owner) = self.facts.advisory.owner() {
+            open.engine.set_companion(Some(owner));
+        }
         Ok(Work {
             database: &self.database,
             facts: &self.facts,

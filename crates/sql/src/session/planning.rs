@@ -373,6 +373,8 @@ impl Session {
             read_only: self.modes.read_only,
             view: None,
             stamp: 0,
+            transaction: self.open.as_ref().map(|open| &open.engine),
+            interrupts: &self.interrupts,
         };
         let read = ReadContext {
             reader: &NoReader,

@@ -37,6 +37,10 @@ impl Session {
             let message = format!("transaction identifier \"{identifier}\" is {what}");
             return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
         }
+        if let Err(refusal) = self.check_no_advisory("PREPARE TRANSACTION") {
+            self.rollback();
+            return Err(refusal);
+        }
         let transaction = self.facts.transaction();
         if let Err(error) = self.before_commit().await {
             self.rollback();

@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use cognate_engine::{ADVISORY_TREE, AdvisoryKey};
 use parking_lot::Mutex;
 
-use super::cycle::locate;
+use super::cycle::{Place, locate};
 use super::facts::Facts;
 use super::{Authority, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
@@ -116,9 +117,14 @@ pub(crate) fn order(asking: &Facts, process_id: i32, order: Order) -> Result<boo
     Ok(true)
 }
 
+/// Sessions by the numbers that they have in the lock table.
 fn process_ids(database: &SqlDatabase) -> HashMap<u64, i32> {
     let all = database.presence().list().into_iter();
-    all.map(|facts| (facts.transaction(), facts.process_id)).filter(|(id, _)| *id != 0).collect()
+    let ids = |facts: Arc<Facts>| {
+        let numbers = [Some(facts.transaction()).filter(|id| *id != 0), facts.advisory.owner()];
+        numbers.into_iter().flatten().map(move |id| (id, facts.process_id))
+    };
+    all.flat_map(ids).collect()
 }
 
 /// PostgreSQL's name of a lock's mode: on rows that of its tuple locks.
@@ -144,7 +150,19 @@ fn mode_name(mode: &'static str) -> &'static str {
 pub(crate) fn locks(database: &SqlDatabase) -> Vec<LockRow> {
     let sessions = process_ids(database);
     let catalog = database.catalog();
-    let row = |lock: cognate_engine::LockInfo| {
+    let row = |lock: cognate_engine::LockInfo, mode: &'static str| {
+        if lock.tree == ADVISORY_TREE {
+            let key = lock.key.as_deref().and_then(AdvisoryKey::from_bytes);
+            return LockRow {
+                process_id: sessions.get(&lock.transaction).copied().unwrap_or_default(),
+                transaction: lock.transaction,
+                key: key.map(|key| key.to_string()),
+                advisory: key.map(AdvisoryKey::parts),
+                mode: mode_name(mode),
+                granted: lock.granted,
+                ..LockRow::default()
+            };
+        }
         let place = locate(&catalog, lock.tree, lock.key.as_deref());
         LockRow {
             process_id: sessions.get(&lock.transaction).copied().unwrap_or_default(),
@@ -153,11 +171,18 @@ pub(crate) fn locks(database: &SqlDatabase) -> Vec<LockRow> {
             relation_name: place.name,
             key: place.key,
             row: lock.key.is_some(),
-            mode: lock.modes.last().copied().map_or("", mode_name),
+            mode: mode_name(mode),
             granted: lock.granted,
+            ..LockRow::default()
         }
     };
-    database.engine().locks().into_iter().map(row).collect()
+    let mut rows = Vec::new();
+    for lock in database.engine().locks() {
+        // A row for each mode of an advisory lock, as in PostgreSQL; of others for the strongest.
+        let weaker = if lock.tree == ADVISORY_TREE { 0 } else { lock.modes.len().saturating_sub(1) };
+        rows.extend(lock.modes[weaker..].iter().map(|mode| row(lock.clone(), mode)));
+    }
+    rows
 }
 
 /// Rows of `pg_prepared_xacts`.
@@ -199,7 +224,14 @@ pub(crate) fn transactions(database: &SqlDatabase) -> Vec<TransactionRow> {
     let catalog = database.catalog();
     let row = |info: cognate_engine::TransactionInfo| {
         let session = sessions.get(&info.id);
-        let place = info.waits_for.as_ref().map(|(tree, key)| locate(&catalog, *tree, key.as_deref()));
+        let place = info.waits_for.as_ref().map(|(tree, key)| match key.as_deref() {
+            Some(key) if *tree == ADVISORY_TREE => Place {
+                relation: None,
+                name: Some("advisory lock".to_owned()),
+                key: AdvisoryKey::from_bytes(key).map(|key| key.to_string()),
+            },
+            key => locate(&catalog, *tree, key),
+        });
         TransactionRow {
             process_id: session.map_or(0, |facts| facts.process_id),
             transaction: info.id,

@@ -24,6 +24,8 @@ pub(crate) struct TransactionState {
     pub(crate) locks_reads: bool,
     /// It began with reading at the durable mark, without locks on the tables.
     pub(crate) reads_unlocked: bool,
+    /// Its snapshot is one that no cycle can go through.
+    pub(crate) is_safe: bool,
     /// Bytes one statement may hold for sorts and hash tables.
     pub(crate) memory_limit: usize,
     /// Open savepoints, oldest first.
@@ -50,6 +52,8 @@ pub(crate) struct SavepointFrame {
     pub(crate) deferred: DeferredChecks,
     pub(crate) read_only: bool,
     pub(crate) exclusive: HashSet<Oid>,
+    /// How many advisory locks the transaction had.
+    pub(crate) advisory: usize,
 }
 
 impl TransactionState {
@@ -62,6 +66,7 @@ impl TransactionState {
             begun_ahead: false,
             locks_reads: false,
             reads_unlocked: false,
+            is_safe: false,
             memory_limit,
             savepoints: Vec::new(),
             held: SmallVec::new(),
@@ -71,6 +76,12 @@ impl TransactionState {
             all_deferred: None,
             constraints_deferred: Vec::new(),
         }
+    }
+
+    /// Whether a transaction that has read nothing may get a newer snapshot: one that locks what it
+    /// reads sees the newest commits anyway, and a safe one is to stay so.
+    pub(crate) fn may_begin_later(&self) -> bool {
+        !self.locks_reads && !self.begun_ahead && !self.is_safe
     }
 
     /// Whether a foreign key's checks wait for the end of the transaction.

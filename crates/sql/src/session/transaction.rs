@@ -65,6 +65,7 @@ impl Session {
             self.block = Block::Implicit;
             self.modes = self.default_modes();
             self.start_clock();
+            self.facts.advisory.begin_journal();
         }
     }
 
@@ -93,6 +94,7 @@ impl Session {
                 self.block = Block::Explicit;
                 self.modes = self.default_modes();
                 self.start_clock();
+                self.facts.advisory.begin_journal();
             }
         }
         self.set_deferrable(deferrable)?;
@@ -127,7 +129,7 @@ impl Session {
         self.facts.set_awaiting_safety(false);
         let engine = begun?;
         self.facts.set_transaction_id(engine.id());
-        let state = TransactionState::new(true, self.memory_limit);
+        let state = TransactionState { is_safe: true, ..TransactionState::new(true, self.memory_limit) };
         self.open = Some(Open { engine, state });
         Ok(())
     }
@@ -330,10 +332,16 @@ impl Session {
             Ok(commit) => {
                 self.end(false);
                 self.commits += 1;
-                if let Some(commit) = commit {
-                    self.keep_token_at_node(commit.csn);
-                    commit.durable.await?;
-                }
+                let durable = match commit {
+                    Some(commit) => {
+                        self.keep_token_at_node(commit.csn);
+                        commit.durable.await
+                    }
+                    None => Ok(()),
+                };
+                // Whoever waits for them reads what is durable, and is to see this transaction.
+                self.facts.advisory.end_transaction(0, self.database.advisory());
+                durable?;
                 self.await_durable().await
             }
             Err(error) => {
@@ -382,6 +390,7 @@ impl Session {
         if let Some(mark) = self.settings_mark.take() {
             self.facts.with_settings(|settings| settings.restore(&mark));
         }
+        self.facts.advisory.end_transaction(0, self.database.advisory());
         self.end(true);
     }
 
@@ -394,6 +403,7 @@ impl Session {
         self.attempt = super::replication::Attempt::default();
         self.facts.with_settings(super::settings::Settings::end_transaction);
         self.facts.set_transaction_id(0);
+        self.facts.advisory.settle(self.database.advisory());
         self.refresh_settings();
         self.facts.set_catalog(&self.database.catalog());
         self.facts.forget_shown_catalog();
@@ -417,6 +427,7 @@ impl Session {
             deferred: open.state.deferred.clone(),
             read_only: open.state.read_only,
             exclusive: open.state.exclusive.clone(),
+            advisory: self.facts.advisory.taken(),
         };
         open.state.savepoints.push(frame);
         Ok(())
@@ -457,6 +468,7 @@ impl Session {
             open.state.savepoints.truncate(at + 1);
             end_of(open.engine.bytes(), || open.undo_to_last_savepoint());
             let frame = &open.state.savepoints[at];
+            self.facts.advisory.end_transaction(frame.advisory, self.database.advisory());
             open.state.catalog = frame.catalog.clone();
             open.state.deferred = frame.deferred.clone();
             open.state.read_only = frame.read_only;
@@ -509,6 +521,9 @@ impl Session {
             Block::Explicit => {
                 self.block = Block::Failed;
                 self.note_rests();
+                let frame = self.open.as_ref().and_then(|open| open.state.savepoints.last());
+                let left = frame.map_or(0, |frame| frame.advisory);
+                self.facts.advisory.end_transaction(left, self.database.advisory());
                 if let Some(open) = self.open.take_if(|open| open.state.savepoints.is_empty()) {
                     end_of(open.engine.bytes(), || drop(open));
                 } else if let Some(open) = &mut self.open {

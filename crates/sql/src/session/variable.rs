@@ -200,6 +200,7 @@ impl Session {
                 self.statements.clear();
                 self.cursors.clear();
                 self.facts.forget_sequences();
+                self.facts.advisory.release_session(self.database.advisory());
                 Ok("DISCARD ALL")
             }
             ast::DiscardObject::PLANS => Ok("DISCARD PLANS"),

@@ -118,6 +118,8 @@ impl Work<'_> {
             read_only: self.state.read_only,
             view: Some(view),
             stamp: self.state.catalog.stamp(),
+            transaction: Some(&*self.engine),
+            interrupts: self.interrupts,
         };
         let context = ReadContext {
             reader: &reader,
