@@ -1,5 +1,6 @@
 //! Integration tests of the command and of the embedding library.
 
+mod advisory;
 mod bad_input;
 mod cluster;
 mod cluster_protocols;
