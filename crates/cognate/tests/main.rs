@@ -10,6 +10,7 @@ mod damage;
 mod library;
 mod memory;
 mod methods;
+mod notify;
 mod process;
 mod spill;
 mod wire;

@@ -163,6 +163,7 @@ mod at_one {
         false,
         serializable,
         advisory,
+        notify,
         alter,
         anomaly_insert_after_delete,
         anomaly_lost_update,
@@ -272,6 +273,7 @@ const ALONE: &[&str] = &["durability"];
 /// Scripts that do not go round, see there.
 const STAYING: &[&str] = &[
     "advisory",
+    "notify",
     "anomaly_lost_update",
     "conflict",
     "ddl",

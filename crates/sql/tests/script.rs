@@ -613,6 +613,7 @@ macro_rules! scripts {
 scripts!(
     serializable,
     advisory,
+    notify,
     alter,
     anomaly_insert_after_delete,
     anomaly_lost_update,

@@ -259,6 +259,13 @@ impl Connection {
         }
     }
 
+    /// Writes notifications that have come.
+    fn write_notifications(&mut self) {
+        for one in self.session.take_notifications() {
+            response::notification(self.transport.output(), one.process_id, &one.channel, &one.payload);
+        }
+    }
+
     /// Writes a CommandComplete that was held back.
     pub(crate) fn release_held(&mut self) {
         if let Some(command_tag) = self.held.take() {
@@ -273,6 +280,7 @@ impl Connection {
     /// Writes ReadyForQuery, and before it what is to be known by then.
     pub(crate) fn write_ready(&mut self) {
         self.write_notices();
+        self.write_notifications();
         let output = self.transport.output();
         for (name, value) in self.session.take_parameter_changes() {
             response::parameter_status(output, name, &value);
@@ -333,11 +341,16 @@ impl Respondent for Connection {
         self.session.idle_timeout_ms().map(Duration::from_millis)
     }
 
+    fn tell(&mut self) {
+        self.write_notifications();
+        self.transport.mark_urgent();
+    }
+
     fn idle_too_long(&self) -> End {
         idle_too_long(self.session.is_fresh())
     }
 
-    fn idle(&mut self) -> (&mut Transport, &Open, impl FnMut(&mut Context<'_>) + Send) {
+    fn idle(&mut self) -> (&mut Transport, &Open, impl FnMut(&mut Context<'_>) -> bool + Send) {
         let Connection { transport, open, session, .. } = self;
         let mut doomed = session.doomed();
         // A sibling was chosen, or another node's transaction was faster: what this one holds is
@@ -347,6 +360,7 @@ impl Respondent for Connection {
                 doomed = None;
                 session.give_up();
             }
+            session.poll_notifications(cx).is_ready()
         };
         (transport, open, meanwhile)
     }

@@ -20,7 +20,7 @@
 //!
 //! | where | what it waits for | what wakes it |
 //! |---|---|---|
-//! | [`receive`] | a whole message | the socket's reading side, the order to stop, the time limit of an idle session, what happens to its transaction meanwhile |
+//! | [`receive`] | a whole message | the socket's reading side, the order to stop, the time limit of an idle session, what happens to its transaction meanwhile, its mailbox |
 //! | [`attend`] | a statement | all that the statement waits for (a lock, the log, a cancel request, a timeout); while read-ahead has room, the reading side; beyond, the client's close; the writing side while awaited output is unsent |
 //! | [`flush_all`] | room in the socket | the writing side, the order to stop |
 //!
@@ -29,6 +29,10 @@
 //! is ready as long as a whole message is there, however it came there, and only then asks the
 //! socket. So what was read ahead while a statement waited is answered after it, and the bytes that
 //! follow are not needed for that.
+//!
+//! **Invariant.** What a mailbox brings (notifications) is written by nobody who waits: `receive` is left for it,
+//! and `exchange` writes it, flushes, and waits again. A letter that comes before the mailbox is polled is found
+//! by that, one that comes afterwards has the waker; only a session without a transaction looks.
 //!
 //! **Invariant.** Nothing urgent is unsent when a connection waits in `receive`: [`exchange`]
 //! flushes first, and `receive` writes nothing.
@@ -145,8 +149,13 @@ pub(crate) trait Respondent: Send {
     fn idle_too_long(&self) -> End;
 
     /// What is to be polled while it stays so: the transport, the orders, and what happens to the
-    /// transaction.
-    fn idle(&mut self) -> (&mut Transport<Self::Stream>, &Self::Orders, impl FnMut(&mut Context<'_>) + Send);
+    /// transaction. What is polled besides says whether there is something to tell the client.
+    fn idle(
+        &mut self,
+    ) -> (&mut Transport<Self::Stream>, &Self::Orders, impl FnMut(&mut Context<'_>) -> bool + Send);
+
+    /// Writes what there is to tell a client that asks nothing.
+    fn tell(&mut self) {}
 }
 
 /// Serves a client until one side ends it.
@@ -154,8 +163,13 @@ pub(crate) async fn exchange<R: Respondent>(respondent: &mut R) -> End {
     loop {
         let turn = async {
             flush(respondent).await?;
-            receive(respondent).await?;
-            process(respondent).await
+            match receive(respondent).await? {
+                Received::Message => process(respondent).await,
+                Received::News => {
+                    respondent.tell();
+                    Ok(())
+                }
+            }
         };
         if let Err(end) = turn.await {
             return end;
@@ -163,11 +177,20 @@ pub(crate) async fn exchange<R: Respondent>(respondent: &mut R) -> End {
     }
 }
 
-/// Waits for a whole message. Ends the connection when the client or the server does.
-async fn receive<R: Respondent>(respondent: &mut R) -> Result<(), End> {
+/// What a connection has waited for.
+enum Received {
+    /// A whole message.
+    Message,
+    /// There is something to tell the client.
+    News,
+}
+
+/// Waits for a whole message, or for something to tell. Ends the connection when the client or the
+/// server does.
+async fn receive<R: Respondent>(respondent: &mut R) -> Result<Received, End> {
     let phase = respondent.phase();
     if respondent.parts().0.holds_message(phase)? {
-        return Ok(());
+        return Ok(Received::Message);
     }
     let limit = respondent.rest();
     let (transport, orders, mut meanwhile) = respondent.idle();
@@ -175,11 +198,11 @@ async fn receive<R: Respondent>(respondent: &mut R) -> Result<(), End> {
         if orders.stop() != Stop::No {
             return Poll::Ready(Err(Broken::Stopped));
         }
-        let received = transport.poll_message(phase, cx);
-        if received.is_pending() {
-            meanwhile(cx);
+        match transport.poll_message(phase, cx) {
+            Poll::Ready(received) => Poll::Ready(received.map(Some)),
+            Poll::Pending if meanwhile(cx) => Poll::Ready(Ok(None)),
+            Poll::Pending => Poll::Pending,
         }
-        received
     });
     let received = match limit {
         None => Ok(received.await),
@@ -187,8 +210,9 @@ async fn receive<R: Respondent>(respondent: &mut R) -> Result<(), End> {
     };
     drop(meanwhile);
     match received.map_err(|_| respondent.idle_too_long())?? {
-        Input::Message(_) => Ok(()),
-        Input::End => Err(End::Terminated),
+        Some(Input::Message(_)) => Ok(Received::Message),
+        Some(Input::End) => Err(End::Terminated),
+        None => Ok(Received::News),
     }
 }
 

@@ -89,6 +89,15 @@ pub fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str) {
     });
 }
 
+/// NotificationResponse.
+pub fn notification(out: &mut Vec<u8>, process_id: i32, channel: &str, payload: &str) {
+    message(out, b'A', |out| {
+        out.extend_from_slice(&process_id.to_be_bytes());
+        put_string(out, channel);
+        put_string(out, payload);
+    });
+}
+
 /// BackendKeyData: what a cancel request must quote.
 pub fn backend_key_data(out: &mut Vec<u8>, process_id: i32, secret: &[u8]) {
     message(out, b'K', |out| {

@@ -152,5 +152,6 @@ pub(super) static EXTERNAL: &[Function] = &[
     external(2890, "pg_advisory_unlock", &[Int4, Int4], Bool).volatile(),
     external(2885, "pg_advisory_unlock_shared", &[Int8], Bool).volatile(),
     external(2891, "pg_advisory_unlock_shared", &[Int4, Int4], Bool).volatile(),
+    external(3036, "pg_notify", &[T, T], Void).called_on_null().volatile(),
     external(2892, "pg_advisory_unlock_all", &[], Void).volatile(),
 ];

@@ -130,6 +130,10 @@ fn open(function: &'static Function, arguments: &[Datum], env: &Env<'_>) -> Resu
         ("unnest", [Datum::Array(array)]) => {
             Ok(TableRows::Elements { arrays: vec![Some(array.clone())], at: 0 })
         }
+        ("pg_listening_channels", _) => {
+            let channels = env.execution.read.eval.session.server().listening();
+            Ok(TableRows::Values(channels.into_iter().map(Datum::from).collect::<Vec<_>>().into_iter()))
+        }
         (name, arguments) => {
             if let Some(rows) = crate::pg_catalog::set_rows(name, arguments) {
                 return Ok(ready(rows));

@@ -27,6 +27,10 @@ pub trait ServerView: Send + Sync {
     fn sessions(&self) -> Vec<SessionRow> {
         Vec::new()
     }
+    /// The channels that the session listens on.
+    fn listening(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Locks held and waited for.
     fn locks(&self) -> Vec<LockRow> {
         Vec::new()

@@ -461,12 +461,13 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// What a session holds goes with it.
+/// What a session holds goes with it, and it listens no longer.
 pub(super) struct Guard(pub(super) Arc<Facts>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
         self.0.advisory.release_all(self.0.database.advisory());
+        self.0.news.end(self.0.database.channels());
     }
 }
 

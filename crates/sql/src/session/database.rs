@@ -64,6 +64,7 @@ struct Shared {
     protocols: super::Protocols,
     monitor: Monitor,
     advisory: super::AdvisoryShared,
+    channels: super::Channels,
     /// Memory of what statements are, not of what they compute.
     statements: Arc<Budget>,
 }
@@ -100,6 +101,7 @@ impl SqlDatabase {
             protocols: super::Protocols::default(),
             monitor: Monitor::new(),
             advisory: super::AdvisoryShared::default(),
+            channels: super::Channels::default(),
             statements: Budget::new(statements),
         };
         Ok(SqlDatabase { shared: Arc::new(shared) })
@@ -118,6 +120,11 @@ impl SqlDatabase {
     /// What all sessions have of advisory locks.
     pub(crate) fn advisory(&self) -> &super::AdvisoryShared {
         &self.shared.advisory
+    }
+
+    /// Who listens on which channels.
+    pub(crate) fn channels(&self) -> &super::Channels {
+        &self.shared.channels
     }
 
     /// How families that were left prepared heal.

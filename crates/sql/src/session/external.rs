@@ -1,4 +1,4 @@
-//! Functions that need the session or the catalog: sequences, orders to other sessions, advisory locks.
+//! Functions that need the session or the catalog: sequences, orders to other sessions, advisory locks, notifications.
 
 use std::sync::Arc;
 
@@ -37,6 +37,11 @@ impl ExternalFunctions for External<'_> {
         context: &EvalContext<'_>,
     ) -> Result<Datum> {
         let _ = context;
+        if let ("pg_notify", [channel, payload]) = (function.name, arguments) {
+            let text = |value: &Datum| value.as_str().unwrap_or_default().to_owned();
+            self.facts.news.notify(self.facts.process_id, &text(channel), &text(payload))?;
+            return Ok(Datum::text(""));
+        }
         if arguments.iter().any(Datum::is_null) {
             return Ok(Datum::Null);
         }

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::active::Fixed;
 use super::advisory::Advisory;
 use super::failures::Failure;
+use super::notify::News;
 use super::settings::{Effective, Mark, Settings};
 use super::{Authority, Orders, SessionParameters, SqlDatabase, presence};
 use crate::catalog::{Catalog, Oid, Sequence};
@@ -52,6 +53,7 @@ pub(crate) struct Facts {
     /// besides what its open transaction knows itself.
     rests_on: AtomicU64,
     pub(crate) advisory: Advisory,
+    pub(crate) news: News,
     /// What functions have to tell the client.
     notices: Mutex<Vec<SqlError>>,
 }
@@ -90,6 +92,7 @@ impl Facts {
             sequences: Mutex::default(),
             rests_on: AtomicU64::new(0),
             advisory: Advisory::default(),
+            news: News::default(),
             notices: Mutex::default(),
         }
     }
@@ -438,6 +441,10 @@ impl ServerView for Facts {
         let rows = self.database.failures().list();
         self.rest_on_everything();
         rows
+    }
+
+    fn listening(&self) -> Vec<String> {
+        self.news.listening()
     }
 
     fn is_blocked_by(&self, process_id: i32, others: &[i32]) -> bool {

@@ -29,7 +29,9 @@ pub(super) fn executes(command: &Command) -> bool {
             | S::Prepare { .. }
             | S::Deallocate { .. }
             | S::Close { .. }
+            | S::LISTEN { .. }
             | S::UNLISTEN { .. }
+            | S::NOTIFY { .. }
     )
 }
 

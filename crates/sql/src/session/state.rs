@@ -54,6 +54,8 @@ pub(crate) struct SavepointFrame {
     pub(crate) exclusive: HashSet<Oid>,
     /// How many advisory locks the transaction had.
     pub(crate) advisory: usize,
+    /// What it had to say.
+    pub(crate) news: (usize, usize),
 }
 
 impl TransactionState {

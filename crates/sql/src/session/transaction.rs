@@ -9,9 +9,10 @@ use cognate_engine::{Access, Isolation};
 use sqlparser::ast;
 
 use super::interrupt::end_of;
+use super::notify;
 use super::settings::Mark;
 use super::state::{SavepointFrame, TransactionState};
-use super::{Block, Company, Open, Session, TransactionStatus};
+use super::{Block, Company, Open, Session, SqlDatabase, TransactionStatus};
 use crate::error::{Result, SqlError, sqlstate};
 
 /// What BEGIN and SET TRANSACTION say.
@@ -313,6 +314,12 @@ impl Session {
             return Err(error);
         }
         self.note_rests();
+        let telling = self.facts.news.is_pending().then(|| self.database.clone());
+        let channels = telling.as_ref().map(SqlDatabase::channels);
+        let order = match channels {
+            Some(channels) => Some(channels.order().await),
+            None => None,
+        };
         let committed = match self.open.take() {
             None => Ok(None),
             Some(Open { engine, .. }) if self.database.engine().is_node() => {
@@ -330,6 +337,8 @@ impl Session {
         };
         match committed {
             Ok(commit) => {
+                let place = channels.map(|channels| self.facts.news.enter(&self.facts, channels));
+                drop(order);
                 self.end(false);
                 self.commits += 1;
                 let durable = match commit {
@@ -342,7 +351,9 @@ impl Session {
                 // Whoever waits for them reads what is durable, and is to see this transaction.
                 self.facts.advisory.end_transaction(0, self.database.advisory());
                 durable?;
-                self.await_durable().await
+                self.await_durable().await?;
+                place.into_iter().for_each(notify::Place::settled);
+                Ok(())
             }
             Err(error) => {
                 self.facts.rest_on_everything();
@@ -391,6 +402,7 @@ impl Session {
             self.facts.with_settings(|settings| settings.restore(&mark));
         }
         self.facts.advisory.end_transaction(0, self.database.advisory());
+        self.facts.news.undo((0, 0));
         self.end(true);
     }
 
@@ -428,6 +440,7 @@ impl Session {
             read_only: open.state.read_only,
             exclusive: open.state.exclusive.clone(),
             advisory: self.facts.advisory.taken(),
+            news: self.facts.news.mark(),
         };
         open.state.savepoints.push(frame);
         Ok(())
@@ -469,6 +482,7 @@ impl Session {
             end_of(open.engine.bytes(), || open.undo_to_last_savepoint());
             let frame = &open.state.savepoints[at];
             self.facts.advisory.end_transaction(frame.advisory, self.database.advisory());
+            self.facts.news.undo(frame.news);
             open.state.catalog = frame.catalog.clone();
             open.state.deferred = frame.deferred.clone();
             open.state.read_only = frame.read_only;
@@ -524,6 +538,7 @@ impl Session {
                 let frame = self.open.as_ref().and_then(|open| open.state.savepoints.last());
                 let left = frame.map_or(0, |frame| frame.advisory);
                 self.facts.advisory.end_transaction(left, self.database.advisory());
+                self.facts.news.undo(frame.map_or((0, 0), |frame| frame.news));
                 if let Some(open) = self.open.take_if(|open| open.state.savepoints.is_empty()) {
                     end_of(open.engine.bytes(), || drop(open));
                 } else if let Some(open) = &mut self.open {

@@ -140,8 +140,20 @@ impl Session {
                 _ => return Err(SqlError::syntax("syntax error in DECLARE")),
             },
             S::Close { cursor } => self.close_cursor(cursor)?,
-            // Nobody can LISTEN, so there is nothing to stop.
-            S::UNLISTEN { .. } => "UNLISTEN",
+            S::LISTEN { channel } => {
+                self.listen(&fold(channel));
+                "LISTEN"
+            }
+            S::UNLISTEN { channel } => {
+                let is_all = channel.quote_style.is_none() && channel.value == "*";
+                self.unlisten((!is_all).then(|| fold(channel)).as_deref());
+                "UNLISTEN"
+            }
+            S::NOTIFY { channel, payload } => {
+                let payload = payload.as_deref().unwrap_or_default();
+                self.facts.news.notify(self.facts.process_id, &fold(channel), payload)?;
+                "NOTIFY"
+            }
             S::Lock(lock) => {
                 self.lock_tables_as(lock).await?;
                 "LOCK TABLE"

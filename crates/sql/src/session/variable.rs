@@ -201,6 +201,7 @@ impl Session {
                 self.cursors.clear();
                 self.facts.forget_sequences();
                 self.facts.advisory.release_session(self.database.advisory());
+                self.unlisten(None);
                 Ok("DISCARD ALL")
             }
             ast::DiscardObject::PLANS => Ok("DISCARD PLANS"),

@@ -314,8 +314,8 @@ impl Respondent for Fake {
         End::Terminated
     }
 
-    fn idle(&mut self) -> (&mut Transport<Shared>, &Shared, impl FnMut(&mut Context<'_>) + Send) {
-        (&mut self.transport, &self.shared, |_: &mut Context<'_>| {})
+    fn idle(&mut self) -> (&mut Transport<Shared>, &Shared, impl FnMut(&mut Context<'_>) -> bool + Send) {
+        (&mut self.transport, &self.shared, |_: &mut Context<'_>| false)
     }
 }
 

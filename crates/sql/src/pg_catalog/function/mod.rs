@@ -98,8 +98,8 @@ pub const EXPANDED_ARRAY: Type = Type { id: TypeId::Record, modifier: 1 };
 /// The rows of a function of this module that gives rows; none if it is not of this module.
 pub fn set_rows(name: &str, arguments: &[Datum]) -> Option<Vec<Vec<Datum>>> {
     match (name, arguments) {
-        // There are no partitions, and nobody listens.
-        ("pg_partition_ancestors" | "pg_listening_channels", _) => Some(Vec::new()),
+        // There are no partitions.
+        ("pg_partition_ancestors", _) => Some(Vec::new()),
         ("pg_get_keywords", _) => Some(super::keywords::rows()),
         ("_pg_expandarray", [Datum::Array(array)]) => {
             let numbered = (1i32..).zip(&array.elements);
