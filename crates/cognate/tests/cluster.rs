@@ -7,6 +7,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use cognate_env::Rng as _;
+
 use crate::process::{Process, command, fails};
 use crate::wire::{Failure, Rows, Wire};
 
@@ -14,6 +16,8 @@ use crate::wire::{Failure, Rows, Wire};
 pub(crate) struct Cluster {
     folder: tempfile::TempDir,
     peers: String,
+    /// Where each node is said to find the others, if the lists differ.
+    pub(crate) lists: Vec<String>,
     /// Where each node is managed.
     http: Vec<String>,
     nodes: Vec<Option<Process>>,
@@ -37,12 +41,11 @@ impl Cluster {
     }
 
     /// Folders and addresses of nodes that do not run yet.
-    fn prepare() -> Cluster {
+    pub(crate) fn prepare() -> Cluster {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("secret"), "a secret of tests\n").expect("written");
         // Held until all are chosen, so that no two are the same.
-        let held: Vec<TcpListener> =
-            (0..2 * SIZE).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
+        let held: Vec<TcpListener> = (0..2 * SIZE).map(|_| free_port()).collect();
         let addresses: Vec<String> =
             held.iter().map(|socket| socket.local_addr().expect("an address").to_string()).collect();
         drop(held);
@@ -50,16 +53,24 @@ impl Cluster {
         let peers: Vec<String> =
             peers.iter().enumerate().map(|(at, peer)| format!("{}={peer}", at + 1)).collect();
         let nodes = (0..SIZE).map(|_| None).collect();
-        Cluster { folder, peers: peers.join(","), http: http.to_vec(), nodes, more: Vec::new() }
+        let (peers, http) = (peers.join(","), http.to_vec());
+        Cluster { folder, peers, lists: Vec::new(), http, nodes, more: Vec::new() }
     }
 
-    fn data(&self, node: usize) -> PathBuf {
+    /// Where the nodes listen for each other.
+    pub(crate) fn between(&self) -> Vec<SocketAddr> {
+        let address = |peer: &str| peer.split_once('=').expect("an entry").1.parse().expect("an address");
+        self.peers.split(',').map(address).collect()
+    }
+
+    pub(crate) fn data(&self, node: usize) -> PathBuf {
         self.folder.path().join(format!("node{node}"))
     }
 
-    fn arguments(&self, node: usize) -> Vec<String> {
+    pub(crate) fn arguments(&self, node: usize) -> Vec<String> {
         let secret = self.folder.path().join("secret");
-        let words = ["--node", &node.to_string(), "--peers", &self.peers, "--cluster-secret-file"];
+        let peers = self.lists.get(node - 1).unwrap_or(&self.peers);
+        let words = ["--node", &node.to_string(), "--peers", peers, "--cluster-secret-file"];
         let mut arguments: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         arguments.push(secret.to_str().expect("UTF-8").to_owned());
         arguments.extend(["--http".to_owned(), self.http[node - 1].clone()]);
@@ -94,7 +105,7 @@ impl Cluster {
     }
 
     /// Starts a node that is ready only once it was added, and has that done by another one.
-    fn restart_and_manage(&mut self, node: usize, asked: usize, words: &[&str]) -> String {
+    pub(crate) fn restart_and_manage(&mut self, node: usize, asked: usize, words: &[&str]) -> String {
         let (data, arguments) = (self.data(node), self.arguments(node));
         let (process, said) = thread::scope(|scope| {
             let starting = scope.spawn(|| {
@@ -119,7 +130,7 @@ impl Cluster {
         serde_json::from_str(body).expect("JSON")
     }
 
-    fn stop(&mut self, node: usize) {
+    pub(crate) fn stop(&mut self, node: usize) {
         let process = self.nodes[node - 1].take().expect("it runs");
         process.signal("TERM");
         assert!(process.wait().success());
@@ -179,9 +190,19 @@ impl Cluster {
     /// A session that has just committed something, at some node.
     fn committed(&self) -> Wire {
         let mut wire = self.connect(1);
-        wire.query("CREATE TABLE IF NOT EXISTS mark (at int)").expect("made");
-        wire.query("INSERT INTO mark VALUES (1)").expect("inserted");
+        retried(&mut wire, "CREATE TABLE IF NOT EXISTS mark (at int)");
+        retried(&mut wire, "INSERT INTO mark VALUES (1)");
         wire
+    }
+}
+
+/// A port that the system gives to nobody who lets it choose, before a node listens there.
+fn free_port() -> TcpListener {
+    loop {
+        let port = 10_000 + cognate_env::RealRng.next_u64() % 20_000;
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port as u16)) {
+            return listener;
+        }
     }
 }
 
@@ -190,7 +211,7 @@ pub(crate) fn rows(wire: &mut Wire, text: &str) -> Vec<Vec<String>> {
     rows.into_iter().map(|row| row.into_iter().map(Option::unwrap_or_default).collect()).collect()
 }
 
-fn sqlstate(result: Result<Rows, Failure>) -> String {
+pub(crate) fn sqlstate(result: Result<Rows, Failure>) -> String {
     match result {
         Ok(rows) => format!("rows: {rows:?}"),
         Err(failure) => failure.sqlstate().to_owned(),
@@ -755,7 +776,7 @@ fn a_family_is_begun_at_two_nodes_and_answered_by_the_ones_that_are_left() {
 }
 
 /// Until there is a leader, and whoever was faster has gone on.
-fn retried(wire: &mut Wire, text: &str) {
+pub(crate) fn retried(wire: &mut Wire, text: &str) {
     loop {
         match wire.query(text) {
             Ok(_) => return,

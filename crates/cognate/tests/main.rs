@@ -3,6 +3,8 @@
 mod advisory;
 mod bad_input;
 mod cluster;
+mod cluster_faults;
+mod cluster_histories;
 mod cluster_protocols;
 mod command;
 mod crash;
@@ -12,5 +14,6 @@ mod memory;
 mod methods;
 mod notify;
 mod process;
+mod proxies;
 mod spill;
 mod wire;
