@@ -96,6 +96,13 @@ impl Cluster {
         }
     }
 
+    /// Starts one node with more in its environment.
+    pub(crate) fn restart_in(&mut self, node: usize, environment: &[(&str, &str)]) {
+        let arguments = self.arguments(node);
+        let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        self.nodes[node - 1] = Some(Process::serve_in(&self.data(node), &words, environment));
+    }
+
     /// Says something to a node by `cognate node`.
     fn manage(&self, asked: usize, words: &[&str]) -> Result<String, String> {
         let arguments = [&["node"], words, &["--http", &self.http[asked - 1]]].concat();

@@ -59,7 +59,7 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Length up to the last byte that is not zero: behind it is space that a log prepared for later.
-fn written(bytes: &[u8]) -> usize {
+pub(crate) fn written(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
 }
 
@@ -77,7 +77,7 @@ fn refusal(folder: &Path) -> String {
 }
 
 /// Checks that a message names the file, and an offset not behind the damage.
-fn names(said: &str, path: &Path, offset: usize) {
+pub(crate) fn names(said: &str, path: &Path, offset: usize) {
     assert!(said.contains(path.to_str().expect("UTF-8")), "damage at {offset} of {}: {said}", path.display());
     let named = said.split("at byte ").nth(1).and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
     let named = named.unwrap_or_else(|| panic!("no offset: {said}"));

@@ -5,6 +5,7 @@ mod bad_input;
 mod cluster;
 mod cluster_faults;
 mod cluster_histories;
+mod cluster_machines;
 mod cluster_protocols;
 mod command;
 mod crash;

@@ -30,6 +30,11 @@ impl Process {
     /// ready. Its allocator gives memory back at once instead of a second later, so that its size
     /// is what it holds and does not depend on how quickly one statement follows another.
     pub(crate) fn serve(data: &Path, arguments: &[&str]) -> Process {
+        Process::serve_in(data, arguments, &[])
+    }
+
+    /// The same with more in its environment.
+    pub(crate) fn serve_in(data: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Process {
         let data = data.to_str().expect("UTF-8");
         let mut command = command(&["serve", "--data", data, "--listen", "127.0.0.1:0"]);
         if !arguments.contains(&"--http") {
@@ -38,7 +43,7 @@ impl Process {
         if !arguments.contains(&"--memory") {
             command.args(["--memory", "64MB"]);
         }
-        command.env("MIMALLOC_PURGE_DELAY", "0");
+        command.env("MIMALLOC_PURGE_DELAY", "0").envs(environment.iter().copied());
         command.args(["--log", "warn"]).args(arguments).stderr(Stdio::inherit());
         let mut child = command.spawn().expect("started");
         let mut ready = String::new();
