@@ -97,13 +97,19 @@ fn faults(root: &Path) -> Result<(), String> {
     cargo(root, "faults", &tests, &[])
 }
 
-/// Rules of a cluster that are left out, each of which the engine's histories must notice.
+/// Rules of a cluster that are left out, each of which the engine's histories, or the storms of the
+/// total order, must notice.
 fn planted(root: &Path) -> Result<(), String> {
-    let engine = ["--package", "cognate-engine", "--features", "planted-faults", "--locked"];
-    let clippy = [&["clippy", "--all-targets"], &engine[..], &["--", "-D", "warnings"]].concat();
-    cargo(root, "clippy of planted faults", &clippy, &[])?;
-    let tests = [&["test"], &engine[..], &["--test", "main", "--", "cluster_faults"]].concat();
-    cargo(root, "planted faults", &tests, &[])
+    for (package, name, filter) in
+        [("cognate-engine", "main", "cluster_faults"), ("cognate-replication", "cluster", "faults")]
+    {
+        let package = ["--package", package, "--features", "planted-faults", "--locked"];
+        let clippy = [&["clippy", "--all-targets"], &package[..], &["--", "-D", "warnings"]].concat();
+        cargo(root, "clippy of planted faults", &clippy, &[])?;
+        let tests = [&["test"], &package[..], &["--test", name, "--", filter]].concat();
+        cargo(root, "planted faults", &tests, &[])?;
+    }
+    Ok(())
 }
 
 /// Simulated clusters, each in a storm of its own seed.

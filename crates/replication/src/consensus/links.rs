@@ -20,6 +20,7 @@ use crate::messages::{
     open_answer, request,
 };
 use crate::net::{CallError, Identity, Wire};
+use crate::planted::{self, Planted};
 
 /// How long a message without entries may take.
 const SHORT: Duration = Duration::from_secs(1);
@@ -123,7 +124,11 @@ impl RaftNetworkV2<Types> for Link {
             })
             .sum();
         let limit = SHORT + Duration::from_secs((bytes / BYTES_A_SECOND) as u64);
-        Ok(match self.call(Kind::Append, &append, limit).await? {
+        let answer = self.call(Kind::Append, &append, limit).await;
+        if answer.is_err() && planted::is(Planted::CountsTheSilent) {
+            return Ok(AppendEntriesResponse::Success);
+        }
+        Ok(match answer? {
             Appended::All => AppendEntriesResponse::Success,
             Appended::UpTo(id) => AppendEntriesResponse::PartialSuccess(id.map(log_id)),
             Appended::Conflict => AppendEntriesResponse::Conflict,

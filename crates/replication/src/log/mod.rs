@@ -39,6 +39,7 @@ use self::slots::Slots;
 use crate::codec::Coded;
 use crate::entry::{Ballot, Base, Entry, EntryId, MembersAt, NodeNumber, Position};
 use crate::error::StartError;
+use crate::planted::{self, Planted};
 
 /// See the module's description.
 #[derive(Debug)]
@@ -140,7 +141,11 @@ impl OrderLog {
     /// Writes a vote. It must not be told before the answer is over.
     pub(crate) fn save_ballot(&self, ballot: Ballot) -> Result<DurableWait, Error> {
         let mut slots = self.slots.lock();
-        let wait = self.write(&Record::Ballot(ballot))?;
+        let record = Record::Ballot(ballot);
+        let wait = match planted::is(Planted::VotesUnflushed) {
+            true => self.log.wait_durable(self.log.queue(&[&record.encode()])?),
+            false => self.write(&record)?,
+        };
         slots.ballot = Some(ballot);
         Ok(wait)
     }
@@ -187,7 +192,9 @@ impl OrderLog {
         }
         slots.evict(self.cache_bytes, self.log.durable());
         drop(slots);
-        self.log.nudge();
+        if !planted::is(Planted::ConfirmsUnflushed) {
+            self.log.nudge();
+        }
         Ok(self.log.wait_durable(csn))
     }
 

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[cfg(feature = "planted-faults")]
+mod faults;
 mod proxy;
 mod recorder;
 mod sim;

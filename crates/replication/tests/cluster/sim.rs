@@ -34,12 +34,12 @@ enum Told {
 
 type Seen = Arc<Mutex<BTreeMap<Position, Bytes>>>;
 
-struct Storm {
+pub(crate) struct Storm {
     random: SplitMix,
-    network: SimNetwork,
+    pub(crate) network: SimNetwork,
     disks: BTreeMap<NodeNumber, SimDisk>,
     recorders: BTreeMap<NodeNumber, Recorder>,
-    running: BTreeMap<NodeNumber, Running>,
+    pub(crate) running: BTreeMap<NodeNumber, Running>,
     /// What any node was ever given.
     seen: Seen,
     told: Arc<Mutex<HashMap<Bytes, Told>>>,
@@ -47,10 +47,10 @@ struct Storm {
     seed: u64,
 }
 
-const NODES: NodeNumber = 3;
+pub(crate) const NODES: NodeNumber = 3;
 
 impl Storm {
-    fn new(seed: u64) -> Storm {
+    pub(crate) fn new(seed: u64) -> Storm {
         Storm {
             random: SplitMix::new(seed),
             network: SimNetwork::new(seed),
@@ -64,7 +64,7 @@ impl Storm {
         }
     }
 
-    async fn start(&mut self, node: NodeNumber) {
+    pub(crate) async fn start(&mut self, node: NodeNumber) {
         let peers = (1..=NODES).map(|node| (node, format!("node {node}"))).collect();
         let mut settings = Settings::new(node, peers);
         settings.flushes_inline = true;
@@ -98,9 +98,16 @@ impl Storm {
     }
 
     async fn crash(&mut self, node: NodeNumber) {
-        let Some(running) = self.running.remove(&node) else { return };
+        if self.running.contains_key(&node) {
+            let loss = if self.random.one_in(3) { Loss::Process } else { Loss::Power };
+            self.lose(node, loss).await;
+        }
+    }
+
+    /// A node that runs ends at once.
+    pub(crate) async fn lose(&mut self, node: NodeNumber, loss: Loss) {
+        let running = self.running.remove(&node).expect("it runs");
         self.network.remove(node);
-        let loss = if self.random.one_in(3) { Loss::Process } else { Loss::Power };
         self.disks[&node].restart(loss);
         running.kill().await.crash();
     }
@@ -224,17 +231,26 @@ impl Storm {
         for (position, request) in self.seen.lock().unwrap().iter() {
             assert_eq!(first.get(*position as usize - 1), Some(request), "seed {seed}: {position}");
         }
+        self.end().await;
+    }
+
+    pub(crate) async fn end(mut self) {
         for (_, running) in std::mem::take(&mut self.running) {
             running.kill().await;
         }
     }
 }
 
-fn run(seed: u64, rounds: u64) {
+/// Runs something on a thread of its own clock.
+pub(crate) fn simulated(what: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();
     trace();
-    runtime.block_on(async {
+    runtime.block_on(what);
+}
+
+pub(crate) fn run(seed: u64, rounds: u64) {
+    simulated(async {
         let mut storm = Storm::new(seed);
         for node in 1..=NODES {
             storm.start(node).await;

@@ -20,6 +20,9 @@ pub(crate) fn trace() {
 /// Far more than anything takes: a test that waits for longer has found a defect.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(60);
 
+/// Far more proposals than a change of leaders refuses: a consensus that has ended refuses for ever.
+const ATTEMPTS: usize = 1000;
+
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) order: TotalOrder,
@@ -55,7 +58,7 @@ impl Running {
     /// Proposes until it is certain that the request is ordered. If an answer is lost, it looks
     /// whether the request has come, as an application does.
     pub(crate) async fn order(&self, request: &str) -> Position {
-        loop {
+        for _ in 0..ATTEMPTS {
             match self.propose(request).await {
                 Ok(position) => return position,
                 Err(ProposeError::NotProposed(_)) => {}
@@ -70,6 +73,7 @@ impl Running {
                 Err(error) => panic!("{request}: {error}"),
             }
         }
+        panic!("{request} is never ordered: {:?}", self.order.state());
     }
 
     pub(crate) async fn until(&self, position: Position) {

@@ -1,0 +1,63 @@
+//! Faults that tests plant into the total order, one at a time, to see that the storms of the
+//! simulated network notice them.
+//!
+//! They are planted for one thread, which runs all nodes. Without the feature `planted-faults`
+//! nothing is ever planted, and nothing is left of the questions.
+
+#![cfg_attr(
+    not(feature = "planted-faults"),
+    allow(unreachable_pub, dead_code, reason = "who plants something sees it only with the feature")
+)]
+
+/// A rule that is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Planted {
+    /// A vote is told before it is durable.
+    VotesUnflushed,
+    /// An entry is confirmed before it is durable.
+    ConfirmsUnflushed,
+    /// A node that does not answer counts as one that has what it was sent, so that the leader
+    /// acknowledges without a majority.
+    CountsTheSilent,
+}
+
+impl Planted {
+    /// All of them.
+    pub const ALL: [Planted; 3] =
+        [Planted::VotesUnflushed, Planted::ConfirmsUnflushed, Planted::CountsTheSilent];
+}
+
+#[cfg(feature = "planted-faults")]
+mod planting {
+    use std::cell::Cell;
+
+    use super::Planted;
+
+    thread_local! {
+        static NOW: Cell<Option<Planted>> = const { Cell::new(None) };
+    }
+
+    /// Plants a fault for this thread, or takes it out.
+    pub fn plant(fault: Option<Planted>) {
+        NOW.set(fault);
+    }
+
+    pub(crate) fn is(fault: Planted) -> bool {
+        NOW.get() == Some(fault)
+    }
+}
+
+#[cfg(feature = "planted-faults")]
+pub use planting::plant;
+
+/// Whether this rule is left out now.
+#[inline]
+pub(crate) fn is(fault: Planted) -> bool {
+    #[cfg(feature = "planted-faults")]
+    return planting::is(fault);
+    #[cfg(not(feature = "planted-faults"))]
+    {
+        let _ = fault;
+        false
+    }
+}
