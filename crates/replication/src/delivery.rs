@@ -63,9 +63,8 @@ impl Delivery {
                 self.next_index = settled.next_index;
                 return Ok(Delivered::Installed { position: self.have });
             }
-            if let Some((position, request)) = self.ready.pop_front() {
-                self.have = position;
-                return Ok(Delivered::Request { position, request });
+            if let Some(request) = self.pop() {
+                return Ok(request);
             }
             let is_taken = match settled.index {
                 Some(last) if last >= self.next_index => self.take(last).await?,
@@ -82,7 +81,16 @@ impl Delivery {
         if self.settled.borrow().installs != self.installs {
             return None;
         }
+        self.pop()
+    }
+
+    /// The next of those that were taken from the log.
+    ///
+    /// # Panics
+    /// If one was passed over: whoever applied what comes behind would differ from the others.
+    fn pop(&mut self) -> Option<Delivered> {
         let (position, request) = self.ready.pop_front()?;
+        assert_eq!(position, self.have + 1, "the order is delivered without a gap");
         self.have = position;
         Some(Delivered::Request { position, request })
     }
@@ -96,12 +104,71 @@ impl Delivery {
             return Ok(false);
         }
         for placed in entries {
-            self.next_index = placed.entry.id.index + 1;
+            if placed.entry.id.index != self.next_index {
+                // Some were removed while they were read. Those before are good, and so is the rest later.
+                break;
+            }
+            self.next_index += 1;
             if let Content::Requests(requests) = &placed.entry.content {
                 let numbered = (placed.before + 1..).zip(requests.iter());
                 self.ready.extend(numbered.filter(|(position, _)| *position > self.have));
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use cognate_engine::storage::LogOptions;
+    use cognate_env::sim::{SimDisk, SimRng};
+
+    use super::*;
+    use crate::entry::{Entry, EntryId, Leadership, Requests};
+
+    fn entry(term: u64, index: u64, content: Content) -> Entry {
+        Entry { id: EntryId { leadership: Leadership { term, node: 1 }, index }, content }
+    }
+
+    fn requests(names: &[&'static str]) -> Content {
+        let all: Vec<Bytes> = names.iter().map(|name| Bytes::from_static(name.as_bytes())).collect();
+        Content::Requests(Requests::pack(&all))
+    }
+
+    /// A node starts with the end of a deposed leader's log, which another leader's replaces: its
+    /// blank and what came behind it give way to requests.
+    #[tokio::test]
+    async fn what_replaces_the_end_of_the_log_after_a_start_is_delivered() {
+        let disk = SimDisk::new(1);
+        let options = LogOptions {
+            prepare: false,
+            idle_mark: None,
+            rng: Arc::new(SimRng::new(7)),
+            ..LogOptions::default()
+        };
+        for behind in [vec![], vec![requests(&["void"])]] {
+            let folder = format!("/order {}", behind.len());
+            let log = OrderLog::open(&disk.handle(), Path::new(&folder), options.clone(), 1 << 20, 0);
+            let log = Arc::new(log.expect("a new log"));
+            let add = |entry| log.append(std::iter::once(entry)).expect("it follows").wait().expect("synced");
+            add(entry(1, 0, requests(&["a", "b"])));
+            add(entry(1, 1, Content::Blank));
+            behind.into_iter().for_each(|content| add(entry(1, 2, content)));
+            let (settle, settled) = watch::channel(Settled { index: Some(0), ..Settled::default() });
+            let mut delivery = Delivery::new(Arc::clone(&log), settled, 2);
+            log.cut_after(Some(EntryId { leadership: Leadership { term: 1, node: 1 }, index: 0 }))
+                .expect("nothing of it is settled");
+            add(entry(2, 1, requests(&["c"])));
+            add(entry(2, 2, requests(&["d"])));
+            settle.send_modify(|settled| settled.index = Some(2));
+            for (position, name) in [(3, "c"), (4, "d")] {
+                let request = Bytes::from_static(name.as_bytes());
+                let next = delivery.next().await.expect("it is settled");
+                assert_eq!(next, Delivered::Request { position, request });
+            }
+            log.close().expect("it is written");
+        }
     }
 }

@@ -317,10 +317,17 @@ impl OrderLog {
         slots.get(index).map(|slot| slot.end).or(at_base)
     }
 
-    /// The first index that is not wholly at or below `position`.
+    /// The index at which an application goes on that has everything up to `position`: of the entry
+    /// that holds the position, if more follows in it, or else the next one. What stands behind may be
+    /// replaced as long as it is not settled, also by requests where there was none; so nothing behind
+    /// is looked at.
     pub(crate) fn index_after(&self, position: Position) -> u64 {
         let slots = self.slots.lock();
-        slots.holding(position + 1).map_or(slots.next(), |slot| slot.id.index)
+        match slots.holding(position) {
+            Some(slot) if slot.count > 0 => slot.id.index + u64::from(slot.end == position),
+            // The application has nothing that is here, or a part of an entry that has not come yet.
+            _ => slots.first(),
+        }
     }
 
     /// A base at the last settled entry that ends at or before `position`.

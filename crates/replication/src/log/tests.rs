@@ -61,7 +61,7 @@ async fn positions_follow_from_the_order_alone_also_after_a_cut_and_a_restart() 
     assert_eq!(before, [0, 0, 3, 4]);
     assert_eq!(
         (log.index_after(0), log.index_after(3), log.index_after(5), log.index_after(8)),
-        (1, 2, 3, 4)
+        (0, 2, 3, 4)
     );
     assert_eq!(log.synced(), 8);
     let entries = all(&log).await;

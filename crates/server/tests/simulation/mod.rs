@@ -31,6 +31,7 @@ use cognate_engine::{
 use cognate_env::SplitMix;
 use cognate_env::sim::{Loss, SimDisk};
 use cognate_replication::{SimNetwork, Weather};
+use tokio::time::Instant;
 
 use self::history::{Deed, History, Told};
 use self::node::{NODES, Running, Seen, Up, program};
@@ -40,6 +41,13 @@ const KEYS: usize = 6;
 const CLIENTS: usize = 5;
 /// How long a client waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// When every client has its answer, or has given up: a PREPARE and three decisions.
+const CLIENTS_END: Duration = Duration::from_secs(4 * 22);
+/// How long a node may lack what the others have: the last answer of a transfer of its state may
+/// have been lost, and for that one a leader waits for five minutes.
+const LEVEL: Duration = Duration::from_secs(1000);
+/// How long a storm may take with all that comes after it.
+const END: Duration = Duration::from_secs(3600);
 
 /// What clients share.
 #[derive(Default)]
@@ -300,6 +308,23 @@ impl Storm {
         tokio::time::sleep(Duration::from_millis(self.random.below(500))).await;
     }
 
+    /// Waits until clients have given up, and every node has what the others have.
+    async fn level(&mut self) {
+        let clients_end = Instant::now() + CLIENTS_END;
+        let nodes_are_level = Instant::now() + LEVEL;
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            self.start_replaced().await;
+            let applied: Vec<u64> =
+                self.running.values().map(|running| running.up.engine.applied()).collect();
+            let is_level = applied.windows(2).all(|pair| pair[0] == pair[1]);
+            if is_level && Instant::now() >= clients_end {
+                return;
+            }
+            assert!(Instant::now() < nodes_are_level, "seed {}: a node stays behind: {applied:?}", self.seed);
+        }
+    }
+
     /// Lets everything heal, and looks at what is there.
     async fn calm(mut self) -> (usize, usize, usize) {
         *self.world.is_over.lock().unwrap() = true;
@@ -310,11 +335,7 @@ impl Storm {
                 self.start(number).await;
             }
         }
-        // Whatever was under way is over by then.
-        for _ in 0..40 {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            self.start_replaced().await;
-        }
+        self.level().await;
         let engine = |number: u16| self.running[&number].up.engine.clone();
         for info in engine(1).prepared() {
             let cognate_engine::Owner::Global(identifier) = info.owner else { continue };
@@ -376,11 +397,14 @@ fn run(seed: u64, rounds: u64) -> (usize, usize, usize) {
         for _ in 0..rounds {
             storm.round().await;
         }
-        let counts = storm.calm().await;
-        for client in clients {
-            client.await.expect("a client ends");
-        }
-        counts
+        let end = async {
+            let counts = storm.calm().await;
+            for client in clients {
+                client.await.expect("a client ends");
+            }
+            counts
+        };
+        tokio::time::timeout(END, end).await.unwrap_or_else(|_| panic!("seed {seed}: it does not end"))
     })
 }
 

@@ -179,7 +179,11 @@ impl Running {
         self.end.send_replace(true);
         for task in self.tasks {
             task.abort();
-            let _ = task.await;
+            if let Err(error) = task.await
+                && error.is_panic()
+            {
+                std::panic::resume_unwind(error.into_panic());
+            }
         }
         self.order.abandon().await;
         *self.link.lock().unwrap() = None;
