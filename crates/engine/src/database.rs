@@ -282,8 +282,11 @@ impl Database {
         program: &[u8],
     ) -> Result<impl Future<Output = Result<Commit, Error>> + Send + use<>, Error> {
         let proposed = self.manager.order_program(id, isolation, name, program)?;
-        let manager = Arc::clone(&self.manager);
-        Ok(async move { manager.committed(proposed.await?) })
+        let (manager, outcome) = (Arc::clone(&self.manager), Arc::clone(&proposed.0));
+        Ok(async move {
+            let commit = manager.committed(proposed.await?)?;
+            Ok(Commit { was_met: outcome.was_met(), ..commit })
+        })
     }
 
     /// The last position of the order that was delivered here; 0 in a database of its own.

@@ -78,11 +78,14 @@ pub struct Commit {
     pub durable: DurableWait,
     /// How long it has waited for its vote, at a node and under weak voting.
     pub vote_wait: Duration,
+    /// Of an active transaction: whether another node's has changed what it changes between its
+    /// submission and its place. Had it run at its own node, it might have been refused.
+    pub was_met: Option<bool>,
 }
 
 impl Commit {
     pub(crate) fn new(csn: Csn, durable: DurableWait) -> Commit {
-        Commit { csn, durable, vote_wait: Duration::ZERO }
+        Commit { csn, durable, vote_wait: Duration::ZERO, was_met: None }
     }
 }
 

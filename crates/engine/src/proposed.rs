@@ -48,6 +48,8 @@ struct Verdict {
     table: Option<Box<Mipt>>,
     /// How long it waited for its vote.
     vote_wait: Duration,
+    /// Whether what it changes was changed by another node's while it was on its way.
+    was_met: Option<bool>,
     waker: Option<Waker>,
 }
 
@@ -70,6 +72,17 @@ impl Outcome {
     /// How long the request waited for its vote.
     pub(crate) fn vote_wait(&self) -> Duration {
         self.0.lock().vote_wait
+    }
+
+    /// Keeps whether another node's transaction has changed what this one, an active one, changes,
+    /// between its submission and its place.
+    pub(crate) fn note_met(&self, was_met: bool) {
+        self.0.lock().was_met = Some(was_met);
+    }
+
+    /// The same, if somebody has looked.
+    pub(crate) fn was_met(&self) -> Option<bool> {
+        self.0.lock().was_met
     }
 
     /// Tells it.

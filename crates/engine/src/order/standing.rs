@@ -179,6 +179,14 @@ impl Standing {
         Ok(())
     }
 
+    /// Whether what these locks change was changed after a position by a transaction of another node
+    /// than this one. No verdict depends on it.
+    pub(crate) fn was_met(&self, locks: &[(HeldLock, bool)], since: Csn, node: u16) -> bool {
+        let changed = |lock: &HeldLock| self.window.changed(lock, since);
+        let mut changes = locks.iter().filter(|(_, changes)| *changes);
+        changes.any(|(lock, _)| changed(lock).is_some_and(|Conflict { by, .. }| node_of(by) != node))
+    }
+
     /// The next request was delivered, and committed or not. `bytes` are the request's.
     pub(crate) fn enter(
         &mut self,

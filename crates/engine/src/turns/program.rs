@@ -107,6 +107,7 @@ impl Manager {
         let Some(Waiting { position, mut request, bytes, .. }) = turns.queue.pop_front() else {
             return Err(Error::Defect("nobody was executed"));
         };
+        let submitted = request.snapshot;
         (request.snapshot, request.bot) = (position - 1, position - 1);
         let mut digest = Sha256::new();
         let mut locks = Vec::new();
@@ -127,6 +128,9 @@ impl Manager {
             Footprint::new(&locks, writes, &request.dropped)
         });
         let mut standing = cluster.standing.lock();
+        if let Some(sealed) = cluster.sealed.lock().get(&request.id) {
+            sealed.outcome.note_met(standing.was_met(&locks, submitted, cluster.node.number));
+        }
         let verdict = match standing.judge(&request, &locks) {
             Ok(()) if !commits => Err(voted_against()),
             Ok(()) => match standing.in_doubt_over(&request, &trees) {

@@ -195,6 +195,26 @@ fn programs_are_executed_everywhere_in_their_order_and_never_lose() {
     cluster.assert_equal();
 }
 
+/// What the monitor asks: would they have been refused, had they run at their own nodes? There, locks
+/// keep the transactions of one node apart.
+#[test]
+fn a_program_tells_whether_another_node_was_faster() {
+    let cluster = Cluster::of(2);
+    let texts = [(1, 0), (2, 0), (1, 1), (1, 1), (2, 2)];
+    let programs: Vec<Commitment> = (1..)
+        .zip(texts)
+        .map(|(id, (node, key))| order_program(&cluster, node, &program(id, &[], &[key])))
+        .collect();
+    cluster.settle();
+    let mut later = order_program(&cluster, 1, &program(6, &[], &[0]));
+    cluster.settle();
+    let was_met = |mut one: Commitment| one.poll().unwrap().unwrap().was_met;
+    let met: Vec<Option<bool>> = programs.into_iter().map(was_met).collect();
+    assert_eq!(met, [Some(false), Some(true), Some(false), Some(false), Some(false)]);
+    assert_eq!(later.poll().unwrap().unwrap().was_met, Some(false), "it was submitted behind the others");
+    cluster.assert_equal();
+}
+
 #[test]
 fn a_program_that_fails_has_changed_nothing() {
     let cluster = Cluster::of(2);

@@ -12,8 +12,9 @@
 //! - new transactions commit.
 //!
 //! `COGNATE_SEEDS=500 cargo test -p cognate-server --test main simulation` runs as many, from
-//! `COGNATE_SEED` on. All that the network does, and what is tried when, is drawn from the seed; a
-//! database has threads of its own, which only do what changes nothing that can be seen.
+//! `COGNATE_SEED` on. All that the network does, and what is tried when, is drawn from the seed. When a
+//! node calls an election is not, nor what a database's own threads do, which changes nothing that can be
+//! seen: so a seed that has failed once may need some runs to fail again.
 
 #![allow(clippy::unwrap_used)]
 

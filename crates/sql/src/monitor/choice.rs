@@ -3,12 +3,13 @@
 //! Costs are estimates and they scatter, and a change has a price of its own: what is in flight
 //! goes on as it began, and everybody's figures move. So another protocol is taken only if it was
 //! clearly cheaper ([`GAIN`]) for a while ([`PATIENCE_US`]) and over some transactions
-//! ([`PATIENCE_FINISHED`]).
+//! ([`PATIENCE_FINISHED`]); for a shorter while if it would cost less than half ([`HALF`]), as it
+//! would where everybody wants the same few rows: each moment of patience is paid with refusals there.
 //!
 //! *Nothing is tried out for its own sake.* What was not used lately is calculated from what was
-//! (`model`), so a class need not spend transactions on protocols that are not good for it. One
-//! thing nobody can calculate unless the engine tells: whether the conflicts have ended that drove
-//! a class to active. That knowledge fades with its averages, and then the class comes back to
+//! (`model`), so a class need not spend transactions on protocols that are not good for it. Whether
+//! the conflicts have ended that drove a class to active the engine tells with each commit. Where
+//! nobody has told for a while, the knowledge fades with its averages, and then the class comes back to
 //! look. If it was wrong it leaves again at once, and the protocol is *distrusted*: it is not taken
 //! again for a time that doubles with each such failure, up to ten minutes. The same bounds what noise
 //! can do that is just as slow as the patience.
@@ -25,6 +26,9 @@ use super::report::Protocol;
 const GAIN: f64 = 0.87;
 /// For how long it has to be.
 const PATIENCE_US: i64 = 500_000;
+/// The same where the other one costs less than this share.
+const HALF: f64 = 0.5;
+const PATIENCE_FOR_HALF_US: i64 = 50_000;
 /// Over how many transactions.
 const PATIENCE_FINISHED: u32 = 32;
 /// How long a protocol is not taken again after it was left, at first.
@@ -102,7 +106,12 @@ impl Choice {
         // A clock that was set back goes on from there.
         better.since_us = better.since_us.min(now_us);
         let waited_us = now_us.saturating_sub(better.since_us);
-        if better.finished < PATIENCE_FINISHED || waited_us < PATIENCE_US {
+        let share = estimates.cost(best).zip(estimates.cost(self.chosen)).map(|(best, own)| best / own);
+        let patience_us = match share.is_some_and(|share| share < HALF) {
+            true => PATIENCE_FOR_HALF_US,
+            false => PATIENCE_US,
+        };
+        if better.finished < PATIENCE_FINISHED || waited_us < patience_us {
             return false;
         }
         self.leave(best, &estimates, now_us);

@@ -44,6 +44,14 @@ fn it_changes_for_a_clear_gain_that_lasts() {
 }
 
 #[test]
+fn what_costs_less_than_half_is_taken_soon() {
+    let (mut choice, mut now) = (Choice::new(0), 0);
+    assert_eq!(see(&mut choice, &mut now, SECOND / 25, costs(1000.0, 900.0, 490.0)), 0);
+    assert_eq!(see(&mut choice, &mut now, SECOND / 25, costs(1000.0, 900.0, 490.0)), 1);
+    assert_eq!(choice.chosen(), Protocol::Active);
+}
+
+#[test]
 fn it_changes_after_some_transactions_only() {
     let mut choice = Choice::new(0);
     for minute in 0..32 {

@@ -270,6 +270,7 @@ impl Session {
         let waited = database.now().saturating_sub(program.now).max(0).unsigned_abs();
         self.note_protocol(&Finished {
             committed: outcome.is_ok(),
+            conflict: outcome.as_ref().ok().and_then(|commit| commit.was_met),
             execution_us: taken,
             order_us: waited.saturating_sub(taken),
             ..self.finished(None, Protocol::Active)
