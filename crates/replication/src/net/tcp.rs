@@ -11,16 +11,23 @@
 //! frame  number (8) · request            frame  number (8) · answer
 //! ```
 //!
+//! A machine that is lost or cut off says nothing any more, and the system would send again for many
+//! minutes, at ever longer intervals. So what is not confirmed within seconds ends a connection
+//! ([`SILENCE`]), and one on which nothing is under way is probed: after a cut both sides find each
+//! other within a second or two.
+//!
 //! A connection that ends is dialed again, after a pause that grows to a second. Everything that
 //! was under way on it is lost ([`CallError::Lost`]); nothing is sent again.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -39,6 +46,11 @@ use crate::messages::names_cluster;
 
 /// How long somebody may take to make himself known.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How long the other side's machine may confirm nothing of what was sent to it. A process that only
+/// stands still is no silence: its machine confirms.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How often a connection is probed on which nothing is sent.
+const PROBE: Duration = Duration::from_secs(1);
 /// Connections that may be making themselves known at a time.
 const STRANGERS: usize = 64;
 /// Requests of one connection that may be answered at a time.
@@ -91,6 +103,18 @@ struct Tcp {
     peers: BTreeMap<NodeNumber, Arc<Peer>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     closed: watch::Sender<bool>,
+}
+
+/// Nothing waits to be sent together with more, and silence ends the connection.
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    let probes = (SILENCE.as_secs() / PROBE.as_secs()) as u32;
+    let keepalive = TcpKeepalive::new().with_time(PROBE).with_interval(PROBE).with_retries(probes);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(SILENCE))?;
+    Ok(())
 }
 
 /// The way to one other node.
@@ -255,7 +279,7 @@ impl Tcp {
 
     async fn connect(&self, node: NodeNumber, address: &str) -> Result<Box<dyn Stream>, HandshakeError> {
         let plain = TcpStream::connect(address).await?;
-        plain.set_nodelay(true)?;
+        tune(&plain)?;
         let mut stream: Box<dyn Stream> = match &self.tls {
             Some(tls) => Box::new(tls.connector.connect(tls.name.clone(), plain).await?),
             None => Box::new(plain),
@@ -315,7 +339,7 @@ impl Tcp {
     }
 
     async fn admit(&self, plain: TcpStream) -> Result<(Box<dyn Stream>, Other), HandshakeError> {
-        plain.set_nodelay(true)?;
+        tune(&plain)?;
         let mut stream: Box<dyn Stream> = match &self.tls {
             Some(tls) => Box::new(tls.acceptor.accept(plain).await?),
             None => Box::new(plain),
@@ -403,4 +427,28 @@ fn open(mut frame: Bytes) -> std::io::Result<(u64, Bytes)> {
     let mut number = [0; 8];
     number.copy_from_slice(&frame.split_to(8));
     Ok((u64::from_le_bytes(number), frame))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the system does of it shows only where machines are cut off from each other.
+    #[tokio::test]
+    async fn a_connection_ends_by_silence_and_is_probed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let (dialed, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        for stream in [dialed.expect("dialed"), accepted.expect("accepted").0] {
+            tune(&stream).expect("tuned");
+            let socket = SockRef::from(&stream);
+            assert!(stream.nodelay().expect("known") && socket.keepalive().expect("known"));
+            #[cfg(target_os = "linux")]
+            {
+                assert_eq!(socket.tcp_user_timeout().expect("known"), Some(SILENCE));
+                assert_eq!(socket.tcp_keepalive_time().expect("known"), PROBE);
+                assert_eq!(socket.tcp_keepalive_interval().expect("known"), PROBE);
+            }
+        }
+    }
 }
