@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::cluster::{Cluster, SIZE, rows};
+use crate::cluster::{Cluster, SIZE, retried, rows, sqlstate};
 use crate::wire::{Failure, Wire};
 
 const PROTOCOLS: [&str; 3] = ["active", "weak_voting", "certification"];
@@ -213,4 +213,32 @@ fn the_monitor_has_a_hot_counter_executed_everywhere() {
         assert_eq!(rows(&mut setup, "SHOW cognate.last_protocol"), [["active"]]);
     }
     assert_eq!(cluster.assert_equal("SELECT n FROM counter"), [[(counted + HOT.len()).to_string()]]);
+}
+
+/// Under `auto` a message of a class of which nothing is known yet begins where it was sent. It has read
+/// the table when another node's update overtakes the one that it waits for: so it is refused, and run
+/// again at every node, where that cannot happen a second time.
+#[test]
+fn what_was_refused_under_auto_is_run_again_at_every_node() {
+    let cluster = Cluster::start();
+    let (mut holder, mut other) = (cluster.connect(1), cluster.connect(2));
+    retried(&mut holder, "CREATE TABLE counter (id int PRIMARY KEY, n int NOT NULL)");
+    retried(&mut holder, "INSERT INTO counter VALUES (1, 0), (2, 0)");
+    let token = rows(&mut holder, "SHOW cognate.commit_token")[0][0].clone();
+    other.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    holder.query("BEGIN; UPDATE counter SET n = 100 WHERE id = 1").expect("held");
+    let address = cluster.address(1);
+    let asked = thread::spawn(move || {
+        let mut wire = Wire::connect(address).expect("connected");
+        let text = "BEGIN; SELECT sum(n) FROM counter; UPDATE counter SET n = n + 10 WHERE id = 1; COMMIT";
+        let sums = rows(&mut wire, text);
+        (sums, rows(&mut wire, "SHOW cognate.last_protocol"))
+    });
+    let mut watch = cluster.connect(1);
+    while rows(&mut watch, "SELECT 1 FROM pg_locks WHERE NOT granted").is_empty() {}
+    other.query("UPDATE counter SET n = 5 WHERE id = 1").expect("faster");
+    let (sums, protocol) = asked.join().expect("answered");
+    assert_eq!((sums, protocol), (vec![vec!["5".to_owned()]], vec![vec!["active".to_owned()]]));
+    assert_eq!(sqlstate(holder.query("COMMIT")), "40001");
+    assert_eq!(cluster.assert_equal("SELECT n FROM counter ORDER BY id"), [["15"], ["0"]]);
 }

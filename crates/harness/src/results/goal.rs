@@ -271,6 +271,10 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("replication", "auto_refused_of_best");
     further "the same: above the best fixed protocol's share of refused attempts", Nothing, " points", "",
         |f| f.param("replication", "auto_refused_points");
+    further "`auto` on a load that shifts, refused ones run again by the server (the default) / the best fixed protocol", Nothing, "×", "",
+        |f| f.param("replication", "auto_again_of_best_shifting");
+    further "the same: above the best fixed protocol's share of refused attempts", Nothing, " points", "",
+        |f| f.param("replication", "auto_again_refused_points");
     further "one hot row updated at all nodes: active / Galera", AtLeast(3.0), "×", "10×",
         |f| f.param("replication", "hot_of_galera");
     further "one hot row updated at all nodes: `auto` / Galera", Nothing, "×", "",

@@ -169,6 +169,8 @@ impl Connection {
                 break;
             }
             self.session.abandon();
+            // It was alone, and is again.
+            self.session.set_company(Company::None);
             let mut portal = portal.again();
             let ran = match self.run(&mut portal, 0).await {
                 Ok(Ran::Complete(command_tag)) => Some(command_tag),

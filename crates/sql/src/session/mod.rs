@@ -201,6 +201,8 @@ pub struct Session {
     failure_noted: bool,
     /// Since the last Sync a statement was executed at every node, and is committed.
     has_run_active: bool,
+    /// What comes next is run again, because others were faster.
+    was_refused: bool,
     /// By which protocol the last transaction came to the other nodes.
     last_protocol: Option<crate::monitor::Protocol>,
     /// Whether the statement that runs is alone in its transaction.
@@ -310,6 +312,7 @@ impl Session {
             commits: 0,
             failure_noted: false,
             has_run_active: false,
+            was_refused: false,
             last_protocol: None,
             company: Company::default(),
             plans_alike: false,
@@ -389,6 +392,7 @@ impl Session {
     /// Rolls back whatever is open, to run the same again.
     pub fn abandon(&mut self) {
         self.database.note_retry();
+        self.was_refused = true;
         self.notices.clear();
         self.facts.take_notices();
         self.facts.advisory.undo_to(0);

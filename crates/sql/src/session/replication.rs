@@ -108,13 +108,14 @@ impl Session {
 
     /// Whether the monitor has the statement that begins executed at every node.
     pub(super) fn monitor_wants_active(&mut self, prepared: &Prepared) -> bool {
+        let was_refused = std::mem::take(&mut self.was_refused);
         let is_open = self.effective.replication == Choice::Auto
             && self.company == Company::None
             && self.block == Block::None
             && self.database.engine().is_node();
         match prepared.statement() {
             Some(statement) if is_open && active::writes(prepared) => {
-                self.wants_active_for(std::slice::from_ref(statement))
+                self.wants_active_for(std::slice::from_ref(statement), was_refused)
             }
             _ => false,
         }
@@ -122,6 +123,7 @@ impl Session {
 
     /// The same of the statements of a whole message.
     pub fn monitor_wants_all_active(&mut self, statements: &[Statement]) -> bool {
+        let was_refused = std::mem::take(&mut self.was_refused);
         let is_open = self.effective.replication == Choice::Auto
             && self.block == Block::None
             && !self.has_run_active
@@ -129,10 +131,12 @@ impl Session {
         if !is_open || !active::may_write(statements) {
             return false;
         }
-        self.wants_active_for(active::within_block(statements))
+        self.wants_active_for(active::within_block(statements), was_refused)
     }
 
-    fn wants_active_for(&mut self, statements: &[Statement]) -> bool {
+    /// Who was refused and is run again goes to every node if that is possible, whatever its class does:
+    /// there it cannot be refused a second time.
+    fn wants_active_for(&mut self, statements: &[Statement], was_refused: bool) -> bool {
         let mut class = self.attempt.class.clone();
         for statement in statements {
             class.add(Fingerprint::of(&statement.text), &statement.text);
@@ -141,7 +145,8 @@ impl Session {
             return false;
         }
         self.attempt.is_fit = true;
-        self.database.monitor().choose(&class, true, self.database.now()) == Protocol::Active
+        let chosen = self.database.monitor().choose(&class, true, self.database.now());
+        was_refused || chosen == Protocol::Active
     }
 
     /// The protocol of a transaction that has run here and is to commit.

@@ -502,7 +502,7 @@ impl Session {
     /// Ends the implicit transaction (Sync, or the end of a simple query): commits it and waits
     /// until it is durable.
     pub async fn sync(&mut self) -> Result<()> {
-        (self.has_run_active, self.company) = (false, Company::Unknown);
+        (self.has_run_active, self.was_refused, self.company) = (false, false, Company::Unknown);
         if self.block == Block::None {
             self.attempt = super::replication::Attempt::default();
         }
