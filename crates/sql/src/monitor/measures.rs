@@ -4,6 +4,10 @@ use super::decayed::{Decayed, fading};
 use super::report::{Finished, Protocol, figure};
 use super::slope::Slope;
 
+/// So many attempts tell how often a class is refused. Conflicts begin from one moment to the next,
+/// and until they are known they are paid for; so these are fewer than of times and sizes.
+const FEW: f64 = 64.0;
+
 /// Averages over the attempts of a class. Microseconds and bytes; what was counted as 0 or 1 is a
 /// share.
 #[derive(Clone, Debug)]
@@ -85,7 +89,7 @@ impl Measures {
         match finished.protocol {
             Protocol::Active => {
                 if let Some(met) = finished.conflict {
-                    self.met.note(if met { 1.0 } else { 0.0 });
+                    self.met.add(if met { 1.0 } else { 0.0 }, FEW);
                 }
             }
             Protocol::Certification | Protocol::WeakVoting => {
@@ -95,7 +99,7 @@ impl Measures {
                 }
                 // What its client gave up, or another error ended, says nothing of conflicts.
                 if finished.committed || was_refused {
-                    self.refused.note(if was_refused { 1.0 } else { 0.0 });
+                    self.refused.add(if was_refused { 1.0 } else { 0.0 }, FEW);
                 }
             }
         }

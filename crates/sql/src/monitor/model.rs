@@ -69,8 +69,10 @@ const BYTE_WORK_US: f64 = 0.002;
 const CLIENT_US: f64 = 200.0;
 /// The highest probability of being refused: twenty attempts.
 const REFUSED_MAX: f64 = 0.95;
-/// A class of which nothing is known counts as so many attempts without a conflict.
+/// A class of which nothing is known counts as so many attempts without waiting,
 const CALM: f64 = 8.0;
+/// and as so many without a conflict.
+const PEACE: f64 = 2.0;
 /// What is known of one time at risk is stretched to another one by this factor at most.
 const STRETCH_MAX: f64 = 16.0;
 /// A higher share than this is not told from all by averages of so few.
@@ -221,7 +223,7 @@ impl<'a> Known<'a> {
         };
         let local = stretched(refused, self.executed(Protocol::Certification) + self.delay_us);
         let active = stretched(met, self.delay_us);
-        let weight = refused.weight() + met.weight() + CALM;
+        let weight = refused.weight() + met.weight() + PEACE;
         let risk = (refused.weight() * local + met.weight() * active) / weight;
         (1.0 - (-risk).exp()).min(REFUSED_MAX)
     }
