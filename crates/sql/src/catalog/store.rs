@@ -52,6 +52,7 @@ pub fn encode(object: &Object) -> Result<Bytes> {
         Object::View(view) => document(b'v', view.as_ref()),
         Object::RoleSettings(settings) => document(b'c', settings.as_ref()),
         Object::Routine(routine) => document(b'f', routine.as_ref()),
+        Object::EnumType(ty) => document(b'e', ty.as_ref()),
     }
 }
 
@@ -69,11 +70,13 @@ pub fn decode(document: &[u8]) -> Result<Object> {
         Some((b'v', json)) => Ok(Object::View(object(json)?)),
         Some((b'c', json)) => Ok(Object::RoleSettings(object(json)?)),
         Some((b'f', json)) => Ok(Object::Routine(object(json)?)),
+        Some((b'e', json)) => Ok(Object::EnumType(object(json)?)),
         _ => Err(SqlError::new(sqlstate::DATA_CORRUPTED, "catalog document of unknown kind")),
     }
 }
 
-/// Types in documents: oid and modifier.
+/// Types in documents: oid and modifier. An enum type has the oid of `anyenum`, and its own as the
+/// modifier.
 pub(super) mod type_document {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -93,13 +96,14 @@ pub(super) mod type_document {
     }
 }
 
-/// Values in documents: the key of none, or type oid and text.
+/// Values in documents: the key of none, or type oid and text. That of an enum value has its type's
+/// oid and its position: `16385:1099511627776`.
 pub(super) mod datum_document {
     use serde::de::Error as _;
     use serde::ser::Error as _;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::types::{Datum, FormatContext, Type, TypeId};
+    use crate::types::{Datum, EnumValue, FormatContext, Type, TypeId};
 
     /// A type that can hold the value: reading it back as that type gives the same value.
     fn type_of(datum: &Datum) -> Option<TypeId> {
@@ -116,6 +120,9 @@ pub(super) mod datum_document {
         let document = match type_of(datum) {
             _ if datum.is_null() => None,
             None => return Err(S::Error::custom("a value of unknown type")),
+            Some(id) if let Datum::Enum(value) = datum => {
+                Some((id.oid(), format!("{}:{}", value.ty, value.position)))
+            }
             Some(id) => {
                 let mut text = Vec::new();
                 datum.to_text(Type::new(id), &FormatContext::default(), &mut text);
@@ -132,6 +139,12 @@ pub(super) mod datum_document {
             return Ok(Datum::Null);
         };
         let id = TypeId::from_oid(oid).ok_or_else(|| D::Error::custom(format!("no type has oid {oid}")))?;
+        if id == TypeId::Enum {
+            let value = text.split_once(':').and_then(|(ty, position)| {
+                Some(EnumValue { ty: ty.parse().ok()?, position: position.parse().ok()? })
+            });
+            return value.map(Datum::Enum).ok_or_else(|| D::Error::custom("a malformed enum value"));
+        }
         Datum::from_text(Type::new(id), &text, &FormatContext::default()).map_err(D::Error::custom)
     }
 }

@@ -257,6 +257,7 @@ fn comparable() -> Vec<(TypeId, TypeId)> {
         T::Timestamptz,
         T::Interval,
         T::Uuid,
+        T::Enum,
         T::Jsonb,
         T::AnyArray,
         T::Record,
@@ -323,6 +324,10 @@ pub fn resolve(name: &str, left: Option<Type>, right: Type) -> Result<ResolvedOp
         _ => types.clone(),
     };
     let exact = candidates.iter().position(|c| *c == supposed);
+    // Values of two enum types do not compare.
+    let is_other = |left: Type| left.id == TypeId::Enum && right.id == TypeId::Enum && left != right;
+    let candidates = if left.is_some_and(is_other) { vec![] } else { candidates };
+    let exact = exact.filter(|_| !candidates.is_empty());
     match exact.map_or_else(|| select::choose(&candidates, &types), Choice::One) {
         Choice::One(index) => Ok(resolved(operators[index], &candidates[index], left, right)),
         Choice::None => Err(failure("operator does not exist", sqlstate::UNDEFINED_FUNCTION, name, left, right).with_hint(
@@ -345,7 +350,11 @@ fn resolved(operator: &Operator, parameters: &[TypeId], left: Option<Type>, righ
     // An operand that has the type already keeps its modifier.
     let target = |declared: TypeId, given: Type| {
         let actual = generic.actual(declared);
-        if actual == given.id { given } else { Type::new(actual) }
+        match actual {
+            _ if actual == given.id => given,
+            TypeId::Enum => super::resolve::enum_among(left.iter().chain([&right])),
+            _ => Type::new(actual),
+        }
     };
     ResolvedOperator {
         name: operator.name,

@@ -79,7 +79,21 @@ pub(crate) enum Found {
 /// literals or parameters have type `Unknown`. A type's name with one argument is a cast. 42883 if
 /// there is none that fits, 42725 if several do equally.
 pub fn resolve(schema: Option<&str>, name: &str, arguments: &[Type]) -> Result<ResolvedFunction, SqlError> {
-    match find(schema, name, arguments, &[]) {
+    let found = find(schema, name, arguments, &[]);
+    if arguments.iter().any(|ty| ty.id == TypeId::Enum) {
+        // There are no arrays of enum types yet.
+        let makes_array =
+            |function: &Function| matches!(function.result, TypeId::AnyArray | TypeId::AnyCompatibleArray);
+        let is_refused = match &found {
+            Found::BuiltIn(resolved) => makes_array(resolved.function),
+            Found::Nothing => registry::named(name).iter().any(|function| makes_array(function)),
+            _ => false,
+        };
+        if is_refused {
+            return Err(SqlError::unsupported(format!("function {name} of an enum type")));
+        }
+    }
+    match found {
         Found::BuiltIn(resolved) => Ok(resolved),
         Found::Nothing | Found::Other(_) => Err(undefined("function", &signature(schema, name, arguments))),
         Found::Several => Err(ambiguous("function", &signature(schema, name, arguments))),
@@ -115,6 +129,7 @@ pub(crate) fn find(
     }
     match select::choose(&candidates, &types) {
         Choice::One(index) => match functions.get(index) {
+            Some(_) if are_mixed(&candidates[index], arguments) => Found::Nothing,
             Some(function) => Found::BuiltIn(resolved(function, &candidates[index], arguments, &types)),
             None => Found::Other(shown[index - functions.len()]),
         },
@@ -138,11 +153,33 @@ fn resolved(
         TypeId::Any => *argument,
         declared => {
             let actual = generic.actual(*declared);
-            if actual == argument.id { *argument } else { Type::new(actual) }
+            match actual {
+                _ if actual == argument.id => *argument,
+                TypeId::Enum => enum_among(arguments),
+                _ => Type::new(actual),
+            }
         }
     });
-    let arguments: SmallVec<[Type; 4]> = targets.collect();
-    ResolvedFunction { function, result: Type::new(generic.actual(function.result)), arguments }
+    let targets: SmallVec<[Type; 4]> = targets.collect();
+    let result = match generic.actual(function.result) {
+        TypeId::Enum => enum_among(arguments),
+        result => Type::new(result),
+    };
+    ResolvedFunction { function, result, arguments: targets }
+}
+
+/// Values of two enum types where one type is asked for.
+fn are_mixed(parameters: &[TypeId], arguments: &[Type]) -> bool {
+    let typed = parameters.iter().zip(arguments).filter(|(parameter, _)| **parameter != TypeId::Any);
+    let mut enums = typed.filter(|(_, argument)| argument.id == TypeId::Enum).map(|(_, argument)| argument);
+    enums.next().is_some_and(|first| enums.any(|other| other != first))
+}
+
+/// The enum type among these types: the overloads are chosen by [`TypeId`], which does not say
+/// which one it is.
+pub(super) fn enum_among<'a>(types: impl IntoIterator<Item = &'a Type>) -> Type {
+    let found = types.into_iter().find(|ty| ty.id == TypeId::Enum);
+    found.copied().unwrap_or(Type::new(TypeId::Enum))
 }
 
 /// `float8('1')`, `text(x)`: a call of a type's name is a cast, where the conversion changes

@@ -5,13 +5,23 @@ use bytes::Bytes;
 use std::sync::Arc;
 
 use super::input::truncate_name;
-use super::{Array, Category, Datum, Dimension, Interval, Numeric, Text, Type, TypeId, cast, datetime, json};
+use super::{
+    Array, Category, Datum, Dimension, FormatContext, Interval, Numeric, Text, Type, TypeId, cast, datetime,
+    json,
+};
 use crate::error::{SqlError, sqlstate};
 
 impl Datum {
-    /// Appends the binary form; nothing for NULL.
+    /// Appends the binary form; nothing for NULL. Values of enum types, alone or in a record, are
+    /// their labels, which only a catalog knows: see [`Datum::send`].
     pub fn to_binary(&self, ty: Type, out: &mut Vec<u8>) {
+        self.send(ty, &FormatContext::default(), out);
+    }
+
+    /// The same for a client, with the catalog's names.
+    pub fn send(&self, ty: Type, context: &FormatContext, out: &mut Vec<u8>) {
         match self {
+            Datum::Enum(value) => value.write(context, out),
             // A single byte; the empty value is a NUL.
             Datum::Text(text) if ty.id == TypeId::InternalChar => {
                 let octal = text.as_str().strip_prefix('\\').and_then(|d| u8::from_str_radix(d, 8).ok());
@@ -41,7 +51,7 @@ impl Datum {
                 out.extend_from_slice(&value.months.to_be_bytes());
             }
             Datum::Array(array) => write_array(array, out),
-            Datum::Record(record) => record.write_binary(out),
+            Datum::Record(record) => record.write_binary(context, out),
         }
     }
 

@@ -57,6 +57,10 @@ pub struct Cast {
 
 /// The cast from `from` to `to`, if there is one in this context.
 pub fn find(from: Type, to: Type, context: CastContext) -> Option<Cast> {
+    // Which of the enum types it is, is in the modifier.
+    if from.id == TypeId::Enum && to.id == TypeId::Enum && from.modifier != to.modifier {
+        return None;
+    }
     let method = method(from.id, to.id, context)?;
     // A cast to a type without modifier, or from the very same type, needs no fitting.
     let fits = to.modifier < 0 || (from.id == to.id && from.modifier == to.modifier);
@@ -111,6 +115,7 @@ impl Cast {
                         TypeId::Date | TypeId::Time | TypeId::Timestamp | TypeId::Timestamptz | TypeId::Bytea
                     ) || matches!(ty, TypeId::Float4 | TypeId::Float8)
                         || (ty.is_oid() && ty != TypeId::Oid)
+                        || ty == TypeId::Enum
                         || ty.element().is_some()
                 };
                 match self.method {
@@ -145,8 +150,10 @@ impl Cast {
             Method::Convert(convert) => convert(datum, context)?,
             Method::ToText => to_string_type(datum, self.from, self.to.id, context)?,
             Method::FromText => {
-                // Only an interval's modifier changes how it is read.
-                let modifier = if self.to.id == TypeId::Interval { self.to.modifier } else { -1 };
+                // Only an interval's modifier changes how it is read, and an enum type's says which
+                // one it is.
+                let is_read_by = matches!(self.to.id, TypeId::Interval | TypeId::Enum);
+                let modifier = if is_read_by { self.to.modifier } else { -1 };
                 let text = text_of(datum);
                 Datum::from_text(Type { id: self.to.id, modifier }, text, context)?
             }
