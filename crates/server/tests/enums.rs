@@ -76,6 +76,15 @@ async fn a_driver_knows_enum_types_and_sends_labels() {
         assert_eq!(found, expected.map(|(m, row)| (label(m), row.to_owned(), m.to_owned())));
     }
 
+    // Arrays of them, both ways.
+    let arrays = client.prepare("SELECT $1::mood[] || 'sad'::mood").await.expect("prepared");
+    assert_eq!(arrays.params()[0].kind(), &Kind::Array(ty.clone()));
+    let row = client.query_one(&arrays, &[&vec![label("happy"), label("ok")]]).await.expect("a row");
+    assert_eq!(row.get::<_, Vec<Label>>(0), ["happy", "ok", "sad"].map(label));
+    let declared = client.prepare_typed("SELECT $1", &[arrays.params()[0].clone()]).await.expect("prepared");
+    let row = client.query_one(&declared, &[&vec![label("sad")]]).await.expect("a row");
+    assert_eq!(row.get::<_, Vec<Label>>(0), [label("sad")]);
+
     // As text, over the simple protocol.
     let texts = client.simple_query("SELECT m FROM person ORDER BY m").await.expect("rows");
     let texts: Vec<&str> = texts

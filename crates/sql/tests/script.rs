@@ -639,6 +639,7 @@ scripts!(
     deadlock,
     duplicate_or_failure,
     enums,
+    enum_arrays,
     enum_locks,
     enum_refusals,
     equal_keys,

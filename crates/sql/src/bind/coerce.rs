@@ -12,7 +12,7 @@ use crate::types::{Datum, FormatContext, Type, TypeId};
 pub fn common_type(types: &[Type]) -> Result<Type, (Type, Type)> {
     let mut chosen = types.first().copied().unwrap_or(Type::new(TypeId::Unknown));
     for &ty in types.iter().skip(1) {
-        if ty.id == TypeId::Enum && chosen.id == TypeId::Enum && ty != chosen {
+        if ty.id == chosen.id && ty.is_of_enum() && ty != chosen {
             return Err((chosen, ty));
         }
         if ty.id == TypeId::Unknown || ty.id == chosen.id {
@@ -203,7 +203,7 @@ impl Binder<'_> {
             Ok(ty) if ty.id == TypeId::Unknown => Ok(Self::UNSETTLED),
             Ok(ty) => Ok(ty),
             // Two enum types are of one category, where the conversion is said to fail.
-            Err((a, b)) if a.id == TypeId::Enum && b.id == TypeId::Enum => {
+            Err((a, b)) if a.id == b.id && a.is_of_enum() => {
                 let message =
                     format!("{what} could not convert type {} to {}", b.id.sql_name(), a.id.sql_name());
                 Err(self.name_enums(SqlError::new(sqlstate::CANNOT_COERCE, message), &[b, a]))

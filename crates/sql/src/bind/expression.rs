@@ -10,7 +10,6 @@ use super::operator::{operator_name, row_items};
 use super::{Binder, common_type, type_name};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{ArrayConstructor, Case, Expr, InList, NullIf, Quantified, Typed, fold};
-use crate::function::operator;
 use crate::types::{Datum, Type, TypeId};
 
 /// Longer IN lists of constants are looked up in a hash table.
@@ -308,7 +307,7 @@ impl Binder<'_> {
                 "op ANY/ALL (array) requires array on right side",
             ));
         };
-        let operator = operator::resolve(name, Some(operand.ty), element.plain())?;
+        let operator = self.operator(name, operand.ty, element.plain())?;
         if operator.result.id != TypeId::Bool {
             return Err(SqlError::new(
                 sqlstate::WRONG_OBJECT_TYPE,

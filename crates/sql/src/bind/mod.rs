@@ -52,8 +52,8 @@ pub(crate) use routine::{Called, Form};
 pub(crate) use scope::name_span;
 pub use scope::{name_parts, object_name};
 pub(crate) use star::{Stars, pinned};
-pub(crate) use type_name::resolve_built_in;
 pub use type_name::resolve_type;
+pub(crate) use type_name::{array as array_type, resolve_built_in};
 pub use virtual_table::{NoVirtualTables, VirtualTable, VirtualTables};
 
 use std::sync::Arc;
@@ -272,14 +272,14 @@ impl<'a> Binder<'a> {
     /// The type a syntax tree names.
     pub(crate) fn named_type(&mut self, data_type: &DataType) -> Result<Type> {
         let ty = resolve_type(data_type, self.context.eval.format)?;
-        self.enum_types.extend(ty.enum_oid());
+        self.enum_types.extend(ty.enum_named());
         Ok(ty)
     }
 
     /// Puts the names of enum types into a message about these types. It was made where no catalog
     /// is, and says `anyenum` for each of them.
     pub(crate) fn name_enums(&self, mut error: SqlError, types: &[Type]) -> SqlError {
-        for oid in types.iter().filter_map(|ty| ty.enum_oid()) {
+        for oid in types.iter().filter_map(|ty| ty.enum_named()) {
             let objects = self.context.eval.format.objects.as_deref();
             let Some(name) = objects.and_then(|objects| objects.type_name(oid)) else { continue };
             error.message = error.message.replacen(TypeId::Enum.sql_name(), &name, 1);

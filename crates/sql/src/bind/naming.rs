@@ -1,7 +1,8 @@
 //! The names of output columns without alias.
 
 use sqlparser::ast::{
-    AccessExpr, BinaryOperator, DataType, Expr as Syntax, Query, SelectItem, SetExpr, TrimWhereField,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Expr as Syntax, Query, SelectItem, SetExpr,
+    TrimWhereField,
 };
 
 use super::expression::strip;
@@ -13,10 +14,11 @@ pub(crate) fn figure_name(syntax: &Syntax) -> String {
     name_of(syntax).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
 }
 
-/// The name of a type that is not built in, without its schema.
+/// The name of a type that is not built in, without its schema; of an array type its elements'.
 fn user_type(data_type: &DataType) -> Option<String> {
     match data_type {
         DataType::Custom(name, _) => Some(name_parts(name).ok()?.pop()?.0),
+        DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => user_type(element),
         _ => None,
     }
 }

@@ -121,9 +121,6 @@ pub(crate) fn array(element: Type) -> Result<Type> {
     if element.id.is_array() {
         return Ok(element);
     }
-    if element.id == TypeId::Enum {
-        return Err(SqlError::unsupported("an array of an enum type"));
-    }
     let id = element.id.array().ok_or_else(|| {
         SqlError::new(
             sqlstate::UNDEFINED_OBJECT,
@@ -234,7 +231,7 @@ fn custom(name: &ObjectName, modifiers: &[String], objects: Option<&dyn ObjectNa
     } else {
         TypeId::from_name(base)
     };
-    let Some(id) = id.filter(|id| !matches!(id, TypeId::Any | TypeId::Enum)) else {
+    let Some(id) = id.filter(|id| !matches!(id, TypeId::Any | TypeId::Enum | TypeId::EnumArray)) else {
         let of_user = of_user(&parts, objects).filter(|_| modifiers.is_empty());
         return of_user.ok_or_else(|| if *quoted { undefined(base) } else { unknown_name(&parts, objects) });
     };

@@ -103,7 +103,7 @@ pub(super) mod datum_document {
     use serde::ser::Error as _;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::types::{Datum, EnumValue, FormatContext, Type, TypeId};
+    use crate::types::{Datum, FormatContext, Type, TypeId};
 
     /// A type that can hold the value: reading it back as that type gives the same value.
     fn type_of(datum: &Datum) -> Option<TypeId> {
@@ -120,9 +120,6 @@ pub(super) mod datum_document {
         let document = match type_of(datum) {
             _ if datum.is_null() => None,
             None => return Err(S::Error::custom("a value of unknown type")),
-            Some(id) if let Datum::Enum(value) = datum => {
-                Some((id.oid(), format!("{}:{}", value.ty, value.position)))
-            }
             Some(id) => {
                 let mut text = Vec::new();
                 datum.to_text(Type::new(id), &FormatContext::default(), &mut text);
@@ -139,12 +136,6 @@ pub(super) mod datum_document {
             return Ok(Datum::Null);
         };
         let id = TypeId::from_oid(oid).ok_or_else(|| D::Error::custom(format!("no type has oid {oid}")))?;
-        if id == TypeId::Enum {
-            let value = text.split_once(':').and_then(|(ty, position)| {
-                Some(EnumValue { ty: ty.parse().ok()?, position: position.parse().ok()? })
-            });
-            return value.map(Datum::Enum).ok_or_else(|| D::Error::custom("a malformed enum value"));
-        }
         Datum::from_text(Type::new(id), &text, &FormatContext::default()).map_err(D::Error::custom)
     }
 }

@@ -18,7 +18,7 @@ use super::resolve::undefined_schema;
 use crate::catalog::{EnumType, Object, Oid, Relation, Schema, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
-use crate::types::Type;
+use crate::types::{Type, TypeId};
 
 /// 42710 if a relation or type of the schema has this name.
 fn duplicate_type(name: &str) -> SqlError {
@@ -79,7 +79,7 @@ impl Work<'_> {
         self.refuse_taken(&schema, &name.name)?;
         let (schema, schema_name) = (schema.oid, schema.name.clone());
         let mut ty =
-            EnumType { oid: self.allocate_oid()?, schema, schema_name, name: name.name, labels: vec![] };
+            EnumType { oid: self.allocate_pair()?, schema, schema_name, name: name.name, labels: vec![] };
         for ident in labels {
             let label = label(ident)?;
             if ty.place(&label).is_some() {
@@ -92,6 +92,19 @@ impl Work<'_> {
             ty.insert(ty.labels.len(), self.allocate_oid()?, label)?;
         }
         self.change(Object::EnumType(ty.into()))
+    }
+
+    /// An oid, and the one behind it for the array type.
+    fn allocate_pair(&self) -> Result<Oid> {
+        let mut first = self.allocate_oid()?;
+        loop {
+            // Somebody else may have taken the one in between.
+            let second = self.allocate_oid()?;
+            if second == first + 1 {
+                return Ok(first);
+            }
+            first = second;
+        }
     }
 
     fn refuse_taken(&self, schema: &Schema, name: &str) -> Result<()> {
@@ -118,7 +131,7 @@ impl Work<'_> {
 
     /// Keeps enum types from going while columns get them. 42704 for one that has gone.
     pub(crate) async fn hold_types(&mut self, types: &[Type]) -> Result<()> {
-        for oid in types.iter().filter_map(|ty| ty.enum_oid()) {
+        for oid in types.iter().filter_map(|ty| ty.enum_named()) {
             // It was looked up just now, by the same catalog.
             let Some(ty) = self.catalog.enum_by_oid(oid).cloned() else { continue };
             let mut key = ty.schema.to_be_bytes().to_vec();
@@ -193,7 +206,7 @@ impl Work<'_> {
         for table in self.catalog.tables() {
             let described = || describe(self, &Relation::Table(table.clone()));
             for (_, column) in table.visible_columns() {
-                if column.default.as_deref().is_some_and(has) && column.ty.enum_oid() == Some(ty.oid) {
+                if column.default.as_deref().is_some_and(has) && column.ty.enum_named() == Some(ty.oid) {
                     return refused(format!("the default of column {} of {}", column.name, described()));
                 }
             }
@@ -271,15 +284,17 @@ impl Work<'_> {
             let on = describe_type(self, ty);
             for table in self.catalog.tables() {
                 for (_, column) in table.visible_columns() {
-                    if column.ty.enum_oid() == Some(ty.oid) {
+                    if column.ty.enum_named() == Some(ty.oid) {
                         let table_name = describe(self, &Relation::Table(table.clone()));
                         uses.columns.push((table.oid, column.name.clone()));
-                        uses.dependents.push((format!("column {} of {table_name}", column.name), on.clone()));
+                        let array = if column.ty.id == TypeId::EnumArray { "[]" } else { "" };
+                        let who = format!("column {} of {table_name}", column.name);
+                        uses.dependents.push((who, format!("{on}{array}")));
                     }
                 }
             }
             for view in self.catalog.views() {
-                let has_column = view.columns.iter().any(|column| column.ty.enum_oid() == Some(ty.oid));
+                let has_column = view.columns.iter().any(|column| column.ty.enum_named() == Some(ty.oid));
                 if has_column || view.depends_on.contains(&ty.oid) {
                     let who = describe(self, &Relation::View(view.clone()));
                     uses.dependents.push((who, on.clone()));

@@ -133,7 +133,7 @@ impl Work<'_> {
                 });
             }
         };
-        if ty.id == TypeId::Enum {
+        if ty.is_of_enum() {
             return Err(SqlError::unsupported("an argument of an enum type"));
         }
         if ty.id.is_pseudo() || ty.id == TypeId::Unknown {
@@ -230,7 +230,7 @@ impl Work<'_> {
         };
         match ty.id {
             TypeId::Void | TypeId::Record => Ok((ty, None)),
-            TypeId::Enum => Err(SqlError::unsupported("a result of an enum type")),
+            TypeId::Enum | TypeId::EnumArray => Err(SqlError::unsupported("a result of an enum type")),
             id if is_polymorphic(id) => Err(SqlError::unsupported("a polymorphic result")),
             id if id.is_pseudo() || id == TypeId::Unknown => {
                 Err(invalid(format!("SQL functions cannot return type {}", id.sql_name())))

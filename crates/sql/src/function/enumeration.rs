@@ -3,8 +3,8 @@
 use super::EvalContext;
 use super::registry::{Function, typed};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::types::TypeId::{Enum, Void};
-use crate::types::{Datum, EnumValue, Type};
+use crate::types::TypeId::{Enum, EnumArray};
+use crate::types::{Array, Datum, EnumValue, Type};
 
 /// The type of the argument, whose value does not matter, and the positions of its labels.
 fn positions(types: &[Type], context: &EvalContext<'_>) -> Result<(u32, Vec<i64>)> {
@@ -36,14 +36,24 @@ fn enum_last(_: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Result<D
     chosen(types, context, <[i64]>::last)
 }
 
-/// There are no arrays of enum types yet, which it would return.
-fn enum_range(_: &[Datum], _: &[Type], _: &EvalContext<'_>) -> Result<Datum> {
-    Err(SqlError::unsupported("function enum_range"))
+/// The labels from one to another, both included; without one, from the first or to the last.
+fn enum_range(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Result<Datum> {
+    let (ty, positions) = positions(types, context)?;
+    let bound = |place: usize| match arguments.get(place) {
+        Some(Datum::Enum(value)) => Some(value.position),
+        _ => None,
+    };
+    let (from, to) = (bound(0).filter(|_| arguments.len() > 1), bound(1));
+    let inside =
+        |position: &i64| from.is_none_or(|from| *position >= from) && to.is_none_or(|to| *position <= to);
+    let values = positions.into_iter().filter(inside);
+    let values = values.map(|position| Datum::Enum(EnumValue { ty, position }));
+    Ok(Array::new(Enum, values.collect()).into())
 }
 
 pub(super) static FUNCTIONS: &[Function] = &[
     typed(3528, "enum_first", &[Enum], Enum, enum_first).called_on_null().stable(),
     typed(3529, "enum_last", &[Enum], Enum, enum_last).called_on_null().stable(),
-    typed(3530, "enum_range", &[Enum, Enum], Void, enum_range).called_on_null().stable(),
-    typed(3531, "enum_range", &[Enum], Void, enum_range).called_on_null().stable(),
+    typed(3530, "enum_range", &[Enum, Enum], EnumArray, enum_range).called_on_null().stable(),
+    typed(3531, "enum_range", &[Enum], EnumArray, enum_range).called_on_null().stable(),
 ];

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use smallvec::smallvec;
 
+use super::resolve::with_enum;
 use super::select::{self, Choice, Parameters};
 use super::{EvalContext, Volatility, array, datetime, json, math, pattern, regexp, string};
 use crate::error::{SqlError, sqlstate};
@@ -325,7 +326,7 @@ pub fn resolve(name: &str, left: Option<Type>, right: Type) -> Result<ResolvedOp
     };
     let exact = candidates.iter().position(|c| *c == supposed);
     // Values of two enum types do not compare.
-    let is_other = |left: Type| left.id == TypeId::Enum && right.id == TypeId::Enum && left != right;
+    let is_other = |left: Type| left.is_of_enum() && right.is_of_enum() && left.modifier != right.modifier;
     let candidates = if left.is_some_and(is_other) { vec![] } else { candidates };
     let exact = exact.filter(|_| !candidates.is_empty());
     match exact.map_or_else(|| select::choose(&candidates, &types), Choice::One) {
@@ -350,17 +351,13 @@ fn resolved(operator: &Operator, parameters: &[TypeId], left: Option<Type>, righ
     // An operand that has the type already keeps its modifier.
     let target = |declared: TypeId, given: Type| {
         let actual = generic.actual(declared);
-        match actual {
-            _ if actual == given.id => given,
-            TypeId::Enum => super::resolve::enum_among(left.iter().chain([&right])),
-            _ => Type::new(actual),
-        }
+        if actual == given.id { given } else { with_enum(actual, left.iter().chain([&right])) }
     };
     ResolvedOperator {
         name: operator.name,
         left: operator.left.zip(left).map(|(declared, given)| target(declared, given)),
         right: target(operator.right, right),
-        result: Type::new(generic.actual(operator.result)),
+        result: with_enum(generic.actual(operator.result), left.iter().chain([&right])),
         strict: operator.strict,
         body: operator.body,
         volatility: operator.volatility,

@@ -79,21 +79,7 @@ pub(crate) enum Found {
 /// literals or parameters have type `Unknown`. A type's name with one argument is a cast. 42883 if
 /// there is none that fits, 42725 if several do equally.
 pub fn resolve(schema: Option<&str>, name: &str, arguments: &[Type]) -> Result<ResolvedFunction, SqlError> {
-    let found = find(schema, name, arguments, &[]);
-    if arguments.iter().any(|ty| ty.id == TypeId::Enum) {
-        // There are no arrays of enum types yet.
-        let makes_array =
-            |function: &Function| matches!(function.result, TypeId::AnyArray | TypeId::AnyCompatibleArray);
-        let is_refused = match &found {
-            Found::BuiltIn(resolved) => makes_array(resolved.function),
-            Found::Nothing => registry::named(name).iter().any(|function| makes_array(function)),
-            _ => false,
-        };
-        if is_refused {
-            return Err(SqlError::unsupported(format!("function {name} of an enum type")));
-        }
-    }
-    match found {
+    match find(schema, name, arguments, &[]) {
         Found::BuiltIn(resolved) => Ok(resolved),
         Found::Nothing | Found::Other(_) => Err(undefined("function", &signature(schema, name, arguments))),
         Found::Several => Err(ambiguous("function", &signature(schema, name, arguments))),
@@ -153,33 +139,27 @@ fn resolved(
         TypeId::Any => *argument,
         declared => {
             let actual = generic.actual(*declared);
-            match actual {
-                _ if actual == argument.id => *argument,
-                TypeId::Enum => enum_among(arguments),
-                _ => Type::new(actual),
-            }
+            if actual == argument.id { *argument } else { with_enum(actual, arguments) }
         }
     });
     let targets: SmallVec<[Type; 4]> = targets.collect();
-    let result = match generic.actual(function.result) {
-        TypeId::Enum => enum_among(arguments),
-        result => Type::new(result),
-    };
+    let result = with_enum(generic.actual(function.result), arguments);
     ResolvedFunction { function, result, arguments: targets }
 }
 
 /// Values of two enum types where one type is asked for.
 fn are_mixed(parameters: &[TypeId], arguments: &[Type]) -> bool {
     let typed = parameters.iter().zip(arguments).filter(|(parameter, _)| **parameter != TypeId::Any);
-    let mut enums = typed.filter(|(_, argument)| argument.id == TypeId::Enum).map(|(_, argument)| argument);
+    let mut enums = typed.filter_map(|(_, argument)| argument.enum_named());
     enums.next().is_some_and(|first| enums.any(|other| other != first))
 }
 
-/// The enum type among these types: the overloads are chosen by [`TypeId`], which does not say
-/// which one it is.
-pub(super) fn enum_among<'a>(types: impl IntoIterator<Item = &'a Type>) -> Type {
-    let found = types.into_iter().find(|ty| ty.id == TypeId::Enum);
-    found.copied().unwrap_or(Type::new(TypeId::Enum))
+/// The type with this id. If it is an enum type or an array of one, which one that is is said by one
+/// of these types: the overloads are chosen by [`TypeId`], which does not say it.
+pub(super) fn with_enum<'a>(id: TypeId, types: impl IntoIterator<Item = &'a Type>) -> Type {
+    let ty = Type::new(id);
+    let said = types.into_iter().find(|known| ty.is_of_enum() && known.is_of_enum());
+    said.map_or(ty, |said| Type { id, modifier: said.modifier })
 }
 
 /// `float8('1')`, `text(x)`: a call of a type's name is a cast, where the conversion changes

@@ -234,6 +234,9 @@ impl ObjectNames for CatalogNames {
     }
 
     fn named_type_oid(&self, name: &str) -> Option<u32> {
+        if let Some(element) = name.trim_end().strip_suffix("[]") {
+            return self.named_type_oid(element).map(|oid| oid + 1);
+        }
         match split(name)?.as_slice() {
             [name] => self.type_oid(None, name),
             [schema, name] => self.type_oid(Some(schema), name),
@@ -242,8 +245,12 @@ impl ObjectNames for CatalogNames {
     }
 
     fn type_name(&self, oid: u32) -> Option<String> {
-        let ty = self.catalog.enum_by_oid(oid)?;
-        Some(enum_name(&self.catalog, &self.search_path, ty))
+        let name = |oid| {
+            let ty = self.catalog.enum_by_oid(oid)?;
+            Some(enum_name(&self.catalog, &self.search_path, ty))
+        };
+        // Behind a type is its array type.
+        name(oid).or_else(|| Some(format!("{}[]", name(oid.checked_sub(1)?)?)))
     }
 
     fn enum_position(&self, ty: u32, label: &str) -> Option<i64> {

@@ -32,15 +32,24 @@ fn element(id: TypeId) -> Oid {
 enum AnyType {
     BuiltIn(TypeId),
     Enum(Arc<EnumType>),
+    EnumArray(Arc<EnumType>),
 }
 
 impl AnyType {
     fn built_in(&self) -> Option<TypeId> {
-        if let AnyType::BuiltIn(id) = self { Some(*id) } else { None }
+        match self {
+            AnyType::BuiltIn(id) => Some(*id),
+            AnyType::Enum(_) => None,
+            // What is said of arrays of `anyenum` holds for it, too.
+            AnyType::EnumArray(_) => Some(TypeId::EnumArray),
+        }
     }
 
     fn of_enum(&self) -> Option<&EnumType> {
-        if let AnyType::Enum(ty) = self { Some(ty) } else { None }
+        match self {
+            AnyType::BuiltIn(_) => None,
+            AnyType::Enum(ty) | AnyType::EnumArray(ty) => Some(ty),
+        }
     }
 
     fn facts(&self) -> TypeFacts {
@@ -51,6 +60,7 @@ impl AnyType {
         match self {
             AnyType::BuiltIn(id) => id.internal_name().to_owned(),
             AnyType::Enum(ty) => ty.name.clone(),
+            AnyType::EnumArray(ty) => format!("_{}", ty.name),
         }
     }
 
@@ -59,6 +69,31 @@ impl AnyType {
             AnyType::BuiltIn(TypeId::Enum) => Category::Pseudo.letter(),
             AnyType::BuiltIn(id) => id.category().letter(),
             AnyType::Enum(_) => Category::Enum.letter(),
+            AnyType::EnumArray(_) => Category::Array.letter(),
+        }
+    }
+
+    fn oid(&self) -> Oid {
+        match self {
+            AnyType::BuiltIn(id) => id.oid(),
+            AnyType::Enum(ty) => ty.oid,
+            AnyType::EnumArray(ty) => ty.oid + 1,
+        }
+    }
+
+    fn element(&self) -> Oid {
+        match self {
+            AnyType::BuiltIn(id) => element(*id),
+            AnyType::Enum(_) => 0,
+            AnyType::EnumArray(ty) => ty.oid,
+        }
+    }
+
+    fn array(&self) -> Oid {
+        match self {
+            AnyType::BuiltIn(TypeId::Enum) | AnyType::EnumArray(_) => 0,
+            AnyType::BuiltIn(id) => id.array().map_or(0, TypeId::oid),
+            AnyType::Enum(ty) => ty.oid + 1,
         }
     }
 
@@ -68,19 +103,24 @@ impl AnyType {
 }
 
 fn type_by_oid(catalog: &Catalog, oid: Oid) -> Option<AnyType> {
-    let of_user = || catalog.enum_by_oid(oid).cloned().map(AnyType::Enum);
-    TypeId::from_oid(oid).map(AnyType::BuiltIn).or_else(of_user)
+    let built_in = TypeId::from_oid(oid).filter(|id| *id != TypeId::EnumArray);
+    let of_user = |oid: Oid| catalog.enum_by_oid(oid).cloned();
+    (built_in.map(AnyType::BuiltIn))
+        .or_else(|| of_user(oid).map(AnyType::Enum))
+        .or_else(|| of_user(oid.checked_sub(1)?).map(AnyType::EnumArray))
 }
 
 fn all_types(catalog: &Catalog) -> impl Iterator<Item = AnyType> {
-    TypeId::all().map(AnyType::BuiltIn).chain(catalog.enum_types().cloned().map(AnyType::Enum))
+    let built_in = TypeId::all().filter(|id| *id != TypeId::EnumArray).map(AnyType::BuiltIn);
+    let of_user = catalog.enum_types().cloned();
+    built_in.chain(of_user.flat_map(|ty| [AnyType::Enum(ty.clone()), AnyType::EnumArray(ty)]))
 }
 
 system_table! {
     static PG_TYPE = 1247 table "pg_catalog"."pg_type",
     |source| all_types(source.catalog).map(|ty| (ty.built_in(), ty.facts(), ty)) => |(id, facts, ty)|,
     [by oid(key) => type_by_oid(source.catalog, key).map(|ty| (ty.built_in(), ty.facts(), ty))],
-    oid: Oid = ty.of_enum().map_or_else(|| id.map_or(0, TypeId::oid), |ty| ty.oid),
+    oid: Oid = ty.oid(),
     typname: Name = ty.name(),
     typnamespace: Oid = ty.of_enum().map_or(PG_CATALOG_OID, |ty| ty.schema),
     typowner: Oid = OWNER_OID,
@@ -93,8 +133,8 @@ system_table! {
     typdelim: InternalChar = ',',
     typrelid: Oid = 0,
     typsubscript: Regproc = id.map_or(0, subscript),
-    typelem: Oid = id.map_or(0, element),
-    typarray: Oid = id.and_then(TypeId::array).map_or(0, TypeId::oid),
+    typelem: Oid = ty.element(),
+    typarray: Oid = ty.array(),
     typinput: Regproc = facts.functions[0].0,
     typoutput: Regproc = facts.functions[1].0,
     typreceive: Regproc = facts.functions[2].0,

@@ -441,9 +441,8 @@ impl Session {
 
 fn read_parameter(bytes: &[u8], ty: Type, format: Format, context: &FormatContext) -> Result<Datum> {
     match format {
-        // An enum value's binary form is its text, too.
-        Format::Binary if ty.id != TypeId::Enum => Datum::from_binary(ty, bytes),
-        _ => {
+        Format::Binary => Datum::receive(ty, bytes, context),
+        Format::Text => {
             let text =
                 std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).ok_or_else(|| {
                     SqlError::new(
@@ -473,8 +472,9 @@ fn declared_types(oids: &[u32], is_enum: impl Fn(u32) -> bool) -> Result<Vec<Opt
             0 => Ok(None),
             oid if oid == TypeId::Unknown.oid() => Ok(None),
             oid if is_enum(oid) => Ok(Some(Type::of_enum(oid))),
+            oid if is_enum(oid - 1) => crate::bind::array_type(Type::of_enum(oid - 1)).map(Some),
             oid => TypeId::from_oid(oid)
-                .filter(|id| *id != TypeId::Enum)
+                .filter(|id| !matches!(id, TypeId::Enum | TypeId::EnumArray))
                 .map(|id| Some(Type::new(id)))
                 .ok_or_else(|| {
                     SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"))

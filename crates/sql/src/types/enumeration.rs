@@ -27,19 +27,26 @@ pub struct EnumValue {
 impl EnumValue {
     /// The value with this label. 22P02 if the type has none.
     pub(super) fn parse(ty: u32, label: &str, context: &FormatContext) -> Result<EnumValue, SqlError> {
-        let objects = context.objects.as_deref();
-        let position = objects.and_then(|objects| objects.enum_position(ty, label));
+        let Some(objects) = context.objects.as_deref() else {
+            // As it is written where there is no catalog.
+            let read = label.split_once(':').and_then(|(ty, position)| {
+                Some(EnumValue { ty: ty.parse().ok()?, position: position.parse().ok()? })
+            });
+            return read.ok_or_else(|| SqlError::internal("a malformed enum value"));
+        };
+        let position = objects.enum_position(ty, label);
         position.map(|position| EnumValue { ty, position }).ok_or_else(|| {
-            let name = objects.and_then(|objects| objects.type_name(ty)).unwrap_or_else(|| ty.to_string());
+            let name = objects.type_name(ty).unwrap_or_else(|| ty.to_string());
             let message = format!("invalid input value for enum {name}: \"{label}\"");
             SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message)
         })
     }
 
-    /// Appends the label; the position where there is no catalog that knows it.
+    /// Appends the label; where there is no catalog that knows it, the type's oid and the position.
     pub(super) fn write(self, context: &FormatContext, out: &mut Vec<u8>) {
         let objects = context.objects.as_deref();
         let label = objects.and_then(|objects| objects.enum_label(self.ty, self.position));
-        out.extend_from_slice(label.unwrap_or_else(|| self.position.to_string()).as_bytes());
+        let label = label.unwrap_or_else(|| format!("{}:{}", self.ty, self.position));
+        out.extend_from_slice(label.as_bytes());
     }
 }

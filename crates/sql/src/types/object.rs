@@ -43,7 +43,8 @@ fn parse_type(name: &str, context: &FormatContext) -> Result<u32, SqlError> {
         }
         _ => bare.to_owned(),
     };
-    let found = TypeId::from_name(&without_modifier).filter(|id| *id != TypeId::Enum || bare == "anyenum");
+    let found = TypeId::from_name(&without_modifier)
+        .filter(|id| !matches!(id, TypeId::Enum | TypeId::EnumArray) || bare == "anyenum");
     found
         .map(TypeId::oid)
         .or_else(|| context.objects.as_deref()?.named_type_oid(name))

@@ -68,7 +68,7 @@ impl Record {
 
     /// Appends the binary form: the number of fields, and of each the type's oid, the length (-1
     /// for NULL) and the binary form.
-    pub(super) fn write_binary(&self, context: &FormatContext, out: &mut Vec<u8>) {
+    pub(super) fn write_binary(&self, context: Option<&FormatContext>, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.values.len() as i32).to_be_bytes());
         for (_, ty, value) in self.fields() {
             out.extend_from_slice(&ty.oid().to_be_bytes());
@@ -78,7 +78,7 @@ impl Record {
             }
             let start = out.len();
             out.extend_from_slice(&[0; 4]);
-            value.send(ty, context, out);
+            value.write_binary(ty, context, out);
             let length = (out.len() - start - 4) as i32;
             out[start..start + 4].copy_from_slice(&length.to_be_bytes());
         }

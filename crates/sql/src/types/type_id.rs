@@ -120,7 +120,7 @@ types! {
     AnyArray - 2277 0 "anyarray" "anyarray" -1 Pseudo false;
     Void - 2278 0 "void" "void" 4 Pseudo false;
     AnyElement - 2283 0 "anyelement" "anyelement" 4 Pseudo false;
-    Enum - 3500 0 "anyenum" "anyenum" 8 Enum false;
+    Enum EnumArray 3500 9001 "anyenum" "anyenum" 8 Enum false;
     AnyNonArray - 2776 0 "anynonarray" "anynonarray" 4 Pseudo false;
     Uuid UuidArray 2950 2951 "uuid" "uuid" 16 UserDefined false;
     AnyCompatible - 5077 0 "anycompatible" "anycompatible" 4 Pseudo false;
@@ -302,19 +302,30 @@ impl Type {
         (self.id == TypeId::Enum && self.modifier > 0).then_some(self.modifier as u32)
     }
 
-    /// `pg_type.oid`.
+    /// An enum type, or an array of one?
+    pub fn is_of_enum(self) -> bool {
+        matches!(self.id, TypeId::Enum | TypeId::EnumArray)
+    }
+
+    /// The oid of the enum type that it is or has elements of.
+    pub fn enum_named(self) -> Option<u32> {
+        (self.is_of_enum() && self.modifier > 0).then_some(self.modifier as u32)
+    }
+
+    /// `pg_type.oid`. The array type over an enum type has the oid behind that one's.
     pub fn oid(self) -> u32 {
-        self.enum_oid().unwrap_or(self.id.oid())
+        let array = u32::from(self.id == TypeId::EnumArray);
+        self.enum_named().map_or(self.id.oid(), |oid| oid + array)
     }
 
     /// The type without a modifier; which enum type it is stays.
     pub fn plain(self) -> Type {
-        if self.id == TypeId::Enum { self } else { Type::new(self.id) }
+        if self.is_of_enum() { self } else { Type::new(self.id) }
     }
 
     /// The modifier as clients see it: enum types have none.
     pub fn shown_modifier(self) -> i32 {
-        if self.id == TypeId::Enum { -1 } else { self.modifier }
+        if self.is_of_enum() { -1 } else { self.modifier }
     }
 
     /// `pg_type.typlen`: a client sees an enum value as PostgreSQL's four bytes.
@@ -377,7 +388,11 @@ impl Type {
     /// As `format_type` prints it, with the names of users' types.
     pub fn format_with(self, context: &FormatContext) -> String {
         let name = |oid| context.objects.as_deref().and_then(|objects| objects.type_name(oid));
-        self.enum_oid().and_then(name).unwrap_or_else(|| self.format())
+        match self.enum_named().and_then(name) {
+            Some(name) if self.id == TypeId::EnumArray => format!("{name}[]"),
+            Some(name) => name,
+            None => self.format(),
+        }
     }
 
     /// As `format_type` prints it: `character varying(10)`, `numeric(5,2)`, `timestamp(3) without

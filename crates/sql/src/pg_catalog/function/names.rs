@@ -50,7 +50,7 @@ fn type_is_visible(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Dat
     let of_user = || {
         let ty = objects?.type_name(oid)?;
         // A name that is printed with its schema does not lead there alone.
-        Some(super::super::names::split(&ty)?.len() == 1)
+        Some(super::super::names::split(ty.trim_end_matches("[]"))?.len() == 1)
     };
     Ok(TypeId::from_oid(oid).map(|_| true).or_else(of_user).into())
 }

@@ -62,7 +62,8 @@ impl<'a> Row<'a> {
 
     /// Schema and name of the type in `pg_type`.
     fn udt(&self, source: &Source<'_>) -> (String, String) {
-        match self.ty.enum_oid().and_then(|oid| source.catalog.enum_by_oid(oid)) {
+        match self.ty.enum_named().and_then(|oid| source.catalog.enum_by_oid(oid)) {
+            Some(ty) if self.ty.id == TypeId::EnumArray => (ty.schema_name.clone(), format!("_{}", ty.name)),
             Some(ty) => (ty.schema_name.clone(), ty.name.clone()),
             None => ("pg_catalog".to_owned(), self.ty.id.internal_name().to_owned()),
         }
