@@ -3,7 +3,7 @@
 //! ```text
 //! tree 1  catalog    oid, u32 big-endian            kind letter ++ JSON document
 //! tree 2  counters   counter number, u32 big-endian i64 little-endian (see `sequence`)
-//! tree 3  names      schema oid ++ name             (never stored: locked by who creates a relation of that name, or a routine)
+//! tree 3  names      schema oid ++ name             (never stored: locked by who creates a relation or type of that name, or a routine)
 //!                    1260 ++ role                   (never stored: locked by who changes the settings of a role)
 //! ```
 
