@@ -419,8 +419,23 @@ struct Collect {
 }
 
 impl RowSink for Collect {
-    fn row(&mut self, _: &[OutputColumn], _: &[Format], row: &[Datum], _: &FormatContext) -> SinkState {
-        self.rows.push(Row::new(self.columns.clone(), row));
+    fn row(
+        &mut self,
+        columns: &[OutputColumn],
+        _: &[Format],
+        row: &[Datum],
+        context: &FormatContext,
+    ) -> SinkState {
+        // Values of enum types are taken as their labels, which the catalog knows now.
+        let is_enum = |value: &Datum| matches!(value, Datum::Enum(_));
+        let labelled = row.iter().any(is_enum).then(|| {
+            let values = row.iter().zip(columns).map(|(value, column)| match value {
+                Datum::Enum(_) => Datum::from(value.to_text_string(column.ty, context)),
+                value => value.clone(),
+            });
+            values.collect::<Vec<_>>()
+        });
+        self.rows.push(Row::new(self.columns.clone(), labelled.as_deref().unwrap_or(row)));
         SinkState::Ready
     }
 

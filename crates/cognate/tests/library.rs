@@ -13,6 +13,21 @@ fn state(result: cognate::Result<impl std::fmt::Debug>) -> &'static str {
 }
 
 #[test]
+fn labels_of_enum_types_are_texts() {
+    let (_folder, database) = database();
+    let mut session = database.session().expect("a session");
+    session
+        .run_script("CREATE TYPE mood AS ENUM ('sad', 'happy'); CREATE TABLE t (m mood, n int)")
+        .expect("created");
+    session.execute("INSERT INTO t VALUES ($1, $2)", &[&"happy", &1]).expect("inserted");
+    let row = session.query_one("SELECT m, n FROM t WHERE m = $1", &[&"happy"]).expect("a row");
+    assert_eq!(row.get::<String>("m").as_deref(), Ok("happy"));
+    assert_eq!(row.text("m"), Ok(Some("happy".to_owned())));
+    assert_eq!(row.get("n"), Ok(1));
+    assert_eq!(state(session.execute("INSERT INTO t VALUES ($1, 2)", &[&"angry"])), "22P02");
+}
+
+#[test]
 fn values_of_all_kinds_go_in_and_come_out() {
     let (_folder, database) = database();
     let mut session = database.session().expect("a session");

@@ -5,6 +5,7 @@ mod client;
 mod codec;
 mod departure;
 mod durability;
+mod enums;
 mod governor;
 mod hostile;
 mod limits;

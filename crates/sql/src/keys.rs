@@ -20,6 +20,7 @@
 //! | jsonb | the ordering form (see `types::json::write_key`), escaped the same |
 //! | interval | the length in microseconds by which intervals order, 16 bytes big-endian with the sign bit flipped |
 //! | uuid | its 16 bytes |
+//! | enum types | the position, like int8 |
 //! | array | each element as an ascending column, then `00`; then the number of dimensions, their lengths, their lower bounds |
 //!
 //! Texts order by their bytes (collation C). Exponent of a numeric: one byte `80 + e` for |e| <=
@@ -31,7 +32,7 @@
 use bytes::Bytes;
 
 use crate::error::{SqlError, sqlstate};
-use crate::types::{Array, Datum, Dimension, Interval, Numeric, Text, Type, TypeId};
+use crate::types::{Array, Datum, Dimension, EnumValue, Interval, Numeric, Text, Type, TypeId};
 
 /// How a column orders within a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -161,6 +162,7 @@ fn encode_value(out: &mut Vec<u8>, datum: &Datum) {
             out.extend_from_slice(&((value as u128) ^ (1 << 127)).to_be_bytes());
         }
         Datum::Uuid(bytes) => out.extend_from_slice(bytes),
+        Datum::Enum(value) => out.extend_from_slice(&((value.position as u64) ^ (1 << 63)).to_be_bytes()),
         Datum::Array(array) => encode_array(out, array),
         Datum::Record(record) => {
             record.values.iter().for_each(|value| encode_into(out, value, KeyOrder::ASCENDING));
@@ -399,6 +401,7 @@ impl<'a> Reader<'a> {
                 Datum::Interval(Interval::from_ordering_value(value)?)
             }
             T::Uuid => Datum::Uuid(self.fixed()?),
+            T::Enum => Datum::Enum(EnumValue { ty: ty.oid(), position: self.int8()? }),
             T::Jsonb if self.skipping => {
                 self.terminated()?;
                 Datum::Null

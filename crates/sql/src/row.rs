@@ -19,7 +19,7 @@ use bytes::Bytes;
 use cognate_engine::Lent;
 
 use crate::error::{SqlError, sqlstate};
-use crate::types::{Datum, Interval, Numeric, Text, Type, TypeId, keep_part, pad};
+use crate::types::{Datum, EnumValue, Interval, Numeric, Text, Type, TypeId, keep_part, pad};
 
 const VERSION: u8 = 1;
 const WIDE: u8 = 0x80;
@@ -52,7 +52,12 @@ fn width(id: TypeId) -> Option<u32> {
         TypeId::Bool => 1,
         TypeId::Int2 => 2,
         TypeId::Int4 | TypeId::Float4 | TypeId::Date => 4,
-        TypeId::Int8 | TypeId::Float8 | TypeId::Time | TypeId::Timestamp | TypeId::Timestamptz => 8,
+        TypeId::Int8
+        | TypeId::Float8
+        | TypeId::Time
+        | TypeId::Timestamp
+        | TypeId::Timestamptz
+        | TypeId::Enum => 8,
         TypeId::Interval | TypeId::Uuid => 16,
         id if id.is_oid() => 4,
         _ => return None,
@@ -233,7 +238,7 @@ impl Row<'_> {
         }
         let ty = self.layout.types[column];
         let read = match self.layout.places[column] {
-            Place::Fixed(offset) => read_fixed(&self.bytes[self.fixed + offset as usize..], ty.id, place),
+            Place::Fixed(offset) => read_fixed(&self.bytes[self.fixed + offset as usize..], ty, place),
             Place::Variable(ordinal) => {
                 self.part(ordinal as usize).and_then(|part| read_variable(part, self.buffer, ty, place))
             }
@@ -281,6 +286,7 @@ fn write_fixed(datum: &Datum, id: TypeId, width: usize, out: &mut Vec<u8>) -> Re
         Datum::Float8(value) => out.extend_from_slice(&value.to_le_bytes()),
         Datum::Oid(value) => out.extend_from_slice(&value.to_le_bytes()),
         Datum::Uuid(value) => out.extend_from_slice(value),
+        Datum::Enum(value) => out.extend_from_slice(&value.position.to_le_bytes()),
         Datum::Interval(value) => {
             out.extend_from_slice(&value.micros.to_le_bytes());
             out.extend_from_slice(&value.days.to_le_bytes());
@@ -295,11 +301,11 @@ fn write_fixed(datum: &Datum, id: TypeId, width: usize, out: &mut Vec<u8>) -> Re
 /// Puts the value where it belongs. Each is written there at once: moving one that was just made
 /// costs more than reading it.
 #[inline]
-fn read_fixed(bytes: &[u8], id: TypeId, place: &mut Datum) -> Option<()> {
+fn read_fixed(bytes: &[u8], ty: Type, place: &mut Datum) -> Option<()> {
     fn take<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
         bytes.first_chunk::<N>().copied()
     }
-    match id {
+    match ty.id {
         TypeId::Int4 => *place = Datum::Int4(i32::from_le_bytes(take(bytes)?)),
         TypeId::Int8 => *place = Datum::Int8(i64::from_le_bytes(take(bytes)?)),
         TypeId::Date => *place = Datum::Date(i32::from_le_bytes(take(bytes)?)),
@@ -318,6 +324,10 @@ fn read_fixed(bytes: &[u8], id: TypeId, place: &mut Datum) -> Option<()> {
             });
         }
         TypeId::Uuid => *place = Datum::Uuid(take(bytes)?),
+        TypeId::Enum => {
+            let position = i64::from_le_bytes(take(bytes)?);
+            *place = Datum::Enum(EnumValue { ty: ty.oid(), position });
+        }
         _ => *place = Datum::Oid(u32::from_le_bytes(take(bytes)?)),
     }
     Some(())

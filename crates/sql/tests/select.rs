@@ -128,7 +128,7 @@ impl World {
             }
             columns.push(Column {
                 name: object_name(&column.name),
-                ty: resolve_type(&column.data_type)?,
+                ty: resolve_type(&column.data_type, &FormatContext::default())?,
                 not_null,
                 default: None,
                 identity: None,

@@ -86,7 +86,7 @@ impl Connection {
             Target::Statement => {
                 let prepared = self.statement(name)?;
                 let output = self.transport.output();
-                let oids = prepared.parameter_types().iter().map(|ty| ty.id.oid());
+                let oids = prepared.parameter_types().iter().map(|ty| ty.oid());
                 response::parameter_description(output, oids);
                 describe_columns(output, prepared.columns(), &[]);
             }

@@ -55,7 +55,7 @@ impl RowSink for RowBuffer {
                 out.extend_from_slice(&[0; 4]);
                 match format {
                     Format::Text => datum.to_text(column.ty, context, out),
-                    Format::Binary => datum.to_binary(column.ty, out),
+                    Format::Binary => datum.send(column.ty, context, out),
                 }
                 let length = (out.len() - start - 4) as u32;
                 out[start..start + 4].copy_from_slice(&length.to_be_bytes());
@@ -78,9 +78,9 @@ pub(crate) fn describe_columns(output: &mut Vec<u8>, columns: Option<&[OutputCol
         name: &column.name,
         table_oid: column.table_oid,
         attribute_number: column.attribute_number,
-        type_oid: column.ty.id.oid(),
-        type_size: column.ty.id.length(),
-        type_modifier: column.ty.modifier,
+        type_oid: column.ty.oid(),
+        type_size: column.ty.shown_length(),
+        type_modifier: column.ty.shown_modifier(),
         binary: formats.get(i) == Some(&Format::Binary),
     });
     response::row_description(output, fields);

@@ -146,7 +146,8 @@ impl Binder<'_> {
         let arguments =
             arguments.iter().map(|argument| self.expression(argument)).collect::<Result<Vec<_>>>()?;
         let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).collect();
-        let function = function::resolve(schema, name, &types)?;
+        let function = function::resolve(schema, name, &types);
+        let function = function.map_err(|error| self.name_enums(error, &types))?;
         if function.function.kind() != Kind::Aggregate {
             return Err(SqlError::new(
                 sqlstate::WRONG_OBJECT_TYPE,

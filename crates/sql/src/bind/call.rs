@@ -97,7 +97,8 @@ impl Binder<'_> {
             let arguments = if wildcard { vec![] } else { plain_arguments(&list.args)? };
             let types: Vec<Type> =
                 arguments.iter().map(|a| Ok(self.expression(a)?.ty)).collect::<Result<_>>()?;
-            function::resolve(schema.as_deref(), &name, &types)?;
+            let found = function::resolve(schema.as_deref(), &name, &types);
+            found.map_err(|error| self.name_enums(error, &types))?;
             return Err(not_an_aggregate(&name, syntax, list));
         }
         self.aggregate(schema.as_deref(), &name, syntax, list)
@@ -194,7 +195,10 @@ impl Binder<'_> {
         let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).collect();
         let resolved = match function::resolve(schema, name, &types) {
             Ok(resolved) => resolved,
-            Err(error) => return self.conversion_call(schema, name, arguments, error),
+            Err(error) => {
+                let error = self.name_enums(error, &types);
+                return self.conversion_call(schema, name, arguments, error);
+            }
         };
         let arguments = self.convert_arguments(arguments, &resolved)?;
         match resolved.function.kind() {

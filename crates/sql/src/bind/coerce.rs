@@ -12,6 +12,9 @@ use crate::types::{Datum, FormatContext, Type, TypeId};
 pub fn common_type(types: &[Type]) -> Result<Type, (Type, Type)> {
     let mut chosen = types.first().copied().unwrap_or(Type::new(TypeId::Unknown));
     for &ty in types.iter().skip(1) {
+        if ty.id == chosen.id && ty.is_of_enum() && ty != chosen {
+            return Err((chosen, ty));
+        }
         if ty.id == TypeId::Unknown || ty.id == chosen.id {
             continue;
         }
@@ -25,7 +28,7 @@ pub fn common_type(types: &[Type]) -> Result<Type, (Type, Type)> {
     }
     // The modifier survives only if all agree on it.
     let agree = types.iter().all(|ty| ty.id == chosen.id && ty.modifier == chosen.modifier);
-    Ok(if agree { chosen } else { Type::new(chosen.id) })
+    Ok(if agree { chosen } else { chosen.plain() })
 }
 
 fn is_implicit(from: Type, to: Type) -> bool {
@@ -64,7 +67,7 @@ pub(crate) fn read_literal(
     format: &FormatContext,
 ) -> Result<Datum> {
     // What a bare number means depends on the interval's fields.
-    let read_as = if target.id == TypeId::Interval { target } else { Type::new(target.id) };
+    let read_as = if target.id == TypeId::Interval { target } else { target.plain() };
     let value = Datum::from_text(read_as, text, format)?;
     if target.modifier == -1 {
         return Ok(value);
@@ -111,8 +114,8 @@ impl Binder<'_> {
             }
             Expr::Parameter(number) => {
                 self.settle_parameter(number, target)?;
-                let parameter = Typed::new(Expr::Parameter(number), Type::new(target.id));
-                if target.modifier == -1 {
+                let parameter = Typed::new(Expr::Parameter(number), target.plain());
+                if target == target.plain() {
                     return Ok(parameter);
                 }
                 let converted = self.coerce(parameter, target, how)?;
@@ -131,31 +134,36 @@ impl Binder<'_> {
         }
     }
 
+    fn cannot_cast(&self, from: Type, to: Type) -> SqlError {
+        self.name_enums(cast::cannot_cast(from, to), &[from, to])
+    }
+
     /// Converts implicitly; 42846 if that cannot be.
     pub fn convert(&mut self, typed: Typed, target: Type) -> Result<Typed> {
         let from = typed.ty;
-        self.coerce(typed, target, CastContext::Implicit)?.ok_or_else(|| cast::cannot_cast(from, target))
+        self.coerce(typed, target, CastContext::Implicit)?.ok_or_else(|| self.cannot_cast(from, target))
     }
 
     /// CAST and `::`.
     pub fn cast(&mut self, typed: Typed, target: Type) -> Result<Typed> {
         let from = typed.ty;
-        self.coerce(typed, target, CastContext::Explicit)?.ok_or_else(|| cast::cannot_cast(from, target))
+        self.coerce(typed, target, CastContext::Explicit)?.ok_or_else(|| self.cannot_cast(from, target))
     }
 
     /// Converts a value that is to be stored in a column. 42804 if that cannot be.
     pub fn assign(&mut self, typed: Typed, target: Type, column: &str) -> Result<Typed> {
         let from = typed.ty;
         self.coerce(typed, target, CastContext::Assignment)?.ok_or_else(|| {
-            SqlError::new(
+            let error = SqlError::new(
                 sqlstate::DATATYPE_MISMATCH,
                 format!(
                     "column \"{column}\" is of type {} but expression is of type {}",
                     target.id.sql_name(),
                     from.id.sql_name()
                 ),
-            )
-            .with_hint("You will need to rewrite or cast the expression.")
+            );
+            let error = self.name_enums(error, &[target, from]);
+            error.with_hint("You will need to rewrite or cast the expression.")
         })
     }
 
@@ -194,10 +202,17 @@ impl Binder<'_> {
         match common_type(types) {
             Ok(ty) if ty.id == TypeId::Unknown => Ok(Self::UNSETTLED),
             Ok(ty) => Ok(ty),
-            Err((a, b)) => Err(SqlError::new(
-                sqlstate::DATATYPE_MISMATCH,
-                format!("{what} types {} and {} cannot be matched", a.id.sql_name(), b.id.sql_name()),
-            )),
+            // Two enum types are of one category, where the conversion is said to fail.
+            Err((a, b)) if a.id == b.id && a.is_of_enum() => {
+                let message =
+                    format!("{what} could not convert type {} to {}", b.id.sql_name(), a.id.sql_name());
+                Err(self.name_enums(SqlError::new(sqlstate::CANNOT_COERCE, message), &[b, a]))
+            }
+            Err((a, b)) => {
+                let names = (a.id.sql_name(), b.id.sql_name());
+                let message = format!("{what} types {} and {} cannot be matched", names.0, names.1);
+                Err(self.name_enums(SqlError::new(sqlstate::DATATYPE_MISMATCH, message), &[a, b]))
+            }
         }
     }
 }

@@ -7,10 +7,9 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 
 use super::operator::{operator_name, row_items};
-use super::{Binder, common_type, resolve_type, type_name};
+use super::{Binder, common_type, type_name};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{ArrayConstructor, Case, Expr, InList, NullIf, Quantified, Typed, fold};
-use crate::function::operator;
 use crate::types::{Datum, Type, TypeId};
 
 /// Longer IN lists of constants are looked up in a hash table.
@@ -50,7 +49,7 @@ impl Binder<'_> {
             Syntax::BinaryOp { .. } => self.binary_chain(syntax),
             Syntax::UnaryOp { op, expr } => self.unary(op, expr),
             Syntax::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => {
-                let ty = resolve_type(data_type)?;
+                let ty = self.named_type(data_type)?;
                 self.cast_syntax(expr, ty)
             }
             Syntax::TypedString(literal) => self.typed_string(literal),
@@ -248,7 +247,7 @@ impl Binder<'_> {
         // stays usable.
         let integers = types.iter().all(|ty| ty.id.is_integer() || ty.id == TypeId::Unknown)
             && operand.ty.id.is_integer();
-        let ty = if ty.id == TypeId::Unknown { Self::UNSETTLED } else { Type::new(ty.id) };
+        let ty = if ty.id == TypeId::Unknown { Self::UNSETTLED } else { ty.plain() };
         self.equality(ty)?;
         let (operand, items) = if integers {
             let own = operand.ty;
@@ -297,8 +296,7 @@ impl Binder<'_> {
     fn over_array(&mut self, operand: Typed, name: &str, array: Typed, all: bool) -> Result<Typed> {
         // An untyped array takes its element type from the operand.
         let array = if array.ty.id == TypeId::Unknown {
-            let element =
-                if operand.ty.id == TypeId::Unknown { Self::UNSETTLED } else { Type::new(operand.ty.id) };
+            let element = if operand.ty.id == TypeId::Unknown { Self::UNSETTLED } else { operand.ty.plain() };
             self.convert(array, type_name::array(element)?)?
         } else {
             array
@@ -309,7 +307,7 @@ impl Binder<'_> {
                 "op ANY/ALL (array) requires array on right side",
             ));
         };
-        let operator = operator::resolve(name, Some(operand.ty), Type::new(element.id))?;
+        let operator = self.operator(name, operand.ty, element.plain())?;
         if operator.result.id != TypeId::Bool {
             return Err(SqlError::new(
                 sqlstate::WRONG_OBJECT_TYPE,
@@ -455,7 +453,7 @@ impl Binder<'_> {
             })?;
             let constructor = ArrayConstructor { element: element.id, items: vec![], nested: false };
             let expr = fold(Expr::Array(Box::new(constructor)), self.context);
-            return Ok(Typed::new(expr, type_name::array(Type::new(element.id))?));
+            return Ok(Typed::new(expr, type_name::array(element.plain())?));
         }
         let items = array
             .elem

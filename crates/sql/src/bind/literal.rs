@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sqlparser::ast::{DateTimeField, Expr as Syntax, Interval, TypedString, Value, ValueWithSpan};
 
-use super::{Binder, resolve_type};
+use super::Binder;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::parse::Literal;
@@ -59,7 +59,7 @@ impl Binder<'_> {
 
     /// `type 'text'`.
     pub(crate) fn typed_string(&mut self, literal: &TypedString) -> Result<Typed> {
-        let ty = resolve_type(&literal.data_type)?;
+        let ty = self.named_type(&literal.data_type)?;
         let Typed { expr, .. } = self.value(&literal.value)?;
         self.cast(Typed::new(expr, TypeId::Unknown), ty).map_err(|error| self.at(error, literal.value.span))
     }

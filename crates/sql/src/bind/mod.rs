@@ -53,10 +53,12 @@ pub(crate) use scope::name_span;
 pub use scope::{name_parts, object_name};
 pub(crate) use star::{Stars, pinned};
 pub use type_name::resolve_type;
+pub(crate) use type_name::{array as array_type, resolve_built_in};
 pub use virtual_table::{NoVirtualTables, VirtualTable, VirtualTables};
 
 use std::sync::Arc;
 
+use sqlparser::ast::DataType;
 use sqlparser::tokenizer::Span;
 
 use crate::catalog::{Catalog, Table};
@@ -118,6 +120,8 @@ pub struct Binder<'a> {
     tables: Vec<Arc<Table>>,
     /// Oids of the views.
     views: Vec<u32>,
+    /// Oids of the enum types that are named.
+    enum_types: Vec<u32>,
     view_depth: usize,
     /// Expressions copied so far for operands that are needed twice.
     copied: usize,
@@ -229,6 +233,7 @@ impl<'a> Binder<'a> {
             cte_count: 0,
             tables: vec![],
             views: vec![],
+            enum_types: vec![],
             view_depth: 0,
             copied: 0,
             stars: None,
@@ -257,6 +262,29 @@ impl<'a> Binder<'a> {
     /// Oids of the views the statement reads, through other views too.
     pub fn views(&self) -> &[u32] {
         &self.views
+    }
+
+    /// Oids of the enum types that the statement names.
+    pub fn enum_types(&self) -> &[u32] {
+        &self.enum_types
+    }
+
+    /// The type a syntax tree names.
+    pub(crate) fn named_type(&mut self, data_type: &DataType) -> Result<Type> {
+        let ty = resolve_type(data_type, self.context.eval.format)?;
+        self.enum_types.extend(ty.enum_named());
+        Ok(ty)
+    }
+
+    /// Puts the names of enum types into a message about these types. It was made where no catalog
+    /// is, and says `anyenum` for each of them.
+    pub(crate) fn name_enums(&self, mut error: SqlError, types: &[Type]) -> SqlError {
+        for oid in types.iter().filter_map(|ty| ty.enum_named()) {
+            let objects = self.context.eval.format.objects.as_deref();
+            let Some(name) = objects.and_then(|objects| objects.type_name(oid)) else { continue };
+            error.message = error.message.replacen(TypeId::Enum.sql_name(), &name, 1);
+        }
+        error
     }
 
     /// Number of common table expressions so far.
@@ -324,10 +352,10 @@ impl<'a> Binder<'a> {
     /// Settles a parameter's type. 42P08 if it has another one.
     pub(crate) fn settle_parameter(&mut self, number: usize, ty: Type) -> Result<()> {
         // A parameter has no modifier: it is applied to its value where it is needed.
-        let ty = Type::new(ty.id);
+        let ty = ty.plain();
         match self.parameter(number) {
             None => self.parameters[number] = Some(ty),
-            Some(known) if known.id == ty.id => {}
+            Some(known) if known == ty => {}
             Some(known) => {
                 return Err(SqlError::new(
                     sqlstate::AMBIGUOUS_PARAMETER,

@@ -1,16 +1,26 @@
 //! The names of output columns without alias.
 
 use sqlparser::ast::{
-    AccessExpr, BinaryOperator, Expr as Syntax, Query, SelectItem, SetExpr, TrimWhereField,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Expr as Syntax, Query, SelectItem, SetExpr,
+    TrimWhereField,
 };
 
 use super::expression::strip;
-use super::{name_parts, object_name, resolve_type};
+use super::{name_parts, object_name, resolve_built_in};
 
 /// The name PostgreSQL gives to an expression: a column's or function's, a type's for a conversion
 /// of something nameless, else `?column?`.
 pub(crate) fn figure_name(syntax: &Syntax) -> String {
     name_of(syntax).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
+}
+
+/// The name of a type that is not built in, without its schema; of an array type its elements'.
+fn user_type(data_type: &DataType) -> Option<String> {
+    match data_type {
+        DataType::Custom(name, _) => Some(name_parts(name).ok()?.pop()?.0),
+        DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => user_type(element),
+        _ => None,
+    }
 }
 
 /// A name, and whether it is a strong one, which a conversion around it does not replace.
@@ -28,16 +38,19 @@ fn name_of(syntax: &Syntax) -> Option<(String, bool)> {
         Syntax::Collate { expr, .. } => name_of(expr),
         Syntax::Cast { expr, data_type, .. } => match name_of(expr) {
             Some((name, true)) => Some((name, true)),
-            weaker => resolve_type(data_type)
+            weaker => resolve_built_in(data_type)
                 .ok()
                 .map(|ty| {
                     // Array types are named after their elements.
                     (ty.element().map_or(ty.id, |element| element.id).internal_name().to_owned(), false)
                 })
+                .or_else(|| user_type(data_type).map(|name| (name, false)))
                 .or(weaker),
         },
         Syntax::TypedString(literal) => {
-            resolve_type(&literal.data_type).ok().map(|ty| (ty.id.internal_name().to_owned(), false))
+            let built_in = resolve_built_in(&literal.data_type).ok();
+            let name = built_in.map(|ty| ty.id.internal_name().to_owned());
+            name.or_else(|| user_type(&literal.data_type)).map(|name| (name, false))
         }
         Syntax::Interval(_) => weak("interval"),
         Syntax::Case { else_result, .. } => match else_result.as_deref().and_then(name_of) {

@@ -31,8 +31,13 @@ pub(crate) fn operator_name(op: &BinaryOperator) -> Result<String> {
 impl Binder<'_> {
     /// Applies the operator of this name. 42883 if there is none for the operands' types.
     pub(crate) fn operate(&mut self, name: &str, left: Typed, right: Typed) -> Result<Typed> {
-        let operator = operator::resolve(name, Some(left.ty), right.ty)?;
+        let operator = self.operator(name, left.ty, right.ty)?;
         self.apply(operator, left, right)
+    }
+
+    /// The operator of this name for these operands.
+    pub(crate) fn operator(&self, name: &str, left: Type, right: Type) -> Result<ResolvedOperator> {
+        operator::resolve(name, Some(left), right).map_err(|error| self.name_enums(error, &[left, right]))
     }
 
     /// Applies an operator found before.
@@ -217,7 +222,7 @@ impl Binder<'_> {
 
     /// Converts two operands so that `=` compares them. 42883 if it cannot.
     pub(crate) fn comparable(&mut self, left: Typed, right: Typed) -> Result<(Expr, Expr)> {
-        let operator = operator::resolve("=", Some(left.ty), right.ty)?;
+        let operator = self.operator("=", left.ty, right.ty)?;
         let left_type = operator.left.unwrap_or(left.ty);
         Ok((self.convert(left, left_type)?.expr, self.convert(right, operator.right)?.expr))
     }

@@ -37,7 +37,7 @@ impl Binder<'_> {
         let query = self.query_within(syntax)?;
         let element = single_column(&query)?;
         // Arrays are stacked up to one with a dimension more.
-        let ty = super::type_name::array(Type::new(element.id))?;
+        let ty = super::type_name::array(element.plain())?;
         Ok(Typed::new(subquery(SubqueryKind::Array(element.id), query), ty))
     }
 

@@ -6,11 +6,20 @@ use sqlparser::ast::{
 
 use super::scope::name_parts;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::types::{Type, TypeId};
+use crate::types::{FormatContext, ObjectNames, Type, TypeId};
 
-/// The type a syntax tree names. 42704 if there is none, 0A000 for those of PostgreSQL that are not
-/// implemented.
-pub fn resolve_type(data_type: &DataType) -> Result<Type> {
+/// The type a syntax tree names, built in or a user's. 42704 if there is none, 0A000 for those of
+/// PostgreSQL that are not implemented.
+pub fn resolve_type(data_type: &DataType, format: &FormatContext) -> Result<Type> {
+    resolve(data_type, format.objects.as_deref())
+}
+
+/// The same among the built-in types.
+pub(crate) fn resolve_built_in(data_type: &DataType) -> Result<Type> {
+    resolve(data_type, None)
+}
+
+fn resolve(data_type: &DataType, objects: Option<&dyn ObjectNames>) -> Result<Type> {
     use DataType as D;
     Ok(match data_type {
         D::Character(length) | D::Char(length) => bpchar(length.as_ref())?,
@@ -45,8 +54,8 @@ pub fn resolve_type(data_type: &DataType) -> Result<Type> {
             ArrayElemTypeDef::SquareBracket(element, _)
             | ArrayElemTypeDef::AngleBracket(element)
             | ArrayElemTypeDef::Parenthesis(element),
-        ) => array(resolve_type(element)?)?,
-        D::Custom(name, modifiers) => custom(name, modifiers)?,
+        ) => array(resolve(element, objects)?)?,
+        D::Custom(name, modifiers) => custom(name, modifiers, objects)?,
         other => return Err(unknown_type(&other.to_string())),
     })
 }
@@ -89,7 +98,22 @@ fn unknown_type(name: &str) -> SqlError {
     if unsupported.contains(&base) {
         return SqlError::unsupported(format!("type \"{base}\""));
     }
-    SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("type \"{lower}\" does not exist"))
+    undefined(&lower)
+}
+
+fn undefined(name: &str) -> SqlError {
+    SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))
+}
+
+/// 3F000 if there is not even the schema, 0A000 for what PostgreSQL has, 42704 otherwise.
+fn unknown_name(parts: &[(String, bool)], objects: Option<&dyn ObjectNames>) -> SqlError {
+    match parts {
+        [(schema, _), _] if objects.is_some_and(|objects| objects.schema_oid(schema).is_none()) => {
+            SqlError::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist"))
+        }
+        [(name, _)] => unknown_type(name),
+        _ => undefined(&parts.iter().map(|(part, _)| part.as_str()).collect::<Vec<_>>().join(".")),
+    }
 }
 
 /// The array type over `element` (of arrays too: they have any number of dimensions).
@@ -181,11 +205,24 @@ fn interval(fields: Option<&IntervalFields>, precision: Option<u64>) -> Result<T
     Ok(Type { id: TypeId::Interval, modifier })
 }
 
-fn custom(name: &ObjectName, modifiers: &[String]) -> Result<Type> {
+/// An enum type of this name.
+fn of_user(parts: &[(String, bool)], objects: Option<&dyn ObjectNames>) -> Option<Type> {
+    let (schema, name) = match parts {
+        [(name, _)] => (None, name),
+        [(schema, _), (name, _)] => (Some(schema.as_str()), name),
+        _ => return None,
+    };
+    objects?.type_oid(schema, name).map(Type::of_enum)
+}
+
+fn custom(name: &ObjectName, modifiers: &[String], objects: Option<&dyn ObjectNames>) -> Result<Type> {
     let parts = name_parts(name)?;
     let (base, quoted) = match parts.as_slice() {
         [base] => base,
         [(schema, _), base] if schema == "pg_catalog" => base,
+        _ if modifiers.is_empty() => {
+            return of_user(&parts, objects).ok_or_else(|| unknown_name(&parts, objects));
+        }
         _ => return Err(unknown_type(&name.to_string())),
     };
     // "char" in quotes is another type than char.
@@ -194,7 +231,10 @@ fn custom(name: &ObjectName, modifiers: &[String]) -> Result<Type> {
     } else {
         TypeId::from_name(base)
     };
-    let Some(id) = id.filter(|id| *id != TypeId::Any) else { return Err(unknown_type(base)) };
+    let Some(id) = id.filter(|id| !matches!(id, TypeId::Any | TypeId::Enum | TypeId::EnumArray)) else {
+        let of_user = of_user(&parts, objects).filter(|_| modifiers.is_empty());
+        return of_user.ok_or_else(|| if *quoted { undefined(base) } else { unknown_name(&parts, objects) });
+    };
     let numbers = modifiers
         .iter()
         .map(|text| {

@@ -1,5 +1,5 @@
-//! The catalog: what schemas, tables, indexes, constraints, sequences, views and routines there are,
-//! and with which settings sessions begin.
+//! The catalog: what schemas, tables, indexes, constraints, sequences, views, routines and enum
+//! types there are, and with which settings sessions begin.
 //!
 //! A [`Catalog`] is an immutable snapshot. The committed one is cached in
 //! [`SqlDatabase`](crate::session::SqlDatabase) and replaced whole when a transaction that changed
@@ -17,6 +17,7 @@
 
 mod column;
 mod constraint;
+mod enum_type;
 mod index;
 mod own;
 mod role_settings;
@@ -31,6 +32,7 @@ pub mod store;
 
 pub use column::{Column, Identity};
 pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
+pub use enum_type::{EnumLabel, EnumType};
 pub use index::{Index, IndexColumn};
 pub(crate) use own::OwnCatalog;
 pub use role_settings::{RoleSettings, SettingList};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::{
-    INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, RoleSettings, Routine, Schema, Sequence,
-    Table, View,
+    EnumType, INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, RoleSettings, Routine, Schema,
+    Sequence, Table, View,
 };
 
 /// Something with a place in the name space of relations.
@@ -96,6 +96,8 @@ pub enum Object {
     RoleSettings(Arc<RoleSettings>),
     /// A function or procedure.
     Routine(Arc<Routine>),
+    /// An enum type.
+    EnumType(Arc<EnumType>),
 }
 
 /// Changed objects by oid; `None` is dropped.
@@ -112,6 +114,8 @@ pub struct Catalog {
     role_settings: HashMap<Option<String>, Arc<RoleSettings>>,
     /// Routines by schema and name, oldest first.
     routines: HashMap<Oid, HashMap<String, Vec<Arc<Routine>>>>,
+    /// Enum types by schema and name.
+    enum_types: HashMap<(Oid, String), Arc<EnumType>>,
     /// Tables that were truncated, rewritten or indexed since the start, and the commit that did
     /// it.
     moved: HashMap<Oid, u64>,
@@ -150,6 +154,9 @@ impl Catalog {
                 Object::View(view) => catalog.enter(Relation::View(view.clone())),
                 Object::RoleSettings(settings) => {
                     catalog.role_settings.insert(settings.role.clone(), settings.clone());
+                }
+                Object::EnumType(ty) => {
+                    catalog.enum_types.insert((ty.schema, ty.name.clone()), ty.clone());
                 }
                 Object::Routine(routine) => {
                     let names = catalog.routines.entry(routine.schema).or_default();
@@ -293,6 +300,43 @@ impl Catalog {
         })
     }
 
+    /// The enum type of this name in the first schema of `search_path` that has one, or in
+    /// `schema` if one is given.
+    pub fn enum_type(
+        &self,
+        search_path: &[String],
+        schema: Option<&str>,
+        name: &str,
+    ) -> Option<&Arc<EnumType>> {
+        if self.enum_types.is_empty() {
+            return None;
+        }
+        let in_schema = |schema: &str| {
+            let schema = self.schemas.get(schema)?;
+            self.enum_types.get(&(schema.oid, name.to_owned()))
+        };
+        match schema {
+            Some(schema) => in_schema(schema),
+            None => search_path.iter().find_map(|schema| in_schema(schema)),
+        }
+    }
+
+    /// The enum type of this oid.
+    pub fn enum_by_oid(&self, oid: Oid) -> Option<&Arc<EnumType>> {
+        match self.objects.get(&oid)? {
+            Object::EnumType(ty) => Some(ty),
+            _ => None,
+        }
+    }
+
+    /// All enum types by oid.
+    pub fn enum_types(&self) -> impl Iterator<Item = &Arc<EnumType>> {
+        self.objects.values().filter_map(|object| match object {
+            Object::EnumType(ty) => Some(ty),
+            _ => None,
+        })
+    }
+
     /// All objects by oid.
     pub fn objects(&self) -> impl Iterator<Item = &Object> {
         self.objects.values()
@@ -354,6 +398,7 @@ impl Object {
             Object::View(view) => view.oid,
             Object::RoleSettings(settings) => settings.oid,
             Object::Routine(routine) => routine.oid,
+            Object::EnumType(ty) => ty.oid,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! tree 1  catalog    oid, u32 big-endian            kind letter ++ JSON document
 //! tree 2  counters   counter number, u32 big-endian i64 little-endian (see `sequence`)
-//! tree 3  names      schema oid ++ name             (never stored: locked by who creates a relation of that name, or a routine)
+//! tree 3  names      schema oid ++ name             (never stored: locked by who creates a relation or type of that name, or a routine)
 //!                    1260 ++ role                   (never stored: locked by who changes the settings of a role)
 //! ```
 
@@ -52,6 +52,7 @@ pub fn encode(object: &Object) -> Result<Bytes> {
         Object::View(view) => document(b'v', view.as_ref()),
         Object::RoleSettings(settings) => document(b'c', settings.as_ref()),
         Object::Routine(routine) => document(b'f', routine.as_ref()),
+        Object::EnumType(ty) => document(b'e', ty.as_ref()),
     }
 }
 
@@ -69,11 +70,13 @@ pub fn decode(document: &[u8]) -> Result<Object> {
         Some((b'v', json)) => Ok(Object::View(object(json)?)),
         Some((b'c', json)) => Ok(Object::RoleSettings(object(json)?)),
         Some((b'f', json)) => Ok(Object::Routine(object(json)?)),
+        Some((b'e', json)) => Ok(Object::EnumType(object(json)?)),
         _ => Err(SqlError::new(sqlstate::DATA_CORRUPTED, "catalog document of unknown kind")),
     }
 }
 
-/// Types in documents: oid and modifier.
+/// Types in documents: oid and modifier. An enum type has the oid of `anyenum`, and its own as the
+/// modifier.
 pub(super) mod type_document {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -93,7 +96,8 @@ pub(super) mod type_document {
     }
 }
 
-/// Values in documents: the key of none, or type oid and text.
+/// Values in documents: the key of none, or type oid and text. That of an enum value has its type's
+/// oid and its position: `16385:1099511627776`.
 pub(super) mod datum_document {
     use serde::de::Error as _;
     use serde::ser::Error as _;

@@ -54,7 +54,8 @@ impl Work<'_> {
                 table.columns[place].default = None;
             }
             Operation::SetDataType { data_type, using, .. } => {
-                let ty = resolve_type(data_type)?;
+                let ty = resolve_type(data_type, self.format)?;
+                self.hold_types(&[ty]).await?;
                 let column = &table.columns[place];
                 let sequence = column.sequence.filter(|_| column.identity.is_some());
                 self.alter_type(table, place, ty, using.as_ref())?;
@@ -156,7 +157,7 @@ impl Work<'_> {
         let after = table.clone();
         self.rewrite_table(&before, &after, |work, mut row| {
             row[place] = work.evaluate(&conversion, &row)?;
-            crate::oltp::constraint::check_not_null(&after, &row)?;
+            crate::oltp::constraint::check_not_null(&after, &row, work.format)?;
             Ok(row)
         })?;
         self.change(Object::Table(table.clone().into()))?;

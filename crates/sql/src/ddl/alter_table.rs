@@ -120,7 +120,8 @@ impl Work<'_> {
         if_not_exists: bool,
     ) -> Result<()> {
         let mut table = self.table_copy(oid)?;
-        let (request, constraints) = request::column(&table.name, definition)?;
+        let (request, constraints) = request::column(&table.name, definition, self.format)?;
+        self.hold_types(&[request.ty]).await?;
         super::create_table::check_column_name(&request.name)?;
         if table.column_place(&request.name).is_some() {
             let error = duplicate_column(&request.name, &table.name);

@@ -11,7 +11,7 @@ use crate::oltp::constraint::key_detail;
 use crate::oltp::index_maintenance::{entry, primary_key, row_id_key, secondary};
 use crate::oltp::stored::{LatestScan, decode, decode_some, encode};
 use crate::session::work::Work;
-use crate::types::Datum;
+use crate::types::{Datum, FormatContext};
 
 impl Work<'_> {
     /// Calls `action` with each row's key and stored form, as the newest commits and the own writes
@@ -57,7 +57,7 @@ impl Work<'_> {
     fn add_entry(&mut self, table: &Table, index: &Index, row: &[Datum], row_key: &[u8]) -> Result<()> {
         let entry = entry(index, row, row_key);
         if index.unique && !entry.has_null && self.has_own(index.tree, &entry.key)? {
-            return Err(not_unique(table, index, row));
+            return Err(not_unique(table, index, row, self.format));
         }
         Ok(self.engine.put(index.tree, &entry.key, entry.value)?)
     }
@@ -115,7 +115,7 @@ impl Work<'_> {
         if let Some(index) = after.primary_key()
             && self.has_own(after.tree, &key)?
         {
-            return Err(not_unique(after, index, row));
+            return Err(not_unique(after, index, row, self.format));
         }
         self.engine.put(after.tree, &key, stored)?;
         secondary(after).try_for_each(|index| self.add_entry(after, index, row, &key))
@@ -146,9 +146,9 @@ fn indexed<'a>(table: &Table, indexes: impl Iterator<Item = &'a Index>) -> Vec<b
     wanted
 }
 
-fn not_unique(table: &Table, index: &Index, row: &[Datum]) -> SqlError {
+fn not_unique(table: &Table, index: &Index, row: &[Datum], format: &FormatContext) -> SqlError {
     SqlError::new(sqlstate::UNIQUE_VIOLATION, format!("could not create unique index \"{}\"", index.name))
-        .with_detail(format!("{} is duplicated.", key_detail(table, index, row)))
+        .with_detail(format!("{} is duplicated.", key_detail(table, index, row, format)))
         .with_table(&table.schema_name, &table.name)
         .with_constraint(&index.name)
 }

@@ -23,7 +23,7 @@ impl Work<'_> {
         let mut columns = Vec::with_capacity(statement.columns.len());
         let mut constraints = Vec::new();
         for definition in &statement.columns {
-            let (column, with_column) = request::column(&name.name, definition)?;
+            let (column, with_column) = request::column(&name.name, definition, self.format)?;
             columns.push(column);
             constraints.extend(with_column);
         }
@@ -53,6 +53,8 @@ impl Work<'_> {
             return Err(error);
         }
         check_columns(&columns)?;
+        let types: Vec<_> = columns.iter().map(|column| column.ty).collect();
+        self.hold_types(&types).await?;
         let mut table = Table {
             oid: self.allocate_oid()?,
             schema: schema.oid,

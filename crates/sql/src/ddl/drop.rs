@@ -1,4 +1,5 @@
-//! DROP of tables, views, sequences, indexes, schemas and routines, with what depends on them.
+//! DROP of tables, views, sequences, indexes, schemas and routines, with what depends on them (of
+//! types: `enum_type`).
 //!
 //! A drop is planned first: what goes, which tables lose a foreign key or a default, and who would
 //! object. Then the tables are locked, the plan is made again, and if the locks still cover it, it
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
+use super::enum_type::describe_type;
 use super::names::{Qualified, single};
 use super::resolve::{undefined_schema, wrong_type};
 use super::routine::lock_name;
@@ -158,7 +160,7 @@ pub(crate) fn default_sequence(default: &str) -> Option<Oid> {
     rest[..rest.find('\'')?].parse().ok()
 }
 
-fn depend(what: &str, dependents: &[(String, String)]) -> SqlError {
+pub(crate) fn depend(what: &str, dependents: &[(String, String)]) -> SqlError {
     let lines: Vec<String> = dependents.iter().map(|(who, on)| format!("{who} depends on {on}")).collect();
     SqlError::new(
         sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
@@ -268,6 +270,11 @@ impl Work<'_> {
                 for routine in catalog.routines().filter(|routine| routine.schema == schema.oid) {
                     plan.dependents.push((describe_routine(self, routine), on.clone()));
                     plan.removed.insert(routine.oid);
+                }
+                for ty in catalog.enum_types().filter(|ty| ty.schema == schema.oid) {
+                    plan.dependents.push((describe_type(self, ty), on.clone()));
+                    self.refuse_used_outside(ty, schema.oid)?;
+                    plan.removed.insert(ty.oid);
                 }
                 plan.removed.insert(schema.oid);
             }

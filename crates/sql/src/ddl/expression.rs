@@ -175,7 +175,7 @@ impl Work<'_> {
                 References::Key if work.has_parent(table, parent, key, &values)? => return Ok(()),
                 References::Key => {}
             }
-            Err(no_parent(table, parent, key, &named_key_detail(table, &key.columns, &values)))
+            Err(no_parent(table, parent, key, &named_key_detail(table, &key.columns, &values, work.format)))
         })
     }
 
@@ -198,7 +198,7 @@ impl Work<'_> {
                 None => (Typed::new(Expr::Slot(place), column.ty), false),
             };
             let converted = binder.coerce(typed, ty, CastContext::Assignment)?;
-            let name = ty.format();
+            let name = ty.format_with(binder.context.eval.format);
             converted.map(|typed| typed.expr).ok_or_else(|| match with_using {
                 true => SqlError::new(
                     sqlstate::DATATYPE_MISMATCH,

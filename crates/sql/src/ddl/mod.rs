@@ -16,6 +16,7 @@ pub(crate) mod constraint;
 pub(crate) mod create_index;
 pub(crate) mod create_table;
 pub(crate) mod drop;
+pub(crate) mod enum_type;
 pub(crate) mod expression;
 pub(crate) mod names;
 pub(crate) mod request;

@@ -8,7 +8,7 @@ use crate::bind::resolve_type;
 use crate::catalog::{Identity, ReferentialAction};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::SequenceOptions;
-use crate::types::{Type, TypeId};
+use crate::types::{FormatContext, Type, TypeId};
 
 /// A column to be made.
 #[derive(Clone, Debug)]
@@ -76,13 +76,14 @@ fn serial_type(data_type: &ast::DataType) -> Option<TypeId> {
 pub(crate) fn column(
     table: &str,
     definition: &ast::ColumnDef,
+    format: &FormatContext,
 ) -> Result<(ColumnRequest, Vec<ConstraintRequest>)> {
     let serial = serial_type(&definition.data_type);
     let mut column = ColumnRequest {
         name: fold(&definition.name),
         ty: match serial {
             Some(id) => Type::new(id),
-            None => resolve_type(&definition.data_type)?,
+            None => resolve_type(&definition.data_type, format)?,
         },
         not_null: None,
         default: None,

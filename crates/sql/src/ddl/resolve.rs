@@ -28,6 +28,14 @@ pub(crate) fn duplicate_relation(name: &str) -> SqlError {
     SqlError::new(sqlstate::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
 }
 
+/// 42710 for a relation that would have the name of a type.
+fn type_of_the_name(name: &str) -> SqlError {
+    SqlError::new(sqlstate::DUPLICATE_OBJECT, format!("type \"{name}\" already exists")).with_hint(
+        "A relation has an associated type of the same name, so you must use a name that doesn't conflict \
+         with any existing type.",
+    )
+}
+
 pub(crate) fn wrong_type(name: &str, expected: &str) -> SqlError {
     let article = if expected.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is not {article} {expected}"))
@@ -102,6 +110,9 @@ impl Work<'_> {
         }
         match self.catalog.relation(&schema.name, name) {
             Some(_) => Err(duplicate_relation(name)),
+            None if self.catalog.enum_type(&[], Some(&schema.name), name).is_some() => {
+                Err(type_of_the_name(name))
+            }
             None => Ok(()),
         }
     }

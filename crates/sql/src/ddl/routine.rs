@@ -123,8 +123,8 @@ impl Work<'_> {
         if argument.variadic {
             return Err(SqlError::unsupported("a VARIADIC argument"));
         }
-        let ty = match resolve_type(&argument.data_type) {
-            Ok(ty) => Type::new(ty.id),
+        let ty = match resolve_type(&argument.data_type, self.format) {
+            Ok(ty) => ty.plain(),
             Err(error) => {
                 return Err(match self.row_type(&argument.data_type) {
                     Some(_) => SqlError::unsupported("an argument of a row's type"),
@@ -133,6 +133,9 @@ impl Work<'_> {
                 });
             }
         };
+        if ty.is_of_enum() {
+            return Err(SqlError::unsupported("an argument of an enum type"));
+        }
         if ty.id.is_pseudo() || ty.id == TypeId::Unknown {
             return Err(match is_polymorphic(ty.id) {
                 true => SqlError::unsupported("a polymorphic argument"),
@@ -210,8 +213,8 @@ impl Work<'_> {
     }
 
     fn result_type(&self, data_type: &ast::DataType) -> Result<(Type, Option<u32>)> {
-        let ty = match resolve_type(data_type) {
-            Ok(ty) => Type::new(ty.id),
+        let ty = match resolve_type(data_type, self.format) {
+            Ok(ty) => ty.plain(),
             Err(error) => {
                 if let Some(oid) = self.row_type(data_type) {
                     return Ok((TypeId::Record.into(), Some(oid)));
@@ -227,6 +230,7 @@ impl Work<'_> {
         };
         match ty.id {
             TypeId::Void | TypeId::Record => Ok((ty, None)),
+            TypeId::Enum | TypeId::EnumArray => Err(SqlError::unsupported("a result of an enum type")),
             id if is_polymorphic(id) => Err(SqlError::unsupported("a polymorphic result")),
             id if id.is_pseudo() || id == TypeId::Unknown => {
                 Err(invalid(format!("SQL functions cannot return type {}", id.sql_name())))
@@ -289,7 +293,9 @@ impl Work<'_> {
         };
         let types = |is_counted: fn(ArgumentMode) -> bool| {
             let counted = arguments.iter().filter(|argument| is_counted(argument.mode));
-            counted.map(|argument| Ok(resolve_type(&argument.data_type)?.id)).collect::<Result<Vec<_>>>()
+            counted
+                .map(|argument| Ok(resolve_type(&argument.data_type, self.format)?.id))
+                .collect::<Result<Vec<_>>>()
         };
         let (all, inputs) = (types(|_| true)?, types(ArgumentMode::is_input)?);
         let is_meant = |routine: &Routine| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::names::{Qualified, fold};
-use crate::bind::resolve_type;
+use crate::bind::resolve_built_in;
 use crate::catalog::{Object, Schema, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{AlterSequence, SequenceOptions};
@@ -67,7 +67,7 @@ impl Work<'_> {
             _ => None,
         };
         let ty = match &options.data_type {
-            Some(data_type) => resolve_type(data_type)?,
+            Some(data_type) => resolve_built_in(data_type)?,
             None => Type::new(TypeId::Int8),
         };
         match self.make_sequence(&schema, &name.name, ty, options, owner, false).await {
@@ -176,7 +176,7 @@ impl Work<'_> {
 
     fn change_options(&mut self, sequence: &mut Sequence, options: &SequenceOptions) -> Result<()> {
         if let Some(data_type) = &options.data_type {
-            let ty = resolve_type(data_type)?;
+            let ty = resolve_built_in(data_type)?;
             if !ty.id.is_integer() {
                 return Err(invalid("sequence type must be smallint, integer, or bigint"));
             }

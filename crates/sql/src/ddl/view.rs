@@ -9,7 +9,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Command, parse_single};
 use crate::session::OutputColumn;
 use crate::session::work::Work;
-use crate::types::Datum;
+use crate::types::{Datum, FormatContext};
 
 impl Work<'_> {
     /// CREATE VIEW.
@@ -27,7 +27,7 @@ impl Work<'_> {
         let (columns, depends_on, stars) = self.bind_query(&statement.query)?;
         let columns = view_columns(columns, &statement.columns)?;
         if let Some(before) = &existing {
-            check_replacement(before, &columns)?;
+            check_replacement(before, &columns, self.format)?;
         }
         let view = View {
             oid: match &existing {
@@ -46,7 +46,8 @@ impl Work<'_> {
         self.change(Object::View(view.into()))
     }
 
-    /// A query's output columns, the relations and routines it depends on, and what its stars stand for.
+    /// A query's output columns, the relations, routines and enum types it
+    /// depends on, and what its stars stand for.
     fn bind_query(&self, query: &ast::Query) -> Result<(Vec<OutputColumn>, Vec<u32>, Stars)> {
         self.bind(|binder| {
             binder.note_stars();
@@ -57,6 +58,7 @@ impl Work<'_> {
             let mut relations: Vec<u32> = binder.tables().iter().map(|table| table.oid).collect();
             relations.extend(binder.views());
             relations.extend(binder.routines().iter().map(|body| body.routine.oid));
+            relations.extend(binder.enum_types());
             Ok((bound.columns, relations, binder.take_stars()))
         })
     }
@@ -117,7 +119,7 @@ fn view_columns(columns: Vec<OutputColumn>, names: &[ast::ViewColumnDef]) -> Res
 }
 
 /// OR REPLACE may only add columns at the end.
-fn check_replacement(before: &View, columns: &[Column]) -> Result<()> {
+fn check_replacement(before: &View, columns: &[Column], format: &FormatContext) -> Result<()> {
     let refuse = |message: String| Err(SqlError::new(sqlstate::INVALID_TABLE_DEFINITION, message));
     if columns.len() < before.columns.len() {
         return refuse("cannot drop columns from view".to_owned());
@@ -130,8 +132,8 @@ fn check_replacement(before: &View, columns: &[Column]) -> Result<()> {
             return refuse(format!(
                 "cannot change data type of view column \"{}\" from {} to {}",
                 old.name,
-                old.ty.format(),
-                new.ty.format()
+                old.ty.format_with(format),
+                new.ty.format_with(format)
             ));
         }
     }

@@ -51,6 +51,7 @@ fn depends_on_session(from: TypeId, to: TypeId) -> bool {
         // Arithmetic on timestamptz goes through local time.
         return from == TypeId::Timestamptz;
     }
+    // What a label's position is, the catalog says; a plan is made anew when that changes.
     is_name(from) || is_name(to) || is_time(from) || is_time(to)
 }
 

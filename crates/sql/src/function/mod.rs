@@ -8,6 +8,7 @@ mod array;
 mod context;
 mod convert;
 mod datetime;
+mod enumeration;
 mod json;
 mod math;
 pub mod operator;

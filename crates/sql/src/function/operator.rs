@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use smallvec::smallvec;
 
+use super::resolve::with_enum;
 use super::select::{self, Choice, Parameters};
 use super::{EvalContext, Volatility, array, datetime, json, math, pattern, regexp, string};
 use crate::error::{SqlError, sqlstate};
@@ -257,6 +258,7 @@ fn comparable() -> Vec<(TypeId, TypeId)> {
         T::Timestamptz,
         T::Interval,
         T::Uuid,
+        T::Enum,
         T::Jsonb,
         T::AnyArray,
         T::Record,
@@ -323,6 +325,10 @@ pub fn resolve(name: &str, left: Option<Type>, right: Type) -> Result<ResolvedOp
         _ => types.clone(),
     };
     let exact = candidates.iter().position(|c| *c == supposed);
+    // Values of two enum types do not compare.
+    let is_other = |left: Type| left.is_of_enum() && right.is_of_enum() && left.modifier != right.modifier;
+    let candidates = if left.is_some_and(is_other) { vec![] } else { candidates };
+    let exact = exact.filter(|_| !candidates.is_empty());
     match exact.map_or_else(|| select::choose(&candidates, &types), Choice::One) {
         Choice::One(index) => Ok(resolved(operators[index], &candidates[index], left, right)),
         Choice::None => Err(failure("operator does not exist", sqlstate::UNDEFINED_FUNCTION, name, left, right).with_hint(
@@ -345,13 +351,13 @@ fn resolved(operator: &Operator, parameters: &[TypeId], left: Option<Type>, righ
     // An operand that has the type already keeps its modifier.
     let target = |declared: TypeId, given: Type| {
         let actual = generic.actual(declared);
-        if actual == given.id { given } else { Type::new(actual) }
+        if actual == given.id { given } else { with_enum(actual, left.iter().chain([&right])) }
     };
     ResolvedOperator {
         name: operator.name,
         left: operator.left.zip(left).map(|(declared, given)| target(declared, given)),
         right: target(operator.right, right),
-        result: Type::new(generic.actual(operator.result)),
+        result: with_enum(generic.actual(operator.result), left.iter().chain([&right])),
         strict: operator.strict,
         body: operator.body,
         volatility: operator.volatility,

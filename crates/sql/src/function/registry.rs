@@ -5,7 +5,10 @@ use std::sync::OnceLock;
 
 use super::aggregate::AccumulatorMaker;
 use super::window::{self, WindowFunction};
-use super::{EvalContext, aggregate, array, convert, datetime, json, math, pattern, regexp, session, string};
+use super::{
+    EvalContext, aggregate, array, convert, datetime, enumeration, json, math, pattern, regexp, session,
+    string,
+};
 use crate::error::SqlError;
 use crate::types::{Datum, Type, TypeId};
 
@@ -215,7 +218,7 @@ pub(super) const fn external(
     Function::new(oid, name, arguments, result, Body::External)
 }
 
-fn tables() -> [&'static [Function]; 12] {
+fn tables() -> [&'static [Function]; 13] {
     [
         math::FUNCTIONS,
         string::FUNCTIONS,
@@ -225,6 +228,7 @@ fn tables() -> [&'static [Function]; 12] {
         datetime::FUNCTIONS,
         json::FUNCTIONS,
         array::FUNCTIONS,
+        enumeration::FUNCTIONS,
         session::FUNCTIONS,
         aggregate::FUNCTIONS,
         window::FUNCTIONS,

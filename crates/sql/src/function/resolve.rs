@@ -115,6 +115,7 @@ pub(crate) fn find(
     }
     match select::choose(&candidates, &types) {
         Choice::One(index) => match functions.get(index) {
+            Some(_) if are_mixed(&candidates[index], arguments) => Found::Nothing,
             Some(function) => Found::BuiltIn(resolved(function, &candidates[index], arguments, &types)),
             None => Found::Other(shown[index - functions.len()]),
         },
@@ -138,11 +139,27 @@ fn resolved(
         TypeId::Any => *argument,
         declared => {
             let actual = generic.actual(*declared);
-            if actual == argument.id { *argument } else { Type::new(actual) }
+            if actual == argument.id { *argument } else { with_enum(actual, arguments) }
         }
     });
-    let arguments: SmallVec<[Type; 4]> = targets.collect();
-    ResolvedFunction { function, result: Type::new(generic.actual(function.result)), arguments }
+    let targets: SmallVec<[Type; 4]> = targets.collect();
+    let result = with_enum(generic.actual(function.result), arguments);
+    ResolvedFunction { function, result, arguments: targets }
+}
+
+/// Values of two enum types where one type is asked for.
+fn are_mixed(parameters: &[TypeId], arguments: &[Type]) -> bool {
+    let typed = parameters.iter().zip(arguments).filter(|(parameter, _)| **parameter != TypeId::Any);
+    let mut enums = typed.filter_map(|(_, argument)| argument.enum_named());
+    enums.next().is_some_and(|first| enums.any(|other| other != first))
+}
+
+/// The type with this id. If it is an enum type or an array of one, which one that is is said by one
+/// of these types: the overloads are chosen by [`TypeId`], which does not say it.
+pub(super) fn with_enum<'a>(id: TypeId, types: impl IntoIterator<Item = &'a Type>) -> Type {
+    let ty = Type::new(id);
+    let said = types.into_iter().find(|known| ty.is_of_enum() && known.is_of_enum());
+    said.map_or(ty, |said| Type { id, modifier: said.modifier })
 }
 
 /// `float8('1')`, `text(x)`: a call of a type's name is a cast, where the conversion changes

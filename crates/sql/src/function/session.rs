@@ -95,7 +95,7 @@ fn gen_random_uuid(_: &[Datum], context: &EvalContext<'_>) -> Computed {
 }
 
 fn pg_typeof(_: &[Datum], types: &[Type], _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Oid(types[0].id.oid()))
+    Ok(Datum::Oid(types[0].oid()))
 }
 
 pub(super) static FUNCTIONS: &[Function] = &[

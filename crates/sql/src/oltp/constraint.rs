@@ -9,17 +9,27 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 use crate::types::{Datum, FormatContext};
 
+/// Details do not depend on the session's settings; of its context they take the catalog's names.
+fn plain(format: &FormatContext) -> FormatContext {
+    FormatContext { objects: format.objects.clone(), ..FormatContext::default() }
+}
+
 /// `Key (a, b)=(1, x)`, as details name a key.
-pub(crate) fn key_detail(table: &Table, index: &Index, row: &[Datum]) -> String {
+pub(crate) fn key_detail(table: &Table, index: &Index, row: &[Datum], format: &FormatContext) -> String {
     let places: Vec<usize> = index.columns.iter().map(|column| column.column).collect();
     let values: Vec<Datum> = places.iter().map(|&place| row[place].clone()).collect();
-    named_key_detail(table, &places, &values)
+    named_key_detail(table, &places, &values, format)
 }
 
 /// The same for columns of a table and values for them.
-pub(crate) fn named_key_detail(table: &Table, places: &[usize], values: &[Datum]) -> String {
+pub(crate) fn named_key_detail(
+    table: &Table,
+    places: &[usize],
+    values: &[Datum],
+    format: &FormatContext,
+) -> String {
     let names: Vec<&str> = places.iter().map(|&place| table.columns[place].name.as_str()).collect();
-    let context = FormatContext::default();
+    let context = plain(format);
     let texts: Vec<String> = places
         .iter()
         .zip(values)
@@ -32,8 +42,8 @@ pub(crate) fn named_key_detail(table: &Table, places: &[usize], values: &[Datum]
 }
 
 /// `Failing row contains (1, null, x).`
-fn failing_row(table: &Table, row: &[Datum]) -> String {
-    let context = FormatContext::default();
+fn failing_row(table: &Table, row: &[Datum], format: &FormatContext) -> String {
+    let context = plain(format);
     let texts: Vec<String> = table
         .visible_columns()
         .map(|(place, column)| match &row[place] {
@@ -52,7 +62,7 @@ fn failing_row(table: &Table, row: &[Datum]) -> String {
 }
 
 /// 23502 if a NOT NULL column is NULL.
-pub(crate) fn check_not_null(table: &Table, row: &[Datum]) -> Result<()> {
+pub(crate) fn check_not_null(table: &Table, row: &[Datum], format: &FormatContext) -> Result<()> {
     let missing =
         |(place, column): &(usize, &crate::catalog::Column)| column.not_null && row[*place].is_null();
     match table.visible_columns().find(missing).map(|(_, column)| column) {
@@ -64,7 +74,7 @@ pub(crate) fn check_not_null(table: &Table, row: &[Datum]) -> Result<()> {
                 column.name, table.name
             ),
         )
-        .with_detail(failing_row(table, row))
+        .with_detail(failing_row(table, row, format))
         .with_table(&table.schema_name, &table.name)
         .with_column(&column.name)),
     }
@@ -72,24 +82,29 @@ pub(crate) fn check_not_null(table: &Table, row: &[Datum]) -> Result<()> {
 
 /// 23514.
 #[cold]
-pub(crate) fn check_violation(table: &Table, name: &str, row: &[Datum]) -> SqlError {
+pub(crate) fn check_violation(table: &Table, name: &str, row: &[Datum], format: &FormatContext) -> SqlError {
     SqlError::new(
         sqlstate::CHECK_VIOLATION,
         format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name),
     )
-    .with_detail(failing_row(table, row))
+    .with_detail(failing_row(table, row, format))
     .with_table(&table.schema_name, &table.name)
     .with_constraint(name)
 }
 
 /// 23505.
 #[cold]
-pub(crate) fn unique_violation(table: &Table, index: &Index, row: &[Datum]) -> SqlError {
+pub(crate) fn unique_violation(
+    table: &Table,
+    index: &Index,
+    row: &[Datum],
+    format: &FormatContext,
+) -> SqlError {
     SqlError::new(
         sqlstate::UNIQUE_VIOLATION,
         format!("duplicate key value violates unique constraint \"{}\"", index.name),
     )
-    .with_detail(format!("{} already exists.", key_detail(table, index, row)))
+    .with_detail(format!("{} already exists.", key_detail(table, index, row, format)))
     .with_table(&table.schema_name, &table.name)
     .with_constraint(&index.name)
 }

@@ -170,7 +170,12 @@ impl Work<'_> {
                 if self.state.is_deferred(key) && !self.refers(&table, key, &values)? {
                     return Ok(());
                 }
-                Err(no_parent(&table, &parent, key, &named_key_detail(&table, &key.columns, &values)))
+                Err(no_parent(
+                    &table,
+                    &parent,
+                    key,
+                    &named_key_detail(&table, &key.columns, &values, self.format),
+                ))
             }
             Check::Children { parent, child, key, before, after } => {
                 self.join_table(child, TreeMode::Write).await?;
@@ -290,7 +295,12 @@ impl Work<'_> {
         if action == ReferentialAction::NoAction && self.lock_parent(child, parent, key, &values).await? {
             return Ok(());
         }
-        Err(still_referenced(parent, child, key, &named_key_detail(parent, &key.referenced_columns, before)))
+        Err(still_referenced(
+            parent,
+            child,
+            key,
+            &named_key_detail(parent, &key.referenced_columns, before, self.format),
+        ))
     }
 
     /// CASCADE, SET NULL, SET DEFAULT.
@@ -337,11 +347,11 @@ impl Work<'_> {
                     _ => Datum::Null,
                 };
             }
-            check_not_null(child, &changed)?;
+            check_not_null(child, &changed, self.format)?;
             for check in &child.checks {
                 let condition = self.bind_check(child, &check.expression)?;
                 if self.evaluate(&condition, &changed)?.as_bool() == Some(false) {
-                    return Err(check_violation(child, &check.name, &changed));
+                    return Err(check_violation(child, &check.name, &changed, self.format));
                 }
             }
             self.update_row(child, &row_key, &row, &changed).await?;
@@ -447,7 +457,7 @@ fn converted(value: &Datum, from: Type, to: Type, format: &FormatContext) -> Opt
     if to.id.is_integer() && from.id.is_integer() {
         return as_key(value.clone(), to);
     }
-    cast::cast(value, from, Type::new(to.id), CastContext::Assignment, format).ok()
+    cast::cast(value, from, to.plain(), CastContext::Assignment, format).ok()
 }
 
 /// 23503 for a row that refers to none.

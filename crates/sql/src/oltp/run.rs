@@ -125,12 +125,12 @@ impl Checks {
     /// 23502, 23514.
     pub(crate) fn test(&self, work: &Work<'_>, table: &Table, row: &[Datum]) -> Result<()> {
         if self.not_null.iter().any(|&place| row[place].is_null()) {
-            super::constraint::check_not_null(table, row)?;
+            super::constraint::check_not_null(table, row, work.format)?;
         }
         for (name, condition) in &self.checks {
             // NULL passes.
             if work.evaluate(condition, row)?.as_bool() == Some(false) {
-                return Err(check_violation(table, name, row));
+                return Err(check_violation(table, name, row, work.format));
             }
         }
         Ok(())

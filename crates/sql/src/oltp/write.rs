@@ -117,7 +117,7 @@ impl Work<'_> {
                 }
             }
         }
-        Ok(unique_violation(table, index, row))
+        Ok(unique_violation(table, index, row, self.format))
     }
 
     /// Stores a row, with what that changes. A row without a lock may have been changed since it

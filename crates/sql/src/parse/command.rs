@@ -163,6 +163,30 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["SECURITY"], "SECURITY LABEL"),
 ];
 
+/// Forms of ALTER TYPE refused by name: the words behind the type's name.
+const UNSUPPORTED_OF_TYPES: &[(&[&str], &str)] = &[
+    (&["OWNER"], "ALTER TYPE ... OWNER TO"),
+    (&["SET", "SCHEMA"], "ALTER TYPE ... SET SCHEMA"),
+    (&["SET"], "ALTER TYPE ... SET"),
+    (&["ADD", "ATTRIBUTE"], "ALTER TYPE ... ADD ATTRIBUTE"),
+    (&["DROP", "ATTRIBUTE"], "ALTER TYPE ... DROP ATTRIBUTE"),
+    (&["ALTER", "ATTRIBUTE"], "ALTER TYPE ... ALTER ATTRIBUTE"),
+    (&["RENAME", "ATTRIBUTE"], "ALTER TYPE ... RENAME ATTRIBUTE"),
+];
+
+/// The name of a form that is refused, if it is one.
+fn unsupported(parser: &Parser<'_>) -> Option<&'static str> {
+    let is_at = |from: usize, words: &[&str]| {
+        words.iter().enumerate().all(|(ahead, word)| is_word(parser, from + ahead, word))
+    };
+    let is_type = is_at(0, &["ALTER", "TYPE"]);
+    let has_schema = is_type && parser.peek_nth_token_ref(3).token == Token::Period;
+    let behind = if has_schema { 5 } else { 3 };
+    let of_types = UNSUPPORTED_OF_TYPES.iter().filter(|(words, _)| is_type && is_at(behind, words));
+    let all = UNSUPPORTED.iter().filter(|(words, _)| is_at(0, words));
+    all.chain(of_types).next().map(|(_, name)| *name)
+}
+
 pub(super) fn is_word(parser: &Parser<'_>, ahead: usize, word: &str) -> bool {
     matches!(&parser.peek_nth_token_ref(ahead).token,
         Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
@@ -193,10 +217,7 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     if let Some(alter) = alter_settings::parse(parser) {
         return alter.map(Command::AlterSettings);
     }
-    let unsupported = UNSUPPORTED
-        .iter()
-        .find(|(words, _)| words.iter().enumerate().all(|(ahead, word)| is_word(parser, ahead, word)));
-    if let Some((_, name)) = unsupported {
+    if let Some(name) = unsupported(parser) {
         while parser.next_token().token != Token::EOF {}
         return Ok(Command::Unsupported(name));
     }

@@ -279,6 +279,9 @@ impl Dialect for CognateDialect {
                 }),
             );
         }
+        if let Some(literal) = literal_of_named_type(parser) {
+            return Some(literal);
+        }
         let word = ["CURRENT_SCHEMA", "CURRENT_ROLE"].iter().any(|word| is_word(parser, 0, word));
         if word && !matches!(parser.peek_nth_token_ref(1).token, Token::LParen | Token::Period) {
             return Some(function_without_parentheses(parser));
@@ -355,6 +358,20 @@ fn grouping_sets(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         Ok(items)
     });
     Some(items.map(|items| make(items.into_iter().map(|item| vec![item]).collect())))
+}
+
+/// `mood 'sad'`: the crate knows such literals of built-in types only.
+fn literal_of_named_type(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+    let Token::Word(word) = &parser.peek_token_ref().token else { return None };
+    let is_name = word.quote_style.is_some() || word.keyword == Keyword::NoKeyword;
+    if !is_name || !matches!(parser.peek_nth_token_ref(1).token, Token::SingleQuotedString(_)) {
+        return None;
+    }
+    Some(parser.parse_object_name(false).and_then(|name| {
+        let value = parser.parse_value()?;
+        let data_type = DataType::Custom(name, vec![]);
+        Ok(Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false }))
+    }))
 }
 
 /// A function that is written as one word, which the crate takes for a column.

@@ -15,6 +15,8 @@ pub(super) const TABLES: &[&SystemTable] = &[&PG_CONSTRAINT, &PG_DEPEND, &PG_DES
 
 /// Oid of `pg_class`.
 const CLASS: Oid = 1259;
+/// `pg_type`.
+const TYPE: Oid = 1247;
 /// Oid of `pg_constraint`.
 const CONSTRAINT: Oid = 2606;
 /// Oid of `pg_attrdef`.
@@ -131,10 +133,9 @@ fn dependencies(catalog: &Catalog) -> Vec<Dependency> {
         // A view needs what its rule reads; the rule has the view's oid here.
         let object = (REWRITE, view.oid, 0);
         all.push(Dependency { object, needs: (CLASS, view.oid, 0), kind: 'i' });
-        all.extend(view.depends_on.iter().map(|oid| Dependency {
-            object,
-            needs: (CLASS, *oid, 0),
-            kind: 'n',
+        all.extend(view.depends_on.iter().map(|oid| {
+            let class = if catalog.enum_by_oid(*oid).is_some() { TYPE } else { CLASS };
+            Dependency { object, needs: (class, *oid, 0), kind: 'n' }
         }));
     }
     all

@@ -19,7 +19,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_CONVERSION,
     &PG_CURSORS,
     &PG_DEFAULT_ACL,
-    &PG_ENUM,
     &PG_EVENT_TRIGGER,
     &PG_EXTENSION,
     &PG_FOREIGN_DATA_WRAPPER,
@@ -178,11 +177,6 @@ empty_table! {
 empty_table! {
     PG_DEFAULT_ACL = 826 table "pg_catalog"."pg_default_acl",
     oid: Oid, defaclrole: Oid, defaclnamespace: Oid, defaclobjtype: InternalChar, defaclacl: TextArray,
-}
-
-empty_table! {
-    PG_ENUM = 3501 table "pg_catalog"."pg_enum",
-    oid: Oid, enumtypid: Oid, enumsortorder: Float4, enumlabel: Name,
 }
 
 empty_table! {

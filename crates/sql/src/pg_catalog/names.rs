@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{SystemTable, keywords, procedure, role, routine, table, table_by_oid};
-use crate::catalog::{Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation};
+use crate::catalog::{Catalog, EnumType, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation};
 use crate::types::ObjectNames;
 
 /// A name as SQL text: quoted if it must be.
@@ -165,6 +165,15 @@ impl CatalogNames {
     }
 }
 
+/// A type's name as `format_type` prints it: with its schema only if its bare name does not lead to
+/// it.
+pub(super) fn enum_name(catalog: &Catalog, path: &[String], ty: &EnumType) -> String {
+    if catalog.enum_type(path, None, &ty.name).is_some_and(|found| found.oid == ty.oid) {
+        return quote_identifier(&ty.name);
+    }
+    qualified(&ty.schema_name, &ty.name)
+}
+
 impl ObjectNames for CatalogNames {
     fn relation_oid(&self, name: &str) -> Option<u32> {
         AnyRelation::find(&self.catalog, &self.search_path, name).map(AnyRelation::oid)
@@ -218,6 +227,44 @@ impl ObjectNames for CatalogNames {
 
     fn role_name(&self, oid: u32) -> Option<String> {
         role::name(&self.catalog, &self.user, oid).map(|name| quote_identifier(&name))
+    }
+
+    fn type_oid(&self, schema: Option<&str>, name: &str) -> Option<u32> {
+        self.catalog.enum_type(&self.search_path, schema, name).map(|ty| ty.oid)
+    }
+
+    fn named_type_oid(&self, name: &str) -> Option<u32> {
+        if let Some(element) = name.trim_end().strip_suffix("[]") {
+            return self.named_type_oid(element).map(|oid| oid + 1);
+        }
+        match split(name)?.as_slice() {
+            [name] => self.type_oid(None, name),
+            [schema, name] => self.type_oid(Some(schema), name),
+            _ => None,
+        }
+    }
+
+    fn type_name(&self, oid: u32) -> Option<String> {
+        let name = |oid| {
+            let ty = self.catalog.enum_by_oid(oid)?;
+            Some(enum_name(&self.catalog, &self.search_path, ty))
+        };
+        // Behind a type is its array type.
+        name(oid).or_else(|| Some(format!("{}[]", name(oid.checked_sub(1)?)?)))
+    }
+
+    fn enum_position(&self, ty: u32, label: &str) -> Option<i64> {
+        let ty = self.catalog.enum_by_oid(ty)?;
+        Some(ty.labels[ty.place(label)?].position)
+    }
+
+    fn enum_label(&self, ty: u32, position: i64) -> Option<String> {
+        self.catalog.enum_by_oid(ty)?.label_at(position).map(str::to_owned)
+    }
+
+    fn enum_positions(&self, ty: u32) -> Vec<i64> {
+        let ty = self.catalog.enum_by_oid(ty);
+        ty.into_iter().flat_map(|ty| ty.labels.iter().map(|label| label.position)).collect()
     }
 }
 

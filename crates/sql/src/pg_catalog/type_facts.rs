@@ -26,6 +26,9 @@ pub(super) struct TypeFacts {
 /// What reads and writes arrays.
 pub(super) const ARRAY_FUNCTIONS: [FunctionName; 4] =
     [(750, "array_in"), (751, "array_out"), (2400, "array_recv"), (2401, "array_send")];
+/// What reads and writes enum types.
+pub(super) const ENUM_FUNCTIONS: [FunctionName; 4] =
+    [(3506, "enum_in"), (3507, "enum_out"), (3532, "enum_recv"), (3533, "enum_send")];
 /// Subscripts arrays.
 pub(super) const ARRAY_SUBSCRIPT: FunctionName = (6179, "array_subscript_handler");
 /// Subscripts int2vector, oidvector and name.
@@ -71,6 +74,7 @@ const TABLE: &[Row] = &[
     (2278, true, 'p', 'i', 'p', 0, [(2298, "void_in"), (2299, "void_out"), (3120, "void_recv"), (3121, "void_send"), (0, ""), (0, "")]),
     (2283, true, 'p', 'i', 'p', 0, [(2312, "anyelement_in"), (2313, "anyelement_out"), (0, ""), (0, ""), (0, ""), (0, "")]),
     (2776, true, 'p', 'i', 'p', 0, [(2777, "anynonarray_in"), (2778, "anynonarray_out"), (0, ""), (0, ""), (0, ""), (0, "")]),
+    (3500, true, 'p', 'i', 'p', 0, [(3504, "anyenum_in"), (3505, "anyenum_out"), (0, ""), (0, ""), (0, ""), (0, "")]),
     (2950, false, 'b', 'c', 'p', 0, [(2952, "uuid_in"), (2953, "uuid_out"), (2961, "uuid_recv"), (2962, "uuid_send"), (0, ""), (0, "")]),
     (3802, false, 'b', 'i', 'x', 0, [(3806, "jsonb_in"), (3804, "jsonb_out"), (3805, "jsonb_recv"), (3803, "jsonb_send"), (0, ""), (0, "")]),
     (4089, true, 'b', 'i', 'p', 0, [(4084, "regnamespacein"), (4085, "regnamespaceout"), (4087, "regnamespacerecv"), (4088, "regnamespacesend"), (0, ""), (0, "")]),
@@ -78,6 +82,13 @@ const TABLE: &[Row] = &[
     (5078, false, 'p', 'd', 'x', 0, [(5088, "anycompatiblearray_in"), (5089, "anycompatiblearray_out"), (5090, "anycompatiblearray_recv"), (5091, "anycompatiblearray_send"), (0, ""), (0, "")]),
     (4096, true, 'b', 'i', 'p', 0, [(4098, "regrolein"), (4092, "regroleout"), (4094, "regrolerecv"), (4095, "regrolesend"), (0, ""), (0, "")]),
 ];
+
+/// The facts of an enum type.
+pub(super) fn enum_facts() -> TypeFacts {
+    let [input, output, receive, send] = ENUM_FUNCTIONS;
+    let functions = [input, output, receive, send, (0, ""), (0, "")];
+    TypeFacts { kind: 'e', functions, ..base(TypeId::Enum) }
+}
 
 /// The facts of a type; of an array type those that follow from its elements'.
 pub(super) fn facts(id: TypeId) -> TypeFacts {
@@ -108,7 +119,8 @@ pub(super) fn functions() -> impl Iterator<Item = (FunctionName, u32)> {
     let general = [ARRAY_SUBSCRIPT, RAW_ARRAY_SUBSCRIPT, JSONB_SUBSCRIPT, ARRAY_ANALYZE];
     let of_types = TABLE.iter().flat_map(|row| row.6.into_iter().map(|function| (function, row.0)));
     let of_arrays = ARRAY_FUNCTIONS.into_iter().chain(general).map(|function| (function, 0));
-    of_types.chain(of_arrays).filter(|((oid, _), _)| *oid != 0)
+    let of_enums = ENUM_FUNCTIONS.into_iter().map(|function| (function, TypeId::Enum.oid()));
+    of_types.chain(of_arrays).chain(of_enums).filter(|((oid, _), _)| *oid != 0)
 }
 
 #[cfg(test)]

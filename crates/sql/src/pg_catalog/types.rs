@@ -1,12 +1,16 @@
-//! Types, collations and languages: `pg_type`, `pg_collation`, `pg_language`, `pg_operator`.
+//! Types, collations and languages: `pg_type`, `pg_enum`, `pg_collation`, `pg_language`, `pg_operator`.
+
+use std::sync::Arc;
 
 use super::SystemTable;
-use super::type_facts::{ARRAY_ANALYZE, ARRAY_SUBSCRIPT, JSONB_SUBSCRIPT, RAW_ARRAY_SUBSCRIPT, facts};
+use super::type_facts::{
+    ARRAY_ANALYZE, ARRAY_SUBSCRIPT, JSONB_SUBSCRIPT, RAW_ARRAY_SUBSCRIPT, TypeFacts, enum_facts, facts,
+};
 use super::value::NULL;
-use crate::catalog::{OWNER_OID, Oid, PG_CATALOG_OID};
-use crate::types::TypeId;
+use crate::catalog::{Catalog, EnumLabel, EnumType, OWNER_OID, Oid, PG_CATALOG_OID};
+use crate::types::{Category, Type, TypeId};
 
-pub(super) const TABLES: &[&SystemTable] = &[&PG_TYPE, &PG_COLLATION, &PG_LANGUAGE, &PG_OPERATOR];
+pub(super) const TABLES: &[&SystemTable] = &[&PG_TYPE, &PG_ENUM, &PG_COLLATION, &PG_LANGUAGE, &PG_OPERATOR];
 
 fn subscript(id: TypeId) -> Oid {
     match id {
@@ -24,32 +28,120 @@ fn element(id: TypeId) -> Oid {
     }
 }
 
+/// A type of the table: a built-in one or a user's.
+enum AnyType {
+    BuiltIn(TypeId),
+    Enum(Arc<EnumType>),
+    EnumArray(Arc<EnumType>),
+}
+
+impl AnyType {
+    fn built_in(&self) -> Option<TypeId> {
+        match self {
+            AnyType::BuiltIn(id) => Some(*id),
+            AnyType::Enum(_) => None,
+            // What is said of arrays of `anyenum` holds for it, too.
+            AnyType::EnumArray(_) => Some(TypeId::EnumArray),
+        }
+    }
+
+    fn of_enum(&self) -> Option<&EnumType> {
+        match self {
+            AnyType::BuiltIn(_) => None,
+            AnyType::Enum(ty) | AnyType::EnumArray(ty) => Some(ty),
+        }
+    }
+
+    fn facts(&self) -> TypeFacts {
+        self.built_in().map_or_else(enum_facts, facts)
+    }
+
+    fn name(&self) -> String {
+        match self {
+            AnyType::BuiltIn(id) => id.internal_name().to_owned(),
+            AnyType::Enum(ty) => ty.name.clone(),
+            AnyType::EnumArray(ty) => format!("_{}", ty.name),
+        }
+    }
+
+    fn category(&self) -> char {
+        match self {
+            AnyType::BuiltIn(TypeId::Enum) => Category::Pseudo.letter(),
+            AnyType::BuiltIn(id) => id.category().letter(),
+            AnyType::Enum(_) => Category::Enum.letter(),
+            AnyType::EnumArray(_) => Category::Array.letter(),
+        }
+    }
+
+    fn oid(&self) -> Oid {
+        match self {
+            AnyType::BuiltIn(id) => id.oid(),
+            AnyType::Enum(ty) => ty.oid,
+            AnyType::EnumArray(ty) => ty.oid + 1,
+        }
+    }
+
+    fn element(&self) -> Oid {
+        match self {
+            AnyType::BuiltIn(id) => element(*id),
+            AnyType::Enum(_) => 0,
+            AnyType::EnumArray(ty) => ty.oid,
+        }
+    }
+
+    fn array(&self) -> Oid {
+        match self {
+            AnyType::BuiltIn(TypeId::Enum) | AnyType::EnumArray(_) => 0,
+            AnyType::BuiltIn(id) => id.array().map_or(0, TypeId::oid),
+            AnyType::Enum(ty) => ty.oid + 1,
+        }
+    }
+
+    fn length(&self) -> i16 {
+        self.built_in().map_or(Type::new(TypeId::Enum), Type::new).shown_length()
+    }
+}
+
+fn type_by_oid(catalog: &Catalog, oid: Oid) -> Option<AnyType> {
+    let built_in = TypeId::from_oid(oid).filter(|id| *id != TypeId::EnumArray);
+    let of_user = |oid: Oid| catalog.enum_by_oid(oid).cloned();
+    (built_in.map(AnyType::BuiltIn))
+        .or_else(|| of_user(oid).map(AnyType::Enum))
+        .or_else(|| of_user(oid.checked_sub(1)?).map(AnyType::EnumArray))
+}
+
+fn all_types(catalog: &Catalog) -> impl Iterator<Item = AnyType> {
+    let built_in = TypeId::all().filter(|id| *id != TypeId::EnumArray).map(AnyType::BuiltIn);
+    let of_user = catalog.enum_types().cloned();
+    built_in.chain(of_user.flat_map(|ty| [AnyType::Enum(ty.clone()), AnyType::EnumArray(ty)]))
+}
+
 system_table! {
     static PG_TYPE = 1247 table "pg_catalog"."pg_type",
-    |_source| TypeId::all().map(|id| (id, facts(id))) => |(id, facts)|,
-    [by oid(key) => TypeId::from_oid(key).map(|id| (id, facts(id)))],
-    oid: Oid = id.oid(),
-    typname: Name = id.internal_name(),
-    typnamespace: Oid = PG_CATALOG_OID,
+    |source| all_types(source.catalog).map(|ty| (ty.built_in(), ty.facts(), ty)) => |(id, facts, ty)|,
+    [by oid(key) => type_by_oid(source.catalog, key).map(|ty| (ty.built_in(), ty.facts(), ty))],
+    oid: Oid = ty.oid(),
+    typname: Name = ty.name(),
+    typnamespace: Oid = ty.of_enum().map_or(PG_CATALOG_OID, |ty| ty.schema),
     typowner: Oid = OWNER_OID,
-    typlen: Int2 = id.length(),
+    typlen: Int2 = ty.length(),
     typbyval: Bool = facts.by_value,
     typtype: InternalChar = facts.kind,
-    typcategory: InternalChar = id.category().letter(),
-    typispreferred: Bool = id.is_preferred(),
+    typcategory: InternalChar = ty.category(),
+    typispreferred: Bool = id.is_some_and(TypeId::is_preferred),
     typisdefined: Bool = true,
     typdelim: InternalChar = ',',
     typrelid: Oid = 0,
-    typsubscript: Regproc = subscript(id),
-    typelem: Oid = element(id),
-    typarray: Oid = id.array().map_or(0, TypeId::oid),
+    typsubscript: Regproc = id.map_or(0, subscript),
+    typelem: Oid = ty.element(),
+    typarray: Oid = ty.array(),
     typinput: Regproc = facts.functions[0].0,
     typoutput: Regproc = facts.functions[1].0,
     typreceive: Regproc = facts.functions[2].0,
     typsend: Regproc = facts.functions[3].0,
     typmodin: Regproc = facts.functions[4].0,
     typmodout: Regproc = facts.functions[5].0,
-    typanalyze: Regproc = if id.element().is_some() && id.is_array() { ARRAY_ANALYZE.0 } else { 0 },
+    typanalyze: Regproc = if id.is_some_and(TypeId::is_array) { ARRAY_ANALYZE.0 } else { 0 },
     typalign: InternalChar = facts.align,
     typstorage: InternalChar = facts.storage,
     typnotnull: Bool = false,
@@ -60,6 +152,22 @@ system_table! {
     typdefaultbin: Text = NULL,
     typdefault: Text = NULL,
     typacl: TextArray = NULL,
+}
+
+system_table! {
+    static PG_ENUM = 3501 table "pg_catalog"."pg_enum",
+    |source| labels(source.catalog) => |(ty, sort_order, label)|,
+    oid: Oid = label.oid,
+    enumtypid: Oid = ty,
+    enumsortorder: Float4 = sort_order,
+    enumlabel: Name = label.label.clone(),
+}
+
+/// The labels of all enum types, each with its type's oid and a number that grows with its place.
+fn labels(catalog: &Catalog) -> impl Iterator<Item = (Oid, f32, &EnumLabel)> {
+    catalog
+        .enum_types()
+        .flat_map(|ty| ty.labels.iter().enumerate().map(|(place, label)| (ty.oid, (place + 1) as f32, label)))
 }
 
 system_table! {
@@ -122,6 +230,7 @@ const EQUALITY: &[(Oid, TypeId, Oid)] = &[
     (1070, TypeId::AnyArray, 744),
     (2972, TypeId::Uuid, 2956),
     (3240, TypeId::Jsonb, 4043),
+    (3516, TypeId::Enum, 3508),
 ];
 
 /// Oid of the operator `=` of two values of this type.

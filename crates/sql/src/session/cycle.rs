@@ -23,7 +23,7 @@ use crate::catalog::{Catalog, Index, Oid, Table};
 use crate::error::{SqlError, sqlstate};
 use crate::keys;
 use crate::oltp::index_maintenance::key_tree;
-use crate::types::FormatContext;
+use crate::types::{Datum, FormatContext};
 
 /// What can be done against first updater wins.
 const RETRY: &str = "The transaction might succeed if retried.";
@@ -183,7 +183,7 @@ pub(super) fn locate(catalog: &Catalog, tree: TreeId, key: Option<&[u8]>) -> Pla
     };
     let name = index.map_or(&table.name, |index| &index.name).clone();
     let described = index.or_else(|| table.primary_key());
-    let key = described.and_then(|index| values(table, index, key, &FormatContext::default()));
+    let key = described.and_then(|index| values(catalog, table, index, key, &FormatContext::default()));
     Place { relation: Some(table.oid), name: Some(name), key }
 }
 
@@ -205,7 +205,7 @@ fn describe(object: &Object, catalog: &Catalog, format: &FormatContext) -> Strin
         None => format!("table \"{}\"", table.name),
     };
     let index = index.or_else(|| table.primary_key());
-    let values = |key: &[u8]| index.and_then(|index| values(table, index, key, format));
+    let values = |key: &[u8]| index.and_then(|index| values(catalog, table, index, key, format));
     match object {
         Object::Key(_, key) => match values(key) {
             Some(values) => format!("key {values} of {place}"),
@@ -229,7 +229,13 @@ fn describe(object: &Object, catalog: &Catalog, format: &FormatContext) -> Strin
 }
 
 /// `(id)=(5)`, as far as the key says it.
-fn values(table: &Table, index: &Index, mut key: &[u8], format: &FormatContext) -> Option<String> {
+fn values(
+    catalog: &Catalog,
+    table: &Table,
+    index: &Index,
+    mut key: &[u8],
+    format: &FormatContext,
+) -> Option<String> {
     let (mut names, mut values) = (Vec::new(), Vec::new());
     for column in &index.columns {
         if key.is_empty() {
@@ -241,7 +247,10 @@ fn values(table: &Table, index: &Index, mut key: &[u8], format: &FormatContext) 
         }
         let value = keys::decode(&mut key, ty, column.order()).ok()?;
         names.push(table.columns[column.column].name.clone());
-        values.push(value.to_text_string(ty, format));
+        values.push(match value {
+            Datum::Enum(value) => catalog.enum_by_oid(value.ty)?.label_at(value.position)?.to_owned(),
+            value => value.to_text_string(ty, format),
+        });
     }
     (!names.is_empty()).then(|| format!("({})=({})", names.join(", "), values.join(", ")))
 }

@@ -308,6 +308,31 @@ impl ObjectNames for LiveNames {
     fn role_name(&self, oid: u32) -> Option<String> {
         self.now().role_name(oid)
     }
+
+    fn type_oid(&self, schema: Option<&str>, name: &str) -> Option<u32> {
+        self.now().type_oid(schema, name)
+    }
+
+    fn named_type_oid(&self, name: &str) -> Option<u32> {
+        self.now().named_type_oid(name)
+    }
+
+    fn type_name(&self, oid: u32) -> Option<String> {
+        self.now().type_name(oid)
+    }
+
+    fn enum_position(&self, ty: u32, label: &str) -> Option<i64> {
+        self.now().enum_position(ty, label)
+    }
+
+    fn enum_label(&self, ty: u32, position: i64) -> Option<String> {
+        // Asked for each value of a result: no search path is made for it.
+        self.0.catalog().enum_by_oid(ty)?.label_at(position).map(str::to_owned)
+    }
+
+    fn enum_positions(&self, ty: u32) -> Vec<i64> {
+        self.now().enum_positions(ty)
+    }
 }
 
 impl SessionView for Facts {

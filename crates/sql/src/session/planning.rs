@@ -64,7 +64,8 @@ impl Session {
     /// types by oid, 0 or absent where the server is to infer one.
     pub fn prepare(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
         self.begin_statement();
-        let declared = declared_types(parameter_oids)?;
+        let catalog = self.facts.catalog();
+        let declared = declared_types(parameter_oids, |oid| catalog.enum_by_oid(oid).is_some())?;
         let search_path = self.effective.search_path.clone();
         let key = Key { text, declared: &declared, search_path: &search_path };
         if let Some(found) = self.database.plans().get(key) {
@@ -91,7 +92,8 @@ impl Session {
     /// # Errors
     /// 0A000 if it is not fit; those of its text.
     pub(super) fn prepare_alike(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
-        let declared = declared_types(parameter_oids)?;
+        let catalog = self.facts.catalog();
+        let declared = declared_types(parameter_oids, |oid| catalog.enum_by_oid(oid).is_some())?;
         let search_path = self.effective.search_path.clone();
         let key = Key { text, declared: &declared, search_path: &search_path };
         if let Some(found) = self.database.plans_of_programs().get(key)
@@ -439,7 +441,7 @@ impl Session {
 
 fn read_parameter(bytes: &[u8], ty: Type, format: Format, context: &FormatContext) -> Result<Datum> {
     match format {
-        Format::Binary => Datum::from_binary(ty, bytes),
+        Format::Binary => Datum::receive(ty, bytes, context),
         Format::Text => {
             let text =
                 std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).ok_or_else(|| {
@@ -464,14 +466,19 @@ pub(super) fn parameter_type(place: usize, ty: Option<Type>) -> Result<Type> {
 }
 
 /// Parameter types by oid; 0 is open.
-fn declared_types(oids: &[u32]) -> Result<Vec<Option<Type>>> {
+fn declared_types(oids: &[u32], is_enum: impl Fn(u32) -> bool) -> Result<Vec<Option<Type>>> {
     oids.iter()
         .map(|&oid| match oid {
             0 => Ok(None),
             oid if oid == TypeId::Unknown.oid() => Ok(None),
-            oid => TypeId::from_oid(oid).map(|id| Some(Type::new(id))).ok_or_else(|| {
-                SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"))
-            }),
+            oid if is_enum(oid) => Ok(Some(Type::of_enum(oid))),
+            oid if is_enum(oid - 1) => crate::bind::array_type(Type::of_enum(oid - 1)).map(Some),
+            oid => TypeId::from_oid(oid)
+                .filter(|id| !matches!(id, TypeId::Enum | TypeId::EnumArray))
+                .map(|id| Some(Type::new(id)))
+                .ok_or_else(|| {
+                    SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"))
+                }),
         })
         .collect()
 }

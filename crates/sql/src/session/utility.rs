@@ -286,8 +286,10 @@ impl Session {
         statement: &Statement,
     ) -> Result<()> {
         self.check_name_free(&name)?;
-        let declared =
-            types.iter().map(|ty| crate::bind::resolve_type(ty).map(Some)).collect::<Result<_>>()?;
+        let declared = types
+            .iter()
+            .map(|ty| crate::bind::resolve_type(ty, &self.format).map(Some))
+            .collect::<Result<_>>()?;
         let statement = statement.with_command(Command::Sql(Box::new(inner.clone())));
         let prepared = self.plan_prepared(Some(statement), declared)?;
         prepared.keep(self.database.statement_budget())?;
@@ -385,6 +387,8 @@ impl Work<'_> {
             S::CreateSchema {
                 schema_name, if_not_exists, with: None, options: None, clone: None, ..
             } => self.create_schema(schema_name, *if_not_exists).await,
+            S::CreateType { name, representation } => self.create_type(name, representation.as_ref()).await,
+            S::AlterType(alter) => self.alter_type_definition(alter).await,
             S::AlterSchema(alter) => self.alter_schema(alter).await,
             S::AlterTable(alter) => self.alter_table(alter).await,
             S::AlterIndex { name, operation: ast::AlterIndexOperation::RenameIndex { index_name } } => {
@@ -421,6 +425,7 @@ impl Work<'_> {
             ast::ObjectType::View => self.drop_relations("view", names, if_exists, cascade).await,
             ast::ObjectType::Sequence => self.drop_relations("sequence", names, if_exists, cascade).await,
             ast::ObjectType::Index => self.drop_indexes(names, if_exists).await,
+            ast::ObjectType::Type => self.drop_types(names, if_exists, cascade).await,
             ast::ObjectType::Schema => self.drop_schemas(names, if_exists, cascade).await,
             other => Err(SqlError::unsupported(format_args!("DROP {other}"))),
         }

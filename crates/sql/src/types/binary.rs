@@ -5,13 +5,30 @@ use bytes::Bytes;
 use std::sync::Arc;
 
 use super::input::truncate_name;
-use super::{Array, Category, Datum, Dimension, Interval, Numeric, Text, Type, TypeId, cast, datetime, json};
+use super::{
+    Array, Category, Datum, Dimension, EnumValue, FormatContext, Interval, Numeric, Text, Type, TypeId, cast,
+    datetime, json,
+};
 use crate::error::{SqlError, sqlstate};
 
 impl Datum {
-    /// Appends the binary form; nothing for NULL.
+    /// Appends the binary form; nothing for NULL. Values of enum types, alone or in others, are
+    /// their positions: as rows hold them, not as clients know them.
     pub fn to_binary(&self, ty: Type, out: &mut Vec<u8>) {
+        self.write_binary(ty, None, out);
+    }
+
+    /// The same for a client: values of enum types are their labels.
+    pub fn send(&self, ty: Type, context: &FormatContext, out: &mut Vec<u8>) {
+        self.write_binary(ty, Some(context), out);
+    }
+
+    pub(super) fn write_binary(&self, ty: Type, context: Option<&FormatContext>, out: &mut Vec<u8>) {
         match self {
+            Datum::Enum(value) => match context {
+                Some(context) => value.write(context, out),
+                None => out.extend_from_slice(&value.position.to_be_bytes()),
+            },
             // A single byte; the empty value is a NUL.
             Datum::Text(text) if ty.id == TypeId::InternalChar => {
                 let octal = text.as_str().strip_prefix('\\').and_then(|d| u8::from_str_radix(d, 8).ok());
@@ -40,15 +57,28 @@ impl Datum {
                 out.extend_from_slice(&value.days.to_be_bytes());
                 out.extend_from_slice(&value.months.to_be_bytes());
             }
-            Datum::Array(array) => write_array(array, out),
-            Datum::Record(record) => record.write_binary(out),
+            Datum::Array(array) => write_array(array, ty, context, out),
+            Datum::Record(record) => record.write_binary(context, out),
         }
     }
 
     /// Reads the binary form of a value of type `ty`. 22P03 if it is not that; 22021 for texts that
     /// are not UTF-8.
     pub fn from_binary(ty: Type, bytes: &[u8]) -> Result<Datum, SqlError> {
+        Datum::read_binary(ty, bytes, None)
+    }
+
+    /// The same from a client, which sends values of enum types as their labels.
+    pub fn receive(ty: Type, bytes: &[u8], context: &FormatContext) -> Result<Datum, SqlError> {
+        Datum::read_binary(ty, bytes, Some(context))
+    }
+
+    fn read_binary(ty: Type, bytes: &[u8], context: Option<&FormatContext>) -> Result<Datum, SqlError> {
         Ok(match ty.id {
+            TypeId::Enum => Datum::Enum(match context {
+                Some(context) => EnumValue::parse(ty.oid(), text(bytes)?.as_str(), context)?,
+                None => EnumValue { ty: ty.oid(), position: i64::from_be_bytes(fixed(bytes)?) },
+            }),
             TypeId::Bool => Datum::Bool(fixed::<1>(bytes)?[0] != 0),
             TypeId::Int2 => Datum::Int2(i16::from_be_bytes(fixed(bytes)?)),
             TypeId::Int4 => Datum::Int4(i32::from_be_bytes(fixed(bytes)?)),
@@ -85,7 +115,7 @@ impl Datum {
             TypeId::Bytea => Datum::Bytea(Bytes::copy_from_slice(bytes)),
             TypeId::Uuid => Datum::Uuid(fixed(bytes)?),
             id if id.is_oid() => Datum::Oid(u32::from_be_bytes(fixed(bytes)?)),
-            id if id.category() == Category::Array => read_array(bytes, ty)?,
+            id if id.category() == Category::Array => read_array(bytes, ty, context)?,
             id => {
                 return Err(SqlError::new(
                     sqlstate::UNDEFINED_FUNCTION,
@@ -144,11 +174,16 @@ fn read_timestamp(timestamp: i64) -> Result<i64, SqlError> {
     }
 }
 
-fn write_array(array: &Array, out: &mut Vec<u8>) {
+fn write_array(array: &Array, ty: Type, context: Option<&FormatContext>, out: &mut Vec<u8>) {
+    // Which enum type the elements are of, only the array's type says.
+    let element_type = match ty.element() {
+        Some(element) if element.id == array.element => element.plain(),
+        _ => Type::new(array.element),
+    };
     let mut word = |value: i32| out.extend_from_slice(&value.to_be_bytes());
     word(array.dimensions.len() as i32);
     word(i32::from(array.elements.iter().any(Datum::is_null)));
-    word(array.element.oid() as i32);
+    word(element_type.oid() as i32);
     for dimension in &array.dimensions {
         word(dimension.length as i32);
         word(dimension.lower);
@@ -160,13 +195,13 @@ fn write_array(array: &Array, out: &mut Vec<u8>) {
         }
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
-        element.to_binary(Type::new(array.element), out);
+        element.write_binary(element_type, context, out);
         let length = (out.len() - start - 4) as i32;
         out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     }
 }
 
-fn read_array(bytes: &[u8], ty: Type) -> Result<Datum, SqlError> {
+fn read_array(bytes: &[u8], ty: Type, context: Option<&FormatContext>) -> Result<Datum, SqlError> {
     let invalid = |what: String| SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, what);
     let mut rest = bytes;
     let word = |rest: &mut &[u8]| -> Result<i32, SqlError> {
@@ -189,7 +224,9 @@ fn read_array(bytes: &[u8], ty: Type) -> Result<Datum, SqlError> {
     if !(0..=1).contains(&flags) {
         return Err(invalid("invalid array flags".to_owned()));
     }
-    if oid != element.id.oid() {
+    // Rows are written without a look at which enum type it is.
+    let is_stored = context.is_none() && oid == element.id.oid();
+    if oid != element.oid() && !is_stored {
         return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, "wrong element type"));
     }
     let mut dimensions = Vec::new();
@@ -217,7 +254,7 @@ fn read_array(bytes: &[u8], ty: Type) -> Result<Datum, SqlError> {
         let length = usize::try_from(length).ok().filter(|l| *l <= rest.len());
         let (item, tail) =
             rest.split_at(length.ok_or_else(|| invalid("insufficient data left in message".to_owned()))?);
-        elements.push(Datum::from_binary(Type::new(element.id), item)?);
+        elements.push(Datum::read_binary(element.plain(), item, context)?);
         rest = tail;
     }
     if !rest.is_empty() {

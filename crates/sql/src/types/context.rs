@@ -74,6 +74,18 @@ pub trait ObjectNames: Send + Sync {
     fn role_oid(&self, name: &str) -> Option<u32>;
     /// Name of a role.
     fn role_name(&self, oid: u32) -> Option<String>;
+    /// Oid of a type that a user made.
+    fn type_oid(&self, schema: Option<&str>, name: &str) -> Option<u32>;
+    /// The same by its possibly qualified, possibly quoted name.
+    fn named_type_oid(&self, name: &str) -> Option<u32>;
+    /// Name of a type that a user made, qualified and quoted where needed.
+    fn type_name(&self, oid: u32) -> Option<String>;
+    /// The position of an enum type's label.
+    fn enum_position(&self, ty: u32, label: &str) -> Option<i64>;
+    /// The label at a position of an enum type.
+    fn enum_label(&self, ty: u32, position: i64) -> Option<String>;
+    /// All positions of an enum type, in order.
+    fn enum_positions(&self, ty: u32) -> Vec<i64>;
 }
 
 /// The settings that decide how values read and print.

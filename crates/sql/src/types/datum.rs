@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Array, Interval, Numeric, Record, Text};
+use super::{Array, EnumValue, Interval, Numeric, Record, Text};
 
 /// A value. The variant follows from the type; see [`TypeId::holds`](super::TypeId::holds).
 #[derive(Clone, Debug, Default)]
@@ -50,6 +50,8 @@ pub enum Datum {
     Interval(Interval),
     /// uuid.
     Uuid([u8; 16]),
+    /// A value of an enum type.
+    Enum(EnumValue),
     /// oid, regclass, regtype, regproc, regnamespace, regrole.
     Oid(u32),
     /// An array, int2vector or oidvector.

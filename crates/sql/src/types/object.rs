@@ -14,7 +14,7 @@ pub(super) fn parse(id: TypeId, text: &str, context: &FormatContext) -> Result<u
         return parse_oid(name);
     }
     if id == TypeId::Regtype {
-        return parse_type(name);
+        return parse_type(name, context);
     }
     let objects = context.objects.as_deref();
     let (found, sqlstate, kind) = match id {
@@ -33,7 +33,7 @@ pub(super) fn parse(id: TypeId, text: &str, context: &FormatContext) -> Result<u
 }
 
 /// A type by its name as SQL writes it, with or without schema and modifier.
-fn parse_type(name: &str) -> Result<u32, SqlError> {
+fn parse_type(name: &str, context: &FormatContext) -> Result<u32, SqlError> {
     let lower = name.to_ascii_lowercase();
     let bare = lower.strip_prefix("pg_catalog.").unwrap_or(&lower);
     // A modifier is allowed and means nothing: `numeric(5,2)`, `timestamp(3) with time zone`.
@@ -43,9 +43,11 @@ fn parse_type(name: &str) -> Result<u32, SqlError> {
         }
         _ => bare.to_owned(),
     };
-    let found = TypeId::from_name(&without_modifier);
+    let found = TypeId::from_name(&without_modifier)
+        .filter(|id| !matches!(id, TypeId::Enum | TypeId::EnumArray) || bare == "anyenum");
     found
         .map(TypeId::oid)
+        .or_else(|| context.objects.as_deref()?.named_type_oid(name))
         .ok_or_else(|| SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist")))
 }
 
@@ -54,7 +56,9 @@ pub(super) fn write(id: TypeId, oid: u32, context: &FormatContext, out: &mut Vec
     let objects = context.objects.as_deref();
     let name = match id {
         _ if oid == 0 => Some("-".to_owned()),
-        TypeId::Regtype => TypeId::from_oid(oid).map(|ty| ty.sql_name().to_owned()),
+        TypeId::Regtype => TypeId::from_oid(oid)
+            .map(|ty| ty.sql_name().to_owned())
+            .or_else(|| objects.and_then(|o| o.type_name(oid))),
         TypeId::Regclass => objects.and_then(|o| o.relation_name(oid)),
         TypeId::Regproc => objects.and_then(|o| o.function_name(oid)),
         TypeId::Regnamespace => objects.and_then(|o| o.schema_name(oid)),

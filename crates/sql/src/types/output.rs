@@ -60,6 +60,7 @@ impl Datum {
             Datum::Timestamptz(timestamp) => datetime::write_timestamptz(*timestamp, context, out),
             Datum::Interval(interval) => datetime::write_interval(*interval, context.interval_style, out),
             Datum::Uuid(bytes) => write_uuid(bytes, out),
+            Datum::Enum(value) => value.write(context, out),
             Datum::Oid(oid) if ty.id == TypeId::Oid => write_integer(i64::from(*oid), out),
             Datum::Oid(oid) => object::write(ty.id, *oid, context, out),
             Datum::Array(array) if matches!(ty.id, TypeId::Int2vector | TypeId::Oidvector) => {

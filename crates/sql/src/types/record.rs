@@ -68,17 +68,17 @@ impl Record {
 
     /// Appends the binary form: the number of fields, and of each the type's oid, the length (-1
     /// for NULL) and the binary form.
-    pub(super) fn write_binary(&self, out: &mut Vec<u8>) {
+    pub(super) fn write_binary(&self, context: Option<&FormatContext>, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.values.len() as i32).to_be_bytes());
         for (_, ty, value) in self.fields() {
-            out.extend_from_slice(&ty.id.oid().to_be_bytes());
+            out.extend_from_slice(&ty.oid().to_be_bytes());
             if value.is_null() {
                 out.extend_from_slice(&(-1i32).to_be_bytes());
                 continue;
             }
             let start = out.len();
             out.extend_from_slice(&[0; 4]);
-            value.to_binary(ty, out);
+            value.write_binary(ty, context, out);
             let length = (out.len() - start - 4) as i32;
             out[start..start + 4].copy_from_slice(&length.to_be_bytes());
         }

@@ -1,6 +1,6 @@
 //! The types there are: their oids, names, sizes and categories, in one table.
 
-use super::Datum;
+use super::{Datum, FormatContext};
 
 /// PostgreSQL's type categories, which guide the choice among overloaded functions and operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,6 +11,8 @@ pub enum Category {
     Boolean,
     /// `D`: dates, times, timestamps.
     DateTime,
+    /// `E`: enum types, which users make.
+    Enum,
     /// `N`: numbers and oids.
     Numeric,
     /// `P`: pseudo-types.
@@ -34,6 +36,7 @@ impl Category {
             Category::Array => 'A',
             Category::Boolean => 'B',
             Category::DateTime => 'D',
+            Category::Enum => 'E',
             Category::Numeric => 'N',
             Category::Pseudo => 'P',
             Category::String => 'S',
@@ -117,6 +120,7 @@ types! {
     AnyArray - 2277 0 "anyarray" "anyarray" -1 Pseudo false;
     Void - 2278 0 "void" "void" 4 Pseudo false;
     AnyElement - 2283 0 "anyelement" "anyelement" 4 Pseudo false;
+    Enum EnumArray 3500 9001 "anyenum" "anyenum" 8 Enum false;
     AnyNonArray - 2776 0 "anynonarray" "anynonarray" 4 Pseudo false;
     Uuid UuidArray 2950 2951 "uuid" "uuid" 16 UserDefined false;
     AnyCompatible - 5077 0 "anycompatible" "anycompatible" 4 Pseudo false;
@@ -263,6 +267,7 @@ impl TypeId {
             Datum::Timestamptz(_) => self == Timestamptz,
             Datum::Interval(_) => self == Interval,
             Datum::Uuid(_) => self == Uuid,
+            Datum::Enum(_) => self == Enum,
             Datum::Oid(_) => self.is_oid(),
             Datum::Array(_) => self.category() == Category::Array,
             Datum::Record(_) => self == TypeId::Record,
@@ -277,7 +282,7 @@ pub struct Type {
     pub id: TypeId,
     /// PostgreSQL's typmod: for varchar and char `4 + n`, for numeric `4 + (precision << 16 |
     /// scale)`, for times the number of fractional digits, for arrays that of the elements; -1 is
-    /// none.
+    /// none. For an enum type its oid: that says which one it is.
     pub modifier: i32,
 }
 
@@ -285,6 +290,47 @@ impl Type {
     /// A type without modifier.
     pub const fn new(id: TypeId) -> Type {
         Type { id, modifier: -1 }
+    }
+
+    /// The enum type with this oid.
+    pub const fn of_enum(oid: u32) -> Type {
+        Type { id: TypeId::Enum, modifier: oid as i32 }
+    }
+
+    /// The oid of the enum type that it is, if it is one.
+    pub fn enum_oid(self) -> Option<u32> {
+        (self.id == TypeId::Enum && self.modifier > 0).then_some(self.modifier as u32)
+    }
+
+    /// An enum type, or an array of one?
+    pub fn is_of_enum(self) -> bool {
+        matches!(self.id, TypeId::Enum | TypeId::EnumArray)
+    }
+
+    /// The oid of the enum type that it is or has elements of.
+    pub fn enum_named(self) -> Option<u32> {
+        (self.is_of_enum() && self.modifier > 0).then_some(self.modifier as u32)
+    }
+
+    /// `pg_type.oid`. The array type over an enum type has the oid behind that one's.
+    pub fn oid(self) -> u32 {
+        let array = u32::from(self.id == TypeId::EnumArray);
+        self.enum_named().map_or(self.id.oid(), |oid| oid + array)
+    }
+
+    /// The type without a modifier; which enum type it is stays.
+    pub fn plain(self) -> Type {
+        if self.is_of_enum() { self } else { Type::new(self.id) }
+    }
+
+    /// The modifier as clients see it: enum types have none.
+    pub fn shown_modifier(self) -> i32 {
+        if self.is_of_enum() { -1 } else { self.modifier }
+    }
+
+    /// `pg_type.typlen`: a client sees an enum value as PostgreSQL's four bytes.
+    pub fn shown_length(self) -> i16 {
+        if self.id == TypeId::Enum { 4 } else { self.id.length() }
     }
 
     /// varchar(n).
@@ -336,6 +382,16 @@ impl Type {
                 u32::try_from(self.modifier & 0xffff).ok()
             }
             _ => None,
+        }
+    }
+
+    /// As `format_type` prints it, with the names of users' types.
+    pub fn format_with(self, context: &FormatContext) -> String {
+        let name = |oid| context.objects.as_deref().and_then(|objects| objects.type_name(oid));
+        match self.enum_named().and_then(name) {
+            Some(name) if self.id == TypeId::EnumArray => format!("{name}[]"),
+            Some(name) => name,
+            None => self.format(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::types::{Array, Datum, Dimension, Interval, Numeric, Record, Shape, Text, TypeId};
+use crate::types::{Array, Datum, Dimension, EnumValue, Interval, Numeric, Record, Shape, Text, TypeId};
 
 const NULL: u8 = 0;
 const FALSE: u8 = 1;
@@ -29,6 +29,7 @@ const UUID: u8 = 18;
 const OID: u8 = 19;
 const ARRAY: u8 = 20;
 const RECORD: u8 = 21;
+const ENUM: u8 = 22;
 
 /// Appends a row.
 pub(super) fn put_row(row: &[Datum], shapes: &mut Vec<Shape>, out: &mut Vec<u8>) {
@@ -79,6 +80,10 @@ fn put(datum: &Datum, shapes: &mut Vec<Shape>, out: &mut Vec<u8>) {
             out.extend_from_slice(&value.months.to_le_bytes());
         }
         Datum::Uuid(value) => fixed(UUID, value, out),
+        Datum::Enum(value) => {
+            fixed(ENUM, &value.ty.to_le_bytes(), out);
+            out.extend_from_slice(&value.position.to_le_bytes());
+        }
         Datum::Oid(value) => fixed(OID, &value.to_le_bytes(), out),
         Datum::Array(array) => {
             fixed(ARRAY, &array.element.oid().to_le_bytes(), out);
@@ -162,6 +167,10 @@ fn take(bytes: &mut &[u8], shapes: &[Shape]) -> Option<Datum> {
             months: i32::from_le_bytes(take_fixed(bytes)?),
         }),
         UUID => Datum::Uuid(take_fixed(bytes)?),
+        ENUM => Datum::Enum(EnumValue {
+            ty: u32::from_le_bytes(take_fixed(bytes)?),
+            position: i64::from_le_bytes(take_fixed(bytes)?),
+        }),
         OID => Datum::Oid(u32::from_le_bytes(take_fixed(bytes)?)),
         ARRAY => take_array(bytes, shapes)?,
         RECORD => {

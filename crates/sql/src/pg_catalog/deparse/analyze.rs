@@ -55,14 +55,14 @@ impl Analyzer<'_> {
             Syntax::Value(value) => self.value(value),
             Syntax::TypedString(TypedString { data_type, value, .. }) => {
                 let literal = self.value(value)?;
-                self.cast(literal, resolve_type(data_type)?)
+                self.cast(literal, resolve_type(data_type, self.format)?)
             }
             Syntax::Interval(_) => self.interval(syntax),
             Syntax::UnaryOp { op, expr } => self.unary(op, expr),
             Syntax::BinaryOp { .. } => self.chain(syntax),
             Syntax::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => {
                 let operand = self.expression(expr)?;
-                self.cast(operand, resolve_type(data_type)?)
+                self.cast(operand, resolve_type(data_type, self.format)?)
             }
             Syntax::IsNull(operand) => self.test(operand, " IS NULL", false),
             Syntax::IsNotNull(operand) => self.test(operand, " IS NOT NULL", false),
@@ -167,17 +167,17 @@ impl Analyzer<'_> {
 
     /// Converts implicitly.
     pub(super) fn convert(&self, term: Term, to: Type) -> Result<Term> {
-        if term.ty.id == to.id || (to.id.is_pseudo() && term.ty.id != TypeId::Unknown) {
+        if term.ty.plain() == to.plain() || (to.id.is_pseudo() && term.ty.id != TypeId::Unknown) {
             return Ok(term);
         }
         if term.ty.id == TypeId::Unknown {
-            let to = if to.id.is_pseudo() { Type::new(TypeId::Text) } else { Type::new(to.id) };
+            let to = if to.id.is_pseudo() { Type::new(TypeId::Text) } else { to.plain() };
             return match term.node {
                 Node::Constant(Some(text)) => self.literal(&text, to),
                 node => Ok(Term::new(node, to)),
             };
         }
-        let to = Type::new(to.id);
+        let to = to.plain();
         cast::find(term.ty, to, CastContext::Implicit).ok_or_else(|| cast::cannot_cast(term.ty, to))?;
         Ok(Term::new(Node::Cast { operand: Box::new(term), implicit: true }, to))
     }
@@ -336,10 +336,10 @@ impl Analyzer<'_> {
 
     fn over_array(&self, operand: Term, name: &str, array: Term, all: bool) -> Result<Term> {
         let element = match array.ty.id {
-            TypeId::Unknown => Type::new(operand.ty.id),
+            TypeId::Unknown => operand.ty.plain(),
             _ => array.ty.element().ok_or_else(|| SqlError::internal("ANY over no array"))?,
         };
-        let found = operator::resolve(name, Some(operand.ty), Type::new(element.id))?;
+        let found = operator::resolve(name, Some(operand.ty), element.plain())?;
         let operand = self.convert(operand, found.left.unwrap_or(found.right))?;
         let wanted = found.right.id.array().ok_or_else(|| SqlError::internal("no array of this type"))?;
         let array = if array.ty.id == TypeId::Unknown || array.ty.id != wanted {

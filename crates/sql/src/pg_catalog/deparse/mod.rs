@@ -71,17 +71,17 @@ fn printed(
     let mut term = analyzer.expression(&syntax)?;
     if let Some(place) = place {
         if term.ty.id == TypeId::Unknown {
-            term = analyzer.convert(term, Type::new(place.id))?;
+            term = analyzer.convert(term, place.plain())?;
         }
         if term.ty.id != place.id || (place.modifier != -1 && term.ty.modifier != place.modifier) {
             term = Term::new(Node::Cast { operand: Box::new(term), implicit: true }, place);
         }
     }
-    Ok(print(&term, style))
+    Ok(print(&term, style, &format))
 }
 
-fn print(term: &Term, style: Style) -> String {
-    let mut printer = print::Printer::new(style);
+fn print(term: &Term, style: Style, format: &FormatContext) -> String {
+    let mut printer = print::Printer::new(style, format);
     printer.top(term);
     printer.finish()
 }

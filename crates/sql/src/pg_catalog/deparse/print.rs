@@ -2,7 +2,7 @@
 
 use super::Style;
 use super::term::{Logic, Node, Term};
-use crate::types::{Type, TypeId};
+use crate::types::{FormatContext, Type, TypeId};
 
 /// Stack left before printing goes on on a fresh one, and the size of that.
 const RED_ZONE: usize = 128 * 1024;
@@ -21,8 +21,9 @@ enum Parent<'a> {
 }
 
 /// Writes terms.
-pub(super) struct Printer {
+pub(super) struct Printer<'a> {
     style: Style,
+    format: &'a FormatContext,
     out: String,
     indent: usize,
 }
@@ -70,9 +71,9 @@ fn binds_tighter(name: &str, outer: &str, is_left: bool) -> bool {
     }
 }
 
-impl Printer {
-    pub(super) fn new(style: Style) -> Printer {
-        Printer { style, out: String::new(), indent: 0 }
+impl<'a> Printer<'a> {
+    pub(super) fn new(style: Style, format: &'a FormatContext) -> Printer<'a> {
+        Printer { style, format, out: String::new(), indent: 0 }
     }
 
     pub(super) fn finish(self) -> String {
@@ -232,7 +233,7 @@ impl Printer {
             }
         }
         self.out.push_str("::");
-        self.out.push_str(&to.format());
+        self.out.push_str(&to.format_with(self.format));
     }
 
     /// A value; `labelled` with its type unless it shows by itself.
@@ -266,7 +267,7 @@ impl Printer {
 
     fn label(&mut self, ty: Type) {
         self.out.push_str("::");
-        self.out.push_str(&ty.format());
+        self.out.push_str(&ty.format_with(self.format));
     }
 
     /// A line break, with what follows indented.

@@ -44,8 +44,15 @@ fn function_is_visible(arguments: &[Datum], source: &Source<'_>) -> Result<Datum
     Ok(Datum::Bool(routine.is_none_or(|found| routine::is_visible(source.catalog, &path, found))))
 }
 
-fn type_is_visible(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
-    Ok(TypeId::from_oid(oid(arguments, 0)).map(|_| true).into())
+fn type_is_visible(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Datum> {
+    let oid = oid(arguments, 0);
+    let objects = context.format.objects.as_deref();
+    let of_user = || {
+        let ty = objects?.type_name(oid)?;
+        // A name that is printed with its schema does not lead there alone.
+        Some(super::super::names::split(ty.trim_end_matches("[]"))?.len() == 1)
+    };
+    Ok(TypeId::from_oid(oid).map(|_| true).or_else(of_user).into())
 }
 
 fn relation_is_visible(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
@@ -71,12 +78,15 @@ pub(super) fn type_name(oid: u32) -> String {
     known.unwrap_or(if oid == 0 { "-" } else { "???" }).to_owned()
 }
 
-fn format_type(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
+fn format_type(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Datum> {
     if arguments[0].is_null() {
         return Ok(Datum::Null);
     }
     let oid = oid(arguments, 0);
-    let Some(id) = TypeId::from_oid(oid) else { return Ok(type_name(oid).into()) };
+    let Some(id) = TypeId::from_oid(oid) else {
+        let of_user = context.format.objects.as_deref().and_then(|objects| objects.type_name(oid));
+        return Ok(of_user.unwrap_or_else(|| type_name(oid)).into());
+    };
     Ok(match arguments[1].as_i64().map(i32::try_from) {
         Some(Ok(modifier)) => Type { id, modifier }.format().into(),
         // Without a modifier at all, `bpchar` is what the standard calls it.

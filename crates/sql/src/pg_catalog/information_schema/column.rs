@@ -53,7 +53,20 @@ impl<'a> Row<'a> {
 
     /// The standard's name of the type.
     fn type_name(&self) -> &'static str {
-        if self.ty.id.is_array() { "ARRAY" } else { self.ty.id.sql_name() }
+        match self.ty.id {
+            TypeId::Enum => "USER-DEFINED",
+            id if id.is_array() => "ARRAY",
+            id => id.sql_name(),
+        }
+    }
+
+    /// Schema and name of the type in `pg_type`.
+    fn udt(&self, source: &Source<'_>) -> (String, String) {
+        match self.ty.enum_named().and_then(|oid| source.catalog.enum_by_oid(oid)) {
+            Some(ty) if self.ty.id == TypeId::EnumArray => (ty.schema_name.clone(), format!("_{}", ty.name)),
+            Some(ty) => (ty.schema_name.clone(), ty.name.clone()),
+            None => ("pg_catalog".to_owned(), self.ty.id.internal_name().to_owned()),
+        }
     }
 
     fn is_text(&self) -> bool {
@@ -151,8 +164,8 @@ system_table! {
     domain_schema: Name = NULL,
     domain_name: Name = NULL,
     udt_catalog: Name = database,
-    udt_schema: Name = "pg_catalog",
-    udt_name: Name = row.ty.id.internal_name(),
+    udt_schema: Name = row.udt(source).0,
+    udt_name: Name = row.udt(source).1,
     scope_catalog: Name = NULL,
     scope_schema: Name = NULL,
     scope_name: Name = NULL,

@@ -67,6 +67,7 @@ pub(super) fn may_write(statement: &Statement) -> bool {
         }
         S::Insert(_) | S::Update(_) | S::Delete(_) | S::Merge(_) | S::Call(_) | S::Copy { .. } => true,
         S::CreateTable(_) | S::CreateIndex(_) | S::CreateView(_) | S::CreateSchema { .. } => true,
+        S::CreateType { .. } | S::AlterType(_) => true,
         S::AlterTable(_) | S::AlterIndex { .. } | S::AlterView { .. } | S::Drop { .. } | S::Truncate(_) => {
             true
         }

@@ -314,7 +314,7 @@ impl Session {
         };
         Ok(Step {
             text: statement.text.to_string(),
-            types: types.iter().map(|ty| ty.id.oid()).collect(),
+            types: types.iter().map(|ty| ty.oid()).collect(),
             parameters: parameters.iter().zip(types).map(text).collect(),
         })
     }

@@ -57,13 +57,18 @@ pub struct Cast {
 
 /// The cast from `from` to `to`, if there is one in this context.
 pub fn find(from: Type, to: Type, context: CastContext) -> Option<Cast> {
-    let method = method(from.id, to.id, context)?;
+    // Which of the enum types it is, is in the modifier.
+    if from.id == to.id && from.is_of_enum() && from.modifier != to.modifier {
+        return None;
+    }
+    let method = method(from, to, context)?;
     // A cast to a type without modifier, or from the very same type, needs no fitting.
     let fits = to.modifier < 0 || (from.id == to.id && from.modifier == to.modifier);
     Some(Cast { from, to, context, method, fits })
 }
 
-fn method(from: TypeId, to: TypeId, context: CastContext) -> Option<Method> {
+fn method(from_type: Type, to_type: Type, context: CastContext) -> Option<Method> {
+    let (from, to) = (from_type.id, to_type.id);
     if from == to {
         return Some(Method::Same);
     }
@@ -81,8 +86,8 @@ fn method(from: TypeId, to: TypeId, context: CastContext) -> Option<Method> {
             None => Method::Same,
         });
     }
-    if let (Some(source), true, Some(target)) = (from.element(), to.is_array(), to.element()) {
-        let element = find(Type::new(source), Type::new(target), context)?;
+    if let (Some(source), true, Some(target)) = (from_type.element(), to.is_array(), to_type.element()) {
+        let element = find(source.plain(), target.plain(), context)?;
         return Some(Method::Elements(Arc::new(element)));
     }
     let has_text = !from.is_pseudo() || from == TypeId::Record;
@@ -111,6 +116,7 @@ impl Cast {
                         TypeId::Date | TypeId::Time | TypeId::Timestamp | TypeId::Timestamptz | TypeId::Bytea
                     ) || matches!(ty, TypeId::Float4 | TypeId::Float8)
                         || (ty.is_oid() && ty != TypeId::Oid)
+                        || ty == TypeId::Enum
                         || ty.element().is_some()
                 };
                 match self.method {
@@ -145,8 +151,10 @@ impl Cast {
             Method::Convert(convert) => convert(datum, context)?,
             Method::ToText => to_string_type(datum, self.from, self.to.id, context)?,
             Method::FromText => {
-                // Only an interval's modifier changes how it is read.
-                let modifier = if self.to.id == TypeId::Interval { self.to.modifier } else { -1 };
+                // Only an interval's modifier changes how it is read, and an enum type's says which
+                // one it is.
+                let is_read_by = matches!(self.to.id, TypeId::Interval | TypeId::Enum | TypeId::EnumArray);
+                let modifier = if is_read_by { self.to.modifier } else { -1 };
                 let text = text_of(datum);
                 Datum::from_text(Type { id: self.to.id, modifier }, text, context)?
             }
