@@ -646,6 +646,7 @@ scripts!(
     interval_styles,
     isolation,
     locks,
+    names,
     numerics,
     prepared,
     prepared_transactions,

@@ -81,6 +81,10 @@ pub trait ServerView: Send + Sync {
     fn database_bytes(&self) -> i64 {
         0
     }
+    /// The last commit that new transactions see, and the last one that a crash cannot take back.
+    fn commits(&self) -> (u64, u64) {
+        (0, 0)
+    }
     /// When the server started, microseconds since 2000-01-01 UTC.
     fn started(&self) -> i64 {
         0

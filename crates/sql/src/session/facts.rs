@@ -443,6 +443,12 @@ impl ServerView for Facts {
         rows
     }
 
+    fn commits(&self) -> (u64, u64) {
+        self.rest_on_everything();
+        let engine = self.database.engine();
+        (engine.visible(), engine.durable())
+    }
+
     fn listening(&self) -> Vec<String> {
         self.news.listening()
     }

@@ -5,6 +5,7 @@
 
 mod definitions;
 mod general;
+mod log;
 mod names;
 mod privilege;
 mod size;
@@ -49,6 +50,12 @@ const fn plain(
 /// A function called with NULLs too.
 const fn called_on_null(mut function: Function) -> Function {
     function.strict = false;
+    function
+}
+
+/// A function that may say something else at each call.
+const fn volatile(mut function: Function) -> Function {
+    function.volatility = Volatility::Volatile;
     function
 }
 
@@ -114,10 +121,12 @@ pub fn set_rows(name: &str, arguments: &[Datum]) -> Option<Vec<Vec<Datum>>> {
 
 /// Every function of this module.
 pub fn functions() -> impl Iterator<Item = &'static Function> {
-    let tables: [&'static [Function]; 6] = [
+    let tables: [&'static [Function]; 8] = [
         definitions::FUNCTIONS,
         general::FUNCTIONS,
+        log::FUNCTIONS,
         names::FUNCTIONS,
+        privilege::DEFAULTS,
         privilege::FUNCTIONS,
         size::FUNCTIONS,
         SETS,
