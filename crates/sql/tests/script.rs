@@ -647,6 +647,7 @@ scripts!(
     isolation,
     locks,
     names,
+    monitoring,
     numerics,
     prepared,
     prepared_transactions,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cognate_engine::GovernorInfo;
+use cognate_engine::{GovernorInfo, Statistics};
 
 use super::names::AnyRelation;
 use crate::catalog::{Catalog, Oid, Sequence};
@@ -71,6 +71,15 @@ pub trait ServerView: Send + Sync {
     /// What the governor does.
     fn governor(&self) -> Option<GovernorInfo> {
         None
+    }
+    /// What the engine has counted.
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+    /// Rows of a tree, approximately.
+    fn approximate_rows(&self, tree: u32) -> u64 {
+        let _ = tree;
+        0
     }
     /// Bytes that a tree takes, approximately.
     fn tree_bytes(&self, tree: u32) -> i64 {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use cognate_engine::{GovernorInfo, Transaction};
+use cognate_engine::{GovernorInfo, Statistics, Transaction};
 use cognate_env::SplitMix;
 use parking_lot::Mutex;
 
@@ -459,6 +459,23 @@ impl ServerView for Facts {
 
     fn governor(&self) -> Option<GovernorInfo> {
         Some(self.database.engine().governor().info())
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.database.engine().statistics()
+    }
+
+    fn approximate_rows(&self, tree: u32) -> u64 {
+        self.database.engine().approximate_rows(tree)
+    }
+
+    fn database_bytes(&self) -> i64 {
+        let known = self.database.engine().statistics();
+        i64::try_from(known.base.bytes + known.replay_bytes).unwrap_or(i64::MAX)
+    }
+
+    fn started(&self) -> i64 {
+        self.database.started()
     }
 
     fn last_value(&self, sequence: &Sequence) -> Option<i64> {
