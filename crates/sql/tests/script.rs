@@ -648,6 +648,7 @@ scripts!(
     locks,
     names,
     monitoring,
+    like,
     numerics,
     prepared,
     prepared_transactions,

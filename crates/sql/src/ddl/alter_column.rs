@@ -108,9 +108,8 @@ impl Work<'_> {
             ));
         }
         let schema = self.schema_of(table.schema)?;
-        let taken = |name: &str| self.is_taken(&schema.name, name);
-        let sequence = super::names::make_up(&table.name, &name, "seq", taken);
         let options = super::sequence::identity_options(options)?;
+        let sequence = self.column_sequence_name(&schema, &table.name, &name, &options)?;
         let (ty, owner) = (table.columns[place].ty, Some((table.oid, place)));
         let oid = self.make_sequence(&schema, &sequence, ty, &options, owner, true).await?;
         let column = &mut table.columns[place];

@@ -17,6 +17,7 @@ pub(crate) mod create_index;
 pub(crate) mod create_table;
 pub(crate) mod drop;
 pub(crate) mod expression;
+pub(crate) mod like;
 pub(crate) mod names;
 pub(crate) mod request;
 pub(crate) mod resolve;

@@ -36,6 +36,7 @@ mod dialect;
 mod error;
 mod junk;
 pub(crate) mod lexeme;
+mod like;
 mod mip;
 mod operator;
 mod plain;
@@ -48,8 +49,9 @@ pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
 pub use error::character_position;
+pub(crate) use like::Like;
 pub use mip::{MipArgument, MipOperation};
-pub(crate) use rewrite::{DISTINCT_SETS, exclusion_of};
+pub(crate) use rewrite::{DISTINCT_SETS, exclusion_of, sequence_name_of};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
 pub(crate) use rows::{Literal, Reader, Run, marked};
 
