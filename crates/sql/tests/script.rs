@@ -649,6 +649,7 @@ scripts!(
     names,
     monitoring,
     like,
+    index_options,
     numerics,
     prepared,
     prepared_transactions,

@@ -239,7 +239,7 @@ impl Work<'_> {
             return Ok(());
         };
         let what = format!("column {name} of table {}", table.name);
-        let over = |index: &crate::catalog::Index| index.columns.iter().any(|column| column.column == place);
+        let over = |index: &crate::catalog::Index| index.shown().any(|column| column == place);
         let indexes: Vec<_> = table.indexes.iter().filter(|index| over(index)).cloned().collect();
         for index in &indexes {
             self.drop_references(&table, index, &what, cascade).await?;

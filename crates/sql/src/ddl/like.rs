@@ -65,6 +65,7 @@ impl Work<'_> {
                     name: None,
                     columns: column_names(&table, index),
                     primary: index.primary,
+                    nulls_not_distinct: index.nulls_not_distinct,
                 });
             }
         }
@@ -137,19 +138,24 @@ impl Work<'_> {
     async fn copy_index(&mut self, table: &mut Table, source: &Table, index: &Index) -> Result<()> {
         let schema = self.schema_of(table.schema)?;
         let names = column_names(source, index);
-        let name = make_up(&table.name, &names.join("_"), "idx", |name| {
+        let included = index.included.iter().map(|&place| source.columns[place].name.clone());
+        let all: Vec<String> = names.iter().cloned().chain(included).collect();
+        let name = make_up(&table.name, &all.join("_"), "idx", |name| {
             self.is_taken(&schema.name, name) || table.indexes.iter().any(|other| other.name == name)
         });
         self.claim_name(&schema, &name).await?;
+        let place = |name: &String| {
+            let gone = || SqlError::internal("a column that was taken over is gone");
+            table.column_place(name).ok_or_else(gone)
+        };
         let mut columns = index.columns.clone();
         for (column, name) in columns.iter_mut().zip(&names) {
-            column.column = table
-                .column_place(name)
-                .ok_or_else(|| SqlError::internal("a column that was taken over is gone"))?;
+            column.column = place(name)?;
         }
+        let included = all[names.len()..].iter().map(place).collect::<Result<_>>()?;
         let oid = self.allocate_oid()?;
         let tree = self.allocate_tree();
-        table.indexes.push(Index { oid, name, tree, columns, comment: None, ..index.clone() });
+        table.indexes.push(Index { oid, name, tree, columns, included, comment: None, ..index.clone() });
         Ok(())
     }
 }

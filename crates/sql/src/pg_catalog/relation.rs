@@ -88,7 +88,7 @@ impl Entry {
             method: BTREE,
             tree: index.tree,
             temporary: table.temporary,
-            ..Entry::new(index.oid, &index.name, table.schema, 'i', index.columns.len())
+            ..Entry::new(index.oid, &index.name, table.schema, 'i', index.shown().count())
         }
     }
 
@@ -246,8 +246,8 @@ impl Attribute {
     }
 
     fn of_index(table: &Table, index: &Index) -> impl Iterator<Item = Attribute> {
-        index.columns.iter().enumerate().filter_map(|(place, key)| {
-            let column = table.columns.get(key.column)?;
+        index.shown().enumerate().filter_map(|(place, column)| {
+            let column = table.columns.get(column)?;
             Some(Attribute::new(index.oid, &column.name, column.ty, place))
         })
     }
