@@ -650,6 +650,7 @@ scripts!(
     monitoring,
     like,
     index_options,
+    array_elements,
     numerics,
     prepared,
     prepared_transactions,

@@ -84,7 +84,7 @@ fn compact(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 
 /// One pass over a statement's tokens.
 pub(super) fn rewrite(tokens: Vec<TokenWithSpan>, notes: &mut Notes) -> Result<Vec<TokenWithSpan>> {
-    let tokens = compact(tokens);
+    let tokens = super::element::rewrite(compact(tokens));
     if !tokens.iter().any(needs_rewriting) {
         return Ok(tokens);
     }
