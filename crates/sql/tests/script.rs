@@ -651,6 +651,7 @@ scripts!(
     like,
     index_options,
     array_elements,
+    explain_json,
     numerics,
     prepared,
     prepared_transactions,
