@@ -5,7 +5,7 @@ use sqlparser::ast::{AccessExpr, Expr as Syntax, Subscript};
 use super::Binder;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, FunctionCall, Typed, fold};
-use crate::function::put_element;
+use crate::function::{name_element, put_element};
 use crate::parse::ALL_FIELDS;
 use crate::pg_catalog::EXPANDED_ARRAY;
 use crate::types::cast::CastContext;
@@ -50,6 +50,12 @@ impl Binder<'_> {
             let place = shape.iter().position(|(known, _)| *known == name);
             let place = place.ok_or_else(|| no_field(&name))?;
             return Ok(field_of(&typed.expr, place, shape[place].1));
+        }
+        if let (TypeId::Name, [AccessExpr::Subscript(Subscript::Index { index })]) = (typed.ty.id, rest) {
+            let index = self.expression(index)?;
+            let arguments = vec![typed.expr, self.convert(index, TypeId::Int4.into())?.expr];
+            let call = Expr::Function(Box::new(FunctionCall { function: name_element(), arguments }));
+            return Ok(Typed::new(fold(call, self.context), TypeId::InternalChar));
         }
         let Some(element) = typed.ty.element() else {
             return Err(match rest[0] {

@@ -32,6 +32,7 @@ pub(super) fn set_columns(resolved: &ResolvedFunction) -> Option<Vec<(&'static s
         "json_array_elements" => vec![("value", TypeId::Json.into())],
         "jsonb_array_elements" => vec![("value", TypeId::Jsonb.into())],
         "json_array_elements_text" | "jsonb_array_elements_text" => vec![("value", text)],
+        "pg_options_to_table" => vec![("option_name", text), ("option_value", text)],
         "pg_get_keywords" => vec![
             ("word", text),
             ("catcode", TypeId::InternalChar.into()),

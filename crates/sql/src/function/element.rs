@@ -1,6 +1,7 @@
-//! Assigning to an element of an array: `SET a[i][j] = x`.
+//! Elements: assigning to one of an array (`SET a[i][j] = x`), and the characters of a name, which
+//! PostgreSQL's own clients ask for (`typname[0] = '_'`).
 //!
-//! No call can name this function; the binder makes it of the assignment.
+//! No call can name these functions; the binder makes them of subscripts.
 
 use std::sync::LazyLock;
 
@@ -10,7 +11,7 @@ use super::registry::{Body, Function, Volatility};
 use super::{EvalContext, ResolvedFunction};
 use crate::error::{SqlError, sqlstate};
 use crate::expr::Expr;
-use crate::types::TypeId::{AnyArray, AnyElement, Int4};
+use crate::types::TypeId::{AnyArray, AnyElement, Int4, InternalChar, Name};
 use crate::types::{Array, Datum, Dimension, Type};
 
 /// The elements that an array may have.
@@ -38,7 +39,35 @@ pub(crate) fn put_element(array: Type, element: Type, subscripts: usize) -> Reso
     ResolvedFunction { function: &PUT, arguments, result: array }
 }
 
-/// Whether an expression is a call of that function.
+static NAME_ELEMENT: LazyLock<Function> = LazyLock::new(|| Function {
+    oid: 0,
+    name: "name_element",
+    arguments: &[Name, Int4],
+    variadic: false,
+    optional: 0,
+    names: &[],
+    result: InternalChar,
+    strict: true,
+    volatility: Volatility::Immutable,
+    body: Body::Plain(character),
+});
+
+/// The function of a name and a place that gives the character there, from 0.
+pub(crate) fn name_element() -> ResolvedFunction {
+    let arguments = [Name, Int4].into_iter().map(Type::new).collect();
+    ResolvedFunction { function: &NAME_ELEMENT, arguments, result: Type::new(InternalChar) }
+}
+
+/// A name takes 64 bytes, whatever its length: behind its end there are empty characters, and
+/// behind those nothing.
+fn character(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum, SqlError> {
+    let name = arguments[0].as_str().unwrap_or_default();
+    let place = arguments[1].as_i64().and_then(|place| usize::try_from(place).ok());
+    let Some(place) = place.filter(|place| *place < 64) else { return Ok(Datum::Null) };
+    Ok(name.get(place..=place).unwrap_or_default().into())
+}
+
+/// Whether an expression assigns to an element.
 pub(crate) fn puts_element(expr: &Expr) -> bool {
     matches!(expr, Expr::Function(call) if std::ptr::eq(call.function.function, &*PUT))
 }
