@@ -98,10 +98,14 @@ pub trait ServerView: Send + Sync {
     fn started(&self) -> i64 {
         0
     }
-    /// The value a sequence gave last; `None` if it gave none yet.
-    fn last_value(&self, sequence: &Sequence) -> Option<i64> {
+    /// A sequence's value, and whether it was given out.
+    fn sequence_state(&self, sequence: &Sequence) -> Option<(i64, bool)> {
         let _ = sequence;
         None
+    }
+    /// The value a sequence gave last; `None` if it gave none yet.
+    fn last_value(&self, sequence: &Sequence) -> Option<i64> {
+        self.sequence_state(sequence).and_then(|(value, is_called)| is_called.then_some(value))
     }
 }
 

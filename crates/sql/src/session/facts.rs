@@ -478,9 +478,9 @@ impl ServerView for Facts {
         self.database.started()
     }
 
-    fn last_value(&self, sequence: &Sequence) -> Option<i64> {
+    fn sequence_state(&self, sequence: &Sequence) -> Option<(i64, bool)> {
         let (state, is_called) = self.database.counters().state(sequence).ok()?;
         self.rest_on(state.stored_at);
-        is_called.then_some(state.value)
+        Some((state.value, is_called))
     }
 }
