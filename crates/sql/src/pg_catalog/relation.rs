@@ -376,7 +376,13 @@ system_table! {
     oid: Oid = oid,
     nspname: Name = name,
     nspowner: Oid = if oid == PUBLIC_OID { DATABASE_OWNER_OID } else { OWNER_OID },
-    nspacl: TextArray = NULL,
+    nspacl: TextArray = privileges(oid),
+}
+
+/// Everybody may use `public`, which dumps take for granted; other schemas say nothing.
+fn privileges(schema: Oid) -> Datum {
+    let items = ["pg_database_owner=UC/pg_database_owner", "=U/pg_database_owner"];
+    if schema == PUBLIC_OID { array(TypeId::Text, items) } else { NULL }
 }
 
 /// All schemas by oid, the built-in ones too.
