@@ -186,6 +186,8 @@ impl World {
             tree: if primary { table.tree } else { oid },
             columns,
             unique,
+            nulls_not_distinct: false,
+            included: vec![],
             primary,
             constraint: None,
             comment: None,

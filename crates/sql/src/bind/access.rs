@@ -4,9 +4,11 @@ use sqlparser::ast::{AccessExpr, Expr as Syntax, Subscript};
 
 use super::Binder;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Expr, Typed, fold};
+use crate::expr::{Expr, FunctionCall, Typed, fold};
+use crate::function::{name_element, put_element};
 use crate::parse::ALL_FIELDS;
 use crate::pg_catalog::EXPANDED_ARRAY;
+use crate::types::cast::CastContext;
 use crate::types::{Datum, Shape, Type, TypeId};
 
 /// `(record).*`.
@@ -49,16 +51,16 @@ impl Binder<'_> {
             let place = place.ok_or_else(|| no_field(&name))?;
             return Ok(field_of(&typed.expr, place, shape[place].1));
         }
+        if let (TypeId::Name, [AccessExpr::Subscript(Subscript::Index { index })]) = (typed.ty.id, rest) {
+            let index = self.expression(index)?;
+            let arguments = vec![typed.expr, self.convert(index, TypeId::Int4.into())?.expr];
+            let call = Expr::Function(Box::new(FunctionCall { function: name_element(), arguments }));
+            return Ok(Typed::new(fold(call, self.context), TypeId::InternalChar));
+        }
         let Some(element) = typed.ty.element() else {
             return Err(match rest[0] {
                 AccessExpr::Dot(_) => self.lacks("selecting a field of a composite value"),
-                AccessExpr::Subscript(_) => SqlError::new(
-                    sqlstate::DATATYPE_MISMATCH,
-                    format!(
-                        "cannot subscript type {} because it does not support subscripting",
-                        typed.ty.id.sql_name()
-                    ),
-                ),
+                AccessExpr::Subscript(_) => cannot_subscript(typed.ty),
             });
         };
         if rest.iter().any(|access| matches!(access, AccessExpr::Subscript(Subscript::Slice { .. }))) {
@@ -76,6 +78,45 @@ impl Binder<'_> {
         }
         let expr = Expr::Subscript(Box::new((typed.expr, subscripts)));
         Ok(Typed::new(fold(expr, self.context), element))
+    }
+
+    /// A column's array with another element: its subscripts and the new value.
+    pub(crate) fn put_element(
+        &mut self,
+        array: Typed,
+        column: &str,
+        (chain, value): (&[AccessExpr], &Syntax),
+    ) -> Result<Expr> {
+        let element = array.ty.element().ok_or_else(|| cannot_subscript(array.ty))?;
+        let mut subscripts = vec![];
+        for access in chain {
+            let AccessExpr::Subscript(Subscript::Index { index }) = access else {
+                return Err(SqlError::unsupported("assignment to a slice of an array"));
+            };
+            let index = self.expression(index)?;
+            subscripts.push(self.convert(index, TypeId::Int4.into())?.expr);
+        }
+        let value = self.expression(value)?;
+        let mut arguments = vec![array.expr, self.assign_element(value, element, column)?];
+        arguments.append(&mut subscripts);
+        let function = put_element(array.ty, element, chain.len());
+        Ok(Expr::Function(Box::new(FunctionCall { function, arguments })))
+    }
+
+    fn assign_element(&mut self, value: Typed, element: Type, column: &str) -> Result<Expr> {
+        let from = value.ty;
+        let converted = self.coerce(value, element, CastContext::Assignment)?;
+        converted.map(|typed| typed.expr).ok_or_else(|| {
+            SqlError::new(
+                sqlstate::DATATYPE_MISMATCH,
+                format!(
+                    "subscripted assignment to \"{column}\" requires type {} but expression is of type {}",
+                    element.id.sql_name(),
+                    from.id.sql_name()
+                ),
+            )
+            .with_hint("You will need to rewrite or cast the expression.")
+        })
     }
 
     /// Names and types of the fields of a record, if they are known.
@@ -123,6 +164,12 @@ impl Binder<'_> {
         let typed = self.expression(syntax)?;
         Ok(Some(self.convert(typed, TypeId::Int4.into())?.expr))
     }
+}
+
+fn cannot_subscript(ty: Type) -> SqlError {
+    let name = ty.id.sql_name();
+    let message = format!("cannot subscript type {name} because it does not support subscripting");
+    SqlError::new(sqlstate::DATATYPE_MISMATCH, message)
 }
 
 fn no_field(name: &str) -> SqlError {

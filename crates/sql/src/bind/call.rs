@@ -104,8 +104,8 @@ impl Binder<'_> {
         self.aggregate(schema.as_deref(), &name, syntax, list)
     }
 
-    /// The arguments of a call that names some, in their places; those left out are 0. None if it
-    /// names none, or the function has no names.
+    /// The arguments of a call that names some, in their places; those left out before the last
+    /// are 0. None if it names none, or the function has no names.
     fn named_arguments(
         &mut self,
         schema: Option<&str>,
@@ -145,6 +145,9 @@ impl Binder<'_> {
                     return Err(SqlError::new(sqlstate::UNDEFINED_FUNCTION, problem));
                 }
             }
+        }
+        while places.last().is_some_and(Option::is_none) {
+            places.pop();
         }
         let zero = || Typed::new(Expr::Constant(Datum::Int4(0)), TypeId::Int4);
         Ok(Some(places.into_iter().map(|place| place.unwrap_or_else(zero)).collect()))

@@ -31,6 +31,7 @@ mod query;
 mod routine;
 mod scope;
 mod select;
+mod sequence_table;
 mod set_operation;
 mod star;
 mod subquery;

@@ -9,7 +9,7 @@ use sqlparser::tokenizer::Span;
 
 use super::{Binder, Level, Source};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Expr, Typed};
+use crate::expr::{Case, Expr, Typed};
 use crate::types::{Datum, TypeId};
 
 /// What is in sight at one level.
@@ -195,6 +195,32 @@ impl Level {
         };
         Some(Typed::new(Expr::Constant(Datum::Oid(oid)), TypeId::Oid))
     }
+
+    /// The same of a table that an outer join may have no row of: with a column that is NULL there
+    /// and nowhere else.
+    fn table_oid_where_it_is(&self, table: &NamedTable) -> Option<(u32, ColumnSource)> {
+        let ColumnSource::Relation { relation, .. } = table.columns.first()?.source else { return None };
+        let (oid, column) = match &self.select.relations.get(relation)?.source {
+            Source::Table(table) => {
+                let not_null = table.columns.iter().position(|column| column.not_null && !column.dropped);
+                (table.oid, not_null?)
+            }
+            // The first column of a catalog table is its oid, or one by which it is joined.
+            Source::Virtual(table) => (table.oid(), 0),
+            _ => return None,
+        };
+        Some((oid, ColumnSource::Relation { relation, column }))
+    }
+}
+
+/// An oid, or NULL where a column is.
+fn unless_null(column: Typed, oid: u32) -> Typed {
+    let is_there = Expr::IsNull { operand: Box::new(column.expr), negated: true };
+    let case = Case {
+        branches: vec![(is_there, Expr::Constant(Datum::Oid(oid)))],
+        otherwise: Expr::Constant(Datum::Null),
+    };
+    Typed::new(Expr::Case(Box::new(case)), TypeId::Oid)
 }
 
 impl Binder<'_> {
@@ -325,6 +351,12 @@ impl Binder<'_> {
                 && let Some(oid) = self.levels[index].table_oid(found)
             {
                 return Ok(oid);
+            }
+            if column == TABLE_OID
+                && index + 1 == self.levels.len()
+                && let Some((oid, source)) = self.levels[index].table_oid_where_it_is(found)
+            {
+                return Ok(unless_null(self.levels[index].resolve(&source), oid));
             }
             return Err(SqlError::new(
                 sqlstate::UNDEFINED_COLUMN,

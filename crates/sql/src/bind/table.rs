@@ -1,6 +1,8 @@
 //! What FROM can name: stored tables, views, computed tables, common table expressions, functions,
 //! derived tables.
 
+use std::sync::Arc;
+
 use sqlparser::ast::{
     self, Expr as Syntax, FunctionArg, GroupByExpr, ObjectName, Query as QuerySyntax, SetExpr, TableAlias,
 };
@@ -10,7 +12,8 @@ use super::from::{Item, NewRelation, undefined_table};
 use super::scope::{
     ColumnSource, NamedColumn, NamedTable, Namespace, name_span, object_name, schema_and_name,
 };
-use super::{Binder, Clause, From, Join, JoinKind, Query, RowsCall, Source, TableFunction};
+use super::sequence_table::SequenceTable;
+use super::{Binder, Clause, From, Join, JoinKind, Query, RowsCall, Source, TableFunction, VirtualTable};
 use crate::catalog::{Relation as CatalogRelation, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
@@ -32,6 +35,7 @@ pub(super) fn set_columns(resolved: &ResolvedFunction) -> Option<Vec<(&'static s
         "json_array_elements" => vec![("value", TypeId::Json.into())],
         "jsonb_array_elements" => vec![("value", TypeId::Jsonb.into())],
         "json_array_elements_text" | "jsonb_array_elements_text" => vec![("value", text)],
+        "pg_options_to_table" => vec![("option_name", text), ("option_value", text)],
         "pg_get_keywords" => vec![
             ("word", text),
             ("catcode", TypeId::InternalChar.into()),
@@ -44,6 +48,23 @@ pub(super) fn set_columns(resolved: &ResolvedFunction) -> Option<Vec<(&'static s
 }
 
 impl Binder<'_> {
+    /// A table whose rows are computed.
+    fn computed(
+        &mut self,
+        found: Arc<dyn VirtualTable>,
+        name: &str,
+        alias: Option<&TableAlias>,
+        nullable: bool,
+    ) -> Result<Item> {
+        let types: Vec<Type> = found.columns().iter().map(|(_, ty)| *ty).collect();
+        let columns =
+            found.columns().iter().enumerate().map(|(i, (name, _))| ((*name).to_owned(), i)).collect();
+        let schema = found.schema().to_owned();
+        let source = Source::Virtual(found);
+        let new = NewRelation { source, schema: Some(&schema), name, columns, types };
+        self.add_relation(new, alias, nullable)
+    }
+
     pub(super) fn table(
         &mut self,
         name: &ObjectName,
@@ -57,13 +78,7 @@ impl Binder<'_> {
             return self.cte(cte, alias, nullable);
         }
         if let Some(found) = self.context.virtual_tables.find(schema.as_deref(), &table) {
-            let types: Vec<Type> = found.columns().iter().map(|(_, ty)| *ty).collect();
-            let columns =
-                found.columns().iter().enumerate().map(|(i, (name, _))| ((*name).to_owned(), i)).collect();
-            let schema = found.schema().to_owned();
-            let source = Source::Virtual(found);
-            let new = NewRelation { source, schema: Some(&schema), name: &table, columns, types };
-            return self.add_relation(new, alias, nullable);
+            return self.computed(found, &table, alias, nullable);
         }
         let catalog = self.context.catalog;
         let Some(relation) = catalog.find(&self.search_path, schema.as_deref(), &table) else {
@@ -82,7 +97,10 @@ impl Binder<'_> {
         match relation {
             CatalogRelation::Table(table) => self.stored_table(&table.clone(), alias, nullable),
             CatalogRelation::View(view) => self.view(&view.clone(), alias, nullable),
-            CatalogRelation::Sequence(_) => Err(self.lacks("reading a sequence as a table")),
+            CatalogRelation::Sequence(sequence) => {
+                let found: Arc<dyn VirtualTable> = Arc::new(SequenceTable(sequence.clone()));
+                self.computed(found, &table, alias, nullable)
+            }
             CatalogRelation::Index(..) => {
                 Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{table}\" is an index")))
             }

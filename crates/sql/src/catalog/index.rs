@@ -7,6 +7,7 @@
 //! ```text
 //! unique index, no NULL among the columns   key = columns             value = row key
 //! unique index, with a NULL                 key = columns ++ row key  value = row key
+//! unique index, NULLS NOT DISTINCT          key = columns             value = row key
 //! any other index                           key = columns ++ row key  value = length of columns, u32 little-endian
 //! ```
 //!
@@ -29,8 +30,14 @@ pub struct Index {
     pub tree: u32,
     /// Key columns in order.
     pub columns: Vec<IndexColumn>,
-    /// Refuses equal keys (NULLs are distinct).
+    /// Refuses equal keys (NULLs are distinct, unless they are said not to be).
     pub unique: bool,
+    /// NULLS NOT DISTINCT: to a unique index NULLs are equal.
+    #[serde(default)]
+    pub nulls_not_distinct: bool,
+    /// INCLUDE: places of columns that are shown with it. Its entries do not have them.
+    #[serde(default)]
+    pub included: Vec<usize>,
     /// Is the primary key.
     pub primary: bool,
     /// Oid of the PRIMARY KEY or UNIQUE constraint it stands for, if any; the constraint has the
@@ -63,6 +70,11 @@ impl IndexColumn {
 }
 
 impl Index {
+    /// Places of the columns that are shown with it: those of the key, and those of INCLUDE.
+    pub fn shown(&self) -> impl Iterator<Item = usize> {
+        self.columns.iter().map(|column| column.column).chain(self.included.iter().copied())
+    }
+
     /// Is the table's own tree (the clustered primary key)?
     pub fn is_clustered(&self) -> bool {
         self.primary

@@ -109,9 +109,8 @@ impl Work<'_> {
             ));
         }
         let schema = self.schema_of(table.schema)?;
-        let taken = |name: &str| self.is_taken(&schema.name, name);
-        let sequence = super::names::make_up(&table.name, &name, "seq", taken);
         let options = super::sequence::identity_options(options)?;
+        let sequence = self.column_sequence_name(&schema, &table.name, &name, &options)?;
         let (ty, owner) = (table.columns[place].ty, Some((table.oid, place)));
         let oid = self.make_sequence(&schema, &sequence, ty, &options, owner, true).await?;
         let column = &mut table.columns[place];
@@ -241,7 +240,7 @@ impl Work<'_> {
             return Ok(());
         };
         let what = format!("column {name} of table {}", table.name);
-        let over = |index: &crate::catalog::Index| index.columns.iter().any(|column| column.column == place);
+        let over = |index: &crate::catalog::Index| index.shown().any(|column| column == place);
         let indexes: Vec<_> = table.indexes.iter().filter(|index| over(index)).cloned().collect();
         for index in &indexes {
             self.drop_references(&table, index, &what, cascade).await?;

@@ -44,8 +44,8 @@ impl Work<'_> {
                     format!("{kind} constraints cannot be marked NOT VALID"),
                 ))
             }
-            ConstraintRequest::Key { name, columns, primary } => {
-                self.add_key(table, name, &columns, primary, rows == Rows::MustMeetIt).await
+            request @ ConstraintRequest::Key { .. } => {
+                self.add_key(table, request, rows == Rows::MustMeetIt).await
             }
             ConstraintRequest::Check { name, expression } => {
                 let mut check = self.bind_new_check(table, name, &expression)?;
@@ -61,15 +61,11 @@ impl Work<'_> {
         }
     }
 
-    async fn add_key(
-        &mut self,
-        table: &mut Table,
-        name: Option<String>,
-        columns: &[String],
-        primary: bool,
-        loaded: bool,
-    ) -> Result<()> {
-        let places = key_places(table, columns, primary)?;
+    async fn add_key(&mut self, table: &mut Table, request: ConstraintRequest, loaded: bool) -> Result<()> {
+        let ConstraintRequest::Key { name, columns, primary, nulls_not_distinct } = request else {
+            return Err(SqlError::internal("the constraint is no key"));
+        };
+        let places = key_places(table, &columns, primary)?;
         if primary && table.primary_key().is_some() {
             return Err(SqlError::new(
                 sqlstate::INVALID_TABLE_DEFINITION,
@@ -102,6 +98,8 @@ impl Work<'_> {
             tree: if primary { table.tree } else { self.allocate_tree() },
             columns: columns.collect(),
             unique: true,
+            nulls_not_distinct,
+            included: Vec::new(),
             primary,
             constraint: Some(self.allocate_oid()?),
             comment: None,

@@ -19,11 +19,15 @@ impl Work<'_> {
         let table = self.locked_table(&name, TreeMode::Exclusive).await?;
         let schema = self.schema_of(table.schema)?;
         let columns = columns(&table, &statement.columns)?;
+        let included = included(&table, &statement.include)?;
+        if columns.len() + included.len() > MAX_INDEX_COLUMNS {
+            return Err(too_many_columns());
+        }
         let name = match &statement.name {
             Some(name) => Qualified::from_object_name(name)?.name,
             None => {
-                let names: Vec<&str> =
-                    columns.iter().map(|column| table.columns[column.column].name.as_str()).collect();
+                let places = columns.iter().map(|column| column.column).chain(included.iter().copied());
+                let names: Vec<&str> = places.map(|place| table.columns[place].name.as_str()).collect();
                 make_up(&table.name, &names.join("_"), "idx", |name| self.is_taken(&schema.name, name))
             }
         };
@@ -41,6 +45,8 @@ impl Work<'_> {
             tree: self.allocate_tree(),
             columns,
             unique: statement.unique,
+            nulls_not_distinct: statement.nulls_distinct == Some(false),
+            included,
             primary: false,
             constraint: None,
             comment: None,
@@ -73,23 +79,31 @@ fn refuse(statement: &ast::CreateIndex) -> Result<()> {
     if statement.predicate.is_some() {
         return Err(SqlError::unsupported("a partial index (CREATE INDEX ... WHERE)"));
     }
-    if !statement.include.is_empty() {
-        return Err(SqlError::unsupported("CREATE INDEX ... INCLUDE"));
-    }
-    if statement.nulls_distinct == Some(false) {
-        return Err(SqlError::unsupported("CREATE INDEX ... NULLS NOT DISTINCT"));
-    }
     Ok(())
 }
 
 fn columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<IndexColumn>> {
     if columns.len() > MAX_INDEX_COLUMNS {
-        return Err(SqlError::new(
-            sqlstate::TOO_MANY_COLUMNS,
-            format!("cannot use more than {MAX_INDEX_COLUMNS} columns in an index"),
-        ));
+        return Err(too_many_columns());
     }
     columns.iter().map(|column| index_column(table, column)).collect()
+}
+
+fn too_many_columns() -> SqlError {
+    let message = format!("cannot use more than {MAX_INDEX_COLUMNS} columns in an index");
+    SqlError::new(sqlstate::TOO_MANY_COLUMNS, message)
+}
+
+/// Columns that are shown with the index and not in it: a row is read for them as for all others.
+fn included(table: &Table, names: &[ast::Ident]) -> Result<Vec<usize>> {
+    names.iter().map(|name| place(table, name)).collect()
+}
+
+fn place(table: &Table, name: &ast::Ident) -> Result<usize> {
+    let name = fold(name);
+    table
+        .column_place(&name)
+        .ok_or_else(|| SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")))
 }
 
 fn index_column(table: &Table, column: &ast::IndexColumn) -> Result<IndexColumn> {
@@ -104,10 +118,7 @@ fn index_column(table: &Table, column: &ast::IndexColumn) -> Result<IndexColumn>
     let ast::Expr::Identifier(name) = &column.column.expr else {
         return Err(SqlError::unsupported("an index on an expression"));
     };
-    let name = fold(name);
-    let place = table.column_place(&name).ok_or_else(|| {
-        SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
-    })?;
+    let place = place(table, name)?;
     let descending = column.column.options.asc == Some(false);
     let nulls_first = column.column.options.nulls_first.unwrap_or(descending);
     Ok(IndexColumn { column: place, descending, nulls_first })

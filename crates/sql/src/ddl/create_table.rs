@@ -3,10 +3,11 @@
 use sqlparser::ast;
 
 use super::constraint::Rows;
-use super::names::{Qualified, make_up};
+use super::names::Qualified;
 use super::request::{self, ColumnRequest, ConstraintRequest};
 use crate::catalog::{Column, Derived, Object, Schema, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::Like;
 use crate::session::work::Work;
 use crate::types::Datum;
 
@@ -22,7 +23,12 @@ impl Work<'_> {
         let name = Qualified::from_object_name(&statement.name)?;
         let mut columns = Vec::with_capacity(statement.columns.len());
         let mut constraints = Vec::new();
+        let mut copied = Vec::new();
         for definition in &statement.columns {
+            if let Some(like) = Like::read(&definition.name) {
+                copied.extend(self.copy_columns(like, &mut columns, &mut constraints).await?);
+                continue;
+            }
             let (column, with_column) = request::column(&name.name, definition, self.format)?;
             columns.push(column);
             constraints.extend(with_column);
@@ -31,7 +37,13 @@ impl Work<'_> {
             constraints.push(request::constraint(constraint)?);
         }
         let options = storage_options(&statement.table_options)?;
-        self.make_table(&name, columns, constraints, options, statement.if_not_exists).await
+        let made = self.make_table(&name, columns, constraints, options, statement.if_not_exists).await?;
+        if made {
+            for (like, source) in &copied {
+                self.copy_indexes(&name, like, source).await?;
+            }
+        }
+        Ok(made)
     }
 
     /// Makes a table of these columns and constraints.
@@ -117,9 +129,8 @@ impl Work<'_> {
                     column.name, table.name
                 )));
             }
-            let taken = |name: &str| self.is_taken(&schema.name, name);
-            let name = make_up(&table.name, &column.name, "seq", taken);
             let options = request.identity.as_ref().map(|(_, options)| options.clone()).unwrap_or_default();
+            let name = self.column_sequence_name(schema, &table.name, &column.name, &options)?;
             let owner = Some((table.oid, place));
             let is_identity = request.identity.is_some();
             let oid = self.make_sequence(schema, &name, column.ty, &options, owner, is_identity).await?;

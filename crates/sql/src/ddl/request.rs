@@ -27,7 +27,7 @@ pub(crate) struct ColumnRequest {
 #[derive(Clone, Debug)]
 pub(crate) enum ConstraintRequest {
     /// PRIMARY KEY or UNIQUE.
-    Key { name: Option<String>, columns: Vec<String>, primary: bool },
+    Key { name: Option<String>, columns: Vec<String>, primary: bool, nulls_not_distinct: bool },
     /// CHECK.
     Check { name: Option<String>, expression: Box<ast::Expr> },
     /// FOREIGN KEY or REFERENCES.
@@ -160,11 +160,22 @@ fn column_option(
         }
         ast::ColumnOption::PrimaryKey(key) => {
             refuse_deferral(key.characteristics.as_ref(), "PRIMARY KEY")?;
-            constraints.push(ConstraintRequest::Key { name, columns: columns(), primary: true });
+            constraints.push(ConstraintRequest::Key {
+                name,
+                columns: columns(),
+                primary: true,
+                nulls_not_distinct: false,
+            });
         }
         ast::ColumnOption::Unique(key) => {
             refuse_deferral(key.characteristics.as_ref(), "UNIQUE")?;
-            constraints.push(ConstraintRequest::Key { name, columns: columns(), primary: false });
+            let nulls_not_distinct = key.nulls_distinct == ast::NullsDistinctOption::NotDistinct;
+            constraints.push(ConstraintRequest::Key {
+                name,
+                columns: columns(),
+                primary: false,
+                nulls_not_distinct,
+            });
         }
         ast::ColumnOption::Check(check) => {
             constraints.push(ConstraintRequest::Check { name, expression: check.expr.clone() });
@@ -238,15 +249,23 @@ pub(crate) fn constraint(constraint: &ast::TableConstraint) -> Result<Constraint
         ast::TableConstraint::PrimaryKey(key) => {
             refuse_deferral(key.characteristics.as_ref(), "PRIMARY KEY")?;
             let columns = key_columns(&key.columns)?;
-            Ok(ConstraintRequest::Key { name: key.name.as_ref().map(fold), columns, primary: true })
+            Ok(ConstraintRequest::Key {
+                name: key.name.as_ref().map(fold),
+                columns,
+                primary: true,
+                nulls_not_distinct: false,
+            })
         }
         ast::TableConstraint::Unique(key) => {
             refuse_deferral(key.characteristics.as_ref(), "UNIQUE")?;
-            if key.nulls_distinct == ast::NullsDistinctOption::NotDistinct {
-                return Err(SqlError::unsupported("UNIQUE NULLS NOT DISTINCT"));
-            }
             let columns = key_columns(&key.columns)?;
-            Ok(ConstraintRequest::Key { name: key.name.as_ref().map(fold), columns, primary: false })
+            let nulls_not_distinct = key.nulls_distinct == ast::NullsDistinctOption::NotDistinct;
+            Ok(ConstraintRequest::Key {
+                name: key.name.as_ref().map(fold),
+                columns,
+                primary: false,
+                nulls_not_distinct,
+            })
         }
         ast::TableConstraint::Check(check) => Ok(ConstraintRequest::Check {
             name: check.name.as_ref().map(fold),

@@ -8,7 +8,7 @@ use super::names::{Qualified, fold};
 use crate::bind::resolve_built_in;
 use crate::catalog::{Object, Schema, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::{AlterSequence, SequenceOptions};
+use crate::parse::{AlterSequence, SequenceOptions, sequence_name_of};
 use crate::session::work::Work;
 use crate::types::{Type, TypeId};
 
@@ -34,6 +34,7 @@ fn invalid(message: impl Into<String>) -> SqlError {
 pub(crate) fn identity_options(options: &[ast::SequenceOptions]) -> Result<SequenceOptions> {
     let number = |expression: &ast::Expr| {
         let text = expression.to_string().replace(' ', "");
+        let text = sequence_name_of(&text).0.unwrap_or_default();
         text.parse::<i64>().map_err(|_| SqlError::syntax(format!("syntax error at or near \"{text}\"")))
     };
     let optional = |expression: &Option<ast::Expr>| expression.as_ref().map(number).transpose();
@@ -44,7 +45,14 @@ pub(crate) fn identity_options(options: &[ast::SequenceOptions]) -> Result<Seque
             ast::SequenceOptions::MinValue(value) => parsed.minimum = Some(optional(value)?),
             ast::SequenceOptions::MaxValue(value) => parsed.maximum = Some(optional(value)?),
             ast::SequenceOptions::StartWith(value, _) => parsed.start = Some(number(value)?),
-            ast::SequenceOptions::Cache(value) => parsed.cache = Some(number(value)?),
+            ast::SequenceOptions::Cache(value) => {
+                let text = value.to_string();
+                let (cache, name) = sequence_name_of(&text);
+                parsed.cache = cache.map(|_| number(value)).transpose()?;
+                if !name.is_empty() {
+                    parsed.name = Some(name.into_iter().map(str::to_owned).collect());
+                }
+            }
             // The parser's flag says NO CYCLE.
             ast::SequenceOptions::Cycle(no) => parsed.cycle = Some(!no),
         }
@@ -53,6 +61,33 @@ pub(crate) fn identity_options(options: &[ast::SequenceOptions]) -> Result<Seque
 }
 
 impl Work<'_> {
+    /// The name of a new sequence of a column: the one that is asked for, or one that is made up.
+    /// 55000 if it is to be in another schema than the table.
+    pub(crate) fn column_sequence_name(
+        &self,
+        schema: &Schema,
+        table: &str,
+        column: &str,
+        options: &SequenceOptions,
+    ) -> Result<String> {
+        let (wanted, name) = match options.name.as_deref() {
+            None => {
+                let taken = |name: &str| self.is_taken(&schema.name, name);
+                return Ok(super::names::make_up(table, column, "seq", taken));
+            }
+            Some([name]) => (None, name),
+            Some([.., wanted, name]) => (Some(wanted), name),
+            Some([]) => return Err(SqlError::internal("a sequence's name has no parts")),
+        };
+        match wanted {
+            Some(wanted) if *wanted != schema.name => Err(SqlError::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "sequence must be in same schema as table it is linked to",
+            )),
+            _ => Ok(name.clone()),
+        }
+    }
+
     /// CREATE SEQUENCE. True unless it existed already and IF NOT EXISTS was said.
     pub(crate) async fn create_sequence(
         &mut self,

@@ -8,6 +8,7 @@ mod array;
 mod context;
 mod convert;
 mod datetime;
+mod element;
 mod enumeration;
 mod json;
 mod math;
@@ -25,6 +26,7 @@ mod window;
 
 pub use aggregate::{Accumulator, Successor};
 pub use context::{EvalContext, Interrupt, NeverInterrupted, NoSession, SessionView};
+pub(crate) use element::{name_element, put_element, puts_element};
 pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility, all};
 pub(crate) use resolve::{Found, ambiguous, find, undefined};
 pub use resolve::{ResolvedFunction, resolve};

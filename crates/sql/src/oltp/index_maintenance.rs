@@ -20,11 +20,11 @@ pub(crate) fn key_tree(tree: u32) -> u32 {
 pub(crate) struct Entry {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Bytes,
-    /// An index column is NULL, so the entry never meets another one.
+    /// An index column is NULL, and NULLs are distinct, so the entry never meets another one.
     pub(crate) has_null: bool,
 }
 
-/// Appends the index columns of a row. True if one of them is NULL.
+/// Appends the index columns of a row. True if one of them is NULL, and differs from other NULLs.
 pub(crate) fn columns_into(index: &Index, row: &[Datum], out: &mut Vec<u8>) -> bool {
     let mut has_null = false;
     for column in &index.columns {
@@ -32,7 +32,7 @@ pub(crate) fn columns_into(index: &Index, row: &[Datum], out: &mut Vec<u8>) -> b
         has_null |= datum.is_null();
         keys::encode_into(out, datum, column.order());
     }
-    has_null
+    has_null && !index.nulls_not_distinct
 }
 
 /// The row's key by its primary key, or `None` if the table has none (it keeps the row id it was

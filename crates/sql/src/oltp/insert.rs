@@ -14,6 +14,7 @@ use crate::bind::Binder;
 use crate::bind::Clause;
 use crate::catalog::{Identity, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::explain::Outline;
 use crate::expr::Expr;
 use crate::function::Interrupt;
 use crate::parse::{self, Overriding, marked};
@@ -293,6 +294,14 @@ impl InsertPlan {
                 vec![format!("Values: {} rows", count.sum::<usize>())]
             }
             Source::Query(plan, _) => plan.explain(),
+        }
+    }
+
+    /// The same as a tree.
+    pub(crate) fn source_outline(&self) -> Outline {
+        match &self.source {
+            Source::Values(_) => Outline { kind: "Values Scan", ..Outline::default() },
+            Source::Query(plan, _) => plan.outline(),
         }
     }
 }

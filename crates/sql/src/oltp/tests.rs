@@ -94,7 +94,18 @@ fn column(name: &str, id: TypeId) -> Column {
 fn index(oid: u32, name: &str, tree: u32, columns: &[usize], unique: bool, primary: bool) -> Index {
     let columns =
         columns.iter().map(|c| IndexColumn { column: *c, descending: false, nulls_first: false }).collect();
-    Index { oid, name: name.to_owned(), tree, columns, unique, primary, constraint: None, comment: None }
+    Index {
+        oid,
+        name: name.to_owned(),
+        tree,
+        columns,
+        unique,
+        nulls_not_distinct: false,
+        included: vec![],
+        primary,
+        constraint: None,
+        comment: None,
+    }
 }
 
 fn table(oid: u32, name: &str, columns: Vec<Column>, indexes: Vec<Index>) -> Table {

@@ -17,9 +17,11 @@ use super::write::Locked;
 use crate::bind::{Binder, Clause, Query};
 use crate::catalog::{Identity, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::Expr;
+use crate::expr::{Expr, Typed};
 use crate::function::Interrupt;
+use crate::function::puts_element;
 use crate::keys;
+use crate::parse::element;
 use crate::session::work::Work;
 use crate::types::Datum;
 
@@ -85,6 +87,9 @@ pub(crate) fn bind_assignments(
     for assignment in assignments {
         match &assignment.target {
             ast::AssignmentTarget::ColumnName(name) => {
+                if bound.put_another(binder, table, name, &assignment.value)? {
+                    continue;
+                }
                 let place = bound.claim(table, name)?;
                 let expr = assigned(binder, table, place, &assignment.value)?;
                 bound.exprs.push(expr);
@@ -107,6 +112,26 @@ impl Assignments {
         let once =
             |expr: &Expr| expr.is_volatile() || expr.any(&mut |part| matches!(part, Expr::Subquery(_)));
         if self.exprs.iter().any(once) { Keys::Unforeseeable } else { Keys::Assigned }
+    }
+
+    /// Assigns to one more element of a column of which another one is assigned to already.
+    fn put_another(
+        &mut self,
+        binder: &mut Binder<'_>,
+        table: &Table,
+        name: &ast::ObjectName,
+        value: &ast::Expr,
+    ) -> Result<bool> {
+        let Some(element) = element(value) else { return Ok(false) };
+        let parts = crate::ddl::names::parts(name)?;
+        let [column] = parts.as_slice() else { return Ok(false) };
+        let place = crate::ddl::alter_table::column_place(table, column)?;
+        let known = self.places.iter().position(|known| *known == place);
+        let Some(at) = known.filter(|at| puts_element(&self.exprs[*at])) else { return Ok(false) };
+        let array = Typed::new(self.exprs[at].clone(), table.columns[place].ty);
+        self.exprs[at] =
+            binder.in_clause(Clause::Update, |binder| binder.put_element(array, column, element))?;
+        Ok(true)
     }
 
     /// The place of a column that is assigned to. 42703, 42601.
@@ -135,6 +160,10 @@ fn assigned(binder: &mut Binder<'_>, table: &Arc<Table>, place: usize, value: &a
         return Err(generated_always(&column.name, true));
     }
     binder.in_clause(Clause::Update, |binder| {
+        if let Some(element) = element(value) {
+            // In the frame the target's columns come first.
+            return binder.put_element(Typed::new(Expr::Slot(place), column.ty), &column.name, element);
+        }
         let typed = binder.expression(value)?;
         Ok(binder.assign(typed, column.ty, &column.name)?.expr)
     })

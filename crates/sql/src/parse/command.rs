@@ -1,5 +1,6 @@
 //! Statements: those the parser crate knows, and those parsed here.
 
+use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{self, DataType, FetchDirection, Ident, ObjectName};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -105,6 +106,8 @@ pub enum FetchCount {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs)]
 pub struct SequenceOptions {
+    /// SEQUENCE NAME of an identity column: the folded parts.
+    pub name: Option<Vec<String>>,
     pub data_type: Option<DataType>,
     pub increment: Option<i64>,
     pub minimum: Option<Option<i64>>,
@@ -254,7 +257,26 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     if let Some(command) = routine::parse(parser)? {
         return Ok(command);
     }
-    parser.parse_statement().map(|statement| Command::Sql(Box::new(statement)))
+    parser.parse_statement().map(|statement| Command::Sql(Box::new(into_table(statement))))
+}
+
+/// `SELECT ... INTO t` as what it stands for: `CREATE TABLE t AS SELECT ...`. The first SELECT of a
+/// set operation says so for all.
+fn into_table(statement: ast::Statement) -> ast::Statement {
+    fn first(body: &mut ast::SetExpr) -> Option<ast::SelectInto> {
+        match body {
+            ast::SetExpr::Select(select) => select.into.take(),
+            ast::SetExpr::SetOperation { left, .. } => first(left),
+            _ => None,
+        }
+    }
+    let ast::Statement::Query(mut query) = statement else { return statement };
+    match first(&mut query.body) {
+        Some(into) => {
+            CreateTableBuilder::new(into.name).temporary(into.temporary).query(Some(query)).build().into()
+        }
+        None => ast::Statement::Query(query),
+    }
 }
 
 fn signed(parser: &mut Parser<'_>) -> Parsed<i64> {

@@ -18,6 +18,8 @@
 //! | `INSERT ... OVERRIDING SYSTEM VALUE` | noted in the statement |
 //! | `FREEZE ON`, `HEADER OFF` ... of COPY | `TRUE`, `FALSE` |
 //! | `IDENTITY (START WITH 5 INCREMENT BY 2)` | its options in the order the parser wants |
+//! | `IDENTITY (SEQUENCE NAME s)` | a number of CACHE with the name behind: see [`sequence_name_of`] |
+//! | `CREATE TABLE t (LIKE u INCLUDING ALL)` | a column with a marked name: see [`like`](super::like) |
 //! | `ABORT` | `ROLLBACK` |
 //! | `RESET TIME ZONE` | `RESET TimeZone` |
 //! | `GROUP BY DISTINCT x`, `GROUP BY ALL x` | a marked name before `x`; without `ALL` |
@@ -29,6 +31,7 @@ use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
+use super::like::Like;
 use super::{ALL_FIELDS, KEY_MARK, Notes, Overriding, is_line_break};
 use crate::error::{Result, SqlError, sqlstate};
 
@@ -81,7 +84,7 @@ fn compact(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 
 /// One pass over a statement's tokens.
 pub(super) fn rewrite(tokens: Vec<TokenWithSpan>, notes: &mut Notes) -> Result<Vec<TokenWithSpan>> {
-    let tokens = compact(tokens);
+    let tokens = super::element::rewrite(compact(tokens));
     if !tokens.iter().any(needs_rewriting) {
         return Ok(tokens);
     }
@@ -118,6 +121,7 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::FREEZE
             | Keyword::HEADER
             | Keyword::IDENTITY
+            | Keyword::LIKE
             | Keyword::ABORT
             | Keyword::RESET
             | Keyword::GROUP
@@ -138,6 +142,35 @@ const EXCLUSION: char = '\u{1}';
 pub(crate) fn exclusion_of(name: &Ident) -> Option<(char, &str)> {
     let mut rest = name.value.strip_prefix(EXCLUSION)?.chars();
     Some((rest.next()?, rest.as_str()))
+}
+
+/// Between the parts of what is put into one word.
+const MARK: &str = "\u{1}";
+
+/// The number of CACHE, if one was given, and the parts of the sequence's name, of what stands for
+/// both among the options of an identity column.
+pub(crate) fn sequence_name_of(number: &str) -> (Option<&str>, Vec<&str>) {
+    let mut parts = number.split(MARK);
+    (parts.next().filter(|number| !number.is_empty()), parts.collect())
+}
+
+/// The parts of the dotted name that the tokens begin with, in small letters unless quoted, and how
+/// many tokens it has.
+fn dotted(tokens: &[TokenWithSpan]) -> (Vec<String>, usize) {
+    let mut parts = vec![];
+    let mut length = 0;
+    while let Some(Token::Word(word)) = tokens.get(length).map(|token| &token.token) {
+        parts.push(match word.quote_style {
+            Some(_) => word.value.clone(),
+            None => word.value.to_lowercase(),
+        });
+        length += 1;
+        if !matches!(tokens.get(length).map(|token| &token.token), Some(Token::Period)) {
+            break;
+        }
+        length += 1;
+    }
+    (parts, length)
 }
 
 struct Pass<'a> {
@@ -200,6 +233,7 @@ impl<'a> Pass<'a> {
             "IDENTITY" if matches!(self.peek(1).map(|token| &token.token), Some(Token::LParen)) => {
                 self.identity_options();
             }
+            "LIKE" if self.first == "CREATE" && self.begins_column() => self.like(),
             "DISTINCT" if self.after(&["BY"]) && self.after_group() => {
                 let marked = Word {
                     value: DISTINCT_SETS.to_owned(),
@@ -463,16 +497,24 @@ impl<'a> Pass<'a> {
 
     /// The options of an identity column, in the parser's order.
     fn identity_options(&mut self) {
+        const CACHE: usize = 4;
         const ORDER: [&str; 6] = ["INCREMENT", "MINVALUE", "MAXVALUE", "START", "CACHE", "CYCLE"];
         let rank = |ahead: usize| {
             let at = if self.is(ahead, "NO") { ahead + 1 } else { ahead };
             ORDER.iter().position(|word| self.is(at, word))
         };
         let mut options: Vec<(usize, Vec<TokenWithSpan>)> = vec![];
+        let mut named: Option<(String, Span)> = None;
         let mut ahead = 2;
         while let Some(token) = self.peek(ahead) {
             if token.token == Token::RParen {
                 break;
+            }
+            if self.is(ahead, "SEQUENCE") && self.is(ahead + 1, "NAME") {
+                let (parts, length) = dotted(&self.tokens[self.at + ahead + 2..]);
+                named = Some((parts.join(MARK), token.span));
+                ahead += 2 + length;
+                continue;
             }
             let after_no = self.is(ahead - 1, "NO");
             match rank(ahead).filter(|_| !after_no) {
@@ -484,11 +526,51 @@ impl<'a> Pass<'a> {
             }
             ahead += 1;
         }
+        if let Some((name, span)) = named {
+            let cache = options.iter().find_map(|(rank, tokens)| match tokens.get(1).map(|t| &t.token) {
+                Some(Token::Number(number, _)) if *rank == CACHE => Some(number.clone()),
+                _ => None,
+            });
+            options.retain(|(rank, _)| *rank != CACHE);
+            let number = Token::Number(format!("{}{MARK}{name}", cache.unwrap_or_default()), false);
+            options.push((CACHE, vec![make("CACHE", span), TokenWithSpan { token: number, span }]));
+        }
         options.sort_by_key(|(rank, _)| *rank);
         self.copy();
         self.copy();
         self.at += ahead - 2;
         self.out.extend(options.into_iter().flat_map(|(_, tokens)| tokens));
+    }
+
+    /// Whether a column's definition may begin here.
+    fn begins_column(&self) -> bool {
+        let table = ["TABLE", "EXISTS"].iter().any(|word| {
+            let before = |token: &TokenWithSpan| is(Some(token), word);
+            self.out.iter().take(6).any(before)
+        });
+        let last = self.out.last().map(|token| &token.token);
+        table && matches!(last, Some(Token::LParen | Token::Comma))
+    }
+
+    /// `LIKE table` with its options, among the columns of CREATE TABLE.
+    fn like(&mut self) {
+        let span = self.tokens[self.at].span;
+        let (table, length) = dotted(&self.tokens[self.at + 1..]);
+        let mut like = Like { table, ..Like::default() };
+        let mut ahead = 1 + length;
+        while self.is(ahead, "INCLUDING") || self.is(ahead, "EXCLUDING") {
+            if !like.choose(word(self.peek(ahead + 1)), self.is(ahead, "INCLUDING")) {
+                return self.copy();
+            }
+            ahead += 2;
+        }
+        if like.table.is_empty() {
+            return self.copy();
+        }
+        let marked = Word { value: like.written(), quote_style: Some('"'), keyword: Keyword::NoKeyword };
+        self.out.push(TokenWithSpan { token: Token::Word(marked), span });
+        self.out.push(make("INTEGER", span));
+        self.at += ahead;
     }
 
     fn overriding(&mut self) {

@@ -169,9 +169,9 @@ fn table_dependencies(catalog: &Catalog, table: &Table, all: &mut Vec<Dependency
             Some(constraint) => {
                 all.push(Dependency { object, needs: (CONSTRAINT, constraint, 0), kind: 'i' })
             }
-            None => all.extend(index.columns.iter().map(|key| Dependency {
+            None => all.extend(index.shown().map(|place| Dependency {
                 object,
-                needs: (CLASS, table.oid, column(key.column)),
+                needs: (CLASS, table.oid, column(place)),
                 kind: 'a',
             })),
         }

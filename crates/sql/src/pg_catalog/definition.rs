@@ -19,11 +19,18 @@ pub(super) fn index(table: &Table, index: &Index, table_name: Option<String>) ->
     let unique = if index.unique { "UNIQUE " } else { "" };
     let table_name = table_name.unwrap_or_else(|| qualified(&table.schema_name, &table.name));
     let columns: Vec<String> = index.columns.iter().map(|column| index_column(table, *column)).collect();
-    format!(
+    let mut text = format!(
         "CREATE {unique}INDEX {} ON {table_name} USING btree ({})",
         quote_identifier(&index.name),
         columns.join(", ")
-    )
+    );
+    if !index.included.is_empty() {
+        text.push_str(&format!(" INCLUDE ({})", column_list(table, index.included.iter().copied())));
+    }
+    if index.nulls_not_distinct {
+        text.push_str(" NULLS NOT DISTINCT");
+    }
+    text
 }
 
 fn index_column(table: &Table, column: IndexColumn) -> String {
@@ -100,7 +107,11 @@ impl Constraint<'_> {
     pub(super) fn definition(&self, source: &Source<'_>, table: &Table, style: Style) -> String {
         match self {
             Constraint::Key(index) => {
-                let word = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
+                let word = match (index.primary, index.nulls_not_distinct) {
+                    (true, _) => "PRIMARY KEY",
+                    (false, true) => "UNIQUE NULLS NOT DISTINCT",
+                    (false, false) => "UNIQUE",
+                };
                 format!("{word} ({})", column_list(table, self.columns()))
             }
             Constraint::Check(check) => {

@@ -48,6 +48,15 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_STAT_GSSAPI,
     &PG_STAT_PROGRESS_VACUUM,
     &PG_STAT_REPLICATION,
+    &PG_STAT_PROGRESS_ANALYZE,
+    &PG_STAT_PROGRESS_BASEBACKUP,
+    &PG_STAT_PROGRESS_CLUSTER,
+    &PG_STAT_PROGRESS_COPY,
+    &PG_STAT_PROGRESS_CREATE_INDEX,
+    &PG_STAT_SLRU,
+    &PG_STAT_SUBSCRIPTION,
+    &PG_STAT_USER_FUNCTIONS,
+    &PG_STAT_WAL_RECEIVER,
     &PG_STAT_SSL,
     &PG_STATISTIC_EXT,
     &PG_STATS,
@@ -335,6 +344,65 @@ empty_table! {
     pid: Int4, datid: Oid, datname: Name, relid: Oid, phase: Text, heap_blks_total: Int8,
     heap_blks_scanned: Int8, heap_blks_vacuumed: Int8, index_vacuum_count: Int8, max_dead_tuples: Int8,
     num_dead_tuples: Int8,
+}
+
+empty_table! {
+    PG_STAT_PROGRESS_ANALYZE = 12297 view "pg_catalog"."pg_stat_progress_analyze",
+    pid: Int4, datid: Oid, datname: Name, relid: Oid, phase: Text, sample_blks_total: Int8,
+    sample_blks_scanned: Int8, ext_stats_total: Int8, ext_stats_computed: Int8, child_tables_total: Int8,
+    child_tables_done: Int8, current_child_table_relid: Oid,
+}
+
+empty_table! {
+    PG_STAT_PROGRESS_BASEBACKUP = 12317 view "pg_catalog"."pg_stat_progress_basebackup",
+    pid: Int4, phase: Text, backup_total: Int8, backup_streamed: Int8, tablespaces_total: Int8,
+    tablespaces_streamed: Int8,
+}
+
+empty_table! {
+    PG_STAT_PROGRESS_CLUSTER = 12307 view "pg_catalog"."pg_stat_progress_cluster",
+    pid: Int4, datid: Oid, datname: Name, relid: Oid, command: Text, phase: Text, cluster_index_relid: Oid,
+    heap_tuples_scanned: Int8, heap_tuples_written: Int8, heap_blks_total: Int8, heap_blks_scanned: Int8,
+    index_rebuild_count: Int8,
+}
+
+empty_table! {
+    PG_STAT_PROGRESS_COPY = 12322 view "pg_catalog"."pg_stat_progress_copy",
+    pid: Int4, datid: Oid, datname: Name, relid: Oid, command: Text, type: Text, bytes_processed: Int8,
+    bytes_total: Int8, tuples_processed: Int8, tuples_excluded: Int8,
+}
+
+empty_table! {
+    PG_STAT_PROGRESS_CREATE_INDEX = 12312 view "pg_catalog"."pg_stat_progress_create_index",
+    pid: Int4, datid: Oid, datname: Name, relid: Oid, index_relid: Oid, command: Text, phase: Text,
+    lockers_total: Int8, lockers_done: Int8, current_locker_pid: Int8, blocks_total: Int8,
+    blocks_done: Int8, tuples_total: Int8, tuples_done: Int8, partitions_total: Int8,
+    partitions_done: Int8,
+}
+
+empty_table! {
+    PG_STAT_SLRU = 12232 view "pg_catalog"."pg_stat_slru",
+    name: Text, blks_zeroed: Int8, blks_hit: Int8, blks_read: Int8, blks_written: Int8, blks_exists: Int8,
+    flushes: Int8, truncates: Int8, stats_reset: Timestamptz,
+}
+
+empty_table! {
+    PG_STAT_SUBSCRIPTION = 12244 view "pg_catalog"."pg_stat_subscription",
+    subid: Oid, subname: Name, pid: Int4, relid: Oid, received_lsn: Text, last_msg_send_time: Timestamptz,
+    last_msg_receipt_time: Timestamptz, latest_end_lsn: Text, latest_end_time: Timestamptz,
+}
+
+empty_table! {
+    PG_STAT_USER_FUNCTIONS = 12275 view "pg_catalog"."pg_stat_user_functions",
+    funcid: Oid, schemaname: Name, funcname: Name, calls: Int8, total_time: Float8, self_time: Float8,
+}
+
+empty_table! {
+    PG_STAT_WAL_RECEIVER = 12236 view "pg_catalog"."pg_stat_wal_receiver",
+    pid: Int4, status: Text, receive_start_lsn: Text, receive_start_tli: Int4, written_lsn: Text,
+    flushed_lsn: Text, received_tli: Int4, last_msg_send_time: Timestamptz,
+    last_msg_receipt_time: Timestamptz, latest_end_lsn: Text, latest_end_time: Timestamptz,
+    slot_name: Text, sender_host: Text, sender_port: Int4, conninfo: Text,
 }
 
 empty_table! {

@@ -41,6 +41,7 @@ mod relation;
 mod role;
 mod routine;
 mod source;
+mod statistics;
 mod type_facts;
 mod types;
 mod value;
@@ -56,7 +57,7 @@ pub use source::{FamilyRow, LockRow, NoServer, PreparedRow, ServerView, SessionR
 
 /// All relations of the two schemas.
 pub fn all() -> impl Iterator<Item = &'static SystemTable> {
-    let groups: [&[&'static SystemTable]; 12] = [
+    let groups: [&[&'static SystemTable]; 13] = [
         relation::TABLES,
         index::TABLES,
         constraint::TABLES,
@@ -67,6 +68,7 @@ pub fn all() -> impl Iterator<Item = &'static SystemTable> {
         activity::TABLES,
         cognate::TABLES,
         governor::TABLES,
+        statistics::TABLES,
         information_schema::TABLES,
         empty::TABLES,
     ];

@@ -25,8 +25,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_TABLES,
     &PG_INDEXES,
     &PG_VIEWS,
-    &PG_STAT_ALL_TABLES,
-    &PG_STAT_USER_TABLES,
 ];
 
 /// `pg_am.oid` of heap, which tables say they have.
@@ -90,7 +88,7 @@ impl Entry {
             method: BTREE,
             tree: index.tree,
             temporary: table.temporary,
-            ..Entry::new(index.oid, &index.name, table.schema, 'i', index.columns.len())
+            ..Entry::new(index.oid, &index.name, table.schema, 'i', index.shown().count())
         }
     }
 
@@ -248,8 +246,8 @@ impl Attribute {
     }
 
     fn of_index(table: &Table, index: &Index) -> impl Iterator<Item = Attribute> {
-        index.columns.iter().enumerate().filter_map(|(place, key)| {
-            let column = table.columns.get(key.column)?;
+        index.shown().enumerate().filter_map(|(place, column)| {
+            let column = table.columns.get(column)?;
             Some(Attribute::new(index.oid, &column.name, column.ty, place))
         })
     }
@@ -378,7 +376,13 @@ system_table! {
     oid: Oid = oid,
     nspname: Name = name,
     nspowner: Oid = if oid == PUBLIC_OID { DATABASE_OWNER_OID } else { OWNER_OID },
-    nspacl: TextArray = NULL,
+    nspacl: TextArray = privileges(oid),
+}
+
+/// Everybody may use `public`, which dumps take for granted; other schemas say nothing.
+fn privileges(schema: Oid) -> Datum {
+    let items = ["pg_database_owner=UC/pg_database_owner", "=U/pg_database_owner"];
+    if schema == PUBLIC_OID { array(TypeId::Text, items) } else { NULL }
 }
 
 /// All schemas by oid, the built-in ones too.
@@ -483,41 +487,3 @@ system_table! {
     viewowner: Name = source.user(),
     definition: Text = definition::view(view),
 }
-
-system_table! {
-    static PG_STAT_ALL_TABLES = 12142 view "pg_catalog"."pg_stat_all_tables",
-    |source| source.catalog.tables() => |table|,
-    relid: Oid = table.oid,
-    schemaname: Name = table.schema_name.clone(),
-    relname: Name = table.name.clone(),
-    seq_scan: Int8 = NULL,
-    seq_tup_read: Int8 = NULL,
-    idx_scan: Int8 = NULL,
-    idx_tup_fetch: Int8 = NULL,
-    n_tup_ins: Int8 = NULL,
-    n_tup_upd: Int8 = NULL,
-    n_tup_del: Int8 = NULL,
-    n_tup_hot_upd: Int8 = NULL,
-    n_live_tup: Int8 = NULL,
-    n_dead_tup: Int8 = NULL,
-    n_mod_since_analyze: Int8 = NULL,
-    n_ins_since_vacuum: Int8 = NULL,
-    last_vacuum: Timestamptz = NULL,
-    last_autovacuum: Timestamptz = NULL,
-    last_analyze: Timestamptz = NULL,
-    last_autoanalyze: Timestamptz = NULL,
-    vacuum_count: Int8 = NULL,
-    autovacuum_count: Int8 = NULL,
-    analyze_count: Int8 = NULL,
-    autoanalyze_count: Int8 = NULL,
-}
-
-static PG_STAT_USER_TABLES: SystemTable = SystemTable {
-    oid: 12161,
-    schema: "pg_catalog",
-    name: "pg_stat_user_tables",
-    view: true,
-    columns: PG_STAT_ALL_TABLES.columns,
-    rows: PG_STAT_ALL_TABLES.rows,
-    rows_by_oid: PG_STAT_ALL_TABLES.rows_by_oid,
-};

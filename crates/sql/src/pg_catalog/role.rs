@@ -17,7 +17,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_DATABASE,
     &PG_DB_ROLE_SETTING,
     &PG_TABLESPACE,
-    &PG_STAT_DATABASE,
 ];
 
 /// The role that owns the schema `public`, as in PostgreSQL: whoever owns the database is its
@@ -225,37 +224,4 @@ system_table! {
     spcowner: Oid = OWNER_OID,
     spcacl: TextArray = NULL,
     spcoptions: TextArray = NULL,
-}
-
-system_table! {
-    static PG_STAT_DATABASE = 12266 view "pg_catalog"."pg_stat_database",
-    |source| [source.database()] => |name|,
-    datid: Oid = DATABASE_OID,
-    datname: Name = name,
-    numbackends: Int4 = NULL,
-    xact_commit: Int8 = NULL,
-    xact_rollback: Int8 = NULL,
-    blks_read: Int8 = NULL,
-    blks_hit: Int8 = NULL,
-    tup_returned: Int8 = NULL,
-    tup_fetched: Int8 = NULL,
-    tup_inserted: Int8 = NULL,
-    tup_updated: Int8 = NULL,
-    tup_deleted: Int8 = NULL,
-    conflicts: Int8 = NULL,
-    temp_files: Int8 = NULL,
-    temp_bytes: Int8 = NULL,
-    deadlocks: Int8 = NULL,
-    checksum_failures: Int8 = NULL,
-    checksum_last_failure: Timestamptz = NULL,
-    blk_read_time: Float8 = NULL,
-    blk_write_time: Float8 = NULL,
-    session_time: Float8 = NULL,
-    active_time: Float8 = NULL,
-    idle_in_transaction_time: Float8 = NULL,
-    sessions: Int8 = NULL,
-    sessions_abandoned: Int8 = NULL,
-    sessions_fatal: Int8 = NULL,
-    sessions_killed: Int8 = NULL,
-    stats_reset: Timestamptz = NULL,
 }

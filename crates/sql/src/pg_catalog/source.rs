@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cognate_engine::GovernorInfo;
+use cognate_engine::{GovernorInfo, Statistics};
 
 use super::names::AnyRelation;
 use crate::catalog::{Catalog, Oid, Sequence};
@@ -72,6 +72,15 @@ pub trait ServerView: Send + Sync {
     fn governor(&self) -> Option<GovernorInfo> {
         None
     }
+    /// What the engine has counted.
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+    /// Rows of a tree, approximately.
+    fn approximate_rows(&self, tree: u32) -> u64 {
+        let _ = tree;
+        0
+    }
     /// Bytes that a tree takes, approximately.
     fn tree_bytes(&self, tree: u32) -> i64 {
         let _ = tree;
@@ -81,14 +90,22 @@ pub trait ServerView: Send + Sync {
     fn database_bytes(&self) -> i64 {
         0
     }
+    /// The last commit that new transactions see, and the last one that a crash cannot take back.
+    fn commits(&self) -> (u64, u64) {
+        (0, 0)
+    }
     /// When the server started, microseconds since 2000-01-01 UTC.
     fn started(&self) -> i64 {
         0
     }
-    /// The value a sequence gave last; `None` if it gave none yet.
-    fn last_value(&self, sequence: &Sequence) -> Option<i64> {
+    /// A sequence's value, and whether it was given out.
+    fn sequence_state(&self, sequence: &Sequence) -> Option<(i64, bool)> {
         let _ = sequence;
         None
+    }
+    /// The value a sequence gave last; `None` if it gave none yet.
+    fn last_value(&self, sequence: &Sequence) -> Option<i64> {
+        self.sequence_state(sequence).and_then(|(value, is_called)| is_called.then_some(value))
     }
 }
 

@@ -31,6 +31,8 @@ fn key(oid: u32, name: &str, tree: u32, column: usize, primary: bool, constraint
         tree,
         columns: vec![IndexColumn { column, descending: false, nulls_first: false }],
         unique: constraint.is_some(),
+        nulls_not_distinct: false,
+        included: vec![],
         primary,
         constraint,
         comment: None,

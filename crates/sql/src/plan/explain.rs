@@ -1,10 +1,56 @@
-//! Plans as text, for EXPLAIN.
+//! Plans for EXPLAIN: as lines of text, and as a tree of nodes for its other formats.
+//!
+//! One walk over a plan notes both for each node: its line, and its type and properties by
+//! PostgreSQL's names, so that the two cannot differ.
 
 use super::access::{Access, AccessKind, KeyValues, Scan};
 use super::{Node, Plan, SourceNode};
+use crate::explain::{Outline, Property};
 
 /// One line a node, indented as PostgreSQL does.
 pub(super) fn explain(plan: &Plan) -> Vec<String> {
+    walk(plan).lines.into_iter().map(|(line, _)| line).collect()
+}
+
+/// The same as a tree.
+pub(super) fn outline(plan: &Plan) -> Outline {
+    let mut open: Vec<(usize, Outline)> = Vec::new();
+    let mut cte = None;
+    for (_, part) in walk(plan).lines {
+        match part {
+            Part::Node(depth, mut node) => {
+                if let Some(name) = cte.take() {
+                    node.properties.insert(0, ("Subplan Name", Property::Text(format!("CTE {name}"))));
+                    node.properties.insert(0, ("Parent Relationship", "InitPlan".into()));
+                }
+                close(&mut open, depth);
+                open.push((depth, node));
+            }
+            Part::Property(depth, name, value) => {
+                if let Some((_, node)) = open.iter_mut().rev().find(|(at, _)| *at == depth) {
+                    node.properties.push((name, value));
+                }
+            }
+            Part::Cte(name) => {
+                close(&mut open, 1);
+                cte = Some(name);
+            }
+        }
+    }
+    close(&mut open, 1);
+    open.pop().map(|(_, node)| node).unwrap_or_default()
+}
+
+/// Puts the open nodes of this depth and deeper ones into those above them.
+fn close(open: &mut Vec<(usize, Outline)>, depth: usize) {
+    while open.len() > 1 && open.last().is_some_and(|(at, _)| *at >= depth) {
+        if let (Some((_, node)), Some((_, above))) = (open.pop(), open.last_mut()) {
+            above.plans.push(node);
+        }
+    }
+}
+
+fn walk(plan: &Plan) -> Lines {
     let mut out = Lines::default();
     let mut depth = 0;
     if plan.limit.is_some() || plan.offset.is_some() {
@@ -17,28 +63,58 @@ pub(super) fn explain(plan: &Plan) -> Vec<String> {
     }
     out.node(&plan.root, depth);
     for cte in plan.cte_plans.iter().flatten() {
-        out.line(0, format!("CTE {}", cte.name));
+        out.lines.push((format!("CTE {}", cte.name), Part::Cte(cte.name.clone())));
         out.node(&cte.node, 1);
         if let Some((recursive, _)) = &cte.recursive {
             out.node(recursive, 1);
         }
     }
-    out.lines
+    out
+}
+
+/// What a line stands for in the tree.
+enum Part {
+    /// A node at a depth.
+    Node(usize, Outline),
+    /// A property of the last node at a depth.
+    Property(usize, &'static str, Property),
+    /// A WITH query follows.
+    Cte(String),
 }
 
 #[derive(Default)]
 struct Lines {
-    lines: Vec<String>,
+    lines: Vec<(String, Part)>,
 }
 
 impl Lines {
-    fn line(&mut self, depth: usize, text: impl AsRef<str>) {
-        let arrow = if depth == 0 { String::new() } else { format!("{}->  ", " ".repeat(depth * 6 - 4)) };
-        self.lines.push(format!("{arrow}{}", text.as_ref()));
+    /// A node whose line is its type.
+    fn line(&mut self, depth: usize, kind: &'static str) {
+        self.node_line(depth, kind, kind, vec![]);
     }
 
-    fn detail(&mut self, depth: usize, text: impl AsRef<str>) {
-        self.lines.push(format!("{}{}", " ".repeat(depth * 6 + 2), text.as_ref()));
+    /// A node with its line, type and properties.
+    fn node_line(
+        &mut self,
+        depth: usize,
+        text: impl AsRef<str>,
+        kind: &'static str,
+        properties: Vec<(&'static str, Property)>,
+    ) {
+        let arrow = if depth == 0 { String::new() } else { format!("{}->  ", " ".repeat(depth * 6 - 4)) };
+        let node = Outline { kind, properties, plans: vec![] };
+        self.lines.push((format!("{arrow}{}", text.as_ref()), Part::Node(depth, node)));
+    }
+
+    /// A property of the last node at this depth: its name, and how it is printed.
+    fn detail(&mut self, depth: usize, name: &'static str, text: impl AsRef<str>) {
+        let text = text.as_ref();
+        let line = format!("{}{name}: {text}", " ".repeat(depth * 6 + 2));
+        let property = match name {
+            "Sort Key" => Property::List(text.split(", ").map(str::to_owned).collect()),
+            _ => Property::Text(text.to_owned()),
+        };
+        self.lines.push((line, Part::Property(depth, name, property)));
     }
 
     fn node(&mut self, node: &Node, depth: usize) {
@@ -52,7 +128,7 @@ impl Lines {
                 for stage in select.windows.iter().flat_map(|windows| windows.stages.iter().rev()) {
                     self.line(depth, "WindowAgg");
                     if stage.first.is_some() {
-                        self.detail(depth, "Run Condition: 1 condition(s)");
+                        self.detail(depth, "Run Condition", "1 condition(s)");
                     }
                     depth += 1;
                     if !stage.sort.is_empty() {
@@ -61,30 +137,41 @@ impl Lines {
                     }
                 }
                 if let Some(group) = &select.group {
-                    self.line(depth, if group.keys.is_empty() { "Aggregate" } else { "HashAggregate" });
+                    let (text, strategy) = match group.keys.is_empty() {
+                        true => ("Aggregate", "Plain"),
+                        false => ("HashAggregate", "Hashed"),
+                    };
+                    self.node_line(depth, text, "Aggregate", vec![("Strategy", strategy.into())]);
                     if let Some(sets) = &group.sets {
-                        self.detail(depth, format!("Grouping Sets: {}", sets.len()));
+                        self.detail(depth, "Grouping Sets", sets.len().to_string());
                     }
                     if !group.having.is_empty() {
-                        self.detail(depth, format!("Filter: {} condition(s)", group.having.len()));
+                        self.detail(depth, "Filter", format!("{} condition(s)", group.having.len()));
                     }
                     depth += 1;
                 }
                 self.source(&select.source, depth);
             }
-            Node::Values(rows) => self.line(depth, format!("Values Scan ({} rows)", rows.len())),
+            Node::Values(rows) => {
+                let text = format!("Values Scan ({} rows)", rows.len());
+                self.node_line(depth, text, "Values Scan", vec![]);
+            }
             Node::SetOperation { kind, all, left, right } => {
-                let all = if *all { " All" } else { "" };
-                self.line(depth, format!("{kind:?}{all}"));
+                let text = format!("{kind:?}{}", if *all { " All" } else { "" });
+                match text.as_str() {
+                    "Union All" => self.node_line(depth, text, "Append", vec![]),
+                    _ => self.node_line(depth, &text, "SetOp", vec![("Command", text.as_str().into())]),
+                }
                 self.node(left, depth + 1);
                 self.node(right, depth + 1);
             }
             Node::Sort { input, keys, limit } => {
-                self.line(depth, if limit.is_some() { "Top-N Sort" } else { "Sort" });
+                let text = if limit.is_some() { "Top-N Sort" } else { "Sort" };
+                self.node_line(depth, text, "Sort", vec![]);
                 let keys: Vec<String> = (keys.iter())
                     .map(|key| format!("{}{}", key.column + 1, if key.descending { " DESC" } else { "" }))
                     .collect();
-                self.detail(depth, format!("Sort Key: {}", keys.join(", ")));
+                self.detail(depth, "Sort Key", keys.join(", "));
                 self.node(input, depth + 1);
             }
             Node::Distinct { input, .. } => {
@@ -104,21 +191,27 @@ impl Lines {
             SourceNode::Unit => self.line(depth, "Result"),
             SourceNode::Nothing => {
                 self.line(depth, "Result");
-                self.detail(depth, "One-Time Filter: false");
+                self.detail(depth, "One-Time Filter", "false");
             }
             SourceNode::Scan(scan) => self.scan(scan, depth),
             SourceNode::Virtual { table, .. } => {
-                self.line(depth, format!("Function Scan on {}", table.name()))
+                let name = table.name().to_string();
+                let text = format!("Function Scan on {name}");
+                self.node_line(depth, text, "Function Scan", vec![("Alias", Property::Text(name))]);
             }
             SourceNode::Query { node, name, .. } => {
-                self.line(depth, format!("Subquery Scan on {name}"));
+                let alias = ("Alias", name.as_str().into());
+                self.node_line(depth, format!("Subquery Scan on {name}"), "Subquery Scan", vec![alias]);
                 self.node(node, depth + 1);
             }
-            SourceNode::Cte { name, .. } => self.line(depth, format!("CTE Scan on {name}")),
+            SourceNode::Cte { name, .. } => {
+                let name_of = ("CTE Name", name.as_str().into());
+                self.node_line(depth, format!("CTE Scan on {name}"), "CTE Scan", vec![name_of]);
+            }
             SourceNode::Function { .. } => self.line(depth, "Function Scan"),
             SourceNode::Filter { input, conditions } => {
                 self.source(input, depth);
-                self.detail(depth, format!("Filter: {} condition(s)", conditions.len()));
+                self.detail(depth, "Filter", format!("{} condition(s)", conditions.len()));
             }
             SourceNode::First(input) => {
                 self.line(depth, "Limit");
@@ -129,24 +222,30 @@ impl Lines {
                 self.source(input, depth + 1);
             }
             SourceNode::NestedLoop { outer, inner, nulls, .. } => {
-                self.line(depth, if nulls.is_some() { "Nested Loop Left Join" } else { "Nested Loop" });
+                let (text, join) = match nulls.is_some() {
+                    true => ("Nested Loop Left Join", "Left"),
+                    false => ("Nested Loop", "Inner"),
+                };
+                self.node_line(depth, text, "Nested Loop", vec![("Join Type", join.into())]);
                 self.source(outer, depth + 1);
                 self.source(inner, depth + 1);
             }
             SourceNode::MergeJoin(join) => {
-                self.line(depth, if join.left { "Merge Left Join" } else { "Merge Join" });
+                let (text, kind) = match join.left {
+                    true => ("Merge Left Join", "Left"),
+                    false => ("Merge Join", "Inner"),
+                };
+                self.node_line(depth, text, "Merge Join", vec![("Join Type", kind.into())]);
                 self.source(&join.outer, depth + 1);
                 self.source(&join.inner, depth + 1);
             }
             SourceNode::HashJoin(join) => {
-                self.line(
-                    depth,
-                    match (join.left, join.full) {
-                        (_, true) => "Hash Full Join",
-                        (true, _) => "Hash Left Join",
-                        _ => "Hash Join",
-                    },
-                );
+                let (text, kind) = match (join.left, join.full) {
+                    (_, true) => ("Hash Full Join", "Full"),
+                    (true, _) => ("Hash Left Join", "Left"),
+                    _ => ("Hash Join", "Inner"),
+                };
+                self.node_line(depth, text, "Hash Join", vec![("Join Type", kind.into())]);
                 self.source(&join.probe, depth + 1);
                 self.line(depth + 1, "Hash");
                 self.source(&join.build, depth + 2);
@@ -167,19 +266,29 @@ impl Lines {
             }
             AccessKind::Table => scan.table.primary_key().map(|index| &index.name),
         };
+        let direction = if scan.access.reverse { "Backward" } else { "Forward" };
+        let relation =
+            [("Relation Name", table.as_str().into()), ("Alias", Property::Text(scan.name.to_string()))];
         match by {
-            None => self.line(depth, format!("Seq Scan{backward} on {shown}")),
+            None => {
+                let text = format!("Seq Scan{backward} on {shown}");
+                self.node_line(depth, text, "Seq Scan", relation.into());
+            }
             Some(index) => {
                 let point = if scan.access.unique { "Point Lookup" } else { "Index Scan" };
-                self.line(depth, format!("{point}{backward} using {index} on {shown}"));
+                let text = format!("{point}{backward} using {index} on {shown}");
+                let mut properties =
+                    vec![("Scan Direction", direction.into()), ("Index Name", index.as_str().into())];
+                properties.extend(relation);
+                self.node_line(depth, text, "Index Scan", properties);
                 let conditions = conditions(scan);
                 if !conditions.is_empty() {
-                    self.detail(depth, format!("Index Cond: ({conditions})"));
+                    self.detail(depth, "Index Cond", format!("({conditions})"));
                 }
             }
         }
         if !scan.filter.is_empty() {
-            self.detail(depth, format!("Filter: {} condition(s)", scan.filter.len()));
+            self.detail(depth, "Filter", format!("{} condition(s)", scan.filter.len()));
         }
     }
 }

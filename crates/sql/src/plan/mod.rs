@@ -99,6 +99,11 @@ impl Plan {
         explain::explain(self)
     }
 
+    /// The same as a tree.
+    pub(crate) fn outline(&self) -> crate::explain::Outline {
+        explain::outline(self)
+    }
+
     /// Whether rows are to be locked, and LIMIT and OFFSET left to the caller.
     pub fn has_locks(&self) -> bool {
         !self.locks.is_empty()

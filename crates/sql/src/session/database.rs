@@ -43,6 +43,8 @@ struct Shared {
     /// Whether others change what is stored here.
     is_node: bool,
     clock: Arc<dyn Clock>,
+    /// When it was opened, as [`SqlDatabase::now`] tells.
+    started: i64,
     catalog: ArcSwap<Catalog>,
     catalog_state: AtomicU64,
     /// The commit that last changed the catalog.
@@ -83,6 +85,7 @@ impl SqlDatabase {
             counters: Counters::open(engine.clone())?,
             is_node: engine.is_node(),
             engine,
+            started: clock.wall_us() - EPOCH_US,
             clock,
             catalog: ArcSwap::from_pointee(Catalog::new(1, objects)),
             catalog_state: AtomicU64::new(1 << 1),
@@ -344,6 +347,11 @@ impl SqlDatabase {
 
     pub(crate) fn bodies(&self) -> &super::Bodies {
         &self.shared.bodies
+    }
+
+    /// When the database was opened.
+    pub(crate) fn started(&self) -> i64 {
+        self.shared.started
     }
 
     /// Now, in microseconds since 2000-01-01 UTC.

@@ -36,6 +36,33 @@ impl RowSink for Batch {
     }
 }
 
+/// Whether EXPLAIN is to answer in JSON rather than text. 0A000 for PostgreSQL's other formats.
+pub(super) fn is_json(
+    format: Option<&ast::AnalyzeFormatKind>,
+    options: Option<&[ast::UtilityOption]>,
+) -> Result<bool> {
+    let mut chosen = match format {
+        Some(ast::AnalyzeFormatKind::Keyword(format) | ast::AnalyzeFormatKind::Assignment(format)) => {
+            format.to_string().to_lowercase()
+        }
+        None => "text".to_owned(),
+    };
+    for option in options.into_iter().flatten() {
+        if let (true, Some(value)) = (option.name.value.eq_ignore_ascii_case("format"), &option.arg) {
+            chosen = value.to_string().trim_matches('\'').to_lowercase();
+        }
+    }
+    match chosen.as_str() {
+        "text" => Ok(false),
+        "json" => Ok(true),
+        "xml" | "yaml" => Err(SqlError::unsupported(format_args!("EXPLAIN in the format {chosen}"))),
+        _ => Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("unrecognized value for EXPLAIN option \"format\": \"{chosen}\""),
+        )),
+    }
+}
+
 impl Session {
     /// EXPLAIN [ANALYZE].
     pub(super) async fn explain(
@@ -46,21 +73,14 @@ impl Session {
         let ast::Statement::Explain { analyze, statement: inner, format, options, .. } = sql else {
             return Err(SqlError::internal("no EXPLAIN"));
         };
-        if format.as_ref().is_some_and(|format| !format.to_string().to_uppercase().contains("TEXT")) {
-            return Err(SqlError::unsupported("EXPLAIN in a format other than text"));
-        }
+        let json = is_json(format.as_ref(), options.as_deref())?;
         let mut analyze = *analyze;
         for option in options.iter().flatten() {
             let on = !matches!(&option.arg, Some(value) if matches!(value.to_string().to_lowercase().as_str(), "false" | "off" | "0"));
             match option.name.value.to_lowercase().as_str() {
                 "analyze" => analyze = on,
                 "verbose" | "costs" | "settings" | "buffers" | "wal" | "timing" | "summary" => {}
-                "format"
-                    if option
-                        .arg
-                        .as_ref()
-                        .is_some_and(|arg| arg.to_string().eq_ignore_ascii_case("text")) => {}
-                "format" => return Err(SqlError::unsupported("EXPLAIN in a format other than text")),
+                "format" => {}
                 other => return Err(SqlError::syntax(format!("unrecognized EXPLAIN option \"{other}\""))),
             }
         }
@@ -74,15 +94,24 @@ impl Session {
                 Arc::new(self.plan_prepared(Some(inner), Vec::new())?)
             }
         };
-        let mut lines = crate::explain::lines(&prepared.planned());
+        let planned = prepared.planned();
+        let mut analyzed = None;
         if analyze {
             let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
             let began = Instant::now();
             let rows = self.count_rows(&mut portal).await?;
-            let elapsed = began.elapsed();
-            lines.push(format!("Rows: {rows}"));
-            lines.push(format!("Execution Time: {:.3} ms", elapsed.as_secs_f64() * 1e3));
+            analyzed = Some((rows as u64, began.elapsed().as_secs_f64() * 1e3));
         }
+        let lines = match json {
+            true => vec![crate::explain::json(&planned, analyzed)],
+            false => {
+                let mut lines = crate::explain::lines(&planned);
+                if let Some((rows, took)) = analyzed {
+                    lines.extend([format!("Rows: {rows}"), format!("Execution Time: {took:.3} ms")]);
+                }
+                lines
+            }
+        };
         let rows: Vec<Vec<Datum>> = lines.into_iter().map(|line| vec![Datum::from(line)]).collect();
         Ok(PortalState::Rows {
             rows: rows.into_iter(),

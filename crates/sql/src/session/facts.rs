@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use cognate_engine::{GovernorInfo, Transaction};
+use cognate_engine::{GovernorInfo, Statistics, Transaction};
 use cognate_env::SplitMix;
 use parking_lot::Mutex;
 
@@ -468,6 +468,12 @@ impl ServerView for Facts {
         rows
     }
 
+    fn commits(&self) -> (u64, u64) {
+        self.rest_on_everything();
+        let engine = self.database.engine();
+        (engine.visible(), engine.durable())
+    }
+
     fn listening(&self) -> Vec<String> {
         self.news.listening()
     }
@@ -480,9 +486,26 @@ impl ServerView for Facts {
         Some(self.database.engine().governor().info())
     }
 
-    fn last_value(&self, sequence: &Sequence) -> Option<i64> {
+    fn statistics(&self) -> Statistics {
+        self.database.engine().statistics()
+    }
+
+    fn approximate_rows(&self, tree: u32) -> u64 {
+        self.database.engine().approximate_rows(tree)
+    }
+
+    fn database_bytes(&self) -> i64 {
+        let known = self.database.engine().statistics();
+        i64::try_from(known.base.bytes + known.replay_bytes).unwrap_or(i64::MAX)
+    }
+
+    fn started(&self) -> i64 {
+        self.database.started()
+    }
+
+    fn sequence_state(&self, sequence: &Sequence) -> Option<(i64, bool)> {
         let (state, is_called) = self.database.counters().state(sequence).ok()?;
         self.rest_on(state.stored_at);
-        is_called.then_some(state.value)
+        Some((state.value, is_called))
     }
 }

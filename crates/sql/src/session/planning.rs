@@ -311,7 +311,11 @@ impl Session {
             Command::Mip(operation, arguments) => Ok(Some(super::mip::columns(*operation, arguments))),
             Command::Sql(statement) => match statement.as_ref() {
                 ast::Statement::ShowVariable { variable } => Ok(Some(self.show_columns(variable)?.into())),
-                ast::Statement::Explain { .. } => Ok(Some(Arc::new([text("QUERY PLAN")]))),
+                ast::Statement::Explain { format, options, .. } => {
+                    let json = super::explain::is_json(format.as_ref(), options.as_deref())?;
+                    let ty = Type::new(if json { TypeId::Json } else { TypeId::Text });
+                    Ok(Some(Arc::new([OutputColumn { ty, ..text("QUERY PLAN") }])))
+                }
                 ast::Statement::Execute { name: Some(name), .. } => {
                     let name = crate::ddl::names::single(name)?;
                     Ok(self.named_statement(&name)?.shared_columns())

@@ -29,26 +29,124 @@ pub(super) fn parse(id: TypeId, text: &str, context: &FormatContext) -> Result<u
         }
         _ => (objects.and_then(|o| o.role_oid(name)), sqlstate::UNDEFINED_OBJECT, "role"),
     };
-    found.ok_or_else(|| SqlError::new(sqlstate, format!("{kind} \"{name}\" does not exist")))
+    match found {
+        Some(oid) => Ok(oid),
+        None if id == TypeId::Regclass => Err(no_relation(name, context)),
+        None => Err(SqlError::new(sqlstate, format!("{kind} \"{name}\" does not exist"))),
+    }
+}
+
+/// Why no relation is called so.
+fn no_relation(name: &str, context: &FormatContext) -> SqlError {
+    let Some((parts, "")) = leading_name(name) else {
+        return SqlError::new(sqlstate::INVALID_NAME, "invalid name syntax");
+    };
+    let shown = parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(".");
+    match parts.as_slice() {
+        [schema, _] | [_, schema, _] if !schema_exists(&schema.name, context) => no_schema(&schema.name),
+        [_, _, _, _, ..] => {
+            SqlError::syntax(format!("improper relation name (too many dotted names): {shown}"))
+        }
+        _ => SqlError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist")),
+    }
+}
+
+fn schema_exists(name: &str, context: &FormatContext) -> bool {
+    let quoted = format!("\"{}\"", name.replace('"', "\"\""));
+    context.objects.as_deref().is_some_and(|objects| objects.schema_oid(&quoted).is_some())
+}
+
+fn no_schema(name: &str) -> SqlError {
+    SqlError::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
 }
 
 /// A type by its name as SQL writes it, with or without schema and modifier.
 fn parse_type(name: &str, context: &FormatContext) -> Result<u32, SqlError> {
-    let lower = name.to_ascii_lowercase();
-    let bare = lower.strip_prefix("pg_catalog.").unwrap_or(&lower);
-    // A modifier is allowed and means nothing: `numeric(5,2)`, `timestamp(3) with time zone`.
-    let without_modifier = match (bare.find('('), bare.rfind(')')) {
-        (Some(open), Some(close)) if open < close => {
-            format!("{}{}", bare[..open].trim_end(), &bare[close + 1..])
+    let unknown =
+        |name: &str| SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"));
+    let (parts, suffix) = leading_name(name).ok_or_else(|| unknown(name))?;
+    let suffix = without_modifier(&suffix.to_ascii_lowercase());
+    // What stands for any enum type is a name, and what one of them is made of is none.
+    let is_named =
+        |id: &TypeId, name: &str| !matches!(id, TypeId::Enum | TypeId::EnumArray) || name == "anyenum";
+    let found = match parts.as_slice() {
+        // Words that are keywords, such as `double precision`, are names without quotes only.
+        [Part { name, quoted: false }] => {
+            TypeId::from_name(&format!("{name}{suffix}")).filter(|id| is_named(id, name))
         }
-        _ => bare.to_owned(),
+        [schema, _] | [_, schema, _] if schema.name != "pg_catalog" => None,
+        [.., bare] => {
+            let id = TypeId::from_internal_name(&bare.name).filter(|id| is_named(id, &bare.name));
+            id.and_then(|id| match (suffix.as_str(), id.is_array()) {
+                ("", _) | ("[]", true) => Some(id),
+                ("[]", false) => id.array(),
+                _ => None,
+            })
+        }
+        [] => None,
     };
-    let found = TypeId::from_name(&without_modifier)
-        .filter(|id| !matches!(id, TypeId::Enum | TypeId::EnumArray) || bare == "anyenum");
-    found
-        .map(TypeId::oid)
-        .or_else(|| context.objects.as_deref()?.named_type_oid(name))
-        .ok_or_else(|| SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist")))
+    let made_here = || context.objects.as_deref()?.named_type_oid(name);
+    let shown = || parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(".");
+    found.map(TypeId::oid).or_else(made_here).ok_or_else(|| match parts.as_slice() {
+        [Part { quoted: false, .. }] => unknown(name),
+        [schema, bare] | [_, schema, bare] if schema.name != "pg_catalog" => {
+            match schema_exists(&schema.name, context) {
+                true => unknown(&format!("{}.{}", schema.name, bare.name)),
+                false => no_schema(&schema.name),
+            }
+        }
+        _ => unknown(&shown()),
+    })
+}
+
+/// A modifier is allowed and means nothing: `numeric(5,2)`, `timestamp(3) with time zone`.
+fn without_modifier(text: &str) -> String {
+    match (text.find('('), text.rfind(')')) {
+        (Some(open), Some(close)) if open < close => {
+            format!("{}{}", text[..open].trim_end(), &text[close + 1..])
+        }
+        _ => text.trim_end().to_owned(),
+    }
+}
+
+/// A part of a dotted name, in small letters unless it is quoted.
+struct Part {
+    name: String,
+    quoted: bool,
+}
+
+/// The dotted name that a text begins with, and what follows it. None if a quote is not closed.
+fn leading_name(text: &str) -> Option<(Vec<Part>, &str)> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    loop {
+        if let Some(mut inner) = rest.strip_prefix('"') {
+            let mut name = String::new();
+            loop {
+                let (before, after) = inner.split_once('"')?;
+                name.push_str(before);
+                match after.strip_prefix('"') {
+                    Some(after) => {
+                        name.push('"');
+                        inner = after;
+                    }
+                    None => {
+                        rest = after;
+                        break;
+                    }
+                }
+            }
+            parts.push(Part { name, quoted: true });
+        } else {
+            let end = rest.find(['.', '"', ' ', '(', '[']).unwrap_or(rest.len());
+            parts.push(Part { name: rest[..end].to_ascii_lowercase(), quoted: false });
+            rest = &rest[end..];
+        }
+        match rest.trim_start().strip_prefix('.') {
+            Some(after) => rest = after.trim_start(),
+            None => return Some((parts, rest)),
+        }
+    }
 }
 
 /// Appends the name; the number if there is no such object.

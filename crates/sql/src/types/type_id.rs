@@ -245,6 +245,11 @@ impl TypeId {
         Some(alias)
     }
 
+    /// The type that `pg_type.typname` names.
+    pub fn from_internal_name(name: &str) -> Option<TypeId> {
+        TABLE.iter().find(|entry| entry.internal_name == name).map(|entry| entry.id)
+    }
+
     /// Whether a value of this type can be this datum (NULL always can).
     pub fn holds(self, datum: &Datum) -> bool {
         use TypeId::*;

@@ -1,6 +1,7 @@
 //! Texts and byte strings.
 
 mod format;
+mod identifier;
 mod letters;
 mod quote;
 mod search;
@@ -10,6 +11,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 
 use self::format::format_text;
+use self::identifier::parse_ident;
 use self::letters::{initcap, lower, lpad, repeat, reverse, rpad, translate, upper};
 pub(super) use self::letters::{lower_char, mapped};
 pub(crate) use self::quote::quote_identifier;
@@ -426,6 +428,9 @@ pub(super) static FUNCTIONS: &[Function] = &[
     typed(3540, "format", &[T], T, format_text).called_on_null().stable(),
     typed(3539, "format", &[T, Any], T, format_text).variadic().called_on_null().stable(),
     plain(1282, "quote_ident", &[T], T, quote_ident),
+    plain(1268, "parse_ident", &[T, Bool], TextArray, parse_ident)
+        .with_optional(1)
+        .with_names(&["str", "strict"]),
     typed(1283, "quote_literal", &[T], T, quote_literal),
     typed(1285, "quote_literal", &[TypeId::AnyElement], T, quote_literal).stable(),
     typed(1289, "quote_nullable", &[T], T, quote_nullable).called_on_null(),

@@ -68,8 +68,8 @@ fn index(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
         let bare = truth(arguments, 2).then(|| source.display(table.oid)).flatten();
         return Ok(definition::index(table, index, bare).into());
     }
-    let key = usize::try_from(column - 1).ok().and_then(|place| index.columns.get(place));
-    Ok(key.map(|key| definition::column_list(table, [key.column])).unwrap_or_default().into())
+    let key = usize::try_from(column - 1).ok().and_then(|place| index.shown().nth(place));
+    Ok(key.map(|key| definition::column_list(table, [key])).unwrap_or_default().into())
 }
 
 fn constraint(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {

@@ -3,27 +3,20 @@
 use std::sync::Arc;
 
 use super::super::Source;
-use super::{called_on_null, integer, null, oid, over_catalog, plain, text};
+use super::{called_on_null, integer, null, oid, over_catalog, plain, text, volatile};
 use crate::catalog::{Relation, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::function::{EvalContext, Function, Volatility};
+use crate::function::{EvalContext, Function};
 use crate::types::Datum;
 use crate::types::TypeId::{
     Bool, Float8, Int2, Int4, Int4Array, Int8, Name, Oid, Regclass, Text, Timestamptz,
 };
-
-const fn volatile(mut function: Function) -> Function {
-    function.volatility = Volatility::Volatile;
-    function
-}
 
 pub(super) static FUNCTIONS: &[Function] = &[
     plain(1597, "pg_encoding_to_char", &[Int4], Name, encoding_to_char),
     plain(1264, "pg_char_to_encoding", &[Name], Int4, char_to_encoding),
     plain(1039, "getdatabaseencoding", &[], Name, encoding),
     plain(810, "pg_client_encoding", &[], Name, encoding),
-    volatile(plain(3810, "pg_is_in_recovery", &[], Bool, no)),
-    volatile(plain(3073, "pg_is_wal_replay_paused", &[], Bool, no)),
     over_catalog!(2560, "pg_postmaster_start_time", &[], Timestamptz, started),
     over_catalog!(2034, "pg_conf_load_time", &[], Timestamptz, started),
     plain(3778, "pg_tablespace_location", &[Oid], Text, nothing),

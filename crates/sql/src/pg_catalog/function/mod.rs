@@ -5,6 +5,7 @@
 
 mod definitions;
 mod general;
+mod log;
 mod names;
 mod privilege;
 mod size;
@@ -52,6 +53,12 @@ const fn called_on_null(mut function: Function) -> Function {
     function
 }
 
+/// A function that may say something else at each call.
+const fn volatile(mut function: Function) -> Function {
+    function.volatility = Volatility::Volatile;
+    function
+}
+
 /// A function that gives rows; the executor knows it by name.
 const fn set(oid: u32, name: &'static str, arguments: &'static [TypeId], result: TypeId) -> Function {
     Function {
@@ -83,6 +90,7 @@ static SETS: &[Function] = &[
     set(3425, "pg_partition_ancestors", &[TypeId::Regclass], TypeId::Regclass),
     set(3035, "pg_listening_channels", &[], TypeId::Text),
     set(1686, "pg_get_keywords", &[], TypeId::Record),
+    set(2289, "pg_options_to_table", &[TypeId::TextArray], TypeId::Record),
     set(EXPAND_ARRAY_OID, "_pg_expandarray", &[TypeId::Int2vector], TypeId::Record),
     set(13_217, "_pg_expandarray", &[TypeId::AnyArray], TypeId::Record),
 ];
@@ -101,6 +109,10 @@ pub fn set_rows(name: &str, arguments: &[Datum]) -> Option<Vec<Vec<Datum>>> {
         // There are no partitions.
         ("pg_partition_ancestors", _) => Some(Vec::new()),
         ("pg_get_keywords", _) => Some(super::keywords::rows()),
+        ("pg_options_to_table", [Datum::Array(options)]) => {
+            let options = options.elements.iter().filter_map(Datum::as_str);
+            Some(options.map(option).collect())
+        }
         ("_pg_expandarray", [Datum::Array(array)]) => {
             let numbered = (1i32..).zip(&array.elements);
             let record = |(number, element): (i32, &Datum)| {
@@ -112,12 +124,22 @@ pub fn set_rows(name: &str, arguments: &[Datum]) -> Option<Vec<Vec<Datum>>> {
     }
 }
 
+/// Name and value of an option that is stored as `name=value`.
+fn option(text: &str) -> Vec<Datum> {
+    match text.split_once('=') {
+        Some((name, value)) => vec![name.into(), value.into()],
+        None => vec![text.into(), Datum::Null],
+    }
+}
+
 /// Every function of this module.
 pub fn functions() -> impl Iterator<Item = &'static Function> {
-    let tables: [&'static [Function]; 6] = [
+    let tables: [&'static [Function]; 8] = [
         definitions::FUNCTIONS,
         general::FUNCTIONS,
+        log::FUNCTIONS,
         names::FUNCTIONS,
+        privilege::DEFAULTS,
         privilege::FUNCTIONS,
         size::FUNCTIONS,
         SETS,

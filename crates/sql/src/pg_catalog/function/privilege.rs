@@ -1,24 +1,65 @@
 //! `has_..._privilege`: the one role may do everything with what there is.
 //!
 //! The object is still looked up, so that a wrong name fails as in PostgreSQL, and an oid of
-//! nothing gives NULL.
+//! nothing gives NULL. `acldefault` is what an object's privileges are while nobody has changed them,
+//! which here nobody can.
 
 use super::super::names::{AnyRelation, schema_oid};
 use super::super::role::DATABASE_OID;
+use super::super::value::array;
 use super::super::{Source, role};
 use super::definitions::find;
-use super::over_catalog;
+use super::{oid, over_catalog, text};
 use crate::catalog::{Catalog, Oid as Number};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Function;
 use crate::types::Datum;
-use crate::types::TypeId::{Bool, Int2, Name, Oid, Text};
+use crate::types::TypeId::{Bool, Int2, InternalChar, Name, Oid, Text, TextArray};
 
 /// Functions of one name that differ in how the user and the object are named.
 macro_rules! privileges {
     ($($name:literal $body:ident: $($oid:literal ($($ty:ident),*))*;)*) => {
         &[$($(over_catalog!($oid, $name, &[$($ty),*], Bool, $body)),*),*]
     };
+}
+
+/// What owner and others may do with an object whose privileges nobody has changed.
+pub(super) static DEFAULTS: &[Function] =
+    &[over_catalog!(3943, "acldefault", &[InternalChar, Oid], TextArray, default_privileges)];
+
+/// As PostgreSQL's `acldefault` has them, for each kind of object: what the public may do, and what
+/// the owner may.
+fn default_privileges(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let kind = text(arguments, 0);
+    let (public, owner) = match kind {
+        "c" => ("", ""),
+        "r" => ("", "arwdDxt"),
+        "s" => ("", "rwU"),
+        "d" => ("Tc", "CTc"),
+        "f" => ("X", "X"),
+        "l" | "T" => ("U", "U"),
+        "L" => ("", "rw"),
+        "n" => ("", "UC"),
+        "t" => ("", "C"),
+        "F" | "S" => ("", "U"),
+        "p" => ("", "sA"),
+        _ => {
+            let message = format!("unrecognized objtype abbreviation: {kind}");
+            return Err(SqlError::new(sqlstate::INTERNAL_ERROR, message));
+        }
+    };
+    let number = oid(arguments, 1);
+    let name = role::name(source.catalog, &source.user(), number).unwrap_or_else(|| number.to_string());
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let name = if plain { name } else { format!("\"{}\"", name.replace('"', "\"\"")) };
+    let mut items = Vec::new();
+    if !public.is_empty() {
+        items.push(format!("={public}/{name}"));
+    }
+    if !owner.is_empty() {
+        items.push(format!("{name}={owner}/{name}"));
+    }
+    Ok(array(Text, items))
 }
 
 pub(super) static FUNCTIONS: &[Function] = privileges! {

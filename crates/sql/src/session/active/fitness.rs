@@ -304,6 +304,14 @@ impl Visitor for Check<'_, '_> {
     fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<Box<SqlError>> {
         let called = match factor {
             ast::TableFactor::Table { name, args: Some(_), .. } => name,
+            // Nodes have values in advance, each its own.
+            ast::TableFactor::Table { name, args: None, .. } => match self.find(name) {
+                Some(Relation::Sequence(sequence)) => {
+                    let error = unfit(format_args!("sequence \"{}\" read as a table", sequence.name));
+                    return ControlFlow::Break(Box::new(error));
+                }
+                _ => return ControlFlow::Continue(()),
+            },
             ast::TableFactor::Function { name, .. } => name,
             _ => return ControlFlow::Continue(()),
         };

@@ -534,6 +534,7 @@ pub(super) const TABLE: &[Row] = {
             User,
             false,
         ),
+        ("xmloption", Enum(&["content", "document"]), "content", User, false),
         ("is_superuser", Bool, "on", Internal, true),
         ("session_authorization", Text, "", Internal, true),
         ("role", Only("none"), "none", User, false),

@@ -1,0 +1,183 @@
+//! CREATE TABLE ... (LIKE t): columns, and what else is asked for, taken over from another table.
+//!
+//! Columns, their defaults and identities, CHECK constraints and keys become requests as if they had
+//! been written down, in the place of LIKE. Indexes without a constraint are made once the table is
+//! there, and comments come last. Foreign keys are never taken over, as in PostgreSQL.
+
+use std::sync::Arc;
+
+use cognate_engine::TreeMode;
+
+use super::names::{Qualified, make_up};
+use super::request::{ColumnRequest, ConstraintRequest};
+use super::resolve::undefined_table;
+use crate::catalog::{Column, Index, Object, Relation, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::{Like, SequenceOptions, parse_expression};
+use crate::session::work::Work;
+
+impl Work<'_> {
+    /// Adds what LIKE stands for to a new table's columns and constraints. The table it was taken
+    /// from, if there is more to take from it.
+    pub(crate) async fn copy_columns(
+        &mut self,
+        like: Like,
+        columns: &mut Vec<ColumnRequest>,
+        constraints: &mut Vec<ConstraintRequest>,
+    ) -> Result<Option<(Like, Arc<Table>)>> {
+        let name = match like.table.as_slice() {
+            [name] => Qualified { schema: None, name: name.clone() },
+            [schema, name] | [_, schema, name] => {
+                Qualified { schema: Some(schema.clone()), name: name.clone() }
+            }
+            parts => {
+                let name = parts.join(".");
+                return Err(SqlError::syntax(format!(
+                    "improper relation name (too many dotted names): {name}"
+                )));
+            }
+        };
+        match self.find(&name) {
+            Some(Relation::Table(_)) => {}
+            Some(Relation::View(view)) => {
+                columns.extend(view.columns.iter().map(plain_column));
+                return Ok(None);
+            }
+            Some(Relation::Sequence(_)) => return Err(not_like(&name, "sequences")),
+            Some(Relation::Index(..)) => return Err(not_like(&name, "indexes")),
+            None => return Err(undefined_table(&name)),
+        }
+        let table = self.locked_table(&name, TreeMode::Read).await?;
+        for column in table.columns.iter().filter(|column| !column.dropped) {
+            columns.push(self.copied_column(&like, column)?);
+        }
+        if like.constraints {
+            for check in &table.checks {
+                constraints.push(ConstraintRequest::Check {
+                    name: Some(check.name.clone()),
+                    expression: Box::new(parse_expression(&check.expression)?),
+                });
+            }
+        }
+        if like.indexes {
+            for index in table.indexes.iter().filter(|index| index.constraint.is_some()) {
+                constraints.push(ConstraintRequest::Key {
+                    name: None,
+                    columns: column_names(&table, index),
+                    primary: index.primary,
+                    nulls_not_distinct: index.nulls_not_distinct,
+                });
+            }
+        }
+        Ok(Some((like, table)))
+    }
+
+    fn copied_column(&self, like: &Like, column: &Column) -> Result<ColumnRequest> {
+        let mut copy = plain_column(column);
+        match (&column.identity, column.sequence, &column.default) {
+            (Some(identity), Some(sequence), _) if like.identity => {
+                copy.identity = Some((*identity, self.sequence_options(sequence)?));
+            }
+            // The default of an identity column is its sequence, which is no default in SQL.
+            (Some(_), ..) => {}
+            (_, _, Some(default)) if like.defaults => copy.default = Some(parse_expression(default)?),
+            _ => {}
+        }
+        Ok(copy)
+    }
+
+    /// The options that make another sequence like this one.
+    fn sequence_options(&self, oid: u32) -> Result<SequenceOptions> {
+        match self.catalog.relation_by_oid(oid) {
+            Some(Relation::Sequence(sequence)) => Ok(SequenceOptions {
+                increment: Some(sequence.increment),
+                minimum: Some(Some(sequence.minimum)),
+                maximum: Some(Some(sequence.maximum)),
+                start: Some(sequence.start),
+                cache: Some(sequence.cache),
+                cycle: Some(sequence.cycle),
+                ..SequenceOptions::default()
+            }),
+            _ => Err(SqlError::internal("an identity column has no sequence")),
+        }
+    }
+
+    /// Gives a new table the indexes without constraints, and the comments, of one that it is like.
+    pub(crate) async fn copy_indexes(&mut self, name: &Qualified, like: &Like, source: &Table) -> Result<()> {
+        let mut table = Table::clone(&*self.table(name)?);
+        if like.indexes {
+            for index in source.indexes.iter().filter(|index| index.constraint.is_none()) {
+                self.copy_index(&mut table, source, index).await?;
+            }
+        }
+        if like.comments {
+            for column in source.columns.iter().filter(|column| column.comment.is_some()) {
+                if let Some(place) = table.column_place(&column.name) {
+                    table.columns[place].comment.clone_from(&column.comment);
+                }
+            }
+            for check in source.checks.iter().filter(|_| like.constraints) {
+                if let Some(copy) = table.checks.iter_mut().find(|copy| copy.name == check.name) {
+                    copy.comment.clone_from(&check.comment);
+                }
+            }
+            for index in source.indexes.iter().filter(|index| like.indexes && index.comment.is_some()) {
+                let alike = table.indexes.iter().position(|copy| {
+                    copy.unique == index.unique
+                        && copy.constraint.is_some() == index.constraint.is_some()
+                        && column_names(&table, copy) == column_names(source, index)
+                });
+                if let Some(place) = alike {
+                    table.indexes[place].comment.clone_from(&index.comment);
+                }
+            }
+        }
+        self.change(Object::Table(table.into()))
+    }
+
+    async fn copy_index(&mut self, table: &mut Table, source: &Table, index: &Index) -> Result<()> {
+        let schema = self.schema_of(table.schema)?;
+        let names = column_names(source, index);
+        let included = index.included.iter().map(|&place| source.columns[place].name.clone());
+        let all: Vec<String> = names.iter().cloned().chain(included).collect();
+        let name = make_up(&table.name, &all.join("_"), "idx", |name| {
+            self.is_taken(&schema.name, name) || table.indexes.iter().any(|other| other.name == name)
+        });
+        self.claim_name(&schema, &name).await?;
+        let place = |name: &String| {
+            let gone = || SqlError::internal("a column that was taken over is gone");
+            table.column_place(name).ok_or_else(gone)
+        };
+        let mut columns = index.columns.clone();
+        for (column, name) in columns.iter_mut().zip(&names) {
+            column.column = place(name)?;
+        }
+        let included = all[names.len()..].iter().map(place).collect::<Result<_>>()?;
+        let oid = self.allocate_oid()?;
+        let tree = self.allocate_tree();
+        table.indexes.push(Index { oid, name, tree, columns, included, comment: None, ..index.clone() });
+        Ok(())
+    }
+}
+
+/// A column with its type and NOT NULL only.
+fn plain_column(column: &Column) -> ColumnRequest {
+    ColumnRequest {
+        name: column.name.clone(),
+        ty: column.ty,
+        not_null: column.not_null.then_some(true),
+        default: None,
+        serial: false,
+        identity: None,
+    }
+}
+
+fn column_names(table: &Table, index: &Index) -> Vec<String> {
+    index.columns.iter().map(|column| table.columns[column.column].name.clone()).collect()
+}
+
+fn not_like(name: &Qualified, what: &str) -> SqlError {
+    let message = format!("relation \"{}\" is invalid in LIKE clause", name.name);
+    SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message)
+        .with_detail(format!("This operation is not supported for {what}."))
+}

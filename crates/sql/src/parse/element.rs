@@ -1,0 +1,121 @@
+//! `SET a[1] = x`, which the parser does not know: an assignment to the column of the value that a
+//! marked function gives.
+//!
+//! ```text
+//! UPDATE t SET a[1] = x, a[2] = y, b = z WHERE ...
+//! UPDATE t SET a = "\u{1}put"(a[1], x), a = "\u{1}put"(a[2], y), b = z WHERE ...
+//! ```
+
+use sqlparser::ast::{AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+
+/// The function's name: nothing can be called so.
+const PUT: &str = "\u{1}put";
+
+/// The subscripts and the value of what is assigned to an element, if the value stands for that.
+pub(crate) fn element(value: &Expr) -> Option<(&[AccessExpr], &Expr)> {
+    let Expr::Function(call) = value else { return None };
+    let FunctionArguments::List(list) = &call.args else { return None };
+    if call.name.0.first().and_then(|part| part.as_ident()).is_none_or(|name| name.value != PUT) {
+        return None;
+    }
+    match list.args.as_slice() {
+        [
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::CompoundFieldAccess { access_chain, .. })),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)),
+        ] => Some((access_chain, value)),
+        _ => None,
+    }
+}
+
+fn is(token: Option<&TokenWithSpan>, keyword: Keyword) -> bool {
+    matches!(token.map(|token| &token.token),
+        Some(Token::Word(word)) if word.keyword == keyword && word.quote_style.is_none())
+}
+
+/// One assignment: where its `=` is if an element is assigned to, and where it ends.
+struct Assignment {
+    equals: Option<usize>,
+    end: usize,
+}
+
+/// The tokens with such assignments rewritten.
+pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if !tokens.iter().any(|token| token.token == Token::LBracket) {
+        return tokens;
+    }
+    let begins = [Keyword::UPDATE, Keyword::INSERT, Keyword::WITH, Keyword::EXPLAIN, Keyword::PREPARE];
+    if !begins.iter().any(|keyword| is(tokens.first(), *keyword)) {
+        return tokens;
+    }
+    let mut out = Vec::with_capacity(tokens.len() + 8);
+    let mut at = 0;
+    while at < tokens.len() {
+        out.push(tokens[at].clone());
+        at += 1;
+        if is(tokens.get(at - 1), Keyword::SET) {
+            at = list(&tokens, at, &mut out);
+        }
+    }
+    out
+}
+
+/// Rewrites the assignments that begin at a place; where they end.
+fn list(tokens: &[TokenWithSpan], from: usize, out: &mut Vec<TokenWithSpan>) -> usize {
+    let mut at = from;
+    loop {
+        let Assignment { equals, end } = assignment(tokens, at);
+        match equals {
+            Some(equals) => {
+                let (span, behind) = (tokens[at].span, tokens[end - 1].span);
+                let make = |token, span| TokenWithSpan { token, span };
+                let name =
+                    Word { value: PUT.to_owned(), quote_style: Some('"'), keyword: Keyword::NoKeyword };
+                out.push(tokens[at].clone());
+                out.extend([Token::Eq, Token::Word(name), Token::LParen].map(|token| make(token, span)));
+                out.extend_from_slice(&tokens[at..equals]);
+                out.push(make(Token::Comma, tokens[equals].span));
+                out.extend_from_slice(&tokens[equals + 1..end]);
+                out.push(make(Token::RParen, behind));
+            }
+            None => out.extend_from_slice(&tokens[at..end]),
+        }
+        match tokens.get(end).filter(|token| token.token == Token::Comma) {
+            Some(comma) => out.push(comma.clone()),
+            None => return end,
+        }
+        at = end + 1;
+    }
+}
+
+/// The assignment that begins at a place. It ends with a comma, a clause or a parenthesis.
+fn assignment(tokens: &[TokenWithSpan], start: usize) -> Assignment {
+    let mut depth = 0;
+    let mut equals = None;
+    let mut end = start;
+    while let Some(token) = tokens.get(end) {
+        match &token.token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket if depth == 0 => break,
+            Token::RParen | Token::RBracket => depth -= 1,
+            Token::Comma if depth == 0 => break,
+            Token::Eq if depth == 0 && equals.is_none() => equals = Some(end),
+            Token::Word(_) if depth == 0 => {
+                let is_distinct = || is(tokens.get(end.wrapping_sub(1)), Keyword::DISTINCT);
+                let clause = is(Some(token), Keyword::WHERE)
+                    || is(Some(token), Keyword::RETURNING)
+                    || (is(Some(token), Keyword::FROM) && !is_distinct());
+                if clause {
+                    break;
+                }
+            }
+            _ => {}
+        }
+        end += 1;
+    }
+    let opens = tokens.get(start + 1).is_some_and(|token| token.token == Token::LBracket);
+    let closes = |equals: &usize| *equals > 0 && tokens[equals - 1].token == Token::RBracket;
+    let is_column = matches!(tokens.get(start).map(|token| &token.token), Some(Token::Word(_)));
+    Assignment { equals: equals.filter(closes).filter(|_| is_column && opens), end }
+}

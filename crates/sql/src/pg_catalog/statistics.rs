@@ -1,0 +1,282 @@
+//! What PostgreSQL's statistics views count: `pg_stat_user_tables`, `pg_stat_database`,
+//! `pg_stat_bgwriter` and their kin, with the columns of version 15.
+//!
+//! The engine counts commits, rollbacks, deadlocks, checkpoints and what it writes to its log, since
+//! it was opened, and knows roughly how many rows a tree has. Nobody counts scans, rows that were
+//! read and written, or blocks: such a column is NULL, for an index that shows 0 scans would be
+//! taken for one that nobody needs. In `pg_stat_database` alone it is 0, because monitors pass over
+//! a database of which one figure is missing.
+//!
+//! All tables are users' tables here, since the catalog's are not stored.
+
+use std::sync::Arc;
+
+use cognate_engine::Statistics;
+
+use super::role::DATABASE_OID;
+use super::value::NULL;
+use super::{Source, SystemTable};
+use crate::catalog::{Index, Table};
+use crate::types::{Datum, Numeric as Number};
+
+pub(super) const TABLES: &[&SystemTable] = &[
+    &PG_STAT_ALL_TABLES,
+    &PG_STAT_USER_TABLES,
+    &PG_STAT_SYS_TABLES,
+    &PG_STAT_ALL_INDEXES,
+    &PG_STAT_USER_INDEXES,
+    &PG_STAT_SYS_INDEXES,
+    &PG_STATIO_ALL_TABLES,
+    &PG_STATIO_USER_TABLES,
+    &PG_STATIO_SYS_TABLES,
+    &PG_STATIO_ALL_INDEXES,
+    &PG_STATIO_USER_INDEXES,
+    &PG_STATIO_SYS_INDEXES,
+    &PG_STATIO_ALL_SEQUENCES,
+    &PG_STATIO_USER_SEQUENCES,
+    &PG_STAT_DATABASE,
+    &PG_STAT_DATABASE_CONFLICTS,
+    &PG_STAT_BGWRITER,
+    &PG_STAT_WAL,
+    &PG_STAT_ARCHIVER,
+];
+
+fn count(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn indexes<'a>(source: &Source<'a>) -> impl Iterator<Item = (&'a Arc<Table>, &'a Index)> {
+    source.catalog.tables().flat_map(|table| table.indexes.iter().map(move |index| (table, index)))
+}
+
+/// What the engine has counted; zeros where there is none.
+fn counted(source: &Source<'_>) -> [Statistics; 1] {
+    [source.server.statistics()]
+}
+
+/// Since when it counts.
+fn since(source: &Source<'_>) -> Datum {
+    Datum::Timestamptz(source.server.started())
+}
+
+/// The view of the users' part of another one, which is all of it.
+const fn of_users(oid: u32, name: &'static str, all: &SystemTable) -> SystemTable {
+    SystemTable {
+        oid,
+        name,
+        schema: all.schema,
+        view: true,
+        columns: all.columns,
+        rows: all.rows,
+        rows_by_oid: all.rows_by_oid,
+    }
+}
+
+/// The view of the catalog's part of another one, which is empty.
+const fn of_system(oid: u32, name: &'static str, all: &SystemTable) -> SystemTable {
+    SystemTable {
+        oid,
+        name,
+        schema: all.schema,
+        view: true,
+        columns: all.columns,
+        rows: |_| Vec::new(),
+        rows_by_oid: |_, _, _| Some(Vec::new()),
+    }
+}
+
+system_table! {
+    static PG_STAT_ALL_TABLES = 12142 view "pg_catalog"."pg_stat_all_tables",
+    |source| source.catalog.tables().map(|table| (table, source.server)) => |(table, server)|,
+    relid: Oid = table.oid,
+    schemaname: Name = table.schema_name.clone(),
+    relname: Name = table.name.clone(),
+    seq_scan: Int8 = NULL,
+    seq_tup_read: Int8 = NULL,
+    idx_scan: Int8 = NULL,
+    idx_tup_fetch: Int8 = NULL,
+    n_tup_ins: Int8 = NULL,
+    n_tup_upd: Int8 = NULL,
+    n_tup_del: Int8 = NULL,
+    n_tup_hot_upd: Int8 = NULL,
+    n_live_tup: Int8 = count(server.approximate_rows(table.tree)),
+    n_dead_tup: Int8 = NULL,
+    n_mod_since_analyze: Int8 = NULL,
+    n_ins_since_vacuum: Int8 = NULL,
+    last_vacuum: Timestamptz = NULL,
+    last_autovacuum: Timestamptz = NULL,
+    last_analyze: Timestamptz = NULL,
+    last_autoanalyze: Timestamptz = NULL,
+    vacuum_count: Int8 = 0,
+    autovacuum_count: Int8 = 0,
+    analyze_count: Int8 = 0,
+    autoanalyze_count: Int8 = 0,
+}
+
+static PG_STAT_USER_TABLES: SystemTable = of_users(12161, "pg_stat_user_tables", &PG_STAT_ALL_TABLES);
+static PG_STAT_SYS_TABLES: SystemTable = of_system(12152, "pg_stat_sys_tables", &PG_STAT_ALL_TABLES);
+
+system_table! {
+    static PG_STAT_ALL_INDEXES = 12183 view "pg_catalog"."pg_stat_all_indexes",
+    |source| indexes(source) => |(table, index)|,
+    relid: Oid = table.oid,
+    indexrelid: Oid = index.oid,
+    schemaname: Name = table.schema_name.clone(),
+    relname: Name = table.name.clone(),
+    indexrelname: Name = index.name.clone(),
+    idx_scan: Int8 = NULL,
+    idx_tup_read: Int8 = NULL,
+    idx_tup_fetch: Int8 = NULL,
+}
+
+static PG_STAT_USER_INDEXES: SystemTable = of_users(12192, "pg_stat_user_indexes", &PG_STAT_ALL_INDEXES);
+static PG_STAT_SYS_INDEXES: SystemTable = of_system(12188, "pg_stat_sys_indexes", &PG_STAT_ALL_INDEXES);
+
+system_table! {
+    static PG_STATIO_ALL_TABLES = 12170 view "pg_catalog"."pg_statio_all_tables",
+    |source| source.catalog.tables() => |table|,
+    relid: Oid = table.oid,
+    schemaname: Name = table.schema_name.clone(),
+    relname: Name = table.name.clone(),
+    heap_blks_read: Int8 = NULL,
+    heap_blks_hit: Int8 = NULL,
+    idx_blks_read: Int8 = NULL,
+    idx_blks_hit: Int8 = NULL,
+    toast_blks_read: Int8 = NULL,
+    toast_blks_hit: Int8 = NULL,
+    tidx_blks_read: Int8 = NULL,
+    tidx_blks_hit: Int8 = NULL,
+}
+
+static PG_STATIO_USER_TABLES: SystemTable = of_users(12179, "pg_statio_user_tables", &PG_STATIO_ALL_TABLES);
+static PG_STATIO_SYS_TABLES: SystemTable = of_system(12175, "pg_statio_sys_tables", &PG_STATIO_ALL_TABLES);
+
+system_table! {
+    static PG_STATIO_ALL_INDEXES = 12196 view "pg_catalog"."pg_statio_all_indexes",
+    |source| indexes(source) => |(table, index)|,
+    relid: Oid = table.oid,
+    indexrelid: Oid = index.oid,
+    schemaname: Name = table.schema_name.clone(),
+    relname: Name = table.name.clone(),
+    indexrelname: Name = index.name.clone(),
+    idx_blks_read: Int8 = NULL,
+    idx_blks_hit: Int8 = NULL,
+}
+
+static PG_STATIO_USER_INDEXES: SystemTable =
+    of_users(12205, "pg_statio_user_indexes", &PG_STATIO_ALL_INDEXES);
+static PG_STATIO_SYS_INDEXES: SystemTable = of_system(12201, "pg_statio_sys_indexes", &PG_STATIO_ALL_INDEXES);
+
+system_table! {
+    static PG_STATIO_ALL_SEQUENCES = 12209 view "pg_catalog"."pg_statio_all_sequences",
+    |source| source.catalog.sequences() => |sequence|,
+    relid: Oid = sequence.oid,
+    schemaname: Name = sequence.schema_name.clone(),
+    relname: Name = sequence.name.clone(),
+    blks_read: Int8 = NULL,
+    blks_hit: Int8 = NULL,
+}
+
+static PG_STATIO_USER_SEQUENCES: SystemTable =
+    of_users(12218, "pg_statio_user_sequences", &PG_STATIO_ALL_SEQUENCES);
+
+/// The sessions that are connected.
+fn sessions(source: &Source<'_>) -> i32 {
+    i32::try_from(source.server.sessions().len()).unwrap_or(i32::MAX)
+}
+
+/// The one database with its figures, the number of sessions, and since when it counts.
+fn database(source: &Source<'_>) -> [(String, Statistics, i32, Datum); 1] {
+    [(source.database(), source.server.statistics(), sessions(source), since(source))]
+}
+
+system_table! {
+    static PG_STAT_DATABASE = 12266 view "pg_catalog"."pg_stat_database",
+    |source| database(source) => |(name, counted, sessions, since)|,
+    datid: Oid = DATABASE_OID,
+    datname: Name = name,
+    numbackends: Int4 = sessions,
+    xact_commit: Int8 = count(counted.commits + counted.empty_commits),
+    xact_rollback: Int8 = count(counted.rollbacks),
+    blks_read: Int8 = 0,
+    blks_hit: Int8 = 0,
+    tup_returned: Int8 = 0,
+    tup_fetched: Int8 = 0,
+    tup_inserted: Int8 = 0,
+    tup_updated: Int8 = 0,
+    tup_deleted: Int8 = 0,
+    conflicts: Int8 = 0,
+    temp_files: Int8 = 0,
+    temp_bytes: Int8 = 0,
+    deadlocks: Int8 = count(counted.deadlocks),
+    checksum_failures: Int8 = NULL,
+    checksum_last_failure: Timestamptz = NULL,
+    blk_read_time: Float8 = 0.0,
+    blk_write_time: Float8 = 0.0,
+    session_time: Float8 = NULL,
+    active_time: Float8 = NULL,
+    idle_in_transaction_time: Float8 = NULL,
+    sessions: Int8 = NULL,
+    sessions_abandoned: Int8 = NULL,
+    sessions_fatal: Int8 = NULL,
+    sessions_killed: Int8 = NULL,
+    stats_reset: Timestamptz = since,
+}
+
+// No session is ever ended in favour of what a primary sends, for there is none.
+system_table! {
+    static PG_STAT_DATABASE_CONFLICTS = 12271 view "pg_catalog"."pg_stat_database_conflicts",
+    |source| [source.database()] => |name|,
+    datid: Oid = DATABASE_OID,
+    datname: Name = name,
+    confl_tablespace: Int8 = 0,
+    confl_lock: Int8 = 0,
+    confl_snapshot: Int8 = 0,
+    confl_bufferpin: Int8 = 0,
+    confl_deadlock: Int8 = 0,
+}
+
+// Checkpoints follow what was written, not a clock; nobody but them writes blocks.
+system_table! {
+    static PG_STAT_BGWRITER = 12289 view "pg_catalog"."pg_stat_bgwriter",
+    |source| counted(source).map(|counted| (counted, since(source))) => |(counted, since)|,
+    checkpoints_timed: Int8 = 0,
+    checkpoints_req: Int8 = count(counted.checkpoints),
+    checkpoint_write_time: Float8 = NULL,
+    checkpoint_sync_time: Float8 = NULL,
+    buffers_checkpoint: Int8 = NULL,
+    buffers_clean: Int8 = 0,
+    maxwritten_clean: Int8 = 0,
+    buffers_backend: Int8 = 0,
+    buffers_backend_fsync: Int8 = 0,
+    buffers_alloc: Int8 = NULL,
+    stats_reset: Timestamptz = since,
+}
+
+// A record is a commit. Writing and flushing a batch is one step, whose time is in the second column.
+system_table! {
+    static PG_STAT_WAL = 12293 view "pg_catalog"."pg_stat_wal",
+    |source| counted(source).map(|counted| (counted, since(source))) => |(counted, since)|,
+    wal_records: Int8 = count(counted.commits),
+    wal_fpi: Int8 = 0,
+    wal_bytes: Numeric = Datum::from(Number::from(i128::from(counted.log.bytes))),
+    wal_buffers_full: Int8 = 0,
+    wal_write: Int8 = count(counted.log.batches),
+    wal_sync: Int8 = count(counted.log.batches),
+    wal_write_time: Float8 = NULL,
+    wal_sync_time: Float8 = counted.log.flush_us as f64 / 1000.0,
+    stats_reset: Timestamptz = since,
+}
+
+// Nothing is archived.
+system_table! {
+    static PG_STAT_ARCHIVER = 12285 view "pg_catalog"."pg_stat_archiver",
+    |source| [since(source)] => |since|,
+    archived_count: Int8 = 0,
+    last_archived_wal: Text = NULL,
+    last_archived_time: Timestamptz = NULL,
+    failed_count: Int8 = 0,
+    last_failed_wal: Text = NULL,
+    last_failed_time: Timestamptz = NULL,
+    stats_reset: Timestamptz = since,
+}
