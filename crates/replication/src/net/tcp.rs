@@ -13,7 +13,7 @@
 //!
 //! A machine that is lost or cut off says nothing any more, and the system would send again for many
 //! minutes, at ever longer intervals. So what is not confirmed within seconds ends a connection
-//! ([`SILENCE`]), and one on which nothing is under way is probed: after a cut both sides find each
+//! (`SILENCE`), and one on which nothing is under way is probed: after a cut both sides find each
 //! other within a second or two.
 //!
 //! A connection that ends is dialed again, after a pause that grows to a second. Everything that
