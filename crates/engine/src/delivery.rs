@@ -21,6 +21,7 @@
 //!
 //! *Sealing.* `applied` is read before a transaction is sealed. A stroke that comes in between
 //! makes sealing fail; one that comes afterwards finds it sealed, and its position is above `bot`.
+//! So it stays where strokes find it until it is sealed: `seal` asserts that.
 //!
 //! Mutex order: `turns`, `standing` (the applier's alone), the commit mutex, then those of the lock table
 //! and of `fates`, one after the other. `sealed` is a leaf.
@@ -142,6 +143,19 @@ impl Cluster {
         fate
     }
 
+    /// A transaction is sealed: what this node had applied before that. Until then it has to be found by
+    /// who strikes, or what is delivered in between would neither strike it nor be above its `bot`.
+    ///
+    /// # Errors
+    /// Who was faster.
+    fn seal(&self, id: TransactionId) -> Result<Csn, Error> {
+        let bot = self.applied.load(Ordering::Acquire);
+        let fate = self.fates(id).lock().get(&id).cloned();
+        let fate = fate.unwrap_or_else(|| unreachable!("{id} is sealed where nobody can strike it"));
+        fate.seal().map_err(overtaken)?;
+        Ok(bot)
+    }
+
     /// A transaction has ended.
     pub(crate) fn leave(&self, id: TransactionId) {
         self.fates(id).lock().remove(&id);
@@ -235,10 +249,9 @@ impl Transaction {
         let isolation = self.isolation();
         let writes = std::mem::replace(&mut self.writes, WriteSet::new(Arc::clone(&manager.budget)));
         let sight = Arc::clone(&self.sight);
-        let fate = self.fate.clone();
-        self.end();
         let held = std::mem::take(&mut ended.held);
-        let sealed = manager.seal(cluster, &mut ended, isolation, &held, writes, fate.as_deref());
+        let sealed = manager.seal(cluster, &mut ended, isolation, &held, writes);
+        self.end();
         match sealed {
             Ok(None) => {
                 manager.release(ended.id, held);
@@ -299,7 +312,6 @@ impl Manager {
         isolation: Isolation,
         held: &Held,
         mut writes: WriteSet,
-        fate: Option<&Fate>,
     ) -> Result<Option<Encoded>, Error> {
         let mut reads = ended.reads.take();
         if writes.is_empty() && ended.purpose.is_commit() {
@@ -313,7 +325,7 @@ impl Manager {
             if planted::is(Planted::ReadersStayHome) {
                 return self.sequencer.certify_reader(ended.id, snapshot, reads).map(|()| None);
             }
-            return self.encode(cluster, ended, isolation, held, Some(reads), None, fate).map(Some);
+            return self.encode(cluster, ended, isolation, held, Some(reads), None).map(Some);
         }
         let (loads, mut changes) = self.settle(&mut writes, &mut ended.notes, reads.as_mut())?;
         if !loads.is_empty() {
@@ -327,10 +339,9 @@ impl Manager {
             unloaded?;
         }
         let dropped = writes.dropped().to_vec();
-        self.encode(cluster, ended, isolation, held, reads, Some((writes, changes, dropped)), fate).map(Some)
+        self.encode(cluster, ended, isolation, held, reads, Some((writes, changes, dropped))).map(Some)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the parts of one transaction, each used once")]
     fn encode(
         &self,
         cluster: &Cluster,
@@ -339,13 +350,8 @@ impl Manager {
         held: &Held,
         reads: Option<ReadSet>,
         wrote: Option<Wrote>,
-        fate: Option<&Fate>,
     ) -> Result<Encoded, Error> {
-        // Before it is sealed: whatever is delivered in between strikes it.
-        let bot = cluster.applied.load(Ordering::Acquire);
-        if let Some(fate) = fate {
-            fate.seal().map_err(overtaken)?;
-        }
+        let bot = cluster.seal(ended.id)?;
         let (writes, changes, dropped) = match wrote {
             Some((writes, changes, dropped)) => (Some(writes), changes, dropped),
             None => (None, Vec::new(), Vec::new()),

@@ -17,7 +17,8 @@
 //!
 //! Rooms: `history` records what transactions saw and judges it; `programs` runs transactions
 //! written as data; `transactions` has the anomalies and random mixes, `pins` long readers beside
-//! pruning and checkpoints, `locks` the lock table, `gate` the governor.
+//! pruning and checkpoints, `locks` the lock table, `gate` the governor, `order` two nodes that follow
+//! one order.
 //!
 //! *Teeth.* `what_the_certifier_prevents` looks for the anomalies without the certifier, and must
 //! find them. Beyond that each of these was tried by hand, and each made tests here fail: certifier
@@ -27,7 +28,8 @@
 //! base read before memory; a wait that does not look again under the mutex; readers and writers
 //! answered a commit too early; late release that does not wait; and in the gate: no second look
 //! after queueing, leaving in two steps, a slot taken away, resumed or entered without compare and
-//! exchange, a grant after the wake-up, a raised limit that lets nobody in. Not seen here: the
+//! exchange, a grant after the wake-up, a raised limit that lets nobody in; and at two nodes: a
+//! transaction that is taken from those who can be struck before it is sealed. Not seen here: the
 //! certifier's floor read after its pins, which only a reader at the durable mark could notice
 //! between two of its steps.
 //!
@@ -38,6 +40,7 @@
 mod gate;
 mod history;
 mod locks;
+mod order;
 mod pins;
 mod programs;
 mod transactions;
