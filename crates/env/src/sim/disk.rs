@@ -1,8 +1,9 @@
 //! A file system in memory that keeps what programs see and what the medium holds apart.
 //!
 //! All its methods take `&self`; clones are the same disk. [`SimDisk::restart`] ends the process or
-//! the power: files opened before answer errors from then on, and what the medium holds (or, for
-//! the process, the cache) is all there is.
+//! the power: handles and files opened before answer errors from then on, so whatever of the old
+//! process still runs in a test changes nothing that is the new one's; and what the medium holds (or,
+//! for the process, the cache) is all there is.
 //!
 //! Folders: creations, renames and removals form one sequence per folder; power loss keeps a prefix
 //! of what was not flushed. Simplified: folders themselves are durable at once.
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::content::Content;
 use crate::disk::{Disk, File, Lock, OpenMode, SECTOR};
@@ -90,9 +91,14 @@ impl SimDisk {
         SimDisk(Arc::new(Mutex::new(world)), Arc::default())
     }
 
-    /// The same disk behind the trait.
+    /// The same disk for one process: until the next restart.
     pub fn handle(&self) -> Arc<dyn Disk> {
-        Arc::new(self.clone())
+        Arc::new(self.now())
+    }
+
+    fn now(&self) -> Handle {
+        let life = self.0.lock().life;
+        Handle { disk: self.clone(), life }
     }
 
     /// Ends the process or the power, and all faults except rotten bytes; the disk can then be used
@@ -284,7 +290,7 @@ impl World {
 
     fn content(&mut self, id: FileId, life: u64) -> io::Result<&mut Content> {
         if life != self.life {
-            return Err(io::Error::other("the process that opened this file has ended"));
+            return Err(ended());
         }
         self.contents.get_mut(&id).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -320,9 +326,27 @@ fn off() -> io::Error {
     io::Error::other("the power is off")
 }
 
-impl Disk for SimDisk {
+fn ended() -> io::Error {
+    io::Error::other("the process that opened this has ended")
+}
+
+/// What a process has of the disk.
+#[derive(Debug)]
+struct Handle {
+    disk: SimDisk,
+    life: u64,
+}
+
+impl Handle {
+    fn world(&self) -> io::Result<MutexGuard<'_, World>> {
+        let world = self.disk.0.lock();
+        if world.life == self.life { Ok(world) } else { Err(ended()) }
+    }
+}
+
+impl Disk for Handle {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let mut world = self.0.lock();
+        let mut world = self.world()?;
         if world.faults.off {
             return Err(off());
         }
@@ -352,11 +376,11 @@ impl Disk for SimDisk {
         };
         let life = world.life;
         let writable = mode != OpenMode::Read;
-        Ok(Arc::new(SimFile { disk: self.clone(), path: path.to_path_buf(), id, life, writable }))
+        Ok(Arc::new(SimFile { disk: self.disk.clone(), path: path.to_path_buf(), id, life, writable }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut world = self.0.lock();
+        let mut world = self.world()?;
         world.whole_change()?;
         if !world.live.contains_key(from) {
             return Err(io::ErrorKind::NotFound.into());
@@ -366,7 +390,7 @@ impl Disk for SimDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let mut world = self.0.lock();
+        let mut world = self.world()?;
         world.whole_change()?;
         if !world.live.contains_key(path) {
             return Err(io::ErrorKind::NotFound.into());
@@ -376,7 +400,7 @@ impl Disk for SimDisk {
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        let world = self.0.lock();
+        let world = self.world()?;
         if !world.folders.contains(folder) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -388,19 +412,19 @@ impl Disk for SimDisk {
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        let world = self.0.lock();
+        let world = self.world()?;
         Ok(world.live.contains_key(path) || world.folders.contains(path))
     }
 
     fn create_dir_all(&self, folder: &Path) -> io::Result<()> {
-        let mut world = self.0.lock();
+        let mut world = self.world()?;
         let missing: Vec<PathBuf> = folder.ancestors().map(Path::to_path_buf).collect();
         world.folders.extend(missing);
         Ok(())
     }
 
     fn sync_dir(&self, folder: &Path) -> io::Result<()> {
-        let mut world = self.0.lock();
+        let mut world = self.world()?;
         world.whole_change()?;
         if world.sync_fails() {
             return Err(io::Error::other("flushing the folder failed"));
@@ -410,11 +434,46 @@ impl Disk for SimDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
-        let mut world = self.0.lock();
+        let mut world = self.world()?;
         if !world.locks.insert(path.to_path_buf()) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        Ok(Box::new(SimLock { disk: self.clone(), path: path.to_path_buf(), life: world.life }))
+        Ok(Box::new(SimLock { disk: self.disk.clone(), path: path.to_path_buf(), life: world.life }))
+    }
+}
+
+/// For tests themselves, which belong to whichever process there is.
+impl Disk for SimDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        self.now().open(path, mode)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.now().rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.now().remove(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.now().list(folder)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.now().exists(path)
+    }
+
+    fn create_dir_all(&self, folder: &Path) -> io::Result<()> {
+        self.now().create_dir_all(folder)
+    }
+
+    fn sync_dir(&self, folder: &Path) -> io::Result<()> {
+        self.now().sync_dir(folder)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.now().lock(path)
     }
 }
 

@@ -113,3 +113,21 @@ fn the_same_seed_gives_the_same_remains() {
     assert_eq!(remains(11), remains(11));
     assert_ne!(remains(11), remains(12));
 }
+
+/// A thread of a process that has ended may still run in a test. What it does with names must not
+/// touch the files of the process that came after it.
+#[test]
+fn who_has_ended_changes_nothing() {
+    let disk = disk(1);
+    let (before, folder) = (disk.handle(), Path::new(FOLDER));
+    disk.restart(Loss::Process);
+    let now = disk.handle();
+    now.open(&path("run"), OpenMode::CreateNew).unwrap().write_all_at(&[1; 100], 0).unwrap();
+    assert!(before.open(&path("run"), OpenMode::Truncate).is_err());
+    assert!(before.open(&path("other"), OpenMode::CreateNew).is_err());
+    assert!(before.rename(&path("run"), &path("other")).is_err());
+    assert!(before.remove(&path("run")).is_err());
+    assert!(before.sync_dir(folder).is_err() && before.list(folder).is_err());
+    assert!(before.lock(&path("lock")).is_err());
+    assert_eq!(disk.files(), [(path("run"), vec![1; 100])]);
+}

@@ -13,6 +13,7 @@ use cognate_engine::{
     Database, Error, Executed, Execution, Incoming, LockMode, Node, Options, Outgoing, Progress,
     TransactionId, Value, WaitPolicy,
 };
+use cognate_env::Disk;
 use cognate_env::sim::{Loss, SimDisk, SimRng};
 use cognate_replication::{
     Answer, Application, Delivered, Delivery, Failure, NodeNumber, Position, ProposeError, Settings,
@@ -59,7 +60,7 @@ impl cognate_engine::TotalOrder for Link {
 /// The database's side of snapshots.
 struct State {
     engine: Database,
-    disk: SimDisk,
+    disk: Arc<dyn Disk>,
 }
 
 impl Application for State {
@@ -72,7 +73,8 @@ impl Application for State {
     }
 
     fn begin_install(&self, _: Position) -> Answer<'_, Result<Box<dyn SnapshotSink>, Failure>> {
-        let begun = Incoming::begin(self.disk.handle(), Path::new(FOLDER)).map_err(|error| error.to_string());
+        let begun =
+            Incoming::begin(Arc::clone(&self.disk), Path::new(FOLDER)).map_err(|error| error.to_string());
         Box::pin(async move { Ok(Box::new(Sink(begun?)) as Box<dyn SnapshotSink>) })
     }
 }
@@ -151,7 +153,7 @@ impl Running {
         let way = Arc::new(Link { sender, order: Arc::clone(&link) });
         options.node = Some(Node { number, start, order: way });
         let engine = Database::open(options).map_err(|error| format!("node {number}: {error}"))?;
-        let state = State { engine: engine.clone(), disk: disk.clone() };
+        let state = State { engine: engine.clone(), disk: disk.handle() };
         let started = TotalOrder::start(
             settings(number.into(), seed),
             disk.handle(),
