@@ -3,6 +3,7 @@
 mod advisory;
 mod bad_input;
 mod cluster;
+mod cluster_constraints;
 mod cluster_faults;
 mod cluster_histories;
 mod cluster_machines;

@@ -11,7 +11,9 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 use cognate_engine::{Database, Node, Options, Progress, TotalOrder};
 use cognate_env::sim::SimDisk;
-use cognate_sql::session::SqlDatabase;
+use cognate_sql::session::{Session, SessionParameters, SqlDatabase};
+
+use crate::script::simple_query;
 
 /// How many nodes.
 pub(crate) const NODES: usize = 3;
@@ -324,4 +326,32 @@ fn every_script_is_accounted_for() {
         assert_eq!(count([at_one::NAMES, ALONE, &[]]), 1, "{name} at one node");
         assert_eq!(count([going_round::NAMES, STAYING, ALONE]), 1, "{name} going round");
     }
+}
+
+/// A statement is refused for what this node has not seen yet, and sees before it is asked whether
+/// it lags: the refusal is that of an older node, and must not stand.
+#[tokio::test]
+async fn what_is_seen_between_a_refusal_and_the_look_at_it_is_looked_at_again() {
+    let cluster = Cluster::start();
+    let session = |node: usize| {
+        let database = cluster.nodes[node].1.clone();
+        database.nodes().identify("cafe".to_owned());
+        Session::new(database, SessionParameters::default()).unwrap()
+    };
+    let (mut one, mut two) = (session(0), session(1));
+    let next = cluster.nodes[0].0.applied() + 1;
+    simple_query(&mut two, &format!("SET cognate.read_after = 'cafe/{next}'")).await;
+    let refusal = two.prepare("SELECT * FROM later", &[]).unwrap_err();
+    simple_query(&mut one, "CREATE TABLE later (a int)").await;
+    cluster.settle().await;
+    assert!(cluster.nodes[1].0.applied() >= next);
+    two.look_again(refusal).await.unwrap();
+    two.prepare("SELECT * FROM later", &[]).unwrap();
+    // What nobody has made stays refused, and so does everything once a snapshot is taken.
+    let refusal = two.prepare("SELECT * FROM never", &[]).unwrap_err();
+    two.look_again(refusal).await.unwrap();
+    assert!(two.prepare("SELECT * FROM never", &[]).is_err());
+    simple_query(&mut two, "BEGIN; SELECT * FROM later").await;
+    let refusal = two.prepare("SELECT * FROM never", &[]).unwrap_err();
+    assert!(two.look_again(refusal).await.is_err());
 }

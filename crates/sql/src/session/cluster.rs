@@ -155,21 +155,22 @@ impl Session {
     }
 
     /// A statement was refused before it ran. It may be about what `cognate.read_after` names, or
-    /// what is newest, and this node has not seen: then waits for that, and the statement is to be
-    /// tried again.
+    /// what is newest, and this node had not seen when it looked: then waits for that, and the
+    /// statement is to be tried again. By now the node may have seen it; that changes nothing.
     ///
     /// # Errors
     /// The refusal, if it stands; what interrupts the wait.
     pub async fn look_again(&mut self, refusal: SqlError) -> Result<()> {
-        if self.open.is_none() && self.effective.linearizable_reads && self.database.engine().is_node() {
-            return self.await_newest().await;
-        }
-        let named = position_of(&self.database, &self.effective.read_after);
-        let lags = named.is_ok_and(|position| self.database.engine().applied() < position);
-        if self.open.is_some() || !lags {
+        if self.open.is_some() {
             return Err(refusal);
         }
-        self.await_token().await
+        if self.effective.linearizable_reads && self.database.engine().is_node() {
+            return self.await_newest().await;
+        }
+        match position_of(&self.database, &self.effective.read_after) {
+            Ok(position) if position > 0 => self.await_token().await,
+            _ => Err(refusal),
+        }
     }
 
     /// Commits at a node: waits until its place in the order is known, for a bounded time.

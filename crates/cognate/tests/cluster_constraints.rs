@@ -1,0 +1,150 @@
+//! What a schema promises holds whichever nodes write, at every isolation level and by every
+//! protocol: references, unique keys, and rows that a client has locked before it decided.
+//!
+//! The levels below SERIALIZABLE have nothing but locks for this, and locks of one node say nothing
+//! at another one before the order has delivered them.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use cognate_env::{Rng as _, SplitMix};
+
+use crate::cluster::{Cluster, SIZE, retried, rows};
+use crate::wire::{Failure, Rows, Wire};
+
+const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
+const PROTOCOLS: [&str; 4] = ["active", "certification", "weak_voting", "auto"];
+/// Parents, names and doctors are few, so that clients meet.
+const FEW: u64 = 4;
+const TIMES: usize = 40;
+
+const SCHEMA: [&str; 5] = [
+    "CREATE TABLE parent (id int PRIMARY KEY, note text)",
+    "CREATE TABLE child (id int PRIMARY KEY, parent int NOT NULL REFERENCES parent)",
+    "CREATE TABLE name (id int PRIMARY KEY, name text NOT NULL UNIQUE)",
+    "CREATE TABLE counter (id int PRIMARY KEY, n int NOT NULL); INSERT INTO counter VALUES (1, 0)",
+    "CREATE TABLE doctor (id int PRIMARY KEY, is_on boolean NOT NULL); \
+     INSERT INTO doctor SELECT n, true FROM generate_series(1, 4) n",
+];
+
+struct Client<'a> {
+    wire: Wire,
+    random: SplitMix,
+    /// Numbers that no other client uses begin here.
+    fresh: usize,
+    counted: &'a AtomicUsize,
+}
+
+/// What another transaction was in the way of, and what a constraint has refused.
+fn is_refusal(failure: &Failure) -> bool {
+    matches!(failure.sqlstate(), "40001" | "40P01" | "23505" | "23503")
+}
+
+impl Client<'_> {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random.below(bound)
+    }
+
+    /// Sends a message; `None` if it was refused, and then nothing of it has happened.
+    fn ask(&mut self, text: &str) -> Option<Rows> {
+        match self.wire.query(text) {
+            Ok(rows) => Some(rows),
+            Err(failure) if is_refusal(&failure) => {
+                self.wire.query("ROLLBACK").expect("rolled back");
+                None
+            }
+            Err(failure) => panic!("{text}: {failure:?}"),
+        }
+    }
+
+    fn act(&mut self) {
+        let level = LEVELS[self.below(LEVELS.len() as u64) as usize];
+        let does = self.below(8);
+        // Who asks its client between its statements cannot be executed everywhere.
+        let first = usize::from(does >= 6);
+        let protocol = PROTOCOLS[first + self.below((PROTOCOLS.len() - first) as u64) as usize];
+        let set =
+            format!("SET default_transaction_isolation = '{level}'; SET cognate.replication = {protocol}");
+        self.wire.query(&set).expect("set");
+        self.fresh += 1;
+        let (fresh, few) = (self.fresh, 1 + self.below(FEW));
+        match does {
+            0 => drop(self.ask(&format!("INSERT INTO parent VALUES ({few}, 'new')"))),
+            1 => drop(self.ask(&format!("DELETE FROM parent WHERE id = {few}"))),
+            2 => drop(self.ask(&format!("INSERT INTO child VALUES ({fresh}, {few})"))),
+            3 => drop(self.ask(&format!("DELETE FROM child WHERE parent = {few}"))),
+            // No foreign key is in the way of other columns.
+            4 => drop(self.ask(&format!("UPDATE parent SET note = '{fresh}' WHERE id = {few}"))),
+            5 => {
+                let text = format!(
+                    "BEGIN; DELETE FROM name WHERE id = {few}; INSERT INTO name VALUES ({fresh}, 'n{few}'); \
+                     COMMIT"
+                );
+                if self.ask(&text).is_none() {
+                    self.ask(&format!("DELETE FROM name WHERE name = 'n{few}'"));
+                }
+            }
+            6 => self.count(),
+            _ => self.go_off(few),
+        }
+    }
+
+    /// Locks the row, computes, and writes what it has computed.
+    fn count(&mut self) {
+        let Some(found) = self.ask("BEGIN; SELECT n FROM counter WHERE id = 1 FOR UPDATE") else { return };
+        let n: usize = found[0][0].as_ref().expect("a number").parse().expect("a number");
+        let next = format!("UPDATE counter SET n = {} WHERE id = 1", n + 1);
+        if self.ask(&next).is_some() && self.ask("COMMIT").is_some() {
+            self.counted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A doctor goes off duty if another one stays, and on duty otherwise. All who are on duty are
+    /// locked before that is decided.
+    fn go_off(&mut self, doctor: u64) {
+        let who = "BEGIN; SELECT id FROM doctor WHERE is_on ORDER BY id FOR UPDATE";
+        let Some(on) = self.ask(who) else { return };
+        let is_on = on.iter().any(|row| row[0] == Some(doctor.to_string()));
+        let becomes = !(is_on && on.len() > 1);
+        let text = format!("UPDATE doctor SET is_on = {becomes} WHERE id = {doctor}");
+        if self.ask(&text).is_some() {
+            self.ask("COMMIT");
+        }
+    }
+}
+
+fn run(address: SocketAddr, token: &str, place: usize, seed: u64, counted: &AtomicUsize) {
+    let mut wire = Wire::connect(address).expect("connected");
+    wire.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    let random = SplitMix::new(seed ^ ((place as u64) << 32));
+    let mut client = Client { wire, random, fresh: 1000 * (place + 1), counted };
+    (0..TIMES).for_each(|_| client.act());
+}
+
+#[test]
+fn constraints_and_locks_hold_whichever_nodes_write() {
+    let seed = std::env::var("COGNATE_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| cognate_env::RealRng.next_u64());
+    println!("seed {seed}");
+    let cluster = Cluster::start();
+    let mut setup = cluster.connect(1);
+    SCHEMA.iter().for_each(|text| retried(&mut setup, text));
+    let token = rows(&mut setup, "SHOW cognate.commit_token")[0][0].clone();
+    let counted = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for place in 0..3 * SIZE {
+            let (address, token, counted) = (cluster.address(1 + place % SIZE), &token, &counted);
+            scope.spawn(move || run(address, token, place, seed, counted));
+        }
+    });
+    let orphans = "SELECT id, parent FROM child WHERE parent NOT IN (SELECT id FROM parent)";
+    assert_eq!(cluster.assert_equal(orphans), [] as [Vec<String>; 0]);
+    let twice = "SELECT name FROM name GROUP BY name HAVING count(*) > 1";
+    assert_eq!(cluster.assert_equal(twice), [] as [Vec<String>; 0]);
+    let counted = counted.into_inner();
+    println!("{counted} counted");
+    assert_eq!(cluster.assert_equal("SELECT n FROM counter"), [[counted.to_string()]]);
+    let on = cluster.assert_equal("SELECT count(*) > 0 FROM doctor WHERE is_on");
+    assert_eq!(on, [["t"]], "nobody is on duty");
+}
