@@ -1,5 +1,6 @@
 //! What a schema promises holds whichever nodes write, at every isolation level and by every
-//! protocol: references, unique keys, and rows that a client has locked before it decided.
+//! protocol, while it changes: references, unique keys, indexes, and rows that a client has locked
+//! before it decided.
 //!
 //! The levels below SERIALIZABLE have nothing but locks for this, and locks of one node say nothing
 //! at another one before the order has delivered them.
@@ -60,7 +61,7 @@ impl Client<'_> {
 
     fn act(&mut self) {
         let level = LEVELS[self.below(LEVELS.len() as u64) as usize];
-        let does = self.below(8);
+        let does = self.below(11);
         // Who asks its client between its statements cannot be executed everywhere.
         let first = usize::from(does >= 6);
         let protocol = PROTOCOLS[first + self.below((PROTOCOLS.len() - first) as u64) as usize];
@@ -86,7 +87,16 @@ impl Client<'_> {
                 }
             }
             6 => self.count(),
-            _ => self.go_off(few),
+            7 => self.go_off(few),
+            8 => drop(self.ask("CREATE INDEX IF NOT EXISTS of_parent ON child (parent)")),
+            9 => drop(self.ask("DROP INDEX IF EXISTS of_parent")),
+            _ => {
+                let text = match few % 2 {
+                    0 => "ALTER TABLE child ADD COLUMN IF NOT EXISTS more int NOT NULL DEFAULT 7",
+                    _ => "ALTER TABLE child DROP COLUMN IF EXISTS more",
+                };
+                self.ask(text);
+            }
         }
     }
 
@@ -142,6 +152,14 @@ fn constraints_and_locks_hold_whichever_nodes_write() {
     assert_eq!(cluster.assert_equal(orphans), [] as [Vec<String>; 0]);
     let twice = "SELECT name FROM name GROUP BY name HAVING count(*) > 1";
     assert_eq!(cluster.assert_equal(twice), [] as [Vec<String>; 0]);
+    // Whether an index has all rows, whatever was written while it was made.
+    retried(&mut setup, "CREATE INDEX IF NOT EXISTS of_parent ON child (parent)");
+    for parent in 1..=FEW {
+        let by_index =
+            cluster.assert_equal(&format!("SELECT id FROM child WHERE parent = {parent} ORDER BY id"));
+        let all = format!("SELECT id FROM child WHERE parent + 0 = {parent} ORDER BY id");
+        assert_eq!(by_index, cluster.assert_equal(&all));
+    }
     let counted = counted.into_inner();
     println!("{counted} counted");
     assert_eq!(cluster.assert_equal("SELECT n FROM counter"), [[counted.to_string()]]);

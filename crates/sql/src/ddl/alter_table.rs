@@ -22,15 +22,19 @@ impl Work<'_> {
         }
         let name = Qualified::from_object_name(&statement.name)?;
         self.refresh_catalog();
-        let oid = match self.find(&name) {
-            Some(Relation::Table(_)) => self.locked_table(&name, TreeMode::Exclusive).await?.oid,
+        let locked = match self.find(&name) {
+            Some(Relation::Table(_)) => self.locked_table(&name, TreeMode::Exclusive).await,
             Some(other) => return self.alter_other(&other, &statement.operations).await,
-            None if statement.if_exists => {
+            None => Err(undefined_table(&name)),
+        };
+        let oid = match locked {
+            Ok(table) => table.oid,
+            Err(error) if statement.if_exists && error.sqlstate == sqlstate::UNDEFINED_TABLE => {
                 let message = format!("relation \"{}\" does not exist, skipping", name.display());
                 self.notice(SqlError::notice(message));
                 return Ok(());
             }
-            None => return Err(undefined_table(&name)),
+            Err(error) => return Err(error),
         };
         for operation in &statement.operations {
             self.alter(oid, operation).await?;

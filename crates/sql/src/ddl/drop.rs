@@ -326,21 +326,13 @@ impl Work<'_> {
     pub(crate) async fn drop_indexes(&mut self, names: &[ast::ObjectName], if_exists: bool) -> Result<()> {
         for name in names {
             let name = Qualified::from_object_name(name)?;
-            let table = match self.find(&name) {
-                Some(Relation::Index(table, _)) => table,
-                Some(other) => return Err(wrong_kind(&other, "index")),
-                None => {
-                    let error = missing(self, "index", &name);
-                    if !if_exists {
-                        return Err(error);
-                    }
-                    self.notice(SqlError::notice(format!("{}, skipping", error.message)));
-                    continue;
+            let Some((table, oid)) = self.locked_index(&name).await? else {
+                let error = missing(self, "index", &name);
+                if !if_exists {
+                    return Err(error);
                 }
-            };
-            self.lock_table(table.oid, TreeMode::Exclusive).await?;
-            let Some(Relation::Index(table, oid)) = self.find(&name) else {
-                return Err(missing(self, "index", &name));
+                self.notice(SqlError::notice(format!("{}, skipping", error.message)));
+                continue;
             };
             let index = table.index(oid).ok_or_else(|| missing(self, "index", &name))?;
             if index.constraint.is_some() {
@@ -362,6 +354,25 @@ impl Work<'_> {
             self.change(Object::Table(table.into()))?;
         }
         Ok(())
+    }
+
+    /// The index of this name, with its table locked. Whoever was waited for may have dropped it, or
+    /// given its name to an index of another table.
+    async fn locked_index(&mut self, name: &Qualified) -> Result<Option<(Arc<Table>, Oid)>> {
+        let mut locked = None;
+        loop {
+            match self.find(name) {
+                Some(Relation::Index(table, oid)) if locked == Some(table.oid) => {
+                    return Ok(Some((table, oid)));
+                }
+                Some(Relation::Index(table, _)) => {
+                    self.lock_table(table.oid, TreeMode::Exclusive).await?;
+                    locked = Some(table.oid);
+                }
+                Some(other) => return Err(wrong_kind(&other, "index")),
+                None => return Ok(None),
+            }
+        }
     }
 
     /// A foreign key that uses this index of the table: its name and table.
