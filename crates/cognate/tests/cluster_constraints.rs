@@ -34,12 +34,20 @@ struct Client<'a> {
     random: SplitMix,
     /// Numbers that no other client uses begin here.
     fresh: usize,
-    counted: &'a AtomicUsize,
+    tally: &'a Tally,
 }
 
-/// What another transaction was in the way of, and what a constraint has refused.
+/// How often the counter was counted up, and has perhaps been.
+#[derive(Default)]
+struct Tally {
+    counted: AtomicUsize,
+    perhaps: AtomicUsize,
+}
+
+/// What another transaction was in the way of, what a constraint has refused, and what a node
+/// refuses that hears no majority for a while: nothing of it has happened.
 fn is_refusal(failure: &Failure) -> bool {
-    matches!(failure.sqlstate(), "40001" | "40P01" | "23505" | "23503")
+    matches!(failure.sqlstate(), "40001" | "40P01" | "23505" | "23503" | "25006")
 }
 
 impl Client<'_> {
@@ -47,11 +55,14 @@ impl Client<'_> {
         self.random.below(bound)
     }
 
-    /// Sends a message; `None` if it was refused, and then nothing of it has happened.
+    /// Sends a message; `None` if it was refused, or nobody knows.
     fn ask(&mut self, text: &str) -> Option<Rows> {
         match self.wire.query(text) {
             Ok(rows) => Some(rows),
-            Err(failure) if is_refusal(&failure) => {
+            Err(failure) if is_refusal(&failure) || failure.sqlstate() == "08007" => {
+                if failure.sqlstate() == "08007" {
+                    self.tally.perhaps.fetch_add(1, Ordering::Relaxed);
+                }
                 self.wire.query("ROLLBACK").expect("rolled back");
                 None
             }
@@ -106,7 +117,7 @@ impl Client<'_> {
         let n: usize = found[0][0].as_ref().expect("a number").parse().expect("a number");
         let next = format!("UPDATE counter SET n = {} WHERE id = 1", n + 1);
         if self.ask(&next).is_some() && self.ask("COMMIT").is_some() {
-            self.counted.fetch_add(1, Ordering::Relaxed);
+            self.tally.counted.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -124,11 +135,11 @@ impl Client<'_> {
     }
 }
 
-fn run(address: SocketAddr, token: &str, place: usize, seed: u64, counted: &AtomicUsize) {
+fn run(address: SocketAddr, token: &str, place: usize, seed: u64, tally: &Tally) {
     let mut wire = Wire::connect(address).expect("connected");
     wire.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
     let random = SplitMix::new(seed ^ ((place as u64) << 32));
-    let mut client = Client { wire, random, fresh: 1000 * (place + 1), counted };
+    let mut client = Client { wire, random, fresh: 1000 * (place + 1), tally };
     (0..TIMES).for_each(|_| client.act());
 }
 
@@ -141,11 +152,11 @@ fn constraints_and_locks_hold_whichever_nodes_write() {
     let mut setup = cluster.connect(1);
     SCHEMA.iter().for_each(|text| retried(&mut setup, text));
     let token = rows(&mut setup, "SHOW cognate.commit_token")[0][0].clone();
-    let counted = AtomicUsize::new(0);
+    let tally = Tally::default();
     thread::scope(|scope| {
         for place in 0..3 * SIZE {
-            let (address, token, counted) = (cluster.address(1 + place % SIZE), &token, &counted);
-            scope.spawn(move || run(address, token, place, seed, counted));
+            let (address, token, tally) = (cluster.address(1 + place % SIZE), &token, &tally);
+            scope.spawn(move || run(address, token, place, seed, tally));
         }
     });
     let orphans = "SELECT id, parent FROM child WHERE parent NOT IN (SELECT id FROM parent)";
@@ -160,9 +171,11 @@ fn constraints_and_locks_hold_whichever_nodes_write() {
         let all = format!("SELECT id FROM child WHERE parent + 0 = {parent} ORDER BY id");
         assert_eq!(by_index, cluster.assert_equal(&all));
     }
-    let counted = counted.into_inner();
-    println!("{counted} counted");
-    assert_eq!(cluster.assert_equal("SELECT n FROM counter"), [[counted.to_string()]]);
+    let (counted, perhaps) = (tally.counted.into_inner(), tally.perhaps.into_inner());
+    println!("{counted} counted, {perhaps} answers lost");
+    let found = cluster.assert_equal("SELECT n FROM counter");
+    let n: usize = found[0][0].parse().expect("a number");
+    assert!((counted..=counted + perhaps).contains(&n), "{n} stand there");
     let on = cluster.assert_equal("SELECT count(*) > 0 FROM doctor WHERE is_on");
     assert_eq!(on, [["t"]], "nobody is on duty");
 }

@@ -138,6 +138,11 @@ const SERIES: &[Benchmark] = &[
         "replication --part paper",
         "replication --part paper --rows 1000 --loads 20,80 --load-seconds 1",
     )),
+    benchmark(
+        "replication-apply",
+        "replication --part apply --rounds 5",
+        "replication --part apply --rounds 1",
+    ),
     benchmark("recovery", "recovery", "recovery --megabytes 40 --rounds 1"),
     benchmark("crash", "crash", "crash --rounds 3"),
 ];

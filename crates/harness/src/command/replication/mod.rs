@@ -12,6 +12,7 @@
 //! | `leader` | `kill -9` of the leader under load: the longest time without commits |
 //! | `protocols` | active, certification and weak voting alone and mixed, `auto`, a load that shifts, and one hot row against Galera |
 //! | `paper` | the paper's figures: a fixed pace, two and four nodes, all mixtures |
+//! | `apply` | how many requests of another node one node's applier can do |
 //!
 //! What is compared takes turns in one run, forwards and backwards, and ratios are medians over the
 //! rounds. Cognate runs at REPEATABLE READ, which is the peers' level, and at SERIALIZABLE beside
@@ -23,8 +24,9 @@
 //! | `place` | servers with the table, Cognate's and others', and their check |
 //! | `turns` | ways of loading them, in turns, and the records of them |
 //! | `throughput` | the parts that compare rates |
-//! | `latency`, `leader`, `protocols`, `paper` | those parts |
+//! | `latency`, `leader`, `protocols`, `paper`, `apply` | those parts |
 
+mod apply;
 mod latency;
 mod leader;
 mod paper;
@@ -68,6 +70,8 @@ enum Part {
     Protocols,
     /// The paper's figures.
     Paper,
+    /// One applier.
+    Apply,
 }
 
 /// The arguments of the benchmark of clusters.
@@ -190,6 +194,9 @@ async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     }
     if wanted(Part::Paper) {
         paper::measure(bench).await?;
+    }
+    if wanted(Part::Apply) {
+        apply::measure(bench).await?;
     }
     Ok(())
 }
