@@ -52,6 +52,11 @@ impl History {
         if numbers != (1..=last).collect::<Vec<_>>() {
             return Err(format!("numbers answered: {numbers:?}, given out: 1 to {last}\n{self:#?}"));
         }
+        self.judge_reads(strict)
+    }
+
+    /// The same where numbers are also given to what does not commit: the order's.
+    pub(super) fn judge_reads(&self, strict: bool) -> Result<(), String> {
         for done in &self.done {
             self.visibility(done)?;
         }

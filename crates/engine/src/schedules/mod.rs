@@ -29,7 +29,8 @@
 //! answered a commit too early; late release that does not wait; and in the gate: no second look
 //! after queueing, leaving in two steps, a slot taken away, resumed or entered without compare and
 //! exchange, a grant after the wake-up, a raised limit that lets nobody in; and at two nodes: a
-//! transaction that is taken from those who can be struck before it is sealed. Not seen here: the
+//! transaction that is taken from those who can be struck before it is sealed, the mixing rule left
+//! out, and votes for what was replaced. Not seen here: the
 //! certifier's floor read after its pins, which only a reader at the durable mark could notice
 //! between two of its steps.
 //!
