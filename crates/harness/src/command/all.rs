@@ -139,6 +139,11 @@ const SERIES: &[Benchmark] = &[
         "replication --part paper --rows 1000 --loads 20,80 --load-seconds 1",
     )),
     benchmark(
+        "replication-join",
+        "replication --part join",
+        "replication --part join --join-megabytes 8 --connections 2 --rows 1000",
+    ),
+    benchmark(
         "replication-apply",
         "replication --part apply --rounds 5",
         "replication --part apply --rounds 1",

@@ -115,4 +115,23 @@ impl Cluster {
         let restarted = tokio::time::timeout(START_LIMIT, server.restart()).await;
         restarted.map_err(|_| Error::Timeout("a node did not start again in time".to_owned()))?.map(drop)
     }
+
+    /// Starts a node again that was killed, without anything that it had, and has another one let it
+    /// join: it receives everything. Waits until it serves.
+    ///
+    /// # Errors
+    /// If it does not start, or the other one refuses.
+    pub async fn join_empty(&mut self, place: usize, asked: usize, limit: Duration) -> Result<()> {
+        let [joining, other] = self
+            .nodes
+            .get_disjoint_mut([place, asked])
+            .map_err(|_| Error::Usage("a node joins by the help of another one of the cluster".to_owned()))?;
+        let (Some(joining), Some(other)) = (joining.cognate(), other.cognate()) else { return Ok(()) };
+        joining.wipe()?;
+        let number = (place + 1).to_string();
+        let words = ["rebuild", &number];
+        let both = async { tokio::try_join!(joining.restart(), other.manage(&words)) };
+        let joined = tokio::time::timeout(limit, both).await;
+        joined.map_err(|_| Error::Timeout("a node did not join in time".to_owned()))?.map(drop)
+    }
 }

@@ -91,6 +91,24 @@ impl CognateServer {
         Ok(())
     }
 
+    /// Removes everything that the server has on disk. It must not run.
+    pub fn wipe(&self) -> Result<()> {
+        std::fs::remove_dir_all(self.data()).doing("removing a node's folder")
+    }
+
+    /// Says something to the server by `cognate node`, and waits for what comes of it.
+    pub async fn manage(&self, words: &[&str]) -> Result<()> {
+        let mut command = Command::new(&self.binary);
+        command.arg("node").args(words).args(["--http", &format!("127.0.0.1:{}", self.http_port)]);
+        let output = tokio::task::spawn_blocking(move || command.output()).await;
+        let output = output.map_err(|panic| Error::Server(format!("cognate node: {panic}")))?;
+        let output = output.doing("running cognate node")?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(Error::Server(String::from_utf8_lossy(&output.stderr).into_owned())),
+        }
+    }
+
     /// Asks the process to stop and waits for it, at most `limit`.
     pub fn stop(&mut self, limit: Duration) {
         signal(&self.child, "TERM");

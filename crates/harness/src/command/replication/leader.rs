@@ -23,6 +23,7 @@ use crate::median::{mean_error, median};
 use crate::random::Random;
 use crate::report::{LatencyMs, Record};
 use crate::workload::bookstore::Isolation;
+use crate::workload::pace::Pace;
 use crate::workload::updates::{Connection, Step, UNKNOWN, Updates};
 
 /// Load before the kill, and after it: longer than any limit within which a cluster answers.
@@ -33,16 +34,18 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How long a client may take to hear that the load is over.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What the clients of one kill saw.
+/// What clients that go from node to node saw.
 #[derive(Default)]
-struct Seen {
-    over: AtomicBool,
+pub(super) struct Seen {
+    pub(super) over: AtomicBool,
+    /// When transactions are due; none: one after the other.
+    pub(super) pace: Option<Pace>,
     /// When commits were acknowledged, by all of them.
-    commits: Mutex<Vec<Instant>>,
+    pub(super) commits: Mutex<Vec<Instant>>,
     /// Transactions whose end their client does not know.
-    unknown: Mutex<u64>,
+    pub(super) unknown: Mutex<u64>,
     /// Errors other than broken connections and refusals to be tried again, by SQLSTATE.
-    errors: Mutex<std::collections::BTreeMap<String, u64>>,
+    pub(super) errors: Mutex<std::collections::BTreeMap<String, u64>>,
 }
 
 /// Measures it.
@@ -150,7 +153,7 @@ fn longest(commits: &[Instant], killed: Instant) -> (f64, f64) {
 }
 
 /// One client, which goes to the next node when its own is lost.
-async fn client(all: Vec<Updates>, index: usize, seen: Arc<Seen>) {
+pub(super) async fn client(all: Vec<Updates>, index: usize, seen: Arc<Seen>) {
     let mut random = Random::stream(all[0].shape.seed, 500 + all[0].round, index as u64);
     let mut at = index;
     while !seen.over.load(Ordering::Relaxed) {
@@ -160,6 +163,9 @@ async fn client(all: Vec<Updates>, index: usize, seen: Arc<Seen>) {
             Connection::open(&updates.system, &updates.target, &updates.settings).await
         {
             while !seen.over.load(Ordering::Relaxed) {
+                if let Some(pace) = &seen.pace {
+                    tokio::time::sleep_until(pace.take().into()).await;
+                }
                 let keys = updates.shape.keys(&mut random);
                 if transaction(&mut connection, &keys, &seen).await.is_err() {
                     break;

@@ -12,6 +12,7 @@
 //! | `leader` | `kill -9` of the leader under load: the longest time without commits |
 //! | `protocols` | active, certification and weak voting alone and mixed, `auto`, a load that shifts, and one hot row against Galera |
 //! | `paper` | the paper's figures: a fixed pace, two and four nodes, all mixtures |
+//! | `join` | an empty node joins under half of the load that the others can bear: what they lose of it |
 //! | `apply` | how many requests of another node one node's applier can do |
 //!
 //! What is compared takes turns in one run, forwards and backwards, and ratios are medians over the
@@ -24,9 +25,10 @@
 //! | `place` | servers with the table, Cognate's and others', and their check |
 //! | `turns` | ways of loading them, in turns, and the records of them |
 //! | `throughput` | the parts that compare rates |
-//! | `latency`, `leader`, `protocols`, `paper`, `apply` | those parts |
+//! | `latency`, `leader`, `protocols`, `paper`, `join`, `apply` | those parts |
 
 mod apply;
+mod join;
 mod latency;
 mod leader;
 mod paper;
@@ -70,6 +72,8 @@ enum Part {
     Protocols,
     /// The paper's figures.
     Paper,
+    /// An empty node joins.
+    Join,
     /// One applier.
     Apply,
 }
@@ -120,6 +124,9 @@ pub struct ReplicationArgs {
     /// How often the leader is killed.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     kills: u32,
+    /// Megabytes that a node receives when it joins.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(8..=1_000_000))]
+    join_megabytes: u32,
     /// An older cognate binary, to compare one node of this build with.
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
@@ -194,6 +201,9 @@ async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     }
     if wanted(Part::Paper) {
         paper::measure(bench).await?;
+    }
+    if wanted(Part::Join) {
+        join::measure(bench).await?;
     }
     if wanted(Part::Apply) {
         apply::measure(bench).await?;
