@@ -494,6 +494,11 @@ impl Manager {
     pub(crate) fn not_ordered(&self, bytes: &[u8]) {
         let (Some(cluster), Ok(request)) = (&self.cluster, Request::decode(bytes)) else { return };
         let Some(sealed) = cluster.sealed.lock().remove(&request.id) else { return };
+        self.give_back(&request, sealed);
+    }
+
+    /// Ends what was proposed and has no place in the order.
+    pub(crate) fn give_back(&self, request: &Request, sealed: Sealed) {
         self.release(request.id, sealed.held);
         if request.purpose.is_of_transaction() {
             self.rolled_back();

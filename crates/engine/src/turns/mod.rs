@@ -297,11 +297,22 @@ impl Manager {
                 tracing::debug!(position, first, committed, "a request was delivered again");
                 standing.pass(position, bytes);
                 self.pass(cluster, position, bytes.len())?;
+                self.not_this_one(cluster, &request);
                 return Ok(Delivered { transaction: request.id, committed });
             }
             Err(refusal) => Err(refused(refusal)),
         };
         self.conclude(cluster, &mut standing, position, &request, locks, bytes, verdict)
+    }
+
+    /// A request is passed by, since one of its number was decided before. If it still waits here, that
+    /// was another one: this node has lost its folder, and has given the number before that.
+    fn not_this_one(&self, cluster: &Cluster, request: &Request) {
+        let sealed = cluster.sealed.lock().remove(&request.id);
+        if let Some(sealed) = sealed {
+            tracing::warn!(id = request.id, "a transaction has the number of an earlier one");
+            self.give_back(request, sealed);
+        }
     }
 
     /// Second part of the verdict, and what comes of it.

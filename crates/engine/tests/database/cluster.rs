@@ -492,6 +492,7 @@ fn a_database_that_becomes_a_node_is_one_or_the_other_at_any_time() {
         let found = Database::found_cluster(options.clone());
         interrupted += usize::from(found.is_err());
         disk.restart(Loss::Power);
+        options.disk = disk.handle();
         let began = match (found, Database::found_cluster(options.clone())) {
             (Ok(began), Err(_)) | (Err(_), Ok(began)) => Some(began),
             // It had come to its end, and could not say so.
@@ -506,6 +507,45 @@ fn a_database_that_becomes_a_node_is_one_or_the_other_at_any_time() {
         assert_eq!(get(&t, "x").as_deref(), Some("1"), "after {operations}");
     }
     assert!(interrupted > 5, "{interrupted} were interrupted");
+}
+
+/// A node that has lost its folder, and with it how often it was started, may give a number to a
+/// transaction that it has given before. Nobody may take the new one for the old one: its client is
+/// told that it was not ordered, and its locks are free.
+#[test]
+fn who_has_the_number_of_an_earlier_one_is_not_that_one() {
+    let mut cluster = Cluster::of(2);
+    for number in 0..5 {
+        cluster.write(2, &[("x", &number.to_string())]);
+    }
+    cluster.disks[1] = SimDisk::new(9);
+    // As at its first start.
+    cluster.starts = 0;
+    let disk = cluster.disk(2).handle();
+    cluster.node(1).checkpoint().unwrap();
+    let mut outgoing = cluster.node(1).outgoing().unwrap();
+    let mut incoming = Incoming::begin(disk, FOLDER.as_ref()).unwrap();
+    while let Some(bytes) = outgoing.next(1000).unwrap() {
+        incoming.put(bytes).unwrap();
+    }
+    incoming.finish().unwrap();
+    cluster.start_again(2, false);
+    let mut refused = 0;
+    loop {
+        let mut t = cluster.begin(2, Isolation::Snapshot);
+        block_on(t.lock(TREE, b"x", ROW, WaitPolicy::NoWait)).unwrap();
+        put(&mut t, "x", "after").unwrap();
+        let mut commit = Commitment::of(t);
+        assert!(commit.poll().is_none(), "nobody has ordered it");
+        cluster.settle();
+        match commit.poll().expect("it was delivered") {
+            Ok(_) => break,
+            Err(error) => assert!(matches!(error, Error::NotOrdered), "{error}"),
+        }
+        refused += 1;
+    }
+    assert!(refused > 0, "no number was given twice");
+    cluster.assert_equal();
 }
 
 /// Another state may come before the first one was taken over, and not come to its end.
