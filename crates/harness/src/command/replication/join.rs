@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
 use super::leader::{Seen, client};
@@ -74,34 +74,38 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     spinner.finish_and_clear();
     place.check().await?;
 
+    let errors = json!(*seen.errors.lock());
+    let pairs = [
+        ("case", json!("an empty node joins")),
+        ("isolation", json!(way.isolation.name())),
+        ("durable", json!(place.durable)),
+        ("nodes", json!(NODES)),
+        ("clients", json!(clients)),
+        ("updates", json!(UPDATES)),
+        ("megabytes", json!(megabytes)),
+        ("two_nodes_bear_per_s", json!(bears.round())),
+        ("errors", errors),
+    ];
+    let params = bench.parameters(&place.version, &pairs);
+    bench.records.push(record(params, &commits, from, took));
+    Ok(())
+}
+
+/// What was lost of the throughput between `from` and the end of `took`.
+fn record(params: Map<String, Value>, commits: &[Instant], from: Instant, took: Duration) -> Record {
     let rate = |begin: Instant, length: Duration| {
         let within = |at: &&Instant| (begin..begin + length).contains(*at);
         commits.iter().filter(within).count() as f64 / length.as_secs_f64()
     };
     let (before, during) = (rate(from - BESIDE / 2, BESIDE / 2), rate(from, took));
-    let pieces = (took.as_secs_f64() / PIECE.as_secs_f64()).ceil().max(1.0) as u32;
+    // Whole ones, so that none is short for its end.
+    let pieces = (took.as_secs_f64() / PIECE.as_secs_f64()).floor().max(1.0) as u32;
     let rates: Vec<f64> = (0..pieces).map(|at| rate(from + PIECE * at, PIECE)).collect();
     let worst = rates.iter().copied().fold(f64::INFINITY, f64::min);
     let dip = |rate: f64| (100.0 * (1.0 - rate / before)).max(0.0);
     println!(
-        "a node joined in {:.1} s with {megabytes} MB; {before:.0} a second before, {during:.0} meanwhile, {worst:.0} in the worst second",
+        "a node joined in {:.1} s; {before:.0} a second before, {during:.0} meanwhile, {worst:.0} in the worst second",
         took.as_secs_f64()
-    );
-    let params = bench.parameters(
-        &place.version,
-        &[
-            ("case", json!("an empty node joins")),
-            ("isolation", json!(way.isolation.name())),
-            ("durable", json!(place.durable)),
-            ("nodes", json!(NODES)),
-            ("clients", json!(clients)),
-            ("updates", json!(UPDATES)),
-            ("megabytes", json!(megabytes)),
-            ("two_nodes_bear_per_s", json!(bears.round())),
-            ("before_per_s", json!(before.round())),
-            ("per_s_of_seconds", json!(rates)),
-            ("errors", json!(*seen.errors.lock())),
-        ],
     );
     let mut record = Record {
         system: "cognate".to_owned(),
@@ -111,11 +115,12 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
         aborted_pct: 0.0,
         latency_ms: LatencyMs::default(),
     };
+    record.params.insert("before_per_s".to_owned(), json!(before.round()));
+    record.params.insert("per_s_of_seconds".to_owned(), json!(rates));
     record.measured("join_s", took.as_secs_f64(), f64::NAN);
     record.measured("join_dip_pct", dip(during), f64::NAN);
     record.measured("join_worst_dip_pct", dip(worst), f64::NAN);
-    bench.records.push(record);
-    Ok(())
+    record
 }
 
 /// Clients at work.
