@@ -279,6 +279,30 @@ fn who_is_overtaken_by_another_node_is_told_by_whom() {
     assert_eq!(cluster.assert_equal("SELECT stock FROM item"), [["7"]]);
 }
 
+/// Who is overtaken while its client is elsewhere is not prepared, and the client is not left to read
+/// that from the word ROLLBACK.
+#[test]
+fn who_is_overtaken_is_not_prepared_and_is_told_so() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (cluster.connect(1), cluster.connect(2));
+    one.query("CREATE TABLE item (id int PRIMARY KEY, stock int)").expect("made");
+    one.query("INSERT INTO item VALUES (1, 10)").expect("inserted");
+    let token = rows(&mut one, "SHOW cognate.commit_token")[0][0].clone();
+    two.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    for savepoint in ["", "SAVEPOINT s; "] {
+        one.query(&format!("BEGIN; {savepoint}UPDATE item SET stock = 9 WHERE id = 1")).expect("changed");
+        two.query("UPDATE item SET stock = 8 WHERE id = 1").expect("the first in the order");
+        let token = rows(&mut two, "SHOW cognate.commit_token")[0][0].clone();
+        // Once its node shows that, it is overtaken.
+        let mut other = cluster.connect(1);
+        other.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+        rows(&mut other, "SELECT stock FROM item");
+        assert_eq!(sqlstate(one.query("PREPARE TRANSACTION 'p'")), "40001");
+        assert_eq!(sqlstate(one.query("ROLLBACK PREPARED 'p'")), "42704");
+    }
+    assert_eq!(cluster.assert_equal("SELECT stock FROM item"), [["8"]]);
+}
+
 #[test]
 fn a_node_s_live_page_has_all_nodes() {
     let mut cluster = Cluster::start();

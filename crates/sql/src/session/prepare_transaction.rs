@@ -18,9 +18,11 @@ impl Session {
                 return Ok("ROLLBACK");
             }
             Block::Failed | Block::Decided => {
+                let overtaken = self.overtaken.take();
                 self.rollback();
                 self.await_durable().await?;
-                return Ok("ROLLBACK");
+                // Its client has not heard of it yet, and would take it for prepared.
+                return overtaken.map_or(Ok("ROLLBACK"), Err);
             }
             Block::Explicit if self.sibling.is_some() => {
                 return Err(SqlError::new(
