@@ -113,6 +113,16 @@ impl Session {
         }
     }
 
+    /// Who was overtaken, as its failure, if that is not what it failed of: from there on its locks
+    /// have kept nobody out, and what it has read need not even fit together, such as rows that
+    /// another node has rewritten under a table that was locked.
+    pub(super) fn overtaken_instead(&self, failure: &SqlError) -> Option<SqlError> {
+        let open = self.open.as_ref().filter(|_| self.sibling.is_none())?;
+        let overtaken = open.engine.check_member().err()?;
+        let is_asked_for = ["40", "57", "08"].iter().any(|class| failure.sqlstate.starts_with(class));
+        (!is_asked_for).then(|| self.name_failure(overtaken))
+    }
+
     /// Waits until what `cognate.read_after` names can be seen here.
     pub(super) async fn await_token(&mut self) -> Result<()> {
         if self.open.is_some() {

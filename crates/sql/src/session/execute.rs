@@ -41,7 +41,10 @@ impl Session {
             self.interrupts.end();
             self.facts.advisory.settle(self.database.advisory());
         }
-        let fetched = fetched.map_err(|error| self.name_damage(error, &portal.prepared.planned()));
+        let fetched = fetched.map_err(|error| match self.overtaken_instead(&error) {
+            Some(overtaken) => overtaken,
+            None => self.name_damage(error, &portal.prepared.planned()),
+        });
         if let Err(error) = &fetched {
             portal.abandon();
             self.note_failure(error, self.facts.transaction());
@@ -220,11 +223,12 @@ impl Session {
             let snapshot_only =
                 self.open.as_ref().is_some_and(|open| open.engine.access() == Access::ReadOnly);
             let waited = if snapshot_only { false } else { self.lock_tables(&planned).await? };
+            if waited || self.locks_reads() {
+                // What the wait was for is to be seen, and what came before the locks. Before the plan is
+                // looked at: at a node of a cluster a snapshot may show what locks would have kept away.
+                self.open_transaction(reading);
+            }
             if planned.is_for(self.catalog_state()) {
-                if waited || self.locks_reads() {
-                    // What the wait was for is to be seen, and what came before the locks.
-                    self.open_transaction(reading);
-                }
                 self.check_snapshot(&planned)?;
                 self.note_tables(&planned);
                 return Ok(planned);
