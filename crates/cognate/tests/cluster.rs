@@ -253,14 +253,20 @@ fn three_processes_are_one_database() {
     assert_eq!(sqlstate(one.query("SELECT 1 FROM item")), "22023", "of another cluster");
 }
 
-#[test]
-fn who_is_overtaken_by_another_node_is_told_by_whom() {
-    let cluster = Cluster::start();
+/// Sessions at the first two nodes, and an item that both see.
+fn one_item(cluster: &Cluster) -> (Wire, Wire) {
     let (mut one, mut two) = (cluster.connect(1), cluster.connect(2));
     one.query("CREATE TABLE item (id int PRIMARY KEY, stock int)").expect("made");
     one.query("INSERT INTO item VALUES (1, 10)").expect("inserted");
     let token = rows(&mut one, "SHOW cognate.commit_token")[0][0].clone();
     two.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    (one, two)
+}
+
+#[test]
+fn who_is_overtaken_by_another_node_is_told_by_whom() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = one_item(&cluster);
     one.query("BEGIN").expect("begun");
     one.query("UPDATE item SET stock = 9 WHERE id = 1").expect("changed");
     two.query("UPDATE item SET stock = 8 WHERE id = 1").expect("the first in the order");
@@ -284,11 +290,7 @@ fn who_is_overtaken_by_another_node_is_told_by_whom() {
 #[test]
 fn who_is_overtaken_is_not_prepared_and_is_told_so() {
     let cluster = Cluster::start();
-    let (mut one, mut two) = (cluster.connect(1), cluster.connect(2));
-    one.query("CREATE TABLE item (id int PRIMARY KEY, stock int)").expect("made");
-    one.query("INSERT INTO item VALUES (1, 10)").expect("inserted");
-    let token = rows(&mut one, "SHOW cognate.commit_token")[0][0].clone();
-    two.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    let (mut one, mut two) = one_item(&cluster);
     for savepoint in ["", "SAVEPOINT s; "] {
         one.query(&format!("BEGIN; {savepoint}UPDATE item SET stock = 9 WHERE id = 1")).expect("changed");
         two.query("UPDATE item SET stock = 8 WHERE id = 1").expect("the first in the order");

@@ -244,7 +244,7 @@ impl Program {
         [&attempt.to_be_bytes()[..], &[self.reads.len() as u8], &self.reads, &self.writes].concat()
     }
 
-    /// Runs it: `None` if it was refused.
+    /// Runs it. Who is refused has done nothing.
     fn run(&self, node: &Database, attempt: u64, seen: &Seen) -> Result<Done, Error> {
         let writes = self.writes.iter().map(|key| (*key, Some(attempt))).collect();
         let Some(protocol) = self.protocol else {

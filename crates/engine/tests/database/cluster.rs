@@ -521,15 +521,7 @@ fn who_has_the_number_of_an_earlier_one_is_not_that_one() {
     cluster.disks[1] = SimDisk::new(9);
     // As at its first start.
     cluster.starts = 0;
-    let disk = cluster.disk(2).handle();
-    cluster.node(1).checkpoint().unwrap();
-    let mut outgoing = cluster.node(1).outgoing().unwrap();
-    let mut incoming = Incoming::begin(disk, FOLDER.as_ref()).unwrap();
-    while let Some(bytes) = outgoing.next(1000).unwrap() {
-        incoming.put(bytes).unwrap();
-    }
-    incoming.finish().unwrap();
-    cluster.start_again(2, false);
+    assert!(cluster.transfer(1, 2, 1000));
     let mut refused = 0;
     loop {
         let mut t = cluster.begin(2, Isolation::Snapshot);
