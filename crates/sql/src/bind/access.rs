@@ -5,7 +5,7 @@ use sqlparser::ast::{AccessExpr, Expr as Syntax, Subscript};
 use super::Binder;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, FunctionCall, Typed, fold};
-use crate::function::{name_element, put_element};
+use crate::function::{jsonb_put, jsonb_subscript, name_element, put_element};
 use crate::parse::ALL_FIELDS;
 use crate::pg_catalog::EXPANDED_ARRAY;
 use crate::types::cast::CastContext;
@@ -57,6 +57,12 @@ impl Binder<'_> {
             let call = Expr::Function(Box::new(FunctionCall { function: name_element(), arguments }));
             return Ok(Typed::new(fold(call, self.context), TypeId::InternalChar));
         }
+        if typed.ty.id == TypeId::Jsonb && matches!(rest[0], AccessExpr::Subscript(_)) {
+            let mut arguments = vec![typed.expr];
+            let types = self.jsonb_subscripts(rest, &mut arguments)?;
+            let call = FunctionCall { function: jsonb_subscript(&types), arguments };
+            return Ok(Typed::new(fold(Expr::Function(Box::new(call)), self.context), TypeId::Jsonb));
+        }
         let Some(element) = typed.ty.element() else {
             return Err(match rest[0] {
                 AccessExpr::Dot(_) => self.lacks("selecting a field of a composite value"),
@@ -80,13 +86,51 @@ impl Binder<'_> {
         Ok(Typed::new(fold(expr, self.context), element))
     }
 
-    /// A column's array with another element: its subscripts and the new value.
+    /// Adds the subscripts of a document to the arguments; answers their types. 42804.
+    fn jsonb_subscripts(&mut self, chain: &[AccessExpr], arguments: &mut Vec<Expr>) -> Result<Vec<Type>> {
+        let mut types = vec![];
+        for access in chain {
+            let AccessExpr::Subscript(Subscript::Index { index }) = access else {
+                let message = "jsonb subscript does not support slices";
+                return Err(match access {
+                    AccessExpr::Subscript(_) => SqlError::new(sqlstate::DATATYPE_MISMATCH, message),
+                    _ => self.lacks("selecting a field of a composite value"),
+                });
+            };
+            let index = self.settled_expression(index)?;
+            let from = index.ty.id;
+            let target =
+                if matches!(from, TypeId::Int2 | TypeId::Int4) { TypeId::Int4 } else { TypeId::Text };
+            match self.coerce(index, target.into(), CastContext::Implicit)? {
+                Some(index) => arguments.push(index.expr),
+                None => {
+                    let message = format!("subscript type {} is not supported", from.sql_name());
+                    let error = SqlError::new(sqlstate::DATATYPE_MISMATCH, message);
+                    return Err(
+                        error.with_hint("jsonb subscript must be coercible to either integer or text.")
+                    );
+                }
+            }
+            types.push(target.into());
+        }
+        Ok(types)
+    }
+
+    /// A column's array with another element, or its document with another part: the subscripts
+    /// and the new value.
     pub(crate) fn put_element(
         &mut self,
         array: Typed,
         column: &str,
         (chain, value): (&[AccessExpr], &Syntax),
     ) -> Result<Expr> {
+        if array.ty.id == TypeId::Jsonb {
+            let value = self.expression(value)?;
+            let mut arguments = vec![array.expr, self.assign_element(value, array.ty, column)?];
+            let types = self.jsonb_subscripts(chain, &mut arguments)?;
+            let call = FunctionCall { function: jsonb_put(&types), arguments };
+            return Ok(Expr::Function(Box::new(call)));
+        }
         let element = array.ty.element().ok_or_else(|| cannot_subscript(array.ty))?;
         let mut subscripts = vec![];
         for access in chain {

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use smallvec::SmallVec;
 
+use super::json::puts_part;
 use super::registry::{Body, Function, Volatility};
 use super::{EvalContext, ResolvedFunction};
 use crate::error::{SqlError, sqlstate};
@@ -67,9 +68,10 @@ fn character(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum, SqlError
     Ok(name.get(place..=place).unwrap_or_default().into())
 }
 
-/// Whether an expression assigns to an element.
+/// Whether an expression assigns to an element, or to a part of a document.
 pub(crate) fn puts_element(expr: &Expr) -> bool {
-    matches!(expr, Expr::Function(call) if std::ptr::eq(call.function.function, &*PUT))
+    let Expr::Function(call) = expr else { return false };
+    std::ptr::eq(call.function.function, &*PUT) || puts_part(call.function.function)
 }
 
 fn put(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Result<Datum, SqlError> {

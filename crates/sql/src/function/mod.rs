@@ -27,6 +27,7 @@ mod window;
 pub use aggregate::{Accumulator, Successor};
 pub use context::{EvalContext, Interrupt, NeverInterrupted, NoSession, SessionView};
 pub(crate) use element::{name_element, put_element, puts_element};
+pub(crate) use json::{jsonb_put, jsonb_subscript};
 pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility, all};
 pub(crate) use resolve::{Found, ambiguous, find, undefined};
 pub use resolve::{ResolvedFunction, resolve};

@@ -153,11 +153,10 @@ impl Work<'_> {
             Check::Parent { table, key, values } => {
                 let Some(key) = table.foreign_key(key) else { return Ok(()) };
                 if References::of(key, &values) == References::Mixed {
-                    // A deferred check's row may be gone, or have changed since.
-                    if self.state.is_deferred(key) && !self.refers(&table, key, &values)? {
-                        return Ok(());
-                    }
-                    return Err(mixed_nulls(&table, key));
+                    return match self.refers(&table, key, &values)? {
+                        true => Err(mixed_nulls(&table, key)),
+                        false => Ok(()),
+                    };
                 }
                 self.join_table(key.referenced_table, TreeMode::RowShare).await?;
                 let Some(parent) = self.catalog.table_by_oid(key.referenced_table).cloned() else {
@@ -166,8 +165,9 @@ impl Work<'_> {
                 if self.lock_parent(&table, &parent, key, &values).await? {
                     return Ok(());
                 }
-                // A deferred check's row may be gone, or have changed since.
-                if self.state.is_deferred(key) && !self.refers(&table, key, &values)? {
+                // The row may be gone, or have changed since: the check may be an earlier
+                // statement's, or that of an earlier part of this one.
+                if !self.refers(&table, key, &values)? {
                     return Ok(());
                 }
                 Err(no_parent(

@@ -2,10 +2,13 @@
 
 mod access;
 mod change;
+mod subscript;
 
 pub(super) use self::access::rows;
 use self::access::*;
 use self::change::*;
+pub(super) use self::subscript::puts_part;
+pub(crate) use self::subscript::{jsonb_put, jsonb_subscript};
 use super::EvalContext;
 use super::array::array_of;
 use super::operator::{Operator, infix};
