@@ -624,6 +624,7 @@ scripts!(
     anomaly_read_only,
     anomaly_write_skew,
     array_slices,
+    array_types,
     basics,
     bulk,
     catalog,

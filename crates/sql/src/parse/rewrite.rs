@@ -20,6 +20,7 @@
 //! | `IDENTITY (START WITH 5 INCREMENT BY 2)` | its options in the order the parser wants |
 //! | `IDENTITY (SEQUENCE NAME s)` | a number of CACHE with the name behind: see [`sequence_name_of`] |
 //! | `CREATE TABLE t (LIKE u INCLUDING ALL)` | a column with a marked name: see [`like`](super::like) |
+//! | `text ARRAY`, `numeric(10,2) ARRAY` as types | `text[]`, `numeric(10,2)[]` |
 //! | `ABORT` | `ROLLBACK` |
 //! | `RESET TIME ZONE` | `RESET TimeZone` |
 //! | `GROUP BY DISTINCT x`, `GROUP BY ALL x` | a marked name before `x`; without `ALL` |
@@ -123,6 +124,7 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::IDENTITY
             | Keyword::LIKE
             | Keyword::ABORT
+            | Keyword::ARRAY
             | Keyword::RESET
             | Keyword::GROUP
             | Keyword::EXCLUDE
@@ -221,6 +223,11 @@ impl<'a> Pass<'a> {
             "CONCURRENTLY" if self.first == "DROP" => self.at += 1,
             "DEFERRABLE" if matches!(self.first.as_str(), "BEGIN" | "START" | "SET") => self.deferrable(),
             "FREEZE" | "HEADER" | "FORCE_NULL" if self.first == "COPY" => self.copy_option(),
+            "ARRAY" if self.ends_type() => {
+                self.out.push(TokenWithSpan { token: Token::LBracket, span });
+                self.out.push(TokenWithSpan { token: Token::RBracket, span });
+                self.at += 1;
+            }
             "ABORT" if self.at == 0 => {
                 self.out.push(make("ROLLBACK", span));
                 self.at += 1;
@@ -261,6 +268,18 @@ impl<'a> Pass<'a> {
             _ => self.copy(),
         }
         Ok(())
+    }
+
+    /// Whether the word ARRAY stands behind a type: there is a name or a parenthesis before it, and
+    /// neither elements nor a query behind it.
+    fn ends_type(&self) -> bool {
+        let is_behind = match self.out.last().map(|token| &token.token) {
+            Some(Token::Word(_)) => !self.after(&["AS"]),
+            Some(Token::RParen) => true,
+            _ => false,
+        };
+        let next = self.peek(1).map(|token| &token.token);
+        is_behind && !matches!(next, Some(Token::LBracket | Token::LParen))
     }
 
     fn after_comma(&self) -> bool {
