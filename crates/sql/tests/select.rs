@@ -199,6 +199,7 @@ impl World {
             unique,
             nulls_not_distinct: false,
             included: vec![],
+            options: vec![],
             primary,
             constraint: None,
             comment: None,

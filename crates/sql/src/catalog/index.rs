@@ -55,6 +55,9 @@ pub struct Index {
     /// INCLUDE: places of columns that are shown with it. Its entries do not have them.
     #[serde(default)]
     pub included: Vec<usize>,
+    /// Storage parameters as given (`fillfactor=70`): hints that have no effect.
+    #[serde(default)]
+    pub options: Vec<String>,
     /// Is the primary key.
     pub primary: bool,
     /// Oid of the PRIMARY KEY or UNIQUE constraint it stands for, if any; the constraint has the

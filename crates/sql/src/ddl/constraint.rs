@@ -100,6 +100,7 @@ impl Work<'_> {
             unique: true,
             nulls_not_distinct,
             included: Vec::new(),
+            options: Vec::new(),
             primary,
             constraint: Some(self.allocate_oid()?),
             comment: None,

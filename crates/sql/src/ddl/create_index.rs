@@ -51,6 +51,7 @@ impl Work<'_> {
             unique: statement.unique,
             nulls_not_distinct: statement.nulls_distinct == Some(false),
             included,
+            options: statement.with.iter().map(storage_option).collect::<Result<_>>()?,
             primary: false,
             constraint: None,
             comment: None,
@@ -196,6 +197,27 @@ fn refuse(statement: &ast::CreateIndex) -> Result<()> {
 fn too_many_columns() -> SqlError {
     let message = format!("cannot use more than {MAX_INDEX_COLUMNS} columns in an index");
     SqlError::new(sqlstate::TOO_MANY_COLUMNS, message)
+}
+
+/// A storage parameter as it is kept. 22023 if there is none of this name, or it has no such value.
+fn storage_option(option: &ast::Expr) -> Result<String> {
+    let (name, value) = match option {
+        ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Eq, right } => (left, right.to_string()),
+        other => return Err(SqlError::unsupported(format_args!("storage parameter {other}"))),
+    };
+    let name = name.to_string().to_lowercase();
+    let value = value.trim_matches('\'').to_lowercase();
+    let invalid = |message: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message);
+    match name.as_str() {
+        "fillfactor" if value.parse::<i64>().is_ok_and(|value| (10..=100).contains(&value)) => {}
+        "fillfactor" => {
+            return Err(invalid(format!("value {value} out of bounds for option \"fillfactor\""))
+                .with_detail("Valid values are between \"10\" and \"100\"."));
+        }
+        "deduplicate_items" => {}
+        _ => return Err(invalid(format!("unrecognized parameter \"{name}\""))),
+    }
+    Ok(format!("{name}={value}"))
 }
 
 /// Columns that are shown with the index and not in it: a row is read for them as for all others.

@@ -103,6 +103,7 @@ fn index(oid: u32, name: &str, tree: u32, columns: &[usize], unique: bool, prima
         unique,
         nulls_not_distinct: false,
         included: vec![],
+        options: vec![],
         primary,
         constraint: None,
         comment: None,

@@ -34,11 +34,23 @@ pub(super) fn index(source: &Source<'_>, table: &Table, index: &Index, style: St
     if index.nulls_not_distinct {
         text.push_str(" NULLS NOT DISTINCT");
     }
+    if !index.options.is_empty() {
+        text.push_str(&format!(" WITH ({})", storage_options(&index.options)));
+    }
     if let Some(predicate) = &index.predicate {
         let printed = deparse::predicate(table, predicate, style, &deparse::format(source));
         text.push_str(&format!(" WHERE {printed}"));
     }
     text
+}
+
+/// Storage parameters: values that are no words are in quotes.
+fn storage_options(options: &[String]) -> String {
+    let shown = options.iter().map(|option| match option.split_once('=') {
+        Some((name, value)) if quote_identifier(value) != value => format!("{name}='{value}'"),
+        _ => option.clone(),
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// A part of an index's key.

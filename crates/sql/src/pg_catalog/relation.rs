@@ -88,6 +88,7 @@ impl Entry {
             method: BTREE,
             tree: index.tree,
             temporary: table.temporary,
+            options: index.options.clone(),
             ..Entry::new(index.oid, &index.name, table.schema, 'i', index.shown().count())
         }
     }

@@ -35,6 +35,7 @@ fn key(oid: u32, name: &str, tree: u32, column: usize, primary: bool, constraint
         unique: constraint.is_some(),
         nulls_not_distinct: false,
         included: vec![],
+        options: vec![],
         primary,
         constraint,
         comment: None,

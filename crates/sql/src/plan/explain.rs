@@ -298,7 +298,7 @@ impl Lines {
 fn conditions(scan: &Scan) -> String {
     let Access { kind, parts, range, .. } = &scan.access;
     let index = match kind {
-        AccessKind::Index(index) => index,
+        AccessKind::Index(index) => &**index,
         AccessKind::Table => match scan.table.primary_key() {
             Some(index) => index,
             None => return String::new(),

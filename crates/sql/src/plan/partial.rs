@@ -5,7 +5,7 @@
 //! |---|---|
 //! | anything | the same |
 //! | `x IS NOT NULL` | any condition that a NULL `x` would keep from being TRUE: `x > 5`, `x IN (1, 2)`, `lower(x) = $1` |
-//! | `x > 5`, `x <> 7`, `x IN (1, 2)` | a comparison of `x` with a constant, or a list of constants, that leaves no other values |
+//! | `x > 5`, `x <> 7`, `x IN (1, 2)`, `x = ANY ('{1,2}')` | a comparison of `x` with a constant, or a list of constants, that leaves no other values |
 //! | `b`, `NOT b` | `b = TRUE`, `b IS TRUE` and their like |
 //! | `p OR q` | what implies one of the two |
 //!
@@ -83,6 +83,8 @@ fn needs(condition: &Expr, operand: &Expr) -> bool {
     match condition {
         Expr::IsNull { operand: inner, negated: true } => strict(inner),
         Expr::IsTruth { operand: inner, value: Some(_), negated: false } => strict(inner),
+        // It is FALSE for an empty array.
+        Expr::Quantified(any) if !any.all => strict(&any.operand),
         _ => strict(condition),
     }
 }
@@ -138,6 +140,11 @@ fn left(expr: &Expr) -> Option<(&Expr, Left<'_>)> {
             values.retain(|value| !value.is_null());
             Some((&list.operand, Left::Values(values)))
         }
+        Expr::Quantified(any) if !any.all && any.operator.comparison() == Some(Comparison::Equal) => {
+            let Expr::Constant(Datum::Array(array)) = &any.array else { return None };
+            let values = array.elements.iter().filter(|value| !value.is_null()).collect();
+            Some((&any.operand, Left::Values(values)))
+        }
         _ => None,
     }
 }
@@ -192,5 +199,53 @@ fn side_implies(known: Comparison, wanted: Comparison, order: Ordering) -> bool 
         (Greater, Greater | GreaterOrEqual | NotEqual) | (GreaterOrEqual, GreaterOrEqual) => order.is_ge(),
         (GreaterOrEqual, Greater | NotEqual) => order.is_gt(),
         (Equal | NotEqual | Less | LessOrEqual | Greater | GreaterOrEqual, _) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(comparison: Comparison, value: i32) -> Expr {
+        Expr::compare(comparison, Expr::Slot(0), Expr::Constant(Datum::Int4(value)))
+    }
+
+    /// Of comparisons with constants, one implies another exactly if no value says otherwise.
+    #[test]
+    fn comparisons_imply_what_no_value_contradicts() {
+        use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+        let all = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual];
+        for (known, wanted) in all.iter().flat_map(|known| all.iter().map(move |wanted| (*known, *wanted))) {
+            for (a, b) in (0..5).flat_map(|a| (0..5).map(move |b| (a, b))) {
+                let is_true = |comparison: Comparison, value: i32, bound: i32| {
+                    comparison.test(&Datum::Int4(value), &Datum::Int4(bound))
+                };
+                let contradicted =
+                    (-3..8).any(|value| is_true(known, value, a) && !is_true(wanted, value, b));
+                let condition = slot(known, a);
+                let implied = implies(&[(0, &condition)], &slot(wanted, b)).is_some();
+                // That integers have neighbours is not looked at.
+                let by_neighbours = matches!(known, Less | Greater) && !implied;
+                assert!(!implied || !contradicted, "{known:?} {a} implies {wanted:?} {b}");
+                assert!(implied || contradicted || by_neighbours, "{known:?} {a}, {wanted:?} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn parameters_imply_no_values() {
+        let equal = Expr::compare(Comparison::Equal, Expr::Slot(0), Expr::Parameter(0));
+        let not_null = Expr::IsNull { operand: Box::new(Expr::Slot(0)), negated: true };
+        let known = [(7, &equal)];
+        assert_eq!(implies(&known, &slot(Comparison::Greater, 1)), None);
+        assert_eq!(implies(&known, &not_null), Some(None));
+        assert_eq!(implies(&known, &equal), Some(Some(7)));
+        // NOT of what is NULL is NULL; IS NULL of it is TRUE.
+        let negated = Expr::Not(Box::new(equal.clone()));
+        assert_eq!(implies(&[(0, &negated)], &not_null), Some(None));
+        let null = Expr::IsNull { operand: Box::new(equal.clone()), negated: false };
+        assert_eq!(implies(&[(0, &null)], &not_null), None);
+        let either = Expr::Or(vec![equal, slot(Comparison::Less, 3)]);
+        assert_eq!(implies(&[(0, &either)], &not_null), Some(None));
     }
 }

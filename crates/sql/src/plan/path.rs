@@ -383,7 +383,8 @@ fn access(
     let has_null = parts.iter().any(|part| matches!(part.values, KeyValues::Null));
     let unique = index.unique && parts.len() == index.columns.len() && !has_null;
     let found = found_rows(index, &parts, range.as_ref(), unique, rows);
-    let kind = if index.is_clustered() { AccessKind::Table } else { AccessKind::Index(index.clone()) };
+    let kind =
+        if index.is_clustered() { AccessKind::Table } else { AccessKind::Index(Box::new(index.clone())) };
     let per_row = if index.is_clustered() { SCAN_ROW } else { SCAN_ROW + FETCH_ROW };
     let cost = if unique && index.is_clustered() { found } else { OPEN + found * per_row };
     let (reverse, ordered) = (direction.unwrap_or(false), direction.is_some());
