@@ -199,7 +199,7 @@ impl Work<'_> {
         }
         for computed in table.indexes.iter_mut().flat_map(Index::computed_mut) {
             if computed.columns.contains(&place) {
-                computed.text = super::expression::rename_column(&computed.text, old, new);
+                computed.text = super::index_expression::rename_column(&computed.text, old, new)?;
             }
         }
         table.columns[place].name = new.to_owned();

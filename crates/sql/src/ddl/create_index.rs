@@ -89,7 +89,8 @@ impl Work<'_> {
             parts.columns.push(IndexColumn { key, descending, nulls_first, class });
         }
         if let Some(predicate) = &statement.predicate {
-            parts.predicate = Some(self.new_predicate(table, predicate, free)?);
+            let predicate = self.new_predicate(table, predicate, free)?;
+            parts.predicate = Some(predicate).filter(|predicate| predicate.text != "true");
         }
         Ok(parts)
     }

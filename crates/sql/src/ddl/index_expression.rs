@@ -7,13 +7,14 @@
 //! - only what is immutable may be in it (42P17), and no function of a user's;
 //! - a literal that says another thing in another session, such as `'today'` or a time without a
 //!   zone, is replaced by the value it has for the one that makes the index;
-//! - types that are not built in are named with their schema.
+//! - types that are not built in are named with their schema, and columns without their table, whose
+//!   name may change.
 
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{self, Expr as Syntax, Value};
 
-use super::names::parts;
+use super::names::{fold, parts};
 use crate::bind::{BindContext, Binder, nameable, resolve_type};
 use crate::catalog::{Computed, Table};
 use crate::error::{Result, SqlError, sqlstate};
@@ -76,6 +77,13 @@ impl Work<'_> {
         let mut fixed = syntax.clone();
         self.fix_literals(&mut fixed, &meant.expr, what)?;
         self.qualify_types(&mut fixed)?;
+        each_expression(&mut fixed, |expr| {
+            if let Syntax::CompoundIdentifier(names) = expr
+                && let Some(column) = names.pop()
+            {
+                *expr = Syntax::Identifier(column);
+            }
+        });
         let text = fixed.to_string();
         let typed = self.bind_alike(table, &parse_expression(&text)?, what)?;
         let mut columns = Vec::new();
@@ -177,6 +185,27 @@ impl Work<'_> {
     }
 }
 
+/// What an index computes after a column was renamed.
+pub(super) fn rename_column(text: &str, old: &str, new: &str) -> Result<String> {
+    let mut syntax = parse_expression(text)?;
+    each_expression(&mut syntax, |expr| {
+        if let Syntax::Identifier(name) = expr
+            && fold(name) == old
+        {
+            *name = ast::Ident::with_quote('"', new);
+        }
+    });
+    Ok(syntax.to_string())
+}
+
+/// Calls `change` with an expression and all in it.
+fn each_expression(syntax: &mut Syntax, mut change: impl FnMut(&mut Syntax)) {
+    let _ = ast::visit_expressions_mut(syntax, |expr| {
+        change(expr);
+        ControlFlow::<()>::Continue(())
+    });
+}
+
 /// Replaces string literals with this text; says how many there were.
 fn replace_literal(syntax: &mut Syntax, text: &str, by: &str) -> usize {
     let mut replaced = 0;
@@ -187,13 +216,10 @@ fn replace_literal(syntax: &mut Syntax, text: &str, by: &str) -> usize {
         }
         _ => {}
     };
-    let _ = ast::visit_expressions_mut(syntax, |expr| {
-        match expr {
-            Syntax::Value(value) => replace(&mut value.value),
-            Syntax::TypedString(literal) => replace(&mut literal.value.value),
-            _ => {}
-        }
-        ControlFlow::<()>::Continue(())
+    each_expression(syntax, |expr| match expr {
+        Syntax::Value(value) => replace(&mut value.value),
+        Syntax::TypedString(literal) => replace(&mut literal.value.value),
+        _ => {}
     });
     replaced
 }
