@@ -234,3 +234,27 @@ impl Index {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Builds that knew columns only wrote them like this, and read what is written for them.
+    #[test]
+    fn parts_of_keys_that_are_columns_are_written_as_ever() {
+        let written = r#"{"column":3,"descending":true,"nulls_first":false}"#;
+        let column: IndexColumn = serde_json::from_str(written).expect("a column");
+        let expected = IndexColumn { descending: true, ..IndexColumn::ascending(3) };
+        assert_eq!(column, expected);
+        let again = serde_json::to_value(column).expect("a document");
+        assert_eq!((&again["column"], &again["descending"]), (&3.into(), &true.into()));
+        let class = Some(OperatorClass::TextPatternOps);
+        for part in [
+            IndexColumn { key: IndexKey::Expression(2), class, ..IndexColumn::ascending(0) },
+            IndexColumn { nulls_first: true, ..IndexColumn::ascending(7) },
+        ] {
+            let text = serde_json::to_string(&part).expect("a document");
+            assert_eq!(serde_json::from_str::<IndexColumn>(&text).expect(&text), part);
+        }
+    }
+}
