@@ -28,6 +28,8 @@ const SETUP: &str = "\
 a: CREATE TABLE mark (id int PRIMARY KEY, v int); INSERT INTO mark VALUES (1, 0)
 a: CREATE TABLE item (id int PRIMARY KEY, category int, name text, kind char(12), price int, amount numeric, sold boolean, code int, note text)
 a: CREATE INDEX item_code ON item (code)
+a: CREATE INDEX item_dear ON item (code) WHERE price > 15
+a: CREATE INDEX item_lower ON item (lower(name))
 a: CREATE TABLE copied (id int PRIMARY KEY, price int)
 a: CREATE TABLE category (id int PRIMARY KEY, label text, place int)
 a: INSERT INTO category VALUES (1, 'one', 1), (2, 'two', 2), (3, 'three', 3)
@@ -91,6 +93,32 @@ fn columns_that_were_not_read() {
             "UPDATE item SET note = 'new' WHERE id = 1",
             Minds,
         ),
+    ]);
+}
+
+/// By an index that has entries of some rows only, or of what is computed from them.
+#[test]
+fn entries_of_partial_indexes_and_of_expressions() {
+    let dear = "SELECT sum(price) FROM item WHERE code = 5 AND price > 15";
+    let named = "SELECT count(*) FROM item WHERE lower(name) = 'nail'";
+    check(&[
+        (dear, "UPDATE item SET note = 'new' WHERE id = 2", Fine),
+        (dear, "UPDATE item SET price = 21 WHERE id = 2", Minds),
+        // It comes in, or goes.
+        (dear, "UPDATE item SET price = 16 WHERE id = 1", Minds),
+        (dear, "UPDATE item SET price = 15 WHERE id = 2", Minds),
+        (dear, "UPDATE item SET code = 5 WHERE id = 3", Minds),
+        (dear, "INSERT INTO item (id, code, price) VALUES (7, 5, 16)", Minds),
+        // It stays out of the index, or of the range.
+        (dear, "UPDATE item SET price = 14 WHERE id = 1", Fine),
+        (dear, "INSERT INTO item (id, code, price) VALUES (7, 5, 15)", Fine),
+        (dear, "UPDATE item SET price = 41 WHERE id = 4", Fine),
+        (named, "UPDATE item SET name = 'NAIL' WHERE id = 1", Minds),
+        (named, "UPDATE item SET name = 'screw' WHERE id = 5", Minds),
+        (named, "UPDATE item SET name = 'Pear' WHERE id = 1", Fine),
+        (named, "UPDATE item SET price = 1 WHERE id = 5", Fine),
+        (named, "INSERT INTO item (id, name) VALUES (7, 'Nail')", Minds),
+        (named, "INSERT INTO item (id, name) VALUES (7, 'Nails')", Fine),
     ]);
 }
 

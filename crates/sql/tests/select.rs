@@ -35,6 +35,11 @@ struct Store(BTreeMap<(u32, Vec<u8>), Bytes>);
 /// What is to come, and the entry it is at.
 struct Scan(std::vec::IntoIter<(Bytes, Bytes)>, Option<(Bytes, Bytes)>);
 
+/// The place of an index's column.
+fn place(column: &IndexColumn) -> usize {
+    column.key.column().expect("a column")
+}
+
 impl RowScan for Scan {
     fn advance(&mut self) -> Result<bool> {
         self.1 = self.0.next();
@@ -84,6 +89,10 @@ struct Counts<'a>(&'a BTreeMap<u32, u64>);
 impl RowCounts for Counts<'_> {
     fn rows(&self, table: &Table) -> Option<u64> {
         self.0.get(&table.oid).copied()
+    }
+
+    fn entries(&self, _: &Index) -> Option<u64> {
+        None
     }
 }
 
@@ -167,7 +176,7 @@ impl World {
             derived: Default::default(),
         };
         for (places, unique, primary) in indexes {
-            let order = |column| IndexColumn { column, descending: false, nulls_first: false };
+            let order = IndexColumn::ascending;
             self.add_index(&mut table, places.into_iter().map(order).collect(), unique, primary);
         }
         self.objects.insert(tree, Object::Table(Arc::new(table)));
@@ -178,16 +187,19 @@ impl World {
     fn add_index(&mut self, table: &mut Table, columns: Vec<IndexColumn>, unique: bool, primary: bool) {
         let oid = self.number();
         for column in columns.iter().filter(|_| primary) {
-            table.columns[column.column].not_null = true;
+            table.columns[place(column)].not_null = true;
         }
         table.indexes.push(Index {
             oid,
             name: format!("{}_{oid}", table.name),
             tree: if primary { table.tree } else { oid },
             columns,
+            expressions: vec![],
+            predicate: None,
             unique,
             nulls_not_distinct: false,
             included: vec![],
+            options: vec![],
             primary,
             constraint: None,
             comment: None,
@@ -208,11 +220,9 @@ impl World {
             .map(|column| {
                 let name = column.column.expr.to_string();
                 let descending = column.column.options.asc == Some(false);
-                IndexColumn {
-                    column: table.column_place(&name).expect("an indexed column"),
-                    descending,
-                    nulls_first: column.column.options.nulls_first.unwrap_or(descending),
-                }
+                let nulls_first = column.column.options.nulls_first.unwrap_or(descending);
+                let place = table.column_place(&name).expect("an indexed column");
+                IndexColumn { descending, nulls_first, ..IndexColumn::ascending(place) }
             })
             .collect();
         self.add_index(&mut table, columns, create.unique, false);
@@ -291,7 +301,7 @@ impl World {
         let encode = |index: &Index| {
             let mut key = vec![];
             for column in &index.columns {
-                keys::encode_into(&mut key, &row[column.column], column.order());
+                keys::encode_into(&mut key, &row[place(column)], column.order());
             }
             key
         };
@@ -302,7 +312,7 @@ impl World {
         for index in table.indexes.iter().filter(|index| !index.primary) {
             let mut key = encode(index);
             let columns = key.len() as u32;
-            let has_null = index.columns.iter().any(|column| row[column.column].is_null());
+            let has_null = index.columns.iter().any(|column| row[place(column)].is_null());
             let value = if index.unique {
                 Bytes::from(row_key.clone())
             } else {

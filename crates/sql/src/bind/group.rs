@@ -355,10 +355,8 @@ fn depends_on_keys(select: &Select, slot: usize, keys: &[Expr]) -> bool {
     let relation = &select.relations[origin.relation];
     let Source::Table(table) = &relation.source else { return false };
     let Some(primary) = table.primary_key() else { return false };
-    primary
-        .columns
-        .iter()
-        .all(|column| relation.slots[column.column].is_some_and(|slot| keys.contains(&Expr::Slot(slot))))
+    let is_grouped = |slot| keys.contains(&Expr::Slot(slot));
+    primary.key_columns().all(|column| relation.slots[column].is_some_and(is_grouped))
 }
 
 fn ungrouped(select: &Select, slot: usize, within_subquery: bool) -> SqlError {

@@ -21,6 +21,7 @@ mod expression;
 mod frame;
 mod from;
 mod group;
+mod index;
 pub(crate) mod literal;
 mod naming;
 mod operand;
@@ -46,6 +47,8 @@ mod with;
 pub use coerce::common_type;
 pub(crate) use coerce::read_literal;
 pub use frame::{Exclusion, Frame, FrameBound, FrameMode, Window, WindowCall};
+pub(crate) use index::{BoundIndex, BoundIndexes, bind_indexes, bound_indexes};
+pub(crate) use naming::nameable;
 pub(crate) use operator::operator_name;
 pub(crate) use operator::row_items;
 pub use query::*;
@@ -62,7 +65,7 @@ use std::sync::Arc;
 use sqlparser::ast::DataType;
 use sqlparser::tokenizer::Span;
 
-use crate::catalog::{Catalog, Table};
+use crate::catalog::{Catalog, Index, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::RoutineBody;
 use crate::function::EvalContext;
@@ -75,6 +78,9 @@ use scope::Namespace;
 pub trait RowCounts {
     /// An estimate of the number of rows of a table; none if there is no idea.
     fn rows(&self, table: &Table) -> Option<u64>;
+
+    /// The same of the entries of an index.
+    fn entries(&self, index: &Index) -> Option<u64>;
 }
 
 /// No idea about any table.
@@ -82,6 +88,10 @@ pub struct NoRowCounts;
 
 impl RowCounts for NoRowCounts {
     fn rows(&self, _: &Table) -> Option<u64> {
+        None
+    }
+
+    fn entries(&self, _: &Index) -> Option<u64> {
         None
     }
 }
@@ -197,6 +207,11 @@ pub enum Clause {
 }
 
 impl Clause {
+    /// An index's expression.
+    pub(crate) const INDEX_EXPRESSION: Clause = Clause::Other("index expressions");
+    /// An index's predicate.
+    pub(crate) const INDEX_PREDICATE: Clause = Clause::Other("index predicates");
+
     /// Its name in messages.
     fn name(self) -> &'static str {
         match self {

@@ -14,6 +14,11 @@ pub(crate) fn figure_name(syntax: &Syntax) -> String {
     name_of(syntax).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
 }
 
+/// The same without `?column?`.
+pub(crate) fn nameable(syntax: &Syntax) -> Option<String> {
+    name_of(syntax).map(|(name, _)| name)
+}
+
 /// The name of a type that is not built in, without its schema; of an array type its elements'.
 fn user_type(data_type: &DataType) -> Option<String> {
     match data_type {

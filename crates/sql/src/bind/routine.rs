@@ -159,7 +159,8 @@ impl Binder<'_> {
         let routine = &candidate.routine;
         check_function(routine)?;
         let clause = self.clause();
-        if matches!(clause, Clause::Check | Clause::Default | Clause::Other("transform expressions")) {
+        let is_stored = [Clause::Check, Clause::Default, Clause::INDEX_EXPRESSION, Clause::INDEX_PREDICATE];
+        if is_stored.contains(&clause) || clause == Clause::Other("transform expressions") {
             let place = clause.name();
             return Err(self.lacks(format!("function {} in {place}", routine.signature())));
         }

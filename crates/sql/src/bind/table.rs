@@ -9,6 +9,7 @@ use sqlparser::ast::{
 
 use super::call::plain_arguments;
 use super::from::{Item, NewRelation, undefined_table};
+use super::index::bind_indexes;
 use super::scope::{
     ColumnSource, NamedColumn, NamedTable, Namespace, name_span, object_name, schema_and_name,
 };
@@ -119,7 +120,21 @@ impl Binder<'_> {
         alias: Option<&TableAlias>,
         nullable: bool,
     ) -> Result<Item> {
+        if table.has_computed() {
+            // For the planner, which does without an index that cannot be bound.
+            let _ = bind_indexes(self.context, table);
+        }
         self.note_table(table);
+        self.stored_relation(table, alias, nullable)
+    }
+
+    /// The same, which the statement does not depend on.
+    pub(super) fn stored_relation(
+        &mut self,
+        table: &std::sync::Arc<crate::catalog::Table>,
+        alias: Option<&TableAlias>,
+        nullable: bool,
+    ) -> Result<Item> {
         let types = table.columns.iter().map(|column| column.ty).collect();
         let columns = table.visible_columns().map(|(place, column)| (column.name.clone(), place)).collect();
         let source = Source::Table(table.clone());

@@ -33,7 +33,7 @@ pub mod store;
 pub use column::{Column, Identity};
 pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
 pub use enum_type::{EnumLabel, EnumType};
-pub use index::{Index, IndexColumn};
+pub use index::{Computed, Index, IndexColumn, IndexKey, OperatorClass};
 pub(crate) use own::OwnCatalog;
 pub use role_settings::{RoleSettings, SettingList};
 pub use routine::{Argument, ArgumentMode, Behavior, Routine, RoutineKind};

@@ -1,12 +1,13 @@
 //! Tables.
 
-use std::sync::OnceLock;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, Column, ForeignKey, Index, Reference};
+use super::{Check, Column, ForeignKey, Index, IndexKey, Reference};
 use crate::row::RowLayout;
-use crate::types::Type;
+use crate::types::{Type, TypeId};
 
 /// A table. A stored row holds one value per place in `columns`, dropped columns as NULL; it may be
 /// shorter than `columns`, and what it lacks has the value [`Column::missing`].
@@ -51,6 +52,8 @@ pub struct Table {
 #[derive(Debug, Default)]
 pub struct Derived {
     layout: OnceLock<RowLayout>,
+    /// What the indexes compute, bound: its type is the binder's.
+    indexes: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Clone for Derived {
@@ -66,6 +69,37 @@ impl Table {
             let types: Vec<Type> = self.columns.iter().map(|column| column.ty).collect();
             RowLayout::new(&types)
         })
+    }
+
+    /// What the binder made of the indexes, once it has.
+    pub(crate) fn bound_indexes(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.derived.indexes.get().cloned()
+    }
+
+    /// Keeps that.
+    pub(crate) fn keep_bound_indexes(&self, bound: Arc<dyn Any + Send + Sync>) {
+        // Of two who bound them at the same time, the first one's stay.
+        let _ = self.derived.indexes.set(bound);
+    }
+
+    /// Whether its indexes compute anything of a row.
+    pub fn has_computed(&self) -> bool {
+        !self.indexes.iter().all(Index::is_plain)
+    }
+
+    /// The first place that is free for what indexes compute.
+    pub fn free_place(&self) -> usize {
+        let taken = self.indexes.iter().flat_map(Index::computed).map(|computed| computed.place + 1);
+        taken.max().unwrap_or(0)
+    }
+
+    /// Type of a part of an index's key.
+    pub fn key_type(&self, index: &Index, key: IndexKey) -> Type {
+        let ty = match key {
+            IndexKey::Column(place) => self.columns.get(place).map(|column| column.ty),
+            IndexKey::Expression(place) => index.expression(place).map(|expression| expression.ty),
+        };
+        ty.unwrap_or(Type::new(TypeId::Unknown))
     }
 
     /// The visible columns with their places, in order.

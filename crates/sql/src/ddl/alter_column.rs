@@ -28,7 +28,8 @@ impl Work<'_> {
                 table.columns[place].not_null = true;
             }
             Operation::DropNotNull => {
-                let in_key = |index: &crate::catalog::Index| index.columns.iter().any(|c| c.column == place);
+                let in_key =
+                    |index: &crate::catalog::Index| index.key_columns().any(|column| column == place);
                 if table.primary_key().is_some_and(in_key) {
                     return Err(SqlError::new(
                         sqlstate::INVALID_TABLE_DEFINITION,
@@ -151,6 +152,7 @@ impl Work<'_> {
         for check in &table.checks {
             self.bind_check(&table, &check.expression)?;
         }
+        self.recheck_computed(&mut table, place)?;
         table.columns[place].missing = Datum::Null;
         self.replace_trees_after(&before, &mut table);
         let after = table.clone();
@@ -240,8 +242,7 @@ impl Work<'_> {
             return Ok(());
         };
         let what = format!("column {name} of table {}", table.name);
-        let over = |index: &crate::catalog::Index| index.shown().any(|column| column == place);
-        let indexes: Vec<_> = table.indexes.iter().filter(|index| over(index)).cloned().collect();
+        let indexes: Vec<_> = table.indexes.iter().filter(|index| index.mentions(place)).cloned().collect();
         for index in &indexes {
             self.drop_references(&table, index, &what, cascade).await?;
             self.drop_key(oid, index)?;

@@ -9,7 +9,7 @@ use super::constraint::Rows;
 use super::names::{Qualified, fold};
 use super::request::{self, ConstraintRequest};
 use super::resolve::{undefined_column, undefined_table, wrong_type};
-use crate::catalog::{Column, Object, Oid, Relation, Sequence, Table, View};
+use crate::catalog::{Column, Index, Object, Oid, Relation, Sequence, Table, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 use crate::types::Datum;
@@ -196,6 +196,11 @@ impl Work<'_> {
         }
         for check in &mut table.checks {
             check.expression = super::expression::rename_column(&check.expression, old, new);
+        }
+        for computed in table.indexes.iter_mut().flat_map(Index::computed_mut) {
+            if computed.columns.contains(&place) {
+                computed.text = super::index_expression::rename_column(&computed.text, old, new)?;
+            }
         }
         table.columns[place].name = new.to_owned();
         self.change(Object::Table(table.into()))?;

@@ -9,6 +9,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt;
 use crate::oltp::constraint::key_detail;
 use crate::oltp::index_maintenance::{entry, primary_key, row_id_key, secondary};
+use crate::oltp::indexed::Indexed;
 use crate::oltp::stored::{LatestScan, decode, decode_some, encode};
 use crate::session::work::Work;
 use crate::types::{Datum, FormatContext};
@@ -49,13 +50,14 @@ impl Work<'_> {
         let wanted = indexed(table, std::iter::once(index));
         self.for_each_stored(table, |work, row_key, value| {
             let row = decode_some(table, &value, &wanted)?;
-            work.add_entry(table, index, &row, row_key)
+            let computed = work.computed_by(table, index, &row)?;
+            work.add_entry(table, index, Indexed::new(&row, &computed), row_key)
         })
     }
 
     /// Adds a row's entry to an index that is being built. 23505.
-    fn add_entry(&mut self, table: &Table, index: &Index, row: &[Datum], row_key: &[u8]) -> Result<()> {
-        let entry = entry(index, row, row_key);
+    fn add_entry(&mut self, table: &Table, index: &Index, row: Indexed<'_>, row_key: &[u8]) -> Result<()> {
+        let Some(entry) = entry(index, row, row_key) else { return Ok(()) };
         if index.unique && !entry.has_null && self.has_own(index.tree, &entry.key)? {
             return Err(not_unique(table, index, row, self.format));
         }
@@ -115,9 +117,11 @@ impl Work<'_> {
         if let Some(index) = after.primary_key()
             && self.has_own(after.tree, &key)?
         {
-            return Err(not_unique(after, index, row, self.format));
+            return Err(not_unique(after, index, Indexed::plain(row), self.format));
         }
         self.engine.put(after.tree, &key, stored)?;
+        let computed = self.computed(after, row)?;
+        let row = Indexed::new(row, &computed);
         secondary(after).try_for_each(|index| self.add_entry(after, index, row, &key))
     }
 
@@ -142,11 +146,11 @@ impl Work<'_> {
 /// By place: whether a column is in one of the indexes.
 fn indexed<'a>(table: &Table, indexes: impl Iterator<Item = &'a Index>) -> Vec<bool> {
     let mut wanted = vec![false; table.columns.len()];
-    indexes.flat_map(|index| &index.columns).for_each(|column| wanted[column.column] = true);
+    indexes.flat_map(Index::made_from).for_each(|column| wanted[column] = true);
     wanted
 }
 
-fn not_unique(table: &Table, index: &Index, row: &[Datum], format: &FormatContext) -> SqlError {
+fn not_unique(table: &Table, index: &Index, row: Indexed<'_>, format: &FormatContext) -> SqlError {
     SqlError::new(sqlstate::UNIQUE_VIOLATION, format!("could not create unique index \"{}\"", index.name))
         .with_detail(format!("{} is duplicated.", key_detail(table, index, row, format)))
         .with_table(&table.schema_name, &table.name)

@@ -90,16 +90,17 @@ impl Work<'_> {
         }
         self.claim_name(&schema, &name).await?;
         let before = table.clone();
-        let columns =
-            places.iter().map(|&column| IndexColumn { column, descending: false, nulls_first: false });
         let index = Index {
             oid: self.allocate_oid()?,
             name,
             tree: if primary { table.tree } else { self.allocate_tree() },
-            columns: columns.collect(),
+            columns: places.iter().map(|&column| IndexColumn::ascending(column)).collect(),
+            expressions: Vec::new(),
+            predicate: None,
             unique: true,
             nulls_not_distinct,
             included: Vec::new(),
+            options: Vec::new(),
             primary,
             constraint: Some(self.allocate_oid()?),
             comment: None,
@@ -242,7 +243,7 @@ fn referenced_key(parent: &Table, columns: &[String]) -> Result<(Vec<usize>, u32
                 format!("there is no primary key for referenced table \"{}\"", parent.name),
             )
         })?;
-        return Ok((key.columns.iter().map(|column| column.column).collect(), key.oid));
+        return Ok((key.key_columns().collect(), key.oid));
     }
     let places = places(parent, columns, |column| {
         format!("column \"{column}\" referenced in foreign key constraint does not exist")
@@ -250,9 +251,9 @@ fn referenced_key(parent: &Table, columns: &[String]) -> Result<(Vec<usize>, u32
     let mut sorted = places.clone();
     sorted.sort_unstable();
     let matches = |index: &&Index| {
-        let mut columns: Vec<usize> = index.columns.iter().map(|column| column.column).collect();
+        let mut columns: Vec<usize> = index.key_columns().collect();
         columns.sort_unstable();
-        index.unique && columns == sorted
+        index.is_key() && columns == sorted
     };
     match parent.indexes.iter().find(matches) {
         Some(index) => Ok((places, index.oid)),

@@ -1,12 +1,14 @@
-//! CREATE INDEX.
+//! CREATE INDEX. What it computes of rows is made in `index_expression`.
 
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
-use super::names::{Qualified, fold, make_up};
-use crate::catalog::{Index, IndexColumn, Object, Table};
+use super::names::{MAX_NAME, Qualified, cut, fold, make_up};
+use crate::catalog::{Computed, Index, IndexColumn, IndexKey, Object, OperatorClass, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::pg_catalog::{has_operator_class, is_operator_class};
 use crate::session::work::Work;
+use crate::types::{Type, TypeId};
 
 /// Most columns of an index.
 const MAX_INDEX_COLUMNS: usize = 32;
@@ -18,17 +20,17 @@ impl Work<'_> {
         let name = Qualified::from_object_name(&statement.table_name)?;
         let table = self.locked_table(&name, TreeMode::Exclusive).await?;
         let schema = self.schema_of(table.schema)?;
-        let columns = columns(&table, &statement.columns)?;
         let included = included(&table, &statement.include)?;
-        if columns.len() + included.len() > MAX_INDEX_COLUMNS {
+        if statement.columns.len() + included.len() > MAX_INDEX_COLUMNS {
             return Err(too_many_columns());
         }
+        let mut made = self.index_parts(&table, statement)?;
         let name = match &statement.name {
             Some(name) => Qualified::from_object_name(name)?.name,
             None => {
-                let places = columns.iter().map(|column| column.column).chain(included.iter().copied());
-                let names: Vec<&str> = places.map(|place| table.columns[place].name.as_str()).collect();
-                make_up(&table.name, &names.join("_"), "idx", |name| self.is_taken(&schema.name, name))
+                let shown = included.iter().map(|&place| table.columns[place].name.clone());
+                made.names.extend(shown);
+                make_up(&table.name, &made.names.join("_"), "idx", |name| self.is_taken(&schema.name, name))
             }
         };
         if let Err(error) = self.claim_name(&schema, &name).await {
@@ -43,20 +45,134 @@ impl Work<'_> {
             oid: self.allocate_oid()?,
             name,
             tree: self.allocate_tree(),
-            columns,
+            columns: made.columns,
+            expressions: made.expressions,
+            predicate: made.predicate,
             unique: statement.unique,
             nulls_not_distinct: statement.nulls_distinct == Some(false),
             included,
+            options: statement.with.iter().map(storage_option).collect::<Result<_>>()?,
             primary: false,
             constraint: None,
             comment: None,
         };
-        self.build_index(&table, &index)?;
         let mut table = Table::clone(&table);
-        table.indexes.push(index);
+        table.indexes.push(index.clone());
+        self.build_index(&table, &index)?;
         self.change(Object::Table(table.into()))?;
         Ok(true)
     }
+
+    /// The parts of the key, with the names that they have as columns of the index, and the
+    /// predicate.
+    fn index_parts(&self, table: &Table, statement: &ast::CreateIndex) -> Result<Parts> {
+        let mut parts = Parts::default();
+        let mut free = table.free_place();
+        for column in &statement.columns {
+            let (key, ty) = match self.index_key(table, &column.column.expr, free)? {
+                Key::Column(place) => {
+                    parts.names.push(unique_name(&parts.names, &table.columns[place].name));
+                    (IndexKey::Column(place), table.columns[place].ty)
+                }
+                Key::Expression(mut expression) => {
+                    expression.name = unique_name(&parts.names, &expression.name);
+                    parts.names.push(expression.name.clone());
+                    free += 1;
+                    let (key, ty) = (IndexKey::Expression(expression.place), expression.ty);
+                    parts.expressions.push(expression);
+                    (key, ty)
+                }
+            };
+            let class = self.operator_class(column.operator_class.as_ref(), ty)?;
+            let descending = column.column.options.asc == Some(false);
+            let nulls_first = column.column.options.nulls_first.unwrap_or(descending);
+            parts.columns.push(IndexColumn { key, descending, nulls_first, class });
+        }
+        if let Some(predicate) = &statement.predicate {
+            let predicate = self.new_predicate(table, predicate, free)?;
+            parts.predicate = Some(predicate).filter(|predicate| predicate.text != "true");
+        }
+        Ok(parts)
+    }
+
+    fn index_key(&self, table: &Table, syntax: &ast::Expr, free: usize) -> Result<Key> {
+        let mut bare = syntax;
+        while let ast::Expr::Nested(inner) = bare {
+            bare = inner;
+        }
+        if let ast::Expr::Identifier(name) = bare {
+            return place(table, name).map(Key::Column);
+        }
+        let expression = self.new_expression(table, bare, free)?;
+        if expression.ty.id.is_pseudo() || expression.ty.id == TypeId::Record {
+            let (name, ty) = (&expression.name, expression.ty.id.sql_name());
+            let message = format!("column \"{name}\" has pseudo-type {ty}");
+            return Err(SqlError::new(sqlstate::INVALID_TABLE_DEFINITION, message));
+        }
+        Ok(Key::Expression(expression))
+    }
+
+    /// The operator class of a part of a key. 42704 if there is none of this name or for this type,
+    /// 42804 if it is of other types.
+    fn operator_class(&self, class: Option<&ast::ObjectName>, ty: Type) -> Result<Option<OperatorClass>> {
+        let type_name = || ty.plain().format_with(self.format);
+        let Some(class) = class else {
+            if has_operator_class(ty.id) {
+                return Ok(None);
+            }
+            let message = format!(
+                "data type {} has no default operator class for access method \"btree\"",
+                type_name()
+            );
+            return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).with_hint(
+                "You must specify an operator class for the index or define a default operator class for the data type.",
+            ));
+        };
+        let name = super::names::parts(class)?.pop().unwrap_or_default();
+        if !is_operator_class(&name) {
+            let message = format!("operator class \"{name}\" does not exist for access method \"btree\"");
+            return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message));
+        }
+        let class = OperatorClass::ALL.into_iter().find(|known| known.name() == name);
+        let fits = match class {
+            Some(_) => matches!(ty.id, TypeId::Text | TypeId::Varchar | TypeId::Bpchar),
+            None => has_operator_class(ty.id),
+        };
+        if !fits {
+            let message = format!("operator class \"{name}\" does not accept data type {}", type_name());
+            return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message));
+        }
+        Ok(class)
+    }
+}
+
+/// What a new index is made of.
+#[derive(Default)]
+struct Parts {
+    columns: Vec<IndexColumn>,
+    names: Vec<String>,
+    expressions: Vec<Computed>,
+    predicate: Option<Computed>,
+}
+
+/// A part of a new index's key.
+enum Key {
+    Column(usize),
+    Expression(Computed),
+}
+
+/// A name with the number that makes it differ from others.
+fn unique_name(taken: &[String], name: &str) -> String {
+    let mut unique = name.to_owned();
+    let mut number = 0;
+    while taken.contains(&unique) {
+        number += 1;
+        let digits = number.to_string();
+        unique = name.to_owned();
+        cut(&mut unique, MAX_NAME - digits.len());
+        unique.push_str(&digits);
+    }
+    unique
 }
 
 fn refuse(statement: &ast::CreateIndex) -> Result<()> {
@@ -76,22 +192,33 @@ fn refuse(statement: &ast::CreateIndex) -> Result<()> {
             }
         }
     }
-    if statement.predicate.is_some() {
-        return Err(SqlError::unsupported("a partial index (CREATE INDEX ... WHERE)"));
-    }
     Ok(())
-}
-
-fn columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<IndexColumn>> {
-    if columns.len() > MAX_INDEX_COLUMNS {
-        return Err(too_many_columns());
-    }
-    columns.iter().map(|column| index_column(table, column)).collect()
 }
 
 fn too_many_columns() -> SqlError {
     let message = format!("cannot use more than {MAX_INDEX_COLUMNS} columns in an index");
     SqlError::new(sqlstate::TOO_MANY_COLUMNS, message)
+}
+
+/// A storage parameter as it is kept. 22023 if there is none of this name, or it has no such value.
+fn storage_option(option: &ast::Expr) -> Result<String> {
+    let (name, value) = match option {
+        ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Eq, right } => (left, right.to_string()),
+        other => return Err(SqlError::unsupported(format_args!("storage parameter {other}"))),
+    };
+    let name = name.to_string().to_lowercase();
+    let value = value.trim_matches('\'').to_lowercase();
+    let invalid = |message: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message);
+    match name.as_str() {
+        "fillfactor" if value.parse::<i64>().is_ok_and(|value| (10..=100).contains(&value)) => {}
+        "fillfactor" => {
+            return Err(invalid(format!("value {value} out of bounds for option \"fillfactor\""))
+                .with_detail("Valid values are between \"10\" and \"100\"."));
+        }
+        "deduplicate_items" => {}
+        _ => return Err(invalid(format!("unrecognized parameter \"{name}\""))),
+    }
+    Ok(format!("{name}={value}"))
 }
 
 /// Columns that are shown with the index and not in it: a row is read for them as for all others.
@@ -104,22 +231,4 @@ fn place(table: &Table, name: &ast::Ident) -> Result<usize> {
     table
         .column_place(&name)
         .ok_or_else(|| SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")))
-}
-
-fn index_column(table: &Table, column: &ast::IndexColumn) -> Result<IndexColumn> {
-    if let Some(class) = &column.operator_class {
-        // The classes that only say which prefix searches an index serves order as the default
-        // class does here.
-        let class = class.to_string().to_lowercase();
-        if !class.ends_with("_pattern_ops") && !class.ends_with("_ops") {
-            return Err(SqlError::unsupported(format_args!("operator class \"{class}\"")));
-        }
-    }
-    let ast::Expr::Identifier(name) = &column.column.expr else {
-        return Err(SqlError::unsupported("an index on an expression"));
-    };
-    let place = place(table, name)?;
-    let descending = column.column.options.asc == Some(false);
-    let nulls_first = column.column.options.nulls_first.unwrap_or(descending);
-    Ok(IndexColumn { column: place, descending, nulls_first })
 }

@@ -15,7 +15,7 @@ use sqlparser::ast::{self, AlterTypeAddValuePosition, AlterTypeOperation, UserDe
 use super::drop::{cascade_notice, depend, describe};
 use super::names::{MAX_NAME, Qualified, fold};
 use super::resolve::undefined_schema;
-use crate::catalog::{EnumType, Object, Oid, Relation, Schema, store};
+use crate::catalog::{EnumType, Index, Object, Oid, Relation, Schema, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 use crate::types::{Type, TypeId};
@@ -212,6 +212,10 @@ impl Work<'_> {
             }
             if let Some(check) = table.checks.iter().find(|check| has(&check.expression)) {
                 return refused(format!("constraint {} of {}", check.name, described()));
+            }
+            let computes = |index: &&Index| index.computed().any(|computed| has(&computed.text));
+            if let Some(index) = table.indexes.iter().find(computes) {
+                return refused(format!("index {} of {}", index.name, described()));
             }
         }
         if let Some(view) = self.catalog.views().find(|view| has(&view.query)) {

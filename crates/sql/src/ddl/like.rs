@@ -11,7 +11,7 @@ use cognate_engine::TreeMode;
 use super::names::{Qualified, make_up};
 use super::request::{ColumnRequest, ConstraintRequest};
 use super::resolve::undefined_table;
-use crate::catalog::{Column, Index, Object, Relation, Table};
+use crate::catalog::{Column, Index, IndexKey, Object, Relation, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Like, SequenceOptions, parse_expression};
 use crate::session::work::Work;
@@ -126,6 +126,8 @@ impl Work<'_> {
                     copy.unique == index.unique
                         && copy.constraint.is_some() == index.constraint.is_some()
                         && column_names(&table, copy) == column_names(source, index)
+                        && copy.predicate.as_ref().map(|one| &one.text)
+                            == index.predicate.as_ref().map(|one| &one.text)
                 });
                 if let Some(place) = alike {
                     table.indexes[place].comment.clone_from(&index.comment);
@@ -138,26 +140,43 @@ impl Work<'_> {
     async fn copy_index(&mut self, table: &mut Table, source: &Table, index: &Index) -> Result<()> {
         let schema = self.schema_of(table.schema)?;
         let names = column_names(source, index);
-        let included = index.included.iter().map(|&place| source.columns[place].name.clone());
-        let all: Vec<String> = names.iter().cloned().chain(included).collect();
-        let name = make_up(&table.name, &all.join("_"), "idx", |name| {
+        let name = make_up(&table.name, &names.join("_"), "idx", |name| {
             self.is_taken(&schema.name, name) || table.indexes.iter().any(|other| other.name == name)
         });
         self.claim_name(&schema, &name).await?;
-        let place = |name: &String| {
-            let gone = || SqlError::internal("a column that was taken over is gone");
-            table.column_place(name).ok_or_else(gone)
-        };
-        let mut columns = index.columns.clone();
-        for (column, name) in columns.iter_mut().zip(&names) {
-            column.column = place(name)?;
-        }
-        let included = all[names.len()..].iter().map(place).collect::<Result<_>>()?;
+        let mut copy = index.clone();
+        move_to(&mut copy, source, table)?;
         let oid = self.allocate_oid()?;
         let tree = self.allocate_tree();
-        table.indexes.push(Index { oid, name, tree, columns, included, comment: None, ..index.clone() });
+        table.indexes.push(Index { oid, name, tree, comment: None, ..copy });
         Ok(())
     }
+}
+
+/// Makes an index of one table one of another, which has the columns at other places.
+fn move_to(index: &mut Index, source: &Table, table: &Table) -> Result<()> {
+    let moved = |place: usize| {
+        let gone = || SqlError::internal("a column that was taken over is gone");
+        table.column_place(&source.columns[place].name).ok_or_else(gone)
+    };
+    let first = table.free_place();
+    let mut places = Vec::new();
+    for (at, computed) in index.computed_mut().enumerate() {
+        places.push((computed.place, first + at));
+        computed.place = first + at;
+        computed.columns = computed.columns.iter().map(|&place| moved(place)).collect::<Result<_>>()?;
+    }
+    for column in &mut index.columns {
+        column.key = match column.key {
+            IndexKey::Column(place) => IndexKey::Column(moved(place)?),
+            IndexKey::Expression(old) => {
+                let known = places.iter().find(|(place, _)| *place == old);
+                IndexKey::Expression(known.map_or(old, |(_, new)| *new))
+            }
+        };
+    }
+    index.included = index.included.iter().map(|&place| moved(place)).collect::<Result<_>>()?;
+    Ok(())
 }
 
 /// A column with its type and NOT NULL only.
@@ -172,8 +191,15 @@ fn plain_column(column: &Column) -> ColumnRequest {
     }
 }
 
+/// Names of what is shown with an index.
 fn column_names(table: &Table, index: &Index) -> Vec<String> {
-    index.columns.iter().map(|column| table.columns[column.column].name.clone()).collect()
+    let name = |key| match key {
+        IndexKey::Column(place) => table.columns[place].name.clone(),
+        IndexKey::Expression(place) => {
+            index.expression(place).map_or_else(String::new, |one| one.name.clone())
+        }
+    };
+    index.shown().map(name).collect()
 }
 
 fn not_like(name: &Qualified, what: &str) -> SqlError {

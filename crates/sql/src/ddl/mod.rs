@@ -18,6 +18,7 @@ pub(crate) mod create_table;
 pub(crate) mod drop;
 pub(crate) mod enum_type;
 pub(crate) mod expression;
+pub(crate) mod index_expression;
 pub(crate) mod like;
 pub(crate) mod names;
 pub(crate) mod request;

@@ -34,7 +34,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::function::operator::{Comparison, ResolvedOperator};
-use crate::function::{ResolvedFunction, Volatility};
+use crate::function::{Body, ResolvedFunction, Volatility};
 use crate::plan::Node;
 use crate::types::cast::Cast;
 use crate::types::{Datum, Shape, Type, TypeId};
@@ -343,6 +343,12 @@ pub enum SubqueryBody {
     },
 }
 
+/// A literal that is the same point in time everywhere: beyond all others.
+fn is_endless(literal: &Expr) -> bool {
+    let Expr::Constant(Datum::Text(text)) = literal else { return false };
+    matches!(text.as_str().trim_start_matches(['-', '+']), "infinity")
+}
+
 impl Expr {
     /// TRUE.
     pub const TRUE: Expr = Expr::Constant(Datum::Bool(true));
@@ -388,6 +394,23 @@ impl Expr {
             worst = worst.max(own);
         });
         worst
+    }
+
+    /// Whether the value is the same for the same frame in all sessions and for all time. Unlike
+    /// [`volatility`](Expr::volatility) it looks into conversions and operators.
+    pub(crate) fn is_immutable(&self) -> bool {
+        !self.any(&mut |expr| match expr {
+            Expr::Function(call) => {
+                let function = call.function.function;
+                function.volatility != Volatility::Immutable || matches!(function.body, Body::External)
+            }
+            Expr::Routine(call) => call.volatility != Volatility::Immutable,
+            Expr::Operator(call) => call.operator.volatility() != Volatility::Immutable,
+            Expr::Quantified(any) => any.operator.volatility() != Volatility::Immutable,
+            Expr::Cast(cast) => !cast.1.is_immutable() && !is_endless(&cast.0),
+            Expr::Subquery(_) => true,
+            _ => false,
+        })
     }
 
     /// Whether an evaluation may do something beside giving a value (nextval) or give another value

@@ -11,7 +11,9 @@ use bytes::Bytes;
 use cognate_engine::{Isolation, LockMode};
 use sqlparser::ast;
 
-use super::index_maintenance::{columns_into, entry, primary_key};
+use super::index_maintenance::{columns_into, entry};
+use super::indexed::Indexed;
+use super::inference;
 use super::run::{Checks, Run};
 use super::source::Pieces;
 use super::stored::decode;
@@ -19,8 +21,8 @@ use super::target::open_table_as;
 use super::update::{Assignments, bind_assignments};
 use super::write::serialization_failure;
 use crate::bind::{Binder, Clause};
-use crate::catalog::{Index, Table};
-use crate::ddl::names::{fold, single};
+use crate::catalog::Table;
+use crate::ddl::names::single;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::session::work::Work;
@@ -69,7 +71,7 @@ pub(crate) fn bind(
     alias: Option<&ast::TableAlias>,
     on: &ast::OnConflict,
 ) -> Result<Conflict> {
-    let arbiters = arbiters(table, on)?;
+    let arbiters = arbiters(binder, table, on)?;
     let action = match &on.action {
         ast::OnConflictAction::DoNothing => Action::Nothing,
         ast::OnConflictAction::DoUpdate(update) => {
@@ -122,7 +124,7 @@ fn bind_update(
     Ok(Action::Update { assignments, condition })
 }
 
-fn arbiters(table: &Table, on: &ast::OnConflict) -> Result<Vec<u32>> {
+fn arbiters(binder: &mut Binder<'_>, table: &Arc<Table>, on: &ast::OnConflict) -> Result<Vec<u32>> {
     match &on.conflict_target {
         None => Ok(table.indexes.iter().filter(|index| index.unique).map(|index| index.oid).collect()),
         Some(ast::ConflictTarget::OnConstraint(name)) => {
@@ -135,34 +137,8 @@ fn arbiters(table: &Table, on: &ast::OnConflict) -> Result<Vec<u32>> {
                 )
             })
         }
-        Some(ast::ConflictTarget::Columns(columns)) => {
-            let mut places = Vec::new();
-            for column in columns {
-                let name = fold(column);
-                places.push(table.column_place(&name).ok_or_else(|| {
-                    SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
-                })?);
-            }
-            places.sort_unstable();
-            places.dedup();
-            let found: Vec<u32> =
-                table.indexes.iter().filter(|index| is_over(index, &places)).map(|index| index.oid).collect();
-            if found.is_empty() {
-                return Err(SqlError::new(
-                    sqlstate::INVALID_COLUMN_REFERENCE,
-                    "there is no unique or exclusion constraint matching the ON CONFLICT specification",
-                ));
-            }
-            Ok(found)
-        }
+        Some(ast::ConflictTarget::Columns(columns)) => inference::arbiters(binder, table, columns),
     }
-}
-
-fn is_over(index: &Index, places: &[usize]) -> bool {
-    let mut columns: Vec<usize> = index.columns.iter().map(|column| column.column).collect();
-    columns.sort_unstable();
-    columns.dedup();
-    index.unique && columns == places
 }
 
 impl Work<'_> {
@@ -176,12 +152,16 @@ impl Work<'_> {
         row: &[Datum],
         touched: &mut Vec<Bytes>,
     ) -> Result<Outcome> {
+        let computed = self.computed(table, row)?;
+        let indexed = Indexed::new(row, &computed);
         loop {
-            let Some(holder) = self.holder(table, conflict, row).await? else { return Ok(Outcome::Free) };
+            let Some(holder) = self.holder(table, conflict, indexed).await? else {
+                return Ok(Outcome::Free);
+            };
             let Action::Update { assignments, condition } = &conflict.action else {
                 return self.skip(table, &holder);
             };
-            let Some(existing) = self.lock_holder(table, conflict, &holder, row, touched).await? else {
+            let Some(existing) = self.lock_holder(table, conflict, &holder, indexed, touched).await? else {
                 continue;
             };
             let mut frame = existing.clone();
@@ -212,21 +192,24 @@ impl Work<'_> {
     }
 
     /// The row key of the first row that has one of the row's keys in an arbiter; locks the keys.
-    async fn holder(&mut self, table: &Table, conflict: &Conflict, row: &[Datum]) -> Result<Option<Bytes>> {
+    async fn holder(
+        &mut self,
+        table: &Table,
+        conflict: &Conflict,
+        row: Indexed<'_>,
+    ) -> Result<Option<Bytes>> {
         for oid in &conflict.arbiters {
             let Some(index) = table.index(*oid) else { continue };
             if index.primary {
-                let Some(key) = primary_key(table, row) else { continue };
+                let mut key = Vec::new();
+                columns_into(index, row, &mut key);
                 if self.lock_unique_key(table, table.tree, &key).await?.is_some() {
                     self.engine.note_read(table.tree, &key);
                     return Ok(Some(key.into()));
                 }
                 continue;
             }
-            let entry = entry(index, row, &[]);
-            if entry.has_null {
-                continue;
-            }
+            let Some(entry) = entry(index, row, &[]).filter(|entry| !entry.has_null) else { continue };
             if let Some(holder) = self.lock_unique_key(table, index.tree, &entry.key).await? {
                 self.engine.note_read(index.tree, &entry.key);
                 return Ok(Some(holder));
@@ -241,7 +224,7 @@ impl Work<'_> {
         table: &Arc<Table>,
         conflict: &Conflict,
         holder: &Bytes,
-        row: &[Datum],
+        row: Indexed<'_>,
         touched: &[Bytes],
     ) -> Result<Option<Vec<Datum>>> {
         if touched.contains(holder) {
@@ -259,10 +242,13 @@ impl Work<'_> {
         let Some(bytes) = self.key_holder(table.tree, holder)? else { return Ok(None) };
         self.engine.note_read(table.tree, holder);
         let existing = decode(table, &bytes)?;
+        let computed = self.computed(table, &existing)?;
+        let now = Indexed::new(&existing, &computed);
         let in_the_way = conflict.arbiters.iter().filter_map(|oid| table.index(*oid)).any(|index| {
             let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-            let has_null = columns_into(index, &existing, &mut theirs) | columns_into(index, row, &mut ours);
-            !has_null && theirs == ours
+            let both = now.is_in(index) && row.is_in(index);
+            both && !(columns_into(index, now, &mut theirs) | columns_into(index, row, &mut ours))
+                && theirs == ours
         });
         Ok(in_the_way.then_some(existing))
     }

@@ -4,10 +4,12 @@
 use bytes::Bytes;
 use cognate_engine::LockMode;
 
-use crate::catalog::{Index, Table};
+use super::indexed::Indexed;
+use crate::catalog::{Index, IndexKey, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::pg_catalog::{Style, index_expression};
 use crate::session::work::Work;
-use crate::types::{Datum, FormatContext};
+use crate::types::{Datum, FormatContext, Type};
 
 /// Details do not depend on the session's settings; of its context they take the catalog's names.
 fn plain(format: &FormatContext) -> FormatContext {
@@ -15,10 +17,37 @@ fn plain(format: &FormatContext) -> FormatContext {
 }
 
 /// `Key (a, b)=(1, x)`, as details name a key.
-pub(crate) fn key_detail(table: &Table, index: &Index, row: &[Datum], format: &FormatContext) -> String {
-    let places: Vec<usize> = index.columns.iter().map(|column| column.column).collect();
-    let values: Vec<Datum> = places.iter().map(|&place| row[place].clone()).collect();
-    named_key_detail(table, &places, &values, format)
+pub(crate) fn key_detail(table: &Table, index: &Index, row: Indexed<'_>, format: &FormatContext) -> String {
+    let context = plain(format);
+    let parts = index.columns.iter().map(|column| {
+        let ty = table.key_type(index, column.key);
+        (key_part(table, index, column.key, format), row.value(column.key), ty)
+    });
+    detail(parts, &context)
+}
+
+/// A part of a key as details name it: a column's name, or an expression.
+fn key_part(table: &Table, index: &Index, key: IndexKey, format: &FormatContext) -> String {
+    match key {
+        IndexKey::Column(place) => table.columns[place].name.clone(),
+        IndexKey::Expression(place) => match index.expression(place) {
+            Some(expression) => index_expression(table, expression, Style::Pretty, format),
+            None => String::new(),
+        },
+    }
+}
+
+fn detail<'a>(parts: impl Iterator<Item = (String, &'a Datum, Type)>, context: &FormatContext) -> String {
+    let (names, texts): (Vec<String>, Vec<String>) = parts
+        .map(|(name, value, ty)| {
+            let text = match value {
+                Datum::Null => "null".to_owned(),
+                value => value.to_text_string(ty, context),
+            };
+            (name, text)
+        })
+        .unzip();
+    format!("Key ({})=({})", names.join(", "), texts.join(", "))
 }
 
 /// The same for columns of a table and values for them.
@@ -28,17 +57,11 @@ pub(crate) fn named_key_detail(
     values: &[Datum],
     format: &FormatContext,
 ) -> String {
-    let names: Vec<&str> = places.iter().map(|&place| table.columns[place].name.as_str()).collect();
-    let context = plain(format);
-    let texts: Vec<String> = places
-        .iter()
-        .zip(values)
-        .map(|(&place, value)| match value {
-            Datum::Null => "null".to_owned(),
-            value => value.to_text_string(table.columns[place].ty, &context),
-        })
-        .collect();
-    format!("Key ({})=({})", names.join(", "), texts.join(", "))
+    let parts = places.iter().zip(values).map(|(&place, value)| {
+        let column = &table.columns[place];
+        (column.name.clone(), value, column.ty)
+    });
+    detail(parts, &plain(format))
 }
 
 /// `Failing row contains (1, null, x).`
@@ -97,7 +120,7 @@ pub(crate) fn check_violation(table: &Table, name: &str, row: &[Datum], format: 
 pub(crate) fn unique_violation(
     table: &Table,
     index: &Index,
-    row: &[Datum],
+    row: Indexed<'_>,
     format: &FormatContext,
 ) -> SqlError {
     SqlError::new(

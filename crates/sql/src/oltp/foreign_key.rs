@@ -22,10 +22,11 @@ use cognate_engine::{LockMode, TreeMode};
 
 use super::constraint::{check_not_null, check_violation, named_key_detail};
 use super::index_maintenance::{columns_into, key_tree, same};
+use super::indexed::Indexed;
 use super::stored::{LatestScan, decode};
 use super::target::as_key;
 use super::write::prefix_range;
-use crate::catalog::{ForeignKey, Index, Oid, ReferentialAction, Table};
+use crate::catalog::{ForeignKey, Index, IndexKey, Oid, ReferentialAction, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt;
 use crate::keys;
@@ -265,9 +266,10 @@ impl Work<'_> {
             .ok_or_else(|| SqlError::internal(format!("foreign key \"{}\" has no index", key.name)))?;
         let mut entry = Vec::with_capacity(values.len() * 10);
         for column in &index.columns {
-            let at = key.referenced_columns.iter().position(|&place| place == column.column).unwrap_or(0);
+            let is_it = |&place: &usize| column.key == IndexKey::Column(place);
+            let at = key.referenced_columns.iter().position(is_it).unwrap_or(0);
             let from = table.columns[key.columns[at]].ty;
-            let to = parent.columns[column.column].ty;
+            let to = parent.key_type(index, column.key);
             let Some(value) = converted(&values[at], from, to, self.format) else { return Ok(None) };
             keys::encode_into(&mut entry, &value, column.order());
         }
@@ -399,7 +401,7 @@ impl Work<'_> {
                 }
                 let head = Index { columns: index.columns[..places.len()].to_vec(), ..index.clone() };
                 let mut prefix = Vec::new();
-                columns_into(&head, &row, &mut prefix);
+                columns_into(&head, Indexed::plain(&row), &mut prefix);
                 (index.tree, prefix_range(&prefix))
             }
             None => (table.tree, (Bound::Unbounded, Bound::Unbounded)),
@@ -429,9 +431,12 @@ impl Work<'_> {
     }
 }
 
+/// Whether an index has an entry for each row, which begins with these columns.
 fn begins_with(index: &Index, places: &[usize]) -> bool {
-    index.columns.len() >= places.len()
-        && index.columns[..places.len()].iter().all(|column| places.contains(&column.column))
+    let is_one = |key: IndexKey| key.column().is_some_and(|column| places.contains(&column));
+    index.predicate.is_none()
+        && index.columns.len() >= places.len()
+        && index.columns[..places.len()].iter().all(|column| is_one(column.key))
 }
 
 /// Equal, and shown alike.

@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use cognate_engine::Transaction;
 
+use super::indexed::Indexed;
 use crate::catalog::{Index, Table};
 use crate::error::Result;
 use crate::keys;
@@ -24,11 +25,12 @@ pub(crate) struct Entry {
     pub(crate) has_null: bool,
 }
 
-/// Appends the index columns of a row. True if one of them is NULL, and differs from other NULLs.
-pub(crate) fn columns_into(index: &Index, row: &[Datum], out: &mut Vec<u8>) -> bool {
+/// Appends what an index's key has of a row. True if a part of it is NULL, and differs from other
+/// NULLs.
+pub(crate) fn columns_into(index: &Index, row: Indexed<'_>, out: &mut Vec<u8>) -> bool {
     let mut has_null = false;
     for column in &index.columns {
-        let datum = &row[column.column];
+        let datum = row.value(column.key);
         has_null |= datum.is_null();
         keys::encode_into(out, datum, column.order());
     }
@@ -40,7 +42,7 @@ pub(crate) fn columns_into(index: &Index, row: &[Datum], out: &mut Vec<u8>) -> b
 pub(crate) fn primary_key(table: &Table, row: &[Datum]) -> Option<Vec<u8>> {
     let index = table.primary_key()?;
     let mut key = Vec::with_capacity(index.columns.len() * 10);
-    columns_into(index, row, &mut key);
+    columns_into(index, Indexed::plain(row), &mut key);
     Some(key)
 }
 
@@ -49,24 +51,31 @@ pub(crate) fn row_id_key(id: u64) -> [u8; 8] {
     id.to_be_bytes()
 }
 
-/// The row's entry in an index that has a tree of its own.
-pub(crate) fn entry(index: &Index, row: &[Datum], row_key: &[u8]) -> Entry {
+/// The row's entry in an index that has a tree of its own; none if the index's predicate leaves it
+/// out.
+pub(crate) fn entry(index: &Index, row: Indexed<'_>, row_key: &[u8]) -> Option<Entry> {
+    if !row.is_in(index) {
+        return None;
+    }
     let mut key = Vec::with_capacity(index.columns.len() * 10 + row_key.len());
     let has_null = columns_into(index, row, &mut key);
     if index.unique {
         if has_null {
             key.extend_from_slice(row_key);
         }
-        return Entry { key, value: Bytes::copy_from_slice(row_key), has_null };
+        return Some(Entry { key, value: Bytes::copy_from_slice(row_key), has_null });
     }
     let columns = u32::try_from(key.len()).unwrap_or(u32::MAX);
     key.extend_from_slice(row_key);
-    Entry { key, value: Bytes::copy_from_slice(&columns.to_le_bytes()), has_null }
+    Some(Entry { key, value: Bytes::copy_from_slice(&columns.to_le_bytes()), has_null })
 }
 
-/// Whether two states of a row have different values in an index's columns.
-pub(crate) fn differs(index: &Index, before: &[Datum], after: &[Datum]) -> bool {
-    index.columns.iter().any(|column| !same(&before[column.column], &after[column.column]))
+/// Whether two states of a row have different entries in an index, or only one of them has any.
+pub(crate) fn differs(index: &Index, before: Indexed<'_>, after: Indexed<'_>) -> bool {
+    let (was_in, is_in) = (before.is_in(index), after.is_in(index));
+    was_in != is_in
+        || is_in
+            && index.columns.iter().any(|column| !same(before.value(column.key), after.value(column.key)))
 }
 
 /// Equal as keys are: NULL is NULL.
@@ -83,12 +92,13 @@ pub(crate) fn secondary(table: &Table) -> impl Iterator<Item = &Index> {
 pub(crate) fn insert_entries(
     transaction: &mut Transaction,
     table: &Table,
-    row: &[Datum],
+    row: Indexed<'_>,
     row_key: &[u8],
 ) -> Result<()> {
     for index in secondary(table) {
-        let entry = entry(index, row, row_key);
-        transaction.put(index.tree, &entry.key, entry.value)?;
+        if let Some(entry) = entry(index, row, row_key) {
+            transaction.put(index.tree, &entry.key, entry.value)?;
+        }
     }
     Ok(())
 }
@@ -97,11 +107,13 @@ pub(crate) fn insert_entries(
 pub(crate) fn delete_entries(
     transaction: &mut Transaction,
     table: &Table,
-    row: &[Datum],
+    row: Indexed<'_>,
     row_key: &[u8],
 ) -> Result<()> {
     for index in secondary(table) {
-        transaction.delete(index.tree, &entry(index, row, row_key).key)?;
+        if let Some(entry) = entry(index, row, row_key) {
+            transaction.delete(index.tree, &entry.key)?;
+        }
     }
     Ok(())
 }

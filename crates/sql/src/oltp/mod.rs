@@ -23,6 +23,8 @@ mod group;
 mod hash;
 mod hash_join;
 pub(crate) mod index_maintenance;
+pub(crate) mod indexed;
+mod inference;
 mod input;
 pub(crate) mod insert;
 mod join_table;

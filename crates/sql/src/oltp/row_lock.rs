@@ -14,6 +14,7 @@ use cognate_engine::{LockMode, LockOutcome, ReadView, WaitPolicy};
 
 use super::Cursor;
 use super::index_maintenance::differs;
+use super::indexed::Indexed;
 use super::stored::decode;
 use super::write::Locked;
 use crate::bind::LockWait;
@@ -119,7 +120,8 @@ impl Work<'_> {
             return Ok(false);
         };
         let (now, then) = (decode(table, &now)?, decode(table, &then)?);
-        Ok(!table.indexes.iter().any(|index| index.unique && differs(index, &then, &now)))
+        let (then, now) = (Indexed::plain(&then), Indexed::plain(&now));
+        Ok(!table.indexes.iter().any(|index| index.is_key() && differs(index, then, now)))
     }
 }
 

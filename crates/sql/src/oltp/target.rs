@@ -196,7 +196,7 @@ fn point_key(select: &Select, table: &Table) -> Option<Vec<Expr>> {
         return None;
     }
     let key: &Index = table.primary_key()?;
-    key.columns.iter().map(|column| pinned(&select.filter, column.column)).collect()
+    key.key_columns().map(|column| pinned(&select.filter, column)).collect()
 }
 
 /// The value that a conjunct `column = value` pins a column to.

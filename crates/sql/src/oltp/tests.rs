@@ -92,16 +92,18 @@ fn column(name: &str, id: TypeId) -> Column {
 }
 
 fn index(oid: u32, name: &str, tree: u32, columns: &[usize], unique: bool, primary: bool) -> Index {
-    let columns =
-        columns.iter().map(|c| IndexColumn { column: *c, descending: false, nulls_first: false }).collect();
+    let columns = columns.iter().map(|column| IndexColumn::ascending(*column)).collect();
     Index {
         oid,
         name: name.to_owned(),
         tree,
         columns,
+        expressions: vec![],
+        predicate: None,
         unique,
         nulls_not_distinct: false,
         included: vec![],
+        options: vec![],
         primary,
         constraint: None,
         comment: None,
@@ -236,7 +238,8 @@ impl Store {
         let key_of = |index: &Index| {
             let mut key = vec![];
             for column in &index.columns {
-                keys::encode_into(&mut key, &row[column.column], column.order());
+                let place = column.key.column().expect("a column");
+                keys::encode_into(&mut key, &row[place], column.order());
             }
             key
         };

@@ -8,6 +8,7 @@ use cognate_engine::LockMode;
 use sqlparser::ast;
 
 use super::index_maintenance::differs;
+use super::indexed::Indexed;
 use super::returning::{Changed, Returning};
 use super::run::{Checks, Run, default_of, generated_always, is_default};
 use super::source::{Pieces, Places};
@@ -15,7 +16,7 @@ use super::stored::decode;
 use super::target::{Access, Target, as_key, find_table, open_target};
 use super::write::Locked;
 use crate::bind::{Binder, Clause, Query};
-use crate::catalog::{Identity, Table};
+use crate::catalog::{Identity, Index, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::function::Interrupt;
@@ -105,8 +106,8 @@ pub(crate) fn bind_assignments(
 impl Assignments {
     /// What they do to unique keys.
     fn keys(&self, table: &Table) -> Keys {
-        let mut keys = table.indexes.iter().filter(|index| index.unique).flat_map(|index| &index.columns);
-        if !keys.any(|column| self.places.contains(&column.column)) {
+        let mut keys = table.indexes.iter().filter(|index| index.is_key()).flat_map(Index::key_columns);
+        if !keys.any(|column| self.places.contains(&column)) {
             return Keys::Kept;
         }
         let once =
@@ -349,8 +350,9 @@ impl Work<'_> {
                 let before = &frame[..table.columns.len()];
                 let mut after = before.to_vec();
                 plan.assignments.apply(self, run, frame, &mut after)?;
-                let mut keys = table.indexes.iter().filter(|index| index.unique);
-                let changes = keys.any(|index| differs(index, before, &after));
+                let (before, after) = (Indexed::plain(before), Indexed::plain(&after));
+                let mut keys = table.indexes.iter().filter(|index| index.is_key());
+                let changes = keys.any(|index| differs(index, before, after));
                 Ok(if changes { LockMode::Exclusive } else { LockMode::NoKeyExclusive })
             }
         }
@@ -371,7 +373,7 @@ impl Work<'_> {
         let values = run.evaluate(self, key, &[])?;
         let mut row_key = Vec::with_capacity(values.len() * 10);
         for (value, column) in values.into_iter().zip(&index.columns) {
-            let Some(value) = as_key(value, table.columns[column.column].ty) else { return Ok(None) };
+            let Some(value) = as_key(value, table.key_type(index, column.key)) else { return Ok(None) };
             keys::encode_into(&mut row_key, &value, column.order());
         }
         let found = match self.state.locks_reads {

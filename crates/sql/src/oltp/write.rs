@@ -26,6 +26,7 @@ use super::constraint::unique_violation;
 use super::index_maintenance::{
     columns_into, differs, entry, insert_entries, primary_key, row_id_key, secondary,
 };
+use super::indexed::Indexed;
 use super::stored::{decode, encode};
 use crate::catalog::{Index, Table};
 use crate::error::{Result, SqlError, sqlstate};
@@ -84,9 +85,9 @@ impl Work<'_> {
         if table.referenced_by.is_empty() {
             return;
         }
-        for index in table.indexes.iter().filter(|index| index.unique && changed(index)) {
+        for index in table.indexes.iter().filter(|index| index.is_key() && changed(index)) {
             let mut key = Vec::new();
-            if !columns_into(index, row, &mut key) {
+            if !columns_into(index, Indexed::plain(row), &mut key) {
                 self.engine.note_presence(index.tree, &key);
             }
         }
@@ -99,7 +100,7 @@ impl Work<'_> {
         &mut self,
         table: &Table,
         index: &Index,
-        row: &[Datum],
+        row: Indexed<'_>,
         tree: u32,
         key: &[u8],
     ) -> Result<SqlError> {
@@ -149,6 +150,8 @@ impl Work<'_> {
     /// Inserts a complete, checked row; its row key. 23505 if a key exists.
     pub(crate) async fn insert_row(&mut self, table: &Arc<Table>, row: &[Datum]) -> Result<Bytes> {
         let locks = self.needs_locks(table);
+        let computed = self.computed(table, row)?;
+        let indexed = Indexed::new(row, &computed);
         let row_key = match primary_key(table, row) {
             Some(key) => {
                 if locks {
@@ -156,7 +159,7 @@ impl Work<'_> {
                 }
                 if self.key_holder(table.tree, &key)?.is_some() {
                     let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
-                    return Err(self.duplicate(table, index, row, table.tree, &key)?);
+                    return Err(self.duplicate(table, index, indexed, table.tree, &key)?);
                 }
                 // A row that the snapshot shows, or that came and went since, cannot be replaced by
                 // a new one: the snapshot's index entries would lead to the new row.
@@ -174,10 +177,10 @@ impl Work<'_> {
             }
         };
         for index in secondary(table).filter(|index| index.unique) {
-            self.claim_entry(table, index, row, &row_key).await?;
+            self.claim_entry(table, index, indexed, &row_key).await?;
         }
         self.put_row(table, &row_key, row, || inserted(row))?;
-        insert_entries(self.engine, table, row, &row_key)?;
+        insert_entries(self.engine, table, indexed, &row_key)?;
         self.note_referenced_keys(table, row, |_| true);
         self.queue_parent_checks(table, row, |_| true);
         Ok(row_key)
@@ -189,13 +192,10 @@ impl Work<'_> {
         &mut self,
         table: &Arc<Table>,
         index: &Index,
-        row: &[Datum],
+        row: Indexed<'_>,
         row_key: &[u8],
     ) -> Result<()> {
-        let entry = entry(index, row, row_key);
-        if entry.has_null {
-            return Ok(());
-        }
+        let Some(entry) = entry(index, row, row_key).filter(|entry| !entry.has_null) else { return Ok(()) };
         let holder = match self.needs_locks(table) {
             true => self.lock_unique_key(table, index.tree, &entry.key).await?,
             false => self.key_holder(index.tree, &entry.key)?,
@@ -230,13 +230,16 @@ impl Work<'_> {
         before: &[Datum],
         after: &[Datum],
     ) -> Result<Bytes> {
-        let moved = table.primary_key().is_some_and(|index| differs(index, before, after));
-        let mut keys = table.indexes.iter().filter(|index| index.unique);
-        if keys.any(|index| differs(index, before, after)) && self.needs_locks(table) {
+        let (old_computed, new_computed) = (self.computed(table, before)?, self.computed(table, after)?);
+        let old = Indexed::new(before, &old_computed);
+        let new = Indexed::new(after, &new_computed);
+        let moved = table.primary_key().is_some_and(|index| differs(index, old, new));
+        let mut keys = table.indexes.iter().filter(|index| index.is_key());
+        if keys.any(|index| differs(index, old, new)) && self.needs_locks(table) {
             self.lock_key(table.tree, row_key, LockMode::Exclusive).await?;
         }
-        self.note_referenced_keys(table, before, |index| differs(index, before, after));
-        self.note_referenced_keys(table, after, |index| differs(index, before, after));
+        self.note_referenced_keys(table, before, |index| differs(index, old, new));
+        self.note_referenced_keys(table, after, |index| differs(index, old, new));
         let new_key = match primary_key(table, after).filter(|_| moved) {
             None => row_key.clone(),
             Some(key) => {
@@ -245,22 +248,26 @@ impl Work<'_> {
                 }
                 if self.key_holder(table.tree, &key)?.is_some() {
                     let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
-                    return Err(self.duplicate(table, index, after, table.tree, &key)?);
+                    return Err(self.duplicate(table, index, new, table.tree, &key)?);
                 }
                 Bytes::from(key)
             }
         };
         for index in secondary(table) {
-            let changed = differs(index, before, after);
+            let changed = differs(index, old, new);
             if changed && index.unique {
-                self.claim_entry(table, index, after, row_key).await?;
+                self.claim_entry(table, index, new, row_key).await?;
             }
         }
         for index in secondary(table) {
-            if moved || differs(index, before, after) {
-                self.engine.delete(index.tree, &entry(index, before, row_key).key)?;
-                let new = entry(index, after, &new_key);
-                self.engine.put(index.tree, &new.key, new.value)?;
+            if !moved && !differs(index, old, new) {
+                continue;
+            }
+            if let Some(gone) = entry(index, old, row_key) {
+                self.engine.delete(index.tree, &gone.key)?;
+            }
+            if let Some(come) = entry(index, new, &new_key) {
+                self.engine.put(index.tree, &come.key, come.value)?;
             }
         }
         if moved {
@@ -287,8 +294,10 @@ impl Work<'_> {
         row: &[Datum],
     ) -> Result<()> {
         self.note_referenced_keys(table, row, |_| true);
+        let computed = self.computed(table, row)?;
         self.remove_row(table, row_key, row)?;
-        super::index_maintenance::delete_entries(self.engine, table, row, row_key)?;
+        let indexed = Indexed::new(row, &computed);
+        super::index_maintenance::delete_entries(self.engine, table, indexed, row_key)?;
         self.queue_child_checks(table, row, None);
         Ok(())
     }

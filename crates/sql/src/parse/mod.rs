@@ -32,6 +32,7 @@
 mod alter_settings;
 mod command;
 mod complexity;
+mod conflict_target;
 mod dialect;
 mod element;
 mod error;
@@ -49,6 +50,7 @@ pub(crate) mod template;
 pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
+pub(crate) use conflict_target::{ConflictTarget, conflict_target};
 pub(crate) use element::element;
 pub use error::character_position;
 pub(crate) use like::Like;

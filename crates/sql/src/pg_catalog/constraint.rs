@@ -169,11 +169,17 @@ fn table_dependencies(catalog: &Catalog, table: &Table, all: &mut Vec<Dependency
             Some(constraint) => {
                 all.push(Dependency { object, needs: (CONSTRAINT, constraint, 0), kind: 'i' })
             }
-            None => all.extend(index.shown().map(|place| Dependency {
-                object,
-                needs: (CLASS, table.oid, column(place)),
-                kind: 'a',
-            })),
+            None => {
+                let mut places: Vec<usize> =
+                    index.made_from().chain(index.included.iter().copied()).collect();
+                places.sort_unstable();
+                places.dedup();
+                all.extend(places.into_iter().map(|place| Dependency {
+                    object,
+                    needs: (CLASS, table.oid, column(place)),
+                    kind: 'a',
+                }));
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::Source;
 use super::deparse::{self, Style};
 use super::names::{qualified, quote_identifier};
-use crate::catalog::{Check, ForeignKey, Index, IndexColumn, Oid, ReferentialAction, Table, View};
+use crate::catalog::{Check, ForeignKey, Index, IndexColumn, IndexKey, Oid, ReferentialAction, Table, View};
 
 /// A list of columns by their places, without parentheses.
 pub(super) fn column_list(table: &Table, places: impl IntoIterator<Item = usize>) -> String {
@@ -14,15 +14,19 @@ pub(super) fn column_list(table: &Table, places: impl IntoIterator<Item = usize>
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// `CREATE INDEX`. `table_name` is the table's name if it is not to be qualified.
-pub(super) fn index(table: &Table, index: &Index, table_name: Option<String>) -> String {
+/// `CREATE INDEX`. The pretty form does not qualify the table's name if it is found without.
+pub(super) fn index(source: &Source<'_>, table: &Table, index: &Index, style: Style) -> String {
     let unique = if index.unique { "UNIQUE " } else { "" };
-    let table_name = table_name.unwrap_or_else(|| qualified(&table.schema_name, &table.name));
-    let columns: Vec<String> = index.columns.iter().map(|column| index_column(table, *column)).collect();
+    let bare = if style == Style::Pretty { source.display(table.oid) } else { None };
+    let table_name = bare.unwrap_or_else(|| qualified(&table.schema_name, &table.name));
+    let columns = index.columns.iter().map(|column| {
+        let class = column.class.map_or_else(String::new, |class| format!(" {}", class.name()));
+        format!("{}{class}{}", index_key(source, table, index, column.key, style), order(*column))
+    });
     let mut text = format!(
         "CREATE {unique}INDEX {} ON {table_name} USING btree ({})",
         quote_identifier(&index.name),
-        columns.join(", ")
+        columns.collect::<Vec<_>>().join(", ")
     );
     if !index.included.is_empty() {
         text.push_str(&format!(" INCLUDE ({})", column_list(table, index.included.iter().copied())));
@@ -30,17 +34,49 @@ pub(super) fn index(table: &Table, index: &Index, table_name: Option<String>) ->
     if index.nulls_not_distinct {
         text.push_str(" NULLS NOT DISTINCT");
     }
+    if !index.options.is_empty() {
+        text.push_str(&format!(" WITH ({})", storage_options(&index.options)));
+    }
+    if let Some(predicate) = &index.predicate {
+        let printed = deparse::predicate(table, predicate, style, &deparse::format(source));
+        text.push_str(&format!(" WHERE {printed}"));
+    }
     text
 }
 
-fn index_column(table: &Table, column: IndexColumn) -> String {
-    let order = match (column.descending, column.nulls_first) {
+/// Storage parameters: values that are no words are in quotes.
+fn storage_options(options: &[String]) -> String {
+    let shown = options.iter().map(|option| match option.split_once('=') {
+        Some((name, value)) if quote_identifier(value) != value => format!("{name}='{value}'"),
+        _ => option.clone(),
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// A part of an index's key.
+pub(super) fn index_key(
+    source: &Source<'_>,
+    table: &Table,
+    index: &Index,
+    key: IndexKey,
+    style: Style,
+) -> String {
+    match key {
+        IndexKey::Column(place) => column_list(table, [place]),
+        IndexKey::Expression(place) => match index.expression(place) {
+            Some(expression) => deparse::index_expression(table, expression, style, &deparse::format(source)),
+            None => "???".to_owned(),
+        },
+    }
+}
+
+fn order(column: IndexColumn) -> &'static str {
+    match (column.descending, column.nulls_first) {
         (false, false) => "",
         (false, true) => " NULLS FIRST",
         (true, true) => " DESC",
         (true, false) => " DESC NULLS LAST",
-    };
-    format!("{}{order}", column_list(table, [column.column]))
+    }
 }
 
 /// The query of a view.
@@ -89,7 +125,7 @@ impl Constraint<'_> {
     /// Places of the columns it is about.
     pub(super) fn columns(&self) -> Vec<usize> {
         match self {
-            Constraint::Key(index) => index.columns.iter().map(|column| column.column).collect(),
+            Constraint::Key(index) => index.key_columns().collect(),
             Constraint::Check(check) => check.columns.clone(),
             Constraint::Foreign(key) => key.columns.clone(),
         }

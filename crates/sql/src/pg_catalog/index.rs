@@ -1,19 +1,34 @@
 //! Indexes and what they are made of: `pg_index`, `pg_am`, `pg_opclass`, `pg_opfamily`.
 
-use super::SystemTable;
+use super::deparse::{self, Style};
 use super::relation::{BTREE, indexes};
 use super::type_facts::facts;
 use super::value::{NULL, attribute_number, vector};
-use crate::catalog::{Index, OWNER_OID, Oid, PG_CATALOG_OID, Relation, Table};
+use super::{Source, SystemTable};
+use crate::catalog::{Index, IndexColumn, OWNER_OID, Oid, PG_CATALOG_OID, Relation, Table};
 use crate::types::{Datum, Type, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] = &[&PG_INDEX, &PG_AM, &PG_OPCLASS, &PG_OPFAMILY];
 
-/// Something of each column's type.
-fn of_types(table: &Table, index: &Index, value: fn(Type) -> Oid) -> Datum {
-    let types =
-        index.columns.iter().map(|key| table.columns.get(key.column).map_or(0, |column| value(column.ty)));
+/// Something of each part of the key, by its type.
+fn of_types(table: &Table, index: &Index, value: fn(&IndexColumn, Type) -> Oid) -> Datum {
+    let types = index.columns.iter().map(|column| value(column, table.key_type(index, column.key)));
     vector(TypeId::Oid, types)
+}
+
+/// The texts of its expressions, one behind the other.
+fn expressions(source: &Source<'_>, table: &Table, index: &Index) -> Datum {
+    if index.expressions.is_empty() {
+        return NULL;
+    }
+    let texts = index.expressions.iter();
+    let texts = texts.map(|one| deparse::again(source, table, &one.text, Style::Plain));
+    texts.collect::<Vec<_>>().join(", ").into()
+}
+
+fn predicate(source: &Source<'_>, table: &Table, index: &Index) -> Datum {
+    let print = |one| deparse::predicate(table, one, Style::Plain, &deparse::format(source));
+    index.predicate.as_ref().map(print).into()
 }
 
 system_table! {
@@ -41,15 +56,18 @@ system_table! {
     indisready: Bool = true,
     indislive: Bool = true,
     indisreplident: Bool = false,
-    indkey: Int2vector = vector(TypeId::Int2, index.shown().map(attribute_number)),
-    indcollation: Oidvector = of_types(table, index, |ty| facts(ty.id).collation),
-    indclass: Oidvector = of_types(table, index, |ty| operator_class(ty.id)),
+    indkey: Int2vector = vector(TypeId::Int2, index.shown().map(|key| key.column().map_or(0, attribute_number))),
+    indcollation: Oidvector = of_types(table, index, |_, ty| facts(ty.id).collation),
+    indclass: Oidvector = of_types(table, index, |column, ty| match column.class {
+        Some(class) => class_named(class.name()),
+        None => operator_class(ty.id),
+    }),
     indoption: Int2vector = vector(
         TypeId::Int2,
         index.columns.iter().map(|key| i16::from(key.descending) + 2 * i16::from(key.nulls_first)),
     ),
-    indexprs: Text = NULL,
-    indpred: Text = NULL,
+    indexprs: Text = expressions(source, table, index),
+    indpred: Text = predicate(source, table, index),
 }
 
 system_table! {
@@ -63,6 +81,9 @@ system_table! {
 
 /// Operator class, name, family, type: the default ones of btree, and those that types share.
 const CLASSES: &[(Oid, &str, Oid, TypeId, bool)] = &[
+    (4217, "text_pattern_ops", 2095, TypeId::Text, false),
+    (4218, "varchar_pattern_ops", 2095, TypeId::Text, false),
+    (4219, "bpchar_pattern_ops", 2097, TypeId::Bpchar, false),
     (1978, "int4_ops", 1976, TypeId::Int4, true),
     (1979, "int2_ops", 1976, TypeId::Int2, true),
     (1981, "oid_ops", 1989, TypeId::Oid, true),
@@ -105,6 +126,8 @@ const FAMILIES: &[(Oid, &str)] = &[
     (1989, "oid_ops"),
     (1991, "oidvector_ops"),
     (1994, "text_ops"),
+    (2095, "text_pattern_ops"),
+    (2097, "bpchar_pattern_ops"),
     (1996, "time_ops"),
     (2968, "uuid_ops"),
     (2994, "record_ops"),
@@ -120,7 +143,21 @@ fn operator_class(id: TypeId) -> Oid {
         _ if id.is_oid() => TypeId::Oid,
         _ => id,
     };
-    CLASSES.iter().find(|class| class.3 == id).map_or(0, |class| class.0)
+    CLASSES.iter().find(|class| class.3 == id && class.4).map_or(0, |class| class.0)
+}
+
+fn class_named(name: &str) -> Oid {
+    CLASSES.iter().find(|class| class.1 == name).map_or(0, |class| class.0)
+}
+
+/// Whether values of a type have an order that an index can keep.
+pub(crate) fn has_operator_class(id: TypeId) -> bool {
+    operator_class(id) != 0
+}
+
+/// Whether an operator class of btree has this name.
+pub(crate) fn is_operator_class(name: &str) -> bool {
+    class_named(name) != 0
 }
 
 system_table! {

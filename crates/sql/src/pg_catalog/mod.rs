@@ -51,7 +51,9 @@ use std::sync::LazyLock;
 
 pub use binding::SystemTables;
 pub use define::{Rows, SystemTable};
+pub(crate) use deparse::{Style, index_expression};
 pub use function::{EXPANDED_ARRAY, functions, set_rows};
+pub(crate) use index::{has_operator_class, is_operator_class};
 pub use names::{CatalogNames, quote_identifier};
 pub use source::{FamilyRow, LockRow, NoServer, PreparedRow, ServerView, SessionRow, Source, TransactionRow};
 

@@ -10,8 +10,8 @@ use super::type_facts::{TypeFacts, facts};
 use super::value::{NULL, array, attribute_number};
 use super::{SystemTable, all, definition, deparse};
 use crate::catalog::{
-    Catalog, Column, FIRST_USER_OID, INFORMATION_SCHEMA_OID, Identity, Index, OWNER_OID, Oid, PG_CATALOG_OID,
-    PUBLIC_OID, Relation, Sequence, Table, View,
+    Catalog, Column, FIRST_USER_OID, INFORMATION_SCHEMA_OID, Identity, Index, IndexKey, OWNER_OID, Oid,
+    PG_CATALOG_OID, PUBLIC_OID, Relation, Sequence, Table, View,
 };
 use crate::types::{Datum, Type, TypeId};
 
@@ -88,6 +88,7 @@ impl Entry {
             method: BTREE,
             tree: index.tree,
             temporary: table.temporary,
+            options: index.options.clone(),
             ..Entry::new(index.oid, &index.name, table.schema, 'i', index.shown().count())
         }
     }
@@ -246,9 +247,12 @@ impl Attribute {
     }
 
     fn of_index(table: &Table, index: &Index) -> impl Iterator<Item = Attribute> {
-        index.shown().enumerate().filter_map(|(place, column)| {
-            let column = table.columns.get(column)?;
-            Some(Attribute::new(index.oid, &column.name, column.ty, place))
+        index.shown().enumerate().filter_map(|(place, key)| {
+            let (name, ty) = match key {
+                IndexKey::Column(column) => table.columns.get(column).map(|column| (&column.name, column.ty)),
+                IndexKey::Expression(of) => index.expression(of).map(|one| (&one.name, one.ty)),
+            }?;
+            Some(Attribute::new(index.oid, name, ty, place))
         })
     }
 
@@ -476,7 +480,7 @@ system_table! {
     tablename: Name = table.name.clone(),
     indexname: Name = index.name.clone(),
     tablespace: Name = NULL,
-    indexdef: Text = definition::index(table, index, None),
+    indexdef: Text = definition::index(source, table, index, Style::Plain),
 }
 
 system_table! {

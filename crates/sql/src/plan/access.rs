@@ -85,7 +85,7 @@ pub enum AccessKind {
     /// By the table's own tree: the primary key, or everything.
     Table,
     /// By a secondary index.
-    Index(Index),
+    Index(Box<Index>),
 }
 
 /// Values of one key column.

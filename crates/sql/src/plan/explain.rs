@@ -5,6 +5,7 @@
 
 use super::access::{Access, AccessKind, KeyValues, Scan};
 use super::{Node, Plan, SourceNode};
+use crate::catalog::IndexKey;
 use crate::explain::{Outline, Property};
 
 /// One line a node, indented as PostgreSQL does.
@@ -296,16 +297,21 @@ impl Lines {
 /// The key columns the access has values for.
 fn conditions(scan: &Scan) -> String {
     let Access { kind, parts, range, .. } = &scan.access;
-    let columns = match kind {
-        AccessKind::Index(index) => &index.columns,
+    let index = match kind {
+        AccessKind::Index(index) => &**index,
         AccessKind::Table => match scan.table.primary_key() {
-            Some(index) => &index.columns,
+            Some(index) => index,
             None => return String::new(),
         },
     };
+    let columns = &index.columns;
+    let name_of = |key: IndexKey| match key {
+        IndexKey::Column(place) => scan.table.columns[place].name.as_str(),
+        IndexKey::Expression(place) => index.expression(place).map_or("", |expression| &expression.text),
+    };
     let mut shown = vec![];
     for (part, column) in parts.iter().zip(columns) {
-        let name = &scan.table.columns[column.column].name;
+        let name = name_of(column.key);
         shown.push(match &part.values {
             KeyValues::One(_) => format!("{name} = ?"),
             KeyValues::Null => format!("{name} IS NULL"),
@@ -315,7 +321,7 @@ fn conditions(scan: &Scan) -> String {
         });
     }
     if let (Some(range), Some(column)) = (range, columns.get(parts.len())) {
-        let name = &scan.table.columns[column.column].name;
+        let name = name_of(column.key);
         for bound in range.lower.iter().chain(&range.upper) {
             shown.push(format!("{name} {} ?", bound.comparison.symbol()));
         }

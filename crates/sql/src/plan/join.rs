@@ -423,6 +423,7 @@ impl Joiner<'_> {
             conditions,
             available,
             rows,
+            row_counts: self.row_counts,
         };
         Some(search.paths(wanted))
     }

@@ -72,14 +72,15 @@ fn meeting(outer: &Scan, outer_keys: &[Expr], inner: &Scan, inner_keys: &[Expr])
     let (outer_index, inner_index) = (key_order(outer)?, key_order(inner)?);
     let place = |(number, inner_column): (usize, &IndexColumn)| {
         let outer_column = outer_index.columns.get(number)?;
-        let types = (type_of(outer, outer_column.column), type_of(inner, inner_column.column));
+        let (outer_place, inner_place) = (outer_column.key.column()?, inner_column.key.column()?);
+        let types = (type_of(outer, outer_place), type_of(inner, inner_place));
         let ascending = !outer_column.descending && !inner_column.descending;
         if !ascending || !have_one_order(types.0, types.1) {
             return None;
         }
         outer_keys.iter().zip(inner_keys).position(|(outer_key, inner_key)| {
-            column_at(outer, outer_key) == Some(outer_column.column)
-                && column_at(inner, inner_key) == Some(inner_column.column)
+            column_at(outer, outer_key) == Some(outer_place)
+                && column_at(inner, inner_key) == Some(inner_place)
         })
     };
     inner_index.columns.iter().enumerate().map(place).collect()

@@ -25,6 +25,7 @@ mod finish;
 mod group;
 mod join;
 mod merge;
+mod partial;
 mod path;
 mod planner;
 mod pushdown;
@@ -34,6 +35,7 @@ mod walk;
 mod window;
 
 pub use access::{Access, AccessKind, KeyPart, KeyRange, KeyValues, RangeBound, Scan, ScanColumn};
+pub(crate) use partial::implies;
 pub use planner::{plan, plan_expressions};
 
 use std::sync::Arc;

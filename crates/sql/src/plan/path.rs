@@ -11,15 +11,21 @@
 //!
 //! Conditions that the access fulfils exactly are dropped from the filter; a LIKE stays, since its
 //! prefix only narrows the range.
+//!
+//! A part of a key that is an expression is served by a condition on the same expression. A partial
+//! index is one of the ways only if the conditions imply its predicate (see `partial`); then it may
+//! be read as a whole, too.
 
 use super::access::{Access, AccessKind, KeyPart, KeyRange, KeyValues, RangeBound};
 use super::estimate::{
-    BETWEEN, BEYOND, FETCH_ROW, OPEN, PREFIX, ROWS_FOR_KEY, SCAN_ROW, UNKNOWN_ELEMENTS, selectivity,
+    BETWEEN, BEYOND, FETCH_ROW, OPEN, PREFIX, ROWS_FOR_KEY, SCAN_ROW, UNKNOWN_ELEMENTS, UNKNOWN_ROWS,
+    selectivity,
 };
-use super::relation::{Condition, Mask, bit, column_of, mask_of, type_of};
-use crate::bind::{Select, SlotPart, Source};
-use crate::catalog::{Index, Table};
-use crate::expr::{Expr, SubqueryBody, SubqueryKind};
+use super::partial;
+use super::relation::{Condition, Mask, bit, column_of, mask_of, over_slots, type_of};
+use crate::bind::{BoundIndexes, Relation, RowCounts, Select, SlotPart, Source, bound_indexes};
+use crate::catalog::{Index, IndexKey, Table};
+use crate::expr::{Expr, SubqueryBody, SubqueryKind, same};
 use crate::function::operator::Comparison;
 use crate::keys::KeyOrder;
 use crate::types::TypeId;
@@ -40,12 +46,15 @@ pub(super) struct Path {
     pub(super) ordered: bool,
 }
 
-/// What a condition offers for one column.
+/// What a condition offers for one part of a key.
 struct Sarg {
     condition: usize,
-    column: usize,
+    key: IndexKey,
     offer: Offer,
 }
+
+/// Which part of keys an operand is, and its type; none if it is none of those looked for.
+type KeyOf<'a> = dyn Fn(&Expr) -> Option<(IndexKey, TypeId)> + 'a;
 
 enum Offer {
     Equal(KeyValues),
@@ -62,18 +71,82 @@ pub(super) struct Search<'a> {
     /// Relations whose columns are known when the scan is opened.
     pub(super) available: Mask,
     pub(super) rows: f64,
+    pub(super) row_counts: &'a dyn RowCounts,
 }
 
 impl Search<'_> {
     /// The ways to read the table; those that give `wanted` order say so.
     pub(super) fn paths(&self, wanted: Option<&WantedOrder>) -> Vec<Path> {
-        let Source::Table(table) = &self.select.relations[self.relation].source else { return vec![] };
-        let sargs = self.sargs(table);
+        let relation = &self.select.relations[self.relation];
+        let Source::Table(table) = &relation.source else { return vec![] };
+        let mut sargs = self.sargs(&|expr| {
+            let column = column_of(self.select, self.relation, expr)?;
+            Some((IndexKey::Column(column), table.columns[column].ty.id))
+        });
+        let bound = if table.has_computed() { bound_indexes(table) } else { None };
+        if let Some(bound) = &bound {
+            self.expression_sargs(table, relation, bound, &mut sargs);
+        }
         let mut paths = vec![self.full_scan()];
         for index in &table.indexes {
-            paths.extend(self.index_path(table, index, &sargs, wanted));
+            let implied = match (index.is_plain(), &bound) {
+                (true, _) => Implied::whole(),
+                (false, Some(bound)) => match self.implied(relation, bound, index) {
+                    Some(implied) => implied,
+                    None => continue,
+                },
+                (false, None) => continue,
+            };
+            paths.extend(self.index_path(table, index, &sargs, implied, wanted));
         }
         paths
+    }
+
+    /// What the conditions offer for the expressions of the table's indexes.
+    fn expression_sargs(
+        &self,
+        table: &Table,
+        relation: &Relation,
+        bound: &BoundIndexes,
+        sargs: &mut Vec<Sarg>,
+    ) {
+        for index in &table.indexes {
+            let Some(computing) = bound.of(index) else { continue };
+            for (place, expression) in &computing.expressions {
+                let key = IndexKey::Expression(*place);
+                let ty = table.key_type(index, key).id;
+                if let Some(expression) = over_slots(relation, expression) {
+                    sargs.extend(self.sargs(&|expr| same(expr, &expression).then_some((key, ty))));
+                }
+            }
+        }
+    }
+
+    /// What the conditions say about an index's predicate; none if they do not imply it.
+    fn implied(&self, relation: &Relation, bound: &BoundIndexes, index: &Index) -> Option<Implied> {
+        let computing = bound.of(index)?;
+        let mut implied = Implied::whole();
+        let known: Vec<(usize, &Expr)> = self.here().map(|(place, one)| (place, &one.expr)).collect();
+        for conjunct in &computing.conjuncts {
+            let over = over_slots(relation, conjunct)?;
+            let exact = partial::implies(&known, &over)?;
+            implied.consumed.extend(exact);
+            implied.share *= selectivity(conjunct);
+        }
+        if index.predicate.is_some()
+            && let (Some(entries), true) = (self.row_counts.entries(index), self.rows > UNKNOWN_ROWS)
+        {
+            implied.share = (entries as f64 / self.rows).min(1.0);
+        }
+        Some(implied)
+    }
+
+    /// The conditions that can be tested at the scan.
+    fn here(&self) -> impl Iterator<Item = (usize, &Condition)> {
+        let here = self.available | bit(self.relation);
+        self.conditions.iter().enumerate().filter(move |(_, condition)| {
+            condition.mask & !here == 0 && condition.mask & bit(self.relation) != 0 && !condition.volatile
+        })
     }
 
     /// Share of the rows that pass the conditions testable at the scan, without those at `except`.
@@ -112,89 +185,79 @@ impl Search<'_> {
         }
     }
 
-    fn sargs(&self, table: &Table) -> Vec<Sarg> {
-        let here = self.available | bit(self.relation);
-        let mut sargs = vec![];
-        for (place, condition) in self.conditions.iter().enumerate() {
-            if condition.mask & !here != 0 || condition.mask & bit(self.relation) == 0 || condition.volatile {
-                continue;
-            }
-            if let Some((column, offer)) = self.offer(table, &condition.expr) {
-                sargs.push(Sarg { condition: place, column, offer });
-            }
-        }
-        sargs
+    fn sargs(&self, key_of: &KeyOf<'_>) -> Vec<Sarg> {
+        let offered = |(condition, one): (usize, &Condition)| {
+            let (key, offer) = self.offer(key_of, &one.expr)?;
+            Some(Sarg { condition, key, offer })
+        };
+        self.here().filter_map(offered).collect()
     }
 
-    fn offer(&self, table: &Table, expr: &Expr) -> Option<(usize, Offer)> {
-        let column_of = |expr: &Expr| column_of(self.select, self.relation, expr);
+    fn offer(&self, key_of: &KeyOf<'_>, expr: &Expr) -> Option<(IndexKey, Offer)> {
         match expr {
             Expr::Compare(comparison, operands) => {
                 let [left, right] = operands.as_ref();
-                let (column, comparison, value) = match (column_of(left), column_of(right)) {
-                    (Some(column), _) if self.is_known(right) => (column, *comparison, right),
-                    (_, Some(column)) if self.is_known(left) => (column, comparison.commuted(), left),
+                let ((key, ty), comparison, value) = match (key_of(left), key_of(right)) {
+                    (Some(key), _) if self.is_known(right) => (key, *comparison, right),
+                    (_, Some(key)) if self.is_known(left) => (key, comparison.commuted(), left),
                     _ => return None,
                 };
-                if !self.key_fits(table.columns[column].ty.id, value) {
+                if !self.key_fits(ty, value) {
                     return None;
                 }
                 let value = value.clone();
                 match comparison {
-                    Comparison::Equal => Some((column, Offer::Equal(KeyValues::One(value)))),
+                    Comparison::Equal => Some((key, Offer::Equal(KeyValues::One(value)))),
                     Comparison::NotEqual => None,
-                    _ => Some((column, Offer::Range(RangeBound { comparison, value }))),
+                    _ => Some((key, Offer::Range(RangeBound { comparison, value }))),
                 }
             }
             Expr::InList(list) if !list.negated => {
-                let column = column_of(&list.operand)?;
+                let (key, ty) = key_of(&list.operand)?;
                 let mut items: Vec<Expr> = list.items.clone();
                 items.extend(list.constants.iter().flat_map(|set| set.iter().cloned().map(Expr::Constant)));
-                let ty = table.columns[column].ty.id;
                 let usable = items.iter().all(|item| self.is_known(item) && self.key_fits(ty, item));
-                usable.then_some((column, Offer::Equal(KeyValues::List(items))))
+                usable.then_some((key, Offer::Equal(KeyValues::List(items))))
             }
-            Expr::Or(parts) => self.equal_to_any(table, parts),
+            Expr::Or(parts) => self.equal_to_any(key_of, parts),
             Expr::Quantified(any) if !any.all && any.operator.comparison() == Some(Comparison::Equal) => {
-                let column = column_of(&any.operand)?;
-                let fits = !matches!(table.columns[column].ty.id, TypeId::Float4 | TypeId::Float8);
+                let (key, ty) = key_of(&any.operand)?;
+                let fits = !matches!(ty, TypeId::Float4 | TypeId::Float8);
                 (fits && self.is_known(&any.array))
-                    .then(|| (column, Offer::Equal(KeyValues::Array(any.array.clone()))))
+                    .then(|| (key, Offer::Equal(KeyValues::Array(any.array.clone()))))
             }
             Expr::Subquery(subquery) => match (&subquery.kind, &subquery.body) {
                 (
                     SubqueryKind::Any { operands, hashable: true, all: false, .. },
                     SubqueryBody::Planned { cache: Some(_), .. },
                 ) if operands.len() == 1 => {
-                    let column = column_of(&operands[0])?;
-                    let fits = !matches!(table.columns[column].ty.id, TypeId::Float4 | TypeId::Float8);
-                    fits.then(|| (column, Offer::Equal(KeyValues::Subquery(expr.clone()))))
+                    let (key, ty) = key_of(&operands[0])?;
+                    let fits = !matches!(ty, TypeId::Float4 | TypeId::Float8);
+                    fits.then(|| (key, Offer::Equal(KeyValues::Subquery(expr.clone()))))
                 }
                 _ => None,
             },
             Expr::IsNull { operand, negated: false } => {
-                Some((column_of(operand)?, Offer::Equal(KeyValues::Null)))
+                Some((key_of(operand)?.0, Offer::Equal(KeyValues::Null)))
             }
-            // A boolean column by itself, or NOT it.
-            Expr::Slot(_) => Some((column_of(expr)?, Offer::Equal(KeyValues::One(Expr::TRUE)))),
-            Expr::Not(operand) => Some((column_of(operand)?, Offer::Equal(KeyValues::One(Expr::FALSE)))),
+            Expr::Not(operand) => Some((key_of(operand)?.0, Offer::Equal(KeyValues::One(Expr::FALSE)))),
             Expr::Operator(call) if call.operator.name == "~~" => {
-                let column = column_of(&call.left)?;
-                let is_text =
-                    matches!(table.columns[column].ty.id, TypeId::Text | TypeId::Varchar | TypeId::Name);
-                (is_text && self.is_known(&call.right)).then(|| (column, Offer::Pattern(call.right.clone())))
+                let (key, ty) = key_of(&call.left)?;
+                let is_text = matches!(ty, TypeId::Text | TypeId::Varchar | TypeId::Name);
+                (is_text && self.is_known(&call.right)).then(|| (key, Offer::Pattern(call.right.clone())))
             }
-            _ => None,
+            // A boolean by itself.
+            _ => Some((key_of(expr)?.0, Offer::Equal(KeyValues::One(Expr::TRUE)))),
         }
     }
 
     /// `a = 1 OR a = 2` is `a IN (1, 2)`.
-    fn equal_to_any(&self, table: &Table, parts: &[Expr]) -> Option<(usize, Offer)> {
-        let mut column = None;
+    fn equal_to_any(&self, key_of: &KeyOf<'_>, parts: &[Expr]) -> Option<(IndexKey, Offer)> {
+        let mut key = None;
         let mut items = vec![];
         for part in parts {
-            let (own, offer) = self.offer(table, part)?;
-            if *column.get_or_insert(own) != own {
+            let (own, offer) = self.offer(key_of, part)?;
+            if *key.get_or_insert(own) != own {
                 return None;
             }
             match offer {
@@ -203,7 +266,7 @@ impl Search<'_> {
                 _ => return None,
             }
         }
-        column.map(|column| (column, Offer::Equal(KeyValues::List(items))))
+        key.map(|key| (key, Offer::Equal(KeyValues::List(items))))
     }
 
     fn index_path(
@@ -211,14 +274,17 @@ impl Search<'_> {
         table: &Table,
         index: &Index,
         sargs: &[Sarg],
+        implied: Implied,
         wanted: Option<&WantedOrder>,
     ) -> Option<Path> {
-        let Use { parts, range, consumed } = key_use(table, index, sargs);
+        let Use { parts, range, mut consumed } = key_use(table, index, sargs);
         let direction = wanted.and_then(|wanted| self.direction(table, index, &parts, wanted));
-        if parts.is_empty() && range.is_none() && direction.is_none() {
+        if parts.is_empty() && range.is_none() && direction.is_none() && index.predicate.is_none() {
             return None;
         }
-        let (access, found, cost) = access(index, parts, range, direction, self.rows);
+        let rows = (self.rows * implied.share).max(1.0);
+        let (access, found, cost) = access(index, parts, range, direction, rows);
+        consumed.extend(implied.consumed);
         Some(Path {
             rows: (found * self.remaining(&consumed)).max(if access.unique { 0.5 } else { 1.0 }),
             cost,
@@ -239,14 +305,15 @@ impl Search<'_> {
         if parts.iter().any(|part| !part.is_single()) {
             return None;
         }
-        let fixed = |column: usize| index.columns[..parts.len()].iter().any(|known| known.column == column);
+        let is_it = |key: IndexKey, column: usize| key == IndexKey::Column(column);
+        let fixed = |column: usize| index.columns[..parts.len()].iter().any(|known| is_it(known.key, column));
         let mut following = index.columns[parts.len()..].iter();
         let mut reverse = None;
         for (column, descending, nulls_first) in wanted {
             if fixed(*column) {
                 continue;
             }
-            let next = following.next().filter(|next| next.column == *column)?;
+            let next = following.next().filter(|next| is_it(next.key, *column))?;
             let against = *descending != next.descending;
             let nulls_fit = (*nulls_first != next.nulls_first) == against;
             if !nulls_fit && !table.columns[*column].not_null {
@@ -257,6 +324,21 @@ impl Search<'_> {
             }
         }
         Some(reverse.unwrap_or(false))
+    }
+}
+
+/// What conditions say about an index's predicate, which they imply.
+struct Implied {
+    /// Those that say just the same as a part of it.
+    consumed: Vec<usize>,
+    /// Share of the table's rows that have an entry.
+    share: f64,
+}
+
+impl Implied {
+    /// Without a predicate.
+    fn whole() -> Implied {
+        Implied { consumed: vec![], share: 1.0 }
     }
 }
 
@@ -273,15 +355,15 @@ fn key_use(table: &Table, index: &Index, sargs: &[Sarg]) -> Use {
     let mut consumed = vec![];
     let mut range = None;
     for column in &index.columns {
-        let ty = table.columns[column.column].ty.id;
+        let ty = table.key_type(index, column.key).id;
         let order = column.order();
-        match best_equality(sargs, column.column) {
+        match best_equality(sargs, column.key) {
             Some((condition, values)) => {
                 parts.push(KeyPart { values: values.clone(), ty, order });
                 consumed.push(condition);
             }
             None => {
-                range = find_range(sargs, column.column, ty, order, &mut consumed);
+                range = find_range(sargs, column.key, ty, order, &mut consumed);
                 break;
             }
         }
@@ -301,7 +383,8 @@ fn access(
     let has_null = parts.iter().any(|part| matches!(part.values, KeyValues::Null));
     let unique = index.unique && parts.len() == index.columns.len() && !has_null;
     let found = found_rows(index, &parts, range.as_ref(), unique, rows);
-    let kind = if index.is_clustered() { AccessKind::Table } else { AccessKind::Index(index.clone()) };
+    let kind =
+        if index.is_clustered() { AccessKind::Table } else { AccessKind::Index(Box::new(index.clone())) };
     let per_row = if index.is_clustered() { SCAN_ROW } else { SCAN_ROW + FETCH_ROW };
     let cost = if unique && index.is_clustered() { found } else { OPEN + found * per_row };
     let (reverse, ordered) = (direction.unwrap_or(false), direction.is_some());
@@ -346,8 +429,8 @@ fn found_rows(index: &Index, parts: &[KeyPart], range: Option<&KeyRange>, unique
     found.clamp(1.0, rows.max(1.0))
 }
 
-/// The equality on a column that leaves the fewest values.
-fn best_equality(sargs: &[Sarg], column: usize) -> Option<(usize, &KeyValues)> {
+/// The equality on a part of the key that leaves the fewest values.
+fn best_equality(sargs: &[Sarg], key: IndexKey) -> Option<(usize, &KeyValues)> {
     let rank = |values: &KeyValues| match values {
         KeyValues::One(_) => 0,
         KeyValues::Null => 1,
@@ -356,7 +439,7 @@ fn best_equality(sargs: &[Sarg], column: usize) -> Option<(usize, &KeyValues)> {
         KeyValues::Subquery(_) => 4,
     };
     (sargs.iter())
-        .filter(|sarg| sarg.column == column)
+        .filter(|sarg| sarg.key == key)
         .filter_map(|sarg| match &sarg.offer {
             Offer::Equal(values) => Some((sarg.condition, values)),
             _ => None,
@@ -364,16 +447,16 @@ fn best_equality(sargs: &[Sarg], column: usize) -> Option<(usize, &KeyValues)> {
         .min_by_key(|(_, values)| rank(values))
 }
 
-/// The bounds on a column: the first lower and the first upper one, or a pattern.
+/// The bounds on a part of the key: the first lower and the first upper one, or a pattern.
 fn find_range(
     sargs: &[Sarg],
-    column: usize,
+    key: IndexKey,
     ty: TypeId,
     order: KeyOrder,
     consumed: &mut Vec<usize>,
 ) -> Option<KeyRange> {
     let mut range = KeyRange { lower: None, upper: None, pattern: None, ty, order };
-    for sarg in sargs.iter().filter(|sarg| sarg.column == column) {
+    for sarg in sargs.iter().filter(|sarg| sarg.key == key) {
         match &sarg.offer {
             Offer::Range(bound) => {
                 let is_lower = matches!(bound.comparison, Comparison::Greater | Comparison::GreaterOrEqual);

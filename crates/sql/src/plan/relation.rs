@@ -54,6 +54,19 @@ pub(super) fn column_of(select: &Select, relation: usize, expr: &Expr) -> Option
     }
 }
 
+/// An expression over a table's row as one over the level's places; none if it reads a column that
+/// the level does not.
+pub(super) fn over_slots(relation: &Relation, expr: &Expr) -> Option<Expr> {
+    let mut over = expr.clone();
+    let mut is_whole = true;
+    over.replace_references(0, &mut |_, column| {
+        let slot = relation.slots.get(column).copied().flatten();
+        is_whole &= slot.is_some();
+        slot.map(Expr::Slot)
+    });
+    is_whole.then_some(over)
+}
+
 /// The places a relation fills: column and place.
 pub(super) fn filled_slots(relation: &Relation) -> Vec<(usize, usize)> {
     relation.slots.iter().enumerate().filter_map(|(column, slot)| slot.map(|slot| (column, slot))).collect()

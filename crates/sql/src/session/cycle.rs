@@ -19,7 +19,7 @@ use std::ops::Bound;
 
 use cognate_engine::{Cycle, Dependency, Edge, Object, StaleRead, TreeId};
 
-use crate::catalog::{Catalog, Index, Oid, Table};
+use crate::catalog::{Catalog, Index, IndexKey, Oid, Table};
 use crate::error::{SqlError, sqlstate};
 use crate::keys;
 use crate::oltp::index_maintenance::key_tree;
@@ -241,12 +241,15 @@ fn values(
         if key.is_empty() {
             break;
         }
-        let ty = table.columns[column.column].ty;
+        let ty = table.key_type(index, column.key);
         if !keys::is_exact(ty) {
             break;
         }
         let value = keys::decode(&mut key, ty, column.order()).ok()?;
-        names.push(table.columns[column.column].name.clone());
+        names.push(match column.key {
+            IndexKey::Column(place) => table.columns[place].name.clone(),
+            IndexKey::Expression(place) => index.expression(place)?.text.clone(),
+        });
         values.push(match value {
             Datum::Enum(value) => catalog.enum_by_oid(value.ty)?.label_at(value.position)?.to_owned(),
             value => value.to_text_string(ty, format),

@@ -69,5 +69,5 @@ impl Session {
 fn is_entry(table: &Table, index: &Index, key: &[u8]) -> bool {
     let mut rest = key;
     let mut columns = index.columns.iter();
-    columns.all(|column| keys::skip(&mut rest, table.columns[column.column].ty, column.order()).is_ok())
+    columns.all(|column| keys::skip(&mut rest, table.key_type(index, column.key), column.order()).is_ok())
 }

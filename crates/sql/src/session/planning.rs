@@ -11,7 +11,7 @@ use super::routine::CallPlan;
 use super::statement::tag;
 use super::{Action, Block, Format, OutputColumn, Planned, Portal, Prepared, Session, Statement};
 use crate::bind::{BindContext, Binder, Called, NoRowCounts, RowCounts};
-use crate::catalog::{Catalog, Table};
+use crate::catalog::{Catalog, Index, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{NoReader, ReadContext};
 use crate::function::EvalContext;
@@ -27,6 +27,10 @@ pub(super) struct Sizes<'a>(pub(super) &'a cognate_engine::Database);
 impl RowCounts for Sizes<'_> {
     fn rows(&self, table: &Table) -> Option<u64> {
         Some(self.0.approximate_rows(table.tree))
+    }
+
+    fn entries(&self, index: &Index) -> Option<u64> {
+        Some(self.0.approximate_rows(index.tree))
     }
 }
 

@@ -22,14 +22,14 @@ mod tests;
 
 use super::Source;
 use super::names::CatalogNames;
-use crate::catalog::Table;
+use crate::catalog::{Computed, Table};
 use crate::error::Result;
 use crate::types::{FormatContext, Type, TypeId};
 use term::{Node, Term};
 
 /// How much is written out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
+pub(crate) enum Style {
     /// Every operation in parentheses.
     Plain,
     /// Only the parentheses that are needed.
@@ -55,8 +55,37 @@ pub(super) fn again(source: &Source<'_>, table: &Table, text: &str, style: Style
     printed(source, table, text, None, style).unwrap_or_else(|_| text.to_owned())
 }
 
-/// Analyzes and prints. An untyped literal takes the type of its place; other conversions to it are
-/// not shown.
+/// An expression among the parts of an index's key: in parentheses, unless it is a call.
+pub(crate) fn index_expression(
+    table: &Table,
+    expression: &Computed,
+    style: Style,
+    format: &FormatContext,
+) -> String {
+    match analyzed(table, &expression.text, None, format) {
+        Ok(term) if matches!(term.node, Node::Function { .. } | Node::Special { .. }) => {
+            print(&term, style, format)
+        }
+        Ok(term) => format!("({})", print(&term, style, format)),
+        Err(_) => format!("({})", expression.text),
+    }
+}
+
+/// The predicate of an index.
+pub(super) fn predicate(table: &Table, predicate: &Computed, style: Style, format: &FormatContext) -> String {
+    match analyzed(table, &predicate.text, Some(Type::new(TypeId::Bool)), format) {
+        Ok(term) => print(&term, style, format),
+        Err(_) => format!("({})", predicate.text),
+    }
+}
+
+/// What an index's expressions are printed with, names of types above all.
+pub(super) fn format(source: &Source<'_>) -> FormatContext {
+    let names = CatalogNames::new(source.catalog.clone(), source.search_path(), source.user());
+    FormatContext { objects: Some(std::sync::Arc::new(names)), ..source.eval.format.clone() }
+}
+
+/// Analyzes and prints.
 fn printed(
     source: &Source<'_>,
     table: &Table,
@@ -64,10 +93,15 @@ fn printed(
     place: Option<Type>,
     style: Style,
 ) -> Result<String> {
-    let names = CatalogNames::new(source.catalog.clone(), source.search_path(), source.user());
-    let format = FormatContext { objects: Some(std::sync::Arc::new(names)), ..source.eval.format.clone() };
+    let format = format(source);
+    Ok(print(&analyzed(table, text, place, &format)?, style, &format))
+}
+
+/// The analyzed form. An untyped literal takes the type of its place; other conversions to it are
+/// not shown.
+fn analyzed(table: &Table, text: &str, place: Option<Type>, format: &FormatContext) -> Result<Term> {
     let syntax = crate::parse::parse_expression(text)?;
-    let analyzer = analyze::Analyzer { table, format: &format };
+    let analyzer = analyze::Analyzer { table, format };
     let mut term = analyzer.expression(&syntax)?;
     if let Some(place) = place {
         if term.ty.id == TypeId::Unknown {
@@ -77,7 +111,7 @@ fn printed(
             term = Term::new(Node::Cast { operand: Box::new(term), implicit: true }, place);
         }
     }
-    Ok(print(&term, style, &format))
+    Ok(term)
 }
 
 fn print(term: &Term, style: Style, format: &FormatContext) -> String {

@@ -64,12 +64,13 @@ fn index(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     };
     let Some(index) = table.index(*oid) else { return Ok(Datum::Null) };
     let column = arguments.get(1).and_then(Datum::as_i64).unwrap_or(0);
+    let style = if truth(arguments, 2) { Style::Pretty } else { Style::Plain };
     if column == 0 {
-        let bare = truth(arguments, 2).then(|| source.display(table.oid)).flatten();
-        return Ok(definition::index(table, index, bare).into());
+        return Ok(definition::index(source, table, index, style).into());
     }
     let key = usize::try_from(column - 1).ok().and_then(|place| index.shown().nth(place));
-    Ok(key.map(|key| definition::column_list(table, [key])).unwrap_or_default().into())
+    let printed = key.map(|key| definition::index_key(source, table, index, key, style));
+    Ok(printed.unwrap_or_default().into())
 }
 
 fn constraint(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {

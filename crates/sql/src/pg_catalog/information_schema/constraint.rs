@@ -89,7 +89,7 @@ fn column_name(table: &Table, place: usize) -> &str {
 fn referenced_position(catalog: &Catalog, key: &ForeignKey, place: usize) -> Option<usize> {
     let index = catalog.table_by_oid(key.referenced_table)?.index(key.referenced_index)?;
     let column = key.referenced_columns.get(place)?;
-    index.columns.iter().position(|candidate| candidate.column == *column).map(|position| position + 1)
+    index.key_columns().position(|candidate| candidate == *column).map(|position| position + 1)
 }
 
 fn key_columns(catalog: &Catalog) -> Vec<ColumnRow<'_>> {

@@ -113,7 +113,12 @@ impl Cast {
                 let depends = |ty: TypeId| {
                     matches!(
                         ty,
-                        TypeId::Date | TypeId::Time | TypeId::Timestamp | TypeId::Timestamptz | TypeId::Bytea
+                        TypeId::Date
+                            | TypeId::Time
+                            | TypeId::Timestamp
+                            | TypeId::Timestamptz
+                            | TypeId::Interval
+                            | TypeId::Bytea
                     ) || matches!(ty, TypeId::Float4 | TypeId::Float8)
                         || (ty.is_oid() && ty != TypeId::Oid)
                         || ty == TypeId::Enum

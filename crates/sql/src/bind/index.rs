@@ -1,0 +1,142 @@
+//! What indexes compute of a row: their expressions and predicates, bound over it.
+//!
+//! They are bound once for each version of a table, which keeps them ([`bound_indexes`]), whoever
+//! comes first. So they must mean the same to everybody: the search path is empty while they are
+//! bound, and functions of users cannot be called. DDL sees to it that the text names types with
+//! their schemas, and that nothing in it depends on a session.
+//!
+//! The row's frame has the table's columns at their places.
+
+use std::sync::Arc;
+
+use sqlparser::ast::Expr as Syntax;
+
+use super::{BindContext, Binder, Clause};
+use crate::catalog::{Index, Oid, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, Typed};
+use crate::parse::parse_expression;
+
+/// What a table's indexes compute.
+#[derive(Debug)]
+pub(crate) struct BoundIndexes {
+    /// Those that compute anything.
+    pub(crate) indexes: Vec<BoundIndex>,
+    /// Number of places of what they compute.
+    pub(crate) places: usize,
+}
+
+/// What one index computes.
+#[derive(Debug)]
+pub(crate) struct BoundIndex {
+    /// Oid of the index.
+    pub(crate) oid: Oid,
+    /// The predicate with its place.
+    pub(crate) predicate: Option<(usize, Expr)>,
+    /// The parts of the predicate, all of which must be TRUE.
+    pub(crate) conjuncts: Vec<Expr>,
+    /// The expressions with their places.
+    pub(crate) expressions: Vec<(usize, Expr)>,
+}
+
+impl BoundIndexes {
+    /// What this index computes.
+    pub(crate) fn of(&self, index: &Index) -> Option<&BoundIndex> {
+        self.indexes.iter().find(|bound| bound.oid == index.oid)
+    }
+}
+
+/// What the table's indexes compute, if somebody has bound that.
+pub(crate) fn bound_indexes(table: &Table) -> Option<Arc<BoundIndexes>> {
+    table.bound_indexes()?.downcast().ok()
+}
+
+/// The same, bound if nobody has.
+pub(crate) fn bind_indexes(context: &BindContext<'_>, table: &Table) -> Result<Arc<BoundIndexes>> {
+    if let Some(bound) = bound_indexes(table) {
+        return Ok(bound);
+    }
+    let context = BindContext { search_path: &[], ..*context };
+    let shared = Arc::new(table.clone());
+    let computing = table.indexes.iter().filter(|index| !index.is_plain());
+    let indexes = computing.map(|index| bind_index(&context, &shared, index)).collect::<Result<_>>()?;
+    let bound = Arc::new(BoundIndexes { indexes, places: table.free_place() });
+    table.keep_bound_indexes(bound.clone());
+    Ok(bound)
+}
+
+fn bind_index(context: &BindContext<'_>, table: &Arc<Table>, index: &Index) -> Result<BoundIndex> {
+    let mut binder = Binder::new(context, &[]);
+    let predicate = match &index.predicate {
+        None => None,
+        Some(predicate) => {
+            Some((predicate.place, binder.index_predicate(table, &parse_expression(&predicate.text)?)?))
+        }
+    };
+    let mut conjuncts = Vec::new();
+    if let Some((_, predicate)) = &predicate {
+        predicate.clone().into_conjuncts(&mut conjuncts);
+    }
+    let mut expressions = Vec::with_capacity(index.expressions.len());
+    for expression in &index.expressions {
+        let bound = binder.index_expression(table, &parse_expression(&expression.text)?)?;
+        expressions.push((expression.place, bound.expr));
+    }
+    Ok(BoundIndex { oid: index.oid, predicate, conjuncts, expressions })
+}
+
+impl Binder<'_> {
+    /// An expression of an index over a row of the table. 0A000, 42803 and the like for what cannot
+    /// be computed from a row.
+    pub(crate) fn index_expression(&mut self, table: &Arc<Table>, syntax: &Syntax) -> Result<Typed> {
+        self.over_row(table, Clause::INDEX_EXPRESSION, |binder| {
+            let typed = binder.expression(syntax)?;
+            let typed = binder.settle(typed)?;
+            refuse_subquery(&typed.expr, "index expression")?;
+            Ok(typed)
+        })
+    }
+
+    /// The predicate of an index, likewise. 42804 if it is not boolean.
+    pub(crate) fn index_predicate(&mut self, table: &Arc<Table>, syntax: &Syntax) -> Result<Expr> {
+        self.over_row(table, Clause::INDEX_PREDICATE, |binder| {
+            let typed = binder.expression(syntax)?;
+            let condition = binder.condition(typed, "WHERE")?;
+            refuse_subquery(&condition, "index predicate")?;
+            Ok(condition)
+        })
+    }
+
+    fn over_row<T>(
+        &mut self,
+        table: &Arc<Table>,
+        clause: Clause,
+        bind: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        // The text is the catalog's, or not where the statement's parser left it.
+        let positions = std::mem::replace(&mut self.positions, false);
+        self.push_level();
+        let bound = self.open_row(table).and_then(|()| self.in_clause(clause, bind));
+        self.pop_level()?;
+        self.positions = positions;
+        bound
+    }
+
+    fn open_row(&mut self, table: &Arc<Table>) -> Result<()> {
+        let (tree, names) = self.stored_relation(table, None, false)?;
+        let level = self.level()?;
+        level.select.from.push(tree);
+        level.namespace.extend(names)?;
+        for place in 0..table.columns.len() {
+            level.slot(0, place);
+        }
+        Ok(())
+    }
+}
+
+fn refuse_subquery(expr: &Expr, what: &str) -> Result<()> {
+    if !expr.any(&mut |expr| matches!(expr, Expr::Subquery(_))) {
+        return Ok(());
+    }
+    Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot use subquery in {what}")))
+}

@@ -1,0 +1,99 @@
+//! Which unique indexes ON CONFLICT means by what it says of them: those over just these columns
+//! and expressions, and of the partial ones those whose predicate follows from its WHERE.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use crate::bind::{Binder, BoundIndexes, bind_indexes};
+use crate::catalog::{Index, IndexKey, Table};
+use crate::ddl::names::fold;
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, same};
+use crate::parse::{ConflictTarget, conflict_target};
+use crate::plan::implies;
+
+/// What the clause says, bound.
+#[derive(Default)]
+struct Wanted {
+    /// Columns, in order, each once.
+    columns: Vec<usize>,
+    expressions: Vec<Expr>,
+    /// The parts of its WHERE.
+    conditions: Vec<Expr>,
+}
+
+/// Oids of the indexes. 42P10 if there is none.
+pub(super) fn arbiters(
+    binder: &mut Binder<'_>,
+    table: &Arc<Table>,
+    columns: &[ast::Ident],
+) -> Result<Vec<u32>> {
+    let wanted = match conflict_target(columns)? {
+        None => {
+            let places = columns.iter().map(|name| place(table, name)).collect::<Result<Vec<_>>>()?;
+            Wanted { columns: places, ..Wanted::default() }.in_order()
+        }
+        Some(target) => bind(binder, table, &target)?,
+    };
+    let bound = if table.has_computed() { Some(bind_indexes(binder.context, table)?) } else { None };
+    let fits = |index: &&Index| wanted.fits(index, bound.as_deref());
+    let found: Vec<u32> = table.indexes.iter().filter(fits).map(|index| index.oid).collect();
+    if found.is_empty() {
+        return Err(SqlError::new(
+            sqlstate::INVALID_COLUMN_REFERENCE,
+            "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+        ));
+    }
+    Ok(found)
+}
+
+fn place(table: &Table, name: &ast::Ident) -> Result<usize> {
+    let name = fold(name);
+    table
+        .column_place(&name)
+        .ok_or_else(|| SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")))
+}
+
+fn bind(binder: &mut Binder<'_>, table: &Arc<Table>, target: &ConflictTarget) -> Result<Wanted> {
+    let mut wanted = Wanted::default();
+    for part in &target.parts {
+        let typed = binder.index_expression(table, part)?;
+        match typed.expr {
+            Expr::Slot(place) if table.columns[place].ty == typed.ty => wanted.columns.push(place),
+            expr => wanted.expressions.push(expr),
+        }
+    }
+    if let Some(predicate) = &target.predicate {
+        binder.index_predicate(table, predicate)?.into_conjuncts(&mut wanted.conditions);
+    }
+    Ok(wanted.in_order())
+}
+
+impl Wanted {
+    fn in_order(mut self) -> Wanted {
+        self.columns.sort_unstable();
+        self.columns.dedup();
+        self
+    }
+
+    fn fits(&self, index: &Index, bound: Option<&BoundIndexes>) -> bool {
+        if !index.unique {
+            return false;
+        }
+        let mut columns: Vec<usize> = index.key_columns().collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let computing = bound.and_then(|bound| bound.of(index));
+        let expressions = computing.map_or(&[][..], |computing| &computing.expressions);
+        let conjuncts = computing.map_or(&[][..], |computing| &computing.conjuncts);
+        debug_assert!(
+            computing.is_some() || index.columns.iter().all(|c| matches!(c.key, IndexKey::Column(_)))
+        );
+        let conditions: Vec<(usize, &Expr)> = self.conditions.iter().enumerate().collect();
+        columns == self.columns
+            && expressions.iter().all(|(_, one)| self.expressions.iter().any(|asked| same(asked, one)))
+            && self.expressions.iter().all(|asked| expressions.iter().any(|(_, one)| same(asked, one)))
+            && conjuncts.iter().all(|conjunct| implies(&conditions, conjunct).is_some())
+    }
+}
