@@ -27,6 +27,7 @@ mod operand;
 mod operator;
 mod order;
 mod overload;
+mod parts;
 mod query;
 mod routine;
 mod scope;
@@ -48,6 +49,7 @@ pub(crate) use coerce::read_literal;
 pub use frame::{Exclusion, Frame, FrameBound, FrameMode, Window, WindowCall};
 pub(crate) use operator::operator_name;
 pub(crate) use operator::row_items;
+pub(crate) use parts::{LockingQuery, all_rows};
 pub use query::*;
 pub(crate) use routine::{Called, Form};
 pub(crate) use scope::name_span;
@@ -118,6 +120,8 @@ pub struct Binder<'a> {
     /// itself, inside out.
     around: Vec<&'static str>,
     cte_count: usize,
+    /// The parts of the statement that are run one by one.
+    parts: parts::Parts,
     tables: Vec<Arc<Table>>,
     /// Oids of the views.
     views: Vec<u32>,
@@ -232,6 +236,7 @@ impl<'a> Binder<'a> {
             ctes: vec![],
             around: vec![],
             cte_count: 0,
+            parts: parts::Parts::default(),
             tables: vec![],
             views: vec![],
             enum_types: vec![],

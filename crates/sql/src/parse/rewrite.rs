@@ -108,6 +108,7 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
     matches!(
         word.keyword,
         Keyword::COLLATE
+            | Keyword::MERGE
             | Keyword::FOR
             | Keyword::BOTH
             | Keyword::LEADING
@@ -195,6 +196,10 @@ impl<'a> Pass<'a> {
         words.iter().any(|expected| is(self.out.last(), expected))
     }
 
+    fn after_opening(&self) -> bool {
+        matches!(self.out.last().map(|token| &token.token), Some(Token::LParen))
+    }
+
     fn copy(&mut self) {
         self.out.push(self.tokens[self.at].clone());
         self.at += 1;
@@ -214,7 +219,7 @@ impl<'a> Pass<'a> {
                 self.copy();
                 self.out.push(TokenWithSpan { token: Token::SingleQuotedString(" ".to_owned()), span });
             }
-            "ONLY" if self.after(&["FROM", "UPDATE", "JOIN"]) || self.after_comma() => self.at += 1,
+            "ONLY" if self.after(&["FROM", "UPDATE", "JOIN", "INTO"]) || self.after_comma() => self.at += 1,
             "USING" => self.using_operator(),
             "TABLE" => self.table_query(),
             "UNLOGGED" if self.after(&["CREATE"]) => self.at += 1,
@@ -257,7 +262,12 @@ impl<'a> Pass<'a> {
                 self.frame_offset();
             }
             "EXCLUDE" => self.exclusion(),
-            "OVERRIDING" if self.first == "INSERT" || self.first == "WITH" => self.overriding(),
+            "OVERRIDING" => self.overriding(),
+            "MERGE" if self.after_opening() && self.is(1, "INTO") => {
+                let place = if self.first == "COPY" { "COPY" } else { "WITH query" };
+                let message = format!("MERGE not supported in {place}");
+                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+            }
             _ => self.copy(),
         }
         Ok(())
@@ -445,6 +455,7 @@ impl<'a> Pass<'a> {
             None => true,
             Some(Token::LParen) => self.out.len() > 1 && !self.after_function(),
             Some(Token::Word(_)) => self.after(&["UNION", "EXCEPT", "INTERSECT", "ALL"]),
+            Some(Token::RParen) => self.first == "WITH",
             _ => false,
         };
         if !begins_query || !matches!(self.peek(1).map(|token| &token.token), Some(Token::Word(_))) {
@@ -584,7 +595,10 @@ impl<'a> Pass<'a> {
         if !self.is(2, "VALUE") {
             return self.copy();
         }
-        self.notes.overriding = Some(kind);
+        let Some(insert) = self.out.iter().rev().find(|token| is(Some(token), "INSERT")) else {
+            return self.copy();
+        };
+        self.notes.overriding.push((insert.span.start, kind));
         self.at += 3;
     }
 }

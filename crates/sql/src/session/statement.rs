@@ -45,6 +45,7 @@ fn sql_tag(statement: &ast::Statement) -> &'static str {
             ast::SetExpr::Insert(_) => "INSERT",
             ast::SetExpr::Update(_) => "UPDATE",
             ast::SetExpr::Delete(_) => "DELETE",
+            ast::SetExpr::Merge(_) => "MERGE",
             _ => "SELECT",
         },
         S::Insert(_) => "INSERT",
