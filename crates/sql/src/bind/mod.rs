@@ -58,6 +58,7 @@ pub(crate) use star::{Stars, pinned};
 pub use type_name::resolve_type;
 pub(crate) use type_name::{array as array_type, resolve_built_in};
 pub use virtual_table::{NoVirtualTables, VirtualTable, VirtualTables};
+pub(crate) use with::in_order;
 
 use std::sync::Arc;
 

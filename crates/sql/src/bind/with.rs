@@ -163,7 +163,7 @@ impl Binder<'_> {
     ) -> Result<Query> {
         let before = self.ctes.len();
         let mut bound = vec![];
-        for cte in &with.cte_tables {
+        for cte in in_order(with) {
             let name = self.new_cte_name(cte, before)?;
             if changes_rows(&cte.query.body) {
                 return Err(SqlError::new(
@@ -449,4 +449,34 @@ fn named_columns(given: &[OutputColumn], alias: &TableAlias, name: &str) -> Resu
         column.0 = object_name(&alias.name);
     }
     Ok(columns)
+}
+
+/// The queries of a WITH in an order in which each comes behind those that it reads: under RECURSIVE
+/// it may read later ones. As they stand where they read each other, or seem to.
+pub(crate) fn in_order(with: &ast::With) -> Vec<&ast::Cte> {
+    let written: Vec<&ast::Cte> = with.cte_tables.iter().collect();
+    if !with.recursive || written.len() < 2 {
+        return written;
+    }
+    let names: Vec<String> = written.iter().map(|cte| object_name(&cte.alias.name)).collect();
+    let reads = |place: usize| {
+        let mut found = vec![];
+        let _ = ast::visit_relations(&written[place].query, |relation| {
+            if let [ast::ObjectNamePart::Identifier(name)] = relation.0.as_slice() {
+                let name = object_name(name);
+                found.extend(names.iter().position(|known| *known == name).filter(|at| *at != place));
+            }
+            std::ops::ControlFlow::<()>::Continue(())
+        });
+        found
+    };
+    let reads: Vec<Vec<usize>> = (0..written.len()).map(reads).collect();
+    let (mut order, mut placed) = (Vec::with_capacity(written.len()), vec![false; written.len()]);
+    while let Some(next) =
+        (0..written.len()).find(|at| !placed[*at] && reads[*at].iter().all(|at| placed[*at]))
+    {
+        placed[next] = true;
+        order.push(written[next]);
+    }
+    if order.len() == written.len() { order } else { written }
 }

@@ -18,9 +18,10 @@ use sqlparser::ast::{
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{IsOptional, Parser, ParserError};
-use sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::command::{expect, is_word, take};
+use crate::error::{SqlError, sqlstate};
 
 type Parsed<T> = Result<T, ParserError>;
 
@@ -35,6 +36,21 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Option<Parsed<Statement>> {
 /// Whether an action of MERGE is DO NOTHING.
 pub(crate) fn does_nothing(action: &MergeAction) -> bool {
     matches!(action, MergeAction::Update(update) if update.assignments.is_empty())
+}
+
+/// 0A000 for a MERGE that begins behind these tokens, if that is in a WITH or in COPY.
+pub(super) fn check_place(before: &[TokenWithSpan]) -> Result<(), SqlError> {
+    let is_word = |token: &TokenWithSpan, expected: &str| matches!(&token.token, Token::Word(word) if word.value.eq_ignore_ascii_case(expected));
+    let place = match before {
+        [copy, open] if is_word(copy, "COPY") && open.token == Token::LParen => "COPY",
+        [.., word, open]
+            if (is_word(word, "AS") || is_word(word, "MATERIALIZED")) && open.token == Token::LParen =>
+        {
+            "WITH query"
+        }
+        _ => return Ok(()),
+    };
+    Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("MERGE not supported in {place}")))
 }
 
 fn after_with(parser: &mut Parser<'_>) -> Parsed<Statement> {

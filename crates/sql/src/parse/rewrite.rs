@@ -196,10 +196,6 @@ impl<'a> Pass<'a> {
         words.iter().any(|expected| is(self.out.last(), expected))
     }
 
-    fn after_opening(&self) -> bool {
-        matches!(self.out.last().map(|token| &token.token), Some(Token::LParen))
-    }
-
     fn copy(&mut self) {
         self.out.push(self.tokens[self.at].clone());
         self.at += 1;
@@ -263,10 +259,9 @@ impl<'a> Pass<'a> {
             }
             "EXCLUDE" => self.exclusion(),
             "OVERRIDING" => self.overriding(),
-            "MERGE" if self.after_opening() && self.is(1, "INTO") => {
-                let place = if self.first == "COPY" { "COPY" } else { "WITH query" };
-                let message = format!("MERGE not supported in {place}");
-                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+            "MERGE" if self.is(1, "INTO") && !self.out.is_empty() => {
+                super::merge::check_place(&self.out)?;
+                self.copy();
             }
             _ => self.copy(),
         }
