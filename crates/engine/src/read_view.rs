@@ -45,6 +45,11 @@ impl ReadView {
         ReadView { store, sight, own, sequence, private }
     }
 
+    /// The own write up to which those count.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// The commit up to which others' changes are seen.
     pub fn snapshot(&self) -> Csn {
         self.sight.csn()

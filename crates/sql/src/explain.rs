@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use crate::oltp::insert::InsertPlan;
+use crate::oltp::parts::Step;
 use crate::oltp::target::{Access, Target};
 use crate::session::{Action, Planned};
 
@@ -13,16 +15,40 @@ pub(crate) fn lines(planned: &Planned) -> Vec<String> {
     match &planned.action {
         Action::Empty => Vec::new(),
         Action::Select(plan) => plan.explain(),
-        Action::Insert(plan) => {
-            let mut lines = vec![format!("Insert on {}", plan.table.name)];
-            lines.extend(plan.source_lines().into_iter().map(|line| format!("  {line}")));
-            lines
-        }
+        Action::Insert(plan) => inserting(plan),
         Action::Update(plan) => changing("Update", &plan.target),
         Action::Delete(plan) => changing("Delete", &plan.target),
+        Action::Parts(plan) => {
+            let mut lines = step(plan.main());
+            for (name, part) in plan.of_with() {
+                lines.push(format!("CTE {name}"));
+                lines.extend(step(part).into_iter().map(|line| format!("  {line}")));
+            }
+            lines
+        }
         Action::Call(plan) => vec![format!("Call of {}", plan.routine.signature())],
         Action::Utility => vec!["Utility statements have no plan structure".to_owned()],
     }
+}
+
+fn step(step: &Step) -> Vec<String> {
+    match step {
+        Step::Select(plan) => plan.explain(),
+        Step::Insert(plan) => inserting(plan),
+        Step::Update(plan) => changing("Update", &plan.target),
+        Step::Delete(plan) => changing("Delete", &plan.target),
+        Step::Merge(plan) => {
+            let mut lines = vec![format!("Merge on {}", plan.table.name)];
+            lines.extend(plan.source.explain().into_iter().map(|line| format!("  {line}")));
+            lines
+        }
+    }
+}
+
+fn inserting(plan: &InsertPlan) -> Vec<String> {
+    let mut lines = vec![format!("Insert on {}", plan.table.name)];
+    lines.extend(plan.source_lines().into_iter().map(|line| format!("  {line}")));
+    lines
 }
 
 fn changing(what: &str, target: &Target) -> Vec<String> {
@@ -66,7 +92,27 @@ fn outline(planned: &Planned) -> Option<Outline> {
         Action::Insert(plan) => Some(modify("Insert", &plan.table.name, plan.source_outline())),
         Action::Update(plan) => Some(modify("Update", &plan.target.table.name, target(&plan.target))),
         Action::Delete(plan) => Some(modify("Delete", &plan.target.table.name, target(&plan.target))),
+        Action::Parts(plan) => {
+            let mut main = outline_of_step(plan.main());
+            for (name, part) in plan.of_with() {
+                let mut part = outline_of_step(part);
+                part.properties.insert(0, ("Subplan Name", Property::Text(format!("CTE {name}"))));
+                part.properties.insert(0, ("Parent Relationship", "InitPlan".into()));
+                main.plans.push(part);
+            }
+            Some(main)
+        }
         Action::Call(_) | Action::Empty | Action::Utility => None,
+    }
+}
+
+fn outline_of_step(step: &Step) -> Outline {
+    match step {
+        Step::Select(plan) => plan.outline(),
+        Step::Insert(plan) => modify("Insert", &plan.table.name, plan.source_outline()),
+        Step::Update(plan) => modify("Update", &plan.target.table.name, target(&plan.target)),
+        Step::Delete(plan) => modify("Delete", &plan.target.table.name, target(&plan.target)),
+        Step::Merge(plan) => modify("Merge", &plan.table.name, plan.source.outline()),
     }
 }
 

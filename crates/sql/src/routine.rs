@@ -134,7 +134,7 @@ pub(crate) fn statements(routine: &Routine) -> Result<Vec<Statement>> {
 pub(crate) fn is_single_select(statements: &[Statement]) -> bool {
     let [Statement { command: Command::Sql(sql), .. }] = statements else { return false };
     let ast::Statement::Query(query) = sql.as_ref() else { return false };
-    query.locks.is_empty() && reads_only(&query.body)
+    query.locks.is_empty() && reads_only(&query.body) && !parse::locks_rows_within(sql)
 }
 
 fn reads_only(body: &ast::SetExpr) -> bool {

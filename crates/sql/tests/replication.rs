@@ -140,6 +140,11 @@ fn what_is_not_the_same_everywhere_is_refused_by_name() {
         ("INSERT INTO t VALUES (1, 1); SET search_path = x", "SET"),
         ("INSERT INTO t VALUES (1, setval('s', 9))", "function setval()"),
         ("UPDATE t SET n = (SELECT count(*) FROM cognate_nodes)", "system view \"cognate_nodes\""),
+        ("WITH d AS (DELETE FROM t RETURNING id) INSERT INTO t SELECT id, 1 FROM d", "a statement in parts"),
+        ("WITH d AS (DELETE FROM t RETURNING id) SELECT * FROM d", "a statement in parts"),
+        ("UPDATE t SET n = 1 WHERE id = (SELECT id FROM t WHERE id = 1 FOR UPDATE)", "a statement in parts"),
+        ("MERGE INTO t USING p ON t.id = p.n WHEN MATCHED THEN DELETE", "MERGE"),
+        ("WITH s AS (SELECT 1 AS x) INSERT INTO t SELECT x, x FROM s", "WITH before INSERT"),
     ] {
         let answer = world.run(1, text);
         assert!(answer.contains("0A000") && answer.contains(names), "{text}: {answer}");

@@ -284,6 +284,12 @@ impl WriteSet {
         map.get(&SmallKey::new(key)).and_then(|w| w.last()).map(|w| w.value.clone())
     }
 
+    /// The sequence of the last own write of a key.
+    pub(crate) fn last_sequence(&self, tree: TreeId, key: &[u8]) -> Option<u64> {
+        let map = self.tree(tree)?.map.lock();
+        map.get(&SmallKey::new(key)).and_then(|writes| writes.last()).map(|write| write.sequence)
+    }
+
     /// Writes or (with `None`) deletes a key.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ mod operand;
 mod operator;
 mod order;
 mod overload;
+mod parts;
 mod query;
 mod routine;
 mod scope;
@@ -51,6 +52,7 @@ pub(crate) use index::{BoundIndex, BoundIndexes, bind_indexes, bound_indexes};
 pub(crate) use naming::nameable;
 pub(crate) use operator::operator_name;
 pub(crate) use operator::row_items;
+pub(crate) use parts::{LockingQuery, all_rows};
 pub use query::*;
 pub(crate) use routine::{Called, Form};
 pub(crate) use scope::name_span;
@@ -59,6 +61,7 @@ pub(crate) use star::{Stars, pinned};
 pub use type_name::resolve_type;
 pub(crate) use type_name::{array as array_type, resolve_built_in};
 pub use virtual_table::{NoVirtualTables, VirtualTable, VirtualTables};
+pub(crate) use with::in_order;
 
 use std::sync::Arc;
 
@@ -128,6 +131,8 @@ pub struct Binder<'a> {
     /// itself, inside out.
     around: Vec<&'static str>,
     cte_count: usize,
+    /// The parts of the statement that are run one by one.
+    parts: parts::Parts,
     tables: Vec<Arc<Table>>,
     /// Oids of the views.
     views: Vec<u32>,
@@ -247,6 +252,7 @@ impl<'a> Binder<'a> {
             ctes: vec![],
             around: vec![],
             cte_count: 0,
+            parts: parts::Parts::default(),
             tables: vec![],
             views: vec![],
             enum_types: vec![],

@@ -225,6 +225,9 @@ impl Binder<'_> {
         let bound = stacker::maybe_grow(192 * 1024, 4 * 1024 * 1024, || inner.query(query, false));
         self.routines = std::mem::take(&mut inner.routines);
         let bound = bound?;
+        if inner.wants_parts() {
+            return Err(only_alone(routine));
+        }
         inner.tables().iter().for_each(|table| self.note_table(table));
         let views: Vec<u32> =
             inner.views().iter().filter(|view| !self.views.contains(view)).copied().collect();

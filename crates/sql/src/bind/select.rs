@@ -41,7 +41,8 @@ impl Binder<'_> {
         })
     }
 
-    fn query_without_with(&mut self, syntax: &QuerySyntax, keep_unknown: bool) -> Result<Query> {
+    /// Binds a query whose WITH is in sight already.
+    pub(crate) fn query_without_with(&mut self, syntax: &QuerySyntax, keep_unknown: bool) -> Result<Query> {
         if syntax.for_clause.is_some()
             || syntax.settings.is_some()
             || syntax.format_clause.is_some()
@@ -506,7 +507,7 @@ fn lock_name(clause: &LockClause) -> &'static str {
     lock_strength(clause).1
 }
 
-fn lock_not_allowed(clause: &LockClause, reason: &str) -> SqlError {
+pub(super) fn lock_not_allowed(clause: &LockClause, reason: &str) -> SqlError {
     SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{} is not allowed {reason}", lock_name(clause)))
 }
 

@@ -73,7 +73,12 @@ impl Binder<'_> {
     }
 
     fn set_operand(&mut self, operand: &SetExpr) -> Result<Query> {
-        stacker::maybe_grow(256 * 1024, 4 * 1024 * 1024, || self.set_expr(operand, true))
+        stacker::maybe_grow(256 * 1024, 4 * 1024 * 1024, || match operand {
+            SetExpr::Query(query) if !query.locks.is_empty() => {
+                Err(super::select::lock_not_allowed(&query.locks[0], "with UNION/INTERSECT/EXCEPT"))
+            }
+            operand => self.set_expr(operand, true),
+        })
     }
 
     /// Converts the columns of a query implicitly.

@@ -16,7 +16,7 @@ fn subquery(kind: SubqueryKind, query: Query) -> Expr {
 impl Binder<'_> {
     /// A query within an expression.
     fn query_within(&mut self, syntax: &QuerySyntax) -> Result<Query> {
-        self.out_of_recursion("a subquery", |binder| binder.query(syntax, false))
+        self.out_of_recursion("a subquery", |binder| binder.query_in_statement(syntax, false))
     }
 
     /// A query used as a value.

@@ -220,7 +220,7 @@ impl Binder<'_> {
         name: &str,
         nullable: bool,
     ) -> Result<Item> {
-        let query = self.query(query, false)?;
+        let query = self.query_in_statement(query, false)?;
         self.query_relation(query, alias, name, nullable)
     }
 

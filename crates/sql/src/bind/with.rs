@@ -6,6 +6,8 @@ use super::from::{Item, NewRelation};
 use super::scope::object_name;
 use super::{Binder, Body, Cte, Query, Source};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::changes_rows;
+use crate::session::OutputColumn;
 use crate::types::Type;
 
 /// A common table expression that names can refer to.
@@ -21,6 +23,29 @@ pub(super) struct CteInSight {
     correlated: bool,
     /// It is being bound itself.
     part: Part,
+    /// What reads it may be run by itself: all parts of the statement have its rows.
+    shared: bool,
+    /// The part of the statement that it is bound in.
+    home: usize,
+    /// It has rows: it is no statement without RETURNING.
+    gives_rows: bool,
+}
+
+impl CteInSight {
+    fn new(name: &str, number: usize, columns: Vec<(String, Type)>, part: Part) -> CteInSight {
+        CteInSight {
+            name: name.to_owned(),
+            number,
+            columns,
+            references: 0,
+            level: 0,
+            correlated: false,
+            part,
+            shared: false,
+            home: 0,
+            gives_rows: true,
+        }
+    }
 }
 
 /// Which part of a WITH query is being bound: what a reference to itself means there.
@@ -34,6 +59,8 @@ enum Part {
     Base,
     /// The right side of the UNION, with so much around it.
     Recursive(usize),
+    /// A statement that changes rows, under WITH RECURSIVE.
+    Changing,
 }
 
 impl Binder<'_> {
@@ -82,6 +109,10 @@ impl Binder<'_> {
                     "recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term"
                 ),
             )),
+            Part::Changing => Err(SqlError::new(
+                sqlstate::INVALID_RECURSION,
+                format!("recursive query \"{name}\" must not contain data-modifying statements"),
+            )),
             Part::Base => refuse("within its non-recursive term"),
             Part::Recursive(around) => match self.around.get(around..).and_then(<[_]>::last) {
                 Some(what) => refuse(&format!("within {what}")),
@@ -99,6 +130,13 @@ impl Binder<'_> {
     pub(super) fn cte(&mut self, place: usize, alias: Option<&TableAlias>, nullable: bool) -> Result<Item> {
         let cte = &self.ctes[place];
         self.check_recursion(cte)?;
+        if !cte.gives_rows {
+            let message = format!("WITH query \"{}\" does not have a RETURNING clause", cte.name);
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+        }
+        if !cte.shared && cte.home != self.reader() {
+            return Err(self.lacks("a subquery that locks rows and reads a WITH query around it"));
+        }
         // Its rows belong to one row of the query around it, which only the query it belongs to can
         // tell.
         if cte.correlated && self.levels.len() != cte.level + 1 {
@@ -109,6 +147,8 @@ impl Binder<'_> {
         let cte = &mut self.ctes[place];
         cte.references += 1;
         let (number, name) = (cte.number, cte.name.clone());
+        self.note_part_read(number);
+        let cte = &self.ctes[place];
         let types = cte.columns.iter().map(|(_, ty)| *ty).collect();
         let columns = cte.columns.iter().enumerate().map(|(i, (name, _))| (name.clone(), i)).collect();
         let source = Source::Cte(number);
@@ -123,16 +163,16 @@ impl Binder<'_> {
     ) -> Result<Query> {
         let before = self.ctes.len();
         let mut bound = vec![];
-        for cte in &with.cte_tables {
-            let name = object_name(&cte.alias.name);
-            if self.ctes[before..].iter().any(|known| known.name == name) {
+        for cte in in_order(with) {
+            let name = self.new_cte_name(cte, before)?;
+            if changes_rows(&cte.query.body) {
                 return Err(SqlError::new(
-                    sqlstate::DUPLICATE_ALIAS,
-                    format!("WITH query name \"{name}\" specified more than once"),
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    "WITH clause containing a data-modifying statement must be at the top level",
                 ));
             }
             let read = self.correlated_references();
-            bound.push(self.bind_cte(cte, name, with.recursive)?);
+            bound.push(self.bind_cte(cte, name, with.recursive, false)?);
             if self.correlated_references() != read {
                 return Err(
                     self.lacks("a WITH query that refers to a query around it, read from another one,")
@@ -148,7 +188,71 @@ impl Binder<'_> {
         Ok(query)
     }
 
-    fn bind_cte(&mut self, cte: &ast::Cte, name: String, recursive: bool) -> Result<Cte> {
+    /// The name of a WITH query. 42712 if one of the same WITH, of which those in sight from `before`
+    /// on are, has it.
+    pub(super) fn new_cte_name(&self, cte: &ast::Cte, before: usize) -> Result<String> {
+        let name = object_name(&cte.alias.name);
+        if self.ctes[before..].iter().all(|known| known.name != name) {
+            return Ok(name);
+        }
+        Err(SqlError::new(
+            sqlstate::DUPLICATE_ALIAS,
+            format!("WITH query name \"{name}\" specified more than once"),
+        ))
+    }
+
+    /// Binds one that is in sight of all parts of the statement.
+    pub(super) fn shared_cte(&mut self, cte: &ast::Cte, name: String, recursive: bool) -> Result<Cte> {
+        let bound = self.bind_cte(cte, name, recursive, true)?;
+        if let Some(in_sight) = self.ctes.last_mut() {
+            in_sight.shared = true;
+        }
+        Ok(bound)
+    }
+
+    /// Binds a statement that changes rows, in a WITH: it does not see itself.
+    pub(super) fn changing_cte<T>(
+        &mut self,
+        name: &str,
+        recursive: bool,
+        bind: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let place = self.ctes.len();
+        if recursive {
+            self.ctes.push(CteInSight::new(name, 0, vec![], Part::Changing));
+        }
+        let bound = bind(self);
+        self.ctes.truncate(place);
+        bound
+    }
+
+    /// Puts such a statement in sight of all parts, with the columns of its RETURNING; its number.
+    pub(super) fn put_changing_cte(
+        &mut self,
+        alias: &TableAlias,
+        name: &str,
+        columns: Option<&[OutputColumn]>,
+    ) -> Result<usize> {
+        let number = self.cte_count;
+        self.cte_count += 1;
+        let named = named_columns(columns.unwrap_or_default(), alias, name)?;
+        let gives_rows = columns.is_some();
+        let in_sight = CteInSight::new(name, number, named, Part::Complete);
+        self.ctes.push(CteInSight { shared: true, gives_rows, ..in_sight });
+        Ok(number)
+    }
+
+    /// Hands WITH queries of the statement to the query that alone reads them.
+    pub(crate) fn carry(&self, query: &mut Query, mut given: Vec<Cte>) {
+        for cte in &mut given {
+            let seen = self.ctes.iter().find(|seen| seen.number == cte.number);
+            cte.references = seen.map_or(cte.references, |seen| seen.references);
+        }
+        given.append(&mut query.ctes);
+        query.ctes = given;
+    }
+
+    fn bind_cte(&mut self, cte: &ast::Cte, name: String, recursive: bool, shared: bool) -> Result<Cte> {
         let number = self.cte_count;
         self.cte_count += 1;
         if recursive
@@ -162,24 +266,17 @@ impl Binder<'_> {
         }
         let query = match recursive {
             true => {
-                self.bind_part(&name, number, vec![], Part::Whole, |binder| binder.query(&cte.query, false))?
-                    .0
+                let bind = |binder: &mut Self| binder.cte_query(&cte.query, shared);
+                self.bind_part(&name, number, vec![], Part::Whole, bind)?.0
             }
-            false => self.query(&cte.query, false)?,
+            false => self.cte_query(&cte.query, shared)?,
         };
         let correlated = query.is_correlated();
         let level = self.levels.len();
         let columns = cte_columns(&query, &cte.alias, &name)?;
-        let part = Part::Complete;
-        self.ctes.push(CteInSight {
-            name: name.clone(),
-            number,
-            columns,
-            references: 0,
-            level,
-            correlated,
-            part,
-        });
+        let (part, home) = (Part::Complete, self.reader());
+        let in_sight = CteInSight::new(&name, number, columns, part);
+        self.ctes.push(CteInSight { level, correlated, home, ..in_sight });
         // Put in place of a reference it would be one query further in.
         let materialized = cte.materialized.as_ref().map(|how| *how == ast::CteAsMaterialized::Materialized);
         let materialized = if correlated { Some(true) } else { materialized };
@@ -199,8 +296,8 @@ impl Binder<'_> {
     ) -> Result<(Query, bool)> {
         let place = self.ctes.len();
         let level = self.levels.len();
-        let name = name.to_owned();
-        self.ctes.push(CteInSight { name, number, columns, references: 0, level, correlated: false, part });
+        let home = self.reader();
+        self.ctes.push(CteInSight { level, home, ..CteInSight::new(name, number, columns, part) });
         let bound = bind(self);
         let refers = self.ctes.get(place).is_some_and(|cte| cte.references > 0);
         self.ctes.truncate(place);
@@ -242,10 +339,9 @@ impl Binder<'_> {
         refuse_aggregates(&right, number)?;
         let correlated = left.is_correlated() || right.is_correlated();
         let level = self.levels.len();
-        let part = Part::Complete;
-        let in_sight =
-            CteInSight { name: name.to_owned(), number, columns, references: 0, level, correlated, part };
-        self.ctes.push(in_sight);
+        let (part, home) = (Part::Complete, self.reader());
+        let in_sight = CteInSight::new(name, number, columns, part);
+        self.ctes.push(CteInSight { level, correlated, home, ..in_sight });
         Ok(Some(Cte {
             number,
             name: name.to_owned(),
@@ -333,20 +429,54 @@ fn refuse_aggregates(query: &Query, number: usize) -> Result<()> {
 
 /// Names and types of the columns, with the alias's names.
 fn cte_columns(query: &Query, alias: &TableAlias, name: &str) -> Result<Vec<(String, Type)>> {
-    if alias.columns.len() > query.columns.len() {
+    named_columns(&query.columns, alias, name)
+}
+
+fn named_columns(given: &[OutputColumn], alias: &TableAlias, name: &str) -> Result<Vec<(String, Type)>> {
+    if alias.columns.len() > given.len() {
         return Err(SqlError::new(
             sqlstate::INVALID_COLUMN_REFERENCE,
             format!(
                 "WITH query \"{name}\" has {} columns available but {} columns specified",
-                query.columns.len(),
+                given.len(),
                 alias.columns.len()
             ),
         ));
     }
     let mut columns: Vec<(String, Type)> =
-        query.columns.iter().map(|column| (column.name.clone(), column.ty)).collect();
+        given.iter().map(|column| (column.name.clone(), column.ty)).collect();
     for (column, alias) in columns.iter_mut().zip(&alias.columns) {
         column.0 = object_name(&alias.name);
     }
     Ok(columns)
+}
+
+/// The queries of a WITH in an order in which each comes behind those that it reads: under RECURSIVE
+/// it may read later ones. As they stand where they read each other, or seem to.
+pub(crate) fn in_order(with: &ast::With) -> Vec<&ast::Cte> {
+    let written: Vec<&ast::Cte> = with.cte_tables.iter().collect();
+    if !with.recursive || written.len() < 2 {
+        return written;
+    }
+    let names: Vec<String> = written.iter().map(|cte| object_name(&cte.alias.name)).collect();
+    let reads = |place: usize| {
+        let mut found = vec![];
+        let _ = ast::visit_relations(&written[place].query, |relation| {
+            if let [ast::ObjectNamePart::Identifier(name)] = relation.0.as_slice() {
+                let name = object_name(name);
+                found.extend(names.iter().position(|known| *known == name).filter(|at| *at != place));
+            }
+            std::ops::ControlFlow::<()>::Continue(())
+        });
+        found
+    };
+    let reads: Vec<Vec<usize>> = (0..written.len()).map(reads).collect();
+    let (mut order, mut placed) = (Vec::with_capacity(written.len()), vec![false; written.len()]);
+    while let Some(next) =
+        (0..written.len()).find(|at| !placed[*at] && reads[*at].iter().all(|at| placed[*at]))
+    {
+        placed[next] = true;
+        order.push(written[next]);
+    }
+    if order.len() == written.len() { order } else { written }
 }

@@ -6,7 +6,7 @@ use super::names::{Qualified, fold};
 use crate::bind::{Stars, pinned};
 use crate::catalog::{Column, Object, Relation, View};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::{Command, parse_single};
+use crate::parse::{Command, changes_rows, parse_single};
 use crate::session::OutputColumn;
 use crate::session::work::Work;
 use crate::types::{Datum, FormatContext};
@@ -15,6 +15,13 @@ impl Work<'_> {
     /// CREATE VIEW.
     pub(crate) async fn create_view(&mut self, statement: &ast::CreateView) -> Result<()> {
         refuse(statement)?;
+        let with = statement.query.with.iter().flat_map(|with| &with.cte_tables);
+        if with.into_iter().any(|cte| changes_rows(&cte.query.body)) {
+            return Err(SqlError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "views must not contain data-modifying statements in WITH",
+            ));
+        }
         let name = Qualified::from_object_name(&statement.name)?;
         let schema = self.creation_schema(&name)?;
         self.lock_name(schema.oid, &name.name).await?;

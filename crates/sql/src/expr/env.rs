@@ -16,7 +16,7 @@ use cognate_engine::{Columns, Interest, Lent, TemporaryFile};
 use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{EvalContext, Function, Interrupt};
-use crate::oltp::{CteState, SubqueryResult};
+use crate::oltp::{CteState, Given, SubqueryResult};
 use crate::plan::CtePlan;
 use crate::types::Datum;
 
@@ -219,6 +219,16 @@ impl Runtime {
     /// The plan of a common table expression that is read from its rows.
     pub(crate) fn cte_plan(&self, number: usize) -> Option<&Arc<CtePlan>> {
         self.cte_plans.as_ref()?.get(number)?.as_ref()
+    }
+
+    /// Puts rows in place that were computed before, and are accounted for elsewhere.
+    pub(crate) fn give(&self, given: &Given) {
+        let mut places = self.ctes.borrow_mut();
+        for (number, rows) in given {
+            if let Some(place) = places.get_mut(*number) {
+                *place = Some(CteState::complete(rows.clone()));
+            }
+        }
     }
 
     /// Bytes accounted for now.

@@ -61,12 +61,18 @@ impl Conflict {
     pub(crate) fn updates(&self) -> bool {
         matches!(self.action, Action::Update { .. })
     }
+
+    /// Makes its expressions ready to be evaluated.
+    pub(crate) fn plan(&mut self, binder: &Binder<'_>, pieces: &mut Pieces) -> Result<()> {
+        let Action::Update { assignments, condition } = &mut self.action else { return Ok(()) };
+        assignments.plan(binder, pieces)?;
+        pieces.expressions(binder, condition.as_mut_slice())
+    }
 }
 
 /// Binds the clause.
 pub(crate) fn bind(
     binder: &mut Binder<'_>,
-    pieces: &mut Pieces,
     table: &Arc<Table>,
     alias: Option<&ast::TableAlias>,
     on: &ast::OnConflict,
@@ -83,7 +89,7 @@ pub(crate) fn bind(
             }
             open_table_as(binder, table, alias)?;
             add_excluded(binder, table)?;
-            let bound = bind_update(binder, pieces, table, update);
+            let bound = bind_update(binder, table, update);
             binder.pop_level()?;
             bound?
         }
@@ -105,22 +111,15 @@ fn add_excluded(binder: &mut Binder<'_>, table: &Arc<Table>) -> Result<()> {
     Ok(())
 }
 
-fn bind_update(
-    binder: &mut Binder<'_>,
-    pieces: &mut Pieces,
-    table: &Arc<Table>,
-    update: &ast::DoUpdate,
-) -> Result<Action> {
-    let mut assignments = bind_assignments(binder, table, &update.assignments)?;
-    let mut condition = match &update.selection {
+fn bind_update(binder: &mut Binder<'_>, table: &Arc<Table>, update: &ast::DoUpdate) -> Result<Action> {
+    let assignments = bind_assignments(binder, table, &update.assignments)?;
+    let condition = match &update.selection {
         None => None,
         Some(condition) => Some(binder.in_clause(Clause::Where, |binder| {
             let typed = binder.expression(condition)?;
             binder.condition(typed, "WHERE")
         })?),
     };
-    assignments.plan(binder, pieces)?;
-    pieces.expressions(binder, condition.as_mut_slice())?;
     Ok(Action::Update { assignments, condition })
 }
 
@@ -227,7 +226,7 @@ impl Work<'_> {
         row: Indexed<'_>,
         touched: &[Bytes],
     ) -> Result<Option<Vec<Datum>>> {
-        if touched.contains(holder) {
+        if touched.contains(holder) || self.engine.has_written_since(&self.view, table.tree, holder) {
             return Err(SqlError::new(
                 sqlstate::CARDINALITY_VIOLATION,
                 "ON CONFLICT DO UPDATE command cannot affect row a second time",

@@ -35,6 +35,16 @@ pub(crate) enum CteState {
     Working(Rows),
 }
 
+/// The rows of WITH queries that were computed before, as parts of the statement: by their numbers.
+pub(crate) type Given = Vec<(usize, Rows)>;
+
+impl CteState {
+    /// One whose rows are all there.
+    pub(crate) fn complete(rows: Rows) -> CteState {
+        CteState::Chunks(Chunks { chunks: vec![Chunk::Held(rows)], complete: true, ..Chunks::default() })
+    }
+}
+
 /// Chunks of rows so far.
 #[derive(Default)]
 pub(crate) struct Chunks {

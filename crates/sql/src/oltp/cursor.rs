@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::node::{NodeState, evaluate_limit};
-use super::{Context, Row};
+use super::{Context, Given, Row};
 use crate::error::Result;
 use crate::expr::{Env, Execution, Expr, ReadContext, Runtime};
 use crate::plan::Plan;
@@ -45,6 +45,12 @@ impl Cursor {
             row: vec![],
             done: false,
         }
+    }
+
+    /// Puts the rows of WITH queries in place that were computed before. To be called before the
+    /// first row.
+    pub(crate) fn give(&self, given: &Given) {
+        self.runtime.give(given);
     }
 
     /// The plan.

@@ -5,9 +5,9 @@ use sqlparser::ast;
 
 use super::returning::{Changed, Returning};
 use super::run::Run;
-use super::source::{Pieces, Places};
+use super::source::{Pieces, Places, WithQueries};
 use super::target::{Access, Target, find_table, open_target};
-use super::update::{frame_key, with_ctes};
+use super::update::frame_key;
 use crate::bind::Binder;
 use crate::error::{Result, SqlError};
 use crate::function::Interrupt;
@@ -26,7 +26,7 @@ pub(crate) struct DeletePlan {
 pub(crate) fn bind(
     binder: &mut Binder<'_>,
     statement: &ast::Delete,
-    with: Option<&ast::With>,
+    with: WithQueries<'_>,
 ) -> Result<DeletePlan> {
     if !statement.tables.is_empty() || !statement.order_by.is_empty() || statement.limit.is_some() {
         return Err(SqlError::syntax("syntax error in DELETE: a clause of another dialect"));
@@ -47,7 +47,7 @@ pub(crate) fn bind(
     }
     let table = find_table(binder, name)?;
     let mut parts = None;
-    let query = with_ctes(binder, with, |binder| {
+    let query = with.bind(binder, |binder| {
         open_target(binder, &table, alias.as_ref())?;
         binder.from_beside_target(statement.using.as_deref().unwrap_or_default())?;
         if let Some(condition) = &statement.selection {

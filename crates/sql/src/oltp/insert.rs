@@ -8,10 +8,9 @@ use super::conflict::{Conflict, Outcome};
 use super::literal_rows::LiteralRows;
 use super::returning::{Changed, Returning};
 use super::run::{Checks, Run, default_of, generated_always, is_default};
-use super::source::{Pieces, Places, share};
+use super::source::{Pieces, Places, WithQueries, share};
 use super::target::{find_table, open_table_as};
-use crate::bind::Binder;
-use crate::bind::Clause;
+use crate::bind::{Binder, Body, Clause, Query};
 use crate::catalog::{Identity, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::explain::Outline;
@@ -19,6 +18,7 @@ use crate::expr::Expr;
 use crate::function::Interrupt;
 use crate::parse::{self, Overriding, marked};
 use crate::plan::Plan;
+use crate::session::OutputColumn;
 use crate::session::work::Work;
 use crate::types::Datum;
 
@@ -55,12 +55,22 @@ enum BoundSource {
     Query(Box<Plan>, Vec<Result<usize, Expr>>),
 }
 
+/// A query of rows; for each place of the table the number of its output column, or the default.
+type Mapped = (Query, Vec<Result<usize, Expr>>);
+
 /// What the statement says about its target's columns.
-struct Columns {
+pub(crate) struct Columns {
     table: Arc<Table>,
     /// Places in the order of the column list.
     places: Vec<usize>,
     overriding: Option<Overriding>,
+}
+
+/// What stands behind the rows.
+#[derive(Default)]
+struct Behind {
+    conflict: Option<Conflict>,
+    returning: Option<Returning>,
 }
 
 /// Binds and plans an INSERT.
@@ -68,6 +78,7 @@ pub(crate) fn bind(
     binder: &mut Binder<'_>,
     statement: &ast::Insert,
     overriding: Option<Overriding>,
+    with: WithQueries<'_>,
 ) -> Result<InsertPlan> {
     refuse(statement)?;
     let ast::TableObject::TableName(name) = &statement.table else {
@@ -75,38 +86,31 @@ pub(crate) fn bind(
     };
     let table = find_table(binder, name)?;
     binder.note_table(&table);
-    let columns =
-        Columns { places: column_list(&table, &statement.columns)?, table: table.clone(), overriding };
+    let columns = Columns::new(&table, &statement.columns, overriding)?;
     let mut pieces = Pieces::default();
-    let source = match &statement.source {
-        None => BoundSource::Values(vec![Rows::One(columns.row(binder, &[])?)]),
-        Some(query) => bind_source(binder, &mut pieces, &columns, query, !statement.columns.is_empty())?,
+    let (source, mut behind) = match plain_values(statement).filter(|_| with.is_empty()) {
+        Some(rows) => {
+            let rows = columns.values(binder, rows, !statement.columns.is_empty())?;
+            (BoundSource::Values(rows), bind_behind(binder, &table, statement)?)
+        }
+        None => {
+            let mut rest = None;
+            let query = with.bind(binder, |binder| {
+                let (query, map) = columns.query(binder, statement)?;
+                rest = Some((map, bind_behind(binder, &table, statement)?));
+                Ok(query)
+            })?;
+            let (map, behind) = rest.ok_or_else(|| SqlError::internal("an INSERT was not bound"))?;
+            (BoundSource::Query(Box::new(pieces.query(binder, query)?), map), behind)
+        }
     };
     let checks = Checks::bind(binder, &table, |_| true)?;
-    let alias = statement.table_alias.as_ref().map(|alias| ast::TableAlias {
-        explicit: true,
-        name: alias.alias.clone(),
-        columns: Vec::new(),
-        at: None,
-    });
-    let conflict = match &statement.on {
-        None => None,
-        Some(ast::OnInsert::OnConflict(on)) => {
-            Some(super::conflict::bind(binder, &mut pieces, &table, alias.as_ref(), on)?)
-        }
-        Some(_) => return Err(SqlError::syntax("syntax error at or near \"DUPLICATE\"")),
-    };
-    let returning = match &statement.returning {
-        None => None,
-        Some(items) => {
-            open_table_as(binder, &table, alias.as_ref())?;
-            let bound = binder.returning(items);
-            binder.pop_level()?;
-            let (columns, mut exprs) = bound?;
-            pieces.expressions(binder, &mut exprs)?;
-            Some(Returning { columns, exprs })
-        }
-    };
+    if let Some(conflict) = &mut behind.conflict {
+        conflict.plan(binder, &mut pieces)?;
+    }
+    if let Some(returning) = &mut behind.returning {
+        pieces.expressions(binder, &mut returning.exprs)?;
+    }
     let source = match source {
         BoundSource::Values(mut rows) => {
             for row in &mut rows {
@@ -125,7 +129,50 @@ pub(crate) fn bind(
         BoundSource::Values(rows) => Source::Values(rows),
         BoundSource::Query(plan, map) => Source::Query(share(*plan, places), map),
     };
+    let Behind { conflict, returning } = behind;
     Ok(InsertPlan { table, source, checks, conflict, returning, places })
+}
+
+/// Binds ON CONFLICT and RETURNING.
+fn bind_behind(binder: &mut Binder<'_>, table: &Arc<Table>, statement: &ast::Insert) -> Result<Behind> {
+    let alias = statement.table_alias.as_ref().map(|alias| ast::TableAlias {
+        explicit: true,
+        name: alias.alias.clone(),
+        columns: Vec::new(),
+        at: None,
+    });
+    let conflict = match &statement.on {
+        None => None,
+        Some(ast::OnInsert::OnConflict(on)) => {
+            Some(super::conflict::bind(binder, table, alias.as_ref(), on)?)
+        }
+        Some(_) => return Err(SqlError::syntax("syntax error at or near \"DUPLICATE\"")),
+    };
+    let returning = match &statement.returning {
+        None => None,
+        Some(items) => {
+            open_table_as(binder, table, alias.as_ref())?;
+            let bound = binder.returning(items);
+            binder.pop_level()?;
+            let (columns, exprs) = bound?;
+            Some(Returning { columns, exprs })
+        }
+    };
+    Ok(Behind { conflict, returning })
+}
+
+/// The rows of VALUES without anything around them; none for DEFAULT VALUES.
+fn plain_values(statement: &ast::Insert) -> Option<&[ast::Parens<Vec<ast::Expr>>]> {
+    let Some(query) = &statement.source else { return Some(&[]) };
+    let plain = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.locks.is_empty();
+    match query.body.as_ref() {
+        ast::SetExpr::Values(values) if plain => Some(&values.rows),
+        _ => None,
+    }
 }
 
 fn refuse(statement: &ast::Insert) -> Result<()> {
@@ -167,52 +214,80 @@ fn column_list(table: &Table, names: &[ast::ObjectName]) -> Result<Vec<usize>> {
     Ok(places)
 }
 
-fn bind_source(
-    binder: &mut Binder<'_>,
-    pieces: &mut Pieces,
-    columns: &Columns,
-    query: &ast::Query,
-    listed: bool,
-) -> Result<BoundSource> {
-    let plain = query.with.is_none()
-        && query.order_by.is_none()
-        && query.limit_clause.is_none()
-        && query.fetch.is_none()
-        && query.locks.is_empty();
-    if let (true, ast::SetExpr::Values(values)) = (plain, query.body.as_ref()) {
+impl Columns {
+    /// The listed columns of a table, or all. 42703, 42701.
+    pub(crate) fn new(
+        table: &Arc<Table>,
+        names: &[ast::ObjectName],
+        overriding: Option<Overriding>,
+    ) -> Result<Columns> {
+        Ok(Columns { places: column_list(table, names)?, table: table.clone(), overriding })
+    }
+
+    /// The rows of VALUES, complete; a single one of defaults if there are none.
+    fn values(
+        &self,
+        binder: &mut Binder<'_>,
+        rows: &[ast::Parens<Vec<ast::Expr>>],
+        listed: bool,
+    ) -> Result<Vec<Rows>> {
+        let Some(first) = rows.first() else { return Ok(vec![Rows::One(self.row(binder, &[])?)]) };
         let width_of = |row: &[ast::Expr]| marked(row).map_or(row.len(), |run| run.width);
-        let width = values.rows.first().map_or(0, |row| row.content.len());
-        if values.rows.iter().any(|row| width_of(&row.content) != width) {
+        let width = width_of(&first.content);
+        if rows.iter().any(|row| width_of(&row.content) != width) {
             return Err(SqlError::syntax("VALUES lists must all be the same length"));
         }
-        columns.check_width(width, listed)?;
-        let rows = values.rows.iter().map(|row| match marked(&row.content) {
-            Some(run) => columns.literal_rows(binder, run).map(Box::new).map(Rows::Literal),
-            None => columns.row(binder, &row.content).map(Rows::One),
+        self.check_width(width, listed)?;
+        let rows = rows.iter().map(|row| match marked(&row.content) {
+            Some(run) => self.literal_rows(binder, run).map(Box::new).map(Rows::Literal),
+            None => self.row(binder, &row.content).map(Rows::One),
         });
-        let rows = rows.collect::<Result<_>>()?;
-        return Ok(BoundSource::Values(rows));
+        rows.collect()
     }
-    let query = binder.query(query, true)?;
-    columns.check_width(query.columns.len(), listed)?;
-    let places = &columns.places[..query.columns.len()];
-    for &place in places {
-        columns.check_generated(place)?;
-    }
-    let types: Vec<_> = places.iter().map(|&place| columns.table.columns[place].ty).collect();
-    let names: Vec<&str> = places.iter().map(|&place| columns.table.columns[place].name.as_str()).collect();
-    let query = binder.assign_query(query, &types, &names)?;
-    let map = (0..columns.table.columns.len())
-        .map(|place| match places.iter().position(|&given| given == place && !columns.ignores(place)) {
-            Some(output) => Ok(Ok(output)),
-            None => default_of(binder, &columns.table, place).map(Err),
-        })
-        .collect::<Result<Vec<_>>>()?;
-    Ok(BoundSource::Query(Box::new(pieces.query(binder, query)?), map))
-}
 
-impl Columns {
-    fn check_width(&self, width: usize, listed: bool) -> Result<()> {
+    /// The query that gives the rows, and for each place of the table its output column or the
+    /// default. VALUES are complete rows, as DEFAULT may stand in them.
+    fn query(&self, binder: &mut Binder<'_>, statement: &ast::Insert) -> Result<Mapped> {
+        let listed = !statement.columns.is_empty();
+        let values =
+            plain_values(statement).filter(|rows| rows.iter().all(|row| marked(&row.content).is_none()));
+        if let Some(rows) = values {
+            let rows = self.values(binder, rows, listed)?.into_iter().filter_map(|row| match row {
+                Rows::One(row) => Some(row),
+                Rows::Literal(_) => None,
+            });
+            let body = Body::Values(rows.collect());
+            let columns = self.table.columns.iter().map(|column| OutputColumn {
+                name: column.name.clone(),
+                ty: column.ty,
+                table_oid: 0,
+                attribute_number: 0,
+            });
+            let map = (0..self.table.columns.len()).map(Ok).collect();
+            return Ok((Query::of(body, columns.collect()), map));
+        }
+        let Some(query) = &statement.source else { return Err(SqlError::internal("no source of rows")) };
+        let query = binder.query_in_statement(query, true)?;
+        self.check_width(query.columns.len(), listed)?;
+        let places = &self.places[..query.columns.len()];
+        for &place in places {
+            self.check_generated(place)?;
+        }
+        let columns = || places.iter().map(|&place| &self.table.columns[place]);
+        let types: Vec<_> = columns().map(|column| column.ty).collect();
+        let names: Vec<&str> = columns().map(|column| column.name.as_str()).collect();
+        let query = binder.assign_query(query, &types, &names)?;
+        let map = (0..self.table.columns.len())
+            .map(|place| match places.iter().position(|&given| given == place && !self.ignores(place)) {
+                Some(output) => Ok(Ok(output)),
+                None => default_of(binder, &self.table, place).map(Err),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok((query, map))
+    }
+
+    /// 42601 if there are more values than columns, or fewer than are listed.
+    pub(crate) fn check_width(&self, width: usize, listed: bool) -> Result<()> {
         if width > self.places.len() {
             return Err(SqlError::syntax("INSERT has more expressions than target columns"));
         }
@@ -250,9 +325,16 @@ impl Columns {
 
     /// A complete row of these expressions, those missing by default.
     fn row(&self, binder: &mut Binder<'_>, values: &[ast::Expr]) -> Result<Vec<Expr>> {
-        let mut row: Vec<Option<Expr>> = vec![None; self.table.columns.len()];
         binder.push_level();
-        let bound = binder.in_clause(Clause::Values, |binder| {
+        let row = self.row_in_level(binder, values);
+        binder.pop_level()?;
+        row
+    }
+
+    /// The same over the frame of the open level.
+    pub(crate) fn row_in_level(&self, binder: &mut Binder<'_>, values: &[ast::Expr]) -> Result<Vec<Expr>> {
+        let mut row: Vec<Option<Expr>> = vec![None; self.table.columns.len()];
+        binder.in_clause(Clause::Values, |binder| {
             for (value, &place) in values.iter().zip(&self.places) {
                 if is_default(value) {
                     continue;
@@ -266,9 +348,7 @@ impl Columns {
                 row[place] = Some(binder.assign(typed, column.ty, &column.name)?.expr);
             }
             Ok(())
-        });
-        binder.pop_level()?;
-        bound?;
+        })?;
         let complete = row.into_iter().enumerate().map(|(place, expr)| match expr {
             Some(expr) => Ok(expr),
             None => default_of(binder, &self.table, place),

@@ -32,9 +32,11 @@ pub(crate) mod key_range;
 mod keyed;
 mod literal_rows;
 pub(crate) mod memory;
+pub(crate) mod merge;
 mod merge_join;
 mod node;
 mod packed;
+pub(crate) mod parts;
 pub(crate) mod returning;
 pub(crate) mod routine;
 pub(crate) mod row_lock;
@@ -53,7 +55,7 @@ pub(crate) mod update;
 mod window;
 pub(crate) mod write;
 
-pub(crate) use cte::CteState;
+pub(crate) use cte::{CteState, Given};
 pub use cursor::Cursor;
 pub(crate) use subquery::SubqueryResult;
 

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cognate_engine::{LockMode, LockOutcome, ReadView, WaitPolicy};
 
-use super::Cursor;
 use super::index_maintenance::differs;
 use super::indexed::Indexed;
 use super::stored::decode;
 use super::write::Locked;
+use super::{Cursor, Given};
 use crate::bind::LockWait;
 use crate::catalog::Table;
 use crate::error::{Result, SqlError, sqlstate};
@@ -26,14 +26,16 @@ use crate::types::Datum;
 
 impl Work<'_> {
     /// All rows of a locking query, locked; `None` if one of them changed meanwhile. They are read
-    /// through `view`, if there is one.
+    /// through `view`, if there is one. `given` are rows of other parts of the statement.
     pub(crate) async fn select_and_lock(
         &mut self,
         plan: &Arc<Plan>,
         parameters: &Arc<[Datum]>,
         view: Option<&ReadView>,
+        given: &Given,
     ) -> Result<Option<Vec<Vec<Datum>>>> {
         let mut cursor = Cursor::new(plan, parameters.clone());
+        cursor.give(given);
         let (mut offset, limit) = self.read(|read| cursor.limits(read))?;
         let limit = limit.unwrap_or(u64::MAX);
         let mut rows = Vec::new();

@@ -13,7 +13,7 @@ use crate::catalog::{Check, Table};
 use crate::ddl::expression;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Env, Execution, Expr, ReadContext, Runtime, check_held};
-use crate::oltp::Cursor;
+use crate::oltp::{Cursor, Given};
 use crate::parse::parse_expression;
 use crate::plan::Plan;
 use crate::session::work::Work;
@@ -25,17 +25,33 @@ pub(crate) struct Run {
     /// Kept results of subqueries, unless the cursor has them.
     runtime: Runtime,
     cursor: Option<Cursor>,
+    /// Rows of other parts of the statement.
+    given: Given,
 }
 
 impl Run {
     pub(crate) fn new(parameters: Arc<[Datum]>, places: Places) -> Run {
-        Run { parameters, runtime: Runtime::new(places.subqueries, places.ctes), cursor: None }
+        Run {
+            parameters,
+            runtime: Runtime::new(places.subqueries, places.ctes),
+            cursor: None,
+            given: Given::new(),
+        }
+    }
+
+    /// The same for a part of a statement, with the rows of those that were run before.
+    pub(crate) fn part(parameters: Arc<[Datum]>, places: Places, given: &Given) -> Run {
+        let run = Run::new(parameters, places);
+        run.runtime.give(given);
+        Run { given: given.clone(), ..run }
     }
 
     /// Begins to read the rows of the statement's query. Its expressions are evaluated beside them
     /// from now on.
     pub(crate) fn open(&mut self, plan: &Arc<Plan>) {
-        self.cursor = Some(Cursor::new(plan, self.parameters.clone()));
+        let cursor = Cursor::new(plan, self.parameters.clone());
+        cursor.give(&self.given);
+        self.cursor = Some(cursor);
     }
 
     /// The next row of the query.

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use crate::bind::{Binder, Query};
+use sqlparser::ast;
+
+use crate::bind::{Binder, Cte, Query};
 use crate::catalog::Table;
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
@@ -45,6 +47,35 @@ impl Pieces {
     pub(crate) fn finish(mut self, binder: &Binder<'_>) -> Places {
         self.ctes = binder.cte_count();
         Places { subqueries: self.subqueries, ctes: self.ctes }
+    }
+}
+
+/// The WITH queries that a statement's query has.
+#[derive(Default)]
+pub(crate) struct WithQueries<'a> {
+    /// Those written before it.
+    pub(crate) own: Option<&'a ast::With>,
+    /// Those of the statement around it that nobody else reads: in sight already.
+    pub(crate) given: Vec<Cte>,
+}
+
+impl WithQueries<'_> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.own.is_none() && self.given.is_empty()
+    }
+
+    /// Binds the query with these in sight.
+    pub(crate) fn bind(
+        self,
+        binder: &mut Binder<'_>,
+        bind: impl FnOnce(&mut Binder<'_>) -> Result<Query>,
+    ) -> Result<Query> {
+        let mut query = match self.own {
+            Some(with) => binder.with_ctes(with, bind)?,
+            None => bind(binder)?,
+        };
+        binder.carry(&mut query, self.given);
+        Ok(query)
     }
 }
 

@@ -136,7 +136,8 @@ impl Target {
     ) -> Result<PlannedTarget> {
         let is_joined = matches!(&query.body, Body::Select(select) if select.relations.len() > 1);
         let key = match &query.body {
-            Body::Select(select) => point_key(select, &table),
+            // Expressions beside the rows read WITH queries through the query's cursor.
+            Body::Select(select) if query.ctes.is_empty() => point_key(select, &table),
             _ => None,
         };
         let access = match key {

@@ -11,11 +11,11 @@ use super::index_maintenance::differs;
 use super::indexed::Indexed;
 use super::returning::{Changed, Returning};
 use super::run::{Checks, Run, default_of, generated_always, is_default};
-use super::source::{Pieces, Places};
+use super::source::{Pieces, Places, WithQueries};
 use super::stored::decode;
 use super::target::{Access, Target, as_key, find_table, open_target};
 use super::write::Locked;
-use crate::bind::{Binder, Clause, Query};
+use crate::bind::{Binder, Clause};
 use crate::catalog::{Identity, Index, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
@@ -40,7 +40,7 @@ pub(crate) struct UpdatePlan {
 
 /// What an UPDATE does to unique keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keys {
+pub(crate) enum Keys {
     /// Nothing.
     Kept,
     /// It assigns to one; whether that changes anything can be seen before the row is locked.
@@ -105,7 +105,7 @@ pub(crate) fn bind_assignments(
 
 impl Assignments {
     /// What they do to unique keys.
-    fn keys(&self, table: &Table) -> Keys {
+    pub(crate) fn keys(&self, table: &Table) -> Keys {
         let mut keys = table.indexes.iter().filter(|index| index.is_key()).flat_map(Index::key_columns);
         if !keys.any(|column| self.places.contains(&column)) {
             return Keys::Kept;
@@ -113,6 +113,30 @@ impl Assignments {
         let once =
             |expr: &Expr| expr.is_volatile() || expr.any(&mut |part| matches!(part, Expr::Subquery(_)));
         if self.exprs.iter().any(once) { Keys::Unforeseeable } else { Keys::Assigned }
+    }
+
+    /// How a row is to be locked: alone if a unique key of it will change.
+    pub(crate) fn mode(
+        &self,
+        keys: Keys,
+        table: &Table,
+        work: &Work<'_>,
+        run: &mut Run,
+        frame: &[Datum],
+    ) -> Result<LockMode> {
+        match keys {
+            Keys::Kept => Ok(LockMode::NoKeyExclusive),
+            Keys::Unforeseeable => Ok(LockMode::Exclusive),
+            Keys::Assigned => {
+                let before = &frame[..table.columns.len()];
+                let mut after = before.to_vec();
+                self.apply(work, run, frame, &mut after)?;
+                let (before, after) = (Indexed::plain(before), Indexed::plain(&after));
+                let mut keys = table.indexes.iter().filter(|index| index.is_key());
+                let changes = keys.any(|index| differs(index, before, after));
+                Ok(if changes { LockMode::Exclusive } else { LockMode::NoKeyExclusive })
+            }
+        }
     }
 
     /// Assigns to one more element of a column of which another one is assigned to already.
@@ -223,7 +247,7 @@ fn not_a_row() -> SqlError {
 pub(crate) fn bind(
     binder: &mut Binder<'_>,
     statement: &ast::Update,
-    with: Option<&ast::With>,
+    with: WithQueries<'_>,
 ) -> Result<UpdatePlan> {
     if statement.or.is_some() || !statement.order_by.is_empty() || statement.limit.is_some() {
         return Err(SqlError::syntax("syntax error in UPDATE: a clause of another dialect"));
@@ -243,7 +267,7 @@ pub(crate) fn bind(
     };
     let table = find_table(binder, name)?;
     let mut parts = None;
-    let query = with_ctes(binder, with, |binder| {
+    let query = with.bind(binder, |binder| {
         open_target(binder, &table, alias.as_ref())?;
         binder.from_beside_target(from)?;
         if let Some(condition) = &statement.selection {
@@ -274,18 +298,6 @@ pub(crate) fn bind(
     }
     let places = pieces.finish(binder);
     Ok(UpdatePlan { target: target.finish(places), assignments, keys, checks, returning, places })
-}
-
-/// Binds the query of a statement's target with its WITH in sight.
-pub(crate) fn with_ctes(
-    binder: &mut Binder<'_>,
-    with: Option<&ast::With>,
-    bind: impl FnOnce(&mut Binder<'_>) -> Result<Query>,
-) -> Result<Query> {
-    match with {
-        Some(with) => binder.with_ctes(with, bind),
-        None => bind(binder),
-    }
 }
 
 impl Work<'_> {
@@ -325,7 +337,7 @@ impl Work<'_> {
         changed: &mut Changed,
     ) -> Result<()> {
         let table = &plan.target.table;
-        let mode = self.update_mode(plan, run, &frame)?;
+        let mode = plan.assignments.mode(plan.keys, table, self, run, &frame)?;
         if !self.lock_target(&plan.target, mode, run, &row_key, &mut frame).await? {
             return Ok(());
         }
@@ -338,24 +350,6 @@ impl Work<'_> {
             frame.splice(..width, after);
         }
         run.give_back(self, plan.returning.as_ref(), &frame, changed)
-    }
-
-    /// How a row is to be locked: alone if a unique key of it will change.
-    fn update_mode(&self, plan: &UpdatePlan, run: &mut Run, frame: &[Datum]) -> Result<LockMode> {
-        match plan.keys {
-            Keys::Kept => Ok(LockMode::NoKeyExclusive),
-            Keys::Unforeseeable => Ok(LockMode::Exclusive),
-            Keys::Assigned => {
-                let table = &plan.target.table;
-                let before = &frame[..table.columns.len()];
-                let mut after = before.to_vec();
-                plan.assignments.apply(self, run, frame, &mut after)?;
-                let (before, after) = (Indexed::plain(before), Indexed::plain(&after));
-                let mut keys = table.indexes.iter().filter(|index| index.is_key());
-                let changes = keys.any(|index| differs(index, before, after));
-                Ok(if changes { LockMode::Exclusive } else { LockMode::NoKeyExclusive })
-            }
-        }
     }
 
     /// The row of a primary key, if the snapshot has one and it meets the condition: its key and
@@ -419,6 +413,8 @@ impl Work<'_> {
             // In a tree of the transaction's own every row is an own one, so this was one.
             None => Ok(!self.engine.has_created(target.table.tree)),
             Some(None) => Ok(false),
+            // Also by another part of the statement, with the same values.
+            Some(_) if self.engine.has_written_since(&self.view, target.table.tree, row_key) => Ok(false),
             Some(Some(bytes)) => {
                 let row = decode(&target.table, &bytes)?;
                 Ok(row.iter().zip(frame).all(|(now, then)| super::index_maintenance::same(now, then)))

@@ -64,6 +64,14 @@ impl Work<'_> {
         self.recheck(table, row_key)
     }
 
+    /// Locks a row that is locked already, perhaps more strongly.
+    pub(crate) async fn lock_again(&mut self, table: &Table, row_key: &[u8], mode: LockMode) -> Result<()> {
+        if self.needs_locks(table) {
+            self.lock_key(table.tree, row_key, mode).await?;
+        }
+        Ok(())
+    }
+
     /// Compares a locked row with the snapshot.
     pub(crate) fn recheck(&self, table: &Table, row_key: &[u8]) -> Result<Locked> {
         if self.engine.own(table.tree, row_key)?.is_some() {

@@ -215,8 +215,12 @@ impl Dialect for CognateDialect {
             return Some(Err(ParserError::RecursionLimitExceeded));
         }
         self.statements.set(depth + 1);
-        self.asks_again.set(true);
-        let statement = stacker::maybe_grow(RED_ZONE, FRESH_STACK, || parser.parse_statement());
+        let statement = stacker::maybe_grow(RED_ZONE, FRESH_STACK, || {
+            super::merge::parse(parser).unwrap_or_else(|| {
+                self.asks_again.set(true);
+                parser.parse_statement()
+            })
+        });
         self.statements.set(depth);
         Some(statement)
     }

@@ -45,7 +45,8 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !tokens.iter().any(|token| token.token == Token::LBracket) {
         return tokens;
     }
-    let begins = [Keyword::UPDATE, Keyword::INSERT, Keyword::WITH, Keyword::EXPLAIN, Keyword::PREPARE];
+    let begins =
+        [Keyword::UPDATE, Keyword::INSERT, Keyword::WITH, Keyword::EXPLAIN, Keyword::PREPARE, Keyword::MERGE];
     if !begins.iter().any(|keyword| is(tokens.first(), *keyword)) {
         return tokens;
     }
@@ -103,7 +104,11 @@ fn assignment(tokens: &[TokenWithSpan], start: usize) -> Assignment {
             Token::Eq if depth == 0 && equals.is_none() => equals = Some(end),
             Token::Word(_) if depth == 0 => {
                 let is_distinct = || is(tokens.get(end.wrapping_sub(1)), Keyword::DISTINCT);
+                let is_matched = |from: usize| is(tokens.get(from), Keyword::MATCHED);
+                let begins_when =
+                    is_matched(end + 1) || (is(tokens.get(end + 1), Keyword::NOT) && is_matched(end + 2));
                 let clause = is(Some(token), Keyword::WHERE)
+                    || (is(Some(token), Keyword::WHEN) && begins_when)
                     || is(Some(token), Keyword::RETURNING)
                     || (is(Some(token), Keyword::FROM) && !is_distinct());
                 if clause {

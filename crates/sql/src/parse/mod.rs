@@ -7,9 +7,12 @@
 //!    `LIMIT` after `FOR UPDATE` ...);
 //! 2. `dialect` hooks into expressions (unary minus, `IS DISTINCT FROM`, `BETWEEN SYMMETRIC`,
 //!    `TRIM` ...);
+//!    `merge` parses MERGE for it, and what begins with WITH;
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
 //!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with, `routine`
 //!    those of functions and procedures.
+//!
+//! What none of these knows `refused` may know by name.
 //!
 //! Before all that, `operator` tells the tokenizer where PostgreSQL ends an operator (`x>-1`).
 //! `plain` reads the few statements that always come as text and are sent in masses, without any of
@@ -34,14 +37,17 @@ mod command;
 mod complexity;
 mod conflict_target;
 mod dialect;
+mod effects;
 mod element;
 mod error;
 mod junk;
 pub(crate) mod lexeme;
 mod like;
+mod merge;
 mod mip;
 mod operator;
 mod plain;
+mod refused;
 mod rewrite;
 mod routine;
 mod rows;
@@ -51,9 +57,11 @@ pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
 pub(crate) use conflict_target::{ConflictTarget, conflict_target};
+pub(crate) use effects::{changes_rows, locks_rows_within};
 pub(crate) use element::element;
 pub use error::character_position;
 pub(crate) use like::Like;
+pub(crate) use merge::does_nothing;
 pub use mip::{MipArgument, MipOperation};
 pub(crate) use rewrite::{DISTINCT_SETS, exclusion_of, sequence_name_of};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
@@ -62,7 +70,8 @@ pub(crate) use rows::{Literal, Reader, Run, marked};
 use std::sync::Arc;
 
 use sqlparser::ast;
-use sqlparser::parser::Parser;
+use sqlparser::ast::helpers::attached_token::AttachedToken;
+use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, TokenizerError, Whitespace};
 
 use crate::budget::{Budget, Charge};
@@ -94,8 +103,9 @@ pub struct Statement {
     pub source: Arc<str>,
     /// What it says.
     pub command: Command,
-    /// `OVERRIDING SYSTEM VALUE` or `OVERRIDING USER VALUE` of an INSERT.
-    pub overriding: Option<Overriding>,
+    /// `OVERRIDING SYSTEM VALUE` or `OVERRIDING USER VALUE`, with where the word INSERT stands that it
+    /// belongs to.
+    overriding: Vec<(Location, Overriding)>,
     /// `[NOT] DEFERRABLE` of BEGIN, START TRANSACTION or SET TRANSACTION.
     pub deferrable: Option<bool>,
     /// Its message has other statements, with which it shares a transaction unless they end it.
@@ -130,9 +140,9 @@ pub enum Overriding {
 }
 
 /// What a statement says that its syntax tree has no place for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Notes {
-    overriding: Option<Overriding>,
+    overriding: Vec<(Location, Overriding)>,
     deferrable: Option<bool>,
 }
 
@@ -143,7 +153,7 @@ impl Statement {
             text: self.text.clone(),
             source: self.source.clone(),
             command,
-            overriding: None,
+            overriding: self.overriding.clone(),
             deferrable: None,
             has_company: self.has_company,
             scope: self.scope.clone(),
@@ -154,6 +164,12 @@ impl Statement {
 }
 
 impl Statement {
+    /// What the INSERT that begins with this word says about identity columns.
+    pub(crate) fn overriding(&self, insert: &AttachedToken) -> Option<Overriding> {
+        let at = insert.0.span.start;
+        self.overriding.iter().find(|(insert, _)| *insert == at).map(|(_, overriding)| *overriding)
+    }
+
     /// A bound on the depth of its tree, and of what is made from it.
     pub(crate) fn depth(&self) -> usize {
         self.complexity
@@ -403,13 +419,20 @@ impl Parts<'_> {
             let mut parser = Parser::new(&dialect)
                 .with_recursion_limit(complexity::LIMIT)
                 .with_tokens_with_locations(tokens);
-            command::parse(&mut parser).and_then(|command| {
+            let parsed = command::parse(&mut parser).and_then(|command| {
                 if parser.peek_token_ref().token == Token::EOF {
                     Ok(command)
                 } else {
                     parser.expected_ref("end of statement", parser.peek_token_ref())
                 }
-            })
+            });
+            match parsed {
+                Err(ParserError::ParserError(error)) => match refused::name(&parser.into_tokens()) {
+                    Some(name) => Ok(Command::Unsupported(name)),
+                    None => Err(ParserError::ParserError(error)),
+                },
+                parsed => parsed,
+            }
         });
         if let Some(error) = dialect.interrupted() {
             return Err(error);

@@ -93,7 +93,7 @@ pub(super) fn parse(text: &str) -> Option<Statement> {
         text,
         source,
         command,
-        overriding: None,
+        overriding: Vec::new(),
         deferrable: None,
         has_company: false,
         scope: None,

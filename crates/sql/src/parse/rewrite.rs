@@ -110,6 +110,7 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
     matches!(
         word.keyword,
         Keyword::COLLATE
+            | Keyword::MERGE
             | Keyword::FOR
             | Keyword::BOTH
             | Keyword::LEADING
@@ -217,7 +218,7 @@ impl<'a> Pass<'a> {
                 self.copy();
                 self.out.push(TokenWithSpan { token: Token::SingleQuotedString(" ".to_owned()), span });
             }
-            "ONLY" if self.after(&["FROM", "UPDATE", "JOIN"]) || self.after_comma() => self.at += 1,
+            "ONLY" if self.after(&["FROM", "UPDATE", "JOIN", "INTO"]) || self.after_comma() => self.at += 1,
             "USING" => self.using_operator(),
             "TABLE" => self.table_query(),
             "UNLOGGED" if self.after(&["CREATE"]) => self.at += 1,
@@ -265,7 +266,11 @@ impl<'a> Pass<'a> {
                 self.frame_offset();
             }
             "EXCLUDE" => self.exclusion(),
-            "OVERRIDING" if self.first == "INSERT" || self.first == "WITH" => self.overriding(),
+            "OVERRIDING" => self.overriding(),
+            "MERGE" if self.is(1, "INTO") && !self.out.is_empty() => {
+                super::merge::check_place(&self.out)?;
+                self.copy();
+            }
             _ => self.copy(),
         }
         Ok(())
@@ -465,6 +470,7 @@ impl<'a> Pass<'a> {
             None => true,
             Some(Token::LParen) => self.out.len() > 1 && !self.after_function(),
             Some(Token::Word(_)) => self.after(&["UNION", "EXCEPT", "INTERSECT", "ALL"]),
+            Some(Token::RParen) => self.first == "WITH",
             _ => false,
         };
         if !begins_query || !matches!(self.peek(1).map(|token| &token.token), Some(Token::Word(_))) {
@@ -604,7 +610,10 @@ impl<'a> Pass<'a> {
         if !self.is(2, "VALUE") {
             return self.copy();
         }
-        self.notes.overriding = Some(kind);
+        let Some(insert) = self.out.iter().rev().find(|token| is(Some(token), "INSERT")) else {
+            return self.copy();
+        };
+        self.notes.overriding.push((insert.span.start, kind));
         self.at += 3;
     }
 }

@@ -106,8 +106,8 @@ fn own_statements() {
         panic!()
     };
     assert_eq!((options.start, options.increment, options.maximum), (Some(5), Some(-2), Some(None)));
-    let mut inserted = parse("INSERT INTO t (a) OVERRIDING SYSTEM VALUE VALUES (1)").unwrap();
-    assert_eq!(inserted.remove(0).overriding, Some(Overriding::SystemValue));
+    let inserted = parse("INSERT INTO t (a) OVERRIDING SYSTEM VALUE VALUES (1)").unwrap();
+    assert_eq!(inserted[0].overriding.iter().map(|(_, kind)| *kind).next(), Some(Overriding::SystemValue));
 }
 
 #[test]

@@ -149,7 +149,7 @@ impl Session {
 /// Whether a statement looks at more than its snapshot.
 fn meets_newer(action: &Action) -> bool {
     match action {
-        Action::Insert(_) | Action::Update(_) | Action::Delete(_) => true,
+        Action::Insert(_) | Action::Update(_) | Action::Delete(_) | Action::Parts(_) => true,
         Action::Select(plan) => plan.has_locks(),
         // The statements of its body look after themselves.
         Action::Empty | Action::Utility | Action::Call(_) => false,

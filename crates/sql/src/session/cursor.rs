@@ -15,7 +15,7 @@ use crate::budget::{Budget, Charge};
 use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::memory::row_bytes;
-use crate::parse::{Command, FetchCount, Statement};
+use crate::parse::{Command, FetchCount, Statement, changes_rows};
 use crate::types::{Datum, FormatContext};
 
 /// The cursors of a session, by name.
@@ -142,6 +142,12 @@ impl Session {
         };
         if declare.binary == Some(true) {
             return Err(SqlError::unsupported("BINARY cursors"));
+        }
+        if query.with.iter().flat_map(|with| &with.cte_tables).any(|cte| changes_rows(&cte.query.body)) {
+            return Err(SqlError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "DECLARE CURSOR must not contain data-modifying statements in WITH",
+            ));
         }
         let hold = declare.hold == Some(true);
         if !hold && self.block != Block::Explicit {

@@ -9,9 +9,10 @@ use super::portal::{PortalState, Tag};
 use super::{Action, Block, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session};
 use crate::catalog::Oid;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::oltp::Cursor;
+use crate::oltp::parts::PartsPlan;
 use crate::oltp::returning::Changed;
 use crate::oltp::run::Run;
+use crate::oltp::{Cursor, Given};
 use crate::parse;
 use crate::plan::Plan;
 use crate::types::Datum;
@@ -197,6 +198,7 @@ impl Session {
                 work.run_checks().await?;
                 Ok(outcome(changed, plan.returning.is_some(), |rows| CommandTag::Rows("DELETE", rows)))
             }
+            Action::Parts(plan) => Box::pin(self.run_parts(plan, parameters)).await,
             Action::Call(plan) => self.call(plan, parameters, depth).await,
             Action::Empty | Action::Utility => Err(SqlError::internal("the statement has no plan")),
         }
@@ -241,6 +243,7 @@ impl Session {
             Action::Insert(_) => "INSERT",
             Action::Update(_) => "UPDATE",
             Action::Delete(_) => "DELETE",
+            Action::Parts(plan) => plan.command(),
             Action::Select(plan) => match plan.locks.first().map(|lock| lock.mode) {
                 None => return Ok(()),
                 Some(LockMode::Exclusive) => "SELECT FOR UPDATE",
@@ -262,14 +265,9 @@ impl Session {
 
     /// Locks the tables a plan reads and the one it changes. True if it had to wait for one.
     async fn lock_tables(&mut self, planned: &Planned) -> Result<bool> {
-        let target = planned.target();
-        let locked = match &planned.action {
-            Action::Select(plan) => plan.locks.as_slice(),
-            _ => &[],
-        };
         let mode = |oid: Oid| match () {
-            () if target == Some(oid) => TreeMode::Write,
-            () if locked.iter().any(|lock| lock.table.oid == oid) => TreeMode::RowShare,
+            () if planned.changes(oid) => TreeMode::Write,
+            () if planned.locks(oid) => TreeMode::RowShare,
             () => TreeMode::Read,
         };
         let tables: smallvec::SmallVec<[(Oid, TreeMode); 4]> =
@@ -333,13 +331,29 @@ impl Session {
             let mut work = self.work(&interrupts)?;
             let tracked = work.tracked(plan);
             let view = tracked.as_ref().map(TrackedView::view);
-            if let Some(rows) = work.select_and_lock(plan, parameters, view).await?
+            if let Some(rows) = work.select_and_lock(plan, parameters, view, &Given::new()).await?
                 && work.lock_seen(plan, tracked.as_ref()).await?
             {
                 return Ok(PortalState::Rows { rows: rows.into_iter(), sent: 0, tag: Tag::Sent("SELECT") });
             }
             // A row changed while its lock was waited for: under READ COMMITTED, or where what is
             // read is locked. Look again, with what is locked now kept.
+            self.open_transaction(false);
+        }
+    }
+
+    /// Runs a statement in parts: anew, at a newer snapshot, while rows have changed that it waited
+    /// for before it changed any.
+    async fn run_parts(&mut self, plan: &PartsPlan, parameters: &Arc<[Datum]>) -> Result<PortalState> {
+        let interrupts = self.interrupts();
+        loop {
+            let mut work = self.work(&interrupts)?;
+            if let Some(changed) = work.run_parts(plan, parameters).await? {
+                return Ok(outcome(changed, plan.gives_rows(), |rows| match plan.main().word() {
+                    "INSERT" => CommandTag::Insert(rows),
+                    word => CommandTag::Rows(word, rows),
+                }));
+            }
             self.open_transaction(false);
         }
     }

@@ -15,7 +15,8 @@ use crate::catalog::{Catalog, Index, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{NoReader, ReadContext};
 use crate::function::EvalContext;
-use crate::oltp::{delete, insert, update};
+use crate::oltp::source::WithQueries;
+use crate::oltp::{delete, insert, parts, update};
 use crate::parse::{self, Command};
 use crate::pg_catalog::SystemTables;
 use crate::plan;
@@ -37,14 +38,28 @@ impl RowCounts for Sizes<'_> {
 /// What runs, and the columns it gives.
 type Bound = (Action, Option<Vec<OutputColumn>>);
 
-fn plan_update(binder: &mut Binder<'_>, update: &ast::Update, with: Option<&ast::With>) -> Result<Bound> {
+fn plan_insert(
+    binder: &mut Binder<'_>,
+    insert: &ast::Insert,
+    statement: &Statement,
+    with: WithQueries<'_>,
+) -> Result<Bound> {
+    let plan = insert::bind(binder, insert, statement.overriding(&insert.insert_token), with)?;
+    binder.check_volatile_reads(&plan.table)?;
+    let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
+    Ok((Action::Insert(plan), columns))
+}
+
+fn plan_update(binder: &mut Binder<'_>, update: &ast::Update, with: WithQueries<'_>) -> Result<Bound> {
     let plan = update::bind(binder, update, with)?;
+    binder.check_volatile_reads(&plan.target.table)?;
     let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
     Ok((Action::Update(plan), columns))
 }
 
-fn plan_delete(binder: &mut Binder<'_>, delete: &ast::Delete, with: Option<&ast::With>) -> Result<Bound> {
+fn plan_delete(binder: &mut Binder<'_>, delete: &ast::Delete, with: WithQueries<'_>) -> Result<Bound> {
     let plan = delete::bind(binder, delete, with)?;
+    binder.check_volatile_reads(&plan.target.table)?;
     let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
     Ok((Action::Delete(plan), columns))
 }
@@ -61,6 +76,49 @@ fn plan_query(binder: &mut Binder<'_>, query: &ast::Query) -> Result<Bound> {
 fn plan_call(binder: &Binder<'_>, mut called: Called) -> Result<Bound> {
     let columns = called.columns.take();
     Ok((Action::Call(CallPlan::new(binder, called)?), columns))
+}
+
+/// Whether a statement is one in parts, whatever stands in it.
+fn is_in_parts(sql: &ast::Statement) -> bool {
+    match sql {
+        ast::Statement::Merge(_) => true,
+        ast::Statement::Query(query) => {
+            let with = query.with.iter().flat_map(|with| &with.cte_tables);
+            matches!(*query.body, ast::SetExpr::Merge(_))
+                || with.into_iter().any(|cte| parse::changes_rows(&cte.query.body))
+        }
+        _ => false,
+    }
+}
+
+/// Binds and plans a statement as a whole; none if it is one without a plan.
+fn plan_whole(binder: &mut Binder<'_>, sql: &ast::Statement, statement: &Statement) -> Result<Option<Bound>> {
+    let alone = WithQueries::default;
+    let bound = match sql {
+        ast::Statement::Insert(insert) => plan_insert(binder, insert, statement, alone())?,
+        ast::Statement::Update(update) => plan_update(binder, update, alone())?,
+        ast::Statement::Delete(delete) => plan_delete(binder, delete, alone())?,
+        ast::Statement::Call(call) => {
+            let called = binder.procedure_call(call)?;
+            plan_call(binder, called)?
+        }
+        ast::Statement::Query(query) => {
+            let with = WithQueries { own: query.with.as_ref(), given: Vec::new() };
+            match query.body.as_ref() {
+                ast::SetExpr::Insert(ast::Statement::Insert(insert)) => {
+                    plan_insert(binder, insert, statement, with)?
+                }
+                ast::SetExpr::Update(ast::Statement::Update(update)) => plan_update(binder, update, with)?,
+                ast::SetExpr::Delete(ast::Statement::Delete(delete)) => plan_delete(binder, delete, with)?,
+                _ => match binder.function_alone(query)? {
+                    Some(called) => plan_call(binder, called)?,
+                    None => plan_query(binder, query)?,
+                },
+            }
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(bound))
 }
 
 impl Session {
@@ -233,46 +291,32 @@ impl Session {
             row_counts: sizes,
             source: &statement.source,
         };
-        let mut binder = Binder::new(&context, declared);
-        if let Some(scope) = &statement.scope {
-            binder.enter_routine(scope);
-        }
-        let (action, columns) = match sql.as_ref() {
-            ast::Statement::Insert(insert) => {
-                let plan = insert::bind(&mut binder, insert, statement.overriding)?;
-                let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
-                (Action::Insert(plan), columns)
+        let fresh = || {
+            let mut binder = Binder::new(&context, declared);
+            if let Some(scope) = &statement.scope {
+                binder.enter_routine(scope);
             }
-            ast::Statement::Update(update) => plan_update(&mut binder, update, None)?,
-            ast::Statement::Delete(delete) => plan_delete(&mut binder, delete, None)?,
-            ast::Statement::Call(call) => {
-                let called = binder.procedure_call(call)?;
-                plan_call(&binder, called)?
-            }
-            ast::Statement::Query(query) => match query.body.as_ref() {
-                ast::SetExpr::Update(ast::Statement::Update(update)) => {
-                    plan_update(&mut binder, update, query.with.as_ref())?
-                }
-                ast::SetExpr::Delete(ast::Statement::Delete(delete)) => {
-                    plan_delete(&mut binder, delete, query.with.as_ref())?
-                }
-                ast::SetExpr::Insert(_) => {
-                    return Err(SqlError::unsupported("WITH before INSERT")
-                        .with_hint("Put WITH before the SELECT: INSERT INTO ... WITH ... SELECT."));
-                }
-                _ => match binder.function_alone(query)? {
-                    Some(called) => plan_call(&binder, called)?,
-                    None => plan_query(&mut binder, query)?,
-                },
-            },
-            _ => return self.plan_utility(statement, declared),
+            binder
         };
-        match &action {
-            Action::Insert(plan) => binder.check_volatile_reads(&plan.table)?,
-            Action::Update(plan) => binder.check_volatile_reads(&plan.target.table)?,
-            Action::Delete(plan) => binder.check_volatile_reads(&plan.target.table)?,
-            _ => {}
-        }
+        let mut binder = fresh();
+        let bound = match is_in_parts(sql) {
+            true => None,
+            false => match plan_whole(&mut binder, sql, statement)? {
+                Some(bound) => Some(bound).filter(|_| !binder.wants_parts()),
+                None => return self.plan_utility(statement, declared),
+            },
+        };
+        let (action, columns) = match bound {
+            Some(bound) => bound,
+            None => {
+                let (split, (plan, columns)) = parts::bind(&fresh, statement, sql)?;
+                binder = split;
+                for target in plan.targets() {
+                    binder.check_volatile_reads(target)?;
+                }
+                (Action::Parts(plan.into()), columns)
+            }
+        };
         self.planned(action, columns, &binder, state)
     }
 

@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::expr::RoutineBody;
 use crate::oltp::delete::DeletePlan;
 use crate::oltp::insert::InsertPlan;
+use crate::oltp::parts::PartsPlan;
 use crate::oltp::update::UpdatePlan;
 use crate::parse::{self, Statement};
 use crate::plan::Plan;
@@ -90,6 +91,8 @@ pub(crate) enum Action {
     Insert(InsertPlan),
     Update(UpdatePlan),
     Delete(DeletePlan),
+    /// A statement in parts, and MERGE.
+    Parts(Box<PartsPlan>),
     /// A call that is the whole statement.
     Call(CallPlan),
     /// Everything else: done from the syntax tree.
@@ -155,13 +158,23 @@ impl Planned {
         }
     }
 
-    /// The table whose rows it changes or locks, if it does.
-    pub(crate) fn target(&self) -> Option<Oid> {
+    /// Whether it changes rows of a table.
+    pub(crate) fn changes(&self, table: Oid) -> bool {
         match &self.action {
-            Action::Insert(plan) => Some(plan.table.oid),
-            Action::Update(plan) => Some(plan.target.table.oid),
-            Action::Delete(plan) => Some(plan.target.table.oid),
-            _ => None,
+            Action::Insert(plan) => plan.table.oid == table,
+            Action::Update(plan) => plan.target.table.oid == table,
+            Action::Delete(plan) => plan.target.table.oid == table,
+            Action::Parts(plan) => plan.targets().any(|target| target.oid == table),
+            _ => false,
+        }
+    }
+
+    /// Whether it locks rows of a table without changing them.
+    pub(crate) fn locks(&self, table: Oid) -> bool {
+        match &self.action {
+            Action::Select(plan) => plan.locks.iter().any(|lock| lock.table.oid == table),
+            Action::Parts(plan) => plan.locks(table),
+            _ => false,
         }
     }
 }

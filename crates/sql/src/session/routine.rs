@@ -313,7 +313,8 @@ fn check_command(routine: &Routine, prepared: &Prepared, command: &str) -> Resul
             };
         }
         Action::Select(plan) => plan.has_locks(),
-        Action::Insert(_) | Action::Update(_) | Action::Delete(_) | Action::Call(_) => true,
+        Action::Insert(_) | Action::Update(_) | Action::Delete(_) => true,
+        Action::Parts(_) | Action::Call(_) => true,
     };
     if changes && routine.behavior != Behavior::Volatile {
         return not_supported(format!("{command} is not allowed in a non-volatile function"));

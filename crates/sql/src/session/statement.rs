@@ -45,6 +45,7 @@ fn sql_tag(statement: &ast::Statement) -> &'static str {
             ast::SetExpr::Insert(_) => "INSERT",
             ast::SetExpr::Update(_) => "UPDATE",
             ast::SetExpr::Delete(_) => "DELETE",
+            ast::SetExpr::Merge(_) => "MERGE",
             _ => "SELECT",
         },
         S::Insert(_) => "INSERT",
@@ -104,6 +105,28 @@ fn sql_tag(statement: &ast::Statement) -> &'static str {
         S::UNLISTEN { .. } => "UNLISTEN",
         S::NOTIFY { .. } => "NOTIFY",
         S::Call(_) => "CALL",
+        statement => refused_tag(statement),
+    }
+}
+
+/// Of statements that are known to the parser only.
+fn refused_tag(statement: &ast::Statement) -> &'static str {
+    use ast::Statement as S;
+    match statement {
+        S::CreateOperator(_) => "CREATE OPERATOR",
+        S::CreateOperatorClass(_) => "CREATE OPERATOR CLASS",
+        S::CreateOperatorFamily(_) => "CREATE OPERATOR FAMILY",
+        S::CreateCollation(_) => "CREATE COLLATION",
+        S::CreateServer(_) => "CREATE SERVER",
+        S::AlterOperator(_) => "ALTER OPERATOR",
+        S::AlterOperatorClass(_) => "ALTER OPERATOR CLASS",
+        S::AlterOperatorFamily(_) => "ALTER OPERATOR FAMILY",
+        S::AlterCollation(_) => "ALTER COLLATION",
+        S::AlterPolicy(_) => "ALTER POLICY",
+        S::DropOperator(_) => "DROP OPERATOR",
+        S::DropOperatorClass(_) => "DROP OPERATOR CLASS",
+        S::DropOperatorFamily(_) => "DROP OPERATOR FAMILY",
+        S::Load { .. } | S::LoadData { .. } => "LOAD",
         _ => "this statement",
     }
 }

@@ -19,7 +19,7 @@ use crate::catalog::{Catalog, Oid, Relation, Routine};
 use crate::ddl::names;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{Kind, Volatility, all};
-use crate::parse::{Command, Statement};
+use crate::parse::{Command, Statement, changes_rows, locks_rows_within};
 use crate::pg_catalog::SystemTables;
 
 /// Functions that are the same at every node although nobody may compute them beforehand.
@@ -61,10 +61,7 @@ pub(super) fn may_write(statement: &Statement) -> bool {
         );
     };
     match sql.as_ref() {
-        S::Query(query) => {
-            matches!(*query.body, ast::SetExpr::Update(_) | ast::SetExpr::Delete(_) | ast::SetExpr::Insert(_))
-                || !query.locks.is_empty()
-        }
+        S::Query(query) => changes_rows(&query.body) || !query.locks.is_empty() || locks_rows_within(sql),
         S::Insert(_) | S::Update(_) | S::Delete(_) | S::Merge(_) | S::Call(_) | S::Copy { .. } => true,
         S::CreateTable(_) | S::CreateIndex(_) | S::CreateView(_) | S::CreateSchema { .. } => true,
         S::CreateType { .. } | S::AlterType(_) => true,
@@ -96,7 +93,15 @@ fn check_within(
 ) -> Result<()> {
     use ast::Statement as S;
     let Command::Sql(sql) = &statement.command else { return Err(unfit(tag(&statement.command))) };
+    if locks_rows_within(sql) {
+        return Err(unfit(
+            "a statement in parts (a WITH query that changes rows, a subquery that locks them)",
+        ));
+    }
     let (writes, is_values, target) = match sql.as_ref() {
+        S::Query(query) if matches!(*query.body, ast::SetExpr::Insert(_) | ast::SetExpr::Merge(_)) => {
+            return Err(unfit(format_args!("WITH before {}", tag(&statement.command))));
+        }
         S::Query(query) => {
             (matches!(*query.body, ast::SetExpr::Update(_) | ast::SetExpr::Delete(_)), false, None)
         }

@@ -323,7 +323,7 @@ impl Session {
 /// Whether a statement changes anything, or may.
 pub(super) fn writes(prepared: &Prepared) -> bool {
     match &prepared.planned().action {
-        Action::Insert(_) | Action::Update(_) | Action::Delete(_) => true,
+        Action::Insert(_) | Action::Update(_) | Action::Delete(_) | Action::Parts(_) => true,
         Action::Select(plan) => plan.has_locks(),
         Action::Call(_) => true,
         Action::Empty | Action::Utility => false,

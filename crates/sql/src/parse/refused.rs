@@ -1,0 +1,270 @@
+//! Statements of PostgreSQL that there is no implementation of, and whose grammar the parser does not
+//! know either: they are refused by name and not as errors of syntax.
+//!
+//! Asked is only what did not parse. So what is wrong in a statement of such a kind has the same
+//! answer; its grammar is nobody's here.
+
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// Words one behind the other, and the names of what they begin behind CREATE, ALTER, DROP and
+/// COMMENT ON.
+type Kind = (&'static [&'static str], [&'static str; 4]);
+
+/// Words one behind the other, and the name of what they say.
+type Form = (&'static [&'static str], &'static str);
+
+macro_rules! kinds {
+    ($($($word:literal)+,)+) => {
+        &[$((
+            &[$($word),+],
+            [
+                concat!("CREATE" $(, " ", $word)+),
+                concat!("ALTER" $(, " ", $word)+),
+                concat!("DROP" $(, " ", $word)+),
+                concat!("COMMENT ON" $(, " ", $word)+),
+            ],
+        ),)+]
+    };
+}
+
+macro_rules! forms {
+    ($beginning:literal: $($($word:literal)+,)+) => {
+        &[$((&[$($word),+], concat!($beginning $(, " ", $word)+)),)+]
+    };
+}
+
+/// Kinds of objects that there are none of. Longer beginnings stand before shorter ones.
+const KINDS: &[Kind] = kinds![
+    "ACCESS" "METHOD",
+    "AGGREGATE",
+    "CAST",
+    "COLLATION",
+    "CONSTRAINT" "TRIGGER",
+    "CONSTRAINT",
+    "CONVERSION",
+    "DEFAULT" "CONVERSION",
+    "EVENT" "TRIGGER",
+    "EXTENSION",
+    "FOREIGN" "DATA" "WRAPPER",
+    "FOREIGN" "TABLE",
+    "GROUP",
+    "LANGUAGE",
+    "LARGE" "OBJECT",
+    "MATERIALIZED" "VIEW",
+    "OPERATOR" "CLASS",
+    "OPERATOR" "FAMILY",
+    "OPERATOR",
+    "OWNED",
+    "POLICY",
+    "PROCEDURAL" "LANGUAGE",
+    "PUBLICATION",
+    "RECURSIVE" "VIEW",
+    "RULE",
+    "SERVER",
+    "STATISTICS",
+    "SUBSCRIPTION",
+    "TABLESPACE",
+    "TEXT" "SEARCH" "CONFIGURATION",
+    "TEXT" "SEARCH" "DICTIONARY",
+    "TEXT" "SEARCH" "PARSER",
+    "TEXT" "SEARCH" "TEMPLATE",
+    "TRANSFORM",
+    "TRIGGER",
+    "TRUSTED" "LANGUAGE",
+    "TRUSTED" "PROCEDURAL" "LANGUAGE",
+    "USER" "MAPPING",
+];
+
+/// Clauses that some statement of the first words may have, wherever they stand in it.
+const CLAUSES: &[(&[&str], &[Form])] = &[
+    (
+        &["CREATE", "TABLE"],
+        forms!["CREATE TABLE ...":
+            "PARTITION" "BY",
+            "PARTITION" "OF",
+            "INHERITS",
+            "EXCLUDE",
+            "TABLESPACE",
+            "COMPRESSION",
+            "USING",
+            "OF",
+        ],
+    ),
+    (
+        &["ALTER", "TABLE"],
+        forms!["ALTER TABLE ...":
+            "ATTACH" "PARTITION",
+            "DETACH" "PARTITION",
+            "CLUSTER" "ON",
+            "SET" "WITHOUT" "CLUSTER",
+            "SET" "WITHOUT" "OIDS",
+            "SET" "LOGGED",
+            "SET" "UNLOGGED",
+            "SET" "TABLESPACE",
+            "SET" "ACCESS" "METHOD",
+            "SET" "STATISTICS",
+            "SET" "STORAGE",
+            "SET" "COMPRESSION",
+            "SET" "(",
+            "DROP" "EXPRESSION",
+            "ENABLE" "TRIGGER",
+            "ENABLE" "ALWAYS",
+            "ENABLE" "REPLICA",
+            "ENABLE" "RULE",
+            "ENABLE" "ROW",
+            "DISABLE" "TRIGGER",
+            "DISABLE" "RULE",
+            "DISABLE" "ROW",
+            "FORCE" "ROW",
+            "INHERIT",
+            "REPLICA" "IDENTITY",
+            "EXCLUDE",
+            "ALTER" "CONSTRAINT",
+            "NOT" "OF",
+            "OF",
+        ],
+    ),
+    (&["CREATE", "INDEX"], forms!["CREATE INDEX ...": "ON" "ONLY",]),
+    (
+        &[],
+        forms!["":
+            "SEARCH" "DEPTH" "FIRST",
+            "SEARCH" "BREADTH" "FIRST",
+            "ROWS" "FROM",
+            "XMLTABLE",
+            "XMLELEMENT",
+            "XMLFOREST",
+            "XMLPARSE",
+            "XMLPI",
+            "XMLROOT",
+            "XMLSERIALIZE",
+            "XMLEXISTS",
+            "WITH" "TIES",
+            "CURRENT" "OF",
+            "WITH" "CHECK" "OPTION",
+            "CASCADED" "CHECK" "OPTION",
+            "LOCAL" "CHECK" "OPTION",
+            "SECURITY_BARRIER",
+            "SECURITY_INVOKER",
+            "CYCLE",
+        ],
+    ),
+];
+
+/// The first words of other statements.
+const STATEMENTS: &[Form] = &[
+    (&["LOAD"], "LOAD"),
+    (&["CREATE", "SCHEMA"], "CREATE SCHEMA with elements"),
+    (&["ALTER", "VIEW"], "this form of ALTER VIEW"),
+    (&["ALTER", "INDEX"], "this form of ALTER INDEX"),
+    (&["ALTER", "SCHEMA"], "this form of ALTER SCHEMA"),
+    (&["GRANT"], "this form of GRANT"),
+    (&["REVOKE"], "this form of REVOKE"),
+];
+
+/// What a statement that did not parse is, if that is known.
+pub(super) fn name(tokens: &[TokenWithSpan]) -> Option<&'static str> {
+    let starts = |words: &[&str]| is_at(tokens, 0, words);
+    if let Some((verb, from)) = verb(tokens)
+        && let Some((_, names)) = KINDS.iter().find(|(kind, _)| is_at(tokens, from, kind))
+    {
+        return Some(names[verb]);
+    }
+    let fitting = CLAUSES.iter().filter(|(first, _)| starts(first)).flat_map(|(_, clauses)| *clauses);
+    let mut found = fitting.filter(|(words, _)| (1..tokens.len()).any(|from| is_at(tokens, from, words)));
+    if let Some((_, name)) = found.next() {
+        return Some(name.trim_start());
+    }
+    STATEMENTS.iter().find(|(words, _)| starts(words)).map(|(_, name)| *name)
+}
+
+/// Whether these words stand at a place; a parenthesis counts as one.
+fn is_at(tokens: &[TokenWithSpan], from: usize, words: &[&str]) -> bool {
+    let is = |token: &Token, expected: &str| match token {
+        Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected),
+        Token::LParen => expected == "(",
+        _ => false,
+    };
+    let mut here = words.iter().enumerate();
+    here.all(|(ahead, expected)| tokens.get(from + ahead).is_some_and(|token| is(&token.token, expected)))
+}
+
+/// Which verb a statement about an object begins with, and where the kind of the object stands.
+fn verb(tokens: &[TokenWithSpan]) -> Option<(usize, usize)> {
+    let verbs: [(&[&str], usize); 5] = [
+        (&["CREATE", "OR", "REPLACE"], 0),
+        (&["CREATE"], 0),
+        (&["ALTER"], 1),
+        (&["DROP"], 2),
+        (&["COMMENT", "ON"], 3),
+    ];
+    let (words, verb) = verbs.iter().find(|(words, _)| is_at(tokens, 0, words))?;
+    Some((*verb, words.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parse::{Command, parse};
+
+    #[test]
+    fn what_postgresql_has_is_refused_by_name() {
+        for (text, name) in [
+            ("DO LANGUAGE plpgsql $$ BEGIN END $$", "DO"),
+            ("CREATE RULE r AS ON INSERT TO t DO INSTEAD NOTHING", "CREATE RULE"),
+            ("CREATE OR REPLACE RULE r AS ON INSERT TO t DO INSTEAD NOTHING", "CREATE RULE"),
+            (
+                "CREATE CONSTRAINT TRIGGER c AFTER INSERT ON t DEFERRABLE FOR EACH ROW EXECUTE FUNCTION f()",
+                "CREATE CONSTRAINT TRIGGER",
+            ),
+            ("CREATE EVENT TRIGGER e ON ddl_command_start EXECUTE FUNCTION f()", "CREATE EVENT TRIGGER"),
+            ("CREATE TABLE p PARTITION OF t FOR VALUES IN (1)", "CREATE TABLE ... PARTITION OF"),
+            ("CREATE TABLE p PARTITION OF t DEFAULT", "CREATE TABLE ... PARTITION OF"),
+            ("CREATE TABLE t (a int, EXCLUDE USING gist (a WITH =))", "CREATE TABLE ... EXCLUDE"),
+            (
+                "ALTER TABLE t ATTACH PARTITION p FOR VALUES FROM (1) TO (2)",
+                "ALTER TABLE ... ATTACH PARTITION",
+            ),
+            ("ALTER TABLE t DETACH PARTITION p CONCURRENTLY", "ALTER TABLE ... DETACH PARTITION"),
+            ("ALTER TABLE t NO INHERIT p", "ALTER TABLE ... INHERIT"),
+            ("ALTER TABLE t ALTER COLUMN a SET STATISTICS 100", "ALTER TABLE ... SET STATISTICS"),
+            ("ALTER TABLE t ENABLE ALWAYS TRIGGER x", "ALTER TABLE ... ENABLE ALWAYS"),
+            ("COMMENT ON TRIGGER x ON t IS 'y'", "COMMENT ON TRIGGER"),
+            ("COMMENT ON OPERATOR CLASS x USING btree IS 'y'", "COMMENT ON OPERATOR CLASS"),
+            ("ALTER OPERATOR FAMILY f USING btree ADD FUNCTION 1 g(int)", "ALTER OPERATOR FAMILY"),
+            ("DROP TEXT SEARCH CONFIGURATION c", "DROP TEXT SEARCH CONFIGURATION"),
+            ("DROP USER MAPPING FOR u SERVER s", "DROP USER MAPPING"),
+            ("CREATE SERVER s FOREIGN DATA WRAPPER w OPTIONS (a 'b')", "CREATE SERVER"),
+            ("LOAD 'x'", "LOAD"),
+            (
+                "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SEARCH DEPTH FIRST BY n SET o SELECT 1",
+                "SEARCH DEPTH FIRST",
+            ),
+            (
+                "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) CYCLE n SET c USING p SELECT 1",
+                "CYCLE",
+            ),
+            ("DELETE FROM t WHERE CURRENT OF c", "CURRENT OF"),
+            ("ALTER TABLE t ALTER a SET (n_distinct = 5)", "ALTER TABLE ... SET ("),
+            ("CREATE INDEX i ON ONLY t (a)", "CREATE INDEX ... ON ONLY"),
+            ("COMMENT ON CONSTRAINT c ON t IS 'x'", "COMMENT ON CONSTRAINT"),
+            ("CREATE VIEW v AS SELECT 1 WITH LOCAL CHECK OPTION", "LOCAL CHECK OPTION"),
+        ] {
+            let found = match parse(text) {
+                // What the parser knows is refused when it is planned.
+                Ok(mut statements) => match &statements.remove(0).command {
+                    Command::Unsupported(found) => (*found).to_owned(),
+                    _ => continue,
+                },
+                Err(error) => error.message.clone(),
+            };
+            assert_eq!(found, name, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_stays_an_error_of_syntax() {
+        for text in ["SELECT 1 FROM", "CREATE TABLE t (a int", "ALTER TABLE t FLY", "MERGE t"] {
+            assert_eq!(parse(text).expect_err(text).sqlstate, "42601", "{text}");
+        }
+    }
+}
