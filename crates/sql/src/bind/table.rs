@@ -14,7 +14,8 @@ use super::scope::{
 };
 use super::sequence_table::SequenceTable;
 use super::{Binder, Clause, From, Join, JoinKind, Query, RowsCall, Source, TableFunction, VirtualTable};
-use crate::catalog::{Relation as CatalogRelation, View};
+use crate::catalog::{self, Relation as CatalogRelation, View};
+use crate::ddl::temporary::of_another_session;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::function::{self, Kind, ResolvedFunction};
@@ -77,7 +78,9 @@ impl Binder<'_> {
         {
             return self.cte(cte, alias, nullable);
         }
-        if let Some(found) = self.context.virtual_tables.find(schema.as_deref(), &table) {
+        if !self.is_temporary(schema.as_deref(), &table)
+            && let Some(found) = self.context.virtual_tables.find(schema.as_deref(), &table)
+        {
             return self.computed(found, &table, alias, nullable);
         }
         let catalog = self.context.catalog;
@@ -97,6 +100,11 @@ impl Binder<'_> {
         match relation {
             CatalogRelation::Table(table) => self.stored_table(&table.clone(), alias, nullable),
             CatalogRelation::View(view) => self.view(&view.clone(), alias, nullable),
+            CatalogRelation::Sequence(sequence)
+                if sequence.is_temporary() && !self.is_own(&sequence.schema_name) =>
+            {
+                Err(of_another_session())
+            }
             CatalogRelation::Sequence(sequence) => {
                 let found: Arc<dyn VirtualTable> = Arc::new(SequenceTable(sequence.clone()));
                 self.computed(found, &table, alias, nullable)
@@ -105,6 +113,17 @@ impl Binder<'_> {
                 Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{table}\" is an index")))
             }
         }
+    }
+
+    /// Whether a plain name is that of a temporary object, which is found before the system's own.
+    fn is_temporary(&self, schema: Option<&str>, name: &str) -> bool {
+        let first = self.search_path.first().filter(|first| schema.is_none() && catalog::is_temporary(first));
+        first.is_some_and(|first| self.context.catalog.relation(first, name).is_some())
+    }
+
+    /// Whether a schema of temporary objects is that of the session, whatever view is being bound.
+    fn is_own(&self, schema: &String) -> bool {
+        self.context.search_path.contains(schema)
     }
 
     /// The relation a possibly qualified name means.
@@ -119,6 +138,9 @@ impl Binder<'_> {
         alias: Option<&TableAlias>,
         nullable: bool,
     ) -> Result<Item> {
+        if table.temporary && !self.is_own(&table.schema_name) {
+            return Err(of_another_session());
+        }
         self.note_table(table);
         let types = table.columns.iter().map(|column| column.ty).collect();
         let columns = table.visible_columns().map(|(place, column)| (column.name.clone(), place)).collect();

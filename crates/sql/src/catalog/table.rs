@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, Column, ForeignKey, Index, Reference};
+use super::{Check, Column, ForeignKey, Index, OnCommit, Reference};
 use crate::row::RowLayout;
 use crate::types::Type;
 
@@ -35,6 +35,9 @@ pub struct Table {
     /// Session-local (CREATE TEMPORARY TABLE).
     #[serde(default)]
     pub temporary: bool,
+    /// ON COMMIT of a temporary table; without it rows stay.
+    #[serde(default)]
+    pub on_commit: Option<OnCommit>,
     /// Storage parameters as given (`fillfactor=100`): hints that have no effect.
     #[serde(default)]
     pub options: Vec<String>,

@@ -108,7 +108,7 @@ impl Session {
     /// already.
     async fn start(&mut self, portal: &mut Portal) -> Result<Option<Fetch>> {
         let prepared = portal.prepared.clone();
-        let planned = prepared.planned();
+        let planned = self.planned_of(&prepared);
         self.opens = self.open.is_none();
         match &planned.action {
             Action::Empty => Ok(Some(Fetch::Empty)),
@@ -206,7 +206,9 @@ impl Session {
     /// catalog.
     async fn settle(&mut self, prepared: &Arc<Prepared>, mut planned: Arc<Planned>) -> Result<Arc<Planned>> {
         loop {
-            if !planned.is_for(self.catalog_state()) || planned.is_outgrown(self.database.engine()) {
+            let namespace = self.facts.temporary.namespace();
+            if !planned.is_for(self.catalog_state(), namespace) || planned.is_outgrown(self.database.engine())
+            {
                 planned = self.replan(prepared)?;
             }
             let reading = planned.is_reading();
@@ -220,6 +222,9 @@ impl Session {
             self.await_safe_snapshot().await?;
             self.open_transaction(reading);
             self.check_writable(&planned)?;
+            if planned.meets_temporary {
+                self.meet_temporary(&planned);
+            }
             let snapshot_only =
                 self.open.as_ref().is_some_and(|open| open.engine.access() == Access::ReadOnly);
             let waited = if snapshot_only { false } else { self.lock_tables(&planned).await? };
@@ -228,7 +233,7 @@ impl Session {
                 // looked at: at a node of a cluster a snapshot may show what locks would have kept away.
                 self.open_transaction(reading);
             }
-            if planned.is_for(self.catalog_state()) {
+            if planned.is_for(self.catalog_state(), namespace) {
                 self.check_snapshot(&planned)?;
                 self.note_tables(&planned);
                 return Ok(planned);
@@ -250,7 +255,7 @@ impl Session {
             },
             _ => return Ok(()),
         };
-        if !self.open.as_ref().is_some_and(|open| open.state.read_only) {
+        if planned.changes_temporary || !self.open.as_ref().is_some_and(|open| open.state.read_only) {
             self.check_replication(command)?;
             return self.check_majority();
         }
@@ -291,7 +296,7 @@ impl Session {
     /// change, so mostly nothing is noted.
     fn note_tables(&self, planned: &Planned) {
         let Some(open) = &self.open else { return };
-        let changed = self.database.catalog_csn();
+        let changed = self.changed_at();
         let oids = planned.tables.iter().map(|table| table.oid).chain(planned.routine_oids());
         let keys = oids.map(crate::catalog::store::key);
         if changed > open.engine.snapshot() {
@@ -309,7 +314,7 @@ impl Session {
     fn check_snapshot(&self, planned: &Planned) -> Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
         let snapshot = open.engine.snapshot();
-        if self.database.catalog_csn() <= snapshot {
+        if self.changed_at() <= snapshot {
             return Ok(());
         }
         let catalog = self.database.catalog();
