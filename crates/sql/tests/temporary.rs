@@ -108,3 +108,54 @@ async fn a_start_drops_what_is_left() {
     let mut again = session(&sql);
     assert_eq!(run(&mut again, "CREATE TEMP TABLE t0 (n int)").await, "CREATE TABLE");
 }
+
+/// Others know that the objects are there, and can drop them; their rows are nobody else's.
+#[tokio::test]
+async fn others_see_and_cannot_read() {
+    let sql = open(&SimDisk::new(1));
+    let (mut one, mut other) = (session(&sql), session(&sql));
+    run(
+        &mut one,
+        "CREATE TEMP TABLE t (n serial PRIMARY KEY); INSERT INTO t VALUES (1); CREATE TEMP VIEW v AS TABLE t",
+    )
+    .await;
+    let named = run(&mut one, "SELECT current_schemas(true)").await;
+    let schema = named.split(['{', ',']).find(|name| name.starts_with("pg_temp_")).unwrap();
+    let refusal = "ERROR 0A000: cannot access temporary tables of other sessions";
+    for text in [
+        "SELECT * FROM {}.t",
+        "SELECT * FROM {}.v",
+        "SELECT * FROM {}.t_n_seq",
+        "SELECT nextval('{}.t_n_seq')",
+        "INSERT INTO {}.t VALUES (2)",
+        "UPDATE {}.t SET n = 2",
+        "DELETE FROM {}.t",
+        "COPY {}.t FROM STDIN",
+        "COPY {}.t TO STDOUT",
+        "TRUNCATE {}.t",
+        "ALTER TABLE {}.t ADD COLUMN m int",
+        "CREATE INDEX ON {}.t (n)",
+        "CREATE TABLE mine AS SELECT * FROM {}.t",
+        "CREATE VIEW mine AS SELECT * FROM {}.t",
+        "CREATE TABLE mine (n int REFERENCES {}.t)",
+    ] {
+        assert_eq!(run(&mut other, &text.replace("{}", schema)).await, refusal, "{text}");
+    }
+    for text in ["CREATE TABLE {}.mine (n int)", "CREATE VIEW {}.mine AS SELECT 1", "CREATE SEQUENCE {}.mine"]
+    {
+        let answer = run(&mut other, &text.replace("{}", schema)).await;
+        let refusal = "ERROR 42P16: cannot create relations in temporary schemas of other sessions";
+        assert_eq!(answer, refusal, "{text}");
+    }
+    // To its own session the schema's name is as good as pg_temp.
+    assert_eq!(run(&mut one, &format!("SELECT n FROM {schema}.t")).await, "n / 1 / SELECT 1");
+    run(&mut one, &format!("CREATE TABLE {schema}.more (n int)")).await;
+    assert_eq!(run(&mut one, "TABLE more").await, "n / SELECT 0");
+    // Dropped by somebody else, it is gone, also for who has a plan for it.
+    assert_eq!(run(&mut other, &format!("DROP TABLE {schema}.more")).await, "DROP TABLE");
+    assert_eq!(run(&mut one, "TABLE more").await, "ERROR 42P01: relation \"more\" does not exist");
+    let dropped = run(&mut other, &format!("DROP SCHEMA {schema} CASCADE")).await;
+    assert!(dropped.ends_with("DROP SCHEMA"), "{dropped}");
+    assert!(run(&mut one, "TABLE t").await.starts_with("ERROR 42P01"));
+    assert_eq!(run(&mut one, "CREATE TEMP TABLE t (n int); TABLE t").await, "CREATE TABLE / n / SELECT 0");
+}

@@ -14,7 +14,7 @@ use super::scope::{
 };
 use super::sequence_table::SequenceTable;
 use super::{Binder, Clause, From, Join, JoinKind, Query, RowsCall, Source, TableFunction, VirtualTable};
-use crate::catalog::{self, Relation as CatalogRelation, View};
+use crate::catalog::{self, Relation as CatalogRelation, Table, View};
 use crate::ddl::temporary::of_another_session;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
@@ -126,6 +126,12 @@ impl Binder<'_> {
         self.context.search_path.contains(schema)
     }
 
+    /// 0A000 for a temporary table of another session.
+    pub(crate) fn check_own(&self, table: &Table) -> Result<()> {
+        let is_own = !table.temporary || self.is_own(&table.schema_name);
+        if is_own { Ok(()) } else { Err(of_another_session()) }
+    }
+
     /// The relation a possibly qualified name means.
     pub(crate) fn find_relation(&self, schema: Option<&str>, name: &str) -> Option<&CatalogRelation> {
         self.context.catalog.find(&self.search_path, schema, name)
@@ -138,9 +144,7 @@ impl Binder<'_> {
         alias: Option<&TableAlias>,
         nullable: bool,
     ) -> Result<Item> {
-        if table.temporary && !self.is_own(&table.schema_name) {
-            return Err(of_another_session());
-        }
+        self.check_own(table)?;
         self.note_table(table);
         let types = table.columns.iter().map(|column| column.ty).collect();
         let columns = table.visible_columns().map(|(place, column)| (column.name.clone(), place)).collect();

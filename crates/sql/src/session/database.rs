@@ -125,6 +125,9 @@ impl SqlDatabase {
         if !database.engine().is_node() {
             database.note_left_behind(|_| false);
             database.sweep_now();
+            // The first snapshots are to have that, durable or not.
+            let shared = &*database.shared;
+            shared.shared_csn.store(database.catalog_csn(), Ordering::Release);
         }
         Ok(database)
     }

@@ -43,7 +43,7 @@ impl Session {
         }
         let fetched = fetched.map_err(|error| match self.overtaken_instead(&error) {
             Some(overtaken) => overtaken,
-            None => self.name_damage(error, &portal.prepared.planned()),
+            None => self.name_damage(error, &self.planned_of(&portal.prepared)),
         });
         if let Err(error) = &fetched {
             portal.abandon();
