@@ -217,7 +217,7 @@ impl Joining {
         let tasks = vec![
             tokio::spawn(propose(order.clone(), engine.clone(), requests)),
             tokio::spawn(show(order.clone(), database.clone(), config.clone(), stopped.clone())),
-            tokio::spawn(sweep(order.clone(), database.clone(), config.clone(), stopped.clone())),
+            tokio::spawn(sweep(order.clone(), database.clone(), stopped.clone())),
             tokio::spawn(compare(order.clone(), database.clone(), config, stopped.clone())),
             tokio::spawn(urge(database.clone(), stopped.clone())),
             tokio::spawn(measure(database.clone(), nodes, busy, stopped.clone())),
@@ -432,12 +432,7 @@ async fn urge(database: SqlDatabase, mut stopped: watch::Receiver<bool>) {
 
 /// Drops temporary objects whose sessions are no more, until the node stops: first those of its own
 /// earlier starts and of nodes that are no members, then those of sessions that end.
-async fn sweep(
-    order: TotalOrder,
-    database: SqlDatabase,
-    config: ClusterConfig,
-    mut stopped: watch::Receiver<bool>,
-) {
+async fn sweep(order: TotalOrder, database: SqlDatabase, mut stopped: watch::Receiver<bool>) {
     let (mut has_looked, mut pause) = (false, STATUS_PERIOD);
     loop {
         tokio::select! {
@@ -449,8 +444,12 @@ async fn sweep(
         if !has_looked {
             let reached = async { order.until_applied(order.read_barrier().await?).await };
             has_looked = matches!(tokio::time::timeout(PATIENCE, reached).await, Ok(Ok(())));
+            let members: Vec<NodeNumber> = order.status().await.into_iter().map(|row| row.node).collect();
+            has_looked &= members.contains(&order.node());
             if has_looked {
-                database.note_left_behind(|node| config.peers.contains_key(&node));
+                database.note_left_behind(|node| members.contains(&NodeNumber::from(node)));
+            } else {
+                pause = SWEEP_PAUSE;
             }
         }
         if database.has_left_behind()

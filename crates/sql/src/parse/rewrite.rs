@@ -28,6 +28,8 @@
 //! | `RANGE '1 day'::interval PRECEDING` | the string in parentheses |
 //! | `(record).*` | a field with a marked name ([`ALL_FIELDS`](super::ALL_FIELDS)) |
 
+mod new_table;
+
 use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
@@ -217,7 +219,7 @@ impl<'a> Pass<'a> {
             }
             "ONLY" if self.after(&["FROM", "UPDATE", "JOIN"]) || self.after_comma() => self.at += 1,
             "USING" => self.using_operator(),
-            "TABLE" if self.first == "CREATE" && self.names_only() => self.typed_names(),
+            "TABLE" if self.names_only() => self.typed_names(),
             "TABLE" => self.table_query(),
             "UNLOGGED" if self.after(&["CREATE"]) => self.at += 1,
             "CONCURRENTLY" if self.first == "DROP" => self.at += 1,
@@ -442,49 +444,6 @@ impl<'a> Pass<'a> {
         self.at += 2;
     }
 
-    /// How far from here the parenthesis is that begins the columns of a new table.
-    fn columns_ahead(&self) -> Option<usize> {
-        let ahead = if self.is(1, "IF") { 4 } else { 1 };
-        let (_, length) = dotted(self.tokens.get(self.at + ahead..)?);
-        let opens = matches!(self.peek(ahead + length).map(|token| &token.token), Some(Token::LParen));
-        opens.then_some(ahead + length)
-    }
-
-    /// Whether the columns of a new table are nothing but names, and a query gives their types.
-    fn names_only(&self) -> bool {
-        let Some(mut ahead) = self.columns_ahead() else { return false };
-        loop {
-            let is_name = matches!(self.peek(ahead + 1).map(|token| &token.token), Some(Token::Word(_)));
-            match self.peek(ahead + 2).map(|token| &token.token) {
-                Some(Token::Comma) if is_name => ahead += 2,
-                Some(Token::RParen) => return is_name && self.has_query(ahead + 3),
-                _ => return false,
-            }
-        }
-    }
-
-    /// Whether AS follows, behind what else there is to be said of a new table.
-    fn has_query(&self, ahead: usize) -> bool {
-        let rest = self.tokens.get(self.at + ahead..).unwrap_or_default().iter();
-        let mut clauses = rest.take_while(|token| !matches!(token.token, Token::SemiColon));
-        clauses.any(|token| is(Some(token), "AS"))
-    }
-
-    /// Gives the names of a new table's columns a type, so that they are definitions.
-    fn typed_names(&mut self) {
-        let ahead = self.columns_ahead().unwrap_or(0);
-        (0..=ahead).for_each(|_| self.copy());
-        loop {
-            self.copy();
-            self.out.push(make("TEXT", self.tokens[self.at].span));
-            let ends = matches!(self.tokens[self.at].token, Token::RParen);
-            self.copy();
-            if ends {
-                return;
-            }
-        }
-    }
-
     fn table_query(&mut self) {
         let begins_query = match self.out.last().map(|token| &token.token) {
             None => true,
@@ -504,12 +463,6 @@ impl<'a> Pass<'a> {
             make("FROM", span),
         ]);
         self.at += 1;
-    }
-
-    /// Whether what comes next is what a view or table is made of.
-    fn after_first_as(&self) -> bool {
-        let all = self.out.iter().filter(|token| is(Some(token), "AS")).count();
-        self.first == "CREATE" && all == 1 && self.after(&["AS"])
     }
 
     /// Whether the open parenthesis before is a call's.

@@ -211,7 +211,9 @@ impl SqlDatabase {
     #[inline]
     pub(crate) fn state_for(&self, own: &Temporary) -> u64 {
         self.follow();
-        self.shared.shared_state.load(Ordering::Acquire).max(own.state())
+        let shared = self.shared.shared_state.load(Ordering::Acquire);
+        // A change that is being published goes before what the session has done later.
+        if shared & 1 == 0 { shared.max(own.state()) } else { shared }
     }
 
     /// The catalog, and the state it stands for to such a session.

@@ -201,8 +201,12 @@ impl Session {
         self.facts.temporary.namespace() != 0 && self.open.as_ref().is_some_and(of)
     }
 
-    /// A transaction that may have made or dropped temporary objects has committed.
-    pub(super) fn forget_temporary(&self) {
+    /// A transaction that may have made or dropped temporary objects has committed. Whoever does not
+    /// see that yet, at a node, forgets with the next one.
+    pub(super) fn forget_temporary(&self, csn: Csn) {
+        if self.database.engine().visible() < csn {
+            return;
+        }
         let catalog = self.database.catalog();
         self.facts.temporary.forget_without(&catalog);
         self.facts.forget_sequences_without(&catalog);

@@ -343,8 +343,8 @@ impl Session {
                 let place = channels.map(|channels| self.facts.news.enter(&self.facts, channels));
                 drop(order);
                 self.end(false);
-                if defines_temporary {
-                    self.forget_temporary();
+                if defines_temporary && let Some(commit) = &commit {
+                    self.forget_temporary(commit.csn);
                 }
                 self.commits += 1;
                 let durable = match commit {
