@@ -170,11 +170,10 @@ impl Manager {
                 thread::yield_now();
             }
         }
-        for (tree, dropped_at) in self.store.memory.dropped(self.store.base.watermark()) {
-            if needs.active.first().is_none_or(|&oldest| oldest >= dropped_at) {
-                self.store.memory.forget(tree);
-            }
-        }
+        let oldest = needs.active.first().copied();
+        let dropped = self.store.memory.dropped(self.store.base.watermark()).into_iter();
+        let unseen = dropped.filter(|(_, dropped_at)| oldest.is_none_or(|oldest| oldest >= *dropped_at));
+        self.store.memory.forget(&unseen.map(|(tree, _)| tree).collect::<Vec<_>>());
         self.store.views.prune(&needs.active);
         kept
     }

@@ -373,6 +373,11 @@ impl Database {
         self.manager.cluster.is_some()
     }
 
+    /// Which node of a cluster it is, and how often that was started before.
+    pub fn node(&self) -> Option<(u16, u32)> {
+        self.manager.cluster.as_ref().map(|cluster| (cluster.node.number, cluster.node.start))
+    }
+
     /// Families that wait for their decision, the oldest first.
     pub fn in_doubt(&self) -> Vec<InDoubt> {
         self.manager.in_doubt()

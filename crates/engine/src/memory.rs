@@ -337,16 +337,21 @@ impl Memory {
         dropped
     }
 
-    /// Forgets a tree altogether.
-    pub(crate) fn forget(&self, id: TreeId) {
+    /// Forgets trees altogether; the map of all trees is copied once for them.
+    pub(crate) fn forget(&self, ids: &[TreeId]) {
+        if ids.is_empty() {
+            return;
+        }
         let _changing = self.changing.lock();
         let mut trees = HashMap::clone(&self.trees.load());
-        let Some(tree) = trees.remove(&id) else { return };
+        let gone: Vec<_> = ids.iter().filter_map(|id| trees.remove(id)).collect();
         self.trees.store(Arc::new(trees));
-        let mut map = spin::write(&tree.map);
-        let bytes = map.iter().map(|(key, chain)| key_bytes(key) + chain.bytes()).sum::<usize>();
-        self.entries.fetch_sub(map.len() as u64, Ordering::Relaxed);
-        self.account(0, bytes);
-        map.clear();
+        for tree in gone {
+            let mut map = spin::write(&tree.map);
+            let bytes = map.iter().map(|(key, chain)| key_bytes(key) + chain.bytes()).sum::<usize>();
+            self.entries.fetch_sub(map.len() as u64, Ordering::Relaxed);
+            self.account(0, bytes);
+            map.clear();
+        }
     }
 }

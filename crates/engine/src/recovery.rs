@@ -186,7 +186,7 @@ fn drain(memory: &Memory, base: &Base, watermark: Csn, numbers: SavedNumbers) ->
     });
     let numbers = (ENGINE_TREE, Key::from_static(NUMBERS_KEY), Some(numbers.encode()));
     base.apply(watermark, &mut rows.chain([numbers]), &dropped)?;
-    memory.ids().into_iter().for_each(|tree| memory.forget(tree));
+    memory.forget(&memory.ids());
     Ok(())
 }
 

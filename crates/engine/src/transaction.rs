@@ -431,6 +431,13 @@ impl Transaction {
         self.writes.drop_tree(tree);
     }
 
+    /// Takes back all own writes in a tree that is not one of the transaction's own, as if nothing
+    /// had been written there. No savepoint brings them back: for who is about to commit.
+    pub fn forget_writes(&mut self, tree: TreeId) {
+        assert!(!self.has_created(tree), "a tree of the transaction's own is dropped instead");
+        self.writes.forget(tree);
+    }
+
     /// Marks a point to roll back to.
     pub fn savepoint(&mut self) -> Savepoint {
         let savepoint = self.writes.savepoint();

@@ -49,6 +49,8 @@ const FOLDER: &str = "order";
 const STARTS: &str = "starts";
 /// How often SQL is told how the nodes are.
 const STATUS_PERIOD: Duration = Duration::from_millis(200);
+/// Pause before temporary objects are looked at again that could not be dropped.
+const SWEEP_PAUSE: Duration = Duration::from_secs(5);
 /// How often digests are compared.
 const COMPARE_PERIOD: Duration = Duration::from_secs(1);
 /// A node without a majority refuses writes at once after this time; before, they wait.
@@ -215,6 +217,7 @@ impl Joining {
         let tasks = vec![
             tokio::spawn(propose(order.clone(), engine.clone(), requests)),
             tokio::spawn(show(order.clone(), database.clone(), config.clone(), stopped.clone())),
+            tokio::spawn(sweep(order.clone(), database.clone(), stopped.clone())),
             tokio::spawn(compare(order.clone(), database.clone(), config, stopped.clone())),
             tokio::spawn(urge(database.clone(), stopped.clone())),
             tokio::spawn(measure(database.clone(), nodes, busy, stopped.clone())),
@@ -423,6 +426,38 @@ async fn urge(database: SqlDatabase, mut stopped: watch::Receiver<bool>) {
                 "a transaction's node does not vote: it is voted against"
             );
             database.engine().vote_against(pause.transaction);
+        }
+    }
+}
+
+/// Drops temporary objects whose sessions are no more, until the node stops: first those of its own
+/// earlier starts and of nodes that are no members, then those of sessions that end.
+async fn sweep(order: TotalOrder, database: SqlDatabase, mut stopped: watch::Receiver<bool>) {
+    let (mut has_looked, mut pause) = (false, STATUS_PERIOD);
+    loop {
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = STATUS_PERIOD;
+        if !has_looked {
+            let reached = async { order.until_applied(order.read_barrier().await?).await };
+            has_looked = matches!(tokio::time::timeout(PATIENCE, reached).await, Ok(Ok(())));
+            let members: Vec<NodeNumber> = order.status().await.into_iter().map(|row| row.node).collect();
+            has_looked &= members.contains(&order.node());
+            if has_looked {
+                database.note_left_behind(|node| members.contains(&NodeNumber::from(node)));
+            } else {
+                pause = SWEEP_PAUSE;
+            }
+        }
+        if database.has_left_behind()
+            && database.nodes().closed().is_none()
+            && let Err(error) = database.sweep_temporary().await
+        {
+            tracing::info!(%error, "temporary objects are left behind for now");
+            pause = SWEEP_PAUSE;
         }
     }
 }

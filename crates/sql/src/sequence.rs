@@ -181,7 +181,8 @@ pub(crate) fn stored(view: &ReadView, counter: u32) -> Result<Option<(i64, bool)
     }
 }
 
-fn successor(sequence: &Sequence, last: i64) -> Result<i64> {
+/// The value behind the last one. 2200H at the end of a sequence that does not cycle.
+pub(crate) fn successor(sequence: &Sequence, last: i64) -> Result<i64> {
     let next = last.checked_add(sequence.increment);
     let inside = next.filter(|next| (sequence.minimum..=sequence.maximum).contains(next));
     if let Some(next) = inside {

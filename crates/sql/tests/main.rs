@@ -14,4 +14,5 @@ mod routines;
 mod row;
 mod script;
 mod select;
+mod temporary;
 mod wire;

@@ -234,6 +234,10 @@ mod at_one {
         sibling_snapshot,
         siblings,
         snapshot_refresh,
+        temporary_objects,
+        temporary_on_commit,
+        temporary_sessions,
+        temporary_tables,
         time_templates,
         time_zones,
         transactions,
@@ -296,6 +300,10 @@ mod going_round {
         settings,
         sibling_refusals,
         sibling_snapshot,
+        temporary_objects,
+        temporary_on_commit,
+        temporary_sessions,
+        temporary_tables,
         time_templates,
         time_zones,
         transactions,
@@ -304,7 +312,7 @@ mod going_round {
 }
 
 /// Scripts that are not played at one node: what they do to the log is the order's to do.
-const ALONE: &[&str] = &["durability"];
+const ALONE: &[&str] = &["durability", "temporary_crash"];
 
 /// Scripts that do not go round, see there.
 const STAYING: &[&str] = &[

@@ -171,6 +171,48 @@ fn what_is_not_the_same_everywhere_is_refused_by_name() {
 }
 
 #[test]
+fn temporary_objects_stay_at_their_node() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY)");
+    for node in 1..=NODES {
+        let made = world.run(node, "CREATE TEMP TABLE own (id int PRIMARY KEY); CREATE TEMP SEQUENCE s");
+        assert_eq!(made, "CREATE TABLE / CREATE SEQUENCE");
+        assert_eq!(world.run(node, "CREATE TEMP VIEW v AS SELECT 1 AS id"), "CREATE VIEW");
+        assert_eq!(world.run(node, &format!("INSERT INTO own VALUES ({node})")), "INSERT 0 1");
+    }
+    let count = "SELECT count(*) FROM pg_class WHERE relname = 'own'";
+    assert_eq!(world.run(2, count), "count / 3 / SELECT 1");
+    world.run(1, "SET cognate.replication = active");
+    for (text, names) in [
+        ("INSERT INTO own VALUES (9)", "temporary table \"own\""),
+        ("UPDATE own SET id = 9", "temporary table \"own\""),
+        ("INSERT INTO t SELECT id FROM own", "temporary table \"own\""),
+        ("DELETE FROM t WHERE id IN (SELECT id FROM pg_temp.own)", "temporary table \"own\""),
+        ("INSERT INTO t SELECT id FROM v", "temporary view \"v\""),
+        ("INSERT INTO t VALUES (nextval('s'))", "nextval() in a session that has temporary sequences"),
+        ("CREATE TEMP TABLE z (a int); INSERT INTO t VALUES (1)", "CREATE TABLE"),
+    ] {
+        let answer = world.run(1, text);
+        let refusal = format!("ERROR 0A000: {names} cannot be executed at every node alike");
+        assert!(answer.starts_with(&refusal), "{text}: {answer}");
+    }
+    assert_eq!(world.run(1, "INSERT INTO t VALUES (5)"), "INSERT 0 1");
+    world.run(1, "SET cognate.replication = auto");
+    assert_eq!(world.run(1, "INSERT INTO own SELECT id FROM t"), "INSERT 0 1");
+    assert_eq!(world.run(1, "TABLE own"), "id / 1 / 5 / SELECT 2");
+    assert_eq!(world.run(3, "TABLE own"), "id / 3 / SELECT 1");
+    // What an ended session leaves is swept at its node.
+    world.sessions.truncate(1);
+    assert_eq!(world.run(1, count), "count / 3 / SELECT 1");
+    for (_, sql) in &world.cluster.nodes[1..] {
+        assert!(sql.has_left_behind());
+        world.runtime.block_on(sql.sweep_temporary()).unwrap();
+    }
+    assert_eq!(world.run(1, count), "count / 1 / SELECT 1");
+    world.end();
+}
+
+#[test]
 fn a_procedure_is_executed_at_every_node() {
     let mut world = World::new();
     world.run(1, "CREATE TABLE account (id int PRIMARY KEY, balance int CHECK (balance >= 0)); INSERT INTO account VALUES (1, 10), (2, 0)");

@@ -108,8 +108,8 @@ fn is_name(name: &str) -> bool {
 
 /// Writes rows down as text.
 #[derive(Default)]
-struct Lines {
-    out: Vec<String>,
+pub(crate) struct Lines {
+    pub(crate) out: Vec<String>,
     headed: bool,
 }
 
@@ -395,7 +395,10 @@ impl World {
         let mut out = Vec::new();
         match step {
             Step::Comment(_) => return out,
-            Step::Restart(kilobytes) => self.restart(*kilobytes),
+            Step::Restart(kilobytes) => {
+                self.restart(*kilobytes);
+                self.sweep().await;
+            }
             Step::Hold => {
                 self.disk.as_ref().unwrap().hold_flushes();
                 self.is_held = true;
@@ -414,6 +417,7 @@ impl World {
             Step::Cancel(name) => self.client(name).cancel.cancel(),
             Step::Identify(name, who) => {
                 self.clients.remove(name);
+                self.sweep().await;
                 self.identities.insert(name.clone(), identity(who));
             }
             Step::Await(name) => {
@@ -442,6 +446,14 @@ impl World {
             cluster.settle().await;
         }
         out
+    }
+
+    /// What a server does at each node of a cluster: sessions that are no more have left something.
+    async fn sweep(&mut self) {
+        for (_, sql) in self.cluster.iter().flat_map(|(cluster, _)| &cluster.nodes) {
+            sql.note_left_behind(|_| true);
+            sql.sweep_temporary().await.unwrap();
+        }
     }
 
     /// Lets those that waited go on.
@@ -683,6 +695,11 @@ scripts!(
     sibling_snapshot,
     siblings,
     snapshot_refresh,
+    temporary_crash,
+    temporary_objects,
+    temporary_on_commit,
+    temporary_sessions,
+    temporary_tables,
     time_templates,
     time_zones,
     transactions,

@@ -171,6 +171,7 @@ impl World {
             foreign_keys: vec![],
             referenced_by: vec![],
             temporary: false,
+            on_commit: None,
             options: vec![],
             comment: None,
             derived: Default::default(),

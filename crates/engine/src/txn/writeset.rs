@@ -437,6 +437,14 @@ impl WriteSet {
         self.savepoints.push(savepoint);
     }
 
+    /// Forgets what was written into a tree, which is not one of the transaction's own. No savepoint
+    /// is gone back to afterwards.
+    pub(crate) fn forget(&mut self, tree: TreeId) {
+        let Ok(index) = self.trees.binary_search_by_key(&tree, |(t, _)| *t) else { return };
+        let (_, writes) = self.trees.remove(index);
+        self.bytes = self.bytes.saturating_sub(writes.bytes());
+    }
+
     /// Forgets `savepoint` and later ones; their writes stay.
     pub(crate) fn release(&mut self, savepoint: Savepoint) {
         self.close_from(savepoint);
@@ -614,6 +622,25 @@ mod tests {
 
     fn budget(limit: u64) -> Arc<Budget> {
         Arc::new(Budget::new(limit, limit, limit / 8))
+    }
+
+    #[test]
+    fn what_is_forgotten_was_not_written() {
+        let mut set = WriteSet::new(budget(1 << 20));
+        set.put(1, b"k", value("1")).unwrap();
+        let bytes = set.bytes();
+        let savepoint = set.savepoint();
+        set.put(2, b"k", value("2")).unwrap();
+        set.put(2, b"l", None).unwrap();
+        set.put(3, b"k", value("3")).unwrap();
+        set.release(savepoint);
+        set.forget(2);
+        assert!(set.get(2, b"k").is_none() && set.tree(2).is_none());
+        set.forget(3);
+        assert_eq!(set.bytes(), bytes);
+        set.forget(4);
+        let trees: Vec<TreeId> = set.take().into_iter().map(|(tree, _)| tree).collect();
+        assert_eq!(trees, [1]);
     }
 
     #[test]

@@ -15,7 +15,8 @@ use super::scope::{
 };
 use super::sequence_table::SequenceTable;
 use super::{Binder, Clause, From, Join, JoinKind, Query, RowsCall, Source, TableFunction, VirtualTable};
-use crate::catalog::{Relation as CatalogRelation, View};
+use crate::catalog::{self, Relation as CatalogRelation, Table, View};
+use crate::ddl::temporary::of_another_session;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::function::{self, Kind, ResolvedFunction};
@@ -78,7 +79,9 @@ impl Binder<'_> {
         {
             return self.cte(cte, alias, nullable);
         }
-        if let Some(found) = self.context.virtual_tables.find(schema.as_deref(), &table) {
+        if !self.is_temporary(schema.as_deref(), &table)
+            && let Some(found) = self.context.virtual_tables.find(schema.as_deref(), &table)
+        {
             return self.computed(found, &table, alias, nullable);
         }
         let catalog = self.context.catalog;
@@ -98,6 +101,11 @@ impl Binder<'_> {
         match relation {
             CatalogRelation::Table(table) => self.stored_table(&table.clone(), alias, nullable),
             CatalogRelation::View(view) => self.view(&view.clone(), alias, nullable),
+            CatalogRelation::Sequence(sequence)
+                if sequence.is_temporary() && !self.is_own(&sequence.schema_name) =>
+            {
+                Err(of_another_session())
+            }
             CatalogRelation::Sequence(sequence) => {
                 let found: Arc<dyn VirtualTable> = Arc::new(SequenceTable(sequence.clone()));
                 self.computed(found, &table, alias, nullable)
@@ -106,6 +114,23 @@ impl Binder<'_> {
                 Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{table}\" is an index")))
             }
         }
+    }
+
+    /// Whether a plain name is that of a temporary object, which is found before the system's own.
+    fn is_temporary(&self, schema: Option<&str>, name: &str) -> bool {
+        let first = self.search_path.first().filter(|first| schema.is_none() && catalog::is_temporary(first));
+        first.is_some_and(|first| self.context.catalog.relation(first, name).is_some())
+    }
+
+    /// Whether a schema of temporary objects is that of the session, whatever view is being bound.
+    fn is_own(&self, schema: &String) -> bool {
+        self.context.search_path.contains(schema)
+    }
+
+    /// 0A000 for a temporary table of another session.
+    pub(crate) fn check_own(&self, table: &Table) -> Result<()> {
+        let is_own = !table.temporary || self.is_own(&table.schema_name);
+        if is_own { Ok(()) } else { Err(of_another_session()) }
     }
 
     /// The relation a possibly qualified name means.
@@ -120,6 +145,7 @@ impl Binder<'_> {
         alias: Option<&TableAlias>,
         nullable: bool,
     ) -> Result<Item> {
+        self.check_own(table)?;
         if table.has_computed() {
             // For the planner, which does without an index that cannot be bound.
             let _ = bind_indexes(self.context, table);

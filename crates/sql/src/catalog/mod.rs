@@ -26,6 +26,7 @@ mod schema;
 mod sequence;
 mod snapshot;
 mod table;
+mod temporary;
 mod view;
 
 pub mod store;
@@ -41,6 +42,10 @@ pub use schema::Schema;
 pub use sequence::Sequence;
 pub use snapshot::{Catalog, Changes, Object, Relation};
 pub use table::{Derived, Table};
+pub(crate) use temporary::{
+    ALIAS as TEMPORARY_ALIAS, is_temporary, resolve as resolve_schema, schema_name as temporary_schema_name,
+};
+pub use temporary::{Home, OnCommit};
 pub use view::View;
 
 /// Object identifier, as in PostgreSQL.

@@ -50,6 +50,13 @@ impl OwnCatalog {
         merged
     }
 
+    /// An object that the transaction has made is gone again: it has changed nothing.
+    pub(crate) fn forget(&mut self, oid: Oid) {
+        self.changes.remove(&oid);
+        self.stamp = PRIVATE_VERSION.fetch_add(1, Ordering::Relaxed);
+        self.merged = None;
+    }
+
     /// Records a changed (`Some`) or dropped object.
     pub(crate) fn change(&mut self, oid: Oid, object: Option<Object>) {
         self.changes.insert(oid, object);

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Home;
+
 /// A schema: a name space of relations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Schema {
@@ -12,4 +14,7 @@ pub struct Schema {
     /// COMMENT ON SCHEMA.
     #[serde(default)]
     pub comment: Option<String>,
+    /// Where the session is whose temporary objects it has, if it is for these.
+    #[serde(default)]
+    pub home: Option<Home>,
 }

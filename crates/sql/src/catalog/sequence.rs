@@ -45,3 +45,10 @@ pub struct Sequence {
     #[serde(default)]
     pub comment: Option<String>,
 }
+
+impl Sequence {
+    /// It is one session's: its values are known to that one only, and are stored nowhere.
+    pub fn is_temporary(&self) -> bool {
+        super::is_temporary(&self.schema_name)
+    }
+}

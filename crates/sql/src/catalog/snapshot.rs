@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::temporary;
 use super::{
     EnumType, INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, RoleSettings, Routine, Schema,
     Sequence, Table, View,
@@ -70,6 +71,11 @@ impl Relation {
         if let Relation::Index(table, oid) = self { table.index(*oid) } else { None }
     }
 
+    /// It is one session's, and goes with it.
+    pub fn is_temporary(&self) -> bool {
+        super::is_temporary(self.schema_name())
+    }
+
     /// "table", "index", "sequence" or "view", as messages name it.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -107,6 +113,8 @@ pub type Changes = BTreeMap<Oid, Option<Object>>;
 #[derive(Debug, Default)]
 pub struct Catalog {
     version: u64,
+    /// The version of the last change that concerned more than one session's temporary objects.
+    shared_version: u64,
     objects: BTreeMap<Oid, Object>,
     schemas: HashMap<String, Arc<Schema>>,
     relations: HashMap<Oid, HashMap<String, Relation>>,
@@ -130,7 +138,7 @@ impl Catalog {
             (PUBLIC_OID, "public"),
             (INFORMATION_SCHEMA_OID, "information_schema"),
         ] {
-            let schema = Schema { oid, name: name.to_owned(), comment: None };
+            let schema = Schema { oid, name: name.to_owned(), comment: None, home: None };
             all.insert(oid, Object::Schema(Arc::new(schema)));
         }
         all.extend(objects.into_iter().map(|object| (object.oid(), object)));
@@ -138,7 +146,7 @@ impl Catalog {
     }
 
     fn build(version: u64, objects: BTreeMap<Oid, Object>) -> Catalog {
-        let mut catalog = Catalog { version, ..Catalog::default() };
+        let mut catalog = Catalog { version, shared_version: version, ..Catalog::default() };
         for object in objects.values() {
             match object {
                 Object::Schema(schema) => {
@@ -208,6 +216,17 @@ impl Catalog {
         self.moved.get(&table).copied().unwrap_or(0)
     }
 
+    /// What made this from `before` concerned one session's temporary objects only.
+    pub(crate) fn keep_shared_version(&mut self, before: &Catalog) {
+        self.shared_version = before.shared_version;
+    }
+
+    /// The version as sessions know it that have no temporary objects: it does not grow when those
+    /// of others change.
+    pub(crate) fn shared_version(&self) -> u64 {
+        self.shared_version
+    }
+
     /// The version. Grows with every committed change; private catalogs have versions of their own
     /// above those.
     pub fn version(&self) -> u64 {
@@ -233,10 +252,10 @@ impl Catalog {
     }
 
     /// The relation of this name in the first schema of `search_path` that has one, or in `schema`
-    /// if one is given.
+    /// if one is given: `pg_temp` is the path's schema of temporary objects.
     pub fn find(&self, search_path: &[String], schema: Option<&str>, name: &str) -> Option<&Relation> {
         match schema {
-            Some(schema) => self.relation(schema, name),
+            Some(schema) => self.relation(temporary::resolve(search_path, schema), name),
             None => search_path.iter().find_map(|schema| self.relation(schema, name)),
         }
     }
@@ -265,7 +284,8 @@ impl Catalog {
     }
 
     /// The routines of this name in the schemas of `search_path`, or in `schema` if one is given,
-    /// each with the place of its schema in the path.
+    /// each with the place of its schema in the path. Those of a schema of temporary objects are
+    /// found only if that is given: a call never means one by accident.
     pub fn routines_named<'a>(
         &'a self,
         search_path: &'a [String],
@@ -275,8 +295,9 @@ impl Catalog {
         // Mostly there are none at all, and each call of a function asks.
         let are_some = !self.routines.is_empty();
         let path: &[String] = if are_some && schema.is_none() { search_path } else { &[] };
-        let given = schema.filter(|_| are_some);
-        let schemas = given.into_iter().chain(path.iter().map(String::as_str)).enumerate();
+        let given = schema.filter(|_| are_some).map(|schema| temporary::resolve(search_path, schema));
+        let searched = path.iter().map(String::as_str).filter(|schema| !super::is_temporary(schema));
+        let schemas = given.into_iter().chain(searched).enumerate();
         schemas.flat_map(move |(place, schema)| {
             let schema = self.schemas.get(schema).map(|schema| schema.oid);
             let named = schema.and_then(|oid| self.routines.get(&oid)?.get(name));
@@ -316,7 +337,7 @@ impl Catalog {
             self.enum_types.get(&(schema.oid, name.to_owned()))
         };
         match schema {
-            Some(schema) => in_schema(schema),
+            Some(schema) => in_schema(temporary::resolve(search_path, schema)),
             None => search_path.iter().find_map(|schema| in_schema(schema)),
         }
     }
@@ -335,6 +356,11 @@ impl Catalog {
             Object::EnumType(ty) => Some(ty),
             _ => None,
         })
+    }
+
+    /// The object of this oid.
+    pub(crate) fn object(&self, oid: Oid) -> Option<&Object> {
+        self.objects.get(&oid)
     }
 
     /// All objects by oid.
@@ -389,6 +415,31 @@ impl Catalog {
 }
 
 impl Object {
+    /// Oid of its schema, its own if it is one; 0 if it is in none.
+    pub(crate) fn schema(&self) -> Oid {
+        match self {
+            Object::Schema(schema) => schema.oid,
+            Object::Table(table) => table.schema,
+            Object::Sequence(sequence) => sequence.schema,
+            Object::View(view) => view.schema,
+            Object::Routine(routine) => routine.schema,
+            Object::EnumType(ty) => ty.schema,
+            Object::RoleSettings(_) => 0,
+        }
+    }
+
+    /// It is one session's, and goes with it.
+    pub(crate) fn is_temporary(&self) -> bool {
+        match self {
+            Object::Schema(schema) => schema.home.is_some(),
+            Object::Table(table) => table.temporary,
+            Object::Sequence(sequence) => sequence.is_temporary(),
+            Object::View(view) => super::is_temporary(&view.schema_name),
+            Object::Routine(routine) => super::is_temporary(&routine.schema_name),
+            Object::RoleSettings(_) | Object::EnumType(_) => false,
+        }
+    }
+
     /// Its oid.
     pub fn oid(&self) -> Oid {
         match self {

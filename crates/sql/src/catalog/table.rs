@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, Column, ForeignKey, Index, IndexKey, Reference};
+use super::{Check, Column, ForeignKey, Index, IndexKey, OnCommit, Reference};
 use crate::row::RowLayout;
 use crate::types::{Type, TypeId};
 
@@ -36,6 +36,9 @@ pub struct Table {
     /// Session-local (CREATE TEMPORARY TABLE).
     #[serde(default)]
     pub temporary: bool,
+    /// ON COMMIT of a temporary table; without it rows stay.
+    #[serde(default)]
+    pub on_commit: Option<OnCommit>,
     /// Storage parameters as given (`fillfactor=100`): hints that have no effect.
     #[serde(default)]
     pub options: Vec<String>,

@@ -144,6 +144,13 @@ impl Work<'_> {
         } else {
             parent = Arc::new(table.clone());
         }
+        if table.temporary != parent.temporary {
+            let kind = if table.temporary { "temporary" } else { "permanent" };
+            return Err(SqlError::new(
+                sqlstate::INVALID_TABLE_DEFINITION,
+                format!("constraints on {kind} tables may reference only {kind} tables"),
+            ));
+        }
         let places = places(table, &request.columns, |column| {
             format!("column \"{column}\" referenced in foreign key constraint does not exist")
         })?;

@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::constraint::Rows;
 use super::names::Qualified;
 use super::request::{self, ColumnRequest, ConstraintRequest};
-use crate::catalog::{Column, Derived, Object, Schema, Table};
+use crate::catalog::{Column, Derived, Object, OnCommit, Schema, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::Like;
 use crate::session::work::Work;
@@ -15,6 +15,28 @@ use crate::types::Datum;
 const SYSTEM_COLUMNS: &[&str] = &["tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"];
 /// Most columns of a table.
 const MAX_COLUMNS: usize = 1600;
+
+/// Whose a new table is, and for how long its rows stay.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    /// TEMPORARY was said.
+    pub(crate) temporary: bool,
+    /// ON COMMIT was said, be it PRESERVE ROWS.
+    says_on_commit: bool,
+    on_commit: Option<OnCommit>,
+}
+
+impl Kind {
+    /// What the statement says.
+    pub(crate) fn of(statement: &ast::CreateTable) -> Kind {
+        let on_commit = match statement.on_commit {
+            Some(ast::OnCommit::DeleteRows) => Some(OnCommit::DeleteRows),
+            Some(ast::OnCommit::Drop) => Some(OnCommit::Drop),
+            Some(ast::OnCommit::PreserveRows) | None => None,
+        };
+        Kind { temporary: statement.temporary, says_on_commit: statement.on_commit.is_some(), on_commit }
+    }
+}
 
 impl Work<'_> {
     /// CREATE TABLE without a query. True unless it existed already and IF NOT EXISTS was said.
@@ -37,30 +59,47 @@ impl Work<'_> {
             constraints.push(request::constraint(constraint)?);
         }
         let options = storage_options(&statement.table_options)?;
-        let made = self.make_table(&name, columns, constraints, options, statement.if_not_exists).await?;
-        if made {
-            for (like, source) in &copied {
-                self.copy_indexes(&name, like, source).await?;
-            }
+        self.warn_of_global(statement);
+        let kind = Kind::of(statement);
+        let made = self.make_table(&name, columns, constraints, options, kind, statement.if_not_exists);
+        let Some(name) = made.await? else { return Ok(false) };
+        for (like, source) in &copied {
+            self.copy_indexes(&name, like, source).await?;
         }
-        Ok(made)
+        Ok(true)
     }
 
-    /// Makes a table of these columns and constraints.
+    /// A WARNING for GLOBAL and LOCAL, which say nothing.
+    pub(crate) fn warn_of_global(&mut self, statement: &ast::CreateTable) {
+        if statement.temporary && statement.global == Some(true) {
+            let message = "GLOBAL is deprecated in temporary table creation";
+            self.notice(SqlError::warning(sqlstate::WARNING, message));
+        }
+    }
+
+    /// Makes a table of these columns and constraints. Its name with its schema; none if there was
+    /// one already.
     pub(crate) async fn make_table(
         &mut self,
         name: &Qualified,
         columns: Vec<ColumnRequest>,
         constraints: Vec<ConstraintRequest>,
         options: Vec<String>,
+        kind: Kind,
         if_not_exists: bool,
-    ) -> Result<bool> {
-        let schema = self.creation_schema(name)?;
+    ) -> Result<Option<Qualified>> {
+        let schema = self.creation_schema(name, kind.temporary)?;
+        if kind.says_on_commit && schema.home.is_none() {
+            return Err(SqlError::new(
+                sqlstate::INVALID_TABLE_DEFINITION,
+                "ON COMMIT can only be used on temporary tables",
+            ));
+        }
         if let Err(error) = self.claim_name(&schema, &name.name).await {
             if if_not_exists && error.sqlstate == sqlstate::DUPLICATE_TABLE {
                 let message = format!("relation \"{}\" already exists, skipping", name.name);
                 self.notice(SqlError::notice(message).with_sqlstate(sqlstate::DUPLICATE_TABLE));
-                return Ok(false);
+                return Ok(None);
             }
             return Err(error);
         }
@@ -78,7 +117,8 @@ impl Work<'_> {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             referenced_by: Vec::new(),
-            temporary: false,
+            temporary: schema.home.is_some(),
+            on_commit: kind.on_commit,
             options,
             comment: None,
             derived: Derived::default(),
@@ -100,7 +140,7 @@ impl Work<'_> {
             self.add_constraint(&mut table, constraint, Rows::None).await?;
         }
         self.change(Object::Table(table.into()))?;
-        Ok(true)
+        Ok(Some(Qualified { schema: Some(schema.name.clone()), name: name.name.clone() }))
     }
 
     /// Adds a column to a table that is being made or altered: its type, default and sequence.
@@ -179,7 +219,6 @@ pub(crate) fn check_column_name(name: &str) -> Result<()> {
 /// Says which clause is not supported, if there is one.
 pub(crate) fn refuse(statement: &ast::CreateTable) -> Result<()> {
     let clauses = [
-        (statement.temporary, "CREATE TEMPORARY TABLE"),
         (statement.or_replace, "CREATE OR REPLACE TABLE"),
         (statement.external, "CREATE EXTERNAL TABLE"),
         (statement.like.is_some(), "CREATE TABLE ... LIKE"),
@@ -187,7 +226,6 @@ pub(crate) fn refuse(statement: &ast::CreateTable) -> Result<()> {
         (statement.inherits.is_some(), "INHERITS"),
         (statement.partition_by.is_some(), "PARTITION BY"),
         (statement.partition_of.is_some(), "PARTITION OF"),
-        (statement.on_commit.is_some(), "ON COMMIT"),
         (statement.cluster_by.is_some() || statement.clustered_by.is_some(), "CLUSTER BY"),
         (statement.comment.is_some(), "COMMENT in CREATE TABLE"),
         (statement.strict, "STRICT"),

@@ -293,6 +293,42 @@ impl Work<'_> {
         }
     }
 
+    /// Drops a session's temporary objects, and their schema if it is to go, too.
+    pub(crate) async fn drop_temporary(&mut self, schema: Oid, with_schema: bool) -> Result<()> {
+        let inside = |catalog: &Catalog| {
+            let relations =
+                catalog.relations_in(schema).filter(|relation| !matches!(relation, Relation::Index(..)));
+            let routines = catalog.routines().filter(|routine| routine.schema == schema);
+            relations.map(Relation::oid).chain(routines.map(|routine| routine.oid)).collect()
+        };
+        self.drop_silently(inside, with_schema.then_some(schema)).await
+    }
+
+    /// Drops what is picked, with what depends on it, and then the schema, and says nothing of it.
+    pub(crate) async fn drop_silently(
+        &mut self,
+        pick: impl Fn(&Catalog) -> Vec<Oid>,
+        schema: Option<Oid>,
+    ) -> Result<()> {
+        let mut locked = BTreeSet::new();
+        loop {
+            self.refresh_catalog();
+            let mut plan = Plan::default();
+            for oid in pick(&self.catalog) {
+                match self.catalog.relation_by_oid(oid) {
+                    Some(relation) => plan.add(relation),
+                    None => drop(plan.removed.insert(oid)),
+                }
+            }
+            plan.close(self);
+            plan.dependents.clear();
+            plan.removed.extend(schema.filter(|schema| self.catalog.schema_by_oid(*schema).is_some()));
+            if self.lock_for(&plan, &mut locked).await? {
+                return self.carry_out(plan);
+            }
+        }
+    }
+
     /// DROP FUNCTION, PROCEDURE and ROUTINE.
     pub(crate) async fn drop_routines(&mut self, drop: &DropRoutine) -> Result<()> {
         self.refresh_catalog();
@@ -451,7 +487,7 @@ fn wrong_kind(relation: &Relation, kind: &str) -> SqlError {
 }
 
 fn missing(work: &Work<'_>, kind: &str, name: &Qualified) -> SqlError {
-    if let Some(schema) = name.schema.as_deref().filter(|schema| work.catalog.schema(schema).is_none()) {
+    if let Some(schema) = name.schema.as_deref().filter(|schema| !work.is_schema(schema)) {
         return undefined_schema(schema);
     }
     let state = if kind == "index" { sqlstate::UNDEFINED_OBJECT } else { sqlstate::UNDEFINED_TABLE };

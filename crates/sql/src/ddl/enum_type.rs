@@ -71,7 +71,10 @@ impl Work<'_> {
             return Err(SqlError::unsupported(what));
         };
         let name = Qualified::from_object_name(name)?;
-        let schema = self.creation_schema(&name)?;
+        let schema = self.creation_schema(&name, false)?;
+        if schema.home.is_some() {
+            return Err(SqlError::unsupported("CREATE TYPE in a schema of temporary objects"));
+        }
         self.lock_name(schema.oid, &name.name).await?;
         if self.catalog.schema_by_oid(schema.oid).is_none() {
             return Err(undefined_schema(&schema.name));
@@ -119,7 +122,7 @@ impl Work<'_> {
             if let Some(schema) = name.schema.as_deref().filter(|name| work.catalog.schema(name).is_none()) {
                 return Err(undefined_schema(schema));
             }
-            let path = work.facts.named_path(&work.catalog);
+            let path = work.facts.binding_path(&work.catalog);
             let found = work.catalog.enum_type(&path, name.schema.as_deref(), &name.name);
             found.cloned().ok_or_else(|| undefined_type(name))
         };

@@ -25,7 +25,7 @@ use crate::types::{Type, TypeId};
 impl Work<'_> {
     /// Calls `action` with a binder for text of the catalog or of the statement.
     pub(crate) fn bind<T>(&self, action: impl FnOnce(&mut Binder<'_>) -> Result<T>) -> Result<T> {
-        let search_path = self.facts.named_path(&self.catalog);
+        let search_path = self.facts.binding_path(&self.catalog);
         self.read(|read| {
             let context = BindContext {
                 catalog: &self.catalog,

@@ -26,5 +26,6 @@ pub(crate) mod resolve;
 pub(crate) mod routine;
 pub(crate) mod schema;
 pub(crate) mod sequence;
+pub(crate) mod temporary;
 pub(crate) mod truncate;
 pub(crate) mod view;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use cognate_engine::TreeMode;
 
 use super::names::Qualified;
-use crate::catalog::{PG_CATALOG_OID, Relation, Schema, Sequence, Table};
+use super::temporary::of_another_session;
+use crate::catalog::{Relation, Schema, Sequence, TEMPORARY_ALIAS, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 
@@ -42,15 +43,26 @@ pub(crate) fn wrong_type(name: &str, expected: &str) -> SqlError {
 }
 
 impl Work<'_> {
+    /// Whether there is a schema of this name; `pg_temp` is that of the session's temporary objects.
+    pub(crate) fn is_schema(&self, name: &str) -> bool {
+        match name {
+            TEMPORARY_ALIAS => self.facts.temporary.schema(&self.catalog).is_some(),
+            name => self.catalog.schema(name).is_some(),
+        }
+    }
+
     /// The relation of this name, if there is one.
     pub(crate) fn find(&self, name: &Qualified) -> Option<Relation> {
         let path = self.facts.lookup_path(&self.catalog);
         self.catalog.find(&path, name.schema.as_deref(), &name.name).cloned()
     }
 
-    /// The table of this name. 42P01, 42809.
+    /// The table of this name. 42P01, 42809, 0A000.
     pub(crate) fn table(&self, name: &Qualified) -> Result<Arc<Table>> {
         match self.find(name) {
+            Some(Relation::Table(table)) if table.temporary && !self.facts.temporary.is_own(table.schema) => {
+                Err(of_another_session())
+            }
             Some(Relation::Table(table)) => Ok(table),
             Some(_) => Err(wrong_type(&name.name, "table")),
             None => Err(undefined_table(name)),
@@ -66,6 +78,7 @@ impl Work<'_> {
             self.lock_table(table.oid, mode).await?;
             let again = self.table(name)?;
             if again.oid == table.oid {
+                self.state.is_temporary |= again.temporary;
                 return Ok(again);
             }
         }
@@ -78,28 +91,6 @@ impl Work<'_> {
             Some(_) => Err(wrong_type(&name.name, "sequence")),
             None => Err(undefined_table(name)),
         }
-    }
-
-    /// The schema that a new object of this name goes to. 3F000, 42501.
-    pub(crate) fn creation_schema(&self, name: &Qualified) -> Result<Arc<Schema>> {
-        let schema = match &name.schema {
-            Some(schema) => self.catalog.schema(schema).ok_or_else(|| undefined_schema(schema))?,
-            None => {
-                let path = self.facts.named_path(&self.catalog);
-                let first = path.first().and_then(|schema| self.catalog.schema(schema));
-                first.ok_or_else(|| {
-                    SqlError::new(sqlstate::INVALID_SCHEMA_NAME, "no schema has been selected to create in")
-                })?
-            }
-        };
-        if schema.oid == PG_CATALOG_OID || schema.name == "information_schema" {
-            return Err(SqlError::new(
-                sqlstate::INSUFFICIENT_PRIVILEGE,
-                format!("permission denied to create \"{}.{}\"", schema.name, name.name),
-            )
-            .with_detail("System catalog modifications are currently disallowed."));
-        }
-        Ok(schema.clone())
     }
 
     /// Takes a name in a schema for a new relation. 42P07 if it is in use.

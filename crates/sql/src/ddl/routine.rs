@@ -45,7 +45,7 @@ impl Work<'_> {
             return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
         }
         let name = Qualified::from_object_name(&create.name)?;
-        let schema = self.creation_schema(&name)?;
+        let schema = self.creation_schema(&name, false)?;
         let mut arguments = self.routine_arguments(create)?;
         let returned = self.returned(create, &mut arguments)?;
         check_names(&arguments)?;
@@ -271,10 +271,10 @@ impl Work<'_> {
         arguments: Option<&[RoutineArgument]>,
     ) -> Result<Arc<Routine>> {
         let noun = kind.map_or("routine", RoutineKind::noun);
-        if let Some(schema) = name.schema.as_deref().filter(|schema| self.catalog.schema(schema).is_none()) {
+        if let Some(schema) = name.schema.as_deref().filter(|schema| !self.is_schema(schema)) {
             return Err(undefined_schema(schema));
         }
-        let path = self.facts.named_path(&self.catalog);
+        let path = self.facts.binding_path(&self.catalog);
         let mut named = self.catalog.routines_named(&path, name.schema.as_deref(), &name.name);
         let undefined = |message| SqlError::new(sqlstate::UNDEFINED_FUNCTION, message);
         let Some(arguments) = arguments else {

@@ -34,7 +34,7 @@ impl Work<'_> {
             self.notice(SqlError::notice(message).with_sqlstate(sqlstate::DUPLICATE_SCHEMA));
             return Ok(());
         }
-        let schema = Schema { oid: self.allocate_oid()?, name, comment: None };
+        let schema = Schema { oid: self.allocate_oid()?, name, comment: None, home: None };
         self.change(Object::Schema(schema.into()))
     }
 
@@ -67,6 +67,9 @@ impl Work<'_> {
         self.lock_schema_name(name).await?;
         self.lock_schema_name(new).await?;
         let schema = self.catalog.schema(name).cloned().ok_or_else(|| undefined_schema(name))?;
+        if schema.home.is_some() {
+            return Err(SqlError::unsupported("ALTER SCHEMA of a schema of temporary objects"));
+        }
         if self.catalog.schema(new).is_some() {
             return Err(SqlError::new(
                 sqlstate::DUPLICATE_SCHEMA,

@@ -93,10 +93,11 @@ impl Work<'_> {
         &mut self,
         name: &ast::ObjectName,
         if_not_exists: bool,
+        temporary: bool,
         options: &SequenceOptions,
     ) -> Result<bool> {
         let name = Qualified::from_object_name(name)?;
-        let schema = self.creation_schema(&name)?;
+        let schema = self.creation_schema(&name, temporary)?;
         let owner = match options.owned_by.as_ref() {
             Some(Some(column)) => Some(self.owning_column(column)?),
             _ => None,

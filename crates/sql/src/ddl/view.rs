@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::names::{Qualified, fold};
 use crate::bind::{Stars, pinned};
-use crate::catalog::{Column, Object, Relation, View};
+use crate::catalog::{self, Column, Object, Relation, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Command, changes_rows, parse_single};
 use crate::session::OutputColumn;
@@ -23,7 +23,11 @@ impl Work<'_> {
             ));
         }
         let name = Qualified::from_object_name(&statement.name)?;
-        let schema = self.creation_schema(&name)?;
+        let reads_temporary = self.reads_temporary(&statement.query)?;
+        if reads_temporary && !statement.temporary {
+            self.notice(SqlError::notice(format!("view \"{}\" will be a temporary view", name.name)));
+        }
+        let schema = self.creation_schema(&name, statement.temporary || reads_temporary)?;
         self.lock_name(schema.oid, &name.name).await?;
         let existing = match self.catalog.relation(&schema.name, &name.name) {
             None => None,
@@ -46,11 +50,39 @@ impl Work<'_> {
             name: name.name,
             query: pinned(&statement.query, &stars).to_string(),
             columns,
-            search_path: self.facts.named_path(&self.catalog),
+            search_path: self.view_path(reads_temporary),
             depends_on,
             comment: existing.and_then(|view| view.comment.clone()),
         };
         self.change(Object::View(view.into()))
+    }
+
+    /// Whether a query reads something of the session's temporary objects: a view of it is one of
+    /// them.
+    fn reads_temporary(&self, query: &ast::Query) -> Result<bool> {
+        if self.facts.temporary.schema(&self.catalog).is_none() {
+            return Ok(false);
+        }
+        let (_, depends_on, _) = self.bind_query(query)?;
+        let is_temporary = |oid: &u32| {
+            let relation = self.catalog.relation_by_oid(*oid);
+            let routine = self.catalog.routine_by_oid(*oid);
+            relation.is_some_and(Relation::is_temporary)
+                || routine.is_some_and(|routine| catalog::is_temporary(&routine.schema_name))
+        };
+        Ok(depends_on.iter().any(is_temporary))
+    }
+
+    /// Where the names of a new view are looked up. Temporary objects that its query does not name
+    /// yet it is not to find later either.
+    fn view_path(&self, reads_temporary: bool) -> Vec<String> {
+        match reads_temporary {
+            true => self.facts.binding_path(&self.catalog),
+            false => {
+                let path = self.facts.named_path(&self.catalog).into_iter();
+                path.filter(|schema| !catalog::is_temporary(schema)).collect()
+            }
+        }
     }
 
     /// A query's output columns, the relations, routines and enum types it
@@ -86,7 +118,6 @@ impl Work<'_> {
 fn refuse(statement: &ast::CreateView) -> Result<()> {
     let clauses = [
         (statement.materialized, "CREATE MATERIALIZED VIEW"),
-        (statement.temporary, "CREATE TEMPORARY VIEW"),
         (statement.if_not_exists, "CREATE VIEW IF NOT EXISTS"),
         (!matches!(statement.options, ast::CreateTableOptions::None), "CREATE VIEW ... WITH"),
         (statement.to.is_some() || statement.params.is_some(), "this form of CREATE VIEW"),

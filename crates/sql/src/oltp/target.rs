@@ -54,7 +54,10 @@ pub(crate) fn find_table(binder: &Binder<'_>, name: &ast::ObjectName) -> Result<
     let qualified = Qualified::from_object_name(name)?;
     let span = crate::bind::name_span(name);
     match binder.find_relation(qualified.schema.as_deref(), &qualified.name) {
-        Some(Relation::Table(table)) => Ok(table.clone()),
+        Some(Relation::Table(table)) => {
+            binder.check_own(table)?;
+            Ok(table.clone())
+        }
         Some(Relation::View(view)) => {
             Err(SqlError::unsupported(format_args!("changing view \"{}\"", view.name)))
         }

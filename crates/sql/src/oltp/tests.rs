@@ -123,6 +123,7 @@ fn table(oid: u32, name: &str, columns: Vec<Column>, indexes: Vec<Index>) -> Tab
         foreign_keys: vec![],
         referenced_by: vec![],
         temporary: false,
+        on_commit: None,
         options: vec![],
         comment: None,
         derived: Default::default(),

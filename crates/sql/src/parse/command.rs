@@ -247,9 +247,11 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
             return maintenance(parser, if command == "ANALYSE" { "ANALYZE" } else { command });
         }
     }
-    let temporary = is_word(parser, 1, "TEMP") || is_word(parser, 1, "TEMPORARY");
-    if is_word(parser, 0, "CREATE") && is_word(parser, 1 + usize::from(temporary), "SEQUENCE") {
-        return create_sequence(parser, temporary);
+    let scope = usize::from(is_word(parser, 1, "LOCAL") || is_word(parser, 1, "GLOBAL"));
+    let temporary = is_word(parser, 1 + scope, "TEMP") || is_word(parser, 1 + scope, "TEMPORARY");
+    let words = 1 + if temporary { scope + 1 } else { 0 };
+    if is_word(parser, 0, "CREATE") && is_word(parser, words, "SEQUENCE") {
+        return create_sequence(parser, temporary, words + 1);
     }
     if take_all(parser, &["ALTER", "SEQUENCE"]) {
         return alter_sequence(parser);
@@ -421,8 +423,8 @@ fn maintenance(parser: &mut Parser<'_>, command: &'static str) -> Parsed<Command
     Ok(Command::Maintenance { command, relations, kind, concurrently })
 }
 
-fn create_sequence(parser: &mut Parser<'_>, temporary: bool) -> Parsed<Command> {
-    for _ in 0..2 + usize::from(temporary) {
+fn create_sequence(parser: &mut Parser<'_>, temporary: bool, words: usize) -> Parsed<Command> {
+    for _ in 0..words {
         parser.advance_token();
     }
     let if_not_exists = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);

@@ -13,6 +13,7 @@
 //! | `FROM ONLY t`, `UPDATE ONLY t` | without `ONLY`: there is no inheritance |
 //! | `ORDER BY x USING <` | `ORDER BY x ASC` |
 //! | `TABLE t` as a query | `SELECT * FROM t` |
+//! | `CREATE TABLE t (a, b) AS` | its columns with a type, which says nothing |
 //! | `CREATE UNLOGGED`, `DROP INDEX CONCURRENTLY` | without the word |
 //! | `[NOT] DEFERRABLE` of BEGIN, START, SET TRANSACTION | noted in the statement |
 //! | `INSERT ... OVERRIDING SYSTEM VALUE` | noted in the statement |
@@ -28,6 +29,8 @@
 //! | `(... ROWS n PRECEDING EXCLUDE TIES)` | a marked name at the beginning of the window: see [`exclusion_of`] |
 //! | `RANGE '1 day'::interval PRECEDING` | the string in parentheses |
 //! | `(record).*` | a field with a marked name ([`ALL_FIELDS`](super::ALL_FIELDS)) |
+
+mod new_table;
 
 use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
@@ -220,6 +223,7 @@ impl<'a> Pass<'a> {
             }
             "ONLY" if self.after(&["FROM", "UPDATE", "JOIN", "INTO"]) || self.after_comma() => self.at += 1,
             "USING" => self.using_operator(),
+            "TABLE" if self.names_only() => self.typed_names(),
             "TABLE" => self.table_query(),
             "UNLOGGED" if self.after(&["CREATE"]) => self.at += 1,
             "CONCURRENTLY" if self.first == "DROP" => self.at += 1,
@@ -469,7 +473,9 @@ impl<'a> Pass<'a> {
         let begins_query = match self.out.last().map(|token| &token.token) {
             None => true,
             Some(Token::LParen) => self.out.len() > 1 && !self.after_function(),
-            Some(Token::Word(_)) => self.after(&["UNION", "EXCEPT", "INTERSECT", "ALL"]),
+            Some(Token::Word(_)) => {
+                self.after(&["UNION", "EXCEPT", "INTERSECT", "ALL"]) || self.after_first_as()
+            }
             Some(Token::RParen) => self.first == "WITH",
             _ => false,
         };

@@ -72,6 +72,11 @@ fn spellings_the_parser_lacks() {
         ("SELECT a FROM t ORDER BY a USING >", "SELECT a FROM t ORDER BY a DESC"),
         ("TABLE t", "SELECT * FROM t"),
         ("CREATE UNLOGGED TABLE t (a INT)", "CREATE TABLE t (a INT)"),
+        ("CREATE TABLE t (a, b) AS SELECT 1, 2", "CREATE TABLE t (a TEXT, b TEXT) AS SELECT 1, 2"),
+        (
+            "CREATE TEMP TABLE IF NOT EXISTS s.t (a) ON COMMIT DROP AS TABLE u",
+            "CREATE TEMPORARY TABLE IF NOT EXISTS s.t (a TEXT) ON COMMIT DROP AS SELECT * FROM u",
+        ),
         ("DROP INDEX CONCURRENTLY i", "DROP INDEX i"),
         (
             "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE",

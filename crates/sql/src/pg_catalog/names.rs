@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::{SystemTable, keywords, procedure, role, routine, table, table_by_oid};
-use crate::catalog::{Catalog, EnumType, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation};
+use crate::catalog::{
+    Catalog, EnumType, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation, resolve_schema,
+};
 use crate::types::ObjectNames;
 
 /// A name as SQL text: quoted if it must be.
@@ -94,7 +96,9 @@ impl<'a> AnyRelation<'a> {
     pub(super) fn find(catalog: &'a Catalog, path: &[String], text: &str) -> Option<AnyRelation<'a>> {
         match split(text)?.as_slice() {
             [name] => path.iter().find_map(|schema| AnyRelation::by_name(catalog, schema, name)),
-            [schema, name] | [_, schema, name] => AnyRelation::by_name(catalog, schema, name),
+            [schema, name] | [_, schema, name] => {
+                AnyRelation::by_name(catalog, resolve_schema(path, schema), name)
+            }
             _ => None,
         }
     }

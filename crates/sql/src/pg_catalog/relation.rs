@@ -11,7 +11,7 @@ use super::value::{NULL, array, attribute_number};
 use super::{SystemTable, all, definition, deparse};
 use crate::catalog::{
     Catalog, Column, FIRST_USER_OID, INFORMATION_SCHEMA_OID, Identity, Index, IndexKey, OWNER_OID, Oid,
-    PG_CATALOG_OID, PUBLIC_OID, Relation, Sequence, Table, View,
+    PG_CATALOG_OID, PUBLIC_OID, Relation, Sequence, Table, View, is_temporary,
 };
 use crate::types::{Datum, Type, TypeId};
 
@@ -105,11 +105,18 @@ impl Entry {
 
 impl Entry {
     fn of_sequence(sequence: &Sequence) -> Entry {
-        Entry::new(sequence.oid, &sequence.name, sequence.schema, 'S', SEQUENCE_COLUMNS.len())
+        Entry {
+            temporary: sequence.is_temporary(),
+            ..Entry::new(sequence.oid, &sequence.name, sequence.schema, 'S', SEQUENCE_COLUMNS.len())
+        }
     }
 
     fn of_view(view: &View) -> Entry {
-        Entry { rules: true, ..Entry::new(view.oid, &view.name, view.schema, 'v', view.columns.len()) }
+        Entry {
+            rules: true,
+            temporary: is_temporary(&view.schema_name),
+            ..Entry::new(view.oid, &view.name, view.schema, 'v', view.columns.len())
+        }
     }
 }
 

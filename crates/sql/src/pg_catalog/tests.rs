@@ -55,6 +55,7 @@ pub(super) fn table(oid: u32, name: &str, columns: Vec<Column>, indexes: Vec<Ind
         foreign_keys: vec![],
         referenced_by: vec![],
         temporary: false,
+        on_commit: None,
         options: vec![],
         comment: None,
         derived: Default::default(),

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use cognate_engine::ReadView;
+use cognate_engine::{Access, ReadView};
 use sqlparser::ast;
 
 use super::portal::PortalState;
@@ -119,7 +119,11 @@ impl Session {
         self.open_transaction(false);
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
-        work.require_writable("COPY FROM")?;
+        if work.find(&name).is_none_or(|found| !found.is_temporary()) {
+            work.require_writable("COPY FROM")?;
+        } else if work.engine.access() == Access::ReadOnly {
+            work.engine.allow_writes();
+        }
         let table = work.locked_table(&name, cognate_engine::TreeMode::Write).await?;
         let places = copy_columns(&table, columns)?;
         let checks = work.bind(|binder| Checks::bind(binder, &table, |_| true))?;

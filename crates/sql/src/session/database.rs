@@ -7,7 +7,12 @@
 //! gets a table's lock after a change to the table sees the change, or waits for the moment it
 //! takes.
 //!
-//! Mutexes: `publishing`, then the engine's.
+//! What changes one session's temporary objects concerns that session alone: others go on with
+//! their plans, and with snapshots from before. So there are two such numbers, and two of the commit
+//! that last changed the catalog: one of each for all changes, and one for those that are *shared*.
+//! A session compares the latter, or those of its own last change if that is later.
+//!
+//! Mutexes: `publishing`, then the engine's; none is taken while `left_behind` is held.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -22,8 +27,9 @@ use super::active::Programs;
 use super::failures::Failures;
 use super::plan_cache::PlanCache;
 use super::presence::Presence;
+use super::temporary::Temporary;
 use crate::budget::Budget;
-use crate::catalog::{Catalog, Changes, Object, store};
+use crate::catalog::{Catalog, Changes, Object, Oid, store};
 use crate::error::Result;
 use crate::monitor::Monitor;
 use crate::place;
@@ -49,6 +55,9 @@ struct Shared {
     catalog_state: AtomicU64,
     /// The commit that last changed the catalog.
     catalog_csn: AtomicU64,
+    /// The same of the last shared change.
+    shared_state: AtomicU64,
+    shared_csn: AtomicU64,
     publishing: Mutex<()>,
     /// Statements and batches that were run again.
     retries: AtomicU64,
@@ -67,6 +76,8 @@ struct Shared {
     monitor: Monitor,
     advisory: super::AdvisoryShared,
     channels: super::Channels,
+    /// Schemas of temporary objects whose sessions are no more.
+    left_behind: Mutex<Vec<Oid>>,
     /// Memory of what statements are, not of what they compute.
     statements: Arc<Budget>,
 }
@@ -90,6 +101,8 @@ impl SqlDatabase {
             catalog: ArcSwap::from_pointee(Catalog::new(1, objects)),
             catalog_state: AtomicU64::new(1 << 1),
             catalog_csn: AtomicU64::new(0),
+            shared_state: AtomicU64::new(1 << 1),
+            shared_csn: AtomicU64::new(0),
             publishing: Mutex::new(()),
             retries: AtomicU64::new(0),
             refreshes: AtomicU64::new(0),
@@ -105,9 +118,18 @@ impl SqlDatabase {
             monitor: Monitor::new(),
             advisory: super::AdvisoryShared::default(),
             channels: super::Channels::default(),
+            left_behind: Mutex::default(),
             statements: Budget::new(statements),
         };
-        Ok(SqlDatabase { shared: Arc::new(shared) })
+        let database = SqlDatabase { shared: Arc::new(shared) };
+        if !database.engine().is_node() {
+            database.note_left_behind(|_| false);
+            database.sweep_now();
+            // The first snapshots are to have that, durable or not.
+            let shared = &*database.shared;
+            shared.shared_csn.store(database.catalog_csn(), Ordering::Release);
+        }
+        Ok(database)
     }
 
     /// The engine below.
@@ -128,6 +150,11 @@ impl SqlDatabase {
     /// Who listens on which channels.
     pub(crate) fn channels(&self) -> &super::Channels {
         &self.shared.channels
+    }
+
+    /// Schemas of temporary objects whose sessions are no more.
+    pub(super) fn left_behind(&self) -> &Mutex<Vec<Oid>> {
+        &self.shared.left_behind
     }
 
     /// How families that were left prepared heal.
@@ -180,6 +207,29 @@ impl SqlDatabase {
         self.shared.catalog_state.load(Ordering::Acquire)
     }
 
+    /// The same as a session compares it, whose own temporary objects are these.
+    #[inline]
+    pub(crate) fn state_for(&self, own: &Temporary) -> u64 {
+        self.follow();
+        let shared = self.shared.shared_state.load(Ordering::Acquire);
+        // A change that is being published goes before what the session has done later.
+        if shared & 1 == 0 { shared.max(own.state()) } else { shared }
+    }
+
+    /// The catalog, and the state it stands for to such a session.
+    pub(crate) fn catalog_for(&self, own: &Temporary) -> (Arc<Catalog>, u64) {
+        let catalog = self.catalog();
+        let state = (catalog.shared_version() << 1).max(own.state());
+        (catalog, state)
+    }
+
+    /// The commit that last changed the catalog for such a session: a snapshot before it may not fit
+    /// what it sees.
+    #[inline]
+    pub(crate) fn changed_for(&self, own: &Temporary) -> Csn {
+        self.shared.shared_csn.load(Ordering::Acquire).max(own.changed_at())
+    }
+
     /// The catalog and the state it stands for.
     pub(crate) fn catalog_with_state(&self) -> (Arc<Catalog>, u64) {
         let catalog = self.catalog();
@@ -192,13 +242,15 @@ impl SqlDatabase {
         self.shared.catalog_csn.load(Ordering::Acquire)
     }
 
-    /// Commits a transaction that changed the catalog, and publishes the change.
+    /// Commits a transaction that changed the catalog, and publishes the change. `own` are the
+    /// temporary objects of its session.
     pub(crate) fn commit_with_catalog(
         &self,
         transaction: Transaction,
         changes: &Changes,
+        own: &Temporary,
     ) -> Result<Commit, cognate_engine::Error> {
-        self.publish(changes, || transaction.commit())
+        self.publish(changes, Some(own), || transaction.commit())
     }
 
     /// Commits a prepared transaction; what it changed in the catalog is published.
@@ -213,7 +265,7 @@ impl SqlDatabase {
             changes.insert(store::oid_of(&key)?, object);
         }
         let commit = || engine.commit_prepared(identifier);
-        Ok(if changes.is_empty() { commit() } else { self.publish(&changes, commit) })
+        Ok(if changes.is_empty() { commit() } else { self.publish(&changes, None, commit) })
     }
 
     /// At a node of a cluster the catalog changes by what is delivered, also for who changed it: who
@@ -254,33 +306,46 @@ impl SqlDatabase {
                 objects.iter().map(|object| (object.oid(), Some(object.clone()))).collect();
             let mut after = Catalog::new(version, objects);
             after.note_moved(&before, &changes, changed);
-            shared.catalog_state.fetch_or(1, Ordering::AcqRel);
+            shared.begin_publishing(true);
             shared.catalog_csn.store(changed, Ordering::Release);
+            shared.shared_csn.store(changed, Ordering::Release);
             shared.catalog.store(Arc::new(after));
-            shared.catalog_state.store(version << 1, Ordering::Release);
+            shared.end_publishing(version, version);
         }
     }
 
     fn publish(
         &self,
         changes: &Changes,
+        own: Option<&Temporary>,
         commit: impl FnOnce() -> std::result::Result<Commit, cognate_engine::Error>,
     ) -> std::result::Result<Commit, cognate_engine::Error> {
         let shared = &*self.shared;
         let _publishing = shared.publishing.lock();
         let before = shared.catalog.load_full();
-        shared.catalog_state.fetch_or(1, Ordering::AcqRel);
+        let own = own.filter(|own| own.has_all(changes, &before));
+        shared.begin_publishing(own.is_none());
         let committed = commit();
-        let mut version = before.version();
+        let (mut version, mut shared_version) = (before.version(), before.shared_version());
         if let Ok(commit) = &committed {
             version += 1;
             let mut after = before.with_changes(version, changes);
             after.note_moved(&before, changes, commit.csn);
             // First the number: whoever has the catalog finds a number that is not below its.
             shared.catalog_csn.store(commit.csn, Ordering::Release);
+            match own {
+                Some(own) => {
+                    own.note_change(version << 1, commit.csn);
+                    after.keep_shared_version(&before);
+                }
+                None => {
+                    shared.shared_csn.store(commit.csn, Ordering::Release);
+                    shared_version = version;
+                }
+            }
             shared.catalog.store(Arc::new(after));
         }
-        shared.catalog_state.store(version << 1, Ordering::Release);
+        shared.end_publishing(version, shared_version);
         committed
     }
 
@@ -295,14 +360,15 @@ impl SqlDatabase {
             return Ok(());
         }
         let objects = stored_objects(self.engine(), &transaction)?;
-        shared.catalog_state.fetch_or(1, Ordering::AcqRel);
+        shared.begin_publishing(true);
         let before = shared.catalog.load_full();
         let version = before.version() + 1;
         let mut durable = Catalog::new(version, objects);
         durable.note_moved(&before, &Changes::new(), 0);
         shared.catalog.store(Arc::new(durable));
         shared.catalog_csn.store(transaction.snapshot(), Ordering::Release);
-        shared.catalog_state.store(version << 1, Ordering::Release);
+        shared.shared_csn.store(transaction.snapshot(), Ordering::Release);
+        shared.end_publishing(version, version);
         Ok(())
     }
 
@@ -357,6 +423,22 @@ impl SqlDatabase {
     /// Now, in microseconds since 2000-01-01 UTC.
     pub(crate) fn now(&self) -> i64 {
         self.shared.clock.wall_us() - EPOCH_US
+    }
+}
+
+impl Shared {
+    /// Raises the bits that say so: also that of shared changes, if this is one.
+    fn begin_publishing(&self, is_shared: bool) {
+        self.catalog_state.fetch_or(1, Ordering::AcqRel);
+        if is_shared {
+            self.shared_state.fetch_or(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The catalog of these versions is in place.
+    fn end_publishing(&self, version: u64, shared_version: u64) {
+        self.shared_state.store(shared_version << 1, Ordering::Release);
+        self.catalog_state.store(version << 1, Ordering::Release);
     }
 }
 

@@ -38,7 +38,7 @@ impl Session {
     /// A statement looks at the newest catalog.
     #[inline]
     pub(super) fn rest_on_catalog(&mut self) {
-        let changed = self.database.catalog_csn();
+        let changed = self.changed_at();
         if changed > self.facts.rests_on() {
             self.rest_on_new_catalog(changed);
         }
@@ -51,7 +51,10 @@ impl Session {
             if let Err(error) = self.database.fall_back() {
                 tracing::warn!(%error, "the durable catalog could not be read after a failure of the log");
             }
-            self.facts.rest_on(self.database.catalog_csn());
+            if self.facts.temporary.changed_at() > engine.durable() {
+                self.facts.temporary.forget_change();
+            }
+            self.facts.rest_on(self.changed_at());
         } else {
             self.facts.rest_on(changed);
         }

@@ -44,7 +44,7 @@ impl Session {
         }
         let fetched = fetched.map_err(|error| match self.overtaken_instead(&error) {
             Some(overtaken) => overtaken,
-            None => self.name_damage(error, &portal.prepared.planned()),
+            None => self.name_damage(error, &self.planned_of(&portal.prepared)),
         });
         if let Err(error) = &fetched {
             portal.abandon();
@@ -109,7 +109,7 @@ impl Session {
     /// already.
     async fn start(&mut self, portal: &mut Portal) -> Result<Option<Fetch>> {
         let prepared = portal.prepared.clone();
-        let planned = prepared.planned();
+        let planned = self.planned_of(&prepared);
         self.opens = self.open.is_none();
         match &planned.action {
             Action::Empty => Ok(Some(Fetch::Empty)),
@@ -208,7 +208,9 @@ impl Session {
     /// catalog.
     async fn settle(&mut self, prepared: &Arc<Prepared>, mut planned: Arc<Planned>) -> Result<Arc<Planned>> {
         loop {
-            if !planned.is_for(self.catalog_state()) || planned.is_outgrown(self.database.engine()) {
+            let namespace = self.facts.temporary.namespace();
+            if !planned.is_for(self.catalog_state(), namespace) || planned.is_outgrown(self.database.engine())
+            {
                 planned = self.replan(prepared)?;
             }
             let reading = planned.is_reading();
@@ -222,6 +224,9 @@ impl Session {
             self.await_safe_snapshot().await?;
             self.open_transaction(reading);
             self.check_writable(&planned)?;
+            if planned.meets_temporary {
+                self.meet_temporary(&planned);
+            }
             let snapshot_only =
                 self.open.as_ref().is_some_and(|open| open.engine.access() == Access::ReadOnly);
             let waited = if snapshot_only { false } else { self.lock_tables(&planned).await? };
@@ -230,7 +235,7 @@ impl Session {
                 // looked at: at a node of a cluster a snapshot may show what locks would have kept away.
                 self.open_transaction(reading);
             }
-            if planned.is_for(self.catalog_state()) {
+            if planned.is_for(self.catalog_state(), namespace) {
                 self.check_snapshot(&planned)?;
                 self.note_tables(&planned);
                 return Ok(planned);
@@ -253,7 +258,7 @@ impl Session {
             },
             _ => return Ok(()),
         };
-        if !self.open.as_ref().is_some_and(|open| open.state.read_only) {
+        if planned.changes_temporary || !self.open.as_ref().is_some_and(|open| open.state.read_only) {
             self.check_replication(command)?;
             return self.check_majority();
         }
@@ -289,7 +294,7 @@ impl Session {
     /// change, so mostly nothing is noted.
     fn note_tables(&self, planned: &Planned) {
         let Some(open) = &self.open else { return };
-        let changed = self.database.catalog_csn();
+        let changed = self.changed_at();
         let oids = planned.tables.iter().map(|table| table.oid).chain(planned.routine_oids());
         let keys = oids.map(crate::catalog::store::key);
         if changed > open.engine.snapshot() {
@@ -307,7 +312,7 @@ impl Session {
     fn check_snapshot(&self, planned: &Planned) -> Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
         let snapshot = open.engine.snapshot();
-        if self.database.catalog_csn() <= snapshot {
+        if self.changed_at() <= snapshot {
             return Ok(());
         }
         let catalog = self.database.catalog();

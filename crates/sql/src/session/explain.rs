@@ -7,6 +7,7 @@ use sqlparser::ast;
 
 use super::portal::{PortalState, Tag};
 use super::{CommandTag, Fetch, Format, OutputColumn, Portal, RowSink, Session, SinkState};
+use crate::ddl::create_table::Kind;
 use crate::ddl::names::{Qualified, fold};
 use crate::ddl::request::ColumnRequest;
 use crate::error::{Result, SqlError, sqlstate};
@@ -94,7 +95,7 @@ impl Session {
                 Arc::new(self.plan_prepared(Some(inner), Vec::new())?)
             }
         };
-        let planned = prepared.planned();
+        let planned = self.planned_of(&prepared);
         let mut analyzed = None;
         if analyze {
             let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
@@ -128,6 +129,7 @@ impl Session {
     ) -> Result<PortalState> {
         let Some(query) = &create.query else { return Err(SqlError::internal("no CREATE TABLE AS")) };
         crate::ddl::create_table::refuse(create)?;
+        let kind = Kind::of(create);
         let name = Qualified::from_object_name(&create.name)?;
         let inner = statement.with_command(Command::Sql(Box::new(ast::Statement::Query(query.clone()))));
         let prepared = Arc::new(self.plan_prepared(Some(inner), Vec::new())?);
@@ -150,7 +152,9 @@ impl Session {
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
         work.require_writable("CREATE TABLE AS")?;
-        if create.if_not_exists && work.find(&name).is_some() {
+        work.warn_of_global(create);
+        let schema = work.creation_schema(&name, kind.temporary)?;
+        if create.if_not_exists && work.is_taken(&schema.name, &name.name) {
             let message = format!("relation \"{}\" already exists, skipping", name.name);
             work.notice(SqlError::notice(message).with_sqlstate(sqlstate::DUPLICATE_TABLE));
             return Ok(PortalState::Done(CommandTag::Plain("CREATE TABLE AS")));
@@ -159,7 +163,9 @@ impl Session {
         let mut batch = Batch::default();
         let mut fetch = Box::pin(self.advance(&mut portal, &mut batch, 0)).await?;
         let mut work = self.work(&interrupts)?;
-        work.make_table(&name, columns, Vec::new(), options, false).await?;
+        let Some(name) = work.make_table(&name, columns, Vec::new(), options, kind, false).await? else {
+            return Err(SqlError::internal("CREATE TABLE AS made no table"));
+        };
         let table = work.table(&name)?;
         let mut count = 0;
         loop {

@@ -9,6 +9,7 @@ use super::facts::Facts;
 use super::interrupt::Interrupts;
 use super::presence::{Order, order};
 use crate::catalog::{Catalog, Relation, Sequence};
+use crate::ddl::temporary::of_another_session;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::ExternalFunctions;
 use crate::function::{EvalContext, Function};
@@ -98,6 +99,11 @@ impl External<'_> {
             return Err(SqlError::internal("a sequence is named by a regclass"));
         };
         match self.catalog.relation_by_oid(*oid) {
+            Some(Relation::Sequence(sequence))
+                if sequence.is_temporary() && !self.facts.temporary.is_own(sequence.schema) =>
+            {
+                Err(of_another_session())
+            }
             Some(Relation::Sequence(sequence)) => Ok(sequence),
             Some(other) => Err(SqlError::new(
                 sqlstate::WRONG_OBJECT_TYPE,
@@ -123,6 +129,11 @@ impl External<'_> {
 
     fn nextval(&self, sequence: &Datum) -> Result<i64> {
         let sequence = self.sequence(sequence)?;
+        if sequence.is_temporary() {
+            let value = self.facts.temporary.next(sequence)?;
+            self.facts.note_sequence(sequence.oid, value, true);
+            return Ok(value);
+        }
         self.require_writable("nextval()")?;
         if let Some(fixed) = self.facts.fixed() {
             let value = fixed.next(sequence)?;
@@ -157,7 +168,9 @@ impl External<'_> {
 
     fn setval(&self, sequence: &Datum, value: i64, is_called: bool) -> Result<i64> {
         let sequence = self.sequence(sequence)?;
-        self.require_writable("setval()")?;
+        if !sequence.is_temporary() {
+            self.require_writable("setval()")?;
+        }
         if !(sequence.minimum..=sequence.maximum).contains(&value) {
             return Err(SqlError::new(
                 sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
@@ -167,8 +180,12 @@ impl External<'_> {
                 ),
             ));
         }
-        let set = self.facts.database.counters().set(sequence, value, is_called)?;
-        self.facts.rest_on(set.stored_at);
+        if sequence.is_temporary() {
+            self.facts.temporary.set(sequence, value, is_called);
+        } else {
+            let set = self.facts.database.counters().set(sequence, value, is_called)?;
+            self.facts.rest_on(set.stored_at);
+        }
         if is_called {
             self.facts.note_sequence(sequence.oid, value, false);
         }

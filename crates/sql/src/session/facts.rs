@@ -16,8 +16,9 @@ use super::advisory::Advisory;
 use super::failures::Failure;
 use super::notify::News;
 use super::settings::{Effective, Mark, Settings};
+use super::temporary::Temporary;
 use super::{Authority, Orders, SessionParameters, SqlDatabase, presence};
-use crate::catalog::{Catalog, Oid, Sequence};
+use crate::catalog::{Catalog, Oid, Sequence, TEMPORARY_ALIAS};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::SessionView;
 use crate::pg_catalog::{
@@ -54,6 +55,7 @@ pub(crate) struct Facts {
     rests_on: AtomicU64,
     pub(crate) advisory: Advisory,
     pub(crate) news: News,
+    pub(crate) temporary: Temporary,
     /// What functions have to tell the client.
     notices: Mutex<Vec<SqlError>>,
 }
@@ -93,6 +95,7 @@ impl Facts {
             rests_on: AtomicU64::new(0),
             advisory: Advisory::default(),
             news: News::default(),
+            temporary: Temporary::default(),
             notices: Mutex::default(),
         }
     }
@@ -238,26 +241,50 @@ impl Facts {
         sequences.current.get(&last).map(|value| (last, *value))
     }
 
+    /// Forgets what was given by sequences that are gone.
+    pub(super) fn forget_sequences_without(&self, catalog: &Catalog) {
+        self.sequences.lock().current.retain(|oid, _| catalog.sequence_by_oid(*oid).is_some());
+    }
+
     /// DISCARD SEQUENCES.
     pub(crate) fn forget_sequences(&self) {
         *self.sequences.lock() = SequenceValues::default();
     }
 
-    /// The schemas that unqualified names are looked up in, those that exist, `pg_catalog` first
-    /// unless it is named.
+    /// The schemas that unqualified names are looked up in, those that exist: that of the session's
+    /// temporary objects first and `pg_catalog` next, unless they are named.
     pub(crate) fn lookup_path(&self, catalog: &Catalog) -> Vec<String> {
         let mut path = self.named_path(catalog);
         if !path.iter().any(|schema| schema == "pg_catalog") {
             path.insert(0, "pg_catalog".to_owned());
         }
-        path
+        self.with_temporary(catalog, path)
+    }
+
+    /// The same without `pg_catalog`, unless that is named.
+    pub(crate) fn binding_path(&self, catalog: &Catalog) -> Vec<String> {
+        self.with_temporary(catalog, self.named_path(catalog))
     }
 
     /// The schemas of `search_path` that exist.
     pub(crate) fn named_path(&self, catalog: &Catalog) -> Vec<String> {
         let effective = self.effective();
-        let names = effective.search_path.iter().map(|name| if name == "$user" { &self.user } else { name });
-        names.filter(|name| catalog.schema(name).is_some()).cloned().collect()
+        let names = effective.search_path.iter().filter_map(|name| match name.as_str() {
+            "$user" => Some(self.user.clone()),
+            TEMPORARY_ALIAS => self.temporary.schema(catalog).map(|schema| schema.name.clone()),
+            _ => Some(name.clone()),
+        });
+        names.filter(|name| catalog.schema(name).is_some()).collect()
+    }
+
+    /// Puts the schema of the session's temporary objects in front, if there is one.
+    fn with_temporary(&self, catalog: &Catalog, mut path: Vec<String>) -> Vec<String> {
+        if let Some(schema) = self.temporary.schema(catalog)
+            && !path.contains(&schema.name)
+        {
+            path.insert(0, schema.name.clone());
+        }
+        path
     }
 }
 
@@ -504,6 +531,9 @@ impl ServerView for Facts {
     }
 
     fn sequence_state(&self, sequence: &Sequence) -> Option<(i64, bool)> {
+        if sequence.is_temporary() {
+            return self.temporary.is_own(sequence.schema).then(|| self.temporary.counter(sequence));
+        }
         let (state, is_called) = self.database.counters().state(sequence).ok()?;
         self.rest_on(state.stored_at);
         Some((state.value, is_called))

@@ -345,7 +345,11 @@ impl Session {
     /// transaction any more.
     async fn prepare_open(&mut self, request: &Text, result: &Text) -> Option<Result<Mipt>> {
         let transaction = self.facts.transaction();
-        if let Err(refusal) = self.check_no_advisory("PREPARE MIP").and_then(|()| self.check_no_news()) {
+        if let Err(refusal) = self
+            .check_no_temporary()
+            .and_then(|()| self.check_no_advisory("PREPARE MIP"))
+            .and_then(|()| self.check_no_news())
+        {
             self.rollback();
             return Some(Err(refusal));
         }

@@ -42,6 +42,7 @@ mod interrupt;
 mod maintenance;
 mod mip;
 mod notify;
+mod own_plans;
 mod plan_cache;
 mod planning;
 mod portal;
@@ -57,6 +58,7 @@ pub mod settings;
 mod sink;
 mod state;
 mod statement;
+mod temporary;
 mod transaction;
 mod two_phase;
 mod utility;
@@ -218,6 +220,10 @@ pub struct Session {
     opens: bool,
     _advisory: advisory::Guard,
     _presence: presence::Entry,
+    /// Plans that fit this session only, which has temporary objects.
+    own_plans: own_plans::OwnPlans,
+    /// After all that may hold something of its transaction.
+    _temporary: temporary::Guard,
 }
 
 /// Most bytes that one statement may hold for sorts, hash tables and values, whatever the memory
@@ -278,6 +284,7 @@ impl Session {
         let facts = Arc::new(Facts::new(database.clone(), parameters, settings));
         let presence = presence::Entry::new(&database, &facts);
         let guard = advisory::Guard(facts.clone());
+        let temporary = temporary::Guard(facts.clone());
         let effective = facts.effective();
         let cancel = CancelHandle::default();
         let seat = Arc::new(database.engine().governor().seat());
@@ -321,6 +328,8 @@ impl Session {
             opens: false,
             _advisory: guard,
             _presence: presence,
+            own_plans: own_plans::OwnPlans::default(),
+            _temporary: temporary,
             database,
         };
         session.apply_settings();

@@ -1,6 +1,6 @@
 //! Prepared statements by text, shared by all sessions.
 //!
-//! Found by a hash of text, declared types and search path; a bounded number is kept, in shards
+//! Found by a hash of text, declared types, search path and schema of temporary objects; a bounded number is kept, in shards
 //! with a lock each, and a full shard drops what it has: statements in use live on in their
 //! sessions, and come back with their next preparation.
 
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::Prepared;
+use crate::catalog::Oid;
 use crate::types::Type;
 
 const SHARDS: usize = 16;
@@ -32,6 +33,8 @@ pub(crate) struct Key<'a> {
     pub(crate) text: &'a str,
     pub(crate) declared: &'a [Option<Type>],
     pub(crate) search_path: &'a [String],
+    /// The session's schema of temporary objects, 0 if it has none.
+    pub(crate) namespace: Oid,
 }
 
 impl PlanCache {
@@ -47,7 +50,8 @@ impl PlanCache {
         let statement = found.statement()?;
         let same = *statement.source == *key.text
             && found.declared() == key.declared
-            && found.search_path() == key.search_path;
+            && found.search_path() == key.search_path
+            && found.namespace() == key.namespace;
         same.then(|| found.clone())
     }
 

@@ -128,11 +128,11 @@ impl Session {
         self.begin_statement();
         let catalog = self.facts.catalog();
         let declared = declared_types(parameter_oids, |oid| catalog.enum_by_oid(oid).is_some())?;
-        let search_path = self.effective.search_path.clone();
-        let key = Key { text, declared: &declared, search_path: &search_path };
+        let (search_path, namespace) = (self.effective.search_path.clone(), self.facts.temporary.namespace());
+        let key = Key { text, declared: &declared, search_path: &search_path, namespace };
         if let Some(found) = self.database.plans().get(key) {
             self.check_not_failed(found.statement())?;
-            if found.planned().is_for(self.catalog_state()) {
+            if found.planned().is_for(self.catalog_state(), namespace) {
                 return Ok(found);
             }
         }
@@ -157,9 +157,10 @@ impl Session {
         let catalog = self.facts.catalog();
         let declared = declared_types(parameter_oids, |oid| catalog.enum_by_oid(oid).is_some())?;
         let search_path = self.effective.search_path.clone();
-        let key = Key { text, declared: &declared, search_path: &search_path };
+        let namespace = self.facts.temporary.namespace();
+        let key = Key { text, declared: &declared, search_path: &search_path, namespace };
         if let Some(found) = self.database.plans_of_programs().get(key)
-            && found.planned().is_for(self.catalog_state())
+            && found.planned().is_for(self.catalog_state(), namespace)
         {
             return Ok(found);
         }
@@ -225,6 +226,12 @@ impl Session {
         self.open.as_ref().is_none_or(|open| open.state.catalog.is_empty())
     }
 
+    /// The commit that last changed the catalog for this session.
+    #[inline]
+    pub(super) fn changed_at(&self) -> cognate_engine::Csn {
+        self.database.changed_for(&self.facts.temporary)
+    }
+
     /// The state of the catalog that this session sees now.
     pub(super) fn catalog_state(&mut self) -> u64 {
         self.rest_on_catalog();
@@ -232,7 +239,7 @@ impl Session {
             Some(open) if !open.state.catalog.is_empty() => {
                 open.state.catalog.over(self.database.catalog()).version()
             }
-            _ => self.database.catalog_state(),
+            _ => self.database.state_for(&self.facts.temporary),
         }
     }
 
@@ -245,7 +252,7 @@ impl Session {
                 let state = catalog.version();
                 (catalog, state)
             }
-            _ => self.database.catalog_with_state(),
+            _ => self.database.catalog_for(&self.facts.temporary),
         }
     }
 
@@ -269,7 +276,19 @@ impl Session {
                 "cached plan must not change result type",
             ));
         }
-        Ok(prepared.replan(planned))
+        Ok(match self.facts.temporary.namespace() {
+            0 => prepared.replan(planned),
+            _ => self.own_plans.keep(prepared, planned),
+        })
+    }
+
+    /// The plan of a statement that this session made last, or all.
+    #[inline]
+    pub(super) fn planned_of(&self, prepared: &Arc<Prepared>) -> Arc<Planned> {
+        match self.facts.temporary.namespace() {
+            0 => prepared.planned(),
+            _ => self.own_plans.get(prepared).unwrap_or_else(|| prepared.planned()),
+        }
     }
 
     /// Binds and plans a statement for the present catalog.
@@ -277,7 +296,7 @@ impl Session {
         let (catalog, state) = self.catalog_with_state();
         self.facts.set_catalog(&catalog);
         let Command::Sql(sql) = &statement.command else { return self.plan_utility(statement, declared) };
-        let search_path = self.facts.named_path(&catalog);
+        let search_path = self.facts.binding_path(&catalog);
         let known = Sizes(self.database.engine());
         // What every node executes is planned by what every node knows.
         let sizes: &dyn RowCounts = if self.plans_alike || self.is_ordered() { &NoRowCounts } else { &known };
@@ -331,6 +350,7 @@ impl Session {
         let mut planned =
             Planned::new(action, binder.parameter_types()?, columns, binder.tables().to_vec(), state);
         planned.routines = binder.routines().to_vec();
+        let planned = planned.within(self.facts.temporary.namespace());
         Ok(if self.is_ordered() { planned } else { planned.sized(self.database.engine()) })
     }
 
@@ -393,7 +413,7 @@ impl Session {
         place: usize,
     ) -> Result<Datum> {
         let (catalog, _) = self.catalog_with_state();
-        let search_path = self.facts.named_path(&catalog);
+        let search_path = self.facts.binding_path(&catalog);
         let context = BindContext {
             catalog: &catalog,
             search_path: &search_path,

@@ -39,8 +39,10 @@ impl Session {
             let message = format!("transaction identifier \"{identifier}\" is {what}");
             return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
         }
-        if let Err(refusal) =
-            self.check_no_advisory("PREPARE TRANSACTION").and_then(|()| self.check_no_news())
+        if let Err(refusal) = self
+            .check_no_temporary()
+            .and_then(|()| self.check_no_advisory("PREPARE TRANSACTION"))
+            .and_then(|()| self.check_no_news())
         {
             self.rollback();
             return Err(refusal);

@@ -65,8 +65,12 @@ pub(crate) struct Planned {
     pub(crate) tables: Vec<Arc<Table>>,
     /// The functions of users that it calls: they live as long as it.
     pub(crate) routines: Vec<Arc<RoutineBody>>,
-    /// The state of the catalog it was made for.
+    /// The state of the catalog it was made for, and the session's schema of temporary objects.
     state: AtomicU64,
+    namespace: Oid,
+    /// It reads or changes temporary tables; what it changes, or whose rows it locks, are such.
+    pub(crate) meets_temporary: bool,
+    pub(crate) changes_temporary: bool,
     /// The database's growth when the tables last had about the size that they were planned for,
     /// and that size.
     growth: AtomicU64,
@@ -109,7 +113,34 @@ impl Planned {
     ) -> Planned {
         let (state, growth) = (AtomicU64::new(state), AtomicU64::new(0));
         let (routines, rows) = (Vec::new(), Vec::new());
-        Planned { action, parameter_types, columns, tables, routines, state, growth, rows }
+        let meets_temporary = tables.iter().any(|table| table.temporary);
+        let mut planned = Planned {
+            action,
+            parameter_types,
+            columns,
+            tables,
+            routines,
+            state,
+            namespace: 0,
+            meets_temporary,
+            changes_temporary: false,
+            growth,
+            rows,
+        };
+        planned.changes_temporary = meets_temporary && planned.changes_temporary_only();
+        planned
+    }
+
+    /// Notes whose temporary objects its names may stand for.
+    pub(crate) fn within(mut self, namespace: Oid) -> Planned {
+        self.namespace = namespace;
+        self
+    }
+
+    fn changes_temporary_only(&self) -> bool {
+        let touched = |table: &&Arc<Table>| self.changes(table.oid) || self.locks(table.oid);
+        let mut touched = self.tables.iter().filter(touched).peekable();
+        touched.peek().is_some() && touched.all(|table| table.temporary)
     }
 
     /// Notes the size of the tables, so that it can be told when the plan is outgrown.
@@ -135,10 +166,11 @@ impl Planned {
         outgrown
     }
 
-    /// Whether it was made for this state of the catalog. Statements that use no plan fit every
-    /// state.
-    pub(crate) fn is_for(&self, state: u64) -> bool {
-        self.state.load(Ordering::Relaxed) == state || matches!(self.action, Action::Utility | Action::Empty)
+    /// Whether it was made for this state of the catalog and this schema of temporary objects.
+    /// Statements that use no plan fit every state.
+    pub(crate) fn is_for(&self, state: u64, namespace: Oid) -> bool {
+        (self.state.load(Ordering::Relaxed) == state && self.namespace == namespace)
+            || matches!(self.action, Action::Utility | Action::Empty)
     }
 
     /// Oids of the routines whose definitions it rests on.
@@ -260,6 +292,11 @@ impl Prepared {
 
     pub(crate) fn search_path(&self) -> &[String] {
         &self.search_path
+    }
+
+    /// The schema of temporary objects of the session that prepared it.
+    pub(crate) fn namespace(&self) -> Oid {
+        self.first.namespace
     }
 
     pub(crate) fn planned(&self) -> Arc<Planned> {

@@ -139,8 +139,8 @@ impl Session {
     ///
     /// Those of planning the statements, as they are by now.
     pub fn routine_statements(&mut self, prepared: &Arc<Prepared>) -> Result<Option<Vec<Statement>>> {
-        let mut planned = prepared.planned();
-        if !planned.is_for(self.catalog_state()) {
+        let mut planned = self.planned_of(prepared);
+        if !planned.is_for(self.catalog_state(), self.facts.temporary.namespace()) {
             planned = self.replan(prepared)?;
         }
         let Action::Call(call) = &planned.action else { return Ok(None) };
@@ -160,7 +160,7 @@ impl Session {
         let mut left = vec![prepared.clone()];
         let mut seen = Vec::new();
         while let Some(prepared) = left.pop() {
-            let planned = prepared.planned();
+            let planned = self.planned_of(&prepared);
             trees.extend(planned.tables.iter().map(|table| table.tree));
             if let Action::Call(call) = &planned.action
                 && !seen.contains(&call.routine.oid)
@@ -200,7 +200,7 @@ impl Session {
     /// one does not give what the routine is to give back.
     fn body(&mut self, routine: &Arc<Routine>) -> Result<Arc<Body>> {
         let (catalog, state) = self.catalog_with_state();
-        let search_path = self.facts.named_path(&catalog);
+        let search_path = self.facts.binding_path(&catalog);
         // Every node plans for itself what every node executes.
         let is_shared = self.own_catalog_is_empty() && !self.is_ordered();
         if is_shared && let Some(known) = self.database.bodies().get(routine, &search_path, state) {

@@ -26,6 +26,8 @@ pub(crate) struct TransactionState {
     pub(crate) reads_unlocked: bool,
     /// Its snapshot is one that no cycle can go through.
     pub(crate) is_safe: bool,
+    /// It has met temporary objects: it cannot be prepared.
+    pub(crate) is_temporary: bool,
     /// Bytes one statement may hold for sorts and hash tables.
     pub(crate) memory_limit: usize,
     /// Open savepoints, oldest first.
@@ -69,6 +71,7 @@ impl TransactionState {
             locks_reads: false,
             reads_unlocked: false,
             is_safe: false,
+            is_temporary: false,
             memory_limit,
             savepoints: Vec::new(),
             held: SmallVec::new(),

@@ -203,7 +203,7 @@ impl Session {
         let moves = read_committed || self.is_aged();
         // A snapshot at the durable mark must not be older than the catalog that the statement was
         // planned with.
-        let durable = self.database.engine().durable() >= self.database.catalog_csn();
+        let durable = self.database.engine().durable() >= self.changed_at();
         // Who locks what it reads must see what the locks protect: commits whose locks are free may
         // not be durable yet.
         let declared = self.block == Block::Explicit && self.modes.read_only && !self.is_two_phase();
@@ -314,6 +314,7 @@ impl Session {
             return Err(error);
         }
         self.note_rests();
+        let defines_temporary = self.defines_temporary();
         let telling = self.facts.news.is_pending().then(|| self.database.clone());
         let channels = telling.as_ref().map(SqlDatabase::channels);
         let order = match channels {
@@ -331,7 +332,9 @@ impl Session {
             }
             Some(Open { engine, state }) => {
                 let changes = state.catalog.changes();
-                let committed = end_of(engine.bytes(), || self.database.commit_with_catalog(engine, changes));
+                let committed = end_of(engine.bytes(), || {
+                    self.database.commit_with_catalog(engine, changes, &self.facts.temporary)
+                });
                 committed.map(Some).map_err(|error| self.name_failure(error))
             }
         };
@@ -340,6 +343,9 @@ impl Session {
                 let place = channels.map(|channels| self.facts.news.enter(&self.facts, channels));
                 drop(order);
                 self.end(false);
+                if defines_temporary && let Some(commit) = &commit {
+                    self.forget_temporary(commit.csn);
+                }
                 self.commits += 1;
                 let durable = match commit {
                     Some(commit) => {
@@ -389,7 +395,11 @@ impl Session {
             let mut work = self.work(&interrupts)?;
             work.run_deferred_checks().await?;
         }
-        self.hold_cursors().await
+        self.hold_cursors().await?;
+        match self.facts.temporary.namespace() {
+            0 => Ok(()),
+            _ => self.run_on_commit().await,
+        }
     }
 
     /// Rolls back what is open.

@@ -126,7 +126,7 @@ impl Session {
                 self.reset(&reset.reset)?;
                 "RESET"
             }
-            S::Discard { object_type } => self.discard(object_type, statement.has_company)?,
+            S::Discard { object_type } => self.discard(object_type, statement.has_company).await?,
             S::Prepare { name, data_types, statement: inner } => {
                 self.prepare_sql(fold(name), data_types, inner, statement)?;
                 "PREPARE"
@@ -205,9 +205,6 @@ impl Session {
                 self.create_routine(create, words).await?;
                 return Ok(words);
             }
-            Command::CreateSequence { temporary: true, .. } => {
-                return Err(SqlError::unsupported("CREATE TEMPORARY SEQUENCE"));
-            }
             Command::CreateSequence { .. } | Command::AlterSequence { .. } | Command::DropRoutine(_) => {}
             other => return Err(unsupported(other)),
         }
@@ -216,8 +213,8 @@ impl Session {
         let mut work = self.work(&interrupts)?;
         work.require_writable(words)?;
         match command {
-            Command::CreateSequence { name, if_not_exists, options, .. } => {
-                work.create_sequence(name, *if_not_exists, options).await?;
+            Command::CreateSequence { name, if_not_exists, temporary, options } => {
+                work.create_sequence(name, *if_not_exists, *temporary, options).await?;
             }
             Command::AlterSequence { name, if_exists, change } => {
                 work.alter_sequence(name, *if_exists, change).await?;
@@ -338,6 +335,7 @@ impl Session {
     fn deallocate(&mut self, name: &ast::Ident) -> Result<&'static str> {
         if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") {
             self.statements.clear();
+            self.own_plans.clear();
             return Ok("DEALLOCATE ALL");
         }
         let name = fold(name);
@@ -439,7 +437,9 @@ impl Work<'_> {
         };
         for name in names {
             let name = Qualified::from_object_name(name)?;
-            let keys = self.catalog.tables().flat_map(|table| &table.foreign_keys);
+            let tables = self.catalog.tables();
+            let tables = tables.filter(|table| !table.temporary || self.facts.temporary.is_own(table.schema));
+            let keys = tables.flat_map(|table| &table.foreign_keys);
             let found: Vec<_> =
                 keys.filter(|key| key.name == name.name).map(|key| (key.oid, key.deferrable)).collect();
             if found.is_empty() {
@@ -464,6 +464,7 @@ impl Work<'_> {
     async fn lock_table_as(&mut self, name: &ast::ObjectName, mode: TreeMode, nowait: bool) -> Result<()> {
         let name = Qualified::from_object_name(name)?;
         let table = self.table(&name)?;
+        self.state.is_temporary |= table.temporary;
         if !nowait {
             return self.lock_table(table.oid, mode).await;
         }

@@ -187,7 +187,11 @@ impl Session {
     }
 
     /// DISCARD.
-    pub(super) fn discard(&mut self, what: &ast::DiscardObject, has_company: bool) -> Result<&'static str> {
+    pub(super) async fn discard(
+        &mut self,
+        what: &ast::DiscardObject,
+        has_company: bool,
+    ) -> Result<&'static str> {
         match what {
             ast::DiscardObject::ALL => {
                 if self.is_in_block() || has_company {
@@ -198,10 +202,12 @@ impl Session {
                 }
                 self.reset(&ast::Reset::ALL)?;
                 self.statements.clear();
+                self.own_plans.clear();
                 self.cursors.clear();
                 self.facts.forget_sequences();
                 self.facts.advisory.release_session(self.database.advisory());
                 self.unlisten(None);
+                self.discard_temporary().await?;
                 Ok("DISCARD ALL")
             }
             ast::DiscardObject::PLANS => Ok("DISCARD PLANS"),
@@ -209,7 +215,10 @@ impl Session {
                 self.facts.forget_sequences();
                 Ok("DISCARD SEQUENCES")
             }
-            ast::DiscardObject::TEMP => Ok("DISCARD TEMP"),
+            ast::DiscardObject::TEMP => {
+                self.discard_temporary().await?;
+                Ok("DISCARD TEMP")
+            }
         }
     }
 

@@ -207,6 +207,7 @@ impl Work<'_> {
     /// Stores a new or changed object.
     pub(crate) fn change(&mut self, object: Object) -> Result<()> {
         let oid = object.oid();
+        self.state.is_temporary |= object.is_temporary();
         self.engine.put(store::CATALOG_TREE, &store::key(oid), store::encode(&object)?)?;
         self.state.catalog.change(oid, Some(object));
         self.refresh_catalog();
@@ -216,7 +217,12 @@ impl Work<'_> {
     /// Removes an object.
     pub(crate) fn remove(&mut self, oid: Oid) -> Result<()> {
         self.engine.delete(store::CATALOG_TREE, &store::key(oid))?;
-        self.state.catalog.change(oid, None);
+        self.state.is_temporary |= self.catalog.object(oid).is_some_and(Object::is_temporary);
+        match self.database.catalog().object(oid) {
+            // Nobody else has ever known of it.
+            None => self.state.catalog.forget(oid),
+            Some(_) => self.state.catalog.change(oid, None),
+        }
         self.refresh_catalog();
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! `pg_get_*def`, `pg_get_expr`: definitions as SQL text; and the comments.
 
+use std::sync::Arc;
+
 use super::super::constraint;
 use super::super::definition;
 use super::super::deparse::{self, Style};
@@ -7,7 +9,7 @@ use super::super::names::{AnyRelation, qualified, split};
 use super::super::{Source, procedure, routine, table_by_oid};
 use super::names::type_name;
 use super::{null, oid, over_catalog, plain, text, truth};
-use crate::catalog::{Relation, Table};
+use crate::catalog::{Relation, Sequence, TEMPORARY_ALIAS, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Function;
 use crate::types::Datum;
@@ -106,7 +108,12 @@ fn serial_sequence(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     let AnyRelation::Stored(Relation::Table(table)) = relation else { return Ok(Datum::Null) };
     let column = place(table, text(arguments, 1))?;
     let owned = source.catalog.sequences().find(|sequence| sequence.owner == Some((table.oid, column)));
-    Ok(owned.map(|sequence| qualified(&sequence.schema_name, &sequence.name)).into())
+    let named = |sequence: &Arc<Sequence>| {
+        let is_own = source.temporary_schema().is_some_and(|schema| schema.oid == sequence.schema);
+        let schema = if is_own { TEMPORARY_ALIAS } else { &sequence.schema_name };
+        qualified(schema, &sequence.name)
+    };
+    Ok(owned.map(named).into())
 }
 
 /// The place of a column. 42703.

@@ -20,8 +20,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     over_catalog!(2560, "pg_postmaster_start_time", &[], Timestamptz, started),
     over_catalog!(2034, "pg_conf_load_time", &[], Timestamptz, started),
     plain(3778, "pg_tablespace_location", &[Oid], Text, nothing),
-    plain(2854, "pg_my_temp_schema", &[], Oid, zero_oid),
-    plain(2855, "pg_is_other_temp_schema", &[Oid], Bool, no),
+    over_catalog!(2854, "pg_my_temp_schema", &[], Oid, my_temp_schema),
+    over_catalog!(2855, "pg_is_other_temp_schema", &[Oid], Bool, is_other_temp_schema),
     plain(3163, "pg_trigger_depth", &[], Int4, zero),
     plain(3298, "row_security_active", &[Oid], Bool, no),
     plain(3299, "row_security_active", &[Text], Bool, no),
@@ -105,8 +105,12 @@ fn zero(_: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
     Ok(Datum::Int4(0))
 }
 
-fn zero_oid(_: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
-    Ok(Datum::Oid(0))
+fn my_temp_schema(_: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    Ok(Datum::Oid(source.temporary_schema().map_or(0, |schema| schema.oid)))
+}
+
+fn is_other_temp_schema(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    Ok(Datum::Bool(source.is_of_another_session(oid(arguments, 0))))
 }
 
 fn zero_float(_: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {

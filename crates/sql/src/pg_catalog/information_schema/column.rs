@@ -120,11 +120,12 @@ impl<'a> Row<'a> {
 
 fn rows<'a>(source: &Source<'a>) -> Vec<Row<'a>> {
     let mut rows = Vec::new();
-    for table in source.catalog.tables() {
+    let is_seen = |schema: u32| !source.is_of_another_session(schema);
+    for table in source.catalog.tables().filter(|table| is_seen(table.schema)) {
         let columns = table.visible_columns();
         rows.extend(columns.map(|(place, column)| Row::of_column(source, table, place, column)));
     }
-    for view in source.catalog.views() {
+    for view in source.catalog.views().filter(|view| is_seen(view.schema)) {
         let columns = view.columns.iter().enumerate();
         rows.extend(columns.map(|(place, c)| Row::new(&view.schema_name, &view.name, &c.name, place, c.ty)));
     }

@@ -35,13 +35,15 @@ struct Row {
 }
 
 fn relations(source: &Source<'_>) -> Vec<Row> {
-    let tables = source.catalog.tables().map(|table| Row {
+    let tables = source.catalog.tables().filter(|table| !source.is_of_another_session(table.schema));
+    let tables = tables.map(|table| Row {
         schema: table.schema_name.clone(),
         name: table.name.clone(),
         kind: if table.temporary { "LOCAL TEMPORARY" } else { "BASE TABLE" },
         insertable: true,
     });
-    let views = source.catalog.views().map(|view| Row {
+    let views = source.catalog.views().filter(|view| !source.is_of_another_session(view.schema));
+    let views = views.map(|view| Row {
         schema: view.schema_name.clone(),
         name: view.name.clone(),
         kind: "VIEW",

@@ -15,7 +15,7 @@ use sqlparser::ast::{self, Visit, Visitor};
 use super::super::facts::Facts;
 use super::super::statement::tag;
 use crate::bind::VirtualTables as _;
-use crate::catalog::{Catalog, Oid, Relation, Routine};
+use crate::catalog::{Catalog, Oid, Relation, Routine, TEMPORARY_ALIAS, resolve_schema};
 use crate::ddl::names;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{Kind, Volatility, all};
@@ -118,7 +118,11 @@ fn check_within(
         S::Call(_) => (true, false, None),
         _ => return Err(unfit(tag(&statement.command))),
     };
-    let mut check = Check { catalog, path, writes, is_values, seen, in_function: None };
+    let own = own_schema(catalog, path);
+    let has_sequences = own.is_some_and(|own| {
+        catalog.relations_in(own).any(|relation| matches!(relation, Relation::Sequence(_)))
+    });
+    let mut check = Check { catalog, path, writes, is_values, seen, in_function: None, has_sequences };
     if let Some(table) = target.and_then(|name| check.find(name)) {
         check.target(table)?;
     }
@@ -129,6 +133,11 @@ fn check_within(
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(refusal) => Err(*refusal),
     }
+}
+
+/// The schema of the temporary objects of who searches these schemas.
+fn own_schema(catalog: &Catalog, path: &[String]) -> Option<Oid> {
+    catalog.schema(resolve_schema(path, TEMPORARY_ALIAS)).map(|schema| schema.oid)
 }
 
 /// Routines may call others in long chains: looks at the next one with stack enough for it.
@@ -146,6 +155,8 @@ struct Check<'a, 's> {
     seen: &'s mut HashSet<Oid>,
     /// The function in an expression whose body this is.
     in_function: Option<String>,
+    /// The session has temporary sequences, which no other node knows.
+    has_sequences: bool,
 }
 
 impl<'a> Check<'a, '_> {
@@ -234,6 +245,9 @@ impl<'a> Check<'a, '_> {
         if FIXED.contains(&name) {
             return Ok(());
         }
+        if name == "nextval" && self.has_sequences {
+            return Err(unfit("nextval() in a session that has temporary sequences"));
+        }
         if IN_ORDER.contains(&name) {
             return match self.is_values {
                 true => Ok(()),
@@ -280,6 +294,9 @@ impl Visitor for Check<'_, '_> {
             )));
         }
         match self.find(relation) {
+            Some(found) if found.is_temporary() => {
+                refuse(unfit(format_args!("temporary {} \"{}\"", found.kind(), found.name())))
+            }
             Some(Relation::View(view)) => {
                 if !self.seen.insert(view.oid) {
                     return ControlFlow::Continue(());
@@ -294,9 +311,6 @@ impl Visitor for Check<'_, '_> {
                     }
                 }
                 ControlFlow::Continue(())
-            }
-            Some(Relation::Table(table)) if table.temporary => {
-                refuse(unfit(format_args!("temporary table \"{}\"", table.name)))
             }
             Some(_) => ControlFlow::Continue(()),
             None if SystemTables.find(schema.as_deref(), &name).is_some() => {
