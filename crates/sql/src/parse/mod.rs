@@ -9,7 +9,7 @@
 //!    `TRIM` ...);
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
 //!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with, `routine`
-//!    those of functions and procedures.
+//!    those of functions and procedures, `domain` those of domains.
 //!
 //! Before all that, `operator` tells the tokenizer where PostgreSQL ends an operator (`x>-1`).
 //! `plain` reads the few statements that always come as text and are sent in masses, without any of
@@ -33,6 +33,7 @@ mod alter_settings;
 mod command;
 mod complexity;
 mod dialect;
+mod domain;
 mod element;
 mod error;
 mod junk;
@@ -49,6 +50,7 @@ pub(crate) mod template;
 pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
+pub use domain::{DomainChange, DomainClause, DomainStatement};
 pub(crate) use element::element;
 pub use error::character_position;
 pub(crate) use like::Like;

@@ -15,7 +15,9 @@
 //! expression.
 
 mod analyze;
+mod name;
 mod print;
+mod scope;
 mod term;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ use super::names::CatalogNames;
 use crate::catalog::Table;
 use crate::error::Result;
 use crate::types::{FormatContext, Type, TypeId};
+use scope::Names;
 use term::{Node, Term};
 
 /// How much is written out.
@@ -55,6 +58,17 @@ pub(super) fn again(source: &Source<'_>, table: &Table, text: &str, style: Style
     printed(source, table, text, None, style).unwrap_or_else(|_| text.to_owned())
 }
 
+/// An expression over VALUE of this type: what a domain has.
+pub(super) fn over_value(
+    source: &Source<'_>,
+    base: Type,
+    text: &str,
+    place: Type,
+    style: Style,
+) -> Result<String> {
+    printed_over(source, Names::Value(base), text, Some(place), style)
+}
+
 /// Analyzes and prints. An untyped literal takes the type of its place; other conversions to it are
 /// not shown.
 fn printed(
@@ -64,10 +78,20 @@ fn printed(
     place: Option<Type>,
     style: Style,
 ) -> Result<String> {
+    printed_over(source, Names::Columns(table), text, place, style)
+}
+
+fn printed_over(
+    source: &Source<'_>,
+    columns: Names<'_>,
+    text: &str,
+    place: Option<Type>,
+    style: Style,
+) -> Result<String> {
     let names = CatalogNames::new(source.catalog.clone(), source.search_path(), source.user());
     let format = FormatContext { objects: Some(std::sync::Arc::new(names)), ..source.eval.format.clone() };
     let syntax = crate::parse::parse_expression(text)?;
-    let analyzer = analyze::Analyzer { table, format: &format };
+    let analyzer = analyze::Analyzer { columns, format: &format };
     let mut term = analyzer.expression(&syntax)?;
     if let Some(place) = place {
         if term.ty.id == TypeId::Unknown {
