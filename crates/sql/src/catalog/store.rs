@@ -99,9 +99,9 @@ pub(super) mod type_document {
         deserializer: D,
     ) -> Result<Type, D::Error> {
         let numbers = <Vec<i64>>::deserialize(deserializer)?;
-        let (oid, modifier, domain) = match numbers.as_slice() {
-            &[oid, modifier] => (oid, modifier, 0),
-            &[oid, modifier, domain] => (oid, modifier, domain),
+        let (oid, modifier, domain) = match *numbers.as_slice() {
+            [oid, modifier] => (oid, modifier, 0),
+            [oid, modifier, domain] => (oid, modifier, domain),
             _ => return Err(D::Error::custom("a type is two or three numbers")),
         };
         let small = |number: i64| u32::try_from(number).map_err(D::Error::custom);

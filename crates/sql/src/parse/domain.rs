@@ -35,7 +35,7 @@ pub enum DomainStatement {
         /// Its name.
         name: ObjectName,
         /// What changes.
-        change: DomainChange,
+        change: Box<DomainChange>,
     },
     /// DROP DOMAIN.
     Drop {
@@ -105,7 +105,7 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Option<DomainStatement>> 
     }
     if take_all(parser, &["ALTER", "DOMAIN"]) {
         let name = parser.parse_object_name(false)?;
-        return Ok(Some(DomainStatement::Alter { name, change: change(parser)? }));
+        return Ok(Some(DomainStatement::Alter { name, change: Box::new(change(parser)?) }));
     }
     if take_all(parser, &["DROP", "DOMAIN"]) {
         let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
