@@ -371,7 +371,7 @@ impl Work<'_> {
         // What was there before a wait may have changed.
         let mut held = Vec::new();
         loop {
-            let columns = self.columns_of(domain, &locked)?;
+            let columns = self.columns_of(domain, &locked, rule.is_some())?;
             let new: Vec<Oid> = columns.keys().filter(|oid| !held.contains(*oid)).copied().collect();
             if new.is_empty() {
                 break;
@@ -381,7 +381,7 @@ impl Work<'_> {
                 held.push(oid);
             }
         }
-        for (oid, places) in self.columns_of(domain, &locked)? {
+        for (oid, places) in self.columns_of(domain, &locked, rule.is_some())? {
             let table = self.table_copy(oid)?;
             if let Some(rule) = rule {
                 self.enforce_in_table(&table, &places, rule)?;
@@ -403,8 +403,13 @@ impl Work<'_> {
         found
     }
 
-    /// The columns of these domains by table. 0A000 if one is of arrays of them.
-    fn columns_of(&self, domain: &Domain, oids: &[Oid]) -> Result<BTreeMap<Oid, Vec<usize>>> {
+    /// The columns of these domains by table. 0A000 if one is of arrays of them, where that counts.
+    fn columns_of(
+        &self,
+        domain: &Domain,
+        oids: &[Oid],
+        arrays_count: bool,
+    ) -> Result<BTreeMap<Oid, Vec<usize>>> {
         let mut columns: BTreeMap<Oid, Vec<usize>> = BTreeMap::new();
         for table in self.catalog.tables() {
             for (place, column) in table.visible_columns() {
@@ -412,7 +417,7 @@ impl Work<'_> {
                     DomainUse::Value(oid) if oids.contains(&oid) => {
                         columns.entry(table.oid).or_default().push(place);
                     }
-                    _ if self.has_elements_of(column.ty, oids) => {
+                    _ if arrays_count && self.has_elements_of(column.ty, oids) => {
                         let message = format!(
                             "cannot alter type \"{}\" because column \"{}.{}\" uses it",
                             domain.name, table.name, column.name
