@@ -1,6 +1,7 @@
 //! Integration tests of the server.
 
 mod arrivals;
+mod binary_copy;
 mod client;
 mod codec;
 mod departure;

@@ -337,6 +337,14 @@ impl SqlError {
         self
     }
 
+    /// Adds schema and name of the data type the error is about.
+    #[must_use]
+    pub fn with_data_type(mut self, schema: impl Into<String>, name: impl Into<String>) -> SqlError {
+        self.schema = Some(schema.into());
+        self.data_type = Some(name.into());
+        self
+    }
+
     /// The same, naming the constraint at fault.
     pub fn with_constraint(mut self, constraint: impl Into<String>) -> SqlError {
         self.constraint = Some(constraint.into());

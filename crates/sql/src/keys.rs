@@ -401,7 +401,7 @@ impl<'a> Reader<'a> {
                 Datum::Interval(Interval::from_ordering_value(value)?)
             }
             T::Uuid => Datum::Uuid(self.fixed()?),
-            T::Enum => Datum::Enum(EnumValue { ty: ty.oid(), position: self.int8()? }),
+            T::Enum => Datum::Enum(EnumValue { ty: ty.bare().oid(), position: self.int8()? }),
             T::Jsonb if self.skipping => {
                 self.terminated()?;
                 Datum::Null

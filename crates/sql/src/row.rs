@@ -326,7 +326,7 @@ fn read_fixed(bytes: &[u8], ty: Type, place: &mut Datum) -> Option<()> {
         TypeId::Uuid => *place = Datum::Uuid(take(bytes)?),
         TypeId::Enum => {
             let position = i64::from_le_bytes(take(bytes)?);
-            *place = Datum::Enum(EnumValue { ty: ty.oid(), position });
+            *place = Datum::Enum(EnumValue { ty: ty.bare().oid(), position });
         }
         _ => *place = Datum::Oid(u32::from_le_bytes(take(bytes)?)),
     }

@@ -78,9 +78,10 @@ pub(crate) fn describe_columns(output: &mut Vec<u8>, columns: Option<&[OutputCol
         name: &column.name,
         table_oid: column.table_oid,
         attribute_number: column.attribute_number,
-        type_oid: column.ty.oid(),
+        // Clients see the type under a domain.
+        type_oid: column.ty.base().oid(),
         type_size: column.ty.shown_length(),
-        type_modifier: column.ty.shown_modifier(),
+        type_modifier: column.ty.base().shown_modifier(),
         binary: formats.get(i) == Some(&Format::Binary),
     });
     response::row_description(output, fields);

@@ -147,7 +147,7 @@ impl Binder<'_> {
             arguments.iter().map(|argument| self.expression(argument)).collect::<Result<Vec<_>>>()?;
         let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).collect();
         let function = function::resolve(schema, name, &types);
-        let function = function.map_err(|error| self.name_enums(error, &types))?;
+        let function = function.map_err(|error| self.name_types(error, &types))?;
         if function.function.kind() != Kind::Aggregate {
             return Err(SqlError::new(
                 sqlstate::WRONG_OBJECT_TYPE,

@@ -98,7 +98,7 @@ impl Binder<'_> {
             let types: Vec<Type> =
                 arguments.iter().map(|a| Ok(self.expression(a)?.ty)).collect::<Result<_>>()?;
             let found = function::resolve(schema.as_deref(), &name, &types);
-            found.map_err(|error| self.name_enums(error, &types))?;
+            found.map_err(|error| self.name_types(error, &types))?;
             return Err(not_an_aggregate(&name, syntax, list));
         }
         self.aggregate(schema.as_deref(), &name, syntax, list)
@@ -189,7 +189,7 @@ impl Binder<'_> {
         };
         let digits = digits.ok_or_else(|| SqlError::syntax(format!("syntax error in {name}")))?;
         let Some(time) = self.keyword_function(name)? else { return Ok(None) };
-        self.cast(time, Type { id, modifier: digits.clamp(0, 6) }).map(Some)
+        self.cast(time, Type::modified(id, digits.clamp(0, 6))).map(Some)
     }
 
     /// Calls a function by name: a scalar one, a set-returning one where that is allowed, or a
@@ -199,7 +199,7 @@ impl Binder<'_> {
         let resolved = match function::resolve(schema, name, &types) {
             Ok(resolved) => resolved,
             Err(error) => {
-                let error = self.name_enums(error, &types);
+                let error = self.name_types(error, &types);
                 return self.conversion_call(schema, name, arguments, error);
             }
         };

@@ -2,7 +2,7 @@
 
 use super::Binder;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Expr, Typed, fold};
+use crate::expr::{DomainValue, Expr, Typed, fold};
 use crate::types::cast::{self, CastContext};
 use crate::types::{Datum, FormatContext, Type, TypeId};
 
@@ -12,7 +12,7 @@ use crate::types::{Datum, FormatContext, Type, TypeId};
 pub fn common_type(types: &[Type]) -> Result<Type, (Type, Type)> {
     let mut chosen = types.first().copied().unwrap_or(Type::new(TypeId::Unknown));
     for &ty in types.iter().skip(1) {
-        if ty.id == chosen.id && ty.is_of_enum() && ty != chosen {
+        if ty.id == chosen.id && ty.is_of_enum() && ty.modifier != chosen.modifier {
             return Err((chosen, ty));
         }
         if ty.id == TypeId::Unknown || ty.id == chosen.id {
@@ -26,8 +26,8 @@ pub fn common_type(types: &[Type]) -> Result<Type, (Type, Type)> {
             chosen = ty;
         }
     }
-    // The modifier survives only if all agree on it.
-    let agree = types.iter().all(|ty| ty.id == chosen.id && ty.modifier == chosen.modifier);
+    // The modifier and the domain survive only if all agree on them.
+    let agree = types.iter().all(|ty| *ty == chosen);
     Ok(if agree { chosen } else { chosen.plain() })
 }
 
@@ -82,6 +82,26 @@ impl Binder<'_> {
         if typed.ty == target {
             return Ok(Some(typed));
         }
+        let Some(typed) = self.coerce_unchecked(typed, target, how)? else { return Ok(None) };
+        Ok(Some(match self.domain_check(target)? {
+            Some(check) => {
+                let value = DomainValue { operand: typed.expr, check };
+                Typed::new(Expr::Domain(Box::new(value)), target)
+            }
+            None => typed,
+        }))
+    }
+
+    /// The same for a value that is tested elsewhere, if the target is a domain.
+    pub(crate) fn coerce_unchecked(
+        &mut self,
+        typed: Typed,
+        target: Type,
+        how: CastContext,
+    ) -> Result<Option<Typed>> {
+        if typed.ty == target {
+            return Ok(Some(typed));
+        }
         if typed.ty.id == TypeId::Unknown {
             return self.coerce_unknown(typed, target, how).map(Some);
         }
@@ -89,8 +109,10 @@ impl Binder<'_> {
         if target.id.is_pseudo() {
             return Ok(Some(typed));
         }
-        let Some(found) = cast::find(typed.ty, target, how) else { return Ok(None) };
-        if found.is_noop() || (target.modifier == -1 && is_same_value(typed.ty.id, target.id)) {
+        // A domain's values are those of the type under it.
+        let (from, to) = (typed.ty.bare(), target.bare());
+        let Some(found) = cast::find(from, to, how) else { return Ok(None) };
+        if found.is_noop() || (to.modifier == -1 && is_same_value(from.id, to.id)) {
             return Ok(Some(Typed::new(typed.expr, target)));
         }
         let expr = fold(Expr::Cast(Box::new((typed.expr, found))), self.context);
@@ -118,7 +140,7 @@ impl Binder<'_> {
                 if target == target.plain() {
                     return Ok(parameter);
                 }
-                let converted = self.coerce(parameter, target, how)?;
+                let converted = self.coerce_unchecked(parameter, target, how)?;
                 converted.ok_or_else(|| cast::cannot_cast(Type::new(target.id), target))
             }
             // Something else that nothing gave a type: text.
@@ -135,7 +157,7 @@ impl Binder<'_> {
     }
 
     fn cannot_cast(&self, from: Type, to: Type) -> SqlError {
-        self.name_enums(cast::cannot_cast(from, to), &[from, to])
+        self.name_types(cast::cannot_cast(from, to), &[from, to])
     }
 
     /// Converts implicitly; 42846 if that cannot be.
@@ -150,10 +172,11 @@ impl Binder<'_> {
         self.coerce(typed, target, CastContext::Explicit)?.ok_or_else(|| self.cannot_cast(from, target))
     }
 
-    /// Converts a value that is to be stored in a column. 42804 if that cannot be.
+    /// Converts a value that is to be stored in a column. 42804 if that cannot be. What a domain
+    /// asks of it is tested with the row.
     pub fn assign(&mut self, typed: Typed, target: Type, column: &str) -> Result<Typed> {
         let from = typed.ty;
-        self.coerce(typed, target, CastContext::Assignment)?.ok_or_else(|| {
+        self.coerce_unchecked(typed, target, CastContext::Assignment)?.ok_or_else(|| {
             let error = SqlError::new(
                 sqlstate::DATATYPE_MISMATCH,
                 format!(
@@ -162,7 +185,7 @@ impl Binder<'_> {
                     from.id.sql_name()
                 ),
             );
-            let error = self.name_enums(error, &[target, from]);
+            let error = self.name_types(error, &[target, from]);
             error.with_hint("You will need to rewrite or cast the expression.")
         })
     }
@@ -206,12 +229,12 @@ impl Binder<'_> {
             Err((a, b)) if a.id == b.id && a.is_of_enum() => {
                 let message =
                     format!("{what} could not convert type {} to {}", b.id.sql_name(), a.id.sql_name());
-                Err(self.name_enums(SqlError::new(sqlstate::CANNOT_COERCE, message), &[b, a]))
+                Err(self.name_types(SqlError::new(sqlstate::CANNOT_COERCE, message), &[b, a]))
             }
             Err((a, b)) => {
                 let names = (a.id.sql_name(), b.id.sql_name());
                 let message = format!("{what} types {} and {} cannot be matched", names.0, names.1);
-                Err(self.name_enums(SqlError::new(sqlstate::DATATYPE_MISMATCH, message), &[a, b]))
+                Err(self.name_types(SqlError::new(sqlstate::DATATYPE_MISMATCH, message), &[a, b]))
             }
         }
     }

@@ -441,7 +441,7 @@ impl Binder<'_> {
         // The operator may have settled the first operand's type.
         let value = self.settle(value)?;
         let expr = Expr::NullIf(Box::new(NullIf { value: value.expr, equal }));
-        Ok(Typed::new(fold(expr, self.context), value.ty))
+        Ok(Typed::new(fold(expr, self.context), value.ty.base()))
     }
 
     /// ARRAY[...]; `wanted` is the element type a cast around it asks for.
@@ -471,7 +471,8 @@ impl Binder<'_> {
             .collect::<Result<Vec<_>>>()?;
         let nested = items.iter().any(|item| item.ty.id.is_array());
         let (items, ty) = self.unify(items, "ARRAY")?;
-        let array_type = type_name::array(ty)?;
+        // Arrays of arrays have more dimensions, whatever domain those are of.
+        let array_type = type_name::array(if nested { ty.base() } else { ty })?;
         let element = array_type.element().map_or(ty.id, |element| element.id);
         let expr = Expr::Array(Box::new(ArrayConstructor { element, items, nested }));
         Ok(Typed::new(fold(expr, self.context), array_type))

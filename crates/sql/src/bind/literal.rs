@@ -8,6 +8,7 @@ use super::Binder;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::parse::Literal;
+use crate::types::cast::CastContext;
 use crate::types::{Datum, Numeric, Type, TypeId};
 
 /// An untyped literal.
@@ -41,7 +42,10 @@ impl Binder<'_> {
         match number {
             Some(number @ 1..=65535) if self.is_parameter(number) => {
                 let ty = self.parameter(number - 1).unwrap_or(TypeId::Unknown.into());
-                Ok(Typed::new(Expr::Parameter(number - 1), ty))
+                // Its value comes as one of the type under a domain.
+                let value = Typed::new(Expr::Parameter(number - 1), ty.bare());
+                let checked = self.coerce(value, ty, CastContext::Explicit)?;
+                checked.ok_or_else(|| SqlError::internal("a parameter is not of its own type"))
             }
             _ => Err(SqlError::new(sqlstate::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))),
         }
@@ -82,7 +86,7 @@ impl Binder<'_> {
                 (range.unwrap_or(0x7fff) << 16) | precision.map_or(0xffff, |digits| digits.min(6) as i32)
             }
         };
-        let ty = Type { id: TypeId::Interval, modifier };
+        let ty = Type::modified(TypeId::Interval, modifier);
         self.cast(untyped(&text), ty).map_err(|error| self.at(error, value.span))
     }
 }

@@ -17,6 +17,7 @@ mod aggregate;
 mod around;
 mod call;
 mod coerce;
+mod domain;
 mod expression;
 mod frame;
 mod from;
@@ -70,7 +71,7 @@ use sqlparser::tokenizer::Span;
 
 use crate::catalog::{Catalog, Index, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::RoutineBody;
+use crate::expr::{DomainCheck, RoutineBody};
 use crate::function::EvalContext;
 use crate::parse::character_position;
 use crate::routine::Scope;
@@ -136,8 +137,10 @@ pub struct Binder<'a> {
     tables: Vec<Arc<Table>>,
     /// Oids of the views.
     views: Vec<u32>,
-    /// Oids of the enum types that are named.
-    enum_types: Vec<u32>,
+    /// Oids of the types of users that are named.
+    user_types: Vec<u32>,
+    /// Constraints of domains by oid; none while they are being bound.
+    domains: Vec<(u32, Option<Arc<DomainCheck>>)>,
     view_depth: usize,
     /// Expressions copied so far for operands that are needed twice.
     copied: usize,
@@ -255,7 +258,8 @@ impl<'a> Binder<'a> {
             parts: parts::Parts::default(),
             tables: vec![],
             views: vec![],
-            enum_types: vec![],
+            user_types: vec![],
+            domains: vec![],
             view_depth: 0,
             copied: 0,
             stars: None,
@@ -286,25 +290,32 @@ impl<'a> Binder<'a> {
         &self.views
     }
 
-    /// Oids of the enum types that the statement names.
-    pub fn enum_types(&self) -> &[u32] {
-        &self.enum_types
+    /// Oids of the types of users that the statement names.
+    pub fn user_types(&self) -> &[u32] {
+        &self.user_types
     }
 
     /// The type a syntax tree names.
     pub(crate) fn named_type(&mut self, data_type: &DataType) -> Result<Type> {
         let ty = resolve_type(data_type, self.context.eval.format)?;
-        self.enum_types.extend(ty.enum_named());
+        self.user_types.extend(ty.user_type());
         Ok(ty)
     }
 
-    /// Puts the names of enum types into a message about these types. It was made where no catalog
-    /// is, and says `anyenum` for each of them.
-    pub(crate) fn name_enums(&self, mut error: SqlError, types: &[Type]) -> SqlError {
-        for oid in types.iter().filter_map(|ty| ty.enum_named()) {
-            let objects = self.context.eval.format.objects.as_deref();
-            let Some(name) = objects.and_then(|objects| objects.type_name(oid)) else { continue };
-            error.message = error.message.replacen(TypeId::Enum.sql_name(), &name, 1);
+    /// Puts the names of users' types into a message that names these types, in this order. It was
+    /// made where no catalog is, and says what they are made of.
+    pub(crate) fn name_types(&self, mut error: SqlError, types: &[Type]) -> SqlError {
+        let mut from = 0;
+        for ty in types {
+            let said = ty.id.sql_name();
+            let Some(at) = error.message[from..].find(said) else { continue };
+            let at = from + at;
+            from = at + said.len();
+            if ty.user_type().is_some() {
+                let name = ty.format_with(self.context.eval.format);
+                error.message.replace_range(at..from, &name);
+                from = at + name.len();
+            }
         }
         error
     }
@@ -374,7 +385,7 @@ impl<'a> Binder<'a> {
     /// Settles a parameter's type. 42P08 if it has another one.
     pub(crate) fn settle_parameter(&mut self, number: usize, ty: Type) -> Result<()> {
         // A parameter has no modifier: it is applied to its value where it is needed.
-        let ty = ty.plain();
+        let ty = ty.parameter();
         match self.parameter(number) {
             None => self.parameters[number] = Some(ty),
             Some(known) if known == ty => {}

@@ -37,7 +37,7 @@ impl Binder<'_> {
 
     /// The operator of this name for these operands.
     pub(crate) fn operator(&self, name: &str, left: Type, right: Type) -> Result<ResolvedOperator> {
-        operator::resolve(name, Some(left), right).map_err(|error| self.name_enums(error, &[left, right]))
+        operator::resolve(name, Some(left), right).map_err(|error| self.name_types(error, &[left, right]))
     }
 
     /// Applies an operator found before.

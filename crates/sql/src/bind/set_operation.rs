@@ -116,7 +116,7 @@ impl Binder<'_> {
                 continue;
             }
             if !self.convert_in_place(&mut query, place, *ty, how)? {
-                let found = cast::find(from, *ty, how).ok_or_else(|| error(place, from, *ty))?;
+                let found = cast::find(from.bare(), ty.bare(), how).ok_or_else(|| error(place, from, *ty))?;
                 if !found.is_noop() {
                     query.conversions.resize(query.columns.len(), None);
                     query.conversions[place] = Some(found);
@@ -144,7 +144,8 @@ impl Binder<'_> {
         let mut convert = |expr: &mut Expr, from: Type| -> Result<bool> {
             let typed = Typed::new(std::mem::replace(expr, Expr::NULL), from);
             let before = typed.expr.clone();
-            match self.coerce(typed, ty, how)? {
+            // What goes into a column is tested with the row.
+            match self.coerce_unchecked(typed, ty, how)? {
                 Some(converted) => *expr = converted.expr,
                 None => {
                     *expr = before;

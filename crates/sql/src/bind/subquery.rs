@@ -37,7 +37,8 @@ impl Binder<'_> {
         let query = self.query_within(syntax)?;
         let element = single_column(&query)?;
         // Arrays are stacked up to one with a dimension more.
-        let ty = super::type_name::array(element.plain())?;
+        let plain = if element.id.is_array() { element.plain() } else { element.parameter() };
+        let ty = super::type_name::array(plain)?;
         Ok(Typed::new(subquery(SubqueryKind::Array(element.id), query), ty))
     }
 

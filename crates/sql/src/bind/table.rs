@@ -51,7 +51,7 @@ pub(super) fn set_columns(resolved: &ResolvedFunction) -> Option<Vec<(&'static s
 
 impl Binder<'_> {
     /// A table whose rows are computed.
-    fn computed(
+    pub(super) fn computed(
         &mut self,
         found: Arc<dyn VirtualTable>,
         name: &str,

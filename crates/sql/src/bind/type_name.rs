@@ -6,7 +6,7 @@ use sqlparser::ast::{
 
 use super::scope::name_parts;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::types::{FormatContext, ObjectNames, Type, TypeId};
+use crate::types::{DomainUse, FormatContext, ObjectNames, Type, TypeId};
 
 /// The type a syntax tree names, built in or a user's. 42704 if there is none, 0A000 for those of
 /// PostgreSQL that are not implemented.
@@ -119,7 +119,10 @@ fn unknown_name(parts: &[(String, bool)], objects: Option<&dyn ObjectNames>) -> 
 /// The array type over `element` (of arrays too: they have any number of dimensions).
 pub(crate) fn array(element: Type) -> Result<Type> {
     if element.id.is_array() {
-        return Ok(element);
+        return match element.domain {
+            DomainUse::Value(_) => Err(SqlError::unsupported("an array of a domain over an array")),
+            _ => Ok(element),
+        };
     }
     let id = element.id.array().ok_or_else(|| {
         SqlError::new(
@@ -127,7 +130,8 @@ pub(crate) fn array(element: Type) -> Result<Type> {
             format!("could not find array type for data type {}", element.id.sql_name()),
         )
     })?;
-    Ok(Type { id, modifier: element.modifier })
+    let domain = element.domain_oid().map_or(DomainUse::None, DomainUse::Elements);
+    Ok(Type { id, modifier: element.modifier, domain })
 }
 
 fn length(length: &CharacterLength, name: &str) -> Result<u32> {
@@ -194,7 +198,7 @@ fn float(info: &ExactNumberInfo) -> Result<Type> {
 /// A time type with a number of fractional digits; more than six are six, as in PostgreSQL.
 fn fractional(id: TypeId, precision: Option<u64>) -> Result<Type> {
     let modifier = precision.map_or(-1, |digits| digits.min(6) as i32);
-    Ok(Type { id, modifier })
+    Ok(Type::modified(id, modifier))
 }
 
 fn interval(fields: Option<&IntervalFields>, precision: Option<u64>) -> Result<Type> {
@@ -202,17 +206,17 @@ fn interval(fields: Option<&IntervalFields>, precision: Option<u64>) -> Result<T
         return Err(SqlError::unsupported("interval with fields as a type"));
     }
     let modifier = precision.map_or(-1, |digits| (0x7fff << 16) | digits.min(6) as i32);
-    Ok(Type { id: TypeId::Interval, modifier })
+    Ok(Type::modified(TypeId::Interval, modifier))
 }
 
-/// An enum type of this name.
+/// The type of this name that a user has made.
 fn of_user(parts: &[(String, bool)], objects: Option<&dyn ObjectNames>) -> Option<Type> {
     let (schema, name) = match parts {
         [(name, _)] => (None, name),
         [(schema, _), (name, _)] => (Some(schema.as_str()), name),
         _ => return None,
     };
-    objects?.type_oid(schema, name).map(Type::of_enum)
+    objects?.user_type(schema, name)
 }
 
 fn custom(name: &ObjectName, modifiers: &[String], objects: Option<&dyn ObjectNames>) -> Result<Type> {

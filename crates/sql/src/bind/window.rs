@@ -39,7 +39,7 @@ impl Binder<'_> {
             arguments.iter().map(|argument| self.expression(argument)).collect::<Result<Vec<_>>>()?;
         let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).collect();
         let function = function::resolve(schema, name, &types);
-        let function = function.map_err(|error| self.name_enums(error, &types))?;
+        let function = function.map_err(|error| self.name_types(error, &types))?;
         check_call(name, &function, syntax, list, wildcard)?;
         self.check_window_allowed()?;
         let arguments = self.convert_arguments(arguments, &function)?;

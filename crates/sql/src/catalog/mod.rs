@@ -1,5 +1,5 @@
-//! The catalog: what schemas, tables, indexes, constraints, sequences, views, routines and enum
-//! types there are, and with which settings sessions begin.
+//! The catalog: what schemas, tables, indexes, constraints, sequences, views, routines and types
+//! of users there are, and with which settings sessions begin.
 //!
 //! A [`Catalog`] is an immutable snapshot. The committed one is cached in
 //! [`SqlDatabase`](crate::session::SqlDatabase) and replaced whole when a transaction that changed
@@ -17,6 +17,7 @@
 
 mod column;
 mod constraint;
+mod domain;
 mod enum_type;
 mod index;
 mod own;
@@ -27,12 +28,14 @@ mod sequence;
 mod snapshot;
 mod table;
 mod temporary;
+mod user_type;
 mod view;
 
 pub mod store;
 
 pub use column::{Column, Identity};
 pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
+pub use domain::{Domain, DomainCheck};
 pub use enum_type::{EnumLabel, EnumType};
 pub use index::{Computed, Index, IndexColumn, IndexKey, OperatorClass};
 pub(crate) use own::OwnCatalog;
@@ -46,6 +49,7 @@ pub(crate) use temporary::{
     ALIAS as TEMPORARY_ALIAS, is_temporary, resolve as resolve_schema, schema_name as temporary_schema_name,
 };
 pub use temporary::{Home, OnCommit};
+pub use user_type::UserType;
 pub use view::View;
 
 /// Object identifier, as in PostgreSQL.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::temporary;
 use super::{
-    EnumType, INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, RoleSettings, Routine, Schema,
-    Sequence, Table, View,
+    Domain, EnumType, INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, RoleSettings, Routine,
+    Schema, Sequence, Table, UserType, View,
 };
 
 /// Something with a place in the name space of relations.
@@ -104,6 +104,8 @@ pub enum Object {
     Routine(Arc<Routine>),
     /// An enum type.
     EnumType(Arc<EnumType>),
+    /// A domain.
+    Domain(Arc<Domain>),
 }
 
 /// Changed objects by oid; `None` is dropped.
@@ -122,8 +124,8 @@ pub struct Catalog {
     role_settings: HashMap<Option<String>, Arc<RoleSettings>>,
     /// Routines by schema and name, oldest first.
     routines: HashMap<Oid, HashMap<String, Vec<Arc<Routine>>>>,
-    /// Enum types by schema and name.
-    enum_types: HashMap<(Oid, String), Arc<EnumType>>,
+    /// Types of users by schema and name.
+    user_types: HashMap<(Oid, String), UserType>,
     /// Tables that were truncated, rewritten or indexed since the start, and the commit that did
     /// it.
     moved: HashMap<Oid, u64>,
@@ -163,9 +165,8 @@ impl Catalog {
                 Object::RoleSettings(settings) => {
                     catalog.role_settings.insert(settings.role.clone(), settings.clone());
                 }
-                Object::EnumType(ty) => {
-                    catalog.enum_types.insert((ty.schema, ty.name.clone()), ty.clone());
-                }
+                Object::EnumType(ty) => catalog.enter_type(UserType::Enum(ty.clone())),
+                Object::Domain(domain) => catalog.enter_type(UserType::Domain(domain.clone())),
                 Object::Routine(routine) => {
                     let names = catalog.routines.entry(routine.schema).or_default();
                     names.entry(routine.name.clone()).or_default().push(routine.clone());
@@ -180,6 +181,10 @@ impl Catalog {
         let names = self.relations.entry(relation.schema()).or_default();
         names.insert(relation.name().to_owned(), relation.clone());
         self.by_oid.insert(relation.oid(), relation);
+    }
+
+    fn enter_type(&mut self, ty: UserType) {
+        self.user_types.insert((ty.schema(), ty.name().to_owned()), ty);
     }
 
     /// The catalog after `changes`. Objects that did not change are shared with this one.
@@ -321,25 +326,34 @@ impl Catalog {
         })
     }
 
-    /// The enum type of this name in the first schema of `search_path` that has one, or in
-    /// `schema` if one is given.
-    pub fn enum_type(
-        &self,
-        search_path: &[String],
-        schema: Option<&str>,
-        name: &str,
-    ) -> Option<&Arc<EnumType>> {
-        if self.enum_types.is_empty() {
+    /// The type of a user that has this name in the first schema of `search_path` that has one, or
+    /// in `schema` if one is given.
+    pub fn user_type(&self, search_path: &[String], schema: Option<&str>, name: &str) -> Option<&UserType> {
+        if self.user_types.is_empty() {
             return None;
         }
         let in_schema = |schema: &str| {
             let schema = self.schemas.get(schema)?;
-            self.enum_types.get(&(schema.oid, name.to_owned()))
+            self.user_types.get(&(schema.oid, name.to_owned()))
         };
         match schema {
             Some(schema) => in_schema(temporary::resolve(search_path, schema)),
             None => search_path.iter().find_map(|schema| in_schema(schema)),
         }
+    }
+
+    /// The type of a user that has this oid.
+    pub fn user_type_by_oid(&self, oid: Oid) -> Option<UserType> {
+        match self.objects.get(&oid)? {
+            Object::EnumType(ty) => Some(UserType::Enum(ty.clone())),
+            Object::Domain(domain) => Some(UserType::Domain(domain.clone())),
+            _ => None,
+        }
+    }
+
+    /// All types of users by oid.
+    pub fn user_types(&self) -> impl Iterator<Item = UserType> {
+        self.objects.keys().filter_map(|oid| self.user_type_by_oid(*oid))
     }
 
     /// The enum type of this oid.
@@ -361,6 +375,22 @@ impl Catalog {
     /// The object of this oid.
     pub(crate) fn object(&self, oid: Oid) -> Option<&Object> {
         self.objects.get(&oid)
+    }
+
+    /// The domain of this oid.
+    pub fn domain_by_oid(&self, oid: Oid) -> Option<&Arc<Domain>> {
+        match self.objects.get(&oid)? {
+            Object::Domain(domain) => Some(domain),
+            _ => None,
+        }
+    }
+
+    /// All domains by oid.
+    pub fn domains(&self) -> impl Iterator<Item = &Arc<Domain>> {
+        self.objects.values().filter_map(|object| match object {
+            Object::Domain(domain) => Some(domain),
+            _ => None,
+        })
     }
 
     /// All objects by oid.
@@ -424,6 +454,7 @@ impl Object {
             Object::View(view) => view.schema,
             Object::Routine(routine) => routine.schema,
             Object::EnumType(ty) => ty.schema,
+            Object::Domain(domain) => domain.schema,
             Object::RoleSettings(_) => 0,
         }
     }
@@ -436,7 +467,7 @@ impl Object {
             Object::Sequence(sequence) => sequence.is_temporary(),
             Object::View(view) => super::is_temporary(&view.schema_name),
             Object::Routine(routine) => super::is_temporary(&routine.schema_name),
-            Object::RoleSettings(_) | Object::EnumType(_) => false,
+            Object::RoleSettings(_) | Object::EnumType(_) | Object::Domain(_) => false,
         }
     }
 
@@ -450,6 +481,7 @@ impl Object {
             Object::RoleSettings(settings) => settings.oid,
             Object::Routine(routine) => routine.oid,
             Object::EnumType(ty) => ty.oid,
+            Object::Domain(domain) => domain.oid,
         }
     }
 }

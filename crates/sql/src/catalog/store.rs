@@ -53,6 +53,7 @@ pub fn encode(object: &Object) -> Result<Bytes> {
         Object::RoleSettings(settings) => document(b'c', settings.as_ref()),
         Object::Routine(routine) => document(b'f', routine.as_ref()),
         Object::EnumType(ty) => document(b'e', ty.as_ref()),
+        Object::Domain(domain) => document(b'd', domain.as_ref()),
     }
 }
 
@@ -71,28 +72,47 @@ pub fn decode(document: &[u8]) -> Result<Object> {
         Some((b'c', json)) => Ok(Object::RoleSettings(object(json)?)),
         Some((b'f', json)) => Ok(Object::Routine(object(json)?)),
         Some((b'e', json)) => Ok(Object::EnumType(object(json)?)),
+        Some((b'd', json)) => Ok(Object::Domain(object(json)?)),
         _ => Err(SqlError::new(sqlstate::DATA_CORRUPTED, "catalog document of unknown kind")),
     }
 }
 
 /// Types in documents: oid and modifier. An enum type has the oid of `anyenum`, and its own as the
-/// modifier.
+/// modifier. A domain has those of the type under it, and behind them its own oid; an array of a
+/// domain that oid's negative.
 pub(super) mod type_document {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::types::{Type, TypeId};
+    use crate::types::{DomainUse, Type, TypeId};
 
     pub(in crate::catalog) fn serialize<S: Serializer>(ty: &Type, serializer: S) -> Result<S::Ok, S::Error> {
-        (ty.id.oid(), ty.modifier).serialize(serializer)
+        let (oid, modifier) = (ty.id.oid(), ty.modifier);
+        match ty.domain {
+            DomainUse::None => (oid, modifier).serialize(serializer),
+            DomainUse::Value(domain) => (oid, modifier, i64::from(domain)).serialize(serializer),
+            DomainUse::Elements(domain) => (oid, modifier, -i64::from(domain)).serialize(serializer),
+        }
     }
 
     pub(in crate::catalog) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Type, D::Error> {
-        let (oid, modifier) = <(u32, i32)>::deserialize(deserializer)?;
-        let id = TypeId::from_oid(oid).ok_or_else(|| D::Error::custom(format!("no type has oid {oid}")))?;
-        Ok(Type { id, modifier })
+        let numbers = <Vec<i64>>::deserialize(deserializer)?;
+        let (oid, modifier, domain) = match *numbers.as_slice() {
+            [oid, modifier] => (oid, modifier, 0),
+            [oid, modifier, domain] => (oid, modifier, domain),
+            _ => return Err(D::Error::custom("a type is two or three numbers")),
+        };
+        let small = |number: i64| u32::try_from(number).map_err(D::Error::custom);
+        let id = TypeId::from_oid(small(oid)?);
+        let id = id.ok_or_else(|| D::Error::custom(format!("no type has oid {oid}")))?;
+        let domain = match domain {
+            0 => DomainUse::None,
+            1.. => DomainUse::Value(small(domain)?),
+            _ => DomainUse::Elements(small(-domain)?),
+        };
+        Ok(Type { id, modifier: i32::try_from(modifier).map_err(D::Error::custom)?, domain })
     }
 }
 

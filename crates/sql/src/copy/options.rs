@@ -11,6 +11,8 @@ pub enum CopyFileFormat {
     Text,
     /// Comma-separated with quotes.
     Csv,
+    /// Values in the form that the protocol has for them.
+    Binary,
 }
 
 /// Options of COPY.
@@ -56,7 +58,7 @@ impl CopyOptions {
         }
     }
 
-    /// From a statement's options, in both of their spellings. 0A000 for binary and for other
+    /// From a statement's options, in both of their spellings. 0A000 for other
     /// encodings, 22023 and 42601 for what makes no sense.
     pub fn new(options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<CopyOptions> {
         let mut given = Given::default();
@@ -145,7 +147,7 @@ impl Given {
         self.format = Some(match name.to_ascii_lowercase().as_str() {
             "text" => CopyFileFormat::Text,
             "csv" => CopyFileFormat::Csv,
-            "binary" => return Err(SqlError::unsupported("COPY in binary format")),
+            "binary" => CopyFileFormat::Binary,
             _ => {
                 let message = format!("COPY format \"{name}\" not recognized");
                 return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
@@ -154,7 +156,23 @@ impl Given {
         Ok(())
     }
 
+    /// What cannot be said of binary data, which has neither characters nor lines.
+    fn refuse_in_binary(&self) -> Result<()> {
+        let given = [
+            (self.delimiter.is_some(), "DELIMITER", sqlstate::SYNTAX_ERROR),
+            (self.null.is_some(), "NULL", sqlstate::SYNTAX_ERROR),
+            (self.header, "HEADER", sqlstate::FEATURE_NOT_SUPPORTED),
+        ];
+        match given.iter().find(|(given, ..)| *given && self.format == Some(CopyFileFormat::Binary)) {
+            Some((_, what, state)) => {
+                Err(SqlError::new(state, format!("cannot specify {what} in BINARY mode")))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn check(self) -> Result<CopyOptions> {
+        self.refuse_in_binary()?;
         let wrong = |message: &str| Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
         let mut options = CopyOptions::of(self.format.unwrap_or(CopyFileFormat::Text));
         let csv = options.format == CopyFileFormat::Csv;

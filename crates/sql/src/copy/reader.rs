@@ -8,7 +8,7 @@ use super::{CopyFileFormat, CopyOptions};
 use crate::error::{Result, SqlError, sqlstate};
 
 /// Longest line in bytes, where nobody says less.
-const MAX_LINE: usize = 256 * 1024 * 1024;
+pub(super) const MAX_LINE: usize = 256 * 1024 * 1024;
 /// No table has so many columns: further fields of a line are not looked at.
 const MAX_FIELDS: usize = 1 << 12;
 /// Consumed bytes are dropped from the buffer beyond this many.
@@ -65,9 +65,20 @@ impl Fields {
         &self.text[start..self.fields[place].0]
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.text.clear();
         self.fields.clear();
+    }
+
+    /// Appends a field; `None` is NULL.
+    pub(super) fn push(&mut self, value: Option<&[u8]>) {
+        self.text.extend_from_slice(value.unwrap_or_default());
+        self.end(if value.is_some() { Kind::Value } else { Kind::Null });
+    }
+
+    /// Bytes of all fields together.
+    pub(super) fn bytes_held(&self) -> usize {
+        self.text.len()
     }
 
     fn end(&mut self, kind: Kind) {
@@ -75,7 +86,7 @@ impl Fields {
     }
 }
 
-/// Reads COPY data.
+/// Reads COPY data in text and csv.
 #[derive(Debug)]
 pub struct CopyReader {
     options: CopyOptions,
@@ -158,8 +169,8 @@ impl CopyReader {
             fields.clear();
             let line = &self.buffer[from..to];
             match self.options.format {
-                CopyFileFormat::Text => text_line(line, &self.options, fields),
                 CopyFileFormat::Csv => csv_line(line, &self.options, fields)?,
+                _ => text_line(line, &self.options, fields),
             }
             return Ok(true);
         }
@@ -174,7 +185,7 @@ impl CopyReader {
         let end = if csv { self.csv_end() } else { self.text_end() };
         let from = self.start;
         if end.unwrap_or(self.buffer.len()) - from > self.line_max {
-            return Err(self.too_long());
+            return Err(too_long(self.line_max));
         }
         let Some(end) = end else {
             if !self.finished || from == self.buffer.len() {
@@ -192,15 +203,6 @@ impl CopyReader {
         self.searched = self.start;
         let to = if end > from && self.buffer[end - 1] == b'\r' { end - 1 } else { end };
         Ok(Some((from, to)))
-    }
-
-    #[cold]
-    fn too_long(&self) -> SqlError {
-        if self.line_max == MAX_LINE {
-            return SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "a line of COPY data is too long");
-        }
-        let detail = format!("A line of COPY data is longer than {} kB.", self.line_max / 1024);
-        SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(detail)
     }
 
     /// The next line end that no backslash stands before.
@@ -239,6 +241,16 @@ impl CopyReader {
         self.searched = at;
         None
     }
+}
+
+/// A line, or a row in binary, is longer than it may be.
+#[cold]
+pub(super) fn too_long(line_max: usize) -> SqlError {
+    if line_max == MAX_LINE {
+        return SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "a line of COPY data is too long");
+    }
+    let detail = format!("A line of COPY data is longer than {} kB.", line_max / 1024);
+    SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(detail)
 }
 
 fn text_line(line: &[u8], options: &CopyOptions, fields: &mut Fields) {

@@ -1,4 +1,4 @@
-//! COPY output: the fields of rows to lines.
+//! COPY output in text and csv: the fields of rows to lines.
 
 use super::{CopyFileFormat, CopyOptions};
 
@@ -38,11 +38,11 @@ impl CopyWriter {
         }
         match (field, self.options.format) {
             (None, _) => self.line.extend_from_slice(&self.options.null),
-            (Some(field), CopyFileFormat::Text) => self.text(field),
             (Some(field), CopyFileFormat::Csv) => {
                 let forced = self.forced.get(place).copied().unwrap_or(self.options.force_quote_all);
                 self.csv(field, forced || self.options.force_quote_all, single);
             }
+            (Some(field), _) => self.text(field),
         }
     }
 

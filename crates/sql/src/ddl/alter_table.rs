@@ -157,13 +157,22 @@ impl Work<'_> {
     fn fill_new_column(&mut self, before: &Table, table: &mut Table, place: usize) -> Result<()> {
         let default = self.bind_default(table, place)?;
         let Some(default) = default else {
-            return match table.columns[place].not_null && self.has_rows(before)? {
-                true => Err(super::constraint::contains_nulls(table, &table.columns[place].name)),
-                false => Ok(()),
-            };
+            let column = &table.columns[place];
+            if (column.not_null || column.ty.domain_named().is_some()) && self.has_rows(before)? {
+                self.check_domains(table, &[place], &vec![Datum::Null; table.columns.len()])?;
+                if column.not_null {
+                    return Err(super::constraint::contains_nulls(table, &column.name));
+                }
+            }
+            return Ok(());
         };
         if !default.is_volatile() {
             let value = self.evaluate(&default, &[])?;
+            if table.columns[place].ty.domain_named().is_some() && self.has_rows(before)? {
+                let mut row = vec![Datum::Null; table.columns.len()];
+                row[place] = value.clone();
+                self.check_domains(table, &[place], &row)?;
+            }
             if value.is_null() && table.columns[place].not_null && self.has_rows(before)? {
                 return Err(super::constraint::contains_nulls(table, &table.columns[place].name));
             }
@@ -174,6 +183,7 @@ impl Work<'_> {
         let after = table.clone();
         self.rewrite_table(before, &after, |work, mut row| {
             row.push(work.evaluate(&default, &[])?);
+            work.check_domains(&after, &[place], &row)?;
             Ok(row)
         })
     }

@@ -32,6 +32,7 @@ impl Work<'_> {
                 let kind = kind.to_string().to_lowercase();
                 self.comment_on_relation(&kind, name, comment).await
             }
+            ast::CommentObject::Domain => self.comment_on_domain(name, comment).await,
             other => Err(SqlError::unsupported(format_args!("COMMENT ON {other}"))),
         }
     }

@@ -1,5 +1,5 @@
 //! DROP of tables, views, sequences, indexes, schemas and routines, with what depends on them (of
-//! types: `enum_type`).
+//! types: `user_type`).
 //!
 //! A drop is planned first: what goes, which tables lose a foreign key or a default, and who would
 //! object. Then the tables are locked, the plan is made again, and if the locks still cover it, it
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
-use super::enum_type::describe_type;
 use super::names::{Qualified, single};
 use super::resolve::{undefined_schema, wrong_type};
 use super::routine::lock_name;
+use super::user_type::describe_type;
 use crate::catalog::{Catalog, Object, Oid, PG_CATALOG_OID, Relation, Routine, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::DropRoutine;
@@ -162,9 +162,10 @@ pub(crate) fn default_sequence(default: &str) -> Option<Oid> {
 
 pub(crate) fn depend(what: &str, dependents: &[(String, String)]) -> SqlError {
     let lines: Vec<String> = dependents.iter().map(|(who, on)| format!("{who} depends on {on}")).collect();
+    let them = if what == "desired object(s)" { "them" } else { "it" };
     SqlError::new(
         sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-        format!("cannot drop {what} because other objects depend on it"),
+        format!("cannot drop {what} because other objects depend on {them}"),
     )
     .with_detail(lines.join("\n"))
     .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
@@ -271,10 +272,10 @@ impl Work<'_> {
                     plan.dependents.push((describe_routine(self, routine), on.clone()));
                     plan.removed.insert(routine.oid);
                 }
-                for ty in catalog.enum_types().filter(|ty| ty.schema == schema.oid) {
-                    plan.dependents.push((describe_type(self, ty), on.clone()));
-                    self.refuse_used_outside(ty, schema.oid)?;
-                    plan.removed.insert(ty.oid);
+                for ty in catalog.user_types().filter(|ty| ty.schema() == schema.oid) {
+                    plan.dependents.push((describe_type(self, &ty), on.clone()));
+                    self.refuse_used_outside(&ty, schema.oid)?;
+                    plan.removed.insert(ty.oid());
                 }
                 plan.removed.insert(schema.oid);
             }

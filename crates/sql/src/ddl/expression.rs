@@ -11,7 +11,7 @@ use sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::names::make_up;
 use crate::bind::{BindContext, Binder, Clause, NoRowCounts, NoVirtualTables};
-use crate::catalog::{Check, Column, ForeignKey, Table};
+use crate::catalog::{Catalog, Check, Column, ForeignKey, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::oltp::constraint::named_key_detail;
@@ -20,7 +20,7 @@ use crate::oltp::target::open_table;
 use crate::parse::parse_expression;
 use crate::session::work::Work;
 use crate::types::cast::{self, CastContext};
-use crate::types::{Type, TypeId};
+use crate::types::{Datum, Type, TypeId};
 
 impl Work<'_> {
     /// Calls `action` with a binder for text of the catalog or of the statement.
@@ -43,7 +43,9 @@ impl Work<'_> {
     /// all.
     pub(crate) fn default_text(&self, column: &Column, default: &ast::Expr) -> Result<Option<String>> {
         let bound = self.bind(|binder| bind_default(binder, column, default))?;
-        if matches!(bound.expr, Expr::Constant(ref value) if value.is_null()) {
+        // In the place of a domain's default it is one.
+        let is_domain = column.ty.domain_oid().is_some();
+        if !is_domain && matches!(bound.expr, Expr::Constant(ref value) if value.is_null()) {
             return Ok(None);
         }
         Ok(Some(self.fix_sequences(&default.to_string())?))
@@ -52,9 +54,19 @@ impl Work<'_> {
     /// The bound default of a column, if it has one.
     pub(crate) fn bind_default(&self, table: &Table, place: usize) -> Result<Option<Expr>> {
         let column = &table.columns[place];
-        let Some(text) = &column.default else { return Ok(None) };
+        let Some(text) = default_of(&self.catalog, column) else { return Ok(None) };
         let default = parse_expression(text)?;
         self.bind(|binder| bind_default(binder, column, &default)).map(|typed| Some(typed.expr))
+    }
+
+    /// 23502 or 23514 for values of columns that are not of the columns' domains.
+    pub(crate) fn check_domains(&self, table: &Table, places: &[usize], row: &[Datum]) -> Result<()> {
+        for &place in places {
+            if let Some(check) = self.bind(|binder| binder.domain_check(table.columns[place].ty))? {
+                self.read(|read| check.test(&row[place], read))?;
+            }
+        }
+        Ok(())
     }
 
     /// A column's default after its type changed.
@@ -76,7 +88,7 @@ impl Work<'_> {
     }
 
     /// Replaces the sequence names in `nextval('...')` by oids, which renaming does not change.
-    fn fix_sequences(&self, text: &str) -> Result<String> {
+    pub(super) fn fix_sequences(&self, text: &str) -> Result<String> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(at) = rest.find("nextval('") {
@@ -221,7 +233,13 @@ impl Work<'_> {
     }
 }
 
-/// Binds a DEFAULT for its column.
+/// The DEFAULT of a column, or that of its domain.
+pub(crate) fn default_of<'a>(catalog: &'a Catalog, column: &'a Column) -> Option<&'a str> {
+    let of_domain = || catalog.domain_by_oid(column.ty.domain_oid()?)?.default.as_deref();
+    column.default.as_deref().or_else(of_domain)
+}
+
+/// Binds a DEFAULT for its column. What the column's domain asks of it is tested with the row.
 pub(crate) fn bind_default(binder: &mut Binder<'_>, column: &Column, default: &ast::Expr) -> Result<Typed> {
     binder.push_level();
     let bound = binder.in_clause(Clause::Default, |binder| {
@@ -234,7 +252,7 @@ pub(crate) fn bind_default(binder: &mut Binder<'_>, column: &Column, default: &a
         })?;
         refuse_subquery(&typed.expr, "DEFAULT expression")?;
         let from = typed.ty;
-        binder.coerce(typed, column.ty, CastContext::Assignment)?.ok_or_else(|| {
+        binder.coerce_unchecked(typed, column.ty, CastContext::Assignment)?.ok_or_else(|| {
             SqlError::new(
                 sqlstate::DATATYPE_MISMATCH,
                 format!(
@@ -252,7 +270,7 @@ pub(crate) fn bind_default(binder: &mut Binder<'_>, column: &Column, default: &a
 }
 
 /// 0A000 if there is a subquery where none can be.
-fn refuse_subquery(expr: &Expr, what: &str) -> Result<()> {
+pub(super) fn refuse_subquery(expr: &Expr, what: &str) -> Result<()> {
     if !expr.any(&mut |expr| matches!(expr, Expr::Subquery(_))) {
         return Ok(());
     }

@@ -101,7 +101,7 @@ impl Work<'_> {
         }
         match self.catalog.relation(&schema.name, name) {
             Some(_) => Err(duplicate_relation(name)),
-            None if self.catalog.enum_type(&[], Some(&schema.name), name).is_some() => {
+            None if self.catalog.user_type(&[], Some(&schema.name), name).is_some() => {
                 Err(type_of_the_name(name))
             }
             None => Ok(()),

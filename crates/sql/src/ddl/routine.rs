@@ -124,6 +124,9 @@ impl Work<'_> {
             return Err(SqlError::unsupported("a VARIADIC argument"));
         }
         let ty = match resolve_type(&argument.data_type, self.format) {
+            Ok(ty) if ty.domain_named().is_some() => {
+                return Err(SqlError::unsupported("an argument of a domain"));
+            }
             Ok(ty) => ty.plain(),
             Err(error) => {
                 return Err(match self.row_type(&argument.data_type) {
@@ -214,6 +217,9 @@ impl Work<'_> {
 
     fn result_type(&self, data_type: &ast::DataType) -> Result<(Type, Option<u32>)> {
         let ty = match resolve_type(data_type, self.format) {
+            Ok(ty) if ty.domain_named().is_some() => {
+                return Err(SqlError::unsupported("a result of a domain"));
+            }
             Ok(ty) => ty.plain(),
             Err(error) => {
                 if let Some(oid) = self.row_type(data_type) {

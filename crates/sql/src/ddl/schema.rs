@@ -5,7 +5,7 @@ use sqlparser::ast;
 
 use super::names::{fold, single};
 use super::resolve::undefined_schema;
-use crate::catalog::{EnumType, Object, Relation, Routine, Schema, Sequence, Table, View, store};
+use crate::catalog::{Object, Relation, Routine, Schema, Sequence, Table, View, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 
@@ -78,8 +78,7 @@ impl Work<'_> {
         }
         let routines = self.catalog.routines().filter(|routine| routine.schema == schema.oid);
         let routines: Vec<_> = routines.cloned().collect();
-        let types = self.catalog.enum_types().filter(|ty| ty.schema == schema.oid);
-        let types: Vec<_> = types.cloned().collect();
+        let types: Vec<_> = self.catalog.user_types().filter(|ty| ty.schema() == schema.oid).collect();
         let inside: Vec<Relation> = self.catalog.relations_in(schema.oid).cloned().collect();
         self.change(Object::Schema(Schema { name: new.to_owned(), ..Schema::clone(&schema) }.into()))?;
         let schema_name = new.to_owned();
@@ -88,8 +87,7 @@ impl Work<'_> {
             self.change(Object::Routine(Routine { schema_name, ..Routine::clone(&routine) }.into()))?;
         }
         for ty in types {
-            let schema_name = schema_name.clone();
-            self.change(Object::EnumType(EnumType { schema_name, ..EnumType::clone(&ty) }.into()))?;
+            self.change(ty.in_schema(&schema_name))?;
         }
         for relation in inside {
             let schema_name = schema_name.clone();

@@ -85,7 +85,7 @@ impl Work<'_> {
         }
     }
 
-    /// A query's output columns, the relations, routines and enum types it
+    /// A query's output columns, the relations, routines and types of users it
     /// depends on, and what its stars stand for.
     fn bind_query(&self, query: &ast::Query) -> Result<(Vec<OutputColumn>, Vec<u32>, Stars)> {
         self.bind(|binder| {
@@ -97,7 +97,7 @@ impl Work<'_> {
             let mut relations: Vec<u32> = binder.tables().iter().map(|table| table.oid).collect();
             relations.extend(binder.views());
             relations.extend(binder.routines().iter().map(|body| body.routine.oid));
-            relations.extend(binder.enum_types());
+            relations.extend(binder.user_types());
             Ok((bound.columns, relations, binder.take_stars()))
         })
     }

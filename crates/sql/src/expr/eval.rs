@@ -102,6 +102,7 @@ impl Expr {
             Expr::Function(call) => function(call, env),
             Expr::Routine(call) => routine::value(call, env),
             Expr::Cast(cast) => cast.1.apply(&*cast.0.value(env)?, env.execution.read.eval.format),
+            Expr::Domain(value) => value.eval(env),
             Expr::And(parts) => logical(parts, env, false),
             Expr::Or(parts) => logical(parts, env, true),
             Expr::Not(operand) => Ok(truth(&*operand.value(env)?).map(|value| !value).into()),

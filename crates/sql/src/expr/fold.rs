@@ -21,6 +21,7 @@ fn is_foldable(expr: &Expr) -> bool {
         | Expr::SetResult(_)
         | Expr::WindowResult(_)
         | Expr::Routine(_)
+        | Expr::Domain(_)
         | Expr::Row(..) => false,
         Expr::Function(call) => {
             call.function.function.volatility == Volatility::Immutable

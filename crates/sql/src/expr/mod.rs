@@ -16,12 +16,15 @@
 //! Invariant: an expression is bound for exactly one frame; what is evaluated with it must be that
 //! frame.
 
+mod domain;
 mod env;
 mod eval;
 mod fold;
 mod routine;
 mod walk;
 
+pub(crate) use domain::DomainCheck;
+pub use domain::DomainValue;
 pub(crate) use env::check_held;
 pub use env::{
     Env, Execution, ExternalFunctions, NoExternalFunctions, NoReader, ReadContext, Reader, RowScan, Runtime,
@@ -87,6 +90,8 @@ pub enum Expr {
     Routine(Box<RoutineCall>),
     /// A conversion.
     Cast(Box<(Expr, Cast)>),
+    /// A value that must meet the constraints of a domain.
+    Domain(Box<DomainValue>),
     /// TRUE if all are, FALSE if one is, else NULL.
     And(Vec<Expr>),
     /// TRUE if one is, FALSE if all are, else NULL.
@@ -388,7 +393,7 @@ impl Expr {
                 Expr::Function(call) => call.function.function.volatility,
                 Expr::Routine(call) => call.volatility,
                 // Conversions may read settings (time zone).
-                Expr::Cast(_) | Expr::Subquery(_) => Volatility::Stable,
+                Expr::Cast(_) | Expr::Domain(_) | Expr::Subquery(_) => Volatility::Stable,
                 _ => Volatility::Immutable,
             };
             worst = worst.max(own);

@@ -21,6 +21,7 @@ macro_rules! children {
             Expr::Function(call) => call.arguments.$iter().for_each($visit),
             Expr::Routine(call) => call.arguments.$iter().for_each($visit),
             Expr::Cast(cast) => $visit(children!(@$as_ref cast.0)),
+            Expr::Domain(value) => $visit(children!(@$as_ref value.operand)),
             Expr::And(parts) | Expr::Or(parts) | Expr::Coalesce(parts) => parts.$iter().for_each($visit),
             Expr::Not(operand) | Expr::IsNull { operand, .. } | Expr::IsTruth { operand, .. } => $visit(operand),
             Expr::IsDistinct { operands, .. } => operands.$iter().for_each($visit),

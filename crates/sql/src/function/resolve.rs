@@ -7,7 +7,7 @@ use super::select::{self, Choice, Parameters};
 use super::{EvalContext, aggregate::Accumulator, convert};
 use crate::error::{SqlError, sqlstate};
 use crate::types::cast::{self, CastContext};
-use crate::types::{Datum, Type, TypeId};
+use crate::types::{Datum, DomainUse, Type, TypeId};
 
 /// A function found for a call.
 #[derive(Clone, Debug)]
@@ -144,7 +144,27 @@ fn resolved(
     });
     let targets: SmallVec<[Type; 4]> = targets.collect();
     let result = with_enum(generic.actual(function.result), arguments);
+    let result = with_domain(result, function.result, parameters, arguments);
     ResolvedFunction { function, result, arguments: targets }
+}
+
+/// The result of a polymorphic function whose arguments are all of one domain, or arrays of it.
+fn with_domain(result: Type, declared: TypeId, parameters: &[TypeId], arguments: &[Type]) -> Type {
+    let mut elements = parameters.iter().zip(arguments).filter_map(|(parameter, argument)| match parameter {
+        TypeId::AnyElement | TypeId::AnyNonArray => Some(*argument),
+        TypeId::AnyArray => argument.element(),
+        _ => None,
+    });
+    let Some(first) = elements.next().filter(|first| elements.all(|other| other.domain == first.domain))
+    else {
+        return result;
+    };
+    let domain = match (declared, first.domain) {
+        (TypeId::AnyElement, domain @ DomainUse::Value(_)) => domain,
+        (TypeId::AnyArray, DomainUse::Value(oid)) => DomainUse::Elements(oid),
+        _ => return result,
+    };
+    Type { id: result.id, modifier: first.modifier, domain }
 }
 
 /// Values of two enum types where one type is asked for.
@@ -159,7 +179,7 @@ fn are_mixed(parameters: &[TypeId], arguments: &[Type]) -> bool {
 pub(super) fn with_enum<'a>(id: TypeId, types: impl IntoIterator<Item = &'a Type>) -> Type {
     let ty = Type::new(id);
     let said = types.into_iter().find(|known| ty.is_of_enum() && known.is_of_enum());
-    said.map_or(ty, |said| Type { id, modifier: said.modifier })
+    said.map_or(ty, |said| Type::modified(id, said.modifier))
 }
 
 /// `float8('1')`, `text(x)`: a call of a type's name is a cast, where the conversion changes

@@ -349,6 +349,7 @@ impl Work<'_> {
                     _ => Datum::Null,
                 };
             }
+            self.check_domains(child, &key.columns, &changed)?;
             check_not_null(child, &changed, self.format)?;
             for check in &child.checks {
                 let condition = self.bind_check(child, &check.expression)?;

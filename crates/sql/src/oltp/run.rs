@@ -12,7 +12,7 @@ use crate::bind::Binder;
 use crate::catalog::{Check, Table};
 use crate::ddl::expression;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Env, Execution, Expr, ReadContext, Runtime, check_held};
+use crate::expr::{DomainCheck, Env, Execution, Expr, ReadContext, Runtime, check_held};
 use crate::oltp::{Cursor, Given};
 use crate::parse::parse_expression;
 use crate::plan::Plan;
@@ -105,12 +105,15 @@ pub(crate) fn evaluate(expr: &Expr, row: &[Datum], read: &ReadContext<'_>) -> Re
     expr.eval(&Env::new(row, Execution { read, parameters: &[], runtime: &runtime }))
 }
 
-/// The CHECK constraints of a table, bound over its row.
+/// What a row must meet: the CHECK constraints of its table, bound over it, and those of its
+/// columns' domains.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     checks: Vec<(String, Expr)>,
     /// Places of the columns that must not be NULL.
     not_null: Vec<usize>,
+    /// Places of columns, with what their values must meet.
+    domains: Vec<(usize, Arc<DomainCheck>)>,
 }
 
 impl Checks {
@@ -130,16 +133,28 @@ impl Checks {
             let bound = expression::bind_check(binder, table, &syntax)?;
             checks.push((check.name.clone(), bound));
         }
+        let mut domains = Vec::new();
+        for (place, column) in table.visible_columns().filter(|(place, _)| wanted(*place)) {
+            domains.extend(binder.domain_check(column.ty)?.map(|check| (place, check)));
+        }
         let columns = table.columns.iter().enumerate();
         let not_null = columns
             .filter(|(_, column)| column.not_null && !column.dropped)
             .map(|(place, _)| place)
             .collect();
-        Ok(Checks { checks, not_null })
+        Ok(Checks { checks, not_null, domains })
     }
 
     /// 23502, 23514.
     pub(crate) fn test(&self, work: &Work<'_>, table: &Table, row: &[Datum]) -> Result<()> {
+        for (place, check) in &self.domains {
+            work.read(|read| check.test(&row[*place], read))?;
+        }
+        self.test_row(work, table, row)
+    }
+
+    /// The same for a row whose values are known to be of their columns' domains.
+    pub(crate) fn test_row(&self, work: &Work<'_>, table: &Table, row: &[Datum]) -> Result<()> {
         if self.not_null.iter().any(|&place| row[place].is_null()) {
             super::constraint::check_not_null(table, row, work.format)?;
         }
@@ -150,6 +165,11 @@ impl Checks {
             }
         }
         Ok(())
+    }
+
+    /// What the values of the column at this place must meet, if it is of a domain.
+    pub(crate) fn domain(&self, place: usize) -> Option<&DomainCheck> {
+        self.domains.iter().find(|(known, _)| *known == place).map(|(_, check)| check.as_ref())
     }
 }
 
@@ -162,7 +182,7 @@ pub(crate) fn is_default(expression: &ast::Expr) -> bool {
 /// The value of a column that a statement gives none.
 pub(crate) fn default_of(binder: &mut Binder<'_>, table: &Table, place: usize) -> Result<Expr> {
     let column = &table.columns[place];
-    match &column.default {
+    match expression::default_of(binder.context.catalog, column) {
         Some(text) if !column.dropped => {
             let syntax = parse_expression(text)?;
             expression::bind_default(binder, column, &syntax).map(|typed| typed.expr)

@@ -7,6 +7,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
 use super::alter_settings::{self, AlterSettings};
+use super::domain::{self, DomainStatement};
 use super::mip::{MipArgument, MipOperation};
 use super::routine::{self, CreateRoutine, DropRoutine};
 
@@ -80,6 +81,8 @@ pub enum Command {
     CreateRoutine(Box<CreateRoutine>),
     /// DROP FUNCTION, PROCEDURE and ROUTINE.
     DropRoutine(DropRoutine),
+    /// CREATE, ALTER and DROP DOMAIN.
+    Domain(Box<DomainStatement>),
     /// A statement of PostgreSQL that there is no implementation of: its name.
     Unsupported(&'static str),
 }
@@ -139,7 +142,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["ALTER", "SYSTEM"], "ALTER SYSTEM"),
     (&["ALTER", "DATABASE"], "ALTER DATABASE"),
     (&["ALTER", "DEFAULT"], "ALTER DEFAULT PRIVILEGES"),
-    (&["ALTER", "DOMAIN"], "ALTER DOMAIN"),
     (&["ALTER", "EXTENSION"], "ALTER EXTENSION"),
     (&["ALTER", "FUNCTION"], "ALTER FUNCTION"),
     (&["ALTER", "MATERIALIZED"], "ALTER MATERIALIZED VIEW"),
@@ -258,6 +260,9 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     }
     if let Some(command) = routine::parse(parser)? {
         return Ok(command);
+    }
+    if let Some(statement) = domain::parse(parser)? {
+        return Ok(Command::Domain(Box::new(statement)));
     }
     parser.parse_statement().map(|statement| Command::Sql(Box::new(into_table(statement))))
 }

@@ -20,6 +20,9 @@ use crate::function::Interrupt;
 /// Binds tighter than `^` and AT TIME ZONE, looser than `[]` and `::`.
 const UNARY_SIGN: u8 = 125;
 
+/// As tight as IS: what is parsed with it ends before `IS`, `NOT NULL`, AND and OR.
+pub(super) const BELOW_IS: u8 = 40;
+
 /// Passes on what PostgreSQL's dialect answers.
 macro_rules! delegate {
     ($($name:ident),*) => { $(fn $name(&self) -> bool { self.postgres.$name() })* };

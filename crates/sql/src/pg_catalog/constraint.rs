@@ -7,8 +7,8 @@ use super::deparse::{self, Style};
 use super::relation::defaults;
 use super::types::equality_operator;
 use super::value::{NULL, array, attribute_number};
-use super::{Source, SystemTable};
-use crate::catalog::{Catalog, Oid, Table};
+use super::{Source, SystemTable, domain};
+use crate::catalog::{Catalog, Domain, Oid, Table};
 use crate::types::{Datum, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] = &[&PG_CONSTRAINT, &PG_DEPEND, &PG_DESCRIPTION, &PG_SHDESCRIPTION];
@@ -31,6 +31,33 @@ pub(super) fn all_constraints(catalog: &Catalog) -> impl Iterator<Item = (&Arc<T
     catalog.tables().flat_map(|table| constraints(table).map(move |constraint| (table, constraint)))
 }
 
+/// A row of `pg_constraint`: the constraint, with its table unless it is a domain's.
+type Row<'a> = (Option<&'a Arc<Table>>, Constraint<'a>);
+
+fn of_domain(domain: &Domain) -> impl Iterator<Item = Row<'_>> {
+    domain.checks.iter().map(move |check| (None, Constraint::OfDomain(domain, check)))
+}
+
+fn rows(catalog: &Catalog) -> impl Iterator<Item = Row<'_>> {
+    let of_tables = all_constraints(catalog).map(|(table, constraint)| (Some(table), constraint));
+    of_tables.chain(catalog.domains().flat_map(|domain| of_domain(domain)))
+}
+
+/// Those of a table; of no table are those of domains.
+fn rows_of_table(catalog: &Catalog, oid: Oid) -> impl Iterator<Item = Row<'_>> {
+    let table = catalog.table_by_oid(oid).into_iter();
+    let of_table = table.flat_map(|table| constraints(table).map(move |found| (Some(table), found)));
+    let domains = (oid == 0).then(|| catalog.domains()).into_iter().flatten();
+    of_table.chain(domains.flat_map(|domain| of_domain(domain)))
+}
+
+/// Those of a domain; of no domain are those of tables.
+fn rows_of_domain(catalog: &Catalog, oid: Oid) -> impl Iterator<Item = Row<'_>> {
+    let domain = catalog.domain_by_oid(oid).into_iter().flat_map(|domain| of_domain(domain));
+    let tables = (oid == 0).then(|| all_constraints(catalog)).into_iter().flatten();
+    domain.chain(tables.map(|(table, found)| (Some(table), found)))
+}
+
 fn numbers(places: impl IntoIterator<Item = usize>) -> Datum {
     array(TypeId::Int2, places.into_iter().map(attribute_number))
 }
@@ -44,14 +71,16 @@ fn operators(table: &Table, constraint: &Constraint<'_>) -> Datum {
 
 system_table! {
     static PG_CONSTRAINT = 2606 table "pg_catalog"."pg_constraint",
-    |source| all_constraints(source.catalog).map(|row| (source, row)) => |(source, (table, constraint))|,
-    [by conrelid(key) => source.catalog.table_by_oid(key).into_iter().flat_map(move |table| {
-        constraints(table).map(move |constraint| (source, (table, constraint)))
-    })],
+    |source| rows(source.catalog).map(|row| (source, row)) => |(source, (table, constraint))|,
+    [by conrelid(key) => rows_of_table(source.catalog, key).map(|row| (source, row))],
+    [by contypid(key) => rows_of_domain(source.catalog, key).map(|row| (source, row))],
     [by oid(key) => by_oid(source, key).map(|row| (source, row))],
     oid: Oid = constraint.oid(),
     conname: Name = constraint.name().to_owned(),
-    connamespace: Oid = table.schema,
+    connamespace: Oid = match constraint {
+        Constraint::OfDomain(domain, _) => domain.schema,
+        _ => table.map_or(0, |table| table.schema),
+    },
     contype: InternalChar = constraint.letter(),
     condeferrable: Bool = constraint.deferral().0,
     condeferred: Bool = constraint.deferral().1,
@@ -59,13 +88,14 @@ system_table! {
         Constraint::Key(_) => true,
         Constraint::Check(check) => !check.not_valid,
         Constraint::Foreign(key) => !key.not_valid,
+        Constraint::OfDomain(_, check) => !check.not_valid,
     },
-    conrelid: Oid = table.oid,
-    contypid: Oid = 0,
+    conrelid: Oid = table.map_or(0, |table| table.oid),
+    contypid: Oid = if let Constraint::OfDomain(domain, _) = constraint { domain.oid } else { 0 },
     conindid: Oid = match constraint {
         Constraint::Key(index) => index.oid,
         Constraint::Foreign(key) => key.referenced_index,
-        Constraint::Check(_) => 0,
+        Constraint::Check(_) | Constraint::OfDomain(..) => 0,
     },
     conparentid: Oid = 0,
     confrelid: Oid = if let Constraint::Foreign(key) = constraint { key.referenced_table } else { 0 },
@@ -78,19 +108,25 @@ system_table! {
     },
     conislocal: Bool = true,
     coninhcount: Int4 = 0,
-    connoinherit: Bool = !matches!(constraint, Constraint::Check(_)),
-    conkey: Int2Array = numbers(constraint.columns()),
+    connoinherit: Bool = !matches!(constraint, Constraint::Check(_) | Constraint::OfDomain(..)),
+    conkey: Int2Array = match table {
+        Some(_) => numbers(constraint.columns()),
+        None => NULL,
+    },
     confkey: Int2Array = match constraint {
         Constraint::Foreign(key) => numbers(key.referenced_columns.iter().copied()),
         _ => NULL,
     },
-    conpfeqop: OidArray = operators(table, &constraint),
-    conppeqop: OidArray = operators(table, &constraint),
-    conffeqop: OidArray = operators(table, &constraint),
+    conpfeqop: OidArray = table.map_or(NULL, |table| operators(table, &constraint)),
+    conppeqop: OidArray = table.map_or(NULL, |table| operators(table, &constraint)),
+    conffeqop: OidArray = table.map_or(NULL, |table| operators(table, &constraint)),
     confdelsetcols: Int2Array = NULL,
     conexclop: OidArray = NULL,
-    conbin: Text = match constraint {
-        Constraint::Check(check) => Some(deparse::check(source, table, &check.expression, Style::Plain)),
+    conbin: Text = match (table, constraint) {
+        (_, Constraint::OfDomain(of, check)) => Some(domain::check(source, of, check, Style::Plain)),
+        (Some(table), Constraint::Check(check)) => {
+            Some(deparse::check(source, table, &check.expression, Style::Plain))
+        }
         _ => None,
     },
 }
@@ -129,12 +165,25 @@ fn dependencies(catalog: &Catalog) -> Vec<Dependency> {
     for table in catalog.tables() {
         table_dependencies(catalog, table, &mut all);
     }
+    for ty in catalog.user_types() {
+        let object = (TYPE, ty.oid() + 1, 0);
+        all.push(Dependency { object, needs: (TYPE, ty.oid(), 0), kind: 'i' });
+    }
+    for domain in catalog.domains() {
+        let object = (TYPE, domain.oid, 0);
+        all.push(Dependency { object, needs: (NAMESPACE, domain.schema, 0), kind: 'n' });
+        if domain.base.user_type().is_some() {
+            all.push(Dependency { object, needs: (TYPE, domain.base.oid(), 0), kind: 'n' });
+        }
+        let of_domain = |oid| Dependency { object: (CONSTRAINT, oid, 0), needs: object, kind: 'a' };
+        all.extend(domain.checks.iter().map(|check| of_domain(check.oid)));
+    }
     for view in catalog.views() {
         // A view needs what its rule reads; the rule has the view's oid here.
         let object = (REWRITE, view.oid, 0);
         all.push(Dependency { object, needs: (CLASS, view.oid, 0), kind: 'i' });
         all.extend(view.depends_on.iter().map(|oid| {
-            let class = if catalog.enum_by_oid(*oid).is_some() { TYPE } else { CLASS };
+            let class = if catalog.user_type_by_oid(*oid).is_some() { TYPE } else { CLASS };
             Dependency { object, needs: (class, *oid, 0), kind: 'n' }
         }));
     }
@@ -143,6 +192,10 @@ fn dependencies(catalog: &Catalog) -> Vec<Dependency> {
 
 fn table_dependencies(catalog: &Catalog, table: &Table, all: &mut Vec<Dependency>) {
     all.push(Dependency { object: (CLASS, table.oid, 0), needs: (NAMESPACE, table.schema, 0), kind: 'n' });
+    for (place, of) in table.visible_columns().filter(|(_, column)| column.ty.user_type().is_some()) {
+        let object = (CLASS, table.oid, column(place));
+        all.push(Dependency { object, needs: (TYPE, of.ty.oid(), 0), kind: 'n' });
+    }
     for constraint in constraints(table) {
         let object = (CONSTRAINT, constraint.oid(), 0);
         let places = constraint.columns();
@@ -230,6 +283,12 @@ pub(super) fn comments(catalog: &Catalog) -> Vec<Comment> {
             add((key.oid, CONSTRAINT, 0), &key.comment);
         }
     }
+    for domain in catalog.domains() {
+        add((domain.oid, TYPE, 0), &domain.comment);
+        for check in &domain.checks {
+            add((check.oid, CONSTRAINT, 0), &check.comment);
+        }
+    }
     for sequence in catalog.sequences() {
         add((sequence.oid, CLASS, 0), &sequence.comment);
     }
@@ -257,7 +316,7 @@ empty_table! {
     objoid: Oid, classoid: Oid, description: Text,
 }
 
-/// The constraint of this oid, with its table.
-pub(super) fn by_oid<'a>(source: &Source<'a>, oid: Oid) -> Option<(&'a Arc<Table>, Constraint<'a>)> {
-    all_constraints(source.catalog).find(|(_, constraint)| constraint.oid() == oid)
+/// The constraint of this oid, with its table unless it is a domain's.
+pub(super) fn by_oid<'a>(source: &Source<'a>, oid: Oid) -> Option<Row<'a>> {
+    rows(source.catalog).find(|(_, constraint)| constraint.oid() == oid)
 }

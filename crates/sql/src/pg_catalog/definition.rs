@@ -1,10 +1,12 @@
 //! Definitions as SQL text: what `pg_get_indexdef`, `pg_get_constraintdef` and `pg_get_viewdef`
 //! print.
 
-use super::Source;
 use super::deparse::{self, Style};
 use super::names::{qualified, quote_identifier};
-use crate::catalog::{Check, ForeignKey, Index, IndexColumn, IndexKey, Oid, ReferentialAction, Table, View};
+use super::{Source, domain};
+use crate::catalog::{
+    Check, Domain, DomainCheck, ForeignKey, Index, IndexColumn, IndexKey, Oid, ReferentialAction, Table, View,
+};
 
 /// A list of columns by their places, without parentheses.
 pub(super) fn column_list(table: &Table, places: impl IntoIterator<Item = usize>) -> String {
@@ -84,7 +86,7 @@ pub(super) fn view(view: &View) -> String {
     format!(" {};", view.query.trim().trim_end_matches(';').trim_end())
 }
 
-/// A constraint with its table.
+/// A constraint of a table or a domain.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Constraint<'a> {
     /// PRIMARY KEY or UNIQUE.
@@ -93,6 +95,8 @@ pub(super) enum Constraint<'a> {
     Check(&'a Check),
     /// FOREIGN KEY.
     Foreign(&'a ForeignKey),
+    /// CHECK of a domain.
+    OfDomain(&'a Domain, &'a DomainCheck),
 }
 
 impl Constraint<'_> {
@@ -101,6 +105,7 @@ impl Constraint<'_> {
             Constraint::Key(index) => index.constraint.unwrap_or(0),
             Constraint::Check(check) => check.oid,
             Constraint::Foreign(key) => key.oid,
+            Constraint::OfDomain(_, check) => check.oid,
         }
     }
 
@@ -109,6 +114,7 @@ impl Constraint<'_> {
             Constraint::Key(index) => &index.name,
             Constraint::Check(check) => &check.name,
             Constraint::Foreign(key) => &key.name,
+            Constraint::OfDomain(_, check) => &check.name,
         }
     }
 
@@ -117,7 +123,7 @@ impl Constraint<'_> {
         match self {
             Constraint::Key(index) if index.primary => 'p',
             Constraint::Key(_) => 'u',
-            Constraint::Check(_) => 'c',
+            Constraint::Check(_) | Constraint::OfDomain(..) => 'c',
             Constraint::Foreign(_) => 'f',
         }
     }
@@ -128,6 +134,7 @@ impl Constraint<'_> {
             Constraint::Key(index) => index.key_columns().collect(),
             Constraint::Check(check) => check.columns.clone(),
             Constraint::Foreign(key) => key.columns.clone(),
+            Constraint::OfDomain(..) => Vec::new(),
         }
     }
 
@@ -139,8 +146,13 @@ impl Constraint<'_> {
         }
     }
 
-    /// As it stands in CREATE TABLE after its name.
-    pub(super) fn definition(&self, source: &Source<'_>, table: &Table, style: Style) -> String {
+    /// As it stands in CREATE TABLE, or CREATE DOMAIN, after its name. Only those of domains are
+    /// without a table.
+    pub(super) fn definition(&self, source: &Source<'_>, table: Option<&Table>, style: Style) -> String {
+        if let Constraint::OfDomain(domain, check) = self {
+            return domain::definition(source, domain, check, style);
+        }
+        let Some(table) = table else { return String::new() };
         match self {
             Constraint::Key(index) => {
                 let word = match (index.primary, index.nulls_not_distinct) {
@@ -156,6 +168,7 @@ impl Constraint<'_> {
                 format!("CHECK ({expression}){}", not_valid(check.not_valid))
             }
             Constraint::Foreign(key) => foreign_key(source, table, key),
+            Constraint::OfDomain(..) => String::new(),
         }
     }
 }

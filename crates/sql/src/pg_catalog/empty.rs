@@ -4,8 +4,6 @@
 use super::SystemTable;
 
 pub(super) const TABLES: &[&SystemTable] = &[
-    &DOMAIN_CONSTRAINTS,
-    &DOMAINS,
     &ELEMENT_TYPES,
     &PARAMETERS,
     &TRIGGERS,
@@ -70,23 +68,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_USER_MAPPING,
     &PG_USER_MAPPINGS,
 ];
-
-empty_table! {
-    DOMAIN_CONSTRAINTS = 13310 view "information_schema"."domain_constraints",
-    constraint_catalog: Name, constraint_schema: Name, constraint_name: Name, domain_catalog: Name,
-    domain_schema: Name, domain_name: Name, is_deferrable: Varchar, initially_deferred: Varchar,
-}
-
-empty_table! {
-    DOMAINS = 13320 view "information_schema"."domains",
-    domain_catalog: Name, domain_schema: Name, domain_name: Name, data_type: Varchar,
-    character_maximum_length: Int4, character_octet_length: Int4, character_set_catalog: Name,
-    character_set_schema: Name, character_set_name: Name, collation_catalog: Name, collation_schema: Name,
-    collation_name: Name, numeric_precision: Int4, numeric_precision_radix: Int4, numeric_scale: Int4,
-    datetime_precision: Int4, interval_type: Varchar, interval_precision: Int4, domain_default: Varchar,
-    udt_catalog: Name, udt_schema: Name, udt_name: Name, scope_catalog: Name, scope_schema: Name,
-    scope_name: Name, maximum_cardinality: Int4, dtd_identifier: Name,
-}
 
 empty_table! {
     ELEMENT_TYPES = 13493 view "information_schema"."element_types",

@@ -29,6 +29,7 @@ mod cognate;
 mod constraint;
 mod definition;
 mod deparse;
+mod domain;
 mod empty;
 mod function;
 mod governor;

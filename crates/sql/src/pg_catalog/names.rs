@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::{SystemTable, keywords, procedure, role, routine, table, table_by_oid};
 use crate::catalog::{
-    Catalog, EnumType, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation, resolve_schema,
+    Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation, UserType, resolve_schema,
 };
-use crate::types::ObjectNames;
+use crate::types::{ObjectNames, Type};
 
 /// A name as SQL text: quoted if it must be.
 pub fn quote_identifier(name: &str) -> String {
@@ -171,11 +171,11 @@ impl CatalogNames {
 
 /// A type's name as `format_type` prints it: with its schema only if its bare name does not lead to
 /// it.
-pub(super) fn enum_name(catalog: &Catalog, path: &[String], ty: &EnumType) -> String {
-    if catalog.enum_type(path, None, &ty.name).is_some_and(|found| found.oid == ty.oid) {
-        return quote_identifier(&ty.name);
+pub(super) fn user_type_name(catalog: &Catalog, path: &[String], ty: &UserType) -> String {
+    if catalog.user_type(path, None, ty.name()).is_some_and(|found| found.oid() == ty.oid()) {
+        return quote_identifier(ty.name());
     }
-    qualified(&ty.schema_name, &ty.name)
+    qualified(ty.schema_name(), ty.name())
 }
 
 impl ObjectNames for CatalogNames {
@@ -233,8 +233,8 @@ impl ObjectNames for CatalogNames {
         role::name(&self.catalog, &self.user, oid).map(|name| quote_identifier(&name))
     }
 
-    fn type_oid(&self, schema: Option<&str>, name: &str) -> Option<u32> {
-        self.catalog.enum_type(&self.search_path, schema, name).map(|ty| ty.oid)
+    fn user_type(&self, schema: Option<&str>, name: &str) -> Option<Type> {
+        self.catalog.user_type(&self.search_path, schema, name).map(UserType::ty)
     }
 
     fn named_type_oid(&self, name: &str) -> Option<u32> {
@@ -242,16 +242,16 @@ impl ObjectNames for CatalogNames {
             return self.named_type_oid(element).map(|oid| oid + 1);
         }
         match split(name)?.as_slice() {
-            [name] => self.type_oid(None, name),
-            [schema, name] => self.type_oid(Some(schema), name),
+            [name] => self.user_type(None, name).map(Type::oid),
+            [schema, name] => self.user_type(Some(schema), name).map(Type::oid),
             _ => None,
         }
     }
 
     fn type_name(&self, oid: u32) -> Option<String> {
         let name = |oid| {
-            let ty = self.catalog.enum_by_oid(oid)?;
-            Some(enum_name(&self.catalog, &self.search_path, ty))
+            let ty = self.catalog.user_type_by_oid(oid)?;
+            Some(user_type_name(&self.catalog, &self.search_path, &ty))
         };
         // Behind a type is its array type.
         name(oid).or_else(|| Some(format!("{}[]", name(oid.checked_sub(1)?)?)))

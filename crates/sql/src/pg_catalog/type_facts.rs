@@ -29,6 +29,8 @@ pub(super) const ARRAY_FUNCTIONS: [FunctionName; 4] =
 /// What reads and writes enum types.
 pub(super) const ENUM_FUNCTIONS: [FunctionName; 4] =
     [(3506, "enum_in"), (3507, "enum_out"), (3532, "enum_recv"), (3533, "enum_send")];
+/// What reads domains; the type under one has what writes them.
+pub(super) const DOMAIN_FUNCTIONS: [FunctionName; 2] = [(2597, "domain_in"), (2598, "domain_recv")];
 /// Subscripts arrays.
 pub(super) const ARRAY_SUBSCRIPT: FunctionName = (6179, "array_subscript_handler");
 /// Subscripts int2vector, oidvector and name.
@@ -90,6 +92,13 @@ pub(super) fn enum_facts() -> TypeFacts {
     TypeFacts { kind: 'e', functions, ..base(TypeId::Enum) }
 }
 
+/// The facts of a domain over a type of these facts.
+pub(super) fn domain_facts(base: TypeFacts) -> TypeFacts {
+    let [_, output, _, send, ..] = base.functions;
+    let [input, receive] = DOMAIN_FUNCTIONS;
+    TypeFacts { kind: 'd', functions: [input, output, receive, send, (0, ""), (0, "")], ..base }
+}
+
 /// The facts of a type; of an array type those that follow from its elements'.
 pub(super) fn facts(id: TypeId) -> TypeFacts {
     if id.is_array() {
@@ -114,13 +123,15 @@ fn base(id: TypeId) -> TypeFacts {
     TypeFacts { by_value, kind, align, storage, collation, functions }
 }
 
-/// The functions named here: oid, name, and the type they belong to (0 for those of arrays).
+/// The functions named here: oid, name, and the type they belong to (0 for those of arrays
+/// and domains).
 pub(super) fn functions() -> impl Iterator<Item = (FunctionName, u32)> {
     let general = [ARRAY_SUBSCRIPT, RAW_ARRAY_SUBSCRIPT, JSONB_SUBSCRIPT, ARRAY_ANALYZE];
     let of_types = TABLE.iter().flat_map(|row| row.6.into_iter().map(|function| (function, row.0)));
     let of_arrays = ARRAY_FUNCTIONS.into_iter().chain(general).map(|function| (function, 0));
     let of_enums = ENUM_FUNCTIONS.into_iter().map(|function| (function, TypeId::Enum.oid()));
-    of_types.chain(of_arrays).chain(of_enums).filter(|((oid, _), _)| *oid != 0)
+    let of_domains = DOMAIN_FUNCTIONS.into_iter().map(|function| (function, 0));
+    of_types.chain(of_arrays).chain(of_enums).chain(of_domains).filter(|((oid, _), _)| *oid != 0)
 }
 
 #[cfg(test)]

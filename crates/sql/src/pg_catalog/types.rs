@@ -1,13 +1,12 @@
 //! Types, collations and languages: `pg_type`, `pg_enum`, `pg_collation`, `pg_language`, `pg_operator`.
 
-use std::sync::Arc;
-
-use super::SystemTable;
 use super::type_facts::{
-    ARRAY_ANALYZE, ARRAY_SUBSCRIPT, JSONB_SUBSCRIPT, RAW_ARRAY_SUBSCRIPT, TypeFacts, enum_facts, facts,
+    ARRAY_ANALYZE, ARRAY_SUBSCRIPT, JSONB_SUBSCRIPT, RAW_ARRAY_SUBSCRIPT, TypeFacts, domain_facts,
+    enum_facts, facts,
 };
 use super::value::NULL;
-use crate::catalog::{Catalog, EnumLabel, EnumType, OWNER_OID, Oid, PG_CATALOG_OID};
+use super::{SystemTable, domain};
+use crate::catalog::{Catalog, Domain, EnumLabel, OWNER_OID, Oid, PG_CATALOG_OID, UserType};
 use crate::types::{Category, Type, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] = &[&PG_TYPE, &PG_ENUM, &PG_COLLATION, &PG_LANGUAGE, &PG_OPERATOR];
@@ -31,36 +30,44 @@ fn element(id: TypeId) -> Oid {
 /// A type of the table: a built-in one or a user's.
 enum AnyType {
     BuiltIn(TypeId),
-    Enum(Arc<EnumType>),
-    EnumArray(Arc<EnumType>),
+    User(UserType),
+    /// The array type over one.
+    Array(UserType),
 }
 
 impl AnyType {
-    fn built_in(&self) -> Option<TypeId> {
+    /// The built-in type of which holds what is said of it, but for its name and category.
+    fn like(&self) -> Option<TypeId> {
         match self {
             AnyType::BuiltIn(id) => Some(*id),
-            AnyType::Enum(_) => None,
-            // What is said of arrays of `anyenum` holds for it, too.
-            AnyType::EnumArray(_) => Some(TypeId::EnumArray),
+            AnyType::User(UserType::Enum(_)) => None,
+            AnyType::User(UserType::Domain(domain)) if domain.base.id == TypeId::Enum => None,
+            AnyType::User(UserType::Domain(domain)) => Some(domain.base.id),
+            AnyType::Array(ty) => ty.ty().id.array(),
         }
     }
 
-    fn of_enum(&self) -> Option<&EnumType> {
+    fn user(&self) -> Option<&UserType> {
         match self {
             AnyType::BuiltIn(_) => None,
-            AnyType::Enum(ty) | AnyType::EnumArray(ty) => Some(ty),
+            AnyType::User(ty) | AnyType::Array(ty) => Some(ty),
         }
+    }
+
+    fn domain(&self) -> Option<&Domain> {
+        if let AnyType::User(UserType::Domain(domain)) = self { Some(domain) } else { None }
     }
 
     fn facts(&self) -> TypeFacts {
-        self.built_in().map_or_else(enum_facts, facts)
+        let facts = self.like().map_or_else(enum_facts, facts);
+        if self.domain().is_some() { domain_facts(facts) } else { facts }
     }
 
     fn name(&self) -> String {
         match self {
             AnyType::BuiltIn(id) => id.internal_name().to_owned(),
-            AnyType::Enum(ty) => ty.name.clone(),
-            AnyType::EnumArray(ty) => format!("_{}", ty.name),
+            AnyType::User(ty) => ty.name().to_owned(),
+            AnyType::Array(ty) => format!("_{}", ty.name()),
         }
     }
 
@@ -68,71 +75,78 @@ impl AnyType {
         match self {
             AnyType::BuiltIn(TypeId::Enum) => Category::Pseudo.letter(),
             AnyType::BuiltIn(id) => id.category().letter(),
-            AnyType::Enum(_) => Category::Enum.letter(),
-            AnyType::EnumArray(_) => Category::Array.letter(),
+            AnyType::User(ty) => ty.ty().id.category().letter(),
+            AnyType::Array(_) => Category::Array.letter(),
         }
     }
 
     fn oid(&self) -> Oid {
         match self {
             AnyType::BuiltIn(id) => id.oid(),
-            AnyType::Enum(ty) => ty.oid,
-            AnyType::EnumArray(ty) => ty.oid + 1,
+            AnyType::User(ty) => ty.oid(),
+            AnyType::Array(ty) => ty.oid() + 1,
         }
     }
 
     fn element(&self) -> Oid {
         match self {
             AnyType::BuiltIn(id) => element(*id),
-            AnyType::Enum(_) => 0,
-            AnyType::EnumArray(ty) => ty.oid,
+            AnyType::User(_) => 0,
+            AnyType::Array(ty) => ty.oid(),
         }
+    }
+
+    fn subscript(&self) -> Oid {
+        if self.domain().is_some() { 0 } else { self.like().map_or(0, subscript) }
+    }
+
+    fn is_array(&self) -> bool {
+        self.like().is_some_and(TypeId::is_array)
     }
 
     fn array(&self) -> Oid {
         match self {
-            AnyType::BuiltIn(TypeId::Enum) | AnyType::EnumArray(_) => 0,
+            AnyType::BuiltIn(TypeId::Enum) | AnyType::Array(_) => 0,
             AnyType::BuiltIn(id) => id.array().map_or(0, TypeId::oid),
-            AnyType::Enum(ty) => ty.oid + 1,
+            AnyType::User(ty) => ty.oid() + 1,
         }
     }
 
     fn length(&self) -> i16 {
-        self.built_in().map_or(Type::new(TypeId::Enum), Type::new).shown_length()
+        self.like().map_or(Type::new(TypeId::Enum), Type::new).shown_length()
     }
 }
 
 fn type_by_oid(catalog: &Catalog, oid: Oid) -> Option<AnyType> {
     let built_in = TypeId::from_oid(oid).filter(|id| *id != TypeId::EnumArray);
-    let of_user = |oid: Oid| catalog.enum_by_oid(oid).cloned();
     (built_in.map(AnyType::BuiltIn))
-        .or_else(|| of_user(oid).map(AnyType::Enum))
-        .or_else(|| of_user(oid.checked_sub(1)?).map(AnyType::EnumArray))
+        .or_else(|| catalog.user_type_by_oid(oid).map(AnyType::User))
+        .or_else(|| catalog.user_type_by_oid(oid.checked_sub(1)?).map(AnyType::Array))
 }
 
 fn all_types(catalog: &Catalog) -> impl Iterator<Item = AnyType> {
     let built_in = TypeId::all().filter(|id| *id != TypeId::EnumArray).map(AnyType::BuiltIn);
-    let of_user = catalog.enum_types().cloned();
-    built_in.chain(of_user.flat_map(|ty| [AnyType::Enum(ty.clone()), AnyType::EnumArray(ty)]))
+    let of_user = catalog.user_types();
+    built_in.chain(of_user.flat_map(|ty| [AnyType::User(ty.clone()), AnyType::Array(ty)]))
 }
 
 system_table! {
     static PG_TYPE = 1247 table "pg_catalog"."pg_type",
-    |source| all_types(source.catalog).map(|ty| (ty.built_in(), ty.facts(), ty)) => |(id, facts, ty)|,
-    [by oid(key) => type_by_oid(source.catalog, key).map(|ty| (ty.built_in(), ty.facts(), ty))],
+    |source| all_types(source.catalog).map(|ty| (source, ty.facts(), ty)) => |(source, facts, ty)|,
+    [by oid(key) => type_by_oid(source.catalog, key).map(|ty| (source, ty.facts(), ty))],
     oid: Oid = ty.oid(),
     typname: Name = ty.name(),
-    typnamespace: Oid = ty.of_enum().map_or(PG_CATALOG_OID, |ty| ty.schema),
+    typnamespace: Oid = ty.user().map_or(PG_CATALOG_OID, UserType::schema),
     typowner: Oid = OWNER_OID,
     typlen: Int2 = ty.length(),
     typbyval: Bool = facts.by_value,
     typtype: InternalChar = facts.kind,
     typcategory: InternalChar = ty.category(),
-    typispreferred: Bool = id.is_some_and(TypeId::is_preferred),
+    typispreferred: Bool = matches!(ty, AnyType::BuiltIn(id) if id.is_preferred()),
     typisdefined: Bool = true,
     typdelim: InternalChar = ',',
     typrelid: Oid = 0,
-    typsubscript: Regproc = id.map_or(0, subscript),
+    typsubscript: Regproc = ty.subscript(),
     typelem: Oid = ty.element(),
     typarray: Oid = ty.array(),
     typinput: Regproc = facts.functions[0].0,
@@ -141,16 +155,19 @@ system_table! {
     typsend: Regproc = facts.functions[3].0,
     typmodin: Regproc = facts.functions[4].0,
     typmodout: Regproc = facts.functions[5].0,
-    typanalyze: Regproc = if id.is_some_and(TypeId::is_array) { ARRAY_ANALYZE.0 } else { 0 },
+    typanalyze: Regproc = if ty.is_array() { ARRAY_ANALYZE.0 } else { 0 },
     typalign: InternalChar = facts.align,
     typstorage: InternalChar = facts.storage,
-    typnotnull: Bool = false,
-    typbasetype: Oid = 0,
-    typtypmod: Int4 = -1,
-    typndims: Int4 = 0,
+    typnotnull: Bool = ty.domain().is_some_and(|domain| domain.not_null),
+    typbasetype: Oid = ty.domain().map_or(0, |domain| domain.base.oid()),
+    typtypmod: Int4 = ty.domain().map_or(-1, |domain| domain.base.shown_modifier()),
+    typndims: Int4 = match ty.domain() {
+        Some(domain) => i32::from(domain.base.id.is_array() && domain.base.domain_oid().is_none()),
+        None => 0,
+    },
     typcollation: Oid = facts.collation,
-    typdefaultbin: Text = NULL,
-    typdefault: Text = NULL,
+    typdefaultbin: Text = ty.domain().and_then(|domain| domain::default(source, domain)),
+    typdefault: Text = ty.domain().and_then(|domain| domain::default(source, domain)),
     typacl: TextArray = NULL,
 }
 

@@ -12,7 +12,7 @@ use sqlparser::ast;
 use super::portal::PortalState;
 use super::{CommandTag, CopyFormat, CopyInFormat, Fetch, OutputColumn, Portal, RowSink, Session, SinkState};
 use crate::catalog::Table;
-use crate::copy::{CopyOptions, CopyReader, CopyWriter, Fields};
+use crate::copy::{BinaryReader, BinaryWriter, CopyFileFormat, CopyOptions, CopyReader, CopyWriter, Fields};
 use crate::ddl::names::{Qualified, fold};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
@@ -21,7 +21,7 @@ use crate::oltp::Cursor;
 use crate::oltp::run::Checks;
 use crate::parse::{Command, Statement};
 use crate::session::work::Work;
-use crate::types::{Datum, Type, bounds};
+use crate::types::{Datum, FormatContext, Type, bounds};
 
 /// A line is there four times: as data, as fields, as values and as a row.
 const LINE_SHARE: usize = 4;
@@ -31,13 +31,42 @@ const ROWS_UNASKED: u64 = 16;
 /// A COPY FROM STDIN that waits for data.
 pub(super) struct CopyIn {
     table: Arc<Table>,
-    reader: CopyReader,
+    reader: Reader,
     fields: Fields,
     columns: Vec<InColumn>,
     /// Places not in the data, with their defaults.
     defaults: Vec<(usize, Expr)>,
     checks: Checks,
     rows: u64,
+}
+
+/// What takes data apart.
+enum Reader {
+    Lines(CopyReader),
+    Binary(BinaryReader),
+}
+
+impl Reader {
+    fn feed(&mut self, data: &[u8]) {
+        match self {
+            Reader::Lines(reader) => reader.feed(data),
+            Reader::Binary(reader) => reader.feed(data),
+        }
+    }
+
+    fn finish(&mut self) {
+        match self {
+            Reader::Lines(reader) => reader.finish(),
+            Reader::Binary(reader) => reader.finish(),
+        }
+    }
+
+    fn next(&mut self, fields: &mut Fields) -> Result<bool> {
+        match self {
+            Reader::Lines(reader) => reader.next(fields),
+            Reader::Binary(reader) => reader.next(fields),
+        }
+    }
 }
 
 struct InColumn {
@@ -52,12 +81,44 @@ struct InColumn {
 #[derive(Debug)]
 pub(crate) struct CopyOut {
     rows_from: RowsFrom,
-    writer: CopyWriter,
+    writer: Writer,
     types: Vec<Type>,
     header: Option<Vec<String>>,
     announced: bool,
     rows: u64,
-    buffer: Vec<u8>,
+}
+
+/// What makes data.
+#[derive(Debug)]
+enum Writer {
+    /// Lines, with a buffer for the texts of values.
+    Lines(CopyWriter, Vec<u8>),
+    Binary(BinaryWriter),
+}
+
+impl Writer {
+    fn row(&mut self, row: &[Datum], types: &[Type], format: &FormatContext) -> &[u8] {
+        let (writer, buffer) = match self {
+            Writer::Binary(writer) => return writer.row(row, types, format),
+            Writer::Lines(writer, buffer) => (writer, buffer),
+        };
+        writer.begin();
+        for (place, (value, ty)) in row.iter().zip(types).enumerate() {
+            if value.is_null() {
+                writer.field(place, None, row.len() == 1);
+            } else {
+                buffer.clear();
+                value.to_text(*ty, format, buffer);
+                writer.field(place, Some(buffer), row.len() == 1);
+            }
+        }
+        writer.end()
+    }
+
+    /// As the protocol names its format.
+    fn format(&self) -> CopyFormat {
+        if matches!(self, Writer::Binary(_)) { CopyFormat::Binary } else { CopyFormat::Text }
+    }
 }
 
 /// Where the rows of a COPY TO come from.
@@ -104,7 +165,9 @@ impl Session {
             return Err(SqlError::syntax("COPY query FROM is not possible"));
         };
         let copy = self.copy_from(table_name, columns, options).await?;
-        let format = CopyInFormat { format: CopyFormat::Text, columns: copy.columns.len() };
+        let is_binary = matches!(copy.reader, Reader::Binary(_));
+        let format = if is_binary { CopyFormat::Binary } else { CopyFormat::Text };
+        let format = CopyInFormat { format, columns: copy.columns.len() };
         self.copy = Some(Box::new(copy));
         Ok(Some(Fetch::CopyIn(format)))
     }
@@ -145,8 +208,12 @@ impl Session {
                 force_null: options.force_null.contains(&column.name),
             }
         };
-        let columns = places.iter().map(column).collect();
-        let reader = CopyReader::new(options).within(work.state.memory_limit / LINE_SHARE);
+        let columns: Vec<InColumn> = places.iter().map(column).collect();
+        let row_max = work.state.memory_limit / LINE_SHARE;
+        let reader = match options.format {
+            CopyFileFormat::Binary => Reader::Binary(BinaryReader::new(columns.len(), row_max)),
+            _ => Reader::Lines(CopyReader::new(options).within(row_max)),
+        };
         Ok(CopyIn { table, reader, fields: Fields::default(), columns, defaults, checks, rows: 0 })
     }
 
@@ -173,14 +240,17 @@ impl Session {
         };
         let forced = columns.iter().map(|column| options.force_quote.contains(&column.name)).collect();
         let header = options.header.then(|| columns.iter().map(|column| column.name.clone()).collect());
+        let writer = match options.format {
+            CopyFileFormat::Binary => Writer::Binary(BinaryWriter::default()),
+            _ => Writer::Lines(CopyWriter::new(options, forced), Vec::new()),
+        };
         Ok(CopyOut {
             rows_from,
             types: columns.iter().map(|column| column.ty).collect(),
-            writer: CopyWriter::new(options, forced),
+            writer,
             header,
             announced: false,
             rows: 0,
-            buffer: Vec::new(),
         })
     }
 
@@ -224,32 +294,23 @@ impl Session {
         };
         if !copy.announced {
             copy.announced = true;
-            return Ok(Fetch::CopyOut(CopyInFormat { format: CopyFormat::Text, columns: copy.types.len() }));
+            let format = copy.writer.format();
+            return Ok(Fetch::CopyOut(CopyInFormat { format, columns: copy.types.len() }));
         }
         let interrupts = self.interrupts();
         let work = self.work(&interrupts)?;
-        if let Some(header) = copy.header.take() {
+        if let (Some(header), Writer::Lines(writer, _)) = (copy.header.take(), &mut copy.writer) {
             let fields: Vec<Option<&[u8]>> = header.iter().map(|name| Some(name.as_bytes())).collect();
-            if sink.copy_out(copy.writer.line(&fields)) == SinkState::Full {
+            if sink.copy_out(writer.line(&fields)) == SinkState::Full {
                 return Ok(Fetch::SinkFull);
             }
         }
-        let (writer, types, buffer, rows) = (&mut copy.writer, &copy.types, &mut copy.buffer, &mut copy.rows);
+        let (writer, types, rows) = (&mut copy.writer, &copy.types, &mut copy.rows);
         let mut send = |next: &mut dyn FnMut() -> Result<Option<Vec<Datum>>>| {
             loop {
                 let Some(row) = next()? else { return Ok::<bool, SqlError>(true) };
                 *rows += 1;
-                writer.begin();
-                for (place, (value, ty)) in row.iter().zip(types).enumerate() {
-                    if value.is_null() {
-                        writer.field(place, None, row.len() == 1);
-                    } else {
-                        buffer.clear();
-                        value.to_text(*ty, work.format, buffer);
-                        writer.field(place, Some(buffer), row.len() == 1);
-                    }
-                }
-                if sink.copy_out(writer.end()) == SinkState::Full {
+                if sink.copy_out(writer.row(&row, types, work.format)) == SinkState::Full {
                     return Ok(false);
                 }
             }
@@ -260,6 +321,10 @@ impl Session {
         };
         if !done {
             return Ok(Fetch::SinkFull);
+        }
+        if let Writer::Binary(writer) = &mut copy.writer {
+            // Nothing follows, so it does not matter whether the sink is full.
+            sink.copy_out(writer.trailer());
         }
         let tag = CommandTag::Rows("COPY", copy.rows);
         portal.state = PortalState::Done(tag);
@@ -323,7 +388,7 @@ impl Session {
         let mut work = self.work(&interrupts)?;
         loop {
             let next = copy.reader.next(&mut copy.fields);
-            let more = next.map_err(|error| copy.at_line(error, None))?;
+            let more = next.map_err(|error| copy.in_reading(error))?;
             if !more {
                 return Ok(());
             }
@@ -331,7 +396,7 @@ impl Session {
                 work.interrupts.check()?;
             }
             let row = copy.row(&work)?;
-            let inserted = match copy.checks.test(&work, &copy.table, &row) {
+            let inserted = match copy.checks.test_row(&work, &copy.table, &row) {
                 Ok(()) => work.insert_row(&copy.table, &row).await.map(drop),
                 Err(error) => Err(error),
             };
@@ -360,40 +425,105 @@ impl CopyIn {
         let _within = bounds::enter(work.interrupts.clone());
         let mut row = vec![Datum::Null; self.table.columns.len()];
         for (at, column) in self.columns.iter().enumerate() {
-            let Some(bytes) = self.fields.get_forced(at, column.force_not_null, column.force_null) else {
-                continue;
+            let bytes = self.fields.get_forced(at, column.force_not_null, column.force_null);
+            let value = match (bytes, &self.reader) {
+                (None, _) => Datum::Null,
+                (Some(bytes), Reader::Lines(_)) => self.text_value(column, bytes, work.format)?,
+                (Some(bytes), Reader::Binary(_)) => self.binary_value(column, bytes, work.format)?,
             };
-            let text = std::str::from_utf8(bytes).map_err(|_| {
-                let error = SqlError::new(
-                    sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
-                    "invalid byte sequence for encoding \"UTF8\"",
-                );
-                self.at_line(error, None)
-            })?;
-            let value = Datum::from_text(column.ty, text, work.format)
-                .and_then(|value| match column.ty.modifier {
-                    -1 => Ok(value),
-                    _ => crate::types::cast::apply_modifier(value, column.ty, false),
-                })
-                .map_err(|error| self.at_line(error, Some((column, text))))?;
+            self.check_domain(work, column.place, &value)
+                .map_err(|error| self.at_value(error, column, bytes))?;
             row[column.place] = value;
         }
         for (place, default) in &self.defaults {
             row[*place] = work.evaluate(default, &[])?;
+            self.check_domain(work, *place, &row[*place]).map_err(|error| self.at_line(error, None))?;
         }
         Ok(row)
     }
 
-    /// The error with where it happened: `COPY t, line 3, column a: "x"`.
-    fn at_line(&self, error: SqlError, column: Option<(&InColumn, &str)>) -> SqlError {
-        if error.context.is_some() {
-            return error;
+    /// 23502 or 23514 for a value that is not of its column's domain. As in PostgreSQL nobody asks
+    /// for that of columns which the data has not and which have no default.
+    fn check_domain(&self, work: &Work<'_>, place: usize, value: &Datum) -> Result<()> {
+        match self.checks.domain(place) {
+            Some(check) => work.read(|read| check.test(value, read)),
+            None => Ok(()),
         }
-        let place = format!("COPY {}, line {}", self.table.name, self.reader.line());
-        error.with_context(match column {
-            Some((column, text)) => format!("{place}, column {}: \"{text}\"", column.name),
-            None => place,
-        })
+    }
+
+    /// The error with the field it is about: `null input` instead of the text of NULL.
+    fn at_value(&self, error: SqlError, column: &InColumn, bytes: Option<&[u8]>) -> SqlError {
+        match (bytes.map(String::from_utf8_lossy), &self.reader) {
+            (_, Reader::Binary(_)) => self.at_line(error, Some((column, None))),
+            (Some(text), _) => self.at_line(error, Some((column, Some(text.as_ref())))),
+            (None, Reader::Lines(reader)) => {
+                let (table, line) = (&self.table.name, reader.line());
+                error.with_context(format!("COPY {table}, line {line}, column {}: null input", column.name))
+            }
+        }
+    }
+
+    fn text_value(&self, column: &InColumn, bytes: &[u8], format: &FormatContext) -> Result<Datum> {
+        let text = std::str::from_utf8(bytes).map_err(|_| {
+            let error = SqlError::new(
+                sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
+                "invalid byte sequence for encoding \"UTF8\"",
+            );
+            self.at_line(error, None)
+        })?;
+        Datum::from_text(column.ty, text, format)
+            .and_then(|value| column.fit(value))
+            .map_err(|error| self.at_line(error, Some((column, Some(text)))))
+    }
+
+    fn binary_value(&self, column: &InColumn, bytes: &[u8], format: &FormatContext) -> Result<Datum> {
+        Datum::receive(column.ty, bytes, format)
+            .and_then(|value| column.fit(value))
+            .map_err(|error| self.at_line(error, Some((column, None))))
+    }
+
+    /// What is wrong with the data itself. Binary data has a header that is no line.
+    fn in_reading(&self, error: SqlError) -> SqlError {
+        match &self.reader {
+            Reader::Lines(_) => self.at_line(error, None),
+            Reader::Binary(reader) if reader.row() == 0 => error,
+            Reader::Binary(reader) => {
+                let column = reader.field().and_then(|place| self.columns.get(place));
+                self.at_line(error, column.map(|column| (column, None)))
+            }
+        }
+    }
+
+    /// The error with where it happened: `COPY t, line 3, column a: "x"`. Binary values are not
+    /// shown.
+    fn at_line(&self, error: SqlError, column: Option<(&InColumn, Option<&str>)>) -> SqlError {
+        let line = match &self.reader {
+            Reader::Lines(reader) => reader.line(),
+            Reader::Binary(reader) => reader.row(),
+        };
+        let mut place = format!("COPY {}, line {line}", self.table.name);
+        match column {
+            Some((column, Some(text))) => place.push_str(&format!(", column {}: \"{text}\"", column.name)),
+            Some((column, None)) => place.push_str(&format!(", column {}", column.name)),
+            None => {}
+        }
+        match &error.context {
+            Some(inner) => {
+                let context = format!("{inner}\n{place}");
+                error.with_context(context)
+            }
+            None => error.with_context(place),
+        }
+    }
+}
+
+impl InColumn {
+    /// A value as the column holds it.
+    fn fit(&self, value: Datum) -> Result<Datum> {
+        match self.ty.modifier {
+            -1 => Ok(value),
+            _ => crate::types::cast::apply_modifier(value, self.ty, false),
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::function::SessionView;
 use crate::pg_catalog::{
     CatalogNames, FamilyRow, LockRow, PreparedRow, ServerView, SessionRow, TransactionRow,
 };
-use crate::types::ObjectNames;
+use crate::types::{ObjectNames, Type};
 
 /// What stays of the session while statements come and go.
 pub(crate) struct Facts {
@@ -336,8 +336,8 @@ impl ObjectNames for LiveNames {
         self.now().role_name(oid)
     }
 
-    fn type_oid(&self, schema: Option<&str>, name: &str) -> Option<u32> {
-        self.now().type_oid(schema, name)
+    fn user_type(&self, schema: Option<&str>, name: &str) -> Option<Type> {
+        self.now().user_type(schema, name)
     }
 
     fn named_type_oid(&self, name: &str) -> Option<u32> {

@@ -127,7 +127,7 @@ impl Session {
     pub fn prepare(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
         self.begin_statement();
         let catalog = self.facts.catalog();
-        let declared = declared_types(parameter_oids, |oid| catalog.enum_by_oid(oid).is_some())?;
+        let declared = declared_types(parameter_oids, &catalog)?;
         let (search_path, namespace) = (self.effective.search_path.clone(), self.facts.temporary.namespace());
         let key = Key { text, declared: &declared, search_path: &search_path, namespace };
         if let Some(found) = self.database.plans().get(key) {
@@ -155,7 +155,7 @@ impl Session {
     /// 0A000 if it is not fit; those of its text.
     pub(super) fn prepare_alike(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
         let catalog = self.facts.catalog();
-        let declared = declared_types(parameter_oids, |oid| catalog.enum_by_oid(oid).is_some())?;
+        let declared = declared_types(parameter_oids, &catalog)?;
         let search_path = self.effective.search_path.clone();
         let namespace = self.facts.temporary.namespace();
         let key = Key { text, declared: &declared, search_path: &search_path, namespace };
@@ -538,19 +538,24 @@ pub(super) fn parameter_type(place: usize, ty: Option<Type>) -> Result<Type> {
 }
 
 /// Parameter types by oid; 0 is open.
-fn declared_types(oids: &[u32], is_enum: impl Fn(u32) -> bool) -> Result<Vec<Option<Type>>> {
+fn declared_types(oids: &[u32], catalog: &Catalog) -> Result<Vec<Option<Type>>> {
+    let of_user = |oid: u32| catalog.user_type_by_oid(oid).map(|found| found.ty());
     oids.iter()
-        .map(|&oid| match oid {
-            0 => Ok(None),
-            oid if oid == TypeId::Unknown.oid() => Ok(None),
-            oid if is_enum(oid) => Ok(Some(Type::of_enum(oid))),
-            oid if is_enum(oid - 1) => crate::bind::array_type(Type::of_enum(oid - 1)).map(Some),
-            oid => TypeId::from_oid(oid)
-                .filter(|id| !matches!(id, TypeId::Enum | TypeId::EnumArray))
-                .map(|id| Some(Type::new(id)))
-                .ok_or_else(|| {
-                    SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"))
-                }),
+        .map(|&oid| {
+            if oid == 0 || oid == TypeId::Unknown.oid() {
+                return Ok(None);
+            }
+            if let Some(found) = of_user(oid) {
+                // As with any parameter, a modifier is applied where the value is needed.
+                return Ok(Some(found.parameter()));
+            }
+            if let Some(element) = of_user(oid - 1) {
+                return crate::bind::array_type(element).map(|ty| Some(ty.parameter()));
+            }
+            let built_in = TypeId::from_oid(oid).filter(|id| !matches!(id, TypeId::Enum | TypeId::EnumArray));
+            built_in.map(|id| Some(Type::new(id))).ok_or_else(|| {
+                SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"))
+            })
         })
         .collect()
 }

@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use crate::catalog::RoutineKind;
 pub use crate::parse::Statement;
-use crate::parse::{AlterSequence, Command, MipOperation};
+use crate::parse::{AlterSequence, Command, DomainStatement, MipOperation};
 
 /// What CommandComplete says of a statement that returns no count, and what messages call it.
 pub(crate) fn tag(command: &Command) -> &'static str {
@@ -33,6 +33,12 @@ pub(crate) fn tag(command: &Command) -> &'static str {
             Some(RoutineKind::Function) => "DROP FUNCTION",
             Some(RoutineKind::Procedure) => "DROP PROCEDURE",
             None => "DROP ROUTINE",
+        },
+        Command::Domain(statement) => match statement.as_ref() {
+            DomainStatement::Create { .. } => "CREATE DOMAIN",
+            DomainStatement::Alter { .. } => "ALTER DOMAIN",
+            DomainStatement::Drop { .. } => "DROP DOMAIN",
+            DomainStatement::CommentOnConstraint { .. } => "COMMENT",
         },
         Command::Unsupported(name) => name,
     }
@@ -66,7 +72,6 @@ fn sql_tag(statement: &ast::Statement) -> &'static str {
         S::CreateUser(_) => "CREATE USER",
         S::CreateExtension(_) => "CREATE EXTENSION",
         S::CreateType { .. } => "CREATE TYPE",
-        S::CreateDomain(_) => "CREATE DOMAIN",
         S::CreatePolicy(_) => "CREATE POLICY",
         S::AlterTable(_) => "ALTER TABLE",
         S::AlterIndex { .. } => "ALTER INDEX",
@@ -79,7 +84,6 @@ fn sql_tag(statement: &ast::Statement) -> &'static str {
         S::DropExtension(_) => "DROP EXTENSION",
         S::DropTrigger(_) => "DROP TRIGGER",
         S::DropPolicy(_) => "DROP POLICY",
-        S::DropDomain(_) => "DROP DOMAIN",
         S::Truncate(_) => "TRUNCATE TABLE",
         S::Comment { .. } => "COMMENT",
         S::Grant(_) => "GRANT",

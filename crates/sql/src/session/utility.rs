@@ -11,6 +11,7 @@ use super::portal::PortalState;
 use super::statement::tag;
 use super::{Block, CommandTag, Fetch, Portal, Prepared, STATEMENTS_MAX, Session};
 use crate::ddl::names::{Qualified, fold, single};
+use crate::ddl::user_type::Dropped;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Command, MipArgument, Statement};
 use crate::session::work::Work;
@@ -64,6 +65,9 @@ impl Session {
                 portal.state = self.fetch_cursor(cursor, count, *skip, portal).await?;
             }
             command => {
+                if matches!(command, Command::Domain(_)) {
+                    check_stored_depth(statement)?;
+                }
                 portal.state = PortalState::Done(CommandTag::Plain(self.command(command, alone).await?))
             }
         }
@@ -205,7 +209,10 @@ impl Session {
                 self.create_routine(create, words).await?;
                 return Ok(words);
             }
-            Command::CreateSequence { .. } | Command::AlterSequence { .. } | Command::DropRoutine(_) => {}
+            Command::CreateSequence { .. }
+            | Command::AlterSequence { .. }
+            | Command::DropRoutine(_)
+            | Command::Domain(_) => {}
             other => return Err(unsupported(other)),
         }
         self.open_transaction(false);
@@ -220,6 +227,7 @@ impl Session {
                 work.alter_sequence(name, *if_exists, change).await?;
             }
             Command::DropRoutine(drop) => work.drop_routines(drop).await?,
+            Command::Domain(statement) => work.domain_statement(statement).await?,
             _ => {}
         }
         Ok(words)
@@ -423,7 +431,7 @@ impl Work<'_> {
             ast::ObjectType::View => self.drop_relations("view", names, if_exists, cascade).await,
             ast::ObjectType::Sequence => self.drop_relations("sequence", names, if_exists, cascade).await,
             ast::ObjectType::Index => self.drop_indexes(names, if_exists).await,
-            ast::ObjectType::Type => self.drop_types(names, if_exists, cascade).await,
+            ast::ObjectType::Type => self.drop_types(Dropped::Types, names, if_exists, cascade).await,
             ast::ObjectType::Schema => self.drop_schemas(names, if_exists, cascade).await,
             other => Err(SqlError::unsupported(format_args!("DROP {other}"))),
         }

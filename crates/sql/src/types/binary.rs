@@ -5,6 +5,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 
 use super::input::truncate_name;
+use super::malformed::{TOO_LONG, insufficient, invalid, nothing};
 use super::{
     Array, Category, Datum, Dimension, EnumValue, FormatContext, Interval, Numeric, Text, Type, TypeId, cast,
     datetime, json,
@@ -62,7 +63,7 @@ impl Datum {
         }
     }
 
-    /// Reads the binary form of a value of type `ty`. 22P03 if it is not that; 22021 for texts that
+    /// Reads the binary form of a value of type `ty`. 22P03 if it is not that, 08P01 if it ends too early; 22021 for texts that
     /// are not UTF-8.
     pub fn from_binary(ty: Type, bytes: &[u8]) -> Result<Datum, SqlError> {
         Datum::read_binary(ty, bytes, None)
@@ -76,8 +77,8 @@ impl Datum {
     fn read_binary(ty: Type, bytes: &[u8], context: Option<&FormatContext>) -> Result<Datum, SqlError> {
         Ok(match ty.id {
             TypeId::Enum => Datum::Enum(match context {
-                Some(context) => EnumValue::parse(ty.oid(), text(bytes)?.as_str(), context)?,
-                None => EnumValue { ty: ty.oid(), position: i64::from_be_bytes(fixed(bytes)?) },
+                Some(context) => EnumValue::parse(ty.bare().oid(), text(bytes)?.as_str(), context)?,
+                None => EnumValue { ty: ty.bare().oid(), position: i64::from_be_bytes(fixed(bytes)?) },
             }),
             TypeId::Bool => Datum::Bool(fixed::<1>(bytes)?[0] != 0),
             TypeId::Int2 => Datum::Int2(i16::from_be_bytes(fixed(bytes)?)),
@@ -87,7 +88,7 @@ impl Datum {
             TypeId::Float8 => Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
             TypeId::Numeric => Datum::Numeric(Numeric::read_binary(bytes)?),
             TypeId::Text | TypeId::Varchar | TypeId::Unknown => Datum::Text(text(bytes)?),
-            TypeId::Name => Datum::Text(truncate_name(text(bytes)?.as_str()).into()),
+            TypeId::Name => Datum::Text(read_name(bytes)?),
             TypeId::Bpchar => Datum::Bpchar(text(bytes)?),
             TypeId::InternalChar => match fixed::<1>(bytes)? {
                 [0] => Datum::Text(Text::default()),
@@ -133,13 +134,10 @@ impl Datum {
 }
 
 fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], SqlError> {
-    bytes.try_into().map_err(|_| {
-        let what = if bytes.len() < N {
-            "insufficient data left in message"
-        } else {
-            "incorrect binary data format"
-        };
-        SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, what)
+    bytes.try_into().map_err(|_| match bytes.len() {
+        0 if N == 1 => nothing(),
+        length if length < N => insufficient(),
+        _ => invalid(TOO_LONG),
     })
 }
 
@@ -147,8 +145,18 @@ fn text(bytes: &[u8]) -> Result<Text, SqlError> {
     Text::read(bytes)
 }
 
+/// 42622 for a name that is too long, which is cut where it is read as text.
+fn read_name(bytes: &[u8]) -> Result<Text, SqlError> {
+    let name = text(bytes)?;
+    if truncate_name(name.as_str()).len() == name.len() {
+        return Ok(name);
+    }
+    Err(SqlError::new(sqlstate::NAME_TOO_LONG, "identifier too long")
+        .with_detail("Identifier must be less than 64 characters."))
+}
+
 fn read_jsonb(bytes: &[u8]) -> Result<Text, SqlError> {
-    let (&version, rest) = bytes.split_first().unwrap_or((&0, &[]));
+    let (&version, rest) = bytes.split_first().ok_or_else(insufficient)?;
     if version != 1 {
         return Err(SqlError::new(
             sqlstate::INTERNAL_ERROR,
@@ -177,7 +185,7 @@ fn read_timestamp(timestamp: i64) -> Result<i64, SqlError> {
 fn write_array(array: &Array, ty: Type, context: Option<&FormatContext>, out: &mut Vec<u8>) {
     // Which enum type the elements are of, only the array's type says.
     let element_type = match ty.element() {
-        Some(element) if element.id == array.element => element.plain(),
+        Some(element) if element.id == array.element => element,
         _ => Type::new(array.element),
     };
     let mut word = |value: i32| out.extend_from_slice(&value.to_be_bytes());
@@ -201,13 +209,31 @@ fn write_array(array: &Array, ty: Type, context: Option<&FormatContext>, out: &m
     }
 }
 
+/// Most elements of an array.
+const ARRAY_MAX: usize = 134_217_727;
+
+/// The first oid of users' types.
+const FIRST_USER_OID: u32 = 16384;
+
+/// 42804 for an array of another built-in type than its own. Of what users make a client may say
+/// what it is made of, and so do rows.
+fn check_element(oid: u32, expected: Type) -> Result<(), SqlError> {
+    if oid == expected.oid() || oid >= FIRST_USER_OID || expected.oid() >= FIRST_USER_OID {
+        return Ok(());
+    }
+    let name = TypeId::from_oid(oid).map_or("???", TypeId::sql_name);
+    let message = format!(
+        "binary data has array element type {oid} ({name}) instead of expected {} ({})",
+        expected.oid(),
+        expected.format()
+    );
+    Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message))
+}
+
 fn read_array(bytes: &[u8], ty: Type, context: Option<&FormatContext>) -> Result<Datum, SqlError> {
-    let invalid = |what: String| SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, what);
     let mut rest = bytes;
     let word = |rest: &mut &[u8]| -> Result<i32, SqlError> {
-        let (first, tail) = rest
-            .split_first_chunk::<4>()
-            .ok_or_else(|| invalid("insufficient data left in message".to_owned()))?;
+        let (first, tail) = rest.split_first_chunk::<4>().ok_or_else(insufficient)?;
         *rest = tail;
         Ok(i32::from_be_bytes(*first))
     };
@@ -215,26 +241,32 @@ fn read_array(bytes: &[u8], ty: Type, context: Option<&FormatContext>) -> Result
     let flags = word(&mut rest)?;
     let oid = word(&mut rest)? as u32;
     let element = ty.element().ok_or_else(|| SqlError::internal("an array type without elements"))?;
-    if !(0..=6).contains(&count) {
+    if count < 0 {
+        return Err(invalid(format!("invalid number of dimensions: {count}")));
+    }
+    if count > 6 {
         return Err(SqlError::new(
             sqlstate::PROGRAM_LIMIT_EXCEEDED,
             format!("number of array dimensions ({count}) exceeds the maximum allowed (6)"),
         ));
     }
     if !(0..=1).contains(&flags) {
-        return Err(invalid("invalid array flags".to_owned()));
+        return Err(invalid("invalid array flags"));
     }
-    // Rows are written without a look at which enum type it is.
-    let is_stored = context.is_none() && oid == element.id.oid();
-    if oid != element.oid() && !is_stored {
-        return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, "wrong element type"));
-    }
+    check_element(oid, element)?;
     let mut dimensions = Vec::new();
     let mut total = 1usize;
     for _ in 0..count {
         let (length, lower) = (word(&mut rest)?, word(&mut rest)?);
-        let length = usize::try_from(length).map_err(|_| invalid("invalid array dimension".to_owned()))?;
-        total = total.saturating_mul(length);
+        let length = usize::try_from(length).ok();
+        let size = length.and_then(|length| total.checked_mul(length)).filter(|size| *size <= ARRAY_MAX);
+        let (Some(length), Some(size)) = (length, size) else {
+            return Err(SqlError::new(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                format!("array size exceeds the maximum allowed ({ARRAY_MAX})"),
+            ));
+        };
+        total = size;
         dimensions.push(Dimension { length, lower });
     }
     if count == 0 || total == 0 {
@@ -242,23 +274,26 @@ fn read_array(bytes: &[u8], ty: Type, context: Option<&FormatContext>) -> Result
     }
     // Each element has at least its length word.
     if total > rest.len() / 4 {
-        return Err(invalid("insufficient data left in message".to_owned()));
+        return Err(insufficient());
     }
     let mut elements = Vec::with_capacity(total);
-    for _ in 0..total {
+    for place in 1..=total {
         let length = word(&mut rest)?;
         if length == -1 {
             elements.push(Datum::Null);
             continue;
         }
         let length = usize::try_from(length).ok().filter(|l| *l <= rest.len());
-        let (item, tail) =
-            rest.split_at(length.ok_or_else(|| invalid("insufficient data left in message".to_owned()))?);
-        elements.push(Datum::read_binary(element.plain(), item, context)?);
+        let (item, tail) = rest.split_at(length.ok_or_else(|| invalid("insufficient data left in message"))?);
+        let value = Datum::read_binary(element.plain(), item, context);
+        elements.push(value.map_err(|error| match error.message.as_str() {
+            TOO_LONG => invalid(format!("improper binary format in array element {place}")),
+            _ => error,
+        })?);
         rest = tail;
     }
     if !rest.is_empty() {
-        return Err(invalid("incorrect binary data format".to_owned()));
+        return Err(invalid(TOO_LONG));
     }
     Ok(Datum::Array(Arc::new(Array { element: element.id, dimensions, elements })))
 }

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::Type;
 use super::datetime::zone::TimeZone;
 
 /// How bytea prints (`bytea_output`).
@@ -74,11 +75,12 @@ pub trait ObjectNames: Send + Sync {
     fn role_oid(&self, name: &str) -> Option<u32>;
     /// Name of a role.
     fn role_name(&self, oid: u32) -> Option<String>;
-    /// Oid of a type that a user made.
-    fn type_oid(&self, schema: Option<&str>, name: &str) -> Option<u32>;
-    /// The same by its possibly qualified, possibly quoted name.
+    /// A type that a user made.
+    fn user_type(&self, schema: Option<&str>, name: &str) -> Option<Type>;
+    /// Oid of one, or of an array type over one, by its possibly qualified, possibly quoted name.
     fn named_type_oid(&self, name: &str) -> Option<u32>;
-    /// Name of a type that a user made, qualified and quoted where needed.
+    /// Name of a type that a user made, or of an array type over one, qualified and quoted where
+    /// needed.
     fn type_name(&self, oid: u32) -> Option<String>;
     /// The position of an enum type's label.
     fn enum_position(&self, ty: u32, label: &str) -> Option<i64>;

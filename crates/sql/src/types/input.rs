@@ -53,7 +53,7 @@ fn read(ty: Type, text: &str, context: &FormatContext) -> Result<Datum, SqlError
             Datum::Interval(datetime::parse_interval(text, ty.modifier, context.interval_style)?)
         }
         TypeId::Uuid => Datum::Uuid(parse_uuid(text).ok_or_else(|| SqlError::invalid_text("uuid", text))?),
-        TypeId::Enum => Datum::Enum(EnumValue::parse(ty.oid(), text, context)?),
+        TypeId::Enum => Datum::Enum(EnumValue::parse(ty.bare().oid(), text, context)?),
         TypeId::Oid => Datum::Oid(parse_oid(text)?),
         id if id.is_oid() => Datum::Oid(object::parse(id, text, context)?),
         TypeId::Int2vector | TypeId::Oidvector => read_vector(ty.id, text, context)?,

@@ -1,6 +1,6 @@
 //! The types there are: their oids, names, sizes and categories, in one table.
 
-use super::{Datum, FormatContext};
+use super::{Datum, DomainUse, FormatContext};
 
 /// PostgreSQL's type categories, which guide the choice among overloaded functions and operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -289,17 +289,24 @@ pub struct Type {
     /// scale)`, for times the number of fractional digits, for arrays that of the elements; -1 is
     /// none. For an enum type its oid: that says which one it is.
     pub modifier: i32,
+    /// Which domain it is of, if it is of one.
+    pub domain: DomainUse,
 }
 
 impl Type {
     /// A type without modifier.
     pub const fn new(id: TypeId) -> Type {
-        Type { id, modifier: -1 }
+        Type::modified(id, -1)
+    }
+
+    /// A type with a modifier.
+    pub const fn modified(id: TypeId, modifier: i32) -> Type {
+        Type { id, modifier, domain: DomainUse::None }
     }
 
     /// The enum type with this oid.
     pub const fn of_enum(oid: u32) -> Type {
-        Type { id: TypeId::Enum, modifier: oid as i32 }
+        Type::modified(TypeId::Enum, oid as i32)
     }
 
     /// The oid of the enum type that it is, if it is one.
@@ -317,20 +324,24 @@ impl Type {
         (self.is_of_enum() && self.modifier > 0).then_some(self.modifier as u32)
     }
 
-    /// `pg_type.oid`. The array type over an enum type has the oid behind that one's.
+    /// `pg_type.oid`. The array type over an enum type or a domain has the oid behind that one's.
     pub fn oid(self) -> u32 {
         let array = u32::from(self.id == TypeId::EnumArray);
-        self.enum_named().map_or(self.id.oid(), |oid| oid + array)
+        match self.domain {
+            DomainUse::Value(oid) => oid,
+            DomainUse::Elements(oid) => oid + 1,
+            DomainUse::None => self.enum_named().map_or(self.id.oid(), |oid| oid + array),
+        }
     }
 
-    /// The type without a modifier; which enum type it is stays.
+    /// The type without a modifier and of no domain; which enum type it is stays.
     pub fn plain(self) -> Type {
-        if self.is_of_enum() { self } else { Type::new(self.id) }
+        if self.is_of_enum() { self.bare() } else { Type::new(self.id) }
     }
 
-    /// The modifier as clients see it: enum types have none.
+    /// The modifier as clients see it: enum types and domains have none.
     pub fn shown_modifier(self) -> i32 {
-        if self.is_of_enum() { -1 } else { self.modifier }
+        if self.is_of_enum() || self.domain != DomainUse::None { -1 } else { self.modifier }
     }
 
     /// `pg_type.typlen`: a client sees an enum value as PostgreSQL's four bytes.
@@ -340,22 +351,26 @@ impl Type {
 
     /// varchar(n).
     pub const fn varchar(length: u32) -> Type {
-        Type { id: TypeId::Varchar, modifier: 4 + length as i32 }
+        Type::modified(TypeId::Varchar, 4 + length as i32)
     }
 
     /// char(n).
     pub const fn bpchar(length: u32) -> Type {
-        Type { id: TypeId::Bpchar, modifier: 4 + length as i32 }
+        Type::modified(TypeId::Bpchar, 4 + length as i32)
     }
 
     /// numeric(precision, scale).
     pub const fn numeric(precision: u16, scale: i16) -> Type {
-        Type { id: TypeId::Numeric, modifier: 4 + (((precision as i32) << 16) | (scale as i32 & 0x7ff)) }
+        Type::modified(TypeId::Numeric, 4 + (((precision as i32) << 16) | (scale as i32 & 0x7ff)))
     }
 
     /// The type of the elements of an array type, with the array's modifier.
     pub fn element(self) -> Option<Type> {
-        self.id.element().map(|id| Type { id, modifier: self.modifier })
+        let domain = match self.domain {
+            DomainUse::Elements(oid) => DomainUse::Value(oid),
+            DomainUse::None | DomainUse::Value(_) => DomainUse::None,
+        };
+        self.id.element().map(|id| Type { id, modifier: self.modifier, domain })
     }
 
     /// Largest number of characters of varchar(n) or char(n).
@@ -393,11 +408,10 @@ impl Type {
     /// As `format_type` prints it, with the names of users' types.
     pub fn format_with(self, context: &FormatContext) -> String {
         let name = |oid| context.objects.as_deref().and_then(|objects| objects.type_name(oid));
-        match self.enum_named().and_then(name) {
-            Some(name) if self.id == TypeId::EnumArray => format!("{name}[]"),
-            Some(name) => name,
-            None => self.format(),
-        }
+        let is_user = self.user_type().is_some();
+        // Behind a user's type is its array type, and is named so.
+        let name = is_user.then(|| name(self.oid())).flatten();
+        name.unwrap_or_else(|| self.format())
     }
 
     /// As `format_type` prints it: `character varying(10)`, `numeric(5,2)`, `timestamp(3) without
@@ -455,7 +469,7 @@ mod tests {
     #[test]
     fn modifiers_print() {
         assert_eq!(Type::numeric(5, -2).format(), "numeric(5,-2)");
-        assert_eq!(Type { id: TypeId::Timestamptz, modifier: 3 }.format(), "timestamp(3) with time zone");
-        assert_eq!(Type { id: TypeId::VarcharArray, modifier: 14 }.format(), "character varying(10)[]");
+        assert_eq!(Type::modified(TypeId::Timestamptz, 3).format(), "timestamp(3) with time zone");
+        assert_eq!(Type::modified(TypeId::VarcharArray, 14).format(), "character varying(10)[]");
     }
 }

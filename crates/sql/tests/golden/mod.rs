@@ -40,7 +40,7 @@ fn parse_type(text: &str) -> Type {
         (TypeId::Interval, [p]) => 0x7fff << 16 | p,
         (_, [p, ..]) => *p,
     };
-    Type { id: if array { id.array().expect("an array type") } else { id }, modifier }
+    Type::modified(if array { id.array().expect("an array type") } else { id }, modifier)
 }
 
 fn unescape(text: &str) -> String {

@@ -7,9 +7,9 @@ use sqlparser::ast::{
 };
 
 use super::super::names::quote_identifier;
+use super::scope::Names;
 use super::term::{Logic, Node, Term};
 use crate::bind::{common_type, name_parts, object_name, operator_name, resolve_type};
-use crate::catalog::Table;
 use crate::error::{Result, SqlError};
 use crate::function::{self, operator};
 use crate::types::cast::{self, CastContext};
@@ -19,14 +19,14 @@ use crate::types::{Category, Datum, FormatContext, Type, TypeId};
 const RED_ZONE: usize = 128 * 1024;
 const FRESH_STACK: usize = 4 * 1024 * 1024;
 
-/// Analyzes expressions over the columns of a table.
+/// Analyzes expressions.
 pub(super) struct Analyzer<'a> {
-    pub(super) table: &'a Table,
+    pub(super) columns: Names<'a>,
     pub(super) format: &'a FormatContext,
 }
 
 /// What is not analyzed: the expression is printed as it was given.
-fn unknown(syntax: &Syntax) -> SqlError {
+pub(super) fn unknown(syntax: &Syntax) -> SqlError {
     SqlError::unsupported(format!("printing the expression \"{syntax}\""))
 }
 
@@ -99,16 +99,9 @@ impl Analyzer<'_> {
             }
             Syntax::Function(function) => self.function(syntax, function),
             Syntax::Array(array) => self.array(array),
+            Syntax::CompoundFieldAccess { root, access_chain } => self.subscript(syntax, root, access_chain),
             Syntax::Collate { expr, .. } => self.expression(expr),
             _ => self.special(syntax),
-        }
-    }
-
-    fn column(&self, name: &str) -> Result<Term> {
-        let column = self.table.visible_columns().find(|(_, column)| column.name == name);
-        match column {
-            Some((_, column)) => Ok(Term::new(Node::Atom(quote_identifier(name)), column.ty)),
-            None => Err(SqlError::internal(format!("no column is named {name}"))),
         }
     }
 
@@ -167,6 +160,13 @@ impl Analyzer<'_> {
 
     /// Converts implicitly.
     pub(super) fn convert(&self, term: Term, to: Type) -> Result<Term> {
+        if term.ty.domain_oid().is_some() && !to.id.is_pseudo() {
+            // PostgreSQL shows where a domain's value is taken for one of the type under it.
+            let to = to.plain();
+            let from = term.ty.bare();
+            cast::find(from, to, CastContext::Implicit).ok_or_else(|| cast::cannot_cast(from, to))?;
+            return Ok(Term::new(Node::Cast { operand: Box::new(term), implicit: true }, to));
+        }
         if term.ty.plain() == to.plain() || (to.id.is_pseudo() && term.ty.id != TypeId::Unknown) {
             return Ok(term);
         }
@@ -184,6 +184,10 @@ impl Analyzer<'_> {
 
     /// CAST and `::`.
     fn cast(&self, term: Term, to: Type) -> Result<Term> {
+        if to.domain_named().is_some() && term.ty != to {
+            let operand = Box::new(self.cast(term, to.bare())?);
+            return Ok(Term::new(Node::Cast { operand, implicit: false }, to));
+        }
         let term = match term.ty.id {
             TypeId::Unknown => self.convert(term, to)?,
             _ => term,

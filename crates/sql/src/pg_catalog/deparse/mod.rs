@@ -15,7 +15,9 @@
 //! expression.
 
 mod analyze;
+mod name;
 mod print;
+mod scope;
 mod term;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ use super::names::CatalogNames;
 use crate::catalog::{Computed, Table};
 use crate::error::Result;
 use crate::types::{FormatContext, Type, TypeId};
+use scope::Names;
 use term::{Node, Term};
 
 /// How much is written out.
@@ -62,7 +65,7 @@ pub(crate) fn index_expression(
     style: Style,
     format: &FormatContext,
 ) -> String {
-    match analyzed(table, &expression.text, None, format) {
+    match analyzed(Names::Columns(table), &expression.text, None, format) {
         Ok(term) if matches!(term.node, Node::Function { .. } | Node::Special { .. }) => {
             print(&term, style, format)
         }
@@ -73,7 +76,7 @@ pub(crate) fn index_expression(
 
 /// The predicate of an index.
 pub(super) fn predicate(table: &Table, predicate: &Computed, style: Style, format: &FormatContext) -> String {
-    match analyzed(table, &predicate.text, Some(Type::new(TypeId::Bool)), format) {
+    match analyzed(Names::Columns(table), &predicate.text, Some(Type::new(TypeId::Bool)), format) {
         Ok(term) => print(&term, style, format),
         Err(_) => format!("({})", predicate.text),
     }
@@ -85,6 +88,17 @@ pub(super) fn format(source: &Source<'_>) -> FormatContext {
     FormatContext { objects: Some(std::sync::Arc::new(names)), ..source.eval.format.clone() }
 }
 
+/// An expression over VALUE of this type: what a domain has.
+pub(super) fn over_value(
+    source: &Source<'_>,
+    base: Type,
+    text: &str,
+    place: Type,
+    style: Style,
+) -> Result<String> {
+    printed_over(source, Names::Value(base), text, Some(place), style)
+}
+
 /// Analyzes and prints.
 fn printed(
     source: &Source<'_>,
@@ -93,15 +107,25 @@ fn printed(
     place: Option<Type>,
     style: Style,
 ) -> Result<String> {
+    printed_over(source, Names::Columns(table), text, place, style)
+}
+
+fn printed_over(
+    source: &Source<'_>,
+    columns: Names<'_>,
+    text: &str,
+    place: Option<Type>,
+    style: Style,
+) -> Result<String> {
     let format = format(source);
-    Ok(print(&analyzed(table, text, place, &format)?, style, &format))
+    Ok(print(&analyzed(columns, text, place, &format)?, style, &format))
 }
 
 /// The analyzed form. An untyped literal takes the type of its place; other conversions to it are
 /// not shown.
-fn analyzed(table: &Table, text: &str, place: Option<Type>, format: &FormatContext) -> Result<Term> {
+fn analyzed(columns: Names<'_>, text: &str, place: Option<Type>, format: &FormatContext) -> Result<Term> {
     let syntax = crate::parse::parse_expression(text)?;
-    let analyzer = analyze::Analyzer { table, format };
+    let analyzer = analyze::Analyzer { columns, format };
     let mut term = analyzer.expression(&syntax)?;
     if let Some(place) = place {
         if term.ty.id == TypeId::Unknown {

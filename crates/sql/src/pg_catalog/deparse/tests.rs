@@ -19,8 +19,8 @@ fn all_types() -> Table {
         vec![
             id("a", TypeId::Int4),
             numbered("b", Type::varchar(10)),
-            numbered("c", Type { id: TypeId::NumericArray, modifier: Type::numeric(10, 2).modifier }),
-            numbered("d", Type { id: TypeId::Timestamptz, modifier: 3 }),
+            numbered("c", Type::modified(TypeId::NumericArray, Type::numeric(10, 2).modifier)),
+            numbered("d", Type::modified(TypeId::Timestamptz, 3)),
             id("e", TypeId::Int4),
             id("f", TypeId::Int8),
             id("g", TypeId::Text),

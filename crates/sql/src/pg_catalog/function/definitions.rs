@@ -78,7 +78,9 @@ fn index(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
 fn constraint(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     let style = if truth(arguments, 1) { Style::Pretty } else { Style::Plain };
     let found = constraint::by_oid(source, oid(arguments, 0));
-    Ok(found.map(|(table, constraint)| constraint.definition(source, table, style)).into())
+    let printed =
+        found.map(|(table, constraint)| constraint.definition(source, table.map(AsRef::as_ref), style));
+    Ok(printed.into())
 }
 
 fn view(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {

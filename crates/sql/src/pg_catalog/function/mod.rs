@@ -101,7 +101,7 @@ const EXPAND_ARRAY_OID: u32 = 13_216;
 /// The type of `information_schema._pg_expandarray`'s rows: records with the fields `x`, an
 /// element, and `n`, its number from 1. As in PostgreSQL, what a record is made of is in its
 /// modifier. The value is an array of the two.
-pub const EXPANDED_ARRAY: Type = Type { id: TypeId::Record, modifier: 1 };
+pub const EXPANDED_ARRAY: Type = Type::modified(TypeId::Record, 1);
 
 /// The rows of a function of this module that gives rows; none if it is not of this module.
 pub fn set_rows(name: &str, arguments: &[Datum]) -> Option<Vec<Vec<Datum>>> {

@@ -88,7 +88,7 @@ fn format_type(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Datum> 
         return Ok(of_user.unwrap_or_else(|| type_name(oid)).into());
     };
     Ok(match arguments[1].as_i64().map(i32::try_from) {
-        Some(Ok(modifier)) => Type { id, modifier }.format().into(),
+        Some(Ok(modifier)) => Type::modified(id, modifier).format().into(),
         // Without a modifier at all, `bpchar` is what the standard calls it.
         _ => id.sql_name().into(),
     })

@@ -8,16 +8,18 @@ use super::super::type_facts::facts;
 use super::super::value::NULL;
 use super::super::{Source, all};
 use super::yes;
-use crate::catalog::{Column, Identity, Sequence, Table};
+use crate::catalog::{Column, Domain, Identity, Sequence, Table};
 use crate::types::{Type, TypeId};
 
 /// A row of `columns`.
-struct Row<'a> {
+pub(super) struct Row<'a> {
     schema: String,
     table: String,
     name: String,
     place: usize,
+    /// The type, or the one directly under its domain.
     ty: Type,
+    domain: Option<&'a Arc<Domain>>,
     not_null: bool,
     default: Option<String>,
     identity: Option<(Identity, Option<&'a Arc<Sequence>>)>,
@@ -25,14 +27,23 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn new(schema: &str, table: &str, name: &str, place: usize, ty: Type) -> Row<'a> {
+    pub(super) fn new(
+        source: &Source<'a>,
+        schema: &str,
+        table: &str,
+        name: &str,
+        place: usize,
+        ty: Type,
+    ) -> Row<'a> {
+        let domain = ty.domain_oid().and_then(|oid| source.catalog.domain_by_oid(oid));
         Row {
             schema: schema.to_owned(),
             table: table.to_owned(),
             name: name.to_owned(),
             place,
-            ty,
-            not_null: false,
+            ty: domain.map_or(ty, |domain| domain.base),
+            domain,
+            not_null: domain.is_some_and(|domain| domain.not_null),
             default: None,
             identity: None,
             updatable: false,
@@ -42,55 +53,71 @@ impl<'a> Row<'a> {
     fn of_column(source: &Source<'a>, table: &Table, place: usize, column: &Column) -> Row<'a> {
         let default = default_of(column);
         let sequence = column.sequence.and_then(|oid| source.catalog.sequence_by_oid(oid));
+        let row = Row::new(source, &table.schema_name, &table.name, &column.name, place, column.ty);
         Row {
-            not_null: column.not_null,
+            not_null: column.not_null || row.not_null,
             default: default.map(|text| deparse::default(source, table, place, text, Style::Plain)),
             identity: column.identity.map(|identity| (identity, sequence)),
             updatable: true,
-            ..Row::new(&table.schema_name, &table.name, &column.name, place, column.ty)
+            ..row
         }
+    }
+
+    /// The type that its numbers are about: none for a domain over a domain, as in PostgreSQL.
+    fn known(&self) -> Option<TypeId> {
+        self.ty.domain_oid().is_none().then_some(self.ty.id)
     }
 
     /// The standard's name of the type.
     fn type_name(&self) -> &'static str {
-        match self.ty.id {
-            TypeId::Enum => "USER-DEFINED",
-            id if id.is_array() => "ARRAY",
-            id => id.sql_name(),
+        match self.known() {
+            None | Some(TypeId::Enum) => "USER-DEFINED",
+            Some(id) if id.is_array() => "ARRAY",
+            Some(id) => id.sql_name(),
+        }
+    }
+
+    /// The same where the row is a domain.
+    pub(super) fn domain_type_name(&self) -> &'static str {
+        match self.known() {
+            Some(id) if id.is_array() && self.ty.user_type().is_none() => id.sql_name(),
+            Some(id) if id.is_array() => "USER-DEFINED",
+            _ => self.type_name(),
         }
     }
 
     /// Schema and name of the type in `pg_type`.
-    fn udt(&self, source: &Source<'_>) -> (String, String) {
-        match self.ty.enum_named().and_then(|oid| source.catalog.enum_by_oid(oid)) {
-            Some(ty) if self.ty.id == TypeId::EnumArray => (ty.schema_name.clone(), format!("_{}", ty.name)),
-            Some(ty) => (ty.schema_name.clone(), ty.name.clone()),
+    pub(super) fn udt(&self, source: &Source<'_>) -> (String, String) {
+        match self.ty.user_type().and_then(|oid| source.catalog.user_type_by_oid(oid)) {
+            Some(ty) if self.ty.oid() != ty.oid() => (ty.schema_name().to_owned(), format!("_{}", ty.name())),
+            Some(ty) => (ty.schema_name().to_owned(), ty.name().to_owned()),
             None => ("pg_catalog".to_owned(), self.ty.id.internal_name().to_owned()),
         }
     }
 
     fn is_text(&self) -> bool {
-        matches!(self.ty.id, TypeId::Text | TypeId::Varchar | TypeId::Bpchar)
+        matches!(self.known(), Some(TypeId::Text | TypeId::Varchar | TypeId::Bpchar))
     }
 
-    fn character_length(&self) -> Option<i32> {
+    pub(super) fn character_length(&self) -> Option<i32> {
+        self.known()?;
         self.ty.character_limit().and_then(|limit| i32::try_from(limit).ok())
     }
 
-    fn octet_length(&self) -> Option<i32> {
+    pub(super) fn octet_length(&self) -> Option<i32> {
         let longest = self.character_length().map_or(1 << 30, |length| length.saturating_mul(4));
         self.is_text().then_some(longest)
     }
 
     /// Precision, its radix, scale.
-    fn numeric(&self) -> (Option<i32>, Option<i32>, Option<i32>) {
-        match self.ty.id {
-            TypeId::Int2 => (Some(16), Some(2), Some(0)),
-            TypeId::Int4 => (Some(32), Some(2), Some(0)),
-            TypeId::Int8 => (Some(64), Some(2), Some(0)),
-            TypeId::Float4 => (Some(24), Some(2), None),
-            TypeId::Float8 => (Some(53), Some(2), None),
-            TypeId::Numeric => {
+    pub(super) fn numeric(&self) -> (Option<i32>, Option<i32>, Option<i32>) {
+        match self.known() {
+            Some(TypeId::Int2) => (Some(16), Some(2), Some(0)),
+            Some(TypeId::Int4) => (Some(32), Some(2), Some(0)),
+            Some(TypeId::Int8) => (Some(64), Some(2), Some(0)),
+            Some(TypeId::Float4) => (Some(24), Some(2), None),
+            Some(TypeId::Float8) => (Some(53), Some(2), None),
+            Some(TypeId::Numeric) => {
                 let declared = self.ty.precision_and_scale();
                 (declared.map(|(precision, _)| precision), Some(10), declared.map(|(_, scale)| scale))
             }
@@ -98,10 +125,10 @@ impl<'a> Row<'a> {
         }
     }
 
-    fn datetime_precision(&self) -> Option<i32> {
-        match self.ty.id {
-            TypeId::Date => Some(0),
-            TypeId::Time | TypeId::Timestamp | TypeId::Timestamptz | TypeId::Interval => {
+    pub(super) fn datetime_precision(&self) -> Option<i32> {
+        match self.known() {
+            Some(TypeId::Date) => Some(0),
+            Some(TypeId::Time | TypeId::Timestamp | TypeId::Timestamptz | TypeId::Interval) => {
                 Some(self.ty.fractional_digits().and_then(|digits| i32::try_from(digits).ok()).unwrap_or(6))
             }
             _ => None,
@@ -109,7 +136,7 @@ impl<'a> Row<'a> {
     }
 
     /// The collation, unless it is the default one.
-    fn collation(&self) -> Option<&'static str> {
+    pub(super) fn collation(&self) -> Option<&'static str> {
         (facts(self.ty.id).collation == 950).then_some("C")
     }
 
@@ -127,11 +154,15 @@ fn rows<'a>(source: &Source<'a>) -> Vec<Row<'a>> {
     }
     for view in source.catalog.views().filter(|view| is_seen(view.schema)) {
         let columns = view.columns.iter().enumerate();
-        rows.extend(columns.map(|(place, c)| Row::new(&view.schema_name, &view.name, &c.name, place, c.ty)));
+        rows.extend(columns.map(|(place, column)| {
+            Row::new(source, &view.schema_name, &view.name, &column.name, place, column.ty)
+        }));
     }
     for table in all() {
         let columns = table.columns.iter().enumerate();
-        rows.extend(columns.map(|(place, (name, ty))| Row::new(table.schema, table.name, name, place, *ty)));
+        rows.extend(
+            columns.map(|(place, (name, ty))| Row::new(source, table.schema, table.name, name, place, *ty)),
+        );
     }
     rows
 }
@@ -161,9 +192,9 @@ system_table! {
     collation_catalog: Name = row.collation().map(|_| database.clone()),
     collation_schema: Name = row.collation().map(|_| "pg_catalog"),
     collation_name: Name = row.collation(),
-    domain_catalog: Name = NULL,
-    domain_schema: Name = NULL,
-    domain_name: Name = NULL,
+    domain_catalog: Name = row.domain.map(|_| database.clone()),
+    domain_schema: Name = row.domain.map(|domain| domain.schema_name.clone()),
+    domain_name: Name = row.domain.map(|domain| domain.name.clone()),
     udt_catalog: Name = database,
     udt_schema: Name = row.udt(source).0,
     udt_name: Name = row.udt(source).1,

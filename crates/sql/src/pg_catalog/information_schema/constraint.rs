@@ -7,7 +7,7 @@ use super::super::constraint::all_constraints;
 use super::super::definition::Constraint;
 use super::super::deparse::{self, Style};
 use super::super::names::quote_identifier;
-use super::yes;
+use super::{domain, yes};
 use crate::catalog::{Catalog, ForeignKey, Table};
 
 /// A row of `table_constraints`; NOT NULL counts as CHECK.
@@ -230,7 +230,11 @@ fn checks(source: &Source<'_>) -> Vec<(String, String, String)> {
     let not_null = not_nulls(source.catalog).map(|(table, name, column)| {
         (table.schema_name.clone(), name, format!("{} IS NOT NULL", quote_identifier(column)))
     });
-    checks.chain(not_null).collect()
+    let of_domains = domain::constraints(source.catalog).map(|(of, check)| {
+        let clause = super::super::domain::check(source, of, check, Style::Plain);
+        (of.schema_name.clone(), check.name.clone(), format!("({clause})"))
+    });
+    checks.chain(of_domains).chain(not_null).collect()
 }
 
 system_table! {

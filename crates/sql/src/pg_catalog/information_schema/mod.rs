@@ -5,6 +5,7 @@
 
 mod column;
 mod constraint;
+mod domain;
 mod relation;
 
 use super::SystemTable;
@@ -28,6 +29,9 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &constraint::CONSTRAINT_TABLE_USAGE,
     &constraint::REFERENTIAL_CONSTRAINTS,
     &constraint::CHECK_CONSTRAINTS,
+    &domain::DOMAINS,
+    &domain::DOMAIN_CONSTRAINTS,
+    &domain::COLUMN_DOMAIN_USAGE,
 ];
 
 /// A truth value of the standard.

@@ -16,6 +16,7 @@ use super::super::facts::Facts;
 use super::super::statement::tag;
 use crate::bind::VirtualTables as _;
 use crate::catalog::{Catalog, Oid, Relation, Routine, TEMPORARY_ALIAS, resolve_schema};
+use crate::ddl::expression::default_of;
 use crate::ddl::names;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{Kind, Volatility, all};
@@ -57,7 +58,10 @@ pub(super) fn may_write(statement: &Statement) -> bool {
     let Command::Sql(sql) = &statement.command else {
         return matches!(
             statement.command,
-            Command::CreateSequence { .. } | Command::AlterSequence { .. } | Command::AlterSettings(_)
+            Command::CreateSequence { .. }
+                | Command::AlterSequence { .. }
+                | Command::AlterSettings(_)
+                | Command::Domain(_)
         );
     };
     match sql.as_ref() {
@@ -230,7 +234,7 @@ impl<'a> Check<'a, '_> {
             )));
         }
         let default = table.columns.iter().filter(|column| !column.dropped).find(|column| {
-            let text = column.default.as_deref().unwrap_or_default().to_ascii_lowercase();
+            let text = default_of(self.catalog, column).unwrap_or_default().to_ascii_lowercase();
             IN_ORDER.iter().any(|name| text.contains(&format!("{name}(")))
         });
         default.map_or(Ok(()), |column| {

@@ -161,7 +161,7 @@ impl Cast {
                 let is_read_by = matches!(self.to.id, TypeId::Interval | TypeId::Enum | TypeId::EnumArray);
                 let modifier = if is_read_by { self.to.modifier } else { -1 };
                 let text = text_of(datum);
-                Datum::from_text(Type { id: self.to.id, modifier }, text, context)?
+                Datum::from_text(Type::modified(self.to.id, modifier), text, context)?
             }
             Method::Elements(element) => elements(datum, element, context)?,
         };

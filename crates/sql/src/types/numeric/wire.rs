@@ -8,8 +8,9 @@
 
 use num_bigint::BigInt;
 
+use super::super::malformed::{TOO_LONG, insufficient, invalid};
 use super::{Finite, MAX_SCALE, Numeric, Repr, Word};
-use crate::error::{SqlError, sqlstate};
+use crate::error::SqlError;
 
 const STORED_NAN: u8 = 240;
 const STORED_INFINITY: u8 = 241;
@@ -30,9 +31,11 @@ impl Numeric {
                 Repr::NegativeInfinity => SIGN_NEG_INFINITY,
                 _ => SIGN_NAN,
             };
+            // PostgreSQL's infinities have this scale, which nobody looks at.
+            let scale: u16 = if sign == SIGN_NAN { 0 } else { 32 };
             out.extend_from_slice(&[0, 0, 0, 0]);
             out.extend_from_slice(&sign.to_be_bytes());
-            out.extend_from_slice(&[0, 0]);
+            out.extend_from_slice(&scale.to_be_bytes());
             return;
         };
         let (groups, weight) = groups(&finite);
@@ -46,24 +49,26 @@ impl Numeric {
         }
     }
 
-    /// Reads PostgreSQL's binary format. 22P03 if it is not that.
+    /// Reads PostgreSQL's binary format. 22P03 if it is not that, 08P01 if it ends too early.
     pub fn read_binary(bytes: &[u8]) -> Result<Numeric, SqlError> {
-        let invalid = |what: &str| SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, what.to_owned());
         let mut words = bytes.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
-        let mut next = || words.next().ok_or_else(|| invalid("insufficient data left in message"));
+        let mut next = || words.next().ok_or_else(insufficient);
         let (count, weight, sign, scale) = (next()?, next()? as i16, next()?, next()?);
-        if bytes.len() != 8 + 2 * usize::from(count) {
-            return Err(invalid("incorrect binary data format in \"numeric\""));
-        }
-        match sign {
-            0 | SIGN_NEGATIVE => {}
-            SIGN_NAN => return Ok(Numeric::NAN),
-            SIGN_INFINITY => return Ok(Numeric::INFINITY),
-            SIGN_NEG_INFINITY => return Ok(Numeric::NEG_INFINITY),
-            _ => return Err(invalid("invalid sign in external \"numeric\" value")),
+        if !matches!(sign, 0 | SIGN_NEGATIVE | SIGN_NAN | SIGN_INFINITY | SIGN_NEG_INFINITY) {
+            return Err(invalid("invalid sign in external \"numeric\" value"));
         }
         if u32::from(scale) > MAX_SCALE {
             return Err(invalid("invalid scale in external \"numeric\" value"));
+        }
+        let expected = 8 + 2 * usize::from(count);
+        if bytes.len() != expected {
+            return Err(if bytes.len() < expected { insufficient() } else { invalid(TOO_LONG) });
+        }
+        match sign {
+            SIGN_NAN => return Ok(Numeric::NAN),
+            SIGN_INFINITY => return Ok(Numeric::INFINITY),
+            SIGN_NEG_INFINITY => return Ok(Numeric::NEG_INFINITY),
+            _ => {}
         }
         let mut small = Some(0i128);
         let mut digits = Vec::with_capacity(usize::from(count));

@@ -1,0 +1,354 @@
+//! What enum types and domains have in common: their names, who uses them, and how they go.
+//!
+//! A type shares its name's lock with relations, as their row types have their names. Who gives a
+//! column the type holds that lock shared, so that the type cannot go or change its name meanwhile.
+//!
+//! Defaults, checks, views and functions name types in stored text. A new name for what such a text
+//! may mention is refused.
+
+use std::sync::Arc;
+
+use cognate_engine::{LockMode, TreeMode};
+use sqlparser::ast;
+
+use super::drop::{cascade_notice, depend, describe};
+use super::expression::{bind_check, bind_default};
+use super::names::Qualified;
+use super::resolve::undefined_schema;
+use crate::catalog::{Check, Column, Index, Object, Oid, Relation, Schema, Table, UserType, store};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::parse_expression;
+use crate::session::work::Work;
+use crate::types::{Type, TypeId};
+
+/// Uses of types, and of the domains over them.
+#[derive(Default)]
+struct Uses {
+    /// The types, and behind them the domains that go with them.
+    types: Vec<UserType>,
+    /// Columns of tables, by table and name.
+    columns: Vec<(Oid, String)>,
+    /// Defaults that name a type: of which column.
+    defaults: Vec<(Oid, String)>,
+    /// Constraints that name a type, by table and name.
+    constraints: Vec<(Oid, String)>,
+    /// Who depends, and on what: "column m of table t", "type mood".
+    dependents: Vec<(String, String)>,
+    is_viewed: bool,
+}
+
+/// What a statement says of the types that it drops.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dropped {
+    /// DROP TYPE: any.
+    Types,
+    /// DROP DOMAIN: domains only.
+    Domains,
+}
+
+/// 42710 if a relation or type of the schema has this name.
+pub(super) fn duplicate_type(name: &str) -> SqlError {
+    SqlError::new(sqlstate::DUPLICATE_OBJECT, format!("type \"{name}\" already exists"))
+}
+
+pub(super) fn undefined_type(name: &Qualified) -> SqlError {
+    SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("type \"{}\" does not exist", name.display()))
+}
+
+/// `type mood`, qualified unless it is found by its plain name.
+pub(super) fn describe_type(work: &Work<'_>, ty: &UserType) -> String {
+    let path = work.facts.lookup_path(&work.catalog);
+    match work.catalog.user_type(&path, None, ty.name()) {
+        Some(found) if found.oid() == ty.oid() => format!("type {}", ty.name()),
+        _ => format!("type {}.{}", ty.schema_name(), ty.name()),
+    }
+}
+
+fn is_missing(error: &SqlError) -> bool {
+    [sqlstate::UNDEFINED_OBJECT, sqlstate::INVALID_SCHEMA_NAME].contains(&error.sqlstate)
+}
+
+fn not_a_domain(name: &Qualified) -> SqlError {
+    SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a domain", name.display()))
+}
+
+fn is_built_in(name: &Qualified) -> bool {
+    let may_be = name.schema.as_deref().is_none_or(|schema| schema == "pg_catalog");
+    may_be && TypeId::from_name(&name.name).is_some()
+}
+
+/// Whether a text may name something, in quotes or not.
+fn mentions(text: &str, word: &str) -> bool {
+    let quoted = word.replace('\'', "''");
+    let folded = text.to_lowercase();
+    [text, &folded].iter().any(|text| text.contains(word) || text.contains(&quoted))
+}
+
+impl Work<'_> {
+    /// An oid, and the one behind it for the array type.
+    pub(super) fn allocate_pair(&self) -> Result<Oid> {
+        let mut first = self.allocate_oid()?;
+        loop {
+            // Somebody else may have taken the one in between.
+            let second = self.allocate_oid()?;
+            if second == first + 1 {
+                return Ok(first);
+            }
+            first = second;
+        }
+    }
+
+    /// Takes a name for a new type. 42710 if it is in use.
+    pub(super) async fn claim_type_name(&mut self, schema: &Schema, name: &str) -> Result<()> {
+        self.lock_name(schema.oid, name).await?;
+        if self.catalog.schema_by_oid(schema.oid).is_none() {
+            return Err(undefined_schema(&schema.name));
+        }
+        let is_type = self.catalog.user_type(&[], Some(&schema.name), name).is_some();
+        if is_type || self.is_taken(&schema.name, name) { Err(duplicate_type(name)) } else { Ok(()) }
+    }
+
+    /// The type of this name, its name locked.
+    pub(super) async fn locked_type(&mut self, name: &Qualified) -> Result<UserType> {
+        self.refresh_catalog();
+        let find = |work: &Self| {
+            if let Some(schema) = name.schema.as_deref().filter(|name| work.catalog.schema(name).is_none()) {
+                return Err(undefined_schema(schema));
+            }
+            let path = work.facts.binding_path(&work.catalog);
+            let found = work.catalog.user_type(&path, name.schema.as_deref(), &name.name);
+            found.cloned().ok_or_else(|| undefined_type(name))
+        };
+        let ty = find(self)?;
+        self.lock_name(ty.schema(), ty.name()).await?;
+        let again = find(self)?;
+        if again.oid() == ty.oid() { Ok(again) } else { Err(undefined_type(name)) }
+    }
+
+    /// Keeps types of users from going while columns get them. 42704 for one that has gone.
+    pub(crate) async fn hold_types(&mut self, types: &[Type]) -> Result<()> {
+        for oid in types.iter().filter_map(|ty| ty.user_type()) {
+            // It was looked up just now, by the same catalog.
+            let Some(ty) = self.catalog.user_type_by_oid(oid) else { continue };
+            let mut key = ty.schema().to_be_bytes().to_vec();
+            key.extend_from_slice(ty.name().as_bytes());
+            self.lock_key(store::NAME_TREE, &key, LockMode::Shared).await?;
+            self.refresh_catalog();
+            if self.catalog.user_type_by_oid(oid).is_none() {
+                return Err(undefined_type(&Qualified { schema: None, name: ty.name().to_owned() }));
+            }
+        }
+        Ok(())
+    }
+
+    /// 0A000 if a stored text has this word and the type is in reach of it: which one is meant
+    /// there, only binding the text would tell.
+    pub(super) fn refuse_mentioned(&self, ty: &UserType, word: &str, what: &str) -> Result<()> {
+        let has = |text: &str| mentions(text, word);
+        let refused = |who: String| Err(SqlError::unsupported(format!("{what} where {who} names it")));
+        for table in self.catalog.tables() {
+            let described = || describe(self, &Relation::Table(table.clone()));
+            for (_, column) in table.visible_columns() {
+                let is_of_it = [column.ty.user_type(), column.ty.enum_named()].contains(&Some(ty.oid()));
+                let may_name = is_of_it || matches!(ty, UserType::Domain(_));
+                if column.default.as_deref().is_some_and(has) && may_name {
+                    return refused(format!("the default of column {} of {}", column.name, described()));
+                }
+            }
+            if let Some(check) = table.checks.iter().find(|check| has(&check.expression)) {
+                return refused(format!("constraint {} of {}", check.name, described()));
+            }
+            let computes = |index: &&Index| index.computed().any(|computed| has(&computed.text));
+            if let Some(index) = table.indexes.iter().find(computes) {
+                return refused(format!("index {} of {}", index.name, described()));
+            }
+        }
+        for domain in self.catalog.domains().filter(|domain| domain.oid != ty.oid()) {
+            let mut texts = domain.checks.iter().map(|check| &check.expression).chain(&domain.default);
+            if texts.any(|text| has(text)) {
+                return refused(describe_type(self, &UserType::Domain(domain.clone())));
+            }
+        }
+        if let Some(view) = self.catalog.views().find(|view| has(&view.query)) {
+            return refused(describe(self, &Relation::View(view.clone())));
+        }
+        match self.catalog.routines().find(|routine| has(&routine.body)) {
+            Some(routine) => refused(format!("{} {}", routine.kind.noun(), routine.identity())),
+            None => Ok(()),
+        }
+    }
+
+    /// DROP TYPE and DROP DOMAIN.
+    pub(crate) async fn drop_types(
+        &mut self,
+        dropped: Dropped,
+        names: &[ast::ObjectName],
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<()> {
+        let mut types: Vec<UserType> = Vec::new();
+        for name in names {
+            let name = Qualified::from_object_name(name)?;
+            match self.locked_type(&name).await {
+                Ok(UserType::Enum(_)) if dropped == Dropped::Domains => {
+                    return Err(not_a_domain(&name));
+                }
+                Ok(ty) if types.iter().any(|known| known.oid() == ty.oid()) => {}
+                Ok(ty) => types.push(ty),
+                Err(error) if if_exists && is_missing(&error) => {
+                    self.notice(SqlError::notice(format!("{}, skipping", error.message)));
+                }
+                Err(_) if dropped == Dropped::Domains && is_built_in(&name) => {
+                    return Err(not_a_domain(&name));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let what = match types.as_slice() {
+            [only] => describe_type(self, only),
+            _ => "desired object(s)".to_owned(),
+        };
+        let uses = self.locked_uses(types).await?;
+        if !cascade && !uses.dependents.is_empty() {
+            return Err(depend(&what, &uses.dependents));
+        }
+        if uses.is_viewed {
+            return Err(SqlError::unsupported("DROP TYPE ... CASCADE where a view uses the type"));
+        }
+        self.drop_used(uses).await
+    }
+
+    /// Uses of types, once the names of all domains over them are locked, too.
+    async fn locked_uses(&mut self, types: Vec<UserType>) -> Result<Uses> {
+        let mut locked = types.len();
+        loop {
+            let uses = self.uses(types.clone())?;
+            if uses.types.len() <= locked {
+                return Ok(uses);
+            }
+            for ty in &uses.types[types.len()..] {
+                self.lock_name(ty.schema(), ty.name()).await?;
+            }
+            locked = uses.types.len();
+        }
+    }
+
+    /// Drops types with all that uses them.
+    async fn drop_used(&mut self, uses: Uses) -> Result<()> {
+        let dependents: Vec<String> = uses.dependents.into_iter().map(|(who, _)| who).collect();
+        self.notices.extend(cascade_notice(&dependents));
+        for (oid, name) in uses.constraints {
+            self.lock_table(oid, TreeMode::Exclusive).await?;
+            let mut table = self.table_copy(oid)?;
+            table.checks.retain(|check| check.name != name);
+            self.change(Object::Table(table.into()))?;
+        }
+        for (oid, name) in uses.defaults {
+            self.lock_table(oid, TreeMode::Exclusive).await?;
+            let mut table = self.table_copy(oid)?;
+            table.columns.iter_mut().filter(|column| column.name == name).for_each(|c| c.default = None);
+            self.change(Object::Table(table.into()))?;
+        }
+        for (table, column) in uses.columns {
+            self.lock_table(table, TreeMode::Exclusive).await?;
+            self.alter_drop_column(table, &column, false, true).await?;
+        }
+        for ty in uses.types {
+            self.remove(ty.oid())?;
+        }
+        Ok(())
+    }
+
+    /// 0A000 if something outside of a schema that is dropped uses a type in it.
+    pub(super) fn refuse_used_outside(&self, ty: &UserType, schema: Oid) -> Result<()> {
+        let uses = self.uses(vec![ty.clone()])?;
+        let is_outside = |oid: &Oid| self.catalog.table_by_oid(*oid).is_some_and(|t| t.schema != schema);
+        let mut tables =
+            uses.columns.iter().chain(&uses.defaults).chain(&uses.constraints).map(|(table, _)| table);
+        if uses.is_viewed || tables.any(is_outside) || uses.types.iter().any(|ty| ty.schema() != schema) {
+            return Err(SqlError::unsupported(format!(
+                "DROP SCHEMA where a view, another schema's table or another schema's domain uses {}",
+                describe_type(self, ty)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Who uses these types.
+    fn uses(&self, types: Vec<UserType>) -> Result<Uses> {
+        let mut uses = Uses { types, ..Uses::default() };
+        let mut at = 0;
+        while let Some(ty) = uses.types.get(at).cloned() {
+            at += 1;
+            let on = describe_type(self, &ty);
+            for domain in self.catalog.domains().filter(|domain| domain.base.user_type() == Some(ty.oid())) {
+                if uses.types.iter().all(|known| known.oid() != domain.oid) {
+                    let domain = UserType::Domain(domain.clone());
+                    uses.dependents.push((describe_type(self, &domain), on.clone()));
+                    uses.types.push(domain);
+                }
+            }
+            for table in self.catalog.tables() {
+                self.uses_in_table(&ty, &on, table, &mut uses)?;
+            }
+            for view in self.catalog.views() {
+                let has_column = view.columns.iter().any(|column| column.ty.user_type() == Some(ty.oid()));
+                if has_column || view.depends_on.contains(&ty.oid()) {
+                    let who = describe(self, &Relation::View(view.clone()));
+                    uses.dependents.push((who, on.clone()));
+                    uses.is_viewed = true;
+                }
+            }
+        }
+        Ok(uses)
+    }
+
+    fn uses_in_table(&self, ty: &UserType, on: &str, table: &Arc<Table>, uses: &mut Uses) -> Result<()> {
+        let described = describe(self, &Relation::Table(table.clone()));
+        for (_, column) in table.visible_columns() {
+            if column.ty.user_type() == Some(ty.oid()) {
+                uses.columns.push((table.oid, column.name.clone()));
+                let array = if column.ty.oid() == ty.oid() { "" } else { "[]" };
+                let who = format!("column {} of {described}", column.name);
+                uses.dependents.push((who, format!("{on}{array}")));
+            } else if self.default_names(ty, column) {
+                uses.defaults.push((table.oid, column.name.clone()));
+                let who = format!("default value for column {} of {described}", column.name);
+                uses.dependents.push((who, on.to_owned()));
+            }
+        }
+        for check in table.checks.iter().filter(|check| self.check_names(ty, table, check)) {
+            uses.constraints.push((table.oid, check.name.clone()));
+            uses.dependents.push((format!("constraint {} on {described}", check.name), on.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whether a column's default has a cast to a type.
+    fn default_names(&self, ty: &UserType, column: &Column) -> bool {
+        let Some(text) = column.default.as_deref().filter(|text| mentions(text, ty.name())) else {
+            return false;
+        };
+        let named = parse_expression(text).and_then(|syntax| {
+            self.bind(|binder| {
+                bind_default(binder, column, &syntax)?;
+                Ok(binder.user_types().contains(&ty.oid()))
+            })
+        });
+        named.unwrap_or(false)
+    }
+
+    /// Whether a table's constraint has a cast to a type.
+    fn check_names(&self, ty: &UserType, table: &Arc<Table>, check: &Check) -> bool {
+        if !mentions(&check.expression, ty.name()) {
+            return false;
+        }
+        let named = parse_expression(&check.expression).and_then(|syntax| {
+            self.bind(|binder| {
+                bind_check(binder, table, &syntax)?;
+                Ok(binder.user_types().contains(&ty.oid()))
+            })
+        });
+        named.unwrap_or(false)
+    }
+}
