@@ -286,8 +286,7 @@ impl WriteSet {
 
     /// The sequence of the last own write of a key.
     pub(crate) fn last_sequence(&self, tree: TreeId, key: &[u8]) -> Option<u64> {
-        let map = self.tree(tree)?.map.lock();
-        map.get(&SmallKey::new(key)).and_then(|writes| writes.last()).map(|write| write.sequence)
+        Some(self.tree(tree)?.map.lock().get(&SmallKey::new(key))?.last()?.sequence)
     }
 
     /// Writes or (with `None`) deletes a key.

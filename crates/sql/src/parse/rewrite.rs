@@ -30,11 +30,14 @@
 //! | `RANGE '1 day'::interval PRECEDING` | the string in parentheses |
 //! | `(record).*` | a field with a marked name ([`ALL_FIELDS`](super::ALL_FIELDS)) |
 
+mod identity;
 mod new_table;
 
 use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
+
+pub(crate) use identity::sequence_name_of;
 
 use super::like::Like;
 use super::{ALL_FIELDS, KEY_MARK, Notes, Overriding, is_line_break};
@@ -151,16 +154,6 @@ pub(crate) fn exclusion_of(name: &Ident) -> Option<(char, &str)> {
     Some((rest.next()?, rest.as_str()))
 }
 
-/// Between the parts of what is put into one word.
-const MARK: &str = "\u{1}";
-
-/// The number of CACHE, if one was given, and the parts of the sequence's name, of what stands for
-/// both among the options of an identity column.
-pub(crate) fn sequence_name_of(number: &str) -> (Option<&str>, Vec<&str>) {
-    let mut parts = number.split(MARK);
-    (parts.next().filter(|number| !number.is_empty()), parts.collect())
-}
-
 /// The parts of the dotted name that the tokens begin with, in small letters unless quoted, and how
 /// many tokens it has.
 fn dotted(tokens: &[TokenWithSpan]) -> (Vec<String>, usize) {
@@ -229,11 +222,7 @@ impl<'a> Pass<'a> {
             "CONCURRENTLY" if self.first == "DROP" => self.at += 1,
             "DEFERRABLE" if matches!(self.first.as_str(), "BEGIN" | "START" | "SET") => self.deferrable(),
             "FREEZE" | "HEADER" | "FORCE_NULL" if self.first == "COPY" => self.copy_option(),
-            "ARRAY" if self.ends_type() => {
-                self.out.push(TokenWithSpan { token: Token::LBracket, span });
-                self.out.push(TokenWithSpan { token: Token::RBracket, span });
-                self.at += 1;
-            }
+            "ARRAY" if self.ends_type() => self.array_type(span),
             "ABORT" if self.at == 0 => {
                 self.out.push(make("ROLLBACK", span));
                 self.at += 1;
@@ -290,6 +279,12 @@ impl<'a> Pass<'a> {
         };
         let next = self.peek(1).map(|token| &token.token);
         is_behind && !matches!(next, Some(Token::LBracket | Token::LParen))
+    }
+
+    fn array_type(&mut self, span: Span) {
+        let brackets = [Token::LBracket, Token::RBracket];
+        self.out.extend(brackets.map(|token| TokenWithSpan { token, span }));
+        self.at += 1;
     }
 
     fn after_comma(&self) -> bool {
@@ -525,53 +520,6 @@ impl<'a> Pass<'a> {
         };
         self.out.push(make(value, self.tokens[self.at].span));
         self.at += 1;
-    }
-
-    /// The options of an identity column, in the parser's order.
-    fn identity_options(&mut self) {
-        const CACHE: usize = 4;
-        const ORDER: [&str; 6] = ["INCREMENT", "MINVALUE", "MAXVALUE", "START", "CACHE", "CYCLE"];
-        let rank = |ahead: usize| {
-            let at = if self.is(ahead, "NO") { ahead + 1 } else { ahead };
-            ORDER.iter().position(|word| self.is(at, word))
-        };
-        let mut options: Vec<(usize, Vec<TokenWithSpan>)> = vec![];
-        let mut named: Option<(String, Span)> = None;
-        let mut ahead = 2;
-        while let Some(token) = self.peek(ahead) {
-            if token.token == Token::RParen {
-                break;
-            }
-            if self.is(ahead, "SEQUENCE") && self.is(ahead + 1, "NAME") {
-                let (parts, length) = dotted(&self.tokens[self.at + ahead + 2..]);
-                named = Some((parts.join(MARK), token.span));
-                ahead += 2 + length;
-                continue;
-            }
-            let after_no = self.is(ahead - 1, "NO");
-            match rank(ahead).filter(|_| !after_no) {
-                Some(rank) => options.push((rank, vec![token.clone()])),
-                None => match options.last_mut() {
-                    Some((_, tokens)) => tokens.push(token.clone()),
-                    None => break,
-                },
-            }
-            ahead += 1;
-        }
-        if let Some((name, span)) = named {
-            let cache = options.iter().find_map(|(rank, tokens)| match tokens.get(1).map(|t| &t.token) {
-                Some(Token::Number(number, _)) if *rank == CACHE => Some(number.clone()),
-                _ => None,
-            });
-            options.retain(|(rank, _)| *rank != CACHE);
-            let number = Token::Number(format!("{}{MARK}{name}", cache.unwrap_or_default()), false);
-            options.push((CACHE, vec![make("CACHE", span), TokenWithSpan { token: number, span }]));
-        }
-        options.sort_by_key(|(rank, _)| *rank);
-        self.copy();
-        self.copy();
-        self.at += ahead - 2;
-        self.out.extend(options.into_iter().flat_map(|(_, tokens)| tokens));
     }
 
     /// Whether a column's definition may begin here.
