@@ -12,6 +12,7 @@ mod hostile;
 mod limits;
 mod live;
 mod operator;
+mod own_schemas;
 mod precise;
 mod protocol;
 mod rerun;

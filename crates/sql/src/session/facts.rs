@@ -277,6 +277,14 @@ impl Facts {
         names.filter(|name| catalog.schema(name).is_some()).collect()
     }
 
+    /// What a plan's names were looked up by, as plans are told apart: two users' `$user` is two
+    /// schemas, if there are such.
+    pub(crate) fn plan_path(&self, search_path: &[String], catalog: &Catalog) -> Vec<String> {
+        let own = || catalog.schema(&self.user).is_some();
+        let name = |name: &String| if name == "$user" && own() { self.user.clone() } else { name.clone() };
+        search_path.iter().map(name).collect()
+    }
+
     /// Puts the schema of the session's temporary objects in front, if there is one.
     fn with_temporary(&self, catalog: &Catalog, mut path: Vec<String>) -> Vec<String> {
         if let Some(schema) = self.temporary.schema(catalog)

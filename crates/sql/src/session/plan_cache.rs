@@ -32,6 +32,7 @@ pub(crate) struct PlanCache {
 pub(crate) struct Key<'a> {
     pub(crate) text: &'a str,
     pub(crate) declared: &'a [Option<Type>],
+    /// With the user's own schema in the place of `$user`.
     pub(crate) search_path: &'a [String],
     /// The session's schema of temporary objects, 0 if it has none.
     pub(crate) namespace: Oid,

@@ -128,7 +128,8 @@ impl Session {
         self.begin_statement();
         let catalog = self.facts.catalog();
         let declared = declared_types(parameter_oids, &catalog)?;
-        let (search_path, namespace) = (self.effective.search_path.clone(), self.facts.temporary.namespace());
+        let (search_path, namespace) =
+            (self.facts.plan_path(&self.effective.search_path, &catalog), self.facts.temporary.namespace());
         let key = Key { text, declared: &declared, search_path: &search_path, namespace };
         if let Some(found) = self.database.plans().get(key) {
             self.check_not_failed(found.statement())?;
@@ -156,7 +157,7 @@ impl Session {
     pub(super) fn prepare_alike(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
         let catalog = self.facts.catalog();
         let declared = declared_types(parameter_oids, &catalog)?;
-        let search_path = self.effective.search_path.clone();
+        let search_path = self.facts.plan_path(&self.effective.search_path, &catalog);
         let namespace = self.facts.temporary.namespace();
         let key = Key { text, declared: &declared, search_path: &search_path, namespace };
         if let Some(found) = self.database.plans_of_programs().get(key)
@@ -194,7 +195,7 @@ impl Session {
             None => Planned::new(Action::Empty, Vec::new(), None, Vec::new(), 0),
             Some(statement) => parse::on_large_stack(statement.depth(), || self.plan(statement, &declared))?,
         };
-        let search_path = self.effective.search_path.clone();
+        let search_path = self.facts.plan_path(&self.effective.search_path, &self.facts.catalog());
         Ok(Prepared::new(statement, declared, search_path, planned))
     }
 

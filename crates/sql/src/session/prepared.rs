@@ -43,7 +43,7 @@ pub struct Prepared {
     statement: Option<Statement>,
     /// Parameter types the client declared.
     declared: Vec<Option<Type>>,
-    /// `search_path` it was bound under.
+    /// What its names were looked up by, as plans are told apart.
     search_path: Vec<String>,
     parameter_types: Vec<Type>,
     columns: Option<Arc<[OutputColumn]>>,
