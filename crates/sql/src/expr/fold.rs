@@ -31,11 +31,17 @@ fn is_foldable(expr: &Expr) -> bool {
                 )
         }
         // Conversions between texts and times depend on the session's time zone and formats.
-        Expr::Cast(cast) => !depends_on_session(cast.1.from.id, cast.1.to.id),
+        Expr::Cast(cast) => {
+            let (from, to) = (cast.1.from.id, cast.1.to.id);
+            !depends_on_session(from, to) && !is_written_by_settings(from, to)
+        }
         Expr::Operator(call) => {
-            let left = call.operator.left.map_or(call.operator.right.id, |left| left.id);
-            !depends_on_session(left, call.operator.right.id)
-                && !depends_on_session(left, call.operator.result.id)
+            let (right, result) = (call.operator.right.id, call.operator.result.id);
+            let left = call.operator.left.map_or(right, |left| left.id);
+            !depends_on_session(left, right)
+                && !depends_on_session(left, result)
+                && !is_written_by_settings(left, result)
+                && !is_written_by_settings(right, result)
         }
         _ => true,
     }
@@ -54,6 +60,14 @@ fn depends_on_session(from: TypeId, to: TypeId) -> bool {
     }
     // What a label's position is, the catalog says; a plan is made anew when that changes.
     is_name(from) || is_name(to) || is_time(from) || is_time(to)
+}
+
+/// Whether the session's settings say how such a value becomes a text. Plans are shared by sessions
+/// with other ones (`extra_float_digits`, `intervalstyle`, `bytea_output`).
+fn is_written_by_settings(from: TypeId, to: TypeId) -> bool {
+    let from = from.element().unwrap_or(from);
+    to.element().unwrap_or(to).category() == Category::String
+        && matches!(from, TypeId::Float4 | TypeId::Float8 | TypeId::Interval | TypeId::Bytea)
 }
 
 /// Whether the expression is a constant already.

@@ -1,0 +1,80 @@
+//! Plans are shared by all sessions: not so what they see by their users and settings.
+
+use tokio_postgres::NoTls;
+
+use crate::support::TestServer;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_words_of_two_users_are_about_their_own_tables() {
+    let server = TestServer::start().await;
+    let owner = server.connect().await;
+    for user in ["eve", "bob"] {
+        let text = format!(
+            "CREATE SCHEMA {user}; CREATE TABLE {user}.t (x text); INSERT INTO {user}.t VALUES ('{user}''s')"
+        );
+        owner.batch_execute(&text).await.expect("made");
+    }
+    owner
+        .batch_execute("CREATE TABLE t (x text); INSERT INTO t VALUES ('everybody''s')")
+        .await
+        .expect("made");
+    for _ in 0..2 {
+        for user in ["eve", "bob", "ann"] {
+            let address = server.address();
+            let place = format!("host={} port={} user={user} dbname=any", address.ip(), address.port());
+            let (client, connection) = tokio_postgres::connect(&place, NoTls).await.expect("connected");
+            tokio::spawn(connection);
+            let row = client.query_one("SELECT x FROM t", &[]).await.expect("a row");
+            let expected = if user == "ann" { "everybody's".to_owned() } else { format!("{user}'s") };
+            assert_eq!(row.get::<_, String>(0), expected);
+        }
+    }
+    // A schema that comes later is found by who prepares the words anew.
+    owner
+        .batch_execute("CREATE SCHEMA ann; CREATE TABLE ann.t (x text); INSERT INTO ann.t VALUES ('hers')")
+        .await
+        .expect("made");
+    let row = owner.query_one("SELECT x FROM t", &[]).await.expect("a row");
+    assert_eq!(row.get::<_, String>(0), "hers");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn constants_are_written_as_each_session_has_it() {
+    let server = TestServer::start().await;
+    let (first, second) = (server.connect().await, server.connect().await);
+    let other = "SET extra_float_digits = 0; SET intervalstyle = 'sql_standard'; SET bytea_output = 'escape'; \
+        SET timezone = 'America/New_York'";
+    second.batch_execute(other).await.expect("set");
+    let texts = "SELECT (0.1::float8 / 3)::text, '1 day 2 hours'::interval::text, '\\x41ff'::bytea::text,
+        'x' || 0.1::float8 / 3, array[interval '1 day']::text, '2024-01-01 00:00+00'::timestamptz::text";
+    for _ in 0..2 {
+        for (client, expected) in [
+            (
+                &first,
+                [
+                    "0.03333333333333333",
+                    "1 day 02:00:00",
+                    "\\x41ff",
+                    "x0.03333333333333333",
+                    "{\"1 day\"}",
+                    "2024-01-01 00:00:00+00",
+                ],
+            ),
+            (
+                &second,
+                [
+                    "0.0333333333333333",
+                    "1 2:00:00",
+                    "A\\377",
+                    "x0.0333333333333333",
+                    "{\"1 0:00:00\"}",
+                    "2023-12-31 19:00:00-05",
+                ],
+            ),
+        ] {
+            let row = client.query_one(texts, &[]).await.expect("a row");
+            let found: Vec<String> = (0..expected.len()).map(|place| row.get(place)).collect();
+            assert_eq!(found, expected);
+        }
+    }
+}
