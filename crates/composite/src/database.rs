@@ -13,7 +13,6 @@
 
 use std::collections::HashMap;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +23,6 @@ use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Error, NoTls, Row, SimpleQueryMessage, Statement};
 
-use crate::own;
 use crate::problem::Problem;
 
 /// Most statements that a connection keeps prepared.
@@ -38,8 +36,7 @@ const CANCEL: Duration = Duration::from_secs(2);
 /// How long one waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What every connection begins with: waits that only the database sees are bounded here.
-const SETTINGS: &str = "SET lock_timeout = '2s'; SET idle_in_transaction_session_timeout = '60s'; \
-    SET standard_conforming_strings = on";
+const SETTINGS: &str = "SET lock_timeout = '2s'; SET idle_in_transaction_session_timeout = '60s'";
 
 /// Parameters of a statement.
 pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -87,7 +84,7 @@ impl Target {
             }
         };
         client.batch_execute(SETTINGS).await.map_err(|error| in_words(&error))?;
-        Ok(Connection { client, io, statements: Mutex::default(), has_own: AtomicBool::new(false) })
+        Ok(Connection { client, io, statements: Mutex::default() })
     }
 
     /// Ends the database, if it is this component's own.
@@ -115,21 +112,9 @@ pub(crate) struct Connection {
     client: Client,
     io: JoinHandle<()>,
     statements: Mutex<HashMap<String, Statement>>,
-    /// Whether our own statements are prepared.
-    has_own: AtomicBool,
 }
 
 impl Connection {
-    /// Prepares our own statements, once. If they cannot be prepared within a transaction, it has
-    /// failed.
-    pub(crate) async fn prepare_own(&self) -> Result<(), Error> {
-        if !self.has_own.load(Ordering::Relaxed) {
-            self.batch(own::PREPARE).await?;
-            self.has_own.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
     fn with_statements<T>(&self, work: impl FnOnce(&mut HashMap<String, Statement>) -> T) -> T {
         work(&mut self.statements.lock().unwrap_or_else(PoisonError::into_inner))
     }

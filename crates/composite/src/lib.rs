@@ -40,7 +40,7 @@
 //!
 //! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks);
 //! `participant` (a component's part in everything, pure); `problem`, `wire`; `journal`,
-//! `own`, `database`, `branch`, `slots`, `sql` (what is remembered); `service`, `call` (what a developer
+//! `database`, `branch`, `slots`, `sql` (what is remembered); `service`, `call` (what a developer
 //! has); `node`, `undo`, `lost`, `run`, `answers` (effects are done); `tls`, `openapi`, `http`,
 //! `kit`, `component`. Beside them all: `fault` (where tests make a process die).
 
@@ -61,7 +61,6 @@ pub mod matrix;
 pub mod name;
 mod node;
 mod openapi;
-mod own;
 pub mod participant;
 mod peers;
 mod problem;

@@ -16,15 +16,15 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::call::Call;
+use crate::database::Parameters;
 use crate::fault;
 use crate::locks::Grant;
 use crate::name::{CallId, RootId};
 use crate::node::{Node, RETRY, UnderWay};
-use crate::own::Own;
 use crate::participant::{Arrival, Effect, Ended, Event, Refusal, Slot};
 use crate::problem::{Error, Problem};
 use crate::service::{Prepared, caught};
-use crate::slots::{Facts, fenced};
+use crate::slots::{FENCE, Facts, KEEP, WRITE, fenced};
 use crate::sql::{Begin, NotCommitted, Sql};
 use crate::wire::Trace;
 
@@ -209,8 +209,8 @@ impl Node {
         }
         let slot = match declared.reads && !running.has_called() {
             true => {
-                let (component, generation) = (self.slots.component().as_str(), *self.slots.generation());
-                match running.sql().commit(&[Own::Fence { component, generation }]).await {
+                let (component, generation) = (self.slots.component(), self.slots.generation());
+                match running.sql().commit(&[(FENCE, &[component, generation])]).await {
                     Ok(()) => None,
                     Err(NotCommitted::RolledBack(error)) => return Err(error),
                     Err(NotCommitted::Unknown) => {
@@ -274,9 +274,8 @@ impl Node {
 
     /// A root that called nobody: its local transaction is all there is.
     async fn commit_alone(&self, request: &Request, running: &Call, answer: &str) -> Result<(), Error> {
-        let (component, generation) = (self.slots.component().as_str(), *self.slots.generation());
-        let committed =
-            self.commit_with(Own::Fence { component, generation }, request, running, answer).await;
+        let (component, generation) = (self.slots.component(), self.slots.generation());
+        let committed = self.commit_with((FENCE, &[component, generation]), request, running, answer).await;
         match committed {
             Ok(()) => Ok(()),
             Err(NotCommitted::RolledBack(error)) => Err(self.after_slot(error).await.into()),
@@ -304,12 +303,11 @@ impl Node {
         let facts = self.facts(request, running, answer, decision);
         let text = serde_json::to_string(&facts).map_err(|error| Error::refuse(error.to_string()))?;
         let chosen = self.slots.choose(&self.pool).await?;
-        let (component, generation) = (self.slots.component().as_str(), *self.slots.generation());
-        let slot = chosen.slot;
-        let write =
-            Own::Write { component, slot: slot as i32, generation, root: root.as_str(), facts: &text };
+        let (component, generation) = (self.slots.component(), self.slots.generation());
+        let (slot, name) = (chosen.slot, root.as_str());
+        let parameters: Parameters<'_> = &[component, &(slot as i32), generation, &name, &text];
         fault::point("slot-write-before");
-        let written = match self.commit_with(write, request, running, answer).await {
+        let written = match self.commit_with((WRITE, parameters), request, running, answer).await {
             Err(NotCommitted::Unknown) => match self.is_written(slot, Some(root)).await? {
                 true => Ok(()),
                 false => Err(Problem::new(503, "database", "the connection was lost before COMMIT").into()),
@@ -341,9 +339,9 @@ impl Node {
     ) -> Result<Slot, Error> {
         let Arrival { root, call, .. } = &request.arrival;
         let chosen = self.slots.choose_free(&self.pool).await?;
-        let (component, generation) = (self.slots.component().as_str(), *self.slots.generation());
+        let (component, generation) = (self.slots.component(), self.slots.generation());
         let slot = chosen.slot;
-        let branch = crate::branch::name(self.slots.component(), generation, slot);
+        let branch = crate::branch::name(component, *generation, slot);
         let facts = Facts { branch: Some(branch.clone()), ..self.facts(request, running, answer, None) };
         let text = serde_json::to_string(&facts).map_err(|error| Error::refuse(error.to_string()))?;
         let is_noted = match self.journal.held(root, &branch, &text) {
@@ -354,10 +352,10 @@ impl Node {
             self.slots.not_written(chosen);
             return Err(Problem::new(503, "journal", "the journal cannot be written").into());
         }
-        let write =
-            Own::Write { component, slot: slot as i32, generation, root: root.as_str(), facts: &text };
+        let name = root.as_str();
+        let parameters: Parameters<'_> = &[component, &(slot as i32), generation, &name, &text];
         let prepare = crate::branch::prepare(&branch);
-        let prepared = match running.sql().end_with(&[write], &prepare).await {
+        let prepared = match running.sql().end_with(&[(WRITE, parameters)], &prepare).await {
             Ok(()) => Ok(()),
             Err(NotCommitted::RolledBack(error)) => Err(error),
             Err(NotCommitted::Unknown) => match self.is_prepared(&branch, slot).await {
@@ -379,13 +377,13 @@ impl Node {
     /// Commits with a statement of ours, and with the answer where it is to be kept.
     async fn commit_with(
         &self,
-        statement: Own<'_>,
+        statement: (&str, Parameters<'_>),
         request: &Request,
         running: &Call,
         answer: &str,
     ) -> Result<(), NotCommitted> {
         let declared = &self.services[usize::from(request.arrival.service)].declared;
-        let writes = !matches!(statement, Own::Fence { .. }) || request.key.is_some();
+        let writes = statement.0 != FENCE || request.key.is_some();
         // What only reads cannot write, and has nothing that would have to be committed with it.
         let own = Sql::new(&self.pool, Begin::ReadCommitted, true);
         let sql = match declared.reads && writes {
@@ -398,16 +396,11 @@ impl Node {
         let Some(Key { key, arguments }) = &request.key else {
             return sql.commit(&[statement]).await;
         };
-        let keep = Own::Keep {
-            component: self.slots.component(),
-            key,
-            root: request.arrival.root.as_str(),
-            arguments,
-            answer,
-            secs: self.options.answers_kept.as_secs_f64(),
-        };
+        let (component, root) = (self.slots.component(), request.arrival.root.as_str());
+        let kept = self.options.answers_kept.as_secs_f64();
+        let keep: Parameters<'_> = &[component, key, &root, arguments, &answer, &kept];
         fault::point("answer-store-before");
-        let stored = sql.commit(&[statement, keep]).await;
+        let stored = sql.commit(&[statement, (KEEP, keep)]).await;
         fault::point("answer-store-after");
         stored
     }

@@ -50,6 +50,15 @@ const TABLES: [&str; 4] = [
         answer text NOT NULL, kept_until timestamptz NOT NULL, PRIMARY KEY (component, key))",
 ];
 
+/// Writes a slot; divides by zero if it belongs to another generation. An insertion that always
+/// meets its row is the one statement that can fail on what it finds, on every database.
+pub(crate) const WRITE: &str = "INSERT INTO cognate_composite.slot AS s VALUES ($1, $2, $3, $4, $5, false)
+    ON CONFLICT (component, id) DO UPDATE SET root = excluded.root, facts = excluded.facts, noted = false,
+        generation = s.generation / (CASE WHEN s.generation = excluded.generation THEN 1 ELSE 0 END)";
+/// Frees the slot of a call that is undone; divides by zero if it is not this root's any more.
+pub(crate) const RELEASE: &str = "INSERT INTO cognate_composite.slot AS s VALUES ($1, $2, $3, $4, NULL, false)
+    ON CONFLICT (component, id) DO UPDATE SET root = NULL, facts = NULL,
+        generation = s.generation / (CASE WHEN s.generation = excluded.generation AND s.root = excluded.root THEN 1 ELSE 0 END)";
 /// Divides by zero if the component has another generation.
 pub(crate) const FENCE: &str =
     "SELECT 1 / count(*) FROM cognate_composite.component WHERE name = $1 AND generation = $2";
@@ -57,6 +66,10 @@ const FREE: &str = "UPDATE cognate_composite.slot SET root = NULL, facts = NULL
     WHERE component = $1 AND generation = $2 AND id = ANY($3)";
 const NOTE: &str = "UPDATE cognate_composite.slot SET noted = true
     WHERE component = $1 AND generation = $2 AND id = ANY($3)";
+
+/// Keeps an answer; fails for a key that is kept already.
+pub(crate) const KEEP: &str = "INSERT INTO cognate_composite.answer
+    VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))";
 
 /// What a slot says, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

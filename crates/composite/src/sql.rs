@@ -1,9 +1,9 @@
 //! The local transaction of a call, as its service uses it.
 //!
 //! It begins with the first statement, in the same round trip; it ends with the last statement of
-//! ours (the slot) in the same message as COMMIT. A failed statement makes COMMIT a rollback, on
-//! PostgreSQL as on Cognate, and our own statement fails then, so that COMMIT is not even tried: a
-//! commit is never believed that was none.
+//! ours (the slot) in the same round trip as COMMIT. A failed statement makes COMMIT a rollback, on
+//! PostgreSQL as on Cognate, and then our own statement has failed before it: so a commit is never
+//! believed that was none.
 
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use tokio_postgres::Row;
 
 use crate::database::{Lease, Parameters, Pool};
 use crate::fault;
-use crate::own::Own;
 use crate::problem::{Error, Problem, Result};
 
 /// How a local transaction begins.
@@ -137,51 +136,62 @@ impl Sql {
         row.ok_or_else(|| Problem::new(400, "failed", "no row where one was expected").into())
     }
 
-    /// Runs our own statements and COMMIT, in one message.
-    pub(crate) async fn commit(&self, statements: &[Own<'_>]) -> std::result::Result<(), NotCommitted> {
+    /// Runs our own statements and COMMIT, in one round trip.
+    pub(crate) async fn commit(
+        &self,
+        statements: &[(&str, Parameters<'_>)],
+    ) -> std::result::Result<(), NotCommitted> {
         self.end_with(statements, "COMMIT").await
     }
 
     /// The same with another end: the statement that prepares the local transaction.
     pub(crate) async fn end_with(
         &self,
-        statements: &[Own<'_>],
+        statements: &[(&str, Parameters<'_>)],
         end: &str,
     ) -> std::result::Result<(), NotCommitted> {
         let rolled_back = |error: Error| NotCommitted::RolledBack(error);
         let mut slot = self.lease.lock().await;
-        let mut text = String::new();
-        let lease = match slot.take() {
-            Some(lease) => lease,
-            None if statements.is_empty() => return Ok(()),
-            None => {
-                text.push_str(self.begin.statement());
-                text.push_str("; ");
-                self.pool.take_as(self.is_within).await.map_err(|problem| rolled_back(problem.into()))?
+        let is_begun = slot.is_some();
+        if !is_begun {
+            if statements.is_empty() {
+                return Ok(());
             }
-        };
-        statements.iter().for_each(|statement| statement.add_to(&mut text));
-        text.push_str(end);
-        if !statements.is_empty()
-            && let Err(error) = lease.prepare_own().await
-        {
-            return Err(rolled_back(error.into()));
+            *slot =
+                Some(self.pool.take_as(self.is_within).await.map_err(|problem| rolled_back(problem.into()))?);
         }
-        fault::point("commit-before");
-        let ended = lease.batch(&text).await;
+        let Some(lease) = slot.take() else { return Ok(()) };
+        for (sql, _) in statements {
+            lease.statement(sql).await.map_err(|error| rolled_back(error.into()))?;
+        }
+        let begin = async { if is_begun { Ok(()) } else { lease.batch(self.begin.statement()).await } };
+        let ours = futures_util::future::join_all(
+            statements.iter().map(|(sql, parameters)| lease.query(sql, parameters)),
+        );
+        let commit = async {
+            fault::point("commit-before");
+            lease.batch(end).await
+        };
+        let (begun, ours, committed) = tokio::join!(biased; begin, ours, commit);
         fault::point("commit-after");
-        match ended {
-            Ok(()) => {
+        let first = begun.err().or_else(|| ours.into_iter().find_map(|one| one.err()));
+        match (first, committed) {
+            (None, Ok(())) => {
                 lease.give_back();
                 Ok(())
             }
-            // Where a statement fails, those behind it are not executed: so the transaction has
-            // failed, or COMMIT itself has rolled back.
-            Err(error) if is_known(&error) => {
-                lease.roll_back().await;
+            // A statement failed, so COMMIT has rolled back; if its answer is lost, too, nothing is
+            // committed anyway.
+            (Some(error), Ok(())) if error.code().is_some() => {
+                lease.give_back();
                 Err(rolled_back(error.into()))
             }
-            Err(_) => Err(NotCommitted::Unknown),
+            (Some(error), _) if error.code().is_some() => Err(rolled_back(error.into())),
+            (_, Err(error)) if is_known(&error) => {
+                lease.give_back();
+                Err(rolled_back(error.into()))
+            }
+            _ => Err(NotCommitted::Unknown),
         }
     }
 

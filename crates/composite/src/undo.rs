@@ -9,11 +9,10 @@ use crate::call::Undo;
 use crate::fault;
 use crate::name::{CallId, RootId};
 use crate::node::{AGAIN, Node, Parked, RETRY, pause};
-use crate::own::Own;
 use crate::participant::{Event, Outcome, Slot};
 use crate::problem::{Error, Problem};
 use crate::service::caught;
-use crate::slots::Facts;
+use crate::slots::{Facts, RELEASE};
 use crate::sql::{NotCommitted, Sql};
 
 /// An undo that has failed so often is parked.
@@ -111,10 +110,10 @@ impl Node {
             sql.roll_back().await;
             return Err(error.into_problem());
         }
-        let (component, generation) = (self.slots.component().as_str(), *self.slots.generation());
+        let (component, generation) = (self.slots.component(), self.slots.generation());
         let (slot, root) = (slot as i32, root.as_str());
         fault::point("undo-between");
-        match sql.commit(&[Own::Release { component, slot, generation, root }]).await {
+        match sql.commit(&[(RELEASE, &[component, &slot, generation, &root])]).await {
             Ok(()) => Ok(()),
             Err(NotCommitted::RolledBack(error)) => Err(self.after_slot(error).await),
             // The slot says whether it is done: if so, the next attempt finds it free, and another
