@@ -131,9 +131,12 @@ impl Client {
 
 /// Whether a program of this name can be started.
 fn is_there(program: &str) -> bool {
-    let mut asked = Command::new(program);
-    asked.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
-    asked.status().is_ok_and(|status| status.success())
+    // Go has a word for it where others have a flag.
+    ["--version", "version"].iter().any(|question| {
+        let mut asked = Command::new(program);
+        asked.arg(question).stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
+        asked.status().is_ok_and(|status| status.success())
+    })
 }
 
 /// Copies the files of a folder, over those that are there.
