@@ -39,6 +39,49 @@ async fn the_same_words_of_two_users_are_about_their_own_tables() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn statements_that_two_users_have_prepared_find_what_each_of_them_finds_later() {
+    let server = TestServer::start().await;
+    let owner = server.connect().await;
+    owner.batch_execute("CREATE TABLE t (x text); INSERT INTO t VALUES ('public')").await.expect("made");
+    let mut sessions = Vec::new();
+    for user in ["eve", "bob", "joe"] {
+        let address = server.address();
+        let place = format!("host={} port={} user={user} dbname=any", address.ip(), address.port());
+        let (client, connection) = tokio_postgres::connect(&place, NoTls).await.expect("connected");
+        tokio::spawn(connection);
+        let statement = client.prepare("SELECT x FROM t").await.expect("prepared");
+        sessions.push((user, client, statement));
+    }
+    async fn found(sessions: &[(&str, tokio_postgres::Client, tokio_postgres::Statement)]) -> Vec<String> {
+        let mut found = Vec::new();
+        for (_, client, statement) in sessions {
+            found.push(client.query_one(statement, &[]).await.expect("a row").get(0));
+        }
+        found
+    }
+    assert_eq!(found(&sessions).await, ["public", "public", "public"]);
+    for user in ["eve", "bob", "other"] {
+        let text = format!("CREATE SCHEMA {user}; CREATE TABLE {user}.t AS SELECT '{user}'::text AS x");
+        owner.batch_execute(&text).await.expect("made");
+    }
+    for _ in 0..2 {
+        assert_eq!(found(&sessions).await, ["eve", "bob", "public"]);
+    }
+    sessions.reverse();
+    owner.batch_execute("CREATE TABLE unrelated ()").await.expect("made");
+    assert_eq!(found(&sessions).await, ["public", "bob", "eve"]);
+    // So it is with a search_path that is set later, and set back.
+    sessions[0].1.batch_execute("SET search_path = other").await.expect("set");
+    assert_eq!(found(&sessions).await, ["other", "bob", "eve"]);
+    sessions[0].1.batch_execute("RESET search_path").await.expect("set");
+    for _ in 0..2 {
+        assert_eq!(found(&sessions).await, ["public", "bob", "eve"]);
+    }
+    owner.batch_execute("DROP SCHEMA eve CASCADE").await.expect("dropped");
+    assert_eq!(found(&sessions).await, ["public", "bob", "public"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn constants_are_written_as_each_session_has_it() {
     let server = TestServer::start().await;
     let (first, second) = (server.connect().await, server.connect().await);

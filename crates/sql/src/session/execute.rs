@@ -208,9 +208,7 @@ impl Session {
     /// catalog.
     async fn settle(&mut self, prepared: &Arc<Prepared>, mut planned: Arc<Planned>) -> Result<Arc<Planned>> {
         loop {
-            let namespace = self.facts.temporary.namespace();
-            if !planned.is_for(self.catalog_state(), namespace) || planned.is_outgrown(self.database.engine())
-            {
+            if !self.fits(&planned) || planned.is_outgrown(self.database.engine()) {
                 planned = self.replan(prepared)?;
             }
             let reading = planned.is_reading();
@@ -235,7 +233,7 @@ impl Session {
                 // looked at: at a node of a cluster a snapshot may show what locks would have kept away.
                 self.open_transaction(reading);
             }
-            if planned.is_for(self.catalog_state(), namespace) {
+            if self.fits(&planned) {
                 self.check_snapshot(&planned)?;
                 self.note_tables(&planned);
                 return Ok(planned);

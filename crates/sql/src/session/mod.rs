@@ -222,6 +222,8 @@ pub struct Session {
     _presence: presence::Entry,
     /// Plans that fit this session only, which has temporary objects.
     own_plans: own_plans::OwnPlans,
+    /// Whether the user has a schema of his name, in this state of the catalog.
+    own_schema: (u64, bool),
     /// After all that may hold something of its transaction.
     _temporary: temporary::Guard,
 }
@@ -329,6 +331,7 @@ impl Session {
             _advisory: guard,
             _presence: presence,
             own_plans: own_plans::OwnPlans::default(),
+            own_schema: (0, false),
             _temporary: temporary,
             database,
         };

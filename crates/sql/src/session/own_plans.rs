@@ -1,6 +1,7 @@
-//! Plans of a session that has temporary objects. Prepared statements are shared by sessions, and
-//! so are the plans that take the place of their first ones; but in such a session the same name
-//! may stand for a table of its own. So what it plans again it keeps here.
+//! Plans of a session that looks names up otherwise than who prepared the statement: it has temporary
+//! objects, another `search_path` by now, or its user has a schema of his name. Prepared statements
+//! are shared by sessions, and so are the plans that take the place of their first ones; but in such
+//! a session the same name may stand for another table. So what it plans again it keeps here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +22,11 @@ fn address(prepared: &Arc<Prepared>) -> usize {
 
 impl OwnPlans {
     /// The last plan of a statement.
+    #[inline]
     pub(super) fn get(&self, prepared: &Arc<Prepared>) -> Option<Arc<Planned>> {
+        if self.0.is_empty() {
+            return None;
+        }
         self.0.get(&address(prepared)).map(|(_, planned)| planned.clone())
     }
 
@@ -35,6 +40,11 @@ impl OwnPlans {
             self.0.insert(address(prepared), (prepared.clone(), planned.clone()));
         }
         planned
+    }
+
+    /// The session looks the statement's names up as others do, by now.
+    pub(super) fn forget(&mut self, prepared: &Arc<Prepared>) {
+        self.0.remove(&address(prepared));
     }
 
     /// The session's statements go.

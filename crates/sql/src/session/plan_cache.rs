@@ -51,8 +51,7 @@ impl PlanCache {
         let statement = found.statement()?;
         let same = *statement.source == *key.text
             && found.declared() == key.declared
-            && found.search_path() == key.search_path
-            && found.namespace() == key.namespace;
+            && found.first_path() == (key.namespace, key.search_path);
         same.then(|| found.clone())
     }
 

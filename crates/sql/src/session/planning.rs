@@ -133,7 +133,7 @@ impl Session {
         let key = Key { text, declared: &declared, search_path: &search_path, namespace };
         if let Some(found) = self.database.plans().get(key) {
             self.check_not_failed(found.statement())?;
-            if found.planned().is_for(self.catalog_state(), namespace) {
+            if self.fits(&found.planned()) {
                 return Ok(found);
             }
         }
@@ -161,7 +161,7 @@ impl Session {
         let namespace = self.facts.temporary.namespace();
         let key = Key { text, declared: &declared, search_path: &search_path, namespace };
         if let Some(found) = self.database.plans_of_programs().get(key)
-            && found.planned().is_for(self.catalog_state(), namespace)
+            && self.fits(&found.planned())
         {
             return Ok(found);
         }
@@ -195,8 +195,7 @@ impl Session {
             None => Planned::new(Action::Empty, Vec::new(), None, Vec::new(), 0),
             Some(statement) => parse::on_large_stack(statement.depth(), || self.plan(statement, &declared))?,
         };
-        let search_path = self.facts.plan_path(&self.effective.search_path, &self.facts.catalog());
-        Ok(Prepared::new(statement, declared, search_path, planned))
+        Ok(Prepared::new(statement, declared, self.looked_up(planned)))
     }
 
     /// 25P02 unless the statement may be given in a failed block, MI015 unless in one of a decided
@@ -263,6 +262,7 @@ impl Session {
         let statement =
             prepared.statement().ok_or_else(|| SqlError::internal("an empty query has no plan"))?;
         let planned = self.plan(statement, prepared.declared())?;
+        let planned = self.looked_up(planned);
         let same_types = match (&planned.columns, prepared.columns()) {
             (Some(now), Some(then)) => {
                 now.len() == then.len()
@@ -277,19 +277,50 @@ impl Session {
                 "cached plan must not change result type",
             ));
         }
-        Ok(match self.facts.temporary.namespace() {
-            0 => prepared.replan(planned),
-            _ => self.own_plans.keep(prepared, planned),
-        })
+        // Others who have the statement may look its names up otherwise.
+        if !self.finds_alike(prepared) {
+            return Ok(self.own_plans.keep(prepared, planned));
+        }
+        self.own_plans.forget(prepared);
+        Ok(prepared.replan(planned))
+    }
+
+    /// Notes in a plan that was just made what its names were looked up by.
+    fn looked_up(&self, planned: Planned) -> Planned {
+        let path = self.facts.plan_path(&self.effective.search_path, &self.facts.catalog());
+        planned.within(self.facts.temporary.namespace(), path)
+    }
+
+    /// Whether a plan is for the present catalog, and this session would look up its names as they
+    /// were: by its `search_path`, its user's schema and its temporary objects.
+    pub(super) fn fits(&mut self, planned: &Planned) -> bool {
+        let state = self.catalog_state();
+        planned.is_for(state) && {
+            let own = self.has_own_schema(state).then_some(self.facts.user.as_str());
+            planned.is_found_by(self.facts.temporary.namespace(), &self.effective.search_path, own)
+        }
+    }
+
+    /// Whether the user has a schema of his name. Looked at once for each state of the catalog.
+    fn has_own_schema(&mut self, state: u64) -> bool {
+        if self.own_schema.0 != state {
+            let (catalog, state) = self.catalog_with_state();
+            self.own_schema = (state, catalog.schema(&self.facts.user).is_some());
+        }
+        self.own_schema.1
+    }
+
+    /// Whether this session looks up the names of a statement as who prepared it did, so that they
+    /// share its later plans.
+    fn finds_alike(&self, prepared: &Prepared) -> bool {
+        let path = self.facts.plan_path(&self.effective.search_path, &self.facts.catalog());
+        prepared.first_path() == (self.facts.temporary.namespace(), path.as_slice())
     }
 
     /// The plan of a statement that this session made last, or all.
     #[inline]
     pub(super) fn planned_of(&self, prepared: &Arc<Prepared>) -> Arc<Planned> {
-        match self.facts.temporary.namespace() {
-            0 => prepared.planned(),
-            _ => self.own_plans.get(prepared).unwrap_or_else(|| prepared.planned()),
-        }
+        self.own_plans.get(prepared).unwrap_or_else(|| prepared.planned())
     }
 
     /// Binds and plans a statement for the present catalog.
@@ -351,7 +382,6 @@ impl Session {
         let mut planned =
             Planned::new(action, binder.parameter_types()?, columns, binder.tables().to_vec(), state);
         planned.routines = binder.routines().to_vec();
-        let planned = planned.within(self.facts.temporary.namespace());
         Ok(if self.is_ordered() { planned } else { planned.sized(self.database.engine()) })
     }
 

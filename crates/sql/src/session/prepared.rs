@@ -43,8 +43,6 @@ pub struct Prepared {
     statement: Option<Statement>,
     /// Parameter types the client declared.
     declared: Vec<Option<Type>>,
-    /// What its names were looked up by, as plans are told apart.
-    search_path: Vec<String>,
     parameter_types: Vec<Type>,
     columns: Option<Arc<[OutputColumn]>>,
     first: Arc<Planned>,
@@ -65,9 +63,12 @@ pub(crate) struct Planned {
     pub(crate) tables: Vec<Arc<Table>>,
     /// The functions of users that it calls: they live as long as it.
     pub(crate) routines: Vec<Arc<RoutineBody>>,
-    /// The state of the catalog it was made for, and the session's schema of temporary objects.
+    /// The state of the catalog it was made for, and what its names were looked up by: the session's
+    /// schema of temporary objects, and `search_path` with the user's own schema in the place of
+    /// `$user`, if there is one.
     state: AtomicU64,
     namespace: Oid,
+    path: Vec<String>,
     /// It reads or changes temporary tables; what it changes, or whose rows it locks, are such.
     pub(crate) meets_temporary: bool,
     pub(crate) changes_temporary: bool,
@@ -122,6 +123,7 @@ impl Planned {
             routines,
             state,
             namespace: 0,
+            path: Vec::new(),
             meets_temporary,
             changes_temporary: false,
             growth,
@@ -131,10 +133,23 @@ impl Planned {
         planned
     }
 
-    /// Notes whose temporary objects its names may stand for.
-    pub(crate) fn within(mut self, namespace: Oid) -> Planned {
-        self.namespace = namespace;
+    /// Notes what its names were looked up by.
+    pub(crate) fn within(mut self, namespace: Oid, path: Vec<String>) -> Planned {
+        (self.namespace, self.path) = (namespace, path);
         self
+    }
+
+    /// Whether a session looks names up as this plan's were. `own` is its user's schema, if there is
+    /// one. Statements that use no plan fit every session.
+    pub(crate) fn is_found_by(&self, namespace: Oid, search_path: &[String], own: Option<&str>) -> bool {
+        let same = |(name, known): (&String, &String)| match own {
+            Some(own) if name == "$user" => known == own,
+            _ => known == name,
+        };
+        matches!(self.action, Action::Utility | Action::Empty)
+            || (self.namespace == namespace
+                && self.path.len() == search_path.len()
+                && search_path.iter().zip(&self.path).all(same))
     }
 
     fn changes_temporary_only(&self) -> bool {
@@ -166,11 +181,10 @@ impl Planned {
         outgrown
     }
 
-    /// Whether it was made for this state of the catalog and this schema of temporary objects.
-    /// Statements that use no plan fit every state.
-    pub(crate) fn is_for(&self, state: u64, namespace: Oid) -> bool {
-        (self.state.load(Ordering::Relaxed) == state && self.namespace == namespace)
-            || matches!(self.action, Action::Utility | Action::Empty)
+    /// Whether it was made for this state of the catalog. Statements that use no plan fit every
+    /// state.
+    pub(crate) fn is_for(&self, state: u64) -> bool {
+        self.state.load(Ordering::Relaxed) == state || matches!(self.action, Action::Utility | Action::Empty)
     }
 
     /// Oids of the routines whose definitions it rests on.
@@ -236,13 +250,11 @@ impl Prepared {
     pub(crate) fn new(
         statement: Option<Statement>,
         declared: Vec<Option<Type>>,
-        search_path: Vec<String>,
         planned: Planned,
     ) -> Prepared {
         Prepared {
             statement,
             declared,
-            search_path,
             parameter_types: planned.parameter_types.clone(),
             columns: planned.columns.clone(),
             first: Arc::new(planned),
@@ -290,13 +302,9 @@ impl Prepared {
         &self.declared
     }
 
-    pub(crate) fn search_path(&self) -> &[String] {
-        &self.search_path
-    }
-
-    /// The schema of temporary objects of the session that prepared it.
-    pub(crate) fn namespace(&self) -> Oid {
-        self.first.namespace
+    /// What the names of its first plan were looked up by.
+    pub(crate) fn first_path(&self) -> (Oid, &[String]) {
+        (self.first.namespace, &self.first.path)
     }
 
     pub(crate) fn planned(&self) -> Arc<Planned> {

@@ -140,7 +140,7 @@ impl Session {
     /// Those of planning the statements, as they are by now.
     pub fn routine_statements(&mut self, prepared: &Arc<Prepared>) -> Result<Option<Vec<Statement>>> {
         let mut planned = self.planned_of(prepared);
-        if !planned.is_for(self.catalog_state(), self.facts.temporary.namespace()) {
+        if !self.fits(&planned) {
             planned = self.replan(prepared)?;
         }
         let Action::Call(call) = &planned.action else { return Ok(None) };
