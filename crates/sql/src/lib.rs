@@ -18,6 +18,7 @@ pub mod parse;
 pub mod pg_catalog;
 mod place;
 pub mod plan;
+mod plpgsql;
 mod regex;
 mod routine;
 pub mod row;

@@ -33,31 +33,53 @@ pub(crate) const DEPTH_MAX: usize = 100;
 /// So many routines around an error are named.
 const CONTEXT_LINES_MAX: usize = 10;
 
-/// What the statements of a body see of their routine: its inputs, which are their parameters.
+/// What the statements of a body see of their routine: its inputs, which are their parameters. Or
+/// what those of a DO block see: its variables, and the fields of its records.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Scope {
-    /// The routine's name, by which an argument's can be qualified.
-    pub(crate) routine: String,
-    /// Name, if it has one, and type of each.
-    pub(crate) arguments: Vec<(Option<String>, Type)>,
+    pub(crate) arguments: Vec<Named>,
+    /// They are `$1`, `$2`, ..., too.
+    pub(crate) has_numbers: bool,
+}
+
+/// A parameter that has a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// The routine's, block's or record's name, by which its own can be qualified.
+    pub(crate) qualifier: Option<String>,
+    /// It can be named by that only: it is a record's field.
+    pub(crate) is_field: bool,
+    pub(crate) name: Option<String>,
+    pub(crate) ty: Type,
 }
 
 impl Scope {
     /// Of a routine.
     fn of(routine: &Routine) -> Scope {
-        let arguments = routine.inputs().map(|argument| (argument.name.clone(), argument.ty));
-        Scope { routine: routine.name.clone(), arguments: arguments.collect() }
+        let arguments = routine.inputs().map(|argument| Named {
+            qualifier: Some(routine.name.clone()),
+            is_field: false,
+            name: argument.name.clone(),
+            ty: argument.ty,
+        });
+        Scope { arguments: arguments.collect(), has_numbers: true }
     }
 
     /// The parameter that a column's name stands for, from 0, and its type.
     pub(crate) fn find(&self, names: &[String]) -> Option<(usize, Type)> {
-        let name = match names {
-            [name] => name,
-            [routine, name] if *routine == self.routine => name,
+        let (qualifier, name) = match names {
+            [name] => (None, name),
+            [qualifier, name] => (Some(qualifier), name),
             _ => return None,
         };
-        let place = self.arguments.iter().position(|(known, _)| known.as_ref() == Some(name))?;
-        Some((place, self.arguments[place].1))
+        let place = self.arguments.iter().position(|argument| {
+            let is_meant = match qualifier {
+                None => !argument.is_field,
+                Some(qualifier) => argument.qualifier.as_ref() == Some(qualifier),
+            };
+            is_meant && argument.name.as_ref() == Some(name)
+        })?;
+        Some((place, self.arguments[place].ty))
     }
 }
 

@@ -144,6 +144,11 @@ const SERIES: &[Benchmark] = &[
         "replication --part join --join-megabytes 8 --connections 2 --rows 1000",
     ),
     benchmark(
+        "replication-away",
+        "replication --part away",
+        "replication --part away --away-seconds 3 --connections 2 --rows 1000",
+    ),
+    benchmark(
         "replication-apply",
         "replication --part apply --rounds 5",
         "replication --part apply --rounds 1",

@@ -1,6 +1,7 @@
 //! A cluster of Cognate as its users run it: each node a `cognate serve` with a folder and ports of
 //! its own, all on loopback.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
@@ -51,6 +52,12 @@ impl Cluster {
     /// All nodes, the first one first.
     pub fn nodes(&self) -> &[System] {
         &self.nodes
+    }
+
+    /// The folder of a node, and its process.
+    pub fn folder_and_process(&mut self, place: usize) -> Option<(PathBuf, u32)> {
+        let server = self.nodes[place].cognate()?;
+        Some((server.data(), server.process_id()))
     }
 
     /// Waits until every node shows what the first one has committed.

@@ -284,6 +284,11 @@ pub const GOALS: &[Goal] = goals! {
     further "an empty node joins 1 GB under half the load: throughput lost", AtMost(40.0), " %", "10 %",
         |f| f.param("replication", "join_dip_pct");
     further "the same in its worst second", Nothing, " %", "", |f| f.param("replication", "join_worst_dip_pct");
+    further "a node is away for ten minutes, the others loaded: the largest log of another one / what the settings allow",
+        AtMost(1.0), "×", "", |f| f.param("replication", "away_log_of_allowed");
+    further "the same: the largest memory of another one / before", Nothing, "×", "",
+        |f| f.param("replication", "away_memory_of_before");
+    further "the same: until it serves again", Nothing, " s", "", |f| f.param("replication", "away_return_s");
 };
 
 #[cfg(test)]

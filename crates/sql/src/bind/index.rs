@@ -1,4 +1,5 @@
-//! What indexes compute of a row: their expressions and predicates, bound over it.
+//! What indexes compute of a row, their expressions and predicates, and what generated columns are:
+//! bound over it.
 //!
 //! They are bound once for each version of a table, which keeps them ([`bound_indexes`]), whoever
 //! comes first. So they must mean the same to everybody: the search path is empty while they are
@@ -16,6 +17,7 @@ use crate::catalog::{Index, Oid, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::parse::parse_expression;
+use crate::types::cast::CastContext;
 
 /// What a table's indexes compute.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct BoundIndexes {
     pub(crate) indexes: Vec<BoundIndex>,
     /// Number of places of what they compute.
     pub(crate) places: usize,
+    /// Places of generated columns, with what they are.
+    pub(crate) generated: Vec<(usize, Expr)>,
 }
 
 /// What one index computes.
@@ -60,7 +64,15 @@ pub(crate) fn bind_indexes(context: &BindContext<'_>, table: &Table) -> Result<A
     let shared = Arc::new(table.clone());
     let computing = table.indexes.iter().filter(|index| !index.is_plain());
     let indexes = computing.map(|index| bind_index(&context, &shared, index)).collect::<Result<_>>()?;
-    let bound = Arc::new(BoundIndexes { indexes, places: table.free_place() });
+    let mut generated = Vec::new();
+    for (place, column) in table.visible_columns() {
+        if let Some(computed) = &column.generated {
+            let syntax = parse_expression(&computed.text)?;
+            let bound = Binder::new(&context, &[]).generated_column(&shared, place, &syntax)?;
+            generated.push((place, bound.expr));
+        }
+    }
+    let bound = Arc::new(BoundIndexes { indexes, places: table.free_place(), generated });
     table.keep_bound_indexes(bound.clone());
     Ok(bound)
 }
@@ -104,6 +116,35 @@ impl Binder<'_> {
             let condition = binder.condition(typed, "WHERE")?;
             refuse_subquery(&condition, "index predicate")?;
             Ok(condition)
+        })
+    }
+
+    /// What a generated column is, likewise, as a value of the column's type.
+    pub(crate) fn generated_column(
+        &mut self,
+        table: &Arc<Table>,
+        place: usize,
+        syntax: &Syntax,
+    ) -> Result<Typed> {
+        let column = &table.columns[place];
+        self.over_row(table, Clause::GENERATED_COLUMN, |binder| {
+            let typed = binder.expression(syntax)?;
+            refuse_subquery(&typed.expr, "column generation expression")?;
+            let from = typed.ty;
+            // What the column's domain asks of it is tested with the row.
+            let coerced = binder.coerce_unchecked(typed, column.ty, CastContext::Assignment)?;
+            coerced.ok_or_else(|| {
+                SqlError::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!(
+                        "column \"{}\" is of type {} but default expression is of type {}",
+                        column.name,
+                        column.ty.id.sql_name(),
+                        from.id.sql_name()
+                    ),
+                )
+                .with_hint("You will need to rewrite or cast the expression.")
+            })
         })
     }
 

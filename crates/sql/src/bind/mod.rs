@@ -219,6 +219,8 @@ impl Clause {
     pub(crate) const INDEX_EXPRESSION: Clause = Clause::Other("index expressions");
     /// An index's predicate.
     pub(crate) const INDEX_PREDICATE: Clause = Clause::Other("index predicates");
+    /// What a generated column is.
+    pub(crate) const GENERATED_COLUMN: Clause = Clause::Other("column generation expressions");
 
     /// Its name in messages.
     fn name(self) -> &'static str {

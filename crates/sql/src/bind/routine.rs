@@ -80,7 +80,7 @@ impl Binder<'_> {
 
     /// Whether there is a parameter of this number, from 1: a routine has as many as inputs.
     pub(super) fn is_parameter(&self, number: usize) -> bool {
-        self.scope.as_ref().is_none_or(|scope| number <= scope.arguments.len())
+        self.scope.as_ref().is_none_or(|scope| scope.has_numbers && number <= scope.arguments.len())
     }
 
     /// The functions of users that the statement calls, and those that they call.
@@ -159,7 +159,13 @@ impl Binder<'_> {
         let routine = &candidate.routine;
         check_function(routine)?;
         let clause = self.clause();
-        let is_stored = [Clause::Check, Clause::Default, Clause::INDEX_EXPRESSION, Clause::INDEX_PREDICATE];
+        let is_stored = [
+            Clause::Check,
+            Clause::Default,
+            Clause::INDEX_EXPRESSION,
+            Clause::INDEX_PREDICATE,
+            Clause::GENERATED_COLUMN,
+        ];
         if is_stored.contains(&clause) || clause == Clause::Other("transform expressions") {
             let place = clause.name();
             return Err(self.lacks(format!("function {} in {place}", routine.signature())));

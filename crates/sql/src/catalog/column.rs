@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Computed;
 use crate::types::{Datum, Type};
 
 /// A column. Its place in [`Table::columns`](super::Table::columns) is its place in a stored row
@@ -23,6 +24,10 @@ pub struct Column {
     /// GENERATED ... AS IDENTITY.
     #[serde(default)]
     pub identity: Option<Identity>,
+    /// GENERATED ALWAYS AS (...) STORED: the value is computed from other columns of the row
+    /// whenever it is written.
+    #[serde(default)]
+    pub generated: Option<Box<Computed>>,
     /// Oid of the sequence that belongs to the column (serial, identity), dropped with it.
     #[serde(default)]
     pub sequence: Option<u32>,

@@ -11,6 +11,9 @@
 //! any other index                           key = columns ++ row key  value = length of columns, u32 little-endian
 //! ```
 //!
+//! A UNIQUE constraint that is DEFERRABLE has the entries of an index that is not unique: equal keys
+//! may stand beside each other until it is looked at.
+//!
 //! So a unique violation is a meeting of keys, except where NULLs are distinct. [`Index::row_key`]
 //! reads all three.
 //!
@@ -49,6 +52,10 @@ pub struct Index {
     pub predicate: Option<Computed>,
     /// Refuses equal keys (NULLs are distinct, unless they are said not to be).
     pub unique: bool,
+    /// It is of a DEFERRABLE UNIQUE constraint, which may be INITIALLY DEFERRED; then it is not
+    /// `unique`.
+    #[serde(default)]
+    pub deferrable: Option<Deferrable>,
     /// NULLS NOT DISTINCT: to a unique index NULLs are equal.
     #[serde(default)]
     pub nulls_not_distinct: bool,
@@ -67,6 +74,16 @@ pub struct Index {
     /// COMMENT ON INDEX.
     #[serde(default)]
     pub comment: Option<String>,
+}
+
+/// When a UNIQUE constraint is looked at that is DEFERRABLE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deferrable {
+    /// At the end of the statement.
+    Immediate,
+    /// INITIALLY DEFERRED: at the end of the transaction.
+    Deferred,
 }
 
 /// One part of an index's key.
@@ -109,7 +126,8 @@ pub enum OperatorClass {
     BpcharPatternOps,
 }
 
-/// What an index computes of a row: the value of an expression, or whether its predicate holds.
+/// What an index computes of a row: the value of an expression, or whether its predicate holds. Or
+/// the value of a generated column, whose place is the column's.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Computed {
     /// Its place among what the table's indexes compute.
@@ -193,6 +211,11 @@ impl Index {
     /// Whether it computes nothing: its entries have columns only, and all rows have one.
     pub fn is_plain(&self) -> bool {
         self.expressions.is_empty() && self.predicate.is_none()
+    }
+
+    /// Whether equal keys are refused, at some time.
+    pub fn is_unique(&self) -> bool {
+        self.unique || self.deferrable.is_some()
     }
 
     /// Whether it is a key that others may refer to.

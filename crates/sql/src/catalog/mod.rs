@@ -37,7 +37,7 @@ pub use column::{Column, Identity};
 pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
 pub use domain::{Domain, DomainCheck};
 pub use enum_type::{EnumLabel, EnumType};
-pub use index::{Computed, Index, IndexColumn, IndexKey, OperatorClass};
+pub use index::{Computed, Deferrable, Index, IndexColumn, IndexKey, OperatorClass};
 pub(crate) use own::OwnCatalog;
 pub use role_settings::{RoleSettings, SettingList};
 pub use routine::{Argument, ArgumentMode, Behavior, Routine, RoutineKind};

@@ -90,6 +90,22 @@ impl Table {
         !self.indexes.iter().all(Index::is_plain)
     }
 
+    /// Whether columns of it are computed from others.
+    pub fn has_generated(&self) -> bool {
+        self.columns.iter().any(|column| column.generated.is_some())
+    }
+
+    /// Whether the column at this place is made from that at another.
+    pub fn is_generated_from(&self, place: usize, base: usize) -> bool {
+        let generated = self.columns.get(place).and_then(|column| column.generated.as_ref());
+        generated.is_some_and(|generated| generated.columns.contains(&base))
+    }
+
+    /// Whether a row's value at this place changes with those at others.
+    pub fn changes_with(&self, place: usize, others: &[usize]) -> bool {
+        others.contains(&place) || others.iter().any(|&base| self.is_generated_from(place, base))
+    }
+
     /// The first place that is free for what indexes compute.
     pub fn free_place(&self) -> usize {
         let taken = self.indexes.iter().flat_map(Index::computed).map(|computed| computed.place + 1);

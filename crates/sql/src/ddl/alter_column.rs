@@ -45,12 +45,19 @@ impl Work<'_> {
                 if table.columns[place].identity.is_some() {
                     return Err(identity_column(&table, name));
                 }
+                if table.columns[place].generated.is_some() {
+                    return Err(generated_column(&table, name));
+                }
                 table.columns[place].default = self.default_text(&table.columns[place], value)?;
             }
             Operation::DropDefault => {
                 if table.columns[place].identity.is_some() {
                     return Err(identity_column(&table, name)
                         .with_hint("Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead."));
+                }
+                if table.columns[place].generated.is_some() {
+                    return Err(generated_column(&table, name)
+                        .with_hint("Use ALTER TABLE ... ALTER COLUMN ... DROP EXPRESSION instead."));
                 }
                 table.columns[place].default = None;
             }
@@ -94,7 +101,7 @@ impl Work<'_> {
                 format!("column \"{name}\" of relation \"{}\" is already an identity column", table.name),
             ));
         }
-        if table.columns[place].default.is_some() {
+        if table.columns[place].default.is_some() || table.columns[place].generated.is_some() {
             return Err(SqlError::new(
                 sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("column \"{name}\" of relation \"{}\" already has a default value", table.name),
@@ -142,8 +149,15 @@ impl Work<'_> {
                 "identity column type must be smallint, integer, or bigint",
             ));
         }
-        let conversion = self.bind_conversion(&before, place, ty, using)?;
+        refuse_generated(&before, place, using)?;
         table.columns[place].ty = ty;
+        let conversion = match self.bind_generated(&table, place)? {
+            Some(generated) => generated,
+            None => self.bind_conversion(&before, place, ty, using)?,
+        };
+        if let Some(computed) = &mut table.columns[place].generated {
+            computed.ty = ty;
+        }
         self.check_keys_of(&table, place)?;
         if let Some(default) = table.columns[place].default.take() {
             let column = &mut table.columns[place];
@@ -247,6 +261,7 @@ impl Work<'_> {
             self.drop_references(&table, index, &what, cascade).await?;
             self.drop_key(oid, index)?;
         }
+        self.drop_generated_from(oid, place, &what, cascade).await?;
         let mut table = self.table_copy(oid)?;
         let (gone, stay): (Vec<_>, Vec<_>) =
             std::mem::take(&mut table.foreign_keys).into_iter().partition(|key| key.columns.contains(&place));
@@ -262,6 +277,27 @@ impl Work<'_> {
             self.remove(sequence)?;
         }
         self.drop_broken_views(oid, &what, cascade).await
+    }
+
+    /// Drops the columns that are made from one that goes, with CASCADE; 2BP01 without.
+    async fn drop_generated_from(&mut self, oid: Oid, base: usize, what: &str, cascade: bool) -> Result<()> {
+        let table = self.table_copy(oid)?;
+        let generated = table.visible_columns().filter(|(place, _)| table.is_generated_from(*place, base));
+        let names: Vec<String> = generated.map(|(_, column)| column.name.clone()).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let described = |name: &String| format!("column {name} of table {}", table.name);
+        if !cascade {
+            let dependents = names.iter().map(|name| (described(name), what.to_owned()));
+            return Err(super::drop::depend(what, &dependents.collect::<Vec<_>>()));
+        }
+        let notice = super::drop::cascade_notice(&names.iter().map(described).collect::<Vec<_>>());
+        self.notices.extend(notice);
+        for name in &names {
+            Box::pin(self.alter_drop_column(oid, name, false, true)).await?;
+        }
+        Ok(())
     }
 
     /// Drops the views over a table that its definition no longer fits, with CASCADE; 2BP01
@@ -286,6 +322,33 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
+
+/// 0A000 if another column is made from this one; 42611 for USING where it is itself a generated
+/// one.
+fn refuse_generated(table: &Table, place: usize, using: Option<&ast::Expr>) -> Result<()> {
+    let name = &table.columns[place].name;
+    let mut columns = table.visible_columns();
+    if let Some((_, generated)) = columns.find(|(other, _)| table.is_generated_from(*other, place)) {
+        let generated = &generated.name;
+        return Err(SqlError::new(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            "cannot alter type of a column used by a generated column",
+        )
+        .with_detail(format!("Column \"{name}\" is used by generated column \"{generated}\".")));
+    }
+    if table.columns[place].generated.is_some() && using.is_some() {
+        return Err(SqlError::new(
+            sqlstate::INVALID_COLUMN_DEFINITION,
+            "cannot specify USING when altering type of generated column",
+        )
+        .with_detail(format!("Column \"{name}\" is a generated column.")));
+    }
+    Ok(())
+}
+
+fn generated_column(table: &Table, column: &str) -> SqlError {
+    SqlError::syntax(format!("column \"{column}\" of relation \"{}\" is a generated column", table.name))
 }
 
 fn identity_column(table: &Table, column: &str) -> SqlError {

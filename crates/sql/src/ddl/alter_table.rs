@@ -155,6 +155,9 @@ impl Work<'_> {
     /// Gives the rows there are a value for a new column: one that is the same for all without
     /// touching them, else by rewriting.
     fn fill_new_column(&mut self, before: &Table, table: &mut Table, place: usize) -> Result<()> {
+        if table.columns[place].generated.is_some() {
+            return self.fill_generated_column(before, table, place);
+        }
         let default = self.bind_default(table, place)?;
         let Some(default) = default else {
             let column = &table.columns[place];
@@ -188,6 +191,18 @@ impl Work<'_> {
         })
     }
 
+    fn fill_generated_column(&mut self, before: &Table, table: &mut Table, place: usize) -> Result<()> {
+        self.replace_trees(table);
+        let after = table.clone();
+        self.rewrite_table(before, &after, |work, mut row| {
+            row.push(Datum::Null);
+            work.generate(&after, &mut row)?;
+            work.check_domains(&after, &[place], &row)?;
+            crate::oltp::constraint::check_not_null(&after, &row, work.format)?;
+            Ok(row)
+        })
+    }
+
     pub(crate) fn has_rows(&mut self, table: &Table) -> Result<bool> {
         let (from, to) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
         let mut scan =
@@ -208,6 +223,11 @@ impl Work<'_> {
             check.expression = super::expression::rename_column(&check.expression, old, new);
         }
         for computed in table.indexes.iter_mut().flat_map(Index::computed_mut) {
+            if computed.columns.contains(&place) {
+                computed.text = super::index_expression::rename_column(&computed.text, old, new)?;
+            }
+        }
+        for computed in table.columns.iter_mut().filter_map(|column| column.generated.as_mut()) {
             if computed.columns.contains(&place) {
                 computed.text = super::index_expression::rename_column(&computed.text, old, new)?;
             }
@@ -297,6 +317,7 @@ pub(crate) fn bury(column: &mut Column, place: usize) {
     column.not_null = false;
     column.default = None;
     column.identity = None;
+    column.generated = None;
     column.sequence = None;
     column.missing = Datum::Null;
     column.comment = None;

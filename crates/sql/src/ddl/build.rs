@@ -1,6 +1,7 @@
 //! Filling an index, and rewriting a table. The caller holds the table exclusively.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -52,6 +53,18 @@ impl Work<'_> {
             let row = decode_some(table, &value, &wanted)?;
             let computed = work.computed_by(table, index, &row)?;
             work.add_entry(table, index, Indexed::new(&row, &computed), row_key)
+        })
+    }
+
+    /// 23505 if rows have equal keys in the index of a UNIQUE constraint that is DEFERRABLE.
+    pub(crate) fn validate_unique(&mut self, table: &Arc<Table>, index: &Index) -> Result<()> {
+        let shared = Arc::clone(table);
+        self.for_each_row(table, |work, _, row| {
+            let values: Vec<Datum> = index.key_columns().map(|place| row[place].clone()).collect();
+            if values.iter().any(Datum::is_null) || work.holders(&shared, index, &values)?.len() < 2 {
+                return Ok(());
+            }
+            Err(not_unique(&shared, index, Indexed::plain(&row), work.format))
         })
     }
 

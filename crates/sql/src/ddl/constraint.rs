@@ -6,7 +6,7 @@ use cognate_engine::TreeMode;
 
 use super::names::make_up;
 use super::request::{ConstraintRequest, ForeignKeyRequest};
-use crate::catalog::{ForeignKey, Index, IndexColumn, Object, Reference, Table};
+use crate::catalog::{ForeignKey, Index, IndexColumn, Object, Reference, ReferentialAction, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 use crate::types::cast::{self, CastContext};
@@ -61,8 +61,18 @@ impl Work<'_> {
         }
     }
 
+    /// A name for a key that was given none.
+    fn key_name(&self, schema: &str, table: &Table, columns: &[String], primary: bool) -> String {
+        let middle = if primary { String::new() } else { columns.join("_") };
+        let label = if primary { "pkey" } else { "key" };
+        let taken =
+            |name: &str| self.is_taken(schema, name) || table.has_constraint(name) || name == table.name;
+        make_up(&table.name, &middle, label, taken)
+    }
+
     async fn add_key(&mut self, table: &mut Table, request: ConstraintRequest, loaded: bool) -> Result<()> {
-        let ConstraintRequest::Key { name, columns, primary, nulls_not_distinct } = request else {
+        let ConstraintRequest::Key { name, columns, primary, nulls_not_distinct, deferrable } = request
+        else {
             return Err(SqlError::internal("the constraint is no key"));
         };
         let places = key_places(table, &columns, primary)?;
@@ -77,14 +87,7 @@ impl Work<'_> {
             .schema_by_oid(table.schema)
             .cloned()
             .ok_or_else(|| super::resolve::undefined_schema(&table.schema_name))?;
-        let name = name.unwrap_or_else(|| {
-            let middle = if primary { String::new() } else { columns.join("_") };
-            let label = if primary { "pkey" } else { "key" };
-            let taken = |name: &str| {
-                self.is_taken(&schema.name, name) || table.has_constraint(name) || name == table.name
-            };
-            make_up(&table.name, &middle, label, taken)
-        });
+        let name = name.unwrap_or_else(|| self.key_name(&schema.name, table, &columns, primary));
         if name == table.name {
             return Err(super::resolve::duplicate_relation(&name));
         }
@@ -97,7 +100,8 @@ impl Work<'_> {
             columns: places.iter().map(|&column| IndexColumn::ascending(column)).collect(),
             expressions: Vec::new(),
             predicate: None,
-            unique: true,
+            unique: deferrable.is_none(),
+            deferrable,
             nulls_not_distinct,
             included: Vec::new(),
             options: Vec::new(),
@@ -117,7 +121,11 @@ impl Work<'_> {
         if !primary {
             let index =
                 table.indexes.last().cloned().ok_or_else(|| SqlError::internal("the index is there"))?;
-            return self.build_index(table, &index);
+            self.build_index(table, &index)?;
+            return match deferrable {
+                Some(_) => self.validate_unique(&Arc::new(table.clone()), &index),
+                None => Ok(()),
+            };
         }
         // Rows move into a tree ordered by the new key, and every index leads to the new keys.
         self.replace_trees(table);
@@ -161,6 +169,7 @@ impl Work<'_> {
                 "number of referencing and referenced columns for foreign key disagree",
             ));
         }
+        refuse_generated(table, &places, &request)?;
         let name = match request.name {
             Some(name) => name,
             None => {
@@ -300,4 +309,20 @@ pub(super) fn check_types(
         column.ty.id.sql_name(),
         target.ty.id.sql_name()
     )))
+}
+
+/// 42601 for what a foreign key would do to a generated column.
+fn refuse_generated(table: &Table, places: &[usize], request: &ForeignKeyRequest) -> Result<()> {
+    use ReferentialAction as Action;
+    if !places.iter().any(|&place| table.columns[place].generated.is_some()) {
+        return Ok(());
+    }
+    let sets = |action| matches!(action, Action::SetNull | Action::SetDefault);
+    let clause = match () {
+        () if sets(request.on_update) || request.on_update == Action::Cascade => "ON UPDATE",
+        () if sets(request.on_delete) => "ON DELETE",
+        () => return Ok(()),
+    };
+    let message = format!("invalid {clause} action for foreign key constraint containing generated column");
+    Err(SqlError::syntax(message))
 }

@@ -49,6 +49,7 @@ impl Work<'_> {
             expressions: made.expressions,
             predicate: made.predicate,
             unique: statement.unique,
+            deferrable: None,
             nulls_not_distinct: statement.nulls_distinct == Some(false),
             included,
             options: statement.with.iter().map(storage_option).collect::<Result<_>>()?,

@@ -125,9 +125,7 @@ impl Work<'_> {
         };
         // Nobody else can know of it before the commit.
         self.state.exclusive.insert(table.oid);
-        for column in columns {
-            self.add_column(&schema, &mut table, column).await?;
-        }
+        self.add_columns(&schema, &mut table, columns).await?;
         // Keys come first: a foreign key may refer to the table's own.
         let (keys, others): (Vec<_>, Vec<_>) = constraints
             .into_iter()
@@ -141,6 +139,25 @@ impl Work<'_> {
         }
         self.change(Object::Table(table.into()))?;
         Ok(Some(Qualified { schema: Some(schema.name.clone()), name: name.name.clone() }))
+    }
+
+    async fn add_columns(
+        &mut self,
+        schema: &Schema,
+        table: &mut Table,
+        columns: Vec<ColumnRequest>,
+    ) -> Result<()> {
+        let mut generated = Vec::new();
+        for (place, mut column) in columns.into_iter().enumerate() {
+            generated.extend(column.generated.take().map(|expression| (place, expression)));
+            self.add_column(schema, table, column).await?;
+        }
+        // They may be made from columns that come later. Once more, for those that are made from
+        // generated ones.
+        for (place, expression) in generated.iter().chain(&generated) {
+            self.generate_column(table, *place, expression)?;
+        }
+        Ok(())
     }
 
     /// Adds a column to a table that is being made or altered: its type, default and sequence.
@@ -157,6 +174,7 @@ impl Work<'_> {
             not_null: request.not_null.unwrap_or(false),
             default: None,
             identity: None,
+            generated: None,
             sequence: None,
             dropped: false,
             missing: Datum::Null,
@@ -182,6 +200,9 @@ impl Work<'_> {
             column.default = self.default_text(&column, default)?;
         }
         table.columns.push(column);
+        if let Some(expression) = &request.generated {
+            self.generate_column(table, place, expression)?;
+        }
         Ok(())
     }
 }

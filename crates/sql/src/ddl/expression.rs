@@ -233,8 +233,11 @@ impl Work<'_> {
     }
 }
 
-/// The DEFAULT of a column, or that of its domain.
+/// The DEFAULT of a column, or that of its domain. A generated column has none.
 pub(crate) fn default_of<'a>(catalog: &'a Catalog, column: &'a Column) -> Option<&'a str> {
+    if column.generated.is_some() {
+        return None;
+    }
     let of_domain = || catalog.domain_by_oid(column.ty.domain_oid()?)?.default.as_deref();
     column.default.as_deref().or_else(of_domain)
 }

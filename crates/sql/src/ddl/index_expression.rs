@@ -1,5 +1,5 @@
-//! What indexes compute of rows: expressions and predicates, from a statement's words to what the
-//! catalog keeps.
+//! What indexes compute of rows, expressions and predicates, and what generated columns are: from a
+//! statement's words to what the catalog keeps.
 //!
 //! What is kept means the same to every session and for all time, since entries are found again by
 //! computing them again:
@@ -28,6 +28,8 @@ use crate::types::{Datum, FormatContext, Type, TypeId};
 enum Use {
     Expression,
     Predicate,
+    /// The generated column at this place.
+    Generated(usize),
 }
 
 impl Use {
@@ -35,6 +37,7 @@ impl Use {
         match self {
             Use::Expression => "index expression",
             Use::Predicate => "index predicate",
+            Use::Generated(_) => "column generation expression",
         }
     }
 
@@ -42,6 +45,7 @@ impl Use {
         let table = std::sync::Arc::new(table.clone());
         match self {
             Use::Expression => binder.index_expression(&table, syntax),
+            Use::Generated(place) => binder.generated_column(&table, place, syntax),
             Use::Predicate => {
                 let condition = binder.index_predicate(&table, syntax)?;
                 Ok(Typed::new(condition, TypeId::Bool))
@@ -60,6 +64,27 @@ impl Work<'_> {
     /// The predicate of a new index.
     pub(crate) fn new_predicate(&self, table: &Table, syntax: &Syntax, place: usize) -> Result<Computed> {
         self.new_computed(table, syntax, place, Use::Predicate)
+    }
+
+    /// Makes a column a generated one. 42P17 if it is made from one, or from more than the row.
+    pub(crate) fn generate_column(&self, table: &mut Table, place: usize, syntax: &Syntax) -> Result<()> {
+        let computed = self.new_computed(table, syntax, place, Use::Generated(place))?;
+        let is_generated = |base: &&usize| **base == place || table.columns[**base].generated.is_some();
+        if let Some(base) = computed.columns.iter().find(is_generated) {
+            let name = &table.columns[*base].name;
+            let message = format!("cannot use generated column \"{name}\" in column generation expression");
+            return Err(SqlError::new(sqlstate::INVALID_OBJECT_DEFINITION, message)
+                .with_detail("A generated column cannot reference another generated column."));
+        }
+        table.columns[place].generated = Some(Box::new(computed));
+        Ok(())
+    }
+
+    /// What a generated column is, bound: in the type that it has in `table`.
+    pub(crate) fn bind_generated(&self, table: &Table, place: usize) -> Result<Option<Expr>> {
+        let Some(computed) = &table.columns[place].generated else { return Ok(None) };
+        let syntax = parse_expression(&computed.text)?;
+        self.bind_alike(table, &syntax, Use::Generated(place)).map(|typed| Some(typed.expr))
     }
 
     fn new_computed(&self, table: &Table, syntax: &Syntax, place: usize, what: Use) -> Result<Computed> {
@@ -102,7 +127,10 @@ impl Work<'_> {
             what.bind(&mut Binder::new(&context, &[]), table, syntax)
         })?;
         if !typed.expr.is_immutable() {
-            let message = format!("functions in {} must be marked IMMUTABLE", what.name());
+            let message = match what {
+                Use::Generated(_) => "generation expression is not immutable".to_owned(),
+                _ => format!("functions in {} must be marked IMMUTABLE", what.name()),
+            };
             return Err(SqlError::new(sqlstate::INVALID_OBJECT_DEFINITION, message));
         }
         Ok(typed)

@@ -66,6 +66,7 @@ impl Work<'_> {
                     columns: column_names(&table, index),
                     primary: index.primary,
                     nulls_not_distinct: index.nulls_not_distinct,
+                    deferrable: index.deferrable,
                 });
             }
         }
@@ -74,6 +75,9 @@ impl Work<'_> {
 
     fn copied_column(&self, like: &Like, column: &Column) -> Result<ColumnRequest> {
         let mut copy = plain_column(column);
+        if let Some(generated) = column.generated.as_ref().filter(|_| like.generated) {
+            copy.generated = Some(parse_expression(&generated.text)?);
+        }
         match (&column.identity, column.sequence, &column.default) {
             (Some(identity), Some(sequence), _) if like.identity => {
                 copy.identity = Some((*identity, self.sequence_options(sequence)?));
@@ -188,6 +192,7 @@ fn plain_column(column: &Column) -> ColumnRequest {
         default: None,
         serial: false,
         identity: None,
+        generated: None,
     }
 }
 

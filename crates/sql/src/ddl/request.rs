@@ -5,7 +5,7 @@ use sqlparser::ast;
 
 use super::names::{Qualified, fold};
 use crate::bind::resolve_type;
-use crate::catalog::{Identity, ReferentialAction};
+use crate::catalog::{Deferrable, Identity, ReferentialAction};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::SequenceOptions;
 use crate::types::{FormatContext, Type, TypeId};
@@ -21,13 +21,21 @@ pub(crate) struct ColumnRequest {
     /// `serial` and its kin.
     pub(crate) serial: bool,
     pub(crate) identity: Option<(Identity, SequenceOptions)>,
+    /// GENERATED ALWAYS AS (...) STORED.
+    pub(crate) generated: Option<ast::Expr>,
 }
 
 /// A constraint to be made.
 #[derive(Clone, Debug)]
 pub(crate) enum ConstraintRequest {
     /// PRIMARY KEY or UNIQUE.
-    Key { name: Option<String>, columns: Vec<String>, primary: bool, nulls_not_distinct: bool },
+    Key {
+        name: Option<String>,
+        columns: Vec<String>,
+        primary: bool,
+        nulls_not_distinct: bool,
+        deferrable: Option<Deferrable>,
+    },
     /// CHECK.
     Check { name: Option<String>, expression: Box<ast::Expr> },
     /// FOREIGN KEY or REFERENCES.
@@ -89,27 +97,29 @@ pub(crate) fn column(
         default: None,
         serial: serial.is_some(),
         identity: None,
+        generated: None,
     };
     reject_pseudo(&column)?;
     let mut constraints: Vec<ConstraintRequest> = Vec::new();
-    let mut previous_is_foreign_key = false;
+    let mut previous_is_deferrable = false;
     for option in &definition.options {
         let name = option.name.as_ref().map(fold);
-        let is_foreign_key = matches!(option.option, ast::ColumnOption::ForeignKey(_));
+        let is_deferrable =
+            matches!(option.option, ast::ColumnOption::ForeignKey(_) | ast::ColumnOption::Unique(_));
         let deferral = deferral(&option.option);
-        if let (Some(words), true, Some(ConstraintRequest::ForeignKey(key))) =
-            (deferral, previous_is_foreign_key, constraints.last_mut())
+        if let (Some(words), true, Some(constraint)) =
+            (deferral, previous_is_deferrable, constraints.last_mut())
         {
-            apply_deferral(key, words);
+            apply_deferral(constraint, words)?;
             continue;
         }
         column_option(table, &mut column, &mut constraints, name, &option.option)?;
-        previous_is_foreign_key = is_foreign_key;
+        previous_is_deferrable = is_deferrable;
     }
     Ok((column, constraints))
 }
 
-/// DEFERRABLE and the like as loose words after a column's REFERENCES.
+/// DEFERRABLE and the like as loose words after a column's REFERENCES or UNIQUE.
 fn deferral(option: &ast::ColumnOption) -> Option<&str> {
     match option {
         ast::ColumnOption::DialectSpecific(tokens) => match tokens.first() {
@@ -120,12 +130,25 @@ fn deferral(option: &ast::ColumnOption) -> Option<&str> {
     }
 }
 
-fn apply_deferral(key: &mut ForeignKeyRequest, word: &str) {
-    match word.to_ascii_uppercase().as_str() {
-        "DEFERRABLE" => key.deferrable = true,
-        "DEFERRED" => (key.deferrable, key.initially_deferred) = (true, true),
-        _ => {}
+fn apply_deferral(constraint: &mut ConstraintRequest, word: &str) -> Result<()> {
+    let is_deferred = word.eq_ignore_ascii_case("DEFERRED");
+    if !is_deferred && !word.eq_ignore_ascii_case("DEFERRABLE") {
+        return Ok(());
     }
+    match constraint {
+        ConstraintRequest::ForeignKey(key) => {
+            key.deferrable = true;
+            key.initially_deferred |= is_deferred;
+        }
+        ConstraintRequest::Key { nulls_not_distinct: true, .. } => {
+            return Err(SqlError::unsupported("UNIQUE NULLS NOT DISTINCT that is DEFERRABLE"));
+        }
+        ConstraintRequest::Key { deferrable, .. } => {
+            *deferrable = Some(if is_deferred { Deferrable::Deferred } else { Deferrable::Immediate });
+        }
+        ConstraintRequest::Check { .. } => {}
+    }
+    Ok(())
 }
 
 fn reject_pseudo(column: &ColumnRequest) -> Result<()> {
@@ -165,16 +188,17 @@ fn column_option(
                 columns: columns(),
                 primary: true,
                 nulls_not_distinct: false,
+                deferrable: None,
             });
         }
         ast::ColumnOption::Unique(key) => {
-            refuse_deferral(key.characteristics.as_ref(), "UNIQUE")?;
             let nulls_not_distinct = key.nulls_distinct == ast::NullsDistinctOption::NotDistinct;
             constraints.push(ConstraintRequest::Key {
                 name,
                 columns: columns(),
                 primary: false,
                 nulls_not_distinct,
+                deferrable: deferrable(key.characteristics.as_ref(), nulls_not_distinct)?,
             });
         }
         ast::ColumnOption::Check(check) => {
@@ -183,10 +207,10 @@ fn column_option(
         ast::ColumnOption::ForeignKey(key) => {
             constraints.push(ConstraintRequest::ForeignKey(foreign_key(key, name, columns())?));
         }
-        ast::ColumnOption::Generated { generated_as, sequence_options, generation_expr, .. } => {
-            if generation_expr.is_some() {
-                return Err(SqlError::unsupported("GENERATED ALWAYS AS (expression) STORED"));
-            }
+        ast::ColumnOption::Generated { generation_expr: Some(expression), generation_expr_mode, .. } => {
+            generated(table, column, expression, generation_expr_mode.as_ref())?;
+        }
+        ast::ColumnOption::Generated { generated_as, sequence_options, .. } => {
             column.identity = Some(identity(table, column, generated_as, sequence_options.as_deref())?);
         }
         ast::ColumnOption::Collation(name) => {
@@ -194,12 +218,49 @@ fn column_option(
         }
         other => return Err(SqlError::unsupported(format_args!("column option {other}"))),
     }
+    check_sources(table, column)
+}
+
+/// 42601 if a column is said to get its values in two ways.
+fn check_sources(table: &str, column: &ColumnRequest) -> Result<()> {
+    if column.generated.is_some() {
+        let other = match () {
+            () if column.default.is_some() || column.serial => Some("default"),
+            () => column.identity.is_some().then_some("identity"),
+        };
+        if let Some(other) = other {
+            return Err(SqlError::syntax(format!(
+                "both {other} and generation expression specified for column \"{}\" of table \"{table}\"",
+                column.name
+            )));
+        }
+    }
     if column.identity.is_some() && (column.default.is_some() || column.serial) {
         return Err(SqlError::syntax(format!(
             "both default and identity specified for column \"{}\" of table \"{table}\"",
             column.name
         )));
     }
+    Ok(())
+}
+
+/// GENERATED ALWAYS AS (...) STORED.
+fn generated(
+    table: &str,
+    column: &mut ColumnRequest,
+    expression: &ast::Expr,
+    mode: Option<&ast::GeneratedExpressionMode>,
+) -> Result<()> {
+    if !matches!(mode, Some(ast::GeneratedExpressionMode::Stored)) {
+        return Err(SqlError::unsupported("a generated column that is not STORED"));
+    }
+    if column.generated.is_some() {
+        return Err(SqlError::syntax(format!(
+            "multiple generation clauses specified for column \"{}\" of table \"{table}\"",
+            column.name
+        )));
+    }
+    column.generated = Some(expression.clone());
     Ok(())
 }
 
@@ -254,10 +315,10 @@ pub(crate) fn constraint(constraint: &ast::TableConstraint) -> Result<Constraint
                 columns,
                 primary: true,
                 nulls_not_distinct: false,
+                deferrable: None,
             })
         }
         ast::TableConstraint::Unique(key) => {
-            refuse_deferral(key.characteristics.as_ref(), "UNIQUE")?;
             let columns = key_columns(&key.columns)?;
             let nulls_not_distinct = key.nulls_distinct == ast::NullsDistinctOption::NotDistinct;
             Ok(ConstraintRequest::Key {
@@ -265,6 +326,7 @@ pub(crate) fn constraint(constraint: &ast::TableConstraint) -> Result<Constraint
                 columns,
                 primary: false,
                 nulls_not_distinct,
+                deferrable: deferrable(key.characteristics.as_ref(), nulls_not_distinct)?,
             })
         }
         ast::TableConstraint::Check(check) => Ok(ConstraintRequest::Check {
@@ -288,6 +350,27 @@ fn key_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>> {
             other => Err(SqlError::syntax(format!("a key consists of column names, not of {other}"))),
         })
         .collect()
+}
+
+/// DEFERRABLE and INITIALLY of a UNIQUE constraint.
+fn deferrable(
+    characteristics: Option<&ast::ConstraintCharacteristics>,
+    nulls_not_distinct: bool,
+) -> Result<Option<Deferrable>> {
+    let Some(characteristics) = characteristics else { return Ok(None) };
+    let is_deferred = characteristics.initially == Some(ast::DeferrableInitial::Deferred);
+    if is_deferred && characteristics.deferrable == Some(false) {
+        return Err(SqlError::syntax("constraint declared INITIALLY DEFERRED must be DEFERRABLE"));
+    }
+    let deferrable = match (is_deferred, characteristics.deferrable) {
+        (true, _) => Deferrable::Deferred,
+        (false, Some(true)) => Deferrable::Immediate,
+        (false, _) => return Ok(None),
+    };
+    match nulls_not_distinct {
+        true => Err(SqlError::unsupported("UNIQUE NULLS NOT DISTINCT that is DEFERRABLE")),
+        false => Ok(Some(deferrable)),
+    }
 }
 
 fn refuse_deferral(characteristics: Option<&ast::ConstraintCharacteristics>, what: &str) -> Result<()> {

@@ -151,6 +151,9 @@ impl Work<'_> {
             for (_, column) in table.visible_columns() {
                 let is_of_it = [column.ty.user_type(), column.ty.enum_named()].contains(&Some(ty.oid()));
                 let may_name = is_of_it || matches!(ty, UserType::Domain(_));
+                if column.generated.as_ref().is_some_and(|generated| has(&generated.text)) {
+                    return refused(format!("column {} of {}", column.name, described()));
+                }
                 if column.default.as_deref().is_some_and(has) && may_name {
                     return refused(format!("the default of column {} of {}", column.name, described()));
                 }

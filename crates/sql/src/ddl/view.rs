@@ -147,6 +147,7 @@ fn view_columns(columns: Vec<OutputColumn>, names: &[ast::ViewColumnDef]) -> Res
             not_null: false,
             default: None,
             identity: None,
+            generated: None,
             sequence: None,
             dropped: false,
             missing: Datum::Null,

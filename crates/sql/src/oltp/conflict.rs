@@ -11,6 +11,7 @@ use bytes::Bytes;
 use cognate_engine::{Isolation, LockMode};
 use sqlparser::ast;
 
+use super::deferred_unique::not_at_once;
 use super::index_maintenance::{columns_into, entry};
 use super::indexed::Indexed;
 use super::inference;
@@ -123,12 +124,23 @@ fn bind_update(binder: &mut Binder<'_>, table: &Arc<Table>, update: &ast::DoUpda
     Ok(Action::Update { assignments, condition })
 }
 
+/// 55000.
+pub(super) fn deferrable_arbiter() -> SqlError {
+    not_at_once(
+        "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
+    )
+}
+
 fn arbiters(binder: &mut Binder<'_>, table: &Arc<Table>, on: &ast::OnConflict) -> Result<Vec<u32>> {
     match &on.conflict_target {
+        None if table.indexes.iter().any(|index| index.deferrable.is_some()) => Err(deferrable_arbiter()),
         None => Ok(table.indexes.iter().filter(|index| index.unique).map(|index| index.oid).collect()),
         Some(ast::ConflictTarget::OnConstraint(name)) => {
             let name = single(name)?;
             let index = table.indexes.iter().find(|index| index.constraint.is_some() && index.name == name);
+            if index.is_some_and(|index| index.deferrable.is_some()) {
+                return Err(deferrable_arbiter());
+            }
             index.map(|index| vec![index.oid]).ok_or_else(|| {
                 SqlError::new(
                     sqlstate::UNDEFINED_OBJECT,
@@ -172,7 +184,7 @@ impl Work<'_> {
             }
             let mut updated = existing.clone();
             assignments.apply(self, run, &frame, &mut updated)?;
-            checks.test(self, table, &updated)?;
+            checks.complete(self, table, &mut updated)?;
             let new_key = self.update_row(table, &holder, &existing, &updated).await?;
             touched.push(new_key);
             return Ok(Outcome::Updated(updated));

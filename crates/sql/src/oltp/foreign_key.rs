@@ -1,5 +1,6 @@
 //! Foreign keys: that a row refers to one that exists, and what happens to those that refer to a
-//! row that goes.
+//! row that goes. The queue of their checks is also that of UNIQUE constraints that are DEFERRABLE
+//! (`deferred_unique`).
 //!
 //! Both are looked at when the statement has ended (or, if deferred, when the transaction does), on
 //! the newest committed state with the own writes, whatever the transaction's snapshot is. Who
@@ -39,6 +40,8 @@ use crate::types::{Datum, FormatContext, Type};
 pub(crate) enum Check {
     /// A row of `table` must refer to a row that exists, by these values.
     Parent { table: Arc<Table>, key: Oid, values: Vec<Datum> },
+    /// No other row of `table` may have these values in an index's columns.
+    Unique { table: Oid, index: Oid, values: Vec<Datum> },
     /// A row of `parent` is gone or has another key; what referred to it by `before` is to be dealt
     /// with.
     Children { parent: Arc<Table>, child: Oid, key: Oid, before: Vec<Datum>, after: Option<Vec<Datum>> },
@@ -178,6 +181,7 @@ impl Work<'_> {
                     &named_key_detail(&table, &key.columns, &values, self.format),
                 ))
             }
+            Check::Unique { table, index, values } => self.check_unique(table, index, &values).await,
             Check::Children { parent, child, key, before, after } => {
                 self.join_table(child, TreeMode::Write).await?;
                 let Some(child) = self.catalog.table_by_oid(child).cloned() else { return Ok(()) };
@@ -349,7 +353,11 @@ impl Work<'_> {
                     _ => Datum::Null,
                 };
             }
-            self.check_domains(child, &key.columns, &changed)?;
+            self.generate(child, &mut changed)?;
+            let generated =
+                (0..child.columns.len()).filter(|&place| child.columns[place].generated.is_some());
+            let places: Vec<usize> = key.columns.iter().copied().chain(generated).collect();
+            self.check_domains(child, &places, &changed)?;
             check_not_null(child, &changed, self.format)?;
             for check in &child.checks {
                 let condition = self.bind_check(child, &check.expression)?;
@@ -384,7 +392,7 @@ impl Work<'_> {
     /// Row keys of the rows of a table that have these values, as the newest commits and own writes
     /// leave them. By an index that begins with the columns if there is one, else by looking at all
     /// rows.
-    fn rows_with(
+    pub(super) fn rows_with(
         &mut self,
         table: &Arc<Table>,
         places: &[usize],

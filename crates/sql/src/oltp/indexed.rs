@@ -1,4 +1,5 @@
-//! Rows as indexes see them: their columns, and what the table's indexes compute of them.
+//! Rows as indexes see them: their columns, and what the table's indexes compute of them. And the
+//! columns that are computed from others.
 //!
 //! A predicate is computed first. Where it does not hold the index's expressions are not computed,
 //! so that one that would fail there does not keep the row from being written.
@@ -63,6 +64,20 @@ impl Work<'_> {
         }
         let bound = self.bound_indexes(table)?;
         self.compute(&bound, bound.of(index).into_iter(), row)
+    }
+
+    /// Puts the values of generated columns into a row whose other values are there.
+    pub(crate) fn generate(&self, table: &Table, row: &mut [Datum]) -> Result<()> {
+        if !table.has_generated() {
+            return Ok(());
+        }
+        let bound = self.bound_indexes(table)?;
+        self.read(|read| {
+            for (place, expression) in &bound.generated {
+                row[*place] = evaluate(expression, row, read)?;
+            }
+            Ok(())
+        })
     }
 
     fn bound_indexes(&self, table: &Table) -> Result<Arc<BoundIndexes>> {

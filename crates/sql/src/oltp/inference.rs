@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use super::conflict::deferrable_arbiter;
 use crate::bind::{Binder, BoundIndexes, bind_indexes};
 use crate::catalog::{Index, IndexKey, Table};
 use crate::ddl::names::fold;
@@ -38,14 +39,17 @@ pub(super) fn arbiters(
     };
     let bound = if table.has_computed() { Some(bind_indexes(binder.context, table)?) } else { None };
     let fits = |index: &&Index| wanted.fits(index, bound.as_deref());
-    let found: Vec<u32> = table.indexes.iter().filter(fits).map(|index| index.oid).collect();
+    let found: Vec<&Index> = table.indexes.iter().filter(fits).collect();
+    if found.iter().any(|index| index.deferrable.is_some()) {
+        return Err(deferrable_arbiter());
+    }
     if found.is_empty() {
         return Err(SqlError::new(
             sqlstate::INVALID_COLUMN_REFERENCE,
             "there is no unique or exclusion constraint matching the ON CONFLICT specification",
         ));
     }
-    Ok(found)
+    Ok(found.iter().map(|index| index.oid).collect())
 }
 
 fn place(table: &Table, name: &ast::Ident) -> Result<usize> {
@@ -78,7 +82,7 @@ impl Wanted {
     }
 
     fn fits(&self, index: &Index, bound: Option<&BoundIndexes>) -> bool {
-        if !index.unique {
+        if !index.is_unique() {
             return false;
         }
         let mut columns: Vec<usize> = index.key_columns().collect();

@@ -7,7 +7,7 @@ use sqlparser::ast;
 use super::conflict::{Conflict, Outcome};
 use super::literal_rows::LiteralRows;
 use super::returning::{Changed, Returning};
-use super::run::{Checks, Run, default_of, generated_always, is_default};
+use super::run::{Checks, Run, default_of, generated_always, is_default, is_generated};
 use super::source::{Pieces, Places, WithQueries, share};
 use super::target::{find_table, open_table_as};
 use crate::bind::{Binder, Body, Clause, Query};
@@ -308,6 +308,9 @@ impl Columns {
         if column.identity == Some(Identity::Always) && self.overriding.is_none() {
             return Err(generated_always(&column.name, false));
         }
+        if column.generated.is_some() {
+            return Err(is_generated(&column.name, false));
+        }
         Ok(())
     }
 
@@ -450,7 +453,7 @@ impl Work<'_> {
         touched: &mut Vec<bytes::Bytes>,
         changed: &mut Changed,
     ) -> Result<()> {
-        plan.checks.test(self, &plan.table, &row)?;
+        plan.checks.complete(self, &plan.table, &mut row)?;
         if let Some(conflict) = &plan.conflict {
             match self.resolve_conflict(&plan.table, conflict, &plan.checks, run, &row, touched).await? {
                 Outcome::Free => {}

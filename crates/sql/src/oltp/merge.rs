@@ -296,7 +296,7 @@ impl Work<'_> {
                 Action::Update(assignments, _) => {
                     let mut after = frame[..width].to_vec();
                     assignments.apply(self, run, frame, &mut after)?;
-                    plan.checks.test(self, table, &after)?;
+                    plan.checks.complete(self, table, &mut after)?;
                     self.update_row(table, row_key, &frame[..width], &after).await?;
                 }
                 _ => self.delete_row(table, row_key, &frame[..width]).await?,
@@ -314,8 +314,8 @@ impl Work<'_> {
         changed: &mut Changed,
     ) -> Result<()> {
         let Some(Action::Insert(row)) = self.choose(plan, run, false, frame)? else { return Ok(()) };
-        let row = run.evaluate(self, row, frame)?;
-        plan.checks.test(self, &plan.table, &row)?;
+        let mut row = run.evaluate(self, row, frame)?;
+        plan.checks.complete(self, &plan.table, &mut row)?;
         self.insert_row(&plan.table, &row).await?;
         changed.rows += 1;
         Ok(())

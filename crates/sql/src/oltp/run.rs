@@ -145,15 +145,16 @@ impl Checks {
         Ok(Checks { checks, not_null, domains })
     }
 
-    /// 23502, 23514.
-    pub(crate) fn test(&self, work: &Work<'_>, table: &Table, row: &[Datum]) -> Result<()> {
+    /// Gives a row the values of its generated columns, and tests it. 23502, 23514.
+    pub(crate) fn complete(&self, work: &Work<'_>, table: &Table, row: &mut [Datum]) -> Result<()> {
+        work.generate(table, row)?;
         for (place, check) in &self.domains {
             work.read(|read| check.test(&row[*place], read))?;
         }
         self.test_row(work, table, row)
     }
 
-    /// The same for a row whose values are known to be of their columns' domains.
+    /// The same for a complete row whose values are known to be of their columns' domains.
     pub(crate) fn test_row(&self, work: &Work<'_>, table: &Table, row: &[Datum]) -> Result<()> {
         if self.not_null.iter().any(|&place| row[place].is_null()) {
             super::constraint::check_not_null(table, row, work.format)?;
@@ -179,7 +180,7 @@ pub(crate) fn is_default(expression: &ast::Expr) -> bool {
         if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
 }
 
-/// The value of a column that a statement gives none.
+/// The value of a column that a statement gives none. A generated one gets its own later.
 pub(crate) fn default_of(binder: &mut Binder<'_>, table: &Table, place: usize) -> Result<Expr> {
     let column = &table.columns[place];
     match expression::default_of(binder.context.catalog, column) {
@@ -189,6 +190,14 @@ pub(crate) fn default_of(binder: &mut Binder<'_>, table: &Table, place: usize) -
         }
         _ => Ok(Expr::NULL),
     }
+}
+
+/// 428C9 for a generated column.
+pub(crate) fn is_generated(column: &str, update: bool) -> SqlError {
+    let error = generated_always(column, update);
+    let mut error = error.with_detail(format!("Column \"{column}\" is a generated column."));
+    error.hint = None;
+    error
 }
 
 /// 428C9.

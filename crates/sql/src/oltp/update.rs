@@ -10,13 +10,13 @@ use sqlparser::ast;
 use super::index_maintenance::differs;
 use super::indexed::Indexed;
 use super::returning::{Changed, Returning};
-use super::run::{Checks, Run, default_of, generated_always, is_default};
+use super::run::{Checks, Run, default_of, generated_always, is_default, is_generated};
 use super::source::{Pieces, Places, WithQueries};
 use super::stored::decode;
 use super::target::{Access, Target, as_key, find_table, open_target};
 use super::write::Locked;
 use crate::bind::{Binder, Clause};
-use crate::catalog::{Identity, Index, Table};
+use crate::catalog::{Column, Identity, Index, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::function::Interrupt;
@@ -107,8 +107,11 @@ impl Assignments {
     /// What they do to unique keys.
     pub(crate) fn keys(&self, table: &Table) -> Keys {
         let mut keys = table.indexes.iter().filter(|index| index.is_key()).flat_map(Index::key_columns);
-        if !keys.any(|column| self.places.contains(&column)) {
+        if !keys.any(|column| table.changes_with(column, &self.places)) {
             return Keys::Kept;
+        }
+        if table.has_generated() {
+            return Keys::Unforeseeable;
         }
         let once =
             |expr: &Expr| expr.is_volatile() || expr.any(&mut |part| matches!(part, Expr::Subquery(_)));
@@ -181,9 +184,7 @@ fn assigned(binder: &mut Binder<'_>, table: &Arc<Table>, place: usize, value: &a
         return default_of(binder, table, place);
     }
     let column = &table.columns[place];
-    if column.identity == Some(Identity::Always) {
-        return Err(generated_always(&column.name, true));
-    }
+    refuse_generated(column)?;
     binder.in_clause(Clause::Update, |binder| {
         if let Some(element) = element(value) {
             // In the frame the target's columns come first.
@@ -192,6 +193,17 @@ fn assigned(binder: &mut Binder<'_>, table: &Arc<Table>, place: usize, value: &a
         let typed = binder.expression(value)?;
         Ok(binder.assign(typed, column.ty, &column.name)?.expr)
     })
+}
+
+/// 428C9 if the column is computed.
+fn refuse_generated(column: &Column) -> Result<()> {
+    if column.identity == Some(Identity::Always) {
+        return Err(generated_always(&column.name, true));
+    }
+    if column.generated.is_some() {
+        return Err(is_generated(&column.name, true));
+    }
+    Ok(())
 }
 
 /// `SET (a, b) = (x, y)`, `= ROW(x, y)` or `= (SELECT ...)`.
@@ -212,6 +224,7 @@ fn bind_tuple(
         })?;
         for (&place, typed) in places.iter().zip(columns) {
             let column = &table.columns[place];
+            refuse_generated(column)?;
             bound.exprs.push(binder.assign(typed, column.ty, &column.name)?.expr);
         }
         return Ok(());
@@ -288,7 +301,7 @@ pub(crate) fn bind(
     let (mut assignments, mut returning, filter) =
         parts.ok_or_else(|| SqlError::internal("an UPDATE was not bound"))?;
     let places = assignments.places.clone();
-    let checks = Checks::bind(binder, &table, |place| places.contains(&place))?;
+    let checks = Checks::bind(binder, &table, |place| table.changes_with(place, &places))?;
     let keys = assignments.keys(&table);
     let mut pieces = Pieces::default();
     let target = Target::plan(binder, &mut pieces, table, query, filter)?;
@@ -344,7 +357,7 @@ impl Work<'_> {
         let width = table.columns.len();
         let mut after = frame[..width].to_vec();
         plan.assignments.apply(self, run, &frame, &mut after)?;
-        plan.checks.test(self, table, &after)?;
+        plan.checks.complete(self, table, &mut after)?;
         self.update_row(table, &row_key, &frame[..width], &after).await?;
         if plan.returning.is_some() {
             frame.splice(..width, after);

@@ -191,6 +191,7 @@ impl Work<'_> {
         insert_entries(self.engine, table, indexed, &row_key)?;
         self.note_referenced_keys(table, row, |_| true);
         self.queue_parent_checks(table, row, |_| true);
+        self.queue_unique_checks(table, row, |_| true);
         Ok(row_key)
     }
 
@@ -290,6 +291,9 @@ impl Work<'_> {
             };
             self.queue_parent_checks(table, after, |key| changed(&key.columns));
         }
+        self.queue_unique_checks(table, after, |index| {
+            index.key_columns().any(|place| !super::index_maintenance::same(&before[place], &after[place]))
+        });
         self.queue_child_checks(table, before, Some(after));
         Ok(new_key)
     }

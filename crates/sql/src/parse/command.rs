@@ -8,6 +8,7 @@ use sqlparser::tokenizer::Token;
 
 use super::alter_settings::{self, AlterSettings};
 use super::domain::{self, DomainStatement};
+use super::inline_code;
 use super::mip::{MipArgument, MipOperation};
 use super::routine::{self, CreateRoutine, DropRoutine};
 
@@ -81,6 +82,13 @@ pub enum Command {
     CreateRoutine(Box<CreateRoutine>),
     /// DROP FUNCTION, PROCEDURE and ROUTINE.
     DropRoutine(DropRoutine),
+    /// DO.
+    Do {
+        /// LANGUAGE.
+        language: Option<Ident>,
+        /// What is to be done.
+        code: Option<String>,
+    },
     /// CREATE, ALTER and DROP DOMAIN.
     Domain(Box<DomainStatement>),
     /// A statement of PostgreSQL that there is no implementation of: its name.
@@ -138,7 +146,6 @@ pub enum AlterSequence {
 
 /// Statements refused by name: their first words.
 const UNSUPPORTED: &[(&[&str], &str)] = &[
-    (&["DO"], "DO"),
     (&["ALTER", "SYSTEM"], "ALTER SYSTEM"),
     (&["ALTER", "DATABASE"], "ALTER DATABASE"),
     (&["ALTER", "DEFAULT"], "ALTER DEFAULT PRIVILEGES"),
@@ -259,6 +266,9 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
         return alter_sequence(parser);
     }
     if let Some(command) = routine::parse(parser)? {
+        return Ok(command);
+    }
+    if let Some(command) = inline_code::parse(parser)? {
         return Ok(command);
     }
     if let Some(statement) = domain::parse(parser)? {

@@ -15,6 +15,7 @@ pub(crate) struct Like {
     pub(crate) comments: bool,
     pub(crate) constraints: bool,
     pub(crate) defaults: bool,
+    pub(crate) generated: bool,
     pub(crate) identity: bool,
     pub(crate) indexes: bool,
 }
@@ -29,6 +30,7 @@ impl Like {
                     comments: including,
                     constraints: including,
                     defaults: including,
+                    generated: including,
                     identity: including,
                     indexes: including,
                 };
@@ -36,10 +38,11 @@ impl Like {
             "COMMENTS" => self.comments = including,
             "CONSTRAINTS" => self.constraints = including,
             "DEFAULTS" => self.defaults = including,
+            "GENERATED" => self.generated = including,
             "IDENTITY" => self.identity = including,
             "INDEXES" => self.indexes = including,
             // No table has any of these, so there is nothing to take over.
-            "COMPRESSION" | "GENERATED" | "STATISTICS" | "STORAGE" => {}
+            "COMPRESSION" | "STATISTICS" | "STORAGE" => {}
             _ => return false,
         }
         true
@@ -47,7 +50,8 @@ impl Like {
 
     /// As a column's name.
     pub(super) fn written(&self) -> String {
-        let flags = [self.comments, self.constraints, self.defaults, self.identity, self.indexes];
+        let flags =
+            [self.comments, self.constraints, self.defaults, self.generated, self.identity, self.indexes];
         let flags: String = flags.map(|flag| if flag { '1' } else { '0' }).iter().collect();
         let mark = MARK.to_string();
         format!("{MARK}{flags}{MARK}{}", self.table.join(&mark))
@@ -62,6 +66,7 @@ impl Like {
             comments: flag(),
             constraints: flag(),
             defaults: flag(),
+            generated: flag(),
             identity: flag(),
             indexes: flag(),
             table: parts.map(str::to_owned).collect(),

@@ -10,7 +10,7 @@
 //!    `merge` parses MERGE for it, and what begins with WITH;
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
 //!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with, `routine`
-//!    those of functions and procedures, `domain` those of domains.
+//!    those of functions and procedures, `inline_code` DO, `domain` those of domains.
 //!
 //! What none of these knows `refused` may know by name.
 //!
@@ -41,6 +41,7 @@ mod domain;
 mod effects;
 mod element;
 mod error;
+mod inline_code;
 mod junk;
 pub(crate) mod lexeme;
 mod like;
@@ -62,6 +63,7 @@ pub use domain::{DomainChange, DomainClause, DomainStatement};
 pub(crate) use effects::{changes_rows, locks_rows_within};
 pub(crate) use element::element;
 pub use error::character_position;
+pub(crate) use inline_code::data_type;
 pub(crate) use like::Like;
 pub(crate) use merge::does_nothing;
 pub use mip::{MipArgument, MipOperation};

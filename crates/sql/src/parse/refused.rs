@@ -209,7 +209,6 @@ mod tests {
     #[test]
     fn what_postgresql_has_is_refused_by_name() {
         for (text, name) in [
-            ("DO LANGUAGE plpgsql $$ BEGIN END $$", "DO"),
             ("CREATE RULE r AS ON INSERT TO t DO INSTEAD NOTHING", "CREATE RULE"),
             ("CREATE OR REPLACE RULE r AS ON INSERT TO t DO INSTEAD NOTHING", "CREATE RULE"),
             (

@@ -228,7 +228,7 @@ fn returns(parser: &mut Parser<'_>) -> Parsed<RoutineReturns> {
 }
 
 /// A string of any kind.
-fn text(parser: &mut Parser<'_>) -> Parsed<String> {
+pub(super) fn text(parser: &mut Parser<'_>) -> Parsed<String> {
     let token = parser.next_token();
     match token.token {
         Token::SingleQuotedString(text)

@@ -5,7 +5,8 @@ use super::deparse::{self, Style};
 use super::names::{qualified, quote_identifier};
 use super::{Source, domain};
 use crate::catalog::{
-    Check, Domain, DomainCheck, ForeignKey, Index, IndexColumn, IndexKey, Oid, ReferentialAction, Table, View,
+    Check, Deferrable, Domain, DomainCheck, ForeignKey, Index, IndexColumn, IndexKey, Oid, ReferentialAction,
+    Table, View,
 };
 
 /// A list of columns by their places, without parentheses.
@@ -18,7 +19,7 @@ pub(super) fn column_list(table: &Table, places: impl IntoIterator<Item = usize>
 
 /// `CREATE INDEX`. The pretty form does not qualify the table's name if it is found without.
 pub(super) fn index(source: &Source<'_>, table: &Table, index: &Index, style: Style) -> String {
-    let unique = if index.unique { "UNIQUE " } else { "" };
+    let unique = if index.is_unique() { "UNIQUE " } else { "" };
     let bare = if style == Style::Pretty { source.display(table.oid) } else { None };
     let table_name = bare.unwrap_or_else(|| qualified(&table.schema_name, &table.name));
     let columns = index.columns.iter().map(|column| {
@@ -142,6 +143,9 @@ impl Constraint<'_> {
     pub(super) fn deferral(&self) -> (bool, bool) {
         match self {
             Constraint::Foreign(key) => (key.deferrable, key.initially_deferred),
+            Constraint::Key(index) => {
+                (index.deferrable.is_some(), index.deferrable == Some(Deferrable::Deferred))
+            }
             _ => (false, false),
         }
     }
@@ -160,7 +164,12 @@ impl Constraint<'_> {
                     (false, true) => "UNIQUE NULLS NOT DISTINCT",
                     (false, false) => "UNIQUE",
                 };
-                format!("{word} ({})", column_list(table, self.columns()))
+                let deferral = match index.deferrable {
+                    None => "",
+                    Some(Deferrable::Immediate) => " DEFERRABLE",
+                    Some(Deferrable::Deferred) => " DEFERRABLE INITIALLY DEFERRED",
+                };
+                format!("{word} ({}){deferral}", column_list(table, self.columns()))
             }
             Constraint::Check(check) => {
                 let expression = deparse::check(source, table, &check.expression, style);

@@ -203,6 +203,7 @@ struct Attribute {
     default: bool,
     missing: Datum,
     identity: Option<Identity>,
+    generated: bool,
 }
 
 impl Attribute {
@@ -217,6 +218,7 @@ impl Attribute {
             default: false,
             missing: NULL,
             identity: None,
+            generated: false,
         }
     }
 
@@ -231,6 +233,7 @@ impl Attribute {
             default: default_of(column).is_some(),
             missing: column.missing.clone(),
             identity: column.identity,
+            generated: column.generated.is_some(),
             ..Attribute::new(relation, &column.name, column.ty, place)
         }
     }
@@ -332,7 +335,7 @@ system_table! {
         Some(Identity::ByDefault) => "d",
         None => "",
     },
-    attgenerated: InternalChar = "",
+    attgenerated: InternalChar = if attribute.generated { "s" } else { "" },
     attisdropped: Bool = attribute.dropped,
     attislocal: Bool = true,
     attinhcount: Int4 = 0,
@@ -343,9 +346,11 @@ system_table! {
     attmissingval: TextArray = attribute.missing_array(),
 }
 
-/// The DEFAULT that PostgreSQL would show. An identity column has a sequence instead.
+/// The DEFAULT that PostgreSQL would show, or what a generated column is. An identity column has a
+/// sequence instead.
 pub(super) fn default_of(column: &Column) -> Option<&str> {
-    if column.dropped || column.identity.is_some() { None } else { column.default.as_deref() }
+    let generated = column.generated.as_ref().map(|generated| generated.text.as_str());
+    if column.dropped || column.identity.is_some() { None } else { generated.or(column.default.as_deref()) }
 }
 
 /// A column with a default. The default's oid holds within one catalog only: defaults are no

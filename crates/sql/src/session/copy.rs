@@ -395,8 +395,9 @@ impl Session {
             if copy.rows.is_multiple_of(ROWS_UNASKED) {
                 work.interrupts.check()?;
             }
-            let row = copy.row(&work)?;
-            let inserted = match copy.checks.test_row(&work, &copy.table, &row) {
+            let mut row = copy.row(&work)?;
+            let is_complete = copy.complete(&work, &mut row);
+            let inserted = match is_complete.and_then(|()| copy.checks.test_row(&work, &copy.table, &row)) {
                 Ok(()) => work.insert_row(&copy.table, &row).await.map(drop),
                 Err(error) => Err(error),
             };
@@ -407,6 +408,21 @@ impl Session {
 }
 
 impl CopyIn {
+    /// Gives a row the values of its generated columns.
+    fn complete(&self, work: &Work<'_>, row: &mut [Datum]) -> Result<()> {
+        if !self.table.has_generated() {
+            return Ok(());
+        }
+        work.generate(&self.table, row)?;
+        let generated = self.table.visible_columns().filter(|(_, column)| column.generated.is_some());
+        for (place, _) in generated {
+            if let Some(check) = self.checks.domain(place) {
+                work.read(|read| check.test(&row[place], read))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The row of the present fields.
     fn row(&self, work: &Work<'_>) -> Result<Vec<Datum>> {
         if self.fields.len() < self.columns.len() {
@@ -530,12 +546,20 @@ impl InColumn {
 /// Places of COPY's columns. 42703, 42701.
 fn copy_columns(table: &Table, columns: &[ast::Ident]) -> Result<Vec<usize>> {
     if columns.is_empty() {
-        return Ok(table.visible_columns().map(|(place, _)| place).collect());
+        let columns = table.visible_columns().filter(|(_, column)| column.generated.is_none());
+        return Ok(columns.map(|(place, _)| place).collect());
     }
     let mut places = Vec::with_capacity(columns.len());
     for column in columns {
         let name = fold(column);
         let place = crate::ddl::alter_table::column_place(table, &name)?;
+        if table.columns[place].generated.is_some() {
+            return Err(SqlError::new(
+                sqlstate::INVALID_COLUMN_REFERENCE,
+                format!("column \"{name}\" is a generated column"),
+            )
+            .with_detail("Generated columns cannot be used in COPY."));
+        }
         if places.contains(&place) {
             return Err(SqlError::new(
                 sqlstate::DUPLICATE_COLUMN,

@@ -144,6 +144,7 @@ impl Session {
             default: None,
             serial: false,
             identity: None,
+            generated: None,
         };
         let columns: Vec<ColumnRequest> = outputs.iter().enumerate().map(column).collect();
         let options = crate::ddl::create_table::storage_options(&create.table_options)?;

@@ -18,7 +18,8 @@
 //! [`Session::routine_statements`] shows what a CALL would run, for who ships it elsewhere.
 
 use std::collections::HashMap;
-use std::future::Future as _;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -26,7 +27,7 @@ use parking_lot::RwLock;
 use super::portal::{PortalState, Tag};
 use super::statement::tag;
 use super::{
-    Action, CommandTag, Format, OutputColumn, Portal, Prepared, RowSink, Session, SinkState, Statement,
+    Action, CommandTag, Fetch, Format, OutputColumn, Portal, Prepared, RowSink, Session, SinkState, Statement,
 };
 use crate::bind::{Binder, Called, Form};
 use crate::catalog::{Behavior, Oid, Routine};
@@ -103,12 +104,18 @@ impl Bodies {
 }
 
 /// Takes the rows of a body's last statement, or drops those of another one.
-struct Rows {
-    rows: Vec<Vec<Datum>>,
+pub(super) struct Rows {
+    pub(super) rows: Vec<Vec<Datum>>,
     bytes: usize,
     limit: usize,
     is_wanted: bool,
     refused: Option<SqlError>,
+}
+
+impl Rows {
+    pub(super) fn new(limit: usize, is_wanted: bool) -> Rows {
+        Rows { rows: Vec::new(), bytes: 0, limit, is_wanted, refused: None }
+    }
 }
 
 impl RowSink for Rows {
@@ -280,9 +287,8 @@ impl Session {
             let mut portal = Portal::new(prepared.clone(), arguments.clone(), Vec::new());
             portal.depth = depth + 1;
             let limit = self.memory_limit;
-            let mut sink = Rows { rows: Vec::new(), bytes: 0, limit, is_wanted, refused: None };
+            let mut sink = Rows::new(limit, is_wanted);
             let ran = self.run_statement(&mut portal, &mut sink, most).await;
-            let ran = ran.and_then(|()| sink.refused.take().map_or(Ok(()), Err));
             ran.map_err(|error| routine::within(error, &routine.name, Some(place + 1)))?;
             rows = sink.rows;
         }
@@ -293,13 +299,23 @@ impl Session {
     }
 
     /// Runs a statement of a body, on a stack that is large enough for the calls in it.
-    async fn run_statement(&mut self, portal: &mut Portal, sink: &mut Rows, most: u64) -> Result<()> {
-        let mut going = Box::pin(self.advance(portal, sink, most));
-        let poll = |context: &mut std::task::Context<'_>| {
-            stacker::maybe_grow(RED_ZONE, FRESH_STACK, || going.as_mut().poll(context))
-        };
-        std::future::poll_fn(poll).await.map(drop)
+    pub(super) async fn run_statement(
+        &mut self,
+        portal: &mut Portal,
+        sink: &mut Rows,
+        most: u64,
+    ) -> Result<Fetch> {
+        let fetch = on_enough_stack(Box::pin(self.advance(portal, sink, most))).await?;
+        sink.refused.take().map_or(Ok(fetch), Err)
     }
+}
+
+/// Polls a future on a stack that is large enough for what it calls.
+pub(super) async fn on_enough_stack<F: Future + ?Sized>(mut going: Pin<Box<F>>) -> F::Output {
+    let poll = |context: &mut std::task::Context<'_>| {
+        stacker::maybe_grow(RED_ZONE, FRESH_STACK, || going.as_mut().poll(context))
+    };
+    std::future::poll_fn(poll).await
 }
 
 /// 0A000 for what a body cannot do.

@@ -91,10 +91,12 @@ impl TransactionState {
 
     /// Whether a foreign key's checks wait for the end of the transaction.
     pub(crate) fn is_deferred(&self, key: &ForeignKey) -> bool {
-        if !key.deferrable {
-            return false;
-        }
-        let single = self.constraints_deferred.iter().rev().find(|(oid, _)| *oid == key.oid);
-        single.map(|(_, deferred)| *deferred).or(self.all_deferred).unwrap_or(key.initially_deferred)
+        key.deferrable && self.waits(key.oid, key.initially_deferred)
+    }
+
+    /// Whether the checks of a constraint that is DEFERRABLE do.
+    pub(crate) fn waits(&self, constraint: Oid, initially: bool) -> bool {
+        let single = self.constraints_deferred.iter().rev().find(|(oid, _)| *oid == constraint);
+        single.map(|(_, deferred)| *deferred).or(self.all_deferred).unwrap_or(initially)
     }
 }

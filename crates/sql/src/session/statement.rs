@@ -34,6 +34,7 @@ pub(crate) fn tag(command: &Command) -> &'static str {
             Some(RoutineKind::Procedure) => "DROP PROCEDURE",
             None => "DROP ROUTINE",
         },
+        Command::Do { .. } => "DO",
         Command::Domain(statement) => match statement.as_ref() {
             DomainStatement::Create { .. } => "CREATE DOMAIN",
             DomainStatement::Alter { .. } => "ALTER DOMAIN",

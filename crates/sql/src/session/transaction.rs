@@ -1,4 +1,4 @@
-//! Transaction control: when transactions begin and end, blocks, savepoints, modes.
+//! Transaction control: when transactions begin and end, blocks, modes. Savepoints are in `savepoint`.
 //!
 //! The engine's transaction begins with the first statement that needs one, not with BEGIN, so that
 //! the snapshot is that of the first statement. A statement outside a block opens an implicit
@@ -10,8 +10,7 @@ use sqlparser::ast;
 
 use super::interrupt::end_of;
 use super::notify;
-use super::settings::Mark;
-use super::state::{SavepointFrame, TransactionState};
+use super::state::TransactionState;
 use super::{Block, Company, Open, Session, SqlDatabase, TransactionStatus};
 use crate::error::{Result, SqlError, sqlstate};
 
@@ -433,82 +432,6 @@ impl Session {
         self.copy = None;
     }
 
-    /// SAVEPOINT.
-    pub(super) fn savepoint(&mut self, name: String) -> Result<()> {
-        if self.block != Block::Explicit {
-            return Err(not_in_block("SAVEPOINT"));
-        }
-        self.open_transaction(false);
-        let settings = self.facts.mark();
-        let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
-        let frame = SavepointFrame {
-            name,
-            engine: open.engine.savepoint(),
-            catalog: open.state.catalog.clone(),
-            settings,
-            deferred: open.state.deferred.clone(),
-            read_only: open.state.read_only,
-            exclusive: open.state.exclusive.clone(),
-            advisory: self.facts.advisory.taken(),
-            news: self.facts.news.mark(),
-        };
-        open.state.savepoints.push(frame);
-        Ok(())
-    }
-
-    fn find_savepoint(&self, name: &str) -> Result<usize> {
-        let savepoints = self.open.as_ref().map_or(&[][..], |open| &open.state.savepoints);
-        savepoints.iter().rposition(|frame| frame.name == name).ok_or_else(|| {
-            SqlError::new(sqlstate::SAVEPOINT_EXCEPTION, format!("savepoint \"{name}\" does not exist"))
-        })
-    }
-
-    /// RELEASE SAVEPOINT.
-    pub(super) fn release(&mut self, name: &str) -> Result<()> {
-        if self.block != Block::Explicit {
-            return Err(not_in_block("RELEASE SAVEPOINT"));
-        }
-        let at = self.find_savepoint(name)?;
-        if let Some(open) = &mut self.open {
-            let frame = open.state.savepoints.swap_remove(at);
-            open.engine.release(frame.engine);
-            open.state.savepoints.truncate(at);
-            // READ ONLY that was set after the savepoint ends with it.
-            open.state.read_only = frame.read_only;
-            self.modes.read_only = frame.read_only;
-        }
-        Ok(())
-    }
-
-    /// ROLLBACK TO SAVEPOINT.
-    pub(super) fn rollback_to(&mut self, name: &str) -> Result<()> {
-        if self.block != Block::Explicit && self.block != Block::Failed {
-            return Err(not_in_block("ROLLBACK TO SAVEPOINT"));
-        }
-        let at = self.find_savepoint(name)?;
-        let mut settings: Option<Mark> = None;
-        if let Some(open) = &mut self.open {
-            open.state.savepoints.truncate(at + 1);
-            end_of(open.engine.bytes(), || open.undo_to_last_savepoint());
-            let frame = &open.state.savepoints[at];
-            self.facts.advisory.end_transaction(frame.advisory, self.database.advisory());
-            self.facts.news.undo(frame.news);
-            open.state.catalog = frame.catalog.clone();
-            open.state.deferred = frame.deferred.clone();
-            open.state.read_only = frame.read_only;
-            open.state.checks.clear();
-            self.modes.read_only = frame.read_only;
-            settings = Some(frame.settings.clone());
-        }
-        if let Some(mark) = settings {
-            self.facts.with_settings(|settings| settings.restore(&mark));
-            self.refresh_settings();
-        }
-        self.close_cursors_after(at);
-        self.block = Block::Explicit;
-        Ok(())
-    }
-
     /// Ends the implicit transaction (Sync, or the end of a simple query): commits it and waits
     /// until it is durable.
     pub async fn sync(&mut self) -> Result<()> {
@@ -560,20 +483,6 @@ impl Session {
     }
 }
 
-impl Open {
-    /// Undoes what was written, and releases what was locked, since the last savepoint.
-    fn undo_to_last_savepoint(&mut self) {
-        let Some(frame) = self.state.savepoints.last() else { return };
-        // Two-phase locking releases nothing before the end: what was read stays read.
-        if self.state.locks_reads {
-            self.engine.pin_locks();
-        }
-        self.engine.rollback_to(frame.engine);
-        self.state.held.retain(|(_, mode)| mode.is_weak());
-        self.state.exclusive.clone_from(&frame.exclusive);
-    }
-}
-
 fn isolation(level: &ast::TransactionIsolationLevel) -> Result<Isolation> {
     match level {
         ast::TransactionIsolationLevel::ReadUncommitted | ast::TransactionIsolationLevel::ReadCommitted => {
@@ -587,7 +496,7 @@ fn isolation(level: &ast::TransactionIsolationLevel) -> Result<Isolation> {
     }
 }
 
-fn not_in_block(what: &str) -> SqlError {
+pub(super) fn not_in_block(what: &str) -> SqlError {
     SqlError::new(
         sqlstate::NO_ACTIVE_SQL_TRANSACTION,
         format!("{what} can only be used in transaction blocks"),

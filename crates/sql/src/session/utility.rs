@@ -64,6 +64,11 @@ impl Session {
             Command::Fetch { cursor, count, skip } => {
                 portal.state = self.fetch_cursor(cursor, count, *skip, portal).await?;
             }
+            Command::Do { language, code } => {
+                let depth = portal.depth;
+                Box::pin(self.run_inline(language.as_ref(), code.as_deref(), depth)).await?;
+                portal.state = PortalState::Done(CommandTag::Plain("DO"));
+            }
             command => {
                 if matches!(command, Command::Domain(_)) {
                     check_stored_depth(statement)?;
@@ -253,7 +258,6 @@ impl Session {
                 sqlstate::NO_ACTIVE_SQL_TRANSACTION,
                 "SET CONSTRAINTS can only be used in transaction blocks",
             ));
-            return Ok(());
         }
         self.open_transaction(false);
         let interrupts = self.interrupts();
@@ -447,9 +451,14 @@ impl Work<'_> {
             let name = Qualified::from_object_name(name)?;
             let tables = self.catalog.tables();
             let tables = tables.filter(|table| !table.temporary || self.facts.temporary.is_own(table.schema));
-            let keys = tables.flat_map(|table| &table.foreign_keys);
-            let found: Vec<_> =
-                keys.filter(|key| key.name == name.name).map(|key| (key.oid, key.deferrable)).collect();
+            let mut found = Vec::new();
+            for table in tables {
+                let keys = table.foreign_keys.iter().filter(|key| key.name == name.name);
+                found.extend(keys.map(|key| (key.oid, key.deferrable)));
+                let unique = table.indexes.iter().filter(|index| index.name == name.name);
+                found
+                    .extend(unique.filter_map(|index| Some((index.constraint?, index.deferrable.is_some()))));
+            }
             if found.is_empty() {
                 return Err(SqlError::new(
                     sqlstate::UNDEFINED_OBJECT,

@@ -124,12 +124,12 @@ fn record(params: Map<String, Value>, commits: &[Instant], from: Instant, took: 
 }
 
 /// Clients at work.
-struct Loaded {
-    seen: Arc<Seen>,
+pub(super) struct Loaded {
+    pub(super) seen: Arc<Seen>,
     tasks: JoinSet<()>,
 }
 
-fn load(all: &[Updates], clients: u32, pace: Option<Pace>) -> Loaded {
+pub(super) fn load(all: &[Updates], clients: u32, pace: Option<Pace>) -> Loaded {
     let seen = Arc::new(Seen { pace, ..Seen::default() });
     let mut tasks = JoinSet::new();
     for index in 0..clients as usize {
@@ -140,7 +140,7 @@ fn load(all: &[Updates], clients: u32, pace: Option<Pace>) -> Loaded {
 
 impl Loaded {
     /// Ends them after a time, and notes what they have done; when commits were acknowledged.
-    async fn after(mut self, time: Duration, place: &mut Place) -> Result<Vec<Instant>> {
+    pub(super) async fn after(mut self, time: Duration, place: &mut Place) -> Result<Vec<Instant>> {
         tokio::time::sleep(time).await;
         self.seen.over.store(true, Ordering::Relaxed);
         let ended = async { while self.tasks.join_next().await.is_some() {} };

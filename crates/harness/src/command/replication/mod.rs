@@ -13,6 +13,7 @@
 //! | `protocols` | active, certification and weak voting alone and mixed, `auto`, a load that shifts, and one hot row against Galera |
 //! | `paper` | the paper's figures: a fixed pace, two and four nodes, all mixtures |
 //! | `join` | an empty node joins under half of the load that the others can bear: what they lose of it |
+//! | `away` | a node is away for ten minutes: how far the log and the memory of the others grow |
 //! | `apply` | how many requests of another node one node's applier can do |
 //!
 //! What is compared takes turns in one run, forwards and backwards, and ratios are medians over the
@@ -25,9 +26,10 @@
 //! | `place` | servers with the table, Cognate's and others', and their check |
 //! | `turns` | ways of loading them, in turns, and the records of them |
 //! | `throughput` | the parts that compare rates |
-//! | `latency`, `leader`, `protocols`, `paper`, `join`, `apply` | those parts |
+//! | `latency`, `leader`, `protocols`, `paper`, `join`, `away`, `apply` | those parts |
 
 mod apply;
+mod away;
 mod join;
 mod latency;
 mod leader;
@@ -74,6 +76,8 @@ enum Part {
     Paper,
     /// An empty node joins.
     Join,
+    /// A node is away.
+    Away,
     /// One applier.
     Apply,
 }
@@ -127,6 +131,9 @@ pub struct ReplicationArgs {
     /// Megabytes that a node receives when it joins.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(8..=1_000_000))]
     join_megabytes: u32,
+    /// How long a node is away, in seconds.
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    away_seconds: u32,
     /// An older cognate binary, to compare one node of this build with.
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
@@ -204,6 +211,9 @@ async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     }
     if wanted(Part::Join) {
         join::measure(bench).await?;
+    }
+    if wanted(Part::Away) {
+        away::measure(bench).await?;
     }
     if wanted(Part::Apply) {
         apply::measure(bench).await?;

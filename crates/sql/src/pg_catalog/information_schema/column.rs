@@ -24,6 +24,7 @@ pub(super) struct Row<'a> {
     default: Option<String>,
     identity: Option<(Identity, Option<&'a Arc<Sequence>>)>,
     updatable: bool,
+    is_generated: bool,
 }
 
 impl<'a> Row<'a> {
@@ -47,6 +48,7 @@ impl<'a> Row<'a> {
             default: None,
             identity: None,
             updatable: false,
+            is_generated: false,
         }
     }
 
@@ -59,6 +61,7 @@ impl<'a> Row<'a> {
             default: default.map(|text| deparse::default(source, table, place, text, Style::Plain)),
             identity: column.identity.map(|identity| (identity, sequence)),
             updatable: true,
+            is_generated: column.generated.is_some(),
             ..row
         }
     }
@@ -175,7 +178,7 @@ system_table! {
     table_name: Name = row.table.clone(),
     column_name: Name = row.name.clone(),
     ordinal_position: Int4 = i32::try_from(row.place + 1).ok(),
-    column_default: Varchar = row.default.clone(),
+    column_default: Varchar = row.default.clone().filter(|_| !row.is_generated),
     is_nullable: Varchar = yes(!row.not_null),
     data_type: Varchar = row.type_name(),
     character_maximum_length: Int4 = row.character_length(),
@@ -214,7 +217,7 @@ system_table! {
     identity_maximum: Varchar = row.sequence().map(|sequence| sequence.maximum.to_string()),
     identity_minimum: Varchar = row.sequence().map(|sequence| sequence.minimum.to_string()),
     identity_cycle: Varchar = yes(row.sequence().is_some_and(|sequence| sequence.cycle)),
-    is_generated: Varchar = "NEVER",
-    generation_expression: Varchar = NULL,
+    is_generated: Varchar = if row.is_generated { "ALWAYS" } else { "NEVER" },
+    generation_expression: Varchar = row.default.clone().filter(|_| row.is_generated),
     is_updatable: Varchar = yes(row.updatable),
 }

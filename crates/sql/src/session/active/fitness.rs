@@ -62,6 +62,7 @@ pub(super) fn may_write(statement: &Statement) -> bool {
                 | Command::AlterSequence { .. }
                 | Command::AlterSettings(_)
                 | Command::Domain(_)
+                | Command::Do { .. }
         );
     };
     match sql.as_ref() {

@@ -1,0 +1,332 @@
+//! DO: runs a block of PL/pgSQL (`crate::plpgsql`), in the transaction that is open, or in that of
+//! the statement.
+//!
+//! Each SQL statement of the block is planned and run like one of the client's, as those of a
+//! routine are (`session::routine`); expressions are run as SELECTs. The variables are their
+//! parameters. They are planned each time that they come: variables have types, but EXECUTE and DDL
+//! between change what names mean.
+//!
+//! A block with handlers is a savepoint. What fails in it is undone, the variables keep their
+//! values, and the first handler that is for the error goes on:
+//!
+//! ```text
+//! BEGIN                                              savepoint
+//!     INSERT INTO t VALUES (1);                      23505
+//! EXCEPTION WHEN unique_violation THEN               rollback to it; SQLERRM and SQLSTATE say what it was
+//!     UPDATE t SET n = n + 1 WHERE id = 1;
+//! END;
+//! ```
+//!
+//! No handler is for what says something of other transactions or of the server: 40001 and 40P01
+//! (the statement, or the client's transaction, is run again as a whole, where in PostgreSQL a
+//! handler could go on at a snapshot that cannot win any more), cancelling and time limits,
+//! damage, a full disk. A block with such an error fails as a whole.
+
+mod control;
+mod raising;
+mod variables;
+
+use std::sync::Arc;
+
+use sqlparser::ast::Ident;
+
+use super::portal::PortalState;
+use super::routine::{Rows, on_enough_stack};
+use super::statement::{controls_transaction, tag};
+use super::{Action, CommandTag, Fetch, Portal, Prepared, Session, Statement};
+use crate::ddl::names::fold;
+use crate::error::{Result, SqlError, sqlstate};
+use crate::function::Interrupt as _;
+use crate::parse::{self, Command};
+use crate::plpgsql::{self, Into};
+use crate::routine::{DEPTH_MAX, too_deep};
+use crate::types::{Datum, Type};
+use variables::Variables;
+
+/// What PostgreSQL calls the function that a DO block is.
+const NAME: &str = "inline_code_block";
+
+/// A block that runs.
+struct Running {
+    variables: Variables,
+    /// So many calls and blocks are around its statements.
+    depth: usize,
+    /// Of the last statement.
+    row_count: i64,
+    /// The errors that are handled, the innermost last.
+    handled: Vec<SqlError>,
+    /// The error that goes up says in which statement of the block it arose.
+    placed: bool,
+}
+
+/// What a statement gave.
+struct Answer {
+    columns: Vec<(String, Type)>,
+    rows: Vec<Vec<Datum>>,
+    /// Rows that it gave or changed.
+    count: u64,
+    is_query: bool,
+}
+
+/// How many rows of a statement are wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// All are dropped.
+    None,
+    /// At most so many.
+    Most(u64),
+    All,
+}
+
+/// What a text is, for the errors that say where they arose.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Text {
+    Statement,
+    Expression,
+}
+
+impl Session {
+    /// Runs the block of a DO. `depth` is the number of calls and blocks around it.
+    pub(super) async fn run_inline(
+        &mut self,
+        language: Option<&Ident>,
+        code: Option<&str>,
+        depth: usize,
+    ) -> Result<()> {
+        if let Some(language) = language {
+            check_language(&fold(language))?;
+        }
+        let code = code.ok_or_else(|| SqlError::syntax("no inline code specified"))?;
+        if depth >= DEPTH_MAX {
+            return Err(too_deep());
+        }
+        let block = plpgsql::read(code).map_err(|mut error| {
+            error.position = None;
+            error
+        })?;
+        let mut running = Running {
+            variables: Variables::default(),
+            depth: depth + 1,
+            row_count: 0,
+            handled: Vec::new(),
+            placed: false,
+        };
+        on_enough_stack(self.run_block(&block, &mut running)).await.map(drop)
+    }
+
+    /// Runs an SQL statement of the block.
+    async fn run_sql(&mut self, text: &str, into: Option<&Into>, running: &mut Running) -> Result<()> {
+        let statement = without_position(parse::parse(text)).and_then(single)?;
+        let noticed = self.notices.len();
+        let word = tag(&statement.command);
+        let most = into.map(|into| wanted(into, word));
+        let answer = self.run_parsed(statement, most, running).await?;
+        for notice in self.notices.iter_mut().skip(noticed) {
+            add_context(notice, format!("SQL statement \"{text}\""));
+        }
+        self.take_answer(answer, into, running)
+    }
+
+    /// Runs the statements of a text that was made while the block runs.
+    async fn run_dynamic(
+        &mut self,
+        text: &str,
+        into: Option<&Into>,
+        using: &[(Datum, Type)],
+        running: &mut Running,
+    ) -> Result<()> {
+        let statements = without_position(parse::parse(text))?;
+        let last = statements.len();
+        for (place, mut statement) in statements.into_iter().enumerate() {
+            statement.has_company = false;
+            let into = into.filter(|_| place + 1 == last);
+            let word = tag(&statement.command);
+            let most = into.map_or(Wanted::None, |into| wanted(into, word));
+            let answer = self.run_with(statement, (Text::Statement, most), using, running.depth).await?;
+            running.row_count = answer.count as i64;
+            if into.is_some() {
+                self.take_answer(answer, into, running)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A query's rows.
+    async fn query(&mut self, text: &str, running: &Running, wanted: (Text, Wanted)) -> Result<Answer> {
+        let statement = without_position(parse::parse(text)).and_then(single)?;
+        let answer = self.run_in_scope(statement, wanted, running).await?;
+        match answer.is_query {
+            true => Ok(answer),
+            false => Err(SqlError::syntax("query is not a SELECT")),
+        }
+    }
+
+    async fn run_parsed(
+        &mut self,
+        statement: Statement,
+        wanted: Option<Wanted>,
+        running: &Running,
+    ) -> Result<Answer> {
+        let word = tag(&statement.command);
+        let answer = self.run_in_scope(statement, (Text::Statement, wanted.unwrap_or(Wanted::None)), running);
+        let answer = answer.await?;
+        // PostgreSQL finds that out first, too: nothing was changed, since the block fails.
+        if wanted.is_none() && answer.is_query && word != "CALL" {
+            let error = SqlError::syntax("query has no destination for result data");
+            return Err(match word {
+                "SELECT" => {
+                    error.with_hint("If you want to discard the results of a SELECT, use PERFORM instead.")
+                }
+                _ => error,
+            });
+        }
+        if wanted.is_some() && !answer.is_query {
+            return Err(SqlError::syntax("INTO used with a command that cannot return data"));
+        }
+        Ok(answer)
+    }
+
+    /// Runs a statement that sees the variables.
+    async fn run_in_scope(
+        &mut self,
+        mut statement: Statement,
+        wanted: (Text, Wanted),
+        running: &Running,
+    ) -> Result<Answer> {
+        let (scope, parameters) = running.variables.scope();
+        statement.scope = Some(Arc::new(scope));
+        statement.has_company = false;
+        self.run_with(statement, wanted, &parameters, running.depth).await
+    }
+
+    async fn run_with(
+        &mut self,
+        statement: Statement,
+        (what, most): (Text, Wanted),
+        parameters: &[(Datum, Type)],
+        depth: usize,
+    ) -> Result<Answer> {
+        self.interrupts().check()?;
+        check_command(&statement)?;
+        super::utility::check_stored_depth(&statement)?;
+        let declared = parameters.iter().map(|(_, ty)| Some(*ty)).collect();
+        let prepared = without_position(self.plan_prepared(Some(statement), declared))?;
+        let prepared: Arc<Prepared> = prepared.into();
+        if matches!(prepared.planned().action, Action::Empty) {
+            return Err(SqlError::syntax("an empty query cannot be executed"));
+        }
+        let values: Arc<[Datum]> = parameters.iter().map(|(value, _)| value.clone()).collect();
+        let columns = prepared.columns().unwrap_or_default();
+        let columns = columns.iter().map(|column| (column.name.clone(), column.ty)).collect();
+        let is_query = prepared.columns().is_some();
+        let mut portal = Portal::new(prepared, values, Vec::new());
+        portal.depth = depth;
+        let mut sink = Rows::new(self.memory_limit, most != Wanted::None);
+        let limit = if let Wanted::Most(rows) = most { rows } else { 0 };
+        let ran = self.run_statement(&mut portal, &mut sink, limit).await;
+        let fetch = ran.map_err(|error| within(error, &portal.prepared, what))?;
+        let count = match fetch {
+            Fetch::Complete(CommandTag::Rows(_, rows) | CommandTag::Insert(rows)) => rows,
+            Fetch::CopyIn(_) | Fetch::CopyOut(_) => return Err(no_copy()),
+            _ => sink.rows.len() as u64,
+        };
+        debug_assert!(!matches!(portal.state, PortalState::Ready));
+        Ok(Answer { columns, rows: std::mem::take(&mut sink.rows), count, is_query })
+    }
+
+    /// INTO, and what the block knows of its last statement.
+    fn take_answer(&mut self, answer: Answer, into: Option<&Into>, running: &mut Running) -> Result<()> {
+        running.row_count = answer.count as i64;
+        running.variables.set_found(answer.count > 0);
+        let Some(into) = into else { return Ok(()) };
+        if answer.rows.is_empty() && into.strict {
+            return Err(SqlError::new(plpgsql::named("no_data_found")?, "query returned no rows"));
+        }
+        if answer.rows.len() > 1 {
+            let state = plpgsql::named("too_many_rows")?;
+            return Err(SqlError::new(state, "query returned more than one row")
+                .with_hint("Make sure the query returns a single row, or use LIMIT 1."));
+        }
+        let found = !answer.rows.is_empty();
+        running.row_count = i64::from(found);
+        running.variables.set_found(found);
+        let row = answer.rows.into_iter().next();
+        running.variables.assign_row(&into.targets, &answer.columns, row, &self.format)
+    }
+}
+
+/// A second row is asked for where it would be an error: with STRICT, and of what changes rows.
+fn wanted(into: &Into, word: &str) -> Wanted {
+    if into.strict || word != "SELECT" { Wanted::Most(2) } else { Wanted::Most(1) }
+}
+
+/// What is wrong with a text of the block's has no position in the client's.
+fn without_position<T>(result: Result<T>) -> Result<T> {
+    result.map_err(|mut error| {
+        error.position = None;
+        error
+    })
+}
+
+/// Says which statement has failed while it ran; expressions are told by the statement of the block.
+fn within(mut error: SqlError, prepared: &Prepared, what: Text) -> SqlError {
+    error.position = None;
+    if let Some(statement) = prepared.statement().filter(|_| what == Text::Statement) {
+        add_context(&mut error, format!("SQL statement \"{}\"", statement.text));
+    }
+    error
+}
+
+/// Adds what is around to what an error or notice says of where it arose.
+fn add_context(error: &mut SqlError, around: String) {
+    error.context = Some(match error.context.take() {
+        Some(context) => format!("{context}\n{around}"),
+        None => around,
+    });
+}
+
+fn single(mut statements: Vec<Statement>) -> Result<Statement> {
+    match (statements.pop(), statements.is_empty()) {
+        (Some(statement), true) => Ok(statement),
+        _ => Err(SqlError::syntax("a statement of a block is one statement")),
+    }
+}
+
+fn no_copy() -> SqlError {
+    SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "cannot COPY to/from client in PL/pgSQL")
+}
+
+fn check_language(language: &str) -> Result<()> {
+    match language {
+        "plpgsql" => Ok(()),
+        "sql" | "c" | "internal" => Err(SqlError::new(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            format!("language \"{language}\" does not support inline code execution"),
+        )),
+        _ => {
+            Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("language \"{language}\" does not exist")))
+        }
+    }
+}
+
+/// 0A000 for what no block can do.
+fn check_command(statement: &Statement) -> Result<()> {
+    let words = tag(&statement.command);
+    let is_prepared = matches!(statement.command, Command::CommitPrepared(_) | Command::RollbackPrepared(_));
+    if controls_transaction(words) || is_prepared {
+        let message = "unsupported transaction command in PL/pgSQL";
+        return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+    }
+    match &statement.command {
+        Command::Mip(..) | Command::Fetch { .. } => {
+            Err(SqlError::unsupported(format!("{words} in a DO block")))
+        }
+        _ => match words {
+            "COPY" => Err(no_copy()),
+            "DECLARE CURSOR" | "CLOSE CURSOR" | "EXECUTE" => {
+                Err(SqlError::unsupported(format!("{words} in a DO block")))
+            }
+            _ => Ok(()),
+        },
+    }
+}

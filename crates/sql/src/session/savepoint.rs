@@ -1,0 +1,116 @@
+//! Savepoints: SAVEPOINT, RELEASE, ROLLBACK TO; and those that a DO block sets for its handlers,
+//! which need no block.
+
+use super::interrupt::end_of;
+use super::settings::Mark;
+use super::state::SavepointFrame;
+use super::transaction::not_in_block;
+use super::{Block, Open, Session};
+use crate::error::{Result, SqlError, sqlstate};
+
+impl Session {
+    /// SAVEPOINT.
+    pub(super) fn savepoint(&mut self, name: String) -> Result<()> {
+        if self.block != Block::Explicit {
+            return Err(not_in_block("SAVEPOINT"));
+        }
+        self.set_savepoint(name).map(drop)
+    }
+
+    /// Sets a savepoint, also outside a block; its place among those of the transaction.
+    pub(super) fn set_savepoint(&mut self, name: String) -> Result<usize> {
+        self.open_transaction(false);
+        let settings = self.facts.mark();
+        let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
+        let frame = SavepointFrame {
+            name,
+            engine: open.engine.savepoint(),
+            catalog: open.state.catalog.clone(),
+            settings,
+            deferred: open.state.deferred.clone(),
+            read_only: open.state.read_only,
+            exclusive: open.state.exclusive.clone(),
+            advisory: self.facts.advisory.taken(),
+            news: self.facts.news.mark(),
+        };
+        open.state.savepoints.push(frame);
+        Ok(open.state.savepoints.len() - 1)
+    }
+
+    fn find_savepoint(&self, name: &str) -> Result<usize> {
+        let savepoints = self.open.as_ref().map_or(&[][..], |open| &open.state.savepoints);
+        savepoints.iter().rposition(|frame| frame.name == name).ok_or_else(|| {
+            SqlError::new(sqlstate::SAVEPOINT_EXCEPTION, format!("savepoint \"{name}\" does not exist"))
+        })
+    }
+
+    /// RELEASE SAVEPOINT.
+    pub(super) fn release(&mut self, name: &str) -> Result<()> {
+        if self.block != Block::Explicit {
+            return Err(not_in_block("RELEASE SAVEPOINT"));
+        }
+        let at = self.find_savepoint(name)?;
+        self.release_savepoint(at);
+        Ok(())
+    }
+
+    /// Releases the savepoint at this place, and those after it.
+    pub(super) fn release_savepoint(&mut self, at: usize) {
+        if let Some(open) = &mut self.open {
+            let frame = open.state.savepoints.swap_remove(at);
+            open.engine.release(frame.engine);
+            open.state.savepoints.truncate(at);
+            // READ ONLY that was set after the savepoint ends with it.
+            open.state.read_only = frame.read_only;
+            self.modes.read_only = frame.read_only;
+        }
+    }
+
+    /// ROLLBACK TO SAVEPOINT.
+    pub(super) fn rollback_to(&mut self, name: &str) -> Result<()> {
+        if self.block != Block::Explicit && self.block != Block::Failed {
+            return Err(not_in_block("ROLLBACK TO SAVEPOINT"));
+        }
+        let at = self.find_savepoint(name)?;
+        self.undo_to_savepoint(at);
+        self.block = Block::Explicit;
+        Ok(())
+    }
+
+    /// Undoes what was done since the savepoint at this place, which stays.
+    pub(super) fn undo_to_savepoint(&mut self, at: usize) {
+        let mut settings: Option<Mark> = None;
+        if let Some(open) = &mut self.open {
+            open.state.savepoints.truncate(at + 1);
+            end_of(open.engine.bytes(), || open.undo_to_last_savepoint());
+            let frame = &open.state.savepoints[at];
+            self.facts.advisory.end_transaction(frame.advisory, self.database.advisory());
+            self.facts.news.undo(frame.news);
+            open.state.catalog = frame.catalog.clone();
+            open.state.deferred = frame.deferred.clone();
+            open.state.read_only = frame.read_only;
+            open.state.checks.clear();
+            self.modes.read_only = frame.read_only;
+            settings = Some(frame.settings.clone());
+        }
+        if let Some(mark) = settings {
+            self.facts.with_settings(|settings| settings.restore(&mark));
+            self.refresh_settings();
+        }
+        self.close_cursors_after(at);
+    }
+}
+
+impl Open {
+    /// Undoes what was written, and releases what was locked, since the last savepoint.
+    pub(super) fn undo_to_last_savepoint(&mut self) {
+        let Some(frame) = self.state.savepoints.last() else { return };
+        // Two-phase locking releases nothing before the end: what was read stays read.
+        if self.state.locks_reads {
+            self.engine.pin_locks();
+        }
+        self.engine.rollback_to(frame.engine);
+        self.state.held.retain(|(_, mode)| mode.is_weak());
+        self.state.exclusive.clone_from(&frame.exclusive);
+    }
+}
