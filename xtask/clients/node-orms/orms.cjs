@@ -125,9 +125,9 @@ async function sequelize() {
   const db = new Sequelize(place.database, place.user, "", { host: place.host, port: place.port, dialect: "postgres", logging: false });
   const User = db.define("User", {
     email: { type: DataTypes.STRING(80), allowNull: false, unique: true },
-    // Sequelize makes enum types by DO blocks, and finds or creates by functions in PL/pgSQL: there
-    // are none of these.
-    role: { type: DataTypes.STRING(8), defaultValue: "guest" },
+    // Sequelize makes enum types by DO blocks. It finds or creates by functions in PL/pgSQL: there
+    // are none.
+    role: { type: DataTypes.ENUM("guest", "admin"), defaultValue: "guest" },
     profile: DataTypes.JSONB,
     tags: DataTypes.ARRAY(DataTypes.STRING),
     born: DataTypes.DATEONLY,
