@@ -115,8 +115,8 @@ impl Session {
     ) -> Result<()> {
         let (label, name) = (block.label.as_deref(), declaration.name.as_str());
         let ty = match &declaration.ty {
-            Declared::Type(data_type) => resolve_type(data_type, &self.format)?.plain(),
-            Declared::Like(names) => self.type_like(names, running)?,
+            Declared::Type(data_type) => refuse_domain(resolve_type(data_type, &self.format)?)?,
+            Declared::Like(names) => refuse_domain(self.type_like(names, running)?)?,
             Declared::Record(of) => {
                 if declaration.default.is_some() {
                     return Err(SqlError::unsupported("a record with a default"));
@@ -402,12 +402,20 @@ impl Session {
 fn columns(relation: Option<&Relation>) -> Option<Vec<(String, Type)>> {
     match relation? {
         Relation::Table(table) => Some(
-            table.visible_columns().map(|(_, column)| (column.name.clone(), column.ty.plain())).collect(),
+            table.visible_columns().map(|(_, column)| (column.name.clone(), column.ty)).collect(),
         ),
         Relation::View(view) => {
-            Some(view.columns.iter().map(|column| (column.name.clone(), column.ty.plain())).collect())
+            Some(view.columns.iter().map(|column| (column.name.clone(), column.ty)).collect())
         }
         _ => None,
+    }
+}
+
+/// 0A000 for a domain: nothing would see to its constraints.
+fn refuse_domain(ty: Type) -> Result<Type> {
+    match ty.domain_named() {
+        Some(_) => Err(SqlError::unsupported("a variable of a domain")),
+        None => Ok(ty),
     }
 }
 
