@@ -647,6 +647,7 @@ scripts!(
     job_queues,
     merge,
     inline_code,
+    group_sets,
     generated_columns,
     deferrable_unique,
     with_changes,

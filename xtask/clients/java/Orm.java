@@ -165,7 +165,7 @@ class Orm {
                 "select w.writer.name, sum(w.price), max(length(w.title)) from Work w group by w.writer.name having sum(w.price) > 140 order by 2", Object[].class)
                 .getResultList();
             All.same(4, sums.size(), "groups");
-            session.createNativeQuery("SELECT t, count(*) FROM orm.work, unnest(tags) t GROUP BY t ORDER BY t", Object[].class).getResultList();
+            session.createNativeQuery("SELECT unnest(tags) t, count(*) FROM orm.work GROUP BY t ORDER BY t", Object[].class).getResultList();
         });
         factory.inTransaction(session -> {
             Work locked = session.createQuery("from Work w where w.title = 'work 1.1'", Work.class)

@@ -22,6 +22,7 @@ mod expression;
 mod frame;
 mod from;
 mod group;
+mod group_set;
 mod index;
 pub(crate) mod literal;
 mod naming;

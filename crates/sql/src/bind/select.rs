@@ -172,8 +172,10 @@ impl Binder<'_> {
             return Err(SqlError::syntax("syntax error: SELECT DISTINCT without a select list"));
         }
         check_dialect(syntax)?;
+        let moved = super::group_set::moved(syntax);
         let depth = self.levels.len();
         self.push_level();
+        let syntax = moved.as_ref().unwrap_or(syntax);
         let bound = self.select_in_level(syntax, order, locks, keep_unknown);
         self.levels.truncate(depth);
         bound

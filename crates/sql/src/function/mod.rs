@@ -39,6 +39,11 @@ pub(crate) fn named_parameters(name: &str) -> Option<&'static Function> {
     registry::named(name).iter().find(|function| !function.names.is_empty()).copied()
 }
 
+/// Whether a function of this name returns a set.
+pub(crate) fn returns_set(name: &str) -> bool {
+    registry::named(name).iter().any(|function| function.kind() == Kind::SetReturning)
+}
+
 /// Whether a function of this name is an aggregate.
 pub fn is_aggregate(name: &str) -> bool {
     registry::named(name).iter().any(|function| function.kind() == Kind::Aggregate)

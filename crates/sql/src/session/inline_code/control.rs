@@ -401,9 +401,9 @@ impl Session {
 
 fn columns(relation: Option<&Relation>) -> Option<Vec<(String, Type)>> {
     match relation? {
-        Relation::Table(table) => Some(
-            table.visible_columns().map(|(_, column)| (column.name.clone(), column.ty)).collect(),
-        ),
+        Relation::Table(table) => {
+            Some(table.visible_columns().map(|(_, column)| (column.name.clone(), column.ty)).collect())
+        }
         Relation::View(view) => {
             Some(view.columns.iter().map(|column| (column.name.clone(), column.ty)).collect())
         }
