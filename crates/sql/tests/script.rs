@@ -648,6 +648,7 @@ scripts!(
     merge,
     inline_code,
     group_sets,
+    view_words,
     generated_columns,
     deferrable_unique,
     with_changes,

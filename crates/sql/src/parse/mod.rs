@@ -53,6 +53,7 @@ mod refused;
 mod rewrite;
 mod routine;
 mod rows;
+mod spelled;
 pub(crate) mod template;
 
 pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
@@ -70,6 +71,7 @@ pub use mip::{MipArgument, MipOperation};
 pub(crate) use rewrite::{DISTINCT_SETS, exclusion_of, sequence_name_of};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
 pub(crate) use rows::{Literal, Reader, Run, marked};
+pub(crate) use spelled::spelled;
 
 use std::sync::Arc;
 

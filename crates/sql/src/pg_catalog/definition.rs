@@ -8,6 +8,7 @@ use crate::catalog::{
     Check, Deferrable, Domain, DomainCheck, ForeignKey, Index, IndexColumn, IndexKey, Oid, ReferentialAction,
     Table, View,
 };
+use crate::parse::spelled;
 
 /// A list of columns by their places, without parentheses.
 pub(super) fn column_list(table: &Table, places: impl IntoIterator<Item = usize>) -> String {
@@ -84,7 +85,7 @@ fn order(column: IndexColumn) -> &'static str {
 
 /// The query of a view.
 pub(super) fn view(view: &View) -> String {
-    format!(" {};", view.query.trim().trim_end_matches(';').trim_end())
+    format!(" {};", spelled(&view.query).trim().trim_end_matches(';').trim_end())
 }
 
 /// A constraint of a table or a domain.
