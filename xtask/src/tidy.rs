@@ -57,7 +57,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const HOMES: &[(&str, &[&str])] = &[
     ("sqlparser", &["cognate-sql"]),
     ("openraft", &["cognate-replication"]),
-    ("tokio-rustls", &["cognate-server", "cognate-composite", "cognate-replication"]),
+    ("tokio-rustls", &["cognate", "cognate-server", "cognate-composite", "cognate-replication"]),
 ];
 
 /// The engine's source, where these stand in `sync` only.

@@ -1,6 +1,8 @@
 //! The `cognate` command.
 
+mod backup;
 mod node;
+mod restore;
 mod trial;
 
 use std::io::Write as _;
@@ -34,6 +36,10 @@ enum Action {
     /// Look at a cluster, and change which nodes it has.
     #[command(subcommand)]
     Node(node::Node),
+    /// Take a backup of a running server, of a cluster's node, too.
+    Backup(backup::Backup),
+    /// Make a database of a backup, and read all of it.
+    Restore(restore::Restore),
     /// Verify every file of a database folder. No server may have it open.
     Check {
         /// Folder of the database.
@@ -221,6 +227,8 @@ fn main() -> ExitCode {
         Action::Serve(serve) => serve.clone().resolve().and_then(|config| run(config, &serve)),
         Action::Cluster(trial) => try_out(&trial),
         Action::Node(node) => node.run(),
+        Action::Backup(backup) => backup.run(),
+        Action::Restore(restore) => restore.run(),
         Action::Check { data } => check(&data),
     };
     match outcome {

@@ -1,6 +1,7 @@
 //! Integration tests of the command and of the embedding library.
 
 mod advisory;
+mod backup;
 mod bad_input;
 mod cluster;
 mod cluster_constraints;

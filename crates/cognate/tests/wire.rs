@@ -34,8 +34,15 @@ pub(crate) struct Wire {
 impl Wire {
     /// Connects as user `ann`.
     pub(crate) fn connect(address: SocketAddr) -> Result<Wire, Failure> {
+        Wire::connect_as(address, "ann")
+    }
+
+    /// Connects as another user.
+    pub(crate) fn connect_as(address: SocketAddr, user: &str) -> Result<Wire, Failure> {
         let mut wire = Wire::silent(address)?;
-        wire.send(b"\0\0\0\x12\0\x03\0\0user\0ann\0\0")?;
+        let start = message(0, &[b"\0\x03\0\0user\0", user.as_bytes(), b"\0\0"].concat());
+        // It is the one message without a tag.
+        wire.send(&start[1..])?;
         wire.answer().map(|_| wire)
     }
 

@@ -120,6 +120,12 @@ impl Manager {
     /// From the base store or the log; nothing is lost, and the next checkpoint tries again.
     pub(crate) fn checkpoint(&self, target: u64) -> Result<u64, Error> {
         let _one = self.checkpointing.lock();
+        self.checkpoint_further_if(|| self.store.memory.bytes() > target)
+    }
+
+    /// The same for who holds `checkpointing`. Goes on to the durable mark if `further` says so
+    /// after the first part; a node's checkpoint goes there always.
+    pub(crate) fn checkpoint_further_if(&self, further: impl FnOnce() -> bool) -> Result<u64, Error> {
         let before = self.store.base.watermark();
         if let Some(cluster) = &self.cluster {
             let kept = self.checkpoint_node(cluster, before)?;
@@ -129,7 +135,7 @@ impl Manager {
         let oldest = self.store.snapshots.pin_oldest(|| self.store.floor());
         let mut kept = self.checkpoint_to(&oldest, before)?;
         drop(oldest);
-        if self.store.memory.bytes() > target {
+        if further() {
             let floor = self.store.snapshots.pin(|| self.store.floor());
             self.checkpoint_to(&floor, before)?;
             drop(floor);

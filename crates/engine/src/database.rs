@@ -17,7 +17,7 @@ use crate::order::Operation;
 use crate::prepared::{Owner, PreparedInfo};
 use crate::sibling::{Begun, InDoubt, Instance, Told, Xid};
 use crate::statistics::Statistics;
-use crate::storage::Outgoing;
+use crate::storage::{Backup, Outgoing};
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
 use crate::transaction::Transaction;
@@ -473,6 +473,15 @@ impl Database {
     pub fn checkpoint(&self) -> Result<(), Error> {
         self.manager.wait_durable(self.manager.store.visible()).wait()?;
         self.manager.checkpoint(0).map(drop)
+    }
+
+    /// A backup of everything that is durable now, to be read while others go on; of a cluster's
+    /// node, too. As long as it is held, its files stay. Blocks, for as long as a checkpoint takes.
+    ///
+    /// # Errors
+    /// As `checkpoint`.
+    pub fn backup(&self) -> Result<Backup, Error> {
+        self.manager.backup()
     }
 
     /// Checkpoints and stops the background threads. Blocks.

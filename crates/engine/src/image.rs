@@ -36,12 +36,13 @@ use std::sync::Arc;
 
 use cognate_env::Disk;
 
-use crate::certifier::Promise;
+use crate::certifier::{Promise, overtaken};
 use crate::delivery::{Cluster, FIRST_TREES};
 use crate::manager::Manager;
-use crate::order::Standing;
+use crate::order::{Preparing, Purpose, Request, Standing};
 use crate::payload::{Encoder, Input};
 use crate::planted::{self, Planted};
+use crate::prepared::record::{Parts, Record};
 use crate::storage::Outgoing;
 use crate::storage::images::{FOLDER, Images, content};
 use crate::{Csn, Error, TransactionId};
@@ -132,6 +133,17 @@ impl Manager {
         self.cluster.as_ref().map_or(0, |_| self.store.base.watermark())
     }
 
+    /// The image at a position, as its file is; none before the first one, when there is nothing.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub(crate) fn image_at(&self, position: Csn) -> Result<Option<Vec<u8>>, Error> {
+        match &self.cluster {
+            Some(cluster) if position > 0 => cluster.images.read(position).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// The durable state of this node, for one that is too far behind to be given the order.
     ///
     /// # Errors
@@ -149,6 +161,48 @@ impl Manager {
         }
         Outgoing::new(&view, position, cluster.images.read(position)?)
     }
+}
+
+/// What was prepared and not decided where an image was made, as a database of its own keeps it;
+/// with each, whether somebody has committed who comes after it.
+///
+/// # Errors
+/// What is wrong with the image's content, in words.
+pub(crate) fn undecided(content: &[u8]) -> Result<Vec<(Record, bool)>, String> {
+    let mut input = Input::of(content);
+    let version = input.byte()?;
+    if version != VERSION {
+        return Err(format!("an image in the unknown version {version}"));
+    }
+    input.list(Input::varint)?;
+    let requests = Standing::decode(&mut input)?.undecided().requests();
+    let overtaken = overtaken(&mut input)?;
+    input.end()?;
+    let record = |(_, bytes): (Csn, bytes::Bytes)| {
+        let request = Request::decode(&bytes)?;
+        let locks = request.all_locks().into_iter().map(|(lock, _)| lock).collect();
+        let Request { id, snapshot, dropped, parts, purpose, .. } = request;
+        let Purpose::Prepare(preparing) = purpose else { return Err("no PREPARE".to_owned()) };
+        let Preparing { prepared_us, owner, texts, note } = *preparing;
+        let Parts { notes, reads, changes, .. } = parts;
+        let record = Record {
+            id,
+            snapshot,
+            prepared_us,
+            owner,
+            texts,
+            note,
+            // A node's are no runs: they went along with the request.
+            loads: Vec::new(),
+            dropped,
+            locks,
+            notes,
+            reads,
+            changes,
+        };
+        Ok((record, overtaken.contains(&id)))
+    };
+    requests.into_iter().map(record).collect()
 }
 
 /// Opens the images of a database.

@@ -12,6 +12,7 @@
 
 mod active;
 mod background;
+mod backup;
 mod certifier;
 mod checkpoint;
 mod damage;
@@ -45,6 +46,7 @@ mod reads;
 mod recovery;
 mod refresh;
 mod rest;
+mod restoration;
 mod rows;
 mod scan;
 #[cfg(feature = "shuttle")]
@@ -86,9 +88,11 @@ pub use prepared::{Owner, PreparedInfo};
 pub use read_view::ReadView;
 pub use recovery::Recovered;
 pub use refresh::{Refresh, StatementMark};
+pub use restoration::{Restoration, Restored};
 pub use scan::Scan;
 pub use statistics::Statistics;
-pub use storage::{Incoming, Outgoing};
+pub use storage::backup::verify as verify_backup;
+pub use storage::{Backup, Contents, FileSum, Incoming, Intake, Outgoing};
 pub use store::Latest;
 pub use temporary::TemporaryFile;
 pub use total_order::{NODE_MAX, Node, TotalOrder, node_of};

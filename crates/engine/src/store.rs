@@ -27,6 +27,7 @@ use crate::memory::Memory;
 use crate::options::Options;
 use crate::own::SavedNumbers;
 use crate::recovery::{Recovered, recover};
+use crate::storage::backup::folder::refuse_unfinished;
 use crate::storage::transfer::take_over;
 use crate::storage::{Base, BaseOptions, Log};
 use crate::sync::CachePadded;
@@ -72,13 +73,15 @@ impl Store {
     /// also has the marks from which numbers go on, and what was replayed.
     ///
     /// # Errors
-    /// `Corrupt` naming file and offset, `InUse` if it is open already, `Io`.
+    /// `Corrupt` naming file and offset, `InUse` if it is open already, `InvalidArgument` where a
+    /// restore has not come to its end, `Io`.
     pub(crate) fn open(
         options: &Options,
         memory_bytes: u64,
         cores: u32,
     ) -> Result<(Store, SavedNumbers, Recovered), Error> {
         let (disk, folder) = (Arc::clone(&options.disk), options.path.clone());
+        refuse_unfinished(disk.as_ref(), &folder)?;
         disk.create_dir_all(&folder).map_err(|cause| Error::io("creating", &folder, cause))?;
         let lock = folder.join("lock");
         let lock = disk.lock(&lock).map_err(|cause| match cause.kind() {

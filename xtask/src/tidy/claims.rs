@@ -79,6 +79,8 @@ const FLOORS: &[&[&str]] = &[
         "sibling/member",
         "sibling/ordered",
         "checkpoint",
+        "backup",
+        "restoration",
         "delivery",
         "image",
         "locking",

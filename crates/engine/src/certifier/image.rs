@@ -117,6 +117,19 @@ impl Certifier {
     }
 }
 
+/// Who of the prepared ones in a graph that was written has somebody behind him, for who does not
+/// take over the graph itself.
+///
+/// # Errors
+/// What is wrong with the bytes, in words.
+pub(crate) fn overtaken(input: &mut Input<'_>) -> Result<Vec<TransactionId>, String> {
+    let decoded = input.list(decode_node)?;
+    let is_led_from = |(node, successors): &&(Box<Node>, Vec<u64>)| {
+        node.is_prepared() && (node.overtaken || node.forgot_successors || !successors.is_empty())
+    };
+    Ok(decoded.iter().filter(is_led_from).map(|(node, _)| node.id).collect())
+}
+
 fn encode_node(out: &mut Encoder, node: &Node, places: &HashMap<NodeId, u64>) {
     out.varint(if node.commit == PREPARED { 0 } else { node.commit + 1 });
     let numbers = [node.id, node.start, node.first_out.wrapping_add(1), u64::from(node.in_degree)];

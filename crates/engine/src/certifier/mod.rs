@@ -105,6 +105,7 @@ pub(crate) use candidate::Candidate;
 pub use cycle::{Cycle, Dependency, Edge, Object};
 #[cfg(test)]
 pub(crate) use faults::Fault;
+pub(crate) use image::overtaken;
 use index::{KeyIndex, SPARED_MAX, unmoved};
 pub use method::Method;
 use node::{Node, NodeId, Nodes, reduce};

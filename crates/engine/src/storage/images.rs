@@ -32,7 +32,7 @@ pub struct Images {
 }
 
 /// An image's file name.
-pub(super) fn file_name(position: Csn) -> String {
+pub(crate) fn file_name(position: Csn) -> String {
     format!("{position:020}{SUFFIX}")
 }
 

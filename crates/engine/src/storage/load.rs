@@ -43,6 +43,11 @@ impl StagedRun {
         self.run.name().number
     }
 
+    /// Its run, to be held.
+    pub(super) fn run(&self) -> Arc<Run> {
+        Arc::clone(&self.run)
+    }
+
     /// The trees that it has rows of.
     pub(crate) fn trees(&self) -> impl Iterator<Item = TreeId> + '_ {
         self.run.top().trees.iter().map(|share| share.tree)
@@ -165,6 +170,17 @@ impl Base {
     /// their files: the end of recovery.
     pub fn discard_unattached(&self, kept: &[u64]) -> Result<(), Error> {
         self.discard_where(|number| !kept.contains(&number))
+    }
+
+    /// What is in force now, and all portions that no commit up to its watermark has attached:
+    /// those that are staged, and those of later commits.
+    pub(crate) fn view_with_loads(&self) -> (BaseView, Vec<StagedRun>) {
+        let state = self.state.lock();
+        let view = self.view();
+        let attached = &view.version.runs[..view.version.attached.len()];
+        let runs = state.staged.iter().chain(attached);
+        let loads = runs.map(|run| StagedRun { run: Arc::clone(run) }).collect();
+        (view, loads)
     }
 
     /// The staged portions of these numbers.

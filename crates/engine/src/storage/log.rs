@@ -172,6 +172,15 @@ impl Log {
         Ok(log)
     }
 
+    /// Begins a log in a folder that has none, for a base store that came from elsewhere and has
+    /// everything up to `after`.
+    pub(crate) fn begin(disk: Arc<dyn Disk>, folder: &Path, after: Csn) -> Result<(), Error> {
+        disk.create_dir_all(folder).map_err(|cause| Error::io("creating", folder, cause))?;
+        let LogOptions { segment_bytes, grow_bytes, rng, .. } = LogOptions::default();
+        let shape = SegmentShape { segment_bytes, grow_bytes };
+        LogWriter::create(disk, folder, shape, rng, after + 1, 0).map(drop)
+    }
+
     /// The log of a node whose records are kept by a total order: nothing is written here, and
     /// what comes by [`Log::follow`] is durable already. It goes on after `after`.
     pub(crate) fn following(disk: Arc<dyn Disk>, folder: &Path, after: Csn) -> Log {

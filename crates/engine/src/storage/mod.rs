@@ -6,10 +6,12 @@
 //!        cursor ─ scan ─ merge ─ cache ─ manifest ─ base ─ load  which of them count, and reading them as one
 //! images/  images   how things stood at positions of a cluster's order
 //!        transfer   base and image on their way to another node
+//!        backup   the same on their way to a backup
 //! ```
 //!
 //! Byte maps and assumptions about the disk are in `docs/log-format.md`.
 
+pub mod backup;
 pub mod base;
 pub mod block;
 pub mod cache;
@@ -34,6 +36,7 @@ pub mod segment;
 pub mod staging;
 pub mod transfer;
 
+pub use backup::{Backup, Contents, FileSum, Intake};
 pub use base::{Base, BaseOptions, BaseStatistics, BaseView};
 pub use group_commit::{DurableWait, LogStatistics};
 pub use load::StagedRun;

@@ -1,6 +1,7 @@
 //! Tests of transactions through the public face.
 
 mod anomalies;
+mod backup;
 mod basics;
 mod checkpoint;
 mod cluster;

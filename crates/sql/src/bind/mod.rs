@@ -220,6 +220,8 @@ impl Clause {
     pub(crate) const INDEX_EXPRESSION: Clause = Clause::Other("index expressions");
     /// An index's predicate.
     pub(crate) const INDEX_PREDICATE: Clause = Clause::Other("index predicates");
+    /// What stands in FROM, and may refer to what stands before it.
+    pub(crate) const FROM: Clause = Clause::Other("FROM clause of their own query level");
     /// What a generated column is.
     pub(crate) const GENERATED_COLUMN: Clause = Clause::Other("column generation expressions");
 

@@ -189,7 +189,7 @@ impl Binder<'_> {
         keep_unknown: bool,
     ) -> Result<Query> {
         self.level()?.has_grouping_sets = has_grouping_sets(&syntax.group_by);
-        self.from_clause(&syntax.from)?;
+        self.in_clause(Clause::FROM, |binder| binder.from_clause(&syntax.from))?;
         if let Some(condition) = &syntax.selection {
             self.where_clause(condition)?;
         }

@@ -91,6 +91,8 @@ pub enum Command {
     },
     /// CREATE, ALTER and DROP DOMAIN.
     Domain(Box<DomainStatement>),
+    /// BACKUP.
+    Backup,
     /// A statement of PostgreSQL that there is no implementation of: its name.
     Unsupported(&'static str),
 }
@@ -247,6 +249,9 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     }
     if take_all(parser, &["ROLLBACK", "PREPARED"]) {
         return parser.parse_literal_string().map(Command::RollbackPrepared);
+    }
+    if take(parser, "BACKUP") {
+        return Ok(Command::Backup);
     }
     if take_all(parser, &["SET", "CONSTRAINTS"]) {
         return set_constraints(parser);

@@ -105,6 +105,8 @@ fn own_statements() {
     assert!(matches!(one("VACUUM (ANALYZE, VERBOSE) a, b (c)"),
         Command::Maintenance { command: "VACUUM", relations, .. } if relations.len() == 2));
     assert!(matches!(one("DO $$ BEGIN END $$"), Command::Do { language: None, code: Some(_) }));
+    assert!(matches!(one("backup"), Command::Backup));
+    assert!(parse("BACKUP t").is_err());
     let Command::CreateSequence { options, temporary: true, .. } =
         one("CREATE TEMP SEQUENCE s START 5 INCREMENT BY -2 NO MAXVALUE CACHE 3 OWNED BY t.a")
     else {

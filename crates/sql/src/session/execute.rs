@@ -100,6 +100,7 @@ impl Session {
             PortalState::Family(_) => Ok(self.send_family(portal, sink, max_rows)),
             PortalState::Inner(inner) => Box::pin(self.advance(inner, sink, max_rows)).await,
             PortalState::CopyOut(_) => self.copy_out(portal, sink),
+            PortalState::Backup(_) => self.give_backup(portal, sink),
             PortalState::Done(tag) => Ok(Fetch::Complete(*tag)),
             PortalState::Ready => Err(SqlError::internal("a portal did not start")),
         }

@@ -19,7 +19,7 @@ use crate::parse::Command;
 /// Whether a statement without a plan does work that the governor counts.
 pub(super) fn executes(command: &Command) -> bool {
     use ast::Statement as S;
-    let Command::Sql(sql) = command else { return true };
+    let Command::Sql(sql) = command else { return !matches!(command, Command::Backup) };
     !matches!(
         sql.as_ref(),
         S::ShowVariable { .. }

@@ -63,6 +63,8 @@ pub(crate) enum PortalState {
     Inner(Box<Portal>),
     /// COPY TO STDOUT.
     CopyOut(Box<super::copy::CopyOut>),
+    /// BACKUP.
+    Backup(super::backup::BackupOut),
     /// Done.
     Done(CommandTag),
 }
@@ -180,8 +182,8 @@ pub enum Fetch {
     /// COPY FROM STDIN waits for data: CopyInResponse, then `copy_data`, `copy_done` or
     /// `copy_fail`.
     CopyIn(CopyInFormat),
-    /// COPY TO STDOUT begins: send CopyOutResponse and call again; lines go to `copy_out`. After
-    /// the last, `Complete` is preceded by CopyDone.
+    /// COPY TO STDOUT or BACKUP begins: send CopyOutResponse and call again; data goes to
+    /// `copy_out`. After the last, `Complete` is preceded by CopyDone.
     CopyOut(CopyInFormat),
 }
 

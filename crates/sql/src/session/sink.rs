@@ -33,6 +33,6 @@ pub trait RowSink {
         context: &FormatContext,
     ) -> SinkState;
 
-    /// One line of COPY TO STDOUT, with its line end.
+    /// One line of COPY TO STDOUT, with its line end; or the next bytes of BACKUP.
     fn copy_out(&mut self, data: &[u8]) -> SinkState;
 }

@@ -41,6 +41,7 @@ pub(crate) fn tag(command: &Command) -> &'static str {
             DomainStatement::Drop { .. } => "DROP DOMAIN",
             DomainStatement::CommentOnConstraint { .. } => "COMMENT",
         },
+        Command::Backup => "BACKUP",
         Command::Unsupported(name) => name,
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cognate_engine::TreeMode;
+use cognate_engine::{Database, TreeMode};
 use sqlparser::ast;
 
 use super::planning::unsupported;
@@ -61,6 +61,7 @@ impl Session {
                 }
                 _ => portal.state = PortalState::Done(self.other(sql, statement, alone).await?),
             },
+            Command::Backup => portal.state = self.start_backup(alone).await?,
             Command::Fetch { cursor, count, skip } => {
                 portal.state = self.fetch_cursor(cursor, count, *skip, portal).await?;
             }
@@ -240,14 +241,22 @@ impl Session {
 
     /// CHECKPOINT: what is committed moves to the base store, and the log is cut.
     async fn checkpoint(&mut self) -> Result<()> {
+        self.in_background(|engine| engine.checkpoint()).await
+    }
+
+    /// Has something done that blocks, by another thread.
+    pub(super) async fn in_background<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&Database) -> std::result::Result<T, cognate_engine::Error> + Send + 'static,
+    ) -> Result<T> {
         let engine = self.database.engine().clone();
         let outcome = match tokio::runtime::Handle::try_current() {
             Ok(runtime) => runtime
-                .spawn_blocking(move || engine.checkpoint())
+                .spawn_blocking(move || work(&engine))
                 .await
-                .map_err(|error| SqlError::internal(format!("the checkpoint ended: {error}")))?,
+                .map_err(|error| SqlError::internal(format!("a thread ended: {error}")))?,
             // Without a runtime there is nobody else on this thread.
-            Err(_) => engine.checkpoint(),
+            Err(_) => work(&engine),
         };
         Ok(outcome?)
     }

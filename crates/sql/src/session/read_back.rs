@@ -1,0 +1,81 @@
+//! Reading everything that is stored: every row and every index entry, as the catalog names them.
+//!
+//! It is done with a database that has just been restored. A row is taken apart, so that each of
+//! its values is looked at; an entry must lead to a row; and an index has as many entries as its
+//! table has rows, or at most as many if it has a predicate.
+
+use std::ops::Bound;
+
+use cognate_engine::{Access, Isolation, Transaction};
+
+use super::SqlDatabase;
+use crate::catalog::{Index, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::oltp::index_maintenance::secondary;
+use crate::oltp::stored::decode;
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadBack {
+    /// Tables.
+    pub tables: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Indexes that are not their tables themselves.
+    pub indexes: u64,
+    /// Their entries.
+    pub entries: u64,
+}
+
+impl SqlDatabase {
+    /// Reads every table and every index. Blocks.
+    ///
+    /// # Errors
+    /// XX001 for a row and XX002 for an index that makes no sense; whatever the storage reports.
+    pub fn read_back(&self) -> Result<ReadBack> {
+        let transaction = self.engine().begin(Isolation::Snapshot, Access::ReadWrite);
+        let mut read = ReadBack::default();
+        for table in self.catalog().tables() {
+            let rows = read_rows(&transaction, table)?;
+            (read.tables, read.rows) = (read.tables + 1, read.rows + rows);
+            for index in secondary(table) {
+                let entries = read_entries(&transaction, table, index)?;
+                (read.indexes, read.entries) = (read.indexes + 1, read.entries + entries);
+                if entries > rows || (entries < rows && index.predicate.is_none()) {
+                    let (index, table) = (&index.name, &table.name);
+                    let what = format!("has {entries} entries, table \"{table}\" {rows} rows");
+                    return Err(corrupted(format!("index \"{index}\" {what}")));
+                }
+            }
+        }
+        Ok(read)
+    }
+}
+
+fn read_rows(transaction: &Transaction, table: &Table) -> Result<u64> {
+    let mut rows = 0;
+    let mut scan = transaction.scan_unnoted(table.tree, Bound::Unbounded, Bound::Unbounded)?;
+    while let Some((_, row)) = scan.next()? {
+        decode(table, &row)?;
+        rows += 1;
+    }
+    Ok(rows)
+}
+
+fn read_entries(transaction: &Transaction, table: &Table, index: &Index) -> Result<u64> {
+    let mut entries = 0;
+    let mut scan = transaction.scan_unnoted(index.tree, Bound::Unbounded, Bound::Unbounded)?;
+    while let Some((key, value)) = scan.next()? {
+        if transaction.get(table.tree, index.row_key(&key, &value)?)?.is_none() {
+            let (index, table) = (&index.name, &table.name);
+            let what = format!("index \"{index}\" has an entry for a row that table \"{table}\" has not");
+            return Err(corrupted(what));
+        }
+        entries += 1;
+    }
+    Ok(entries)
+}
+
+fn corrupted(message: String) -> SqlError {
+    SqlError::new(sqlstate::INDEX_CORRUPTED, message)
+}
