@@ -21,6 +21,7 @@ pub mod plan;
 mod regex;
 mod routine;
 pub mod row;
+pub mod scram;
 mod sequence;
 pub mod session;
 pub mod types;

@@ -62,6 +62,10 @@ pub(super) fn may_write(statement: &Statement) -> bool {
                 | Command::AlterSequence { .. }
                 | Command::AlterSettings(_)
                 | Command::Domain(_)
+                | Command::Role(_)
+                | Command::Grant(_)
+                | Command::DefaultPrivileges(_)
+                | Command::Owner(_)
         );
     };
     match sql.as_ref() {
