@@ -120,6 +120,7 @@ impl Manager {
     /// From the base store or the log; nothing is lost, and the next checkpoint tries again.
     pub(crate) fn checkpoint(&self, target: u64) -> Result<u64, Error> {
         let _one = self.checkpointing.lock();
+        self.discard_left();
         self.checkpoint_further_if(|| self.store.memory.bytes() > target)
     }
 

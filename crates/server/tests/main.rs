@@ -16,6 +16,7 @@ mod precise;
 mod protocol;
 mod rerun;
 mod role_settings;
+mod roles;
 mod secured;
 mod shared_plans;
 mod siblings;

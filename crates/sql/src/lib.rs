@@ -22,6 +22,7 @@ mod plpgsql;
 mod regex;
 mod routine;
 pub mod row;
+pub mod scram;
 mod sequence;
 pub mod session;
 pub mod types;

@@ -275,6 +275,7 @@ mod tests {
             atomic: false,
             behavior: Behavior::Volatile,
             strict: false,
+            security_definer: false,
         }
     }
 

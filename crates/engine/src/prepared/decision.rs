@@ -173,12 +173,21 @@ impl Manager {
             if commits && place == 0 {
                 self.counters.commits.fetch_add(1, Ordering::Relaxed);
             } else {
-                self.discard(&prepared.part.loads);
+                self.prepared.leave(csn, prepared.part.loads);
                 self.rolled_back();
             }
         }
         self.prepared.note_decision();
+        self.discard_left();
         Ok(csn)
+    }
+
+    /// Removes what was loaded by those whose rollback is durable by now.
+    pub(crate) fn discard_left(&self) {
+        let left = self.prepared.take_left(self.store.durable());
+        if !left.is_empty() {
+            self.discard(&left);
+        }
     }
 
     /// Logs changes of the engine's own rows, and of nothing else.
@@ -218,7 +227,14 @@ impl Manager {
                 self.sequencer.restore(candidate, overtaken)?
             }
         };
-        let (csn, locks, loads) = (self.store.visible(), locks.len(), self.store.base.staged(&loads));
+        let (csn, locks, numbers) = (self.store.visible(), locks.len(), loads);
+        let loads = self.store.base.staged(&numbers);
+        // Without them it would commit a part of itself.
+        if let Some(missing) = numbers.iter().find(|number| loads.iter().all(|run| run.number() != **number))
+        {
+            let what = format!("the run {missing}, which a prepared transaction has loaded, is missing");
+            return Err(Error::corrupt(std::path::Path::new(&format!("{missing:016}.run")), 0, what));
+        }
         let part = Pending { id, held, promise, loads, dropped, changes };
         self.prepared.enter(owner, Prepared { note, prepared_us, csn, locks, part, _writes: None });
         Ok(())

@@ -35,7 +35,7 @@
 //!
 //! At a node of a cluster the same is done with what the order of all nodes says (`ordered`).
 //!
-//! Mutex order: the table's two mutexes are taken alone, one after the other; a shard of families
+//! Mutex order: the table's three mutexes are taken alone, one after the other; a shard of families
 //! may be held.
 
 mod decision;
@@ -54,6 +54,7 @@ use crate::key::SmallKey;
 pub use record::Owner;
 
 use crate::sequencer::Pending;
+use crate::storage::StagedRun;
 use crate::sync::Mutex;
 use crate::txn::writeset::WriteSet;
 use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
@@ -92,6 +93,9 @@ pub(crate) struct Prepared {
 pub(crate) struct PreparedTable {
     known: Mutex<HashMap<Owner, Option<Prepared>, RandomState>>,
     decisions: Mutex<Decisions>,
+    /// Loads of those that were rolled back, and the number of the record that says so: until that is
+    /// durable a crash brings them back, and they need what they had loaded.
+    left: Mutex<Vec<(Csn, Vec<StagedRun>)>>,
 }
 
 #[derive(Debug, Default)]
@@ -158,6 +162,19 @@ impl PreparedTable {
         let mut all: Vec<PreparedInfo> = known.iter().filter_map(info).collect();
         all.sort_unstable_by_key(|info| info.transaction);
         all
+    }
+
+    /// Keeps what was loaded by one that is rolled back by record `csn`.
+    fn leave(&self, csn: Csn, loads: Vec<StagedRun>) {
+        if !loads.is_empty() {
+            self.left.lock().push((csn, loads));
+        }
+    }
+
+    /// What nobody can need any more, now that so much is durable.
+    fn take_left(&self, durable: Csn) -> Vec<StagedRun> {
+        let mut left = self.left.lock();
+        left.extract_if(.., |(csn, _)| *csn <= durable).flat_map(|(_, loads)| loads).collect()
     }
 
     /// Decisions so far.

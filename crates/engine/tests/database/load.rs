@@ -299,3 +299,48 @@ fn what_could_not_be_prepared_leaves_nothing() {
     assert!(told.is_ok(), "it is told of its end: {told:?}");
     assert_eq!(run_files(&disk), files);
 }
+
+/// A rollback that no sync has reached may be none after a crash: what was prepared is there again,
+/// with all that it had loaded.
+#[test]
+fn a_rollback_that_was_lost_has_taken_nothing() {
+    let mut lost = 0;
+    for seed in 0..12 {
+        let disk = SimDisk::new(seed);
+        let database = open(&disk).unwrap();
+        let mut t = begin(&database);
+        let tree = load(&mut t).unwrap();
+        t.prepare("one", value("")).unwrap().durable.wait().unwrap();
+        disk.hold_flushes();
+        let rolled_back = database.rollback_prepared("one").unwrap();
+        disk.power_off_after(0);
+        disk.let_flushes_go();
+        drop((rolled_back, database));
+        disk.restart(Loss::Power);
+        let database = open(&disk).unwrap();
+        match database.commit_prepared("one") {
+            Ok(commit) => {
+                commit.durable.wait().unwrap();
+                assert_eq!(count(&begin(&database), tree), ROWS as usize, "seed {seed}");
+                lost += 1;
+            }
+            Err(error) => assert!(matches!(error, Error::NotPrepared), "seed {seed}: {error}"),
+        }
+    }
+    assert!(lost > 0, "a rollback was lost");
+}
+
+/// One that is durable takes what was loaded with it, at the next checkpoint at the latest.
+#[test]
+fn a_durable_rollback_takes_its_load() {
+    let disk = SimDisk::new(12);
+    let database = open(&disk).unwrap();
+    let files = run_files(&disk);
+    let mut t = begin(&database);
+    load(&mut t).unwrap();
+    t.prepare("two", value("")).unwrap().durable.wait().unwrap();
+    assert!(run_files(&disk).len() > files.len() + 2, "it has spilled");
+    database.rollback_prepared("two").unwrap().durable.wait().unwrap();
+    database.checkpoint().unwrap();
+    assert!(run_files(&disk).len() <= files.len() + 1, "what it had loaded is gone");
+}

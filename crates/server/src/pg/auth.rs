@@ -1,7 +1,8 @@
 //! Who may connect: SCRAM-SHA-256 (RFC 5802, RFC 7677) and the users it knows.
 //!
 //! Passwords are turned into verifiers when the configuration is read; the password itself is not
-//! kept. One exchange:
+//! kept. Roles of the database may have one of their own, which is kept in the same form there. One
+//! exchange:
 //!
 //! ```text
 //! server  AuthenticationSASL            SCRAM-SHA-256
@@ -19,70 +20,14 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use hmac::{Hmac, Mac};
-use sha2::{Digest, Sha256};
+pub use cognate_sql::scram::Verifier;
+use cognate_sql::scram::{ITERATIONS, Key, hmac, sha256};
+use cognate_sql::session::StoredPassword;
 
 /// The one mechanism offered.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
-/// Rounds of password hashing for new verifiers.
-const ITERATIONS: u32 = 4096;
 const SALT_BYTES: usize = 16;
 const NONCE_BYTES: usize = 18;
-
-type Key = [u8; 32];
-
-/// What the server keeps instead of a password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Verifier {
-    iterations: u32,
-    salt: Vec<u8>,
-    stored_key: Key,
-    server_key: Key,
-}
-
-impl std::fmt::Debug for Verifier {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Verifier").field("iterations", &self.iterations).finish_non_exhaustive()
-    }
-}
-
-impl Verifier {
-    /// Derives the verifier of `password` with a random salt.
-    pub fn from_password(password: &str) -> Verifier {
-        let salt: [u8; SALT_BYTES] = rand::random();
-        Verifier::derive(password, salt.to_vec(), ITERATIONS)
-    }
-
-    fn derive(password: &str, salt: Vec<u8>, iterations: u32) -> Verifier {
-        let normal = normalize(password);
-        let salted = salted_password(normal.as_bytes(), &salt, iterations);
-        let stored_key = sha256(&hmac(&salted, &[b"Client Key"]));
-        let server_key = hmac(&salted, &[b"Server Key"]);
-        Verifier { iterations, salt, stored_key, server_key }
-    }
-
-    /// Reads `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`, the form that PostgreSQL
-    /// stores.
-    pub fn parse(text: &str) -> Option<Verifier> {
-        let rest = text.strip_prefix("SCRAM-SHA-256$")?;
-        let (head, keys) = rest.split_once('$')?;
-        let (iterations, salt) = head.split_once(':')?;
-        let (stored, server) = keys.split_once(':')?;
-        let iterations = iterations.parse().ok().filter(|&n| n > 0)?;
-        let key = |text: &str| -> Option<Key> { BASE64.decode(text).ok()?.try_into().ok() };
-        Some(Verifier {
-            iterations,
-            salt: BASE64.decode(salt).ok()?,
-            stored_key: key(stored)?,
-            server_key: key(server)?,
-        })
-    }
-
-    /// A password, or a verifier as [`Verifier::parse`] reads it.
-    pub fn from_secret(secret: &str) -> Verifier {
-        Verifier::parse(secret).unwrap_or_else(|| Verifier::from_password(secret))
-    }
-}
 
 /// Whom the server lets in.
 #[derive(Debug, Clone)]
@@ -114,10 +59,17 @@ impl Users {
         if wanted_gets_in { None } else { self.by_name.keys().next().map(String::as_str) }
     }
 
-    /// Starts an exchange for `user`.
-    pub fn exchange(&self, user: &str) -> Exchange {
-        match self.by_name.get(user).or(self.anyone.as_ref()) {
-            Some(verifier) => Exchange::new(verifier.clone(), true),
+    /// Starts an exchange for `user`, of whom the database says this. What the configuration says of
+    /// him goes before that, and what it says of everybody behind.
+    pub fn exchange(&self, user: &str, stored: StoredPassword) -> Exchange {
+        let stored = match (self.by_name.get(user), stored) {
+            (Some(configured), _) => Some(configured.clone()),
+            (None, StoredPassword::Verifier(verifier)) => Some(verifier),
+            (None, StoredPassword::None) => self.anyone.clone(),
+            (None, StoredPassword::Expired) => None,
+        };
+        match stored {
+            Some(verifier) => Exchange::new(verifier, true),
             None => {
                 let salt = hmac(&self.mock_key, &[user.as_bytes()])[..SALT_BYTES].to_vec();
                 let stored_key = rand::random();
@@ -233,37 +185,6 @@ pub fn initial_response(body: &[u8]) -> Result<(&str, &[u8]), super::message::Me
     if reader.is_empty() { Ok((mechanism, data)) } else { Err(super::message::MessageError::Left) }
 }
 
-/// The password as SASLprep prepares it; as it is, where the rules forbid a character (as
-/// PostgreSQL does).
-fn normalize(password: &str) -> std::borrow::Cow<'_, str> {
-    stringprep::saslprep(password).unwrap_or(std::borrow::Cow::Borrowed(password))
-}
-
-/// PBKDF2 with HMAC-SHA-256 and one block of output.
-fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> Key {
-    let mut block = hmac(password, &[salt, &1_u32.to_be_bytes()]);
-    let mut result = block;
-    for _ in 1..iterations {
-        block = hmac(password, &[&block]);
-        for (r, b) in result.iter_mut().zip(block) {
-            *r ^= b;
-        }
-    }
-    result
-}
-
-fn hmac(key: &[u8], message: &[&[u8]]) -> Key {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-    for part in message {
-        mac.update(part);
-    }
-    mac.finalize().into_bytes().into()
-}
-
-fn sha256(data: &[u8]) -> Key {
-    Sha256::digest(data).into()
-}
-
 /// Equality whose time does not depend on where the keys differ.
 fn same(a: &Key, b: &Key) -> bool {
     a.iter().zip(b).fold(0, |difference, (x, y)| std::hint::black_box(difference | (x ^ y))) == 0
@@ -299,35 +220,20 @@ mod tests {
         let users = Users::new(&BTreeMap::from([("ann".to_owned(), "secret".to_owned())]), None);
         assert!(users.password_required());
         for user in ["ann", "bob"] {
-            let mut exchange = users.exchange(user);
+            let mut exchange = users.exchange(user, StoredPassword::None);
             let first = exchange.first(b"n,,n=,r=abc").expect("well formed");
             let nonce = first.split(',').next().expect("nonce");
             let answer = format!("c=biws,{nonce},p={}", BASE64.encode([7_u8; 32]));
             assert_eq!(exchange.finish(answer.as_bytes()), Err(AuthError::Denied));
         }
-        let salt = |name: &str| users.exchange(name).verifier.salt;
+        let salt = |name: &str| users.exchange(name, StoredPassword::None).verifier.salt;
         assert_eq!(salt("bob"), salt("bob"), "a stranger's salt does not change from try to try");
         assert_ne!(salt("bob"), salt("eve"));
     }
 
     #[test]
-    fn stored_verifiers_are_read_back() {
-        let made = Verifier::from_password("x");
-        let text = format!(
-            "SCRAM-SHA-256${}:{}${}:{}",
-            made.iterations,
-            BASE64.encode(&made.salt),
-            BASE64.encode(made.stored_key),
-            BASE64.encode(made.server_key)
-        );
-        assert_eq!(Verifier::parse(&text), Some(made));
-        assert_eq!(Verifier::parse("SCRAM-SHA-256$0:$:"), None);
-        assert_eq!(Verifier::parse("secret"), None);
-    }
-
-    #[test]
     fn malformed_messages_are_told_from_wrong_passwords() {
-        let exchange = || Users::new(&BTreeMap::new(), Some("x")).exchange("any");
+        let exchange = || Users::new(&BTreeMap::new(), Some("x")).exchange("any", StoredPassword::None);
         for first in ["", "n", "n,,", "p=tls-unique,,n=,r=a", "n,a=other,n=,r=a", "n,,n=,r=", "n,,x=,r=a"] {
             assert!(matches!(exchange().first(first.as_bytes()), Err(AuthError::Malformed(_))), "{first}");
         }

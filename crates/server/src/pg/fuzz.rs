@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use cognate_sql::session::StoredPassword;
+
 use super::frame::{self, HEADER_BYTES, Phase};
 use super::{auth, message, startup};
 
@@ -15,7 +17,7 @@ pub fn frontend(bytes: &[u8]) -> usize {
         let _ = startup::split_options(start.get("options").unwrap_or_default());
     }
     if let Ok((_, first)) = auth::initial_response(bytes) {
-        let mut exchange = auth::Users::new(&BTreeMap::new(), None).exchange("fuzz");
+        let mut exchange = auth::Users::new(&BTreeMap::new(), None).exchange("fuzz", StoredPassword::None);
         if exchange.first(first).is_ok() {
             let _ = exchange.finish(bytes);
         }

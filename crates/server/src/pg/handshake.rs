@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use cognate_sql::session::{Authority, Session, SessionParameters};
+use cognate_sql::session::{Authority, Session, SessionParameters, StoredPassword};
 use cognate_sql::sqlstate;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -161,8 +161,9 @@ async fn authenticate(
         response::negotiate_protocol_version(transport.output(), start.minor(), unknown);
     }
     let hello = Hello::read(&start)?;
-    if access.users.password_required() {
-        check_password(access, transport, &hello.user).await?;
+    let stored = server.database.stored_password(&hello.user);
+    if access.users.password_required() || stored != StoredPassword::None {
+        check_password(access, transport, &hello.user, stored).await?;
     }
     if open.entry().stop() != Stop::No {
         return Err(refused(sqlstate::CANNOT_CONNECT_NOW, "the database system is shutting down"));
@@ -171,6 +172,8 @@ async fn authenticate(
         return Err(refused(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
     }
     let authority = access.authority(&hello.user);
+    let admitted = server.database.admit(&hello.user, &hello.database, authority == Authority::Superuser);
+    admitted.map_err(|error| refused(error.sqlstate, error.message.clone()))?;
     begin_session(server, transport, open, hello, authority)
 }
 
@@ -243,9 +246,14 @@ impl Hello {
 
 /// The SCRAM exchange. Ends with the final server message in the output; AuthenticationOk follows
 /// it.
-async fn check_password(access: &Access, transport: &mut Transport, user: &str) -> Result<(), End> {
+async fn check_password(
+    access: &Access,
+    transport: &mut Transport,
+    user: &str,
+    stored: StoredPassword,
+) -> Result<(), End> {
     response::authentication_sasl(transport.output(), &[auth::MECHANISM]);
-    let mut exchange = access.users.exchange(user);
+    let mut exchange = access.users.exchange(user, stored);
     let denied = |error: AuthError| match error {
         AuthError::Denied => {
             refused(sqlstate::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))

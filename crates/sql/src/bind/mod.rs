@@ -26,6 +26,7 @@ mod group_set;
 mod index;
 pub(crate) mod literal;
 mod naming;
+mod need;
 mod operand;
 mod operator;
 mod order;
@@ -52,6 +53,8 @@ pub(crate) use coerce::read_literal;
 pub use frame::{Exclusion, Frame, FrameBound, FrameMode, Window, WindowCall};
 pub(crate) use index::{BoundIndex, BoundIndexes, bind_indexes, bound_indexes};
 pub(crate) use naming::nameable;
+pub use need::Need;
+pub(crate) use need::names_columns;
 pub(crate) use operator::operator_name;
 pub(crate) use operator::row_items;
 pub(crate) use parts::{LockingQuery, all_rows};
@@ -136,6 +139,9 @@ pub struct Binder<'a> {
     /// The parts of the statement that are run one by one.
     parts: parts::Parts,
     tables: Vec<Arc<Table>>,
+    /// What the statement needs to be allowed.
+    needs: Vec<Need>,
+    acting: need::Acting,
     /// Oids of the views.
     views: Vec<u32>,
     /// Oids of the types of users that are named.
@@ -262,6 +268,8 @@ impl<'a> Binder<'a> {
             cte_count: 0,
             parts: parts::Parts::default(),
             tables: vec![],
+            needs: vec![],
+            acting: need::Acting::default(),
             views: vec![],
             user_types: vec![],
             domains: vec![],

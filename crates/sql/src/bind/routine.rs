@@ -171,6 +171,7 @@ impl Binder<'_> {
             return Err(self.lacks(format!("function {} in {place}", routine.signature())));
         }
         let inputs = self.inputs(candidate, given)?;
+        self.need_to_call(routine);
         let outcome = Outcome::of(routine, self.context.catalog)?;
         let body = self.routine_body(routine, &outcome)?;
         let ty = match &outcome {
@@ -228,6 +229,7 @@ impl Binder<'_> {
         // What is known of other functions is shared, to and fro.
         inner.routines = std::mem::take(&mut self.routines);
         inner.routine_depth = self.routine_depth + 1;
+        inner.acting = self.acting_in(routine);
         let bound = stacker::maybe_grow(192 * 1024, 4 * 1024 * 1024, || inner.query(query, false));
         self.routines = std::mem::take(&mut inner.routines);
         let bound = bound?;
@@ -235,6 +237,7 @@ impl Binder<'_> {
             return Err(only_alone(routine));
         }
         inner.tables().iter().for_each(|table| self.note_table(table));
+        self.take_needs(std::mem::take(&mut inner.needs));
         let views: Vec<u32> =
             inner.views().iter().filter(|view| !self.views.contains(view)).copied().collect();
         self.views.extend(views);
@@ -286,6 +289,7 @@ impl Binder<'_> {
         });
         self.pop_level()?;
         let (routine, arguments) = bound?;
+        self.need_to_call(&routine);
         let columns = match Outcome::of(&routine, self.context.catalog)? {
             Outcome::Row(columns) => Some(columns.into_iter().map(|(name, ty)| output(name, ty)).collect()),
             _ => None,
@@ -324,6 +328,7 @@ impl Binder<'_> {
         let Some((routine, arguments)) = bound.map_err(|error| self.at(error, name_span(name)))? else {
             return Ok(None);
         };
+        self.need_to_call(&routine);
         let outcome = Outcome::of(&routine, self.context.catalog)?;
         let (form, columns) = match item {
             None => {

@@ -431,6 +431,7 @@ impl Binder<'_> {
                     }
                     None => locks.push(RowLock { relation, mode, wait }),
                 }
+                self.need_to_lock(relation)?;
                 self.level()?.key_slot(relation);
             }
         }

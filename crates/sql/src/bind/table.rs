@@ -26,6 +26,11 @@ use crate::types::{Type, TypeId};
 /// Views may refer to views this deep.
 const MAX_VIEW_DEPTH: usize = 100;
 
+/// Whether a computed table has what only superusers may see: `pg_authid` and `pg_shadow`.
+fn is_for_superusers(oid: u32) -> bool {
+    [1260, 12005].contains(&oid)
+}
+
 /// Names and types of the columns of a set-returning function's rows, for those with columns of
 /// their own; else it is one column with the function's name.
 pub(super) fn set_columns(resolved: &ResolvedFunction) -> Option<Vec<(&'static str, Type)>> {
@@ -82,6 +87,9 @@ impl Binder<'_> {
         if !self.is_temporary(schema.as_deref(), &table)
             && let Some(found) = self.context.virtual_tables.find(schema.as_deref(), &table)
         {
+            if is_for_superusers(found.oid()) {
+                self.need_superuser(found.oid());
+            }
             return self.computed(found, &table, alias, nullable);
         }
         let catalog = self.context.catalog;
@@ -98,7 +106,12 @@ impl Binder<'_> {
             let shown = schema.map_or(table.clone(), |schema| format!("{schema}.{table}"));
             return Err(undefined_table(self, name, &shown));
         };
-        match relation {
+        let relation = relation.clone();
+        if let Some(schema) = &schema {
+            self.need_schema(schema);
+        }
+        self.need_to_read(&relation);
+        match &relation {
             CatalogRelation::Table(table) => self.stored_table(&table.clone(), alias, nullable),
             CatalogRelation::View(view) => self.view(&view.clone(), alias, nullable),
             CatalogRelation::Sequence(sequence)
@@ -190,12 +203,14 @@ impl Binder<'_> {
         let barrier = std::mem::replace(&mut self.barrier, self.levels.len().saturating_sub(1));
         let ctes = std::mem::take(&mut self.ctes);
         let positions = std::mem::replace(&mut self.positions, false);
+        let acting = self.enter_view(view);
         self.view_depth += 1;
         if !self.views.contains(&view.oid) {
             self.views.push(view.oid);
         }
         let bound = self.derived(query, false, None, &view.name, nullable);
         self.view_depth -= 1;
+        self.acting = acting;
         self.positions = positions;
         self.ctes = ctes;
         self.barrier = barrier;

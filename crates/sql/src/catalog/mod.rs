@@ -1,5 +1,5 @@
 //! The catalog: what schemas, tables, indexes, constraints, sequences, views, routines and types
-//! of users there are, and with which settings sessions begin.
+//! of users there are, which roles, who may do what, and with which settings sessions begin.
 //!
 //! A [`Catalog`] is an immutable snapshot. The committed one is cached in
 //! [`SqlDatabase`](crate::session::SqlDatabase) and replaced whole when a transaction that changed
@@ -15,12 +15,15 @@
 //! Oids below 16384 belong to built-in objects; users' objects start there and keep their oid for
 //! life.
 
+mod access;
+pub mod access_list;
 mod column;
 mod constraint;
 mod domain;
 mod enum_type;
 mod index;
 mod own;
+mod role;
 mod role_settings;
 mod routine;
 mod schema;
@@ -33,12 +36,14 @@ mod view;
 
 pub mod store;
 
+pub use access::{Access, AclItem, DefaultAccess, Privileges, Securable};
 pub use column::{Column, Identity};
 pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
 pub use domain::{Domain, DomainCheck};
 pub use enum_type::{EnumLabel, EnumType};
 pub use index::{Computed, Deferrable, Index, IndexColumn, IndexKey, OperatorClass};
 pub(crate) use own::OwnCatalog;
+pub use role::{CHECKPOINT_OID, DATABASE_OWNER_OID, Membership, PREDEFINED, Rights, Role, SIGNAL_OID};
 pub use role_settings::{RoleSettings, SettingList};
 pub use routine::{Argument, ArgumentMode, Behavior, Routine, RoutineKind};
 pub use schema::Schema;
@@ -63,5 +68,7 @@ pub const PG_CATALOG_OID: Oid = 11;
 pub const PUBLIC_OID: Oid = 2200;
 /// Oid of the schema `information_schema`.
 pub const INFORMATION_SCHEMA_OID: Oid = 13000;
-/// Oid of the role that owns everything.
+/// Oid of the role that owns what nobody else does.
 pub const OWNER_OID: Oid = 10;
+/// Oid of the one database.
+pub const DATABASE_OID: Oid = 5;

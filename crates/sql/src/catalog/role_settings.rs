@@ -1,7 +1,8 @@
 //! Settings that sessions begin with: those of a role, or of all roles together.
 //!
-//! Nothing else is kept of roles: a role is a name that somebody connects with. There is one
-//! database, whatever name clients call it by, so a setting holds everywhere or in it.
+//! They are kept by the role's name, as there may be no roles but only names that somebody connects
+//! with. There is one database, whatever name clients call it by, so a setting holds everywhere or in
+//! it.
 
 use serde::{Deserialize, Serialize};
 

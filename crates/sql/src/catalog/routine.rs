@@ -51,6 +51,9 @@ pub struct Routine {
     /// NULL, without a call, if an argument is NULL.
     #[serde(default)]
     pub strict: bool,
+    /// It does what it does with the rights of its owner.
+    #[serde(default)]
+    pub security_definer: bool,
 }
 
 /// What a routine is.

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::temporary;
 use super::{
-    Domain, EnumType, INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, RoleSettings, Routine,
-    Schema, Sequence, Table, UserType, View,
+    Access, DefaultAccess, Domain, EnumType, INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID,
+    Rights, Role, RoleSettings, Routine, Schema, Sequence, Table, UserType, View,
 };
 
 /// Something with a place in the name space of relations.
@@ -100,6 +102,12 @@ pub enum Object {
     View(Arc<View>),
     /// Settings of a role, or of all.
     RoleSettings(Arc<RoleSettings>),
+    /// A role.
+    Role(Arc<Role>),
+    /// Owner and privileges of an object.
+    Access(Arc<Access>),
+    /// Privileges of objects to come.
+    DefaultAccess(Arc<DefaultAccess>),
     /// A function or procedure.
     Routine(Arc<Routine>),
     /// An enum type.
@@ -122,6 +130,11 @@ pub struct Catalog {
     relations: HashMap<Oid, HashMap<String, Relation>>,
     by_oid: HashMap<Oid, Relation>,
     role_settings: HashMap<Option<String>, Arc<RoleSettings>>,
+    roles: HashMap<String, Arc<Role>>,
+    /// Owners and privileges by the objects that they are of.
+    access: HashMap<Oid, Arc<Access>>,
+    /// Rights of roles that were asked for.
+    rights: Mutex<HashMap<Oid, Arc<Rights>>>,
     /// Routines by schema and name, oldest first.
     routines: HashMap<Oid, HashMap<String, Vec<Arc<Routine>>>>,
     /// Types of users by schema and name.
@@ -165,6 +178,13 @@ impl Catalog {
                 Object::RoleSettings(settings) => {
                     catalog.role_settings.insert(settings.role.clone(), settings.clone());
                 }
+                Object::Role(role) => {
+                    catalog.roles.insert(role.name.clone(), role.clone());
+                }
+                Object::Access(access) => {
+                    catalog.access.insert(access.object, access.clone());
+                }
+                Object::DefaultAccess(_) => {}
                 Object::EnumType(ty) => catalog.enter_type(UserType::Enum(ty.clone())),
                 Object::Domain(domain) => catalog.enter_type(UserType::Domain(domain.clone())),
                 Object::Routine(routine) => {
@@ -435,6 +455,63 @@ impl Catalog {
         })
     }
 
+    /// Whether anybody has made a role. Until then everybody may do everything.
+    #[inline]
+    pub fn has_roles(&self) -> bool {
+        !self.roles.is_empty()
+    }
+
+    /// The role of this name.
+    pub fn role(&self, name: &str) -> Option<&Arc<Role>> {
+        self.roles.get(name)
+    }
+
+    /// The role of this oid.
+    pub fn role_by_oid(&self, oid: Oid) -> Option<&Arc<Role>> {
+        match self.objects.get(&oid)? {
+            Object::Role(role) => Some(role),
+            _ => None,
+        }
+    }
+
+    /// All roles by oid.
+    pub fn roles(&self) -> impl Iterator<Item = &Arc<Role>> {
+        self.objects.values().filter_map(|object| match object {
+            Object::Role(role) => Some(role),
+            _ => None,
+        })
+    }
+
+    /// Owner and privileges of an object, if anything is said of them.
+    pub fn access(&self, object: Oid) -> Option<&Arc<Access>> {
+        self.access.get(&object)
+    }
+
+    /// All owners and privileges by oid.
+    pub fn accesses(&self) -> impl Iterator<Item = &Arc<Access>> {
+        self.objects.values().filter_map(|object| match object {
+            Object::Access(access) => Some(access),
+            _ => None,
+        })
+    }
+
+    /// All privileges of objects to come, by oid.
+    pub fn default_accesses(&self) -> impl Iterator<Item = &Arc<DefaultAccess>> {
+        self.objects.values().filter_map(|object| match object {
+            Object::DefaultAccess(access) => Some(access),
+            _ => None,
+        })
+    }
+
+    /// The rights of a role.
+    pub fn rights(&self, role: Oid) -> Arc<Rights> {
+        if let Some(known) = self.rights.lock().get(&role) {
+            return known.clone();
+        }
+        let made = Arc::new(self.make_rights(role));
+        self.rights.lock().entry(role).or_insert(made).clone()
+    }
+
     /// All views by oid.
     pub fn views(&self) -> impl Iterator<Item = &Arc<View>> {
         self.objects.values().filter_map(|object| match object {
@@ -455,7 +532,7 @@ impl Object {
             Object::Routine(routine) => routine.schema,
             Object::EnumType(ty) => ty.schema,
             Object::Domain(domain) => domain.schema,
-            Object::RoleSettings(_) => 0,
+            Object::RoleSettings(_) | Object::Role(_) | Object::Access(_) | Object::DefaultAccess(_) => 0,
         }
     }
 
@@ -468,6 +545,7 @@ impl Object {
             Object::View(view) => super::is_temporary(&view.schema_name),
             Object::Routine(routine) => super::is_temporary(&routine.schema_name),
             Object::RoleSettings(_) | Object::EnumType(_) | Object::Domain(_) => false,
+            Object::Role(_) | Object::Access(_) | Object::DefaultAccess(_) => false,
         }
     }
 
@@ -479,6 +557,9 @@ impl Object {
             Object::Sequence(sequence) => sequence.oid,
             Object::View(view) => view.oid,
             Object::RoleSettings(settings) => settings.oid,
+            Object::Role(role) => role.oid,
+            Object::Access(access) => access.oid,
+            Object::DefaultAccess(access) => access.oid,
             Object::Routine(routine) => routine.oid,
             Object::EnumType(ty) => ty.oid,
             Object::Domain(domain) => domain.oid,

@@ -4,7 +4,8 @@
 //! tree 1  catalog    oid, u32 big-endian            kind letter ++ JSON document
 //! tree 2  counters   counter number, u32 big-endian i64 little-endian (see `sequence`)
 //! tree 3  names      schema oid ++ name             (never stored: locked by who creates a relation or type of that name, or a routine)
-//!                    1260 ++ role                   (never stored: locked by who changes the settings of a role)
+//!                    1260 ++ role                   (never stored: locked by who changes a role or its settings)
+//!                    1261 ++ oid                    (never stored: locked by who changes owner or privileges)
 //! ```
 
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub const COUNTER_TREE: u32 = 2;
 pub const NAME_TREE: u32 = 3;
 /// Stands for a schema in the locks on roles: the oid of `pg_authid`, which no schema has.
 pub(crate) const ROLE_NAMES: Oid = 1260;
+/// The same in the locks on owners and privileges.
+pub(crate) const ACCESS_LISTS: Oid = 1261;
 
 /// Key of an object's document.
 pub fn key(oid: Oid) -> [u8; 4] {
@@ -51,6 +54,9 @@ pub fn encode(object: &Object) -> Result<Bytes> {
         Object::Sequence(sequence) => document(b'S', sequence.as_ref()),
         Object::View(view) => document(b'v', view.as_ref()),
         Object::RoleSettings(settings) => document(b'c', settings.as_ref()),
+        Object::Role(role) => document(b'o', role.as_ref()),
+        Object::Access(access) => document(b'a', access.as_ref()),
+        Object::DefaultAccess(access) => document(b'A', access.as_ref()),
         Object::Routine(routine) => document(b'f', routine.as_ref()),
         Object::EnumType(ty) => document(b'e', ty.as_ref()),
         Object::Domain(domain) => document(b'd', domain.as_ref()),
@@ -70,6 +76,9 @@ pub fn decode(document: &[u8]) -> Result<Object> {
         Some((b'S', json)) => Ok(Object::Sequence(object(json)?)),
         Some((b'v', json)) => Ok(Object::View(object(json)?)),
         Some((b'c', json)) => Ok(Object::RoleSettings(object(json)?)),
+        Some((b'o', json)) => Ok(Object::Role(object(json)?)),
+        Some((b'a', json)) => Ok(Object::Access(object(json)?)),
+        Some((b'A', json)) => Ok(Object::DefaultAccess(object(json)?)),
         Some((b'f', json)) => Ok(Object::Routine(object(json)?)),
         Some((b'e', json)) => Ok(Object::EnumType(object(json)?)),
         Some((b'd', json)) => Ok(Object::Domain(object(json)?)),

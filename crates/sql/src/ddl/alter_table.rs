@@ -22,8 +22,12 @@ impl Work<'_> {
         }
         let name = Qualified::from_object_name(&statement.name)?;
         self.refresh_catalog();
+        self.require_usage(&name)?;
         let locked = match self.find(&name) {
-            Some(Relation::Table(_)) => self.locked_table(&name, TreeMode::Exclusive).await,
+            Some(relation @ Relation::Table(_)) => {
+                self.require_relation_owner(&relation)?;
+                self.locked_table(&name, TreeMode::Exclusive).await
+            }
             Some(other) => return self.alter_other(&other, &statement.operations).await,
             None => Err(undefined_table(&name)),
         };
@@ -55,12 +59,12 @@ impl Work<'_> {
         relation: &Relation,
         operations: &[ast::AlterTableOperation],
     ) -> Result<()> {
+        self.require_relation_owner(relation)?;
         for operation in operations {
             match operation {
                 ast::AlterTableOperation::RenameTable { table_name } => {
                     self.rename_relation(relation, rename_target(table_name)?).await?;
                 }
-                ast::AlterTableOperation::OwnerTo { .. } => {}
                 _ => return Err(wrong_type(relation.name(), "table")),
             }
         }
@@ -104,8 +108,6 @@ impl Work<'_> {
             Operation::AlterColumn { column_name, op } => {
                 self.alter_column(oid, &fold(column_name), op).await
             }
-            // There is one role, which owns everything.
-            Operation::OwnerTo { .. } => Ok(()),
             Operation::SetOptionsParens { options } => {
                 let options = ast::CreateTableOptions::With(options.clone());
                 let mut table = self.table_copy(oid)?;
@@ -256,7 +258,9 @@ impl Work<'_> {
 
     /// RENAME TO, for every kind of relation.
     pub(crate) async fn rename_relation(&mut self, relation: &Relation, new: String) -> Result<()> {
+        self.require_relation_owner(relation)?;
         let schema = self.schema_of(relation.schema())?;
+        self.require_create(&schema)?;
         self.claim_name(&schema, &new).await?;
         match relation {
             Relation::Table(table) => {

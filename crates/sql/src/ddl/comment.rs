@@ -23,6 +23,7 @@ impl Work<'_> {
             ast::CommentObject::Schema => {
                 let name = single(name)?;
                 let schema = self.catalog.schema(&name).ok_or_else(|| undefined_schema(&name))?;
+                self.require_schema_owner(schema)?;
                 self.change(Object::Schema(Schema { comment, ..Schema::clone(schema) }.into()))
             }
             ast::CommentObject::Table
@@ -43,6 +44,9 @@ impl Work<'_> {
             return Err(SqlError::syntax("column name must be qualified"));
         };
         let name = Qualified { schema: names.pop(), name: table };
+        if let Some(relation) = self.find(&name) {
+            self.require_relation_owner(&relation)?;
+        }
         let table = self.locked_table(&name, TreeMode::Exclusive).await?;
         let place = table.column_place(&column).ok_or_else(|| undefined_column(&column, &table.name))?;
         let mut table = Table::clone(&table);
@@ -57,10 +61,12 @@ impl Work<'_> {
         comment: Option<String>,
     ) -> Result<()> {
         let name = Qualified::from_object_name(name)?;
+        self.require_usage(&name)?;
         let relation = self.find(&name).ok_or_else(|| undefined_table(&name))?;
         if relation.kind() != kind {
             return Err(wrong_type(&name.name, kind));
         }
+        self.require_relation_owner(&relation)?;
         if let Relation::Table(table) | Relation::Index(table, _) = &relation {
             self.lock_table(table.oid, TreeMode::Exclusive).await?;
         }

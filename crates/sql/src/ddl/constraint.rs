@@ -6,7 +6,9 @@ use cognate_engine::TreeMode;
 
 use super::names::make_up;
 use super::request::{ConstraintRequest, ForeignKeyRequest};
-use crate::catalog::{ForeignKey, Index, IndexColumn, Object, Reference, ReferentialAction, Table};
+use crate::catalog::{
+    ForeignKey, Index, IndexColumn, Object, Privileges, Reference, ReferentialAction, Relation, Table,
+};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 use crate::types::cast::{self, CastContext};
@@ -147,6 +149,7 @@ impl Work<'_> {
     ) -> Result<()> {
         let own = table.oid;
         let mut parent = self.table(&request.table)?;
+        self.require_on(&Relation::Table(parent.clone()), Privileges::REFERENCES)?;
         if parent.oid != own {
             parent = self.locked_table(&request.table, TreeMode::Exclusive).await?;
         } else {

@@ -4,7 +4,7 @@ use cognate_engine::TreeMode;
 use sqlparser::ast;
 
 use super::names::{MAX_NAME, Qualified, cut, fold, make_up};
-use crate::catalog::{Computed, Index, IndexColumn, IndexKey, Object, OperatorClass, Table};
+use crate::catalog::{Computed, Index, IndexColumn, IndexKey, Object, OperatorClass, Relation, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::pg_catalog::{has_operator_class, is_operator_class};
 use crate::session::work::Work;
@@ -18,8 +18,13 @@ impl Work<'_> {
     pub(crate) async fn create_index(&mut self, statement: &ast::CreateIndex) -> Result<bool> {
         refuse(statement)?;
         let name = Qualified::from_object_name(&statement.table_name)?;
+        self.refresh_catalog();
+        if let Some(relation @ Relation::Table(_)) = self.find(&name) {
+            self.require_relation_owner(&relation)?;
+        }
         let table = self.locked_table(&name, TreeMode::Exclusive).await?;
         let schema = self.schema_of(table.schema)?;
+        self.require_create(&schema)?;
         let included = included(&table, &statement.include)?;
         if statement.columns.len() + included.len() > MAX_INDEX_COLUMNS {
             return Err(too_many_columns());

@@ -67,6 +67,7 @@ impl Work<'_> {
             }
             DomainStatement::CommentOnConstraint { constraint, domain, comment } => {
                 let domain = self.locked_domain(domain).await?;
+                self.require_type_owner(&UserType::Domain(domain.clone()))?;
                 let mut domain = Domain::clone(&domain);
                 let name = fold(constraint);
                 let missing = self.no_constraint(&name, &domain);
@@ -84,6 +85,7 @@ impl Work<'_> {
         comment: Option<String>,
     ) -> Result<()> {
         let domain = self.locked_domain(name).await?;
+        self.require_type_owner(&UserType::Domain(domain.clone()))?;
         self.change(Object::Domain(Domain { comment, ..Domain::clone(&domain) }.into()))
     }
 
@@ -241,6 +243,7 @@ impl Work<'_> {
 
     async fn alter_domain(&mut self, name: &ast::ObjectName, change: &DomainChange) -> Result<()> {
         let known = self.locked_domain(name).await?;
+        self.require_type_owner(&UserType::Domain(known.clone()))?;
         let mut domain = Domain::clone(&known);
         match change {
             DomainChange::Default(default) => {
@@ -282,8 +285,6 @@ impl Work<'_> {
             DomainChange::Validate(name) => {
                 return self.validate_domain_constraint(domain, &fold(name)).await;
             }
-            // There is one role, which owns everything.
-            DomainChange::Owner(_) => return Ok(()),
             DomainChange::Rename(new) => return self.rename_domain(&known, fold(new)).await,
             DomainChange::Schema(schema) => return self.move_domain(&known, fold(schema)).await,
         }

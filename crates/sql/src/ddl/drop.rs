@@ -33,7 +33,7 @@ struct Plan {
 
 /// `function f(integer)`, qualified unless it is found by its plain name. So are procedures called
 /// where others depend on them.
-fn describe_routine(work: &Work<'_>, routine: &Routine) -> String {
+pub(super) fn describe_routine(work: &Work<'_>, routine: &Routine) -> String {
     let path = work.facts.lookup_path(&work.catalog);
     let inputs = routine.input_types();
     let mut named = work.catalog.routines_named(&path, None, &routine.name);
@@ -203,6 +203,7 @@ impl Work<'_> {
             for name in &names {
                 match self.droppable(kind, name) {
                     Ok(relation) => {
+                        self.require_droppable(&relation)?;
                         first = if names.len() == 1 {
                             describe(self, &relation)
                         } else {
@@ -255,6 +256,7 @@ impl Work<'_> {
                         format!("cannot drop schema {name} because it is required by the database system"),
                     ));
                 }
+                self.require_schema_owner(schema)?;
                 let on = format!("schema {name}");
                 let mut inside: Vec<&Relation> = catalog.relations_in(schema.oid).collect();
                 inside.sort_by_key(|relation| relation.oid());
@@ -330,6 +332,29 @@ impl Work<'_> {
         }
     }
 
+    /// Drops relations and routines that a role owns, with what depends on them if that is said.
+    pub(super) async fn drop_owned_objects(&mut self, owned: &[Oid], cascade: bool) -> Result<()> {
+        let mut locked = BTreeSet::new();
+        loop {
+            self.refresh_catalog();
+            let mut plan = Plan::default();
+            for oid in owned {
+                match self.catalog.relation_by_oid(*oid) {
+                    Some(relation) => plan.add(relation),
+                    None if self.catalog.routine_by_oid(*oid).is_some() => drop(plan.removed.insert(*oid)),
+                    None => {}
+                }
+            }
+            plan.close(self);
+            if !cascade && !plan.dependents.is_empty() {
+                return Err(depend("desired object(s)", &plan.dependents));
+            }
+            if self.lock_for(&plan, &mut locked).await? {
+                return self.carry_out(plan);
+            }
+        }
+    }
+
     /// DROP FUNCTION, PROCEDURE and ROUTINE.
     pub(crate) async fn drop_routines(&mut self, drop: &DropRoutine) -> Result<()> {
         self.refresh_catalog();
@@ -342,6 +367,7 @@ impl Work<'_> {
             // What the names meant before a wait may have changed.
             self.refresh_catalog();
             let (named, missing) = self.routines_to_drop(drop)?;
+            named.iter().try_for_each(|routine| self.require_routine_droppable(routine))?;
             let mut plan = Plan::default();
             plan.removed.extend(named.iter().map(|routine| routine.oid));
             plan.close(self);
@@ -363,6 +389,7 @@ impl Work<'_> {
     pub(crate) async fn drop_indexes(&mut self, names: &[ast::ObjectName], if_exists: bool) -> Result<()> {
         for name in names {
             let name = Qualified::from_object_name(name)?;
+            self.require_usage(&name)?;
             let Some((table, oid)) = self.locked_index(&name).await? else {
                 let error = missing(self, "index", &name);
                 if !if_exists {
@@ -372,6 +399,7 @@ impl Work<'_> {
                 continue;
             };
             let index = table.index(oid).ok_or_else(|| missing(self, "index", &name))?;
+            self.require_droppable(&Relation::Index(table.clone(), oid))?;
             if index.constraint.is_some() {
                 let what = format!("constraint {} on table {}", index.name, table.name);
                 return Err(SqlError::new(
@@ -422,6 +450,7 @@ impl Work<'_> {
     }
 
     fn droppable(&self, kind: &'static str, name: &Qualified) -> Result<Relation> {
+        self.require_usage(name)?;
         match self.find(name) {
             Some(relation) if relation.kind() == kind => Ok(relation),
             Some(relation) => Err(wrong_kind(&relation, kind)),

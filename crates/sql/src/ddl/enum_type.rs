@@ -67,7 +67,9 @@ impl Work<'_> {
     /// ALTER TYPE.
     pub(crate) async fn alter_type_definition(&mut self, alter: &ast::AlterType) -> Result<()> {
         let name = Qualified::from_object_name(&alter.name)?;
-        let ty = match (self.locked_type(&name).await?, &alter.operation) {
+        let found = self.locked_type(&name).await?;
+        self.require_type_owner(&found)?;
+        let ty = match (found, &alter.operation) {
             (UserType::Enum(ty), _) => ty,
             (UserType::Domain(domain), AlterTypeOperation::Rename(rename)) => {
                 return self.rename_domain(&domain, fold(&rename.new_name)).await;

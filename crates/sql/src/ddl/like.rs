@@ -11,7 +11,7 @@ use cognate_engine::TreeMode;
 use super::names::{Qualified, make_up};
 use super::request::{ColumnRequest, ConstraintRequest};
 use super::resolve::undefined_table;
-use crate::catalog::{Column, Index, IndexKey, Object, Relation, Table};
+use crate::catalog::{Column, Index, IndexKey, Object, Privileges, Relation, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Like, SequenceOptions, parse_expression};
 use crate::session::work::Work;
@@ -39,13 +39,18 @@ impl Work<'_> {
         };
         match self.find(&name) {
             Some(Relation::Table(_)) => {}
-            Some(Relation::View(view)) => {
+            Some(relation @ Relation::View(_)) => {
+                self.require_on(&relation, Privileges::SELECT)?;
+                let Relation::View(view) = relation else { return Ok(None) };
                 columns.extend(view.columns.iter().map(plain_column));
                 return Ok(None);
             }
             Some(Relation::Sequence(_)) => return Err(not_like(&name, "sequences")),
             Some(Relation::Index(..)) => return Err(not_like(&name, "indexes")),
             None => return Err(undefined_table(&name)),
+        }
+        if let Some(relation) = self.find(&name) {
+            self.require_on(&relation, Privileges::SELECT)?;
         }
         let table = self.locked_table(&name, TreeMode::Read).await?;
         for column in table.columns.iter().filter(|column| !column.dropped) {

@@ -57,8 +57,9 @@ impl Work<'_> {
         self.catalog.find(&path, name.schema.as_deref(), &name.name).cloned()
     }
 
-    /// The table of this name. 42P01, 42809, 0A000.
+    /// The table of this name. 42P01, 42809, 0A000; 42501 in a schema that the session may not use.
     pub(crate) fn table(&self, name: &Qualified) -> Result<Arc<Table>> {
+        self.require_usage(name)?;
         match self.find(name) {
             Some(Relation::Table(table)) if table.temporary && !self.facts.temporary.is_own(table.schema) => {
                 Err(of_another_session())
@@ -86,6 +87,7 @@ impl Work<'_> {
 
     /// The sequence of this name. 42P01, 42809.
     pub(crate) fn sequence(&self, name: &Qualified) -> Result<Arc<Sequence>> {
+        self.require_usage(name)?;
         match self.find(name) {
             Some(Relation::Sequence(sequence)) => Ok(sequence),
             Some(_) => Err(wrong_type(&name.name, "sequence")),

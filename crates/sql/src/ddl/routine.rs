@@ -63,6 +63,7 @@ impl Work<'_> {
             atomic,
             behavior: create.behavior.unwrap_or_default(),
             strict: create.strict.unwrap_or(false),
+            security_definer: create.security_definer,
         };
         self.lock_name(schema.oid, &lock_name(&name.name)).await?;
         if self.catalog.schema_by_oid(schema.oid).is_none() {
@@ -76,6 +77,7 @@ impl Work<'_> {
         let oid = match existing {
             None => self.allocate_oid()?,
             Some(existing) if create.or_replace => {
+                self.require_routine_owner(&existing)?;
                 check_replacement(&existing, &routine)?;
                 existing.oid
             }
@@ -251,7 +253,7 @@ impl Work<'_> {
         let (mut found, mut missing): (Vec<Arc<Routine>>, _) = (Vec::new(), Vec::new());
         for (name, arguments) in &drop.routines {
             let name = Qualified::from_object_name(name)?;
-            match self.routine_to_drop(drop.kind, &name, arguments.as_deref()) {
+            match self.named_routine(drop.kind, &name, arguments.as_deref()) {
                 Ok(routine) if found.iter().any(|known| known.oid == routine.oid) => {}
                 Ok(routine) => found.push(routine),
                 Err(error) if drop.if_exists && is_missing(&error) => {
@@ -270,7 +272,8 @@ impl Work<'_> {
         Ok((found, missing))
     }
 
-    fn routine_to_drop(
+    /// The routine that a name means, with its arguments if they are given. 42883, 42725, 42809.
+    pub(super) fn named_routine(
         &self,
         kind: Option<RoutineKind>,
         name: &Qualified,
@@ -280,6 +283,7 @@ impl Work<'_> {
         if let Some(schema) = name.schema.as_deref().filter(|schema| !self.is_schema(schema)) {
             return Err(undefined_schema(schema));
         }
+        self.require_usage(name)?;
         let path = self.facts.binding_path(&self.catalog);
         let mut named = self.catalog.routines_named(&path, name.schema.as_deref(), &name.name);
         let undefined = |message| SqlError::new(sqlstate::UNDEFINED_FUNCTION, message);

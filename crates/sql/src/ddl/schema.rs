@@ -5,16 +5,19 @@ use sqlparser::ast;
 
 use super::names::{fold, single};
 use super::resolve::undefined_schema;
-use crate::catalog::{Object, Relation, Routine, Schema, Sequence, Table, View, store};
+use crate::catalog::{Object, Privileges, Relation, Routine, Schema, Sequence, Table, View, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 
 impl Work<'_> {
     /// CREATE SCHEMA.
     pub(crate) async fn create_schema(&mut self, name: &ast::SchemaName, if_not_exists: bool) -> Result<()> {
-        let name = match name {
-            ast::SchemaName::Simple(name) | ast::SchemaName::NamedAuthorization(name, _) => single(name)?,
-            ast::SchemaName::UnnamedAuthorization(role) => fold(role),
+        let (name, role) = match name {
+            ast::SchemaName::Simple(name) => (single(name)?, None),
+            ast::SchemaName::NamedAuthorization(name, role) => (single(name)?, Some(role)),
+            ast::SchemaName::UnnamedAuthorization(role) => {
+                (self.role_word(role).unwrap_or_else(|| fold(role)), Some(role))
+            }
         };
         if name.starts_with("pg_") {
             return Err(SqlError::new(
@@ -23,6 +26,11 @@ impl Work<'_> {
             )
             .with_detail("The prefix \"pg_\" is reserved for system schemas."));
         }
+        self.require_on_database(Privileges::CREATE, None)?;
+        let owner = match role {
+            Some(role) => Some(self.owner_named(role)?),
+            None => None,
+        };
         self.lock_schema_name(&name).await?;
         if self.catalog.schema(&name).is_some() {
             let error =
@@ -34,8 +42,13 @@ impl Work<'_> {
             self.notice(SqlError::notice(message).with_sqlstate(sqlstate::DUPLICATE_SCHEMA));
             return Ok(());
         }
-        let schema = Schema { oid: self.allocate_oid()?, name, comment: None, home: None };
-        self.change(Object::Schema(schema.into()))
+        let oid = self.allocate_oid()?;
+        let schema = Schema { oid, name, comment: None, home: None };
+        self.change(Object::Schema(schema.into()))?;
+        match owner.flatten() {
+            Some(owner) => self.set_owner(oid, owner),
+            None => Ok(()),
+        }
     }
 
     async fn lock_schema_name(&mut self, name: &str) -> Result<()> {
@@ -54,9 +67,6 @@ impl Work<'_> {
                 ast::AlterSchemaOperation::Rename { name: new } => {
                     self.rename_schema(&name, &single(new)?).await?
                 }
-                ast::AlterSchemaOperation::OwnerTo { .. } => {
-                    self.catalog.schema(&name).ok_or_else(|| undefined_schema(&name))?;
-                }
                 other => return Err(SqlError::unsupported(format_args!("ALTER SCHEMA ... {other}"))),
             }
         }
@@ -67,6 +77,8 @@ impl Work<'_> {
         self.lock_schema_name(name).await?;
         self.lock_schema_name(new).await?;
         let schema = self.catalog.schema(name).cloned().ok_or_else(|| undefined_schema(name))?;
+        self.require_schema_owner(&schema)?;
+        self.require_on_database(Privileges::CREATE, None)?;
         if schema.home.is_some() {
             return Err(SqlError::unsupported("ALTER SCHEMA of a schema of temporary objects"));
         }

@@ -6,7 +6,7 @@ use sqlparser::ast;
 
 use super::names::{Qualified, fold};
 use crate::bind::resolve_built_in;
-use crate::catalog::{Object, Schema, Sequence};
+use crate::catalog::{Object, Relation, Schema, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{AlterSequence, SequenceOptions, sequence_name_of};
 use crate::session::work::Work;
@@ -170,7 +170,10 @@ impl Work<'_> {
     ) -> Result<bool> {
         let name = Qualified::from_object_name(name)?;
         let sequence = match self.sequence(&name) {
-            Ok(sequence) => self.locked_sequence(sequence.oid, &name).await?,
+            Ok(sequence) => {
+                self.require_relation_owner(&Relation::Sequence(sequence.clone()))?;
+                self.locked_sequence(sequence.oid, &name).await?
+            }
             Err(error) if if_exists && error.sqlstate == sqlstate::UNDEFINED_TABLE => {
                 self.notice(SqlError::notice(format!("relation \"{}\" does not exist, skipping", name.name)));
                 return Ok(false);
@@ -189,7 +192,6 @@ impl Work<'_> {
             AlterSequence::SetSchema(_) => {
                 return Err(SqlError::unsupported("ALTER SEQUENCE ... SET SCHEMA"));
             }
-            AlterSequence::OwnerTo(_) => {}
         }
         self.change(Object::Sequence(sequence.into()))?;
         Ok(true)

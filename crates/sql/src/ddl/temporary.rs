@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::names::Qualified;
 use super::resolve::undefined_schema;
 use crate::catalog::{
-    Object, Oid, OnCommit, PG_CATALOG_OID, Schema, TEMPORARY_ALIAS, Table, temporary_schema_name,
+    Object, Oid, OnCommit, PG_CATALOG_OID, Privileges, Schema, TEMPORARY_ALIAS, Table, temporary_schema_name,
 };
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::index_maintenance::secondary;
@@ -64,11 +64,13 @@ impl Work<'_> {
             )
             .with_detail("System catalog modifications are currently disallowed."));
         }
+        self.require_create(schema)?;
         Ok(schema.clone())
     }
 
     /// The schema of the session's temporary objects, which is made if it is not there.
     fn own_temporary_schema(&mut self) -> Result<Arc<Schema>> {
+        self.require_on_database(Privileges::TEMPORARY, Some("create temporary tables"))?;
         self.state.is_temporary = true;
         if let Some(schema) = self.facts.temporary.schema(&self.catalog) {
             return Ok(schema.clone());

@@ -6,7 +6,7 @@ use cognate_engine::TreeMode;
 use sqlparser::ast;
 
 use super::names::Qualified;
-use crate::catalog::{Object, Oid, Sequence, Table};
+use crate::catalog::{Object, Oid, Privileges, Relation, Securable, Sequence, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 
@@ -21,6 +21,10 @@ impl Work<'_> {
         let mut wanted: Vec<Oid> = Vec::new();
         for target in &statement.table_names {
             let name = Qualified::from_object_name(&target.name)?;
+            self.refresh_catalog();
+            if let Some(relation @ Relation::Table(_)) = self.find(&name) {
+                self.require_on(&relation, Privileges::TRUNCATE)?;
+            }
             let table = self.locked_table(&name, TreeMode::Exclusive).await?;
             if !wanted.contains(&table.oid) {
                 wanted.push(table.oid);
@@ -39,6 +43,7 @@ impl Work<'_> {
                     return Err(referenced(&table, &name));
                 }
                 self.notice(SqlError::notice(format!("truncate cascades to table \"{name}\"")));
+                self.require(child, Securable::Table, Privileges::TRUNCATE)?;
                 self.lock_table(child, TreeMode::Exclusive).await?;
                 wanted.push(child);
             }

@@ -111,6 +111,7 @@ impl Work<'_> {
     /// The type of this name, its name locked.
     pub(super) async fn locked_type(&mut self, name: &Qualified) -> Result<UserType> {
         self.refresh_catalog();
+        self.require_usage(name)?;
         let find = |work: &Self| {
             if let Some(schema) = name.schema.as_deref().filter(|name| work.catalog.schema(name).is_none()) {
                 return Err(undefined_schema(schema));
@@ -197,7 +198,10 @@ impl Work<'_> {
                     return Err(not_a_domain(&name));
                 }
                 Ok(ty) if types.iter().any(|known| known.oid() == ty.oid()) => {}
-                Ok(ty) => types.push(ty),
+                Ok(ty) => {
+                    self.require_type_droppable(&ty)?;
+                    types.push(ty);
+                }
                 Err(error) if if_exists && is_missing(&error) => {
                     self.notice(SqlError::notice(format!("{}, skipping", error.message)));
                 }

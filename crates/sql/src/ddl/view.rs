@@ -31,7 +31,10 @@ impl Work<'_> {
         self.lock_name(schema.oid, &name.name).await?;
         let existing = match self.catalog.relation(&schema.name, &name.name) {
             None => None,
-            Some(Relation::View(view)) if statement.or_replace => Some(view.clone()),
+            Some(relation @ Relation::View(view)) if statement.or_replace => {
+                self.require_relation_owner(relation)?;
+                Some(view.clone())
+            }
             Some(_) if statement.or_replace => return Err(super::resolve::wrong_type(&name.name, "view")),
             Some(_) => return Err(super::resolve::duplicate_relation(&name.name)),
         };

@@ -9,6 +9,7 @@ use super::source::{Pieces, Places, WithQueries};
 use super::target::{Access, Target, find_table, open_target};
 use super::update::frame_key;
 use crate::bind::Binder;
+use crate::catalog::Privileges;
 use crate::error::{Result, SqlError};
 use crate::function::Interrupt;
 use crate::session::work::Work;
@@ -46,6 +47,9 @@ pub(crate) fn bind(
         return Err(SqlError::syntax("syntax error at or near \"JOIN\""));
     }
     let table = find_table(binder, name)?;
+    let reads = statement.selection.is_some() || statement.returning.is_some() || statement.using.is_some();
+    let read = if reads { Privileges::SELECT } else { Privileges::NONE };
+    binder.need(&table, Privileges::DELETE | read);
     let mut parts = None;
     let query = with.bind(binder, |binder| {
         open_target(binder, &table, alias.as_ref())?;

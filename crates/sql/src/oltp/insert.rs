@@ -10,8 +10,8 @@ use super::returning::{Changed, Returning};
 use super::run::{Checks, Run, default_of, generated_always, is_default, is_generated};
 use super::source::{Pieces, Places, WithQueries, share};
 use super::target::{find_table, open_table_as};
-use crate::bind::{Binder, Body, Clause, Query};
-use crate::catalog::{Identity, Table};
+use crate::bind::{Binder, Body, Clause, Query, names_columns};
+use crate::catalog::{Identity, Privileges, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::explain::Outline;
 use crate::expr::Expr;
@@ -86,6 +86,7 @@ pub(crate) fn bind(
     };
     let table = find_table(binder, name)?;
     binder.note_table(&table);
+    need(binder, &table, statement);
     let columns = Columns::new(&table, &statement.columns, overriding)?;
     let mut pieces = Pieces::default();
     let (source, mut behind) = match plain_values(statement).filter(|_| with.is_empty()) {
@@ -159,6 +160,27 @@ fn bind_behind(binder: &mut Binder<'_>, table: &Arc<Table>, statement: &ast::Ins
         }
     };
     Ok(Behind { conflict, returning })
+}
+
+/// What an INSERT must be allowed: to read, too, where it gives rows back or looks for those that are
+/// in its way by columns.
+fn need(binder: &mut Binder<'_>, table: &Table, statement: &ast::Insert) {
+    let mut privileges = Privileges::INSERT;
+    if statement.returning.is_some() {
+        privileges = privileges | Privileges::SELECT;
+    }
+    if let Some(ast::OnInsert::OnConflict(on)) = &statement.on {
+        if matches!(&on.conflict_target, Some(ast::ConflictTarget::Columns(_))) {
+            privileges = privileges | Privileges::SELECT;
+        }
+        if let ast::OnConflictAction::DoUpdate(update) = &on.action {
+            let reads = update.selection.is_some()
+                || update.assignments.iter().any(|assignment| names_columns(&assignment.value));
+            privileges = privileges | Privileges::UPDATE;
+            privileges = if reads { privileges | Privileges::SELECT } else { privileges };
+        }
+    }
+    binder.need(table, privileges);
 }
 
 /// The rows of VALUES without anything around them; none for DEFAULT VALUES.

@@ -31,7 +31,7 @@ use super::target::{Target, open_table_as};
 use super::update::{Assignments, Keys, bind_assignments};
 use super::write::Locked;
 use crate::bind::{Binder, Clause, From, Join, JoinKind, object_name};
-use crate::catalog::{Relation, Table};
+use crate::catalog::{Privileges, Relation, Table};
 use crate::ddl::names::Qualified;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
@@ -81,6 +81,7 @@ pub(crate) fn bind(
         return Err(SqlError::syntax("syntax error: MERGE INTO something that is no table"));
     };
     let table = find_target(binder, name)?;
+    binder.need(&table, needed(merge));
     let mut parts = None;
     let query = with.bind(binder, |binder| {
         open_table_as(binder, &table, alias.as_ref())?;
@@ -108,8 +109,21 @@ pub(crate) fn bind(
     Ok(MergePlan { table, source: share(source, places), on, clauses, checks, places })
 }
 
+/// What a MERGE must be allowed to do with its target.
+fn needed(merge: &ast::Merge) -> Privileges {
+    let changes = merge.clauses.iter().filter(|clause| !does_nothing(&clause.action));
+    changes.fold(Privileges::SELECT, |needed, clause| {
+        needed
+            | match &clause.action {
+                ast::MergeAction::Insert(_) => Privileges::INSERT,
+                ast::MergeAction::Update(_) => Privileges::UPDATE,
+                ast::MergeAction::Delete { .. } => Privileges::DELETE,
+            }
+    })
+}
+
 /// The table. 0A000 for what has no rows of its own.
-fn find_target(binder: &Binder<'_>, name: &ast::ObjectName) -> Result<Arc<Table>> {
+fn find_target(binder: &mut Binder<'_>, name: &ast::ObjectName) -> Result<Arc<Table>> {
     let qualified = Qualified::from_object_name(name)?;
     let kind = match binder.find_relation(qualified.schema.as_deref(), &qualified.name) {
         Some(Relation::View(_)) => "views",

@@ -50,8 +50,11 @@ pub(crate) fn open_table_as(
 }
 
 /// The table of this name that a statement is to change. 42P01, 42809.
-pub(crate) fn find_table(binder: &Binder<'_>, name: &ast::ObjectName) -> Result<Arc<Table>> {
+pub(crate) fn find_table(binder: &mut Binder<'_>, name: &ast::ObjectName) -> Result<Arc<Table>> {
     let qualified = Qualified::from_object_name(name)?;
+    if let Some(schema) = &qualified.schema {
+        binder.need_schema(schema);
+    }
     let span = crate::bind::name_span(name);
     match binder.find_relation(qualified.schema.as_deref(), &qualified.name) {
         Some(Relation::Table(table)) => {

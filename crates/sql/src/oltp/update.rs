@@ -15,8 +15,8 @@ use super::source::{Pieces, Places, WithQueries};
 use super::stored::decode;
 use super::target::{Access, Target, as_key, find_table, open_target};
 use super::write::Locked;
-use crate::bind::{Binder, Clause};
-use crate::catalog::{Column, Identity, Index, Table};
+use crate::bind::{Binder, Clause, names_columns};
+use crate::catalog::{Column, Identity, Index, Privileges, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::function::Interrupt;
@@ -279,6 +279,11 @@ pub(crate) fn bind(
         }
     };
     let table = find_table(binder, name)?;
+    let reads = statement.selection.is_some()
+        || statement.returning.is_some()
+        || statement.assignments.iter().any(|assignment| names_columns(&assignment.value));
+    let read = if reads { Privileges::SELECT } else { Privileges::NONE };
+    binder.need(&table, Privileges::UPDATE | read);
     let mut parts = None;
     let query = with.bind(binder, |binder| {
         open_target(binder, &table, alias.as_ref())?;

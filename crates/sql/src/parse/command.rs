@@ -8,8 +8,11 @@ use sqlparser::tokenizer::Token;
 
 use super::alter_settings::{self, AlterSettings};
 use super::domain::{self, DomainStatement};
+use super::grant::{self, DefaultPrivileges, GrantStatement};
 use super::inline_code;
 use super::mip::{MipArgument, MipOperation};
+use super::owner::{self, OwnerStatement};
+use super::role::{self, RoleStatement};
 use super::routine::{self, CreateRoutine, DropRoutine};
 
 pub(super) type Parsed<T> = Result<T, ParserError>;
@@ -93,6 +96,14 @@ pub enum Command {
     Domain(Box<DomainStatement>),
     /// BACKUP.
     Backup,
+    /// CREATE, ALTER and DROP ROLE, and memberships.
+    Role(Box<RoleStatement>),
+    /// GRANT and REVOKE of privileges.
+    Grant(Box<GrantStatement>),
+    /// ALTER DEFAULT PRIVILEGES.
+    DefaultPrivileges(Box<DefaultPrivileges>),
+    /// OWNER TO, REASSIGN OWNED, DROP OWNED.
+    Owner(Box<OwnerStatement>),
     /// A statement of PostgreSQL that there is no implementation of: its name.
     Unsupported(&'static str),
 }
@@ -142,15 +153,12 @@ pub enum AlterSequence {
     Rename(Ident),
     /// SET SCHEMA.
     SetSchema(Ident),
-    /// OWNER TO: accepted.
-    OwnerTo(Ident),
 }
 
 /// Statements refused by name: their first words.
 const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["ALTER", "SYSTEM"], "ALTER SYSTEM"),
     (&["ALTER", "DATABASE"], "ALTER DATABASE"),
-    (&["ALTER", "DEFAULT"], "ALTER DEFAULT PRIVILEGES"),
     (&["ALTER", "EXTENSION"], "ALTER EXTENSION"),
     (&["ALTER", "FUNCTION"], "ALTER FUNCTION"),
     (&["ALTER", "MATERIALIZED"], "ALTER MATERIALIZED VIEW"),
@@ -159,7 +167,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["ALTER", "ROUTINE"], "ALTER ROUTINE"),
     (&["ALTER", "SUBSCRIPTION"], "ALTER SUBSCRIPTION"),
     (&["ALTER", "TRIGGER"], "ALTER TRIGGER"),
-    (&["ALTER", "USER"], "ALTER USER"),
     (&["COMMENT", "ON", "FUNCTION"], "COMMENT ON FUNCTION"),
     (&["COMMENT", "ON", "PROCEDURE"], "COMMENT ON PROCEDURE"),
     (&["COMMENT", "ON", "ROUTINE"], "COMMENT ON ROUTINE"),
@@ -172,14 +179,12 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["CREATE", "TABLESPACE"], "CREATE TABLESPACE"),
     (&["CREATE", "FOREIGN"], "CREATE FOREIGN TABLE"),
     (&["IMPORT"], "IMPORT FOREIGN SCHEMA"),
-    (&["REASSIGN"], "REASSIGN OWNED"),
     (&["REFRESH"], "REFRESH MATERIALIZED VIEW"),
     (&["SECURITY"], "SECURITY LABEL"),
 ];
 
 /// Forms of ALTER TYPE refused by name: the words behind the type's name.
 const UNSUPPORTED_OF_TYPES: &[(&[&str], &str)] = &[
-    (&["OWNER"], "ALTER TYPE ... OWNER TO"),
     (&["SET", "SCHEMA"], "ALTER TYPE ... SET SCHEMA"),
     (&["SET"], "ALTER TYPE ... SET"),
     (&["ADD", "ATTRIBUTE"], "ALTER TYPE ... ADD ATTRIBUTE"),
@@ -230,6 +235,9 @@ pub(super) fn expect(parser: &mut Parser<'_>, word: &str) -> Parsed<()> {
 pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     if let Some(alter) = alter_settings::parse(parser) {
         return alter.map(Command::AlterSettings);
+    }
+    if let Some(command) = of_roles(parser)? {
+        return Ok(command);
     }
     if let Some(name) = unsupported(parser) {
         while parser.next_token().token != Token::EOF {}
@@ -282,6 +290,28 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     parser.parse_statement().map(|statement| Command::Sql(Box::new(into_table(statement))))
 }
 
+/// A statement about roles, and what they may do and own.
+fn of_roles(parser: &mut Parser<'_>) -> Parsed<Option<Command>> {
+    if let Some(statement) = role::parse(parser)? {
+        return Ok(Some(Command::Role(statement.into())));
+    }
+    if let Some(statement) = grant::parse(parser)? {
+        return Ok(Some(Command::Grant(statement.into())));
+    }
+    if let Some(statement) = grant::parse_default(parser)? {
+        return Ok(Some(Command::DefaultPrivileges(statement.into())));
+    }
+    if let Some(statement) = owner::parse(parser)? {
+        return Ok(Some(Command::Owner(statement.into())));
+    }
+    if take_all(parser, &["RESET", "SESSION", "AUTHORIZATION"]) {
+        let name = ObjectName::from(vec![Ident::new("session_authorization")]);
+        let reset = ast::ResetStatement { reset: ast::Reset::ConfigurationParameter(name) };
+        return Ok(Some(Command::Sql(Box::new(ast::Statement::Reset(reset)))));
+    }
+    Ok(None)
+}
+
 /// `SELECT ... INTO t` as what it stands for: `CREATE TABLE t AS SELECT ...`. The first SELECT of a
 /// set operation says so for all.
 fn into_table(statement: ast::Statement) -> ast::Statement {
@@ -301,7 +331,7 @@ fn into_table(statement: ast::Statement) -> ast::Statement {
     }
 }
 
-fn signed(parser: &mut Parser<'_>) -> Parsed<i64> {
+pub(super) fn signed(parser: &mut Parser<'_>) -> Parsed<i64> {
     let negative = parser.consume_token(&Token::Minus);
     if !negative {
         let _ = parser.consume_token(&Token::Plus);
@@ -460,8 +490,6 @@ fn alter_sequence(parser: &mut Parser<'_>) -> Parsed<Command> {
         AlterSequence::Rename(parser.parse_identifier()?)
     } else if take_all(parser, &["SET", "SCHEMA"]) {
         AlterSequence::SetSchema(parser.parse_identifier()?)
-    } else if take_all(parser, &["OWNER", "TO"]) {
-        AlterSequence::OwnerTo(parser.parse_identifier()?)
     } else {
         AlterSequence::Options(sequence_options(parser)?)
     };

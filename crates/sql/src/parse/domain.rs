@@ -5,7 +5,7 @@
 //! ALTER DOMAIN name { {SET DEFAULT expression | DROP DEFAULT} | {SET | DROP} NOT NULL
 //!     | ADD [CONSTRAINT name] {CHECK (expression) [NOT VALID] | NOT NULL}
 //!     | DROP CONSTRAINT [IF EXISTS] name [RESTRICT | CASCADE] | RENAME CONSTRAINT name TO name
-//!     | VALIDATE CONSTRAINT name | OWNER TO role | RENAME TO name | SET SCHEMA name }
+//!     | VALIDATE CONSTRAINT name | RENAME TO name | SET SCHEMA name }
 //! DROP DOMAIN [IF EXISTS] name, ... [RESTRICT | CASCADE]
 //! COMMENT ON CONSTRAINT name ON DOMAIN name IS {'text' | NULL}
 //! ```
@@ -90,8 +90,6 @@ pub enum DomainChange {
     RenameConstraint { name: Ident, new: Ident },
     /// VALIDATE CONSTRAINT.
     Validate(Ident),
-    /// OWNER TO.
-    Owner(Ident),
     /// RENAME TO.
     Rename(Ident),
     /// SET SCHEMA.
@@ -222,8 +220,6 @@ fn change(parser: &mut Parser<'_>) -> Parsed<DomainChange> {
         DomainChange::Rename(parser.parse_identifier()?)
     } else if take_all(parser, &["VALIDATE", "CONSTRAINT"]) {
         DomainChange::Validate(parser.parse_identifier()?)
-    } else if take_all(parser, &["OWNER", "TO"]) {
-        DomainChange::Owner(parser.parse_identifier()?)
     } else {
         return parser.expected_ref("what ALTER DOMAIN does", parser.peek_token_ref());
     };

@@ -10,7 +10,8 @@
 //!    `merge` parses MERGE for it, and what begins with WITH;
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
 //!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with, `routine`
-//!    those of functions and procedures, `inline_code` DO, `domain` those of domains.
+//!    those of functions and procedures, `inline_code` DO, `domain` those of domains, `role`, `grant` and
+//!    `owner` those of roles and what they may do and own.
 //!
 //! What none of these knows `refused` may know by name.
 //!
@@ -41,6 +42,7 @@ mod domain;
 mod effects;
 mod element;
 mod error;
+mod grant;
 mod inline_code;
 mod junk;
 pub(crate) mod lexeme;
@@ -48,9 +50,11 @@ mod like;
 mod merge;
 mod mip;
 mod operator;
+mod owner;
 mod plain;
 mod refused;
 mod rewrite;
+mod role;
 mod routine;
 mod rows;
 mod spelled;
@@ -64,11 +68,14 @@ pub use domain::{DomainChange, DomainClause, DomainStatement};
 pub(crate) use effects::{changes_rows, locks_rows_within};
 pub(crate) use element::element;
 pub use error::character_position;
+pub use grant::{DefaultPrivileges, GrantStatement, NamedRoutine, Objects};
 pub(crate) use inline_code::data_type;
 pub(crate) use like::Like;
 pub(crate) use merge::does_nothing;
 pub use mip::{MipArgument, MipOperation};
+pub use owner::OwnerStatement;
 pub(crate) use rewrite::{DISTINCT_SETS, exclusion_of, sequence_name_of};
+pub use role::{RoleOption, RoleRef, RoleStatement};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
 pub(crate) use rows::{Literal, Reader, Run, marked};
 pub(crate) use spelled::spelled;

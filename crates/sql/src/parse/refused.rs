@@ -47,14 +47,12 @@ const KINDS: &[Kind] = kinds![
     "EXTENSION",
     "FOREIGN" "DATA" "WRAPPER",
     "FOREIGN" "TABLE",
-    "GROUP",
     "LANGUAGE",
     "LARGE" "OBJECT",
     "MATERIALIZED" "VIEW",
     "OPERATOR" "CLASS",
     "OPERATOR" "FAMILY",
     "OPERATOR",
-    "OWNED",
     "POLICY",
     "PROCEDURAL" "LANGUAGE",
     "PUBLICATION",
@@ -158,8 +156,6 @@ const STATEMENTS: &[Form] = &[
     (&["ALTER", "VIEW"], "this form of ALTER VIEW"),
     (&["ALTER", "INDEX"], "this form of ALTER INDEX"),
     (&["ALTER", "SCHEMA"], "this form of ALTER SCHEMA"),
-    (&["GRANT"], "this form of GRANT"),
-    (&["REVOKE"], "this form of REVOKE"),
 ];
 
 /// What a statement that did not parse is, if that is known.

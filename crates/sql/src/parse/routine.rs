@@ -45,6 +45,8 @@ pub struct CreateRoutine {
     pub behavior: Option<Behavior>,
     /// STRICT, or not: CALLED ON NULL INPUT.
     pub strict: Option<bool>,
+    /// SECURITY DEFINER.
+    pub security_definer: bool,
     /// An option that is not for procedures.
     pub of_functions: bool,
     /// An option was given twice.
@@ -104,7 +106,7 @@ pub struct DropRoutine {
 }
 
 /// The kind that a word names.
-fn kind_at(parser: &Parser<'_>, ahead: usize) -> Option<RoutineKind> {
+pub(super) fn kind_at(parser: &Parser<'_>, ahead: usize) -> Option<RoutineKind> {
     if is_word(parser, ahead, "FUNCTION") {
         Some(RoutineKind::Function)
     } else if is_word(parser, ahead, "PROCEDURE") {
@@ -147,6 +149,7 @@ fn create(parser: &mut Parser<'_>, kind: RoutineKind, or_replace: bool) -> Parse
         body: None,
         behavior: None,
         strict: None,
+        security_definer: false,
         of_functions: false,
         redundant: false,
         refused: None,
@@ -160,7 +163,7 @@ fn create(parser: &mut Parser<'_>, kind: RoutineKind, or_replace: bool) -> Parse
 }
 
 /// Arguments in parentheses.
-fn arguments(parser: &mut Parser<'_>) -> Parsed<Vec<RoutineArgument>> {
+pub(super) fn arguments(parser: &mut Parser<'_>) -> Parsed<Vec<RoutineArgument>> {
     parser.expect_token(&Token::LParen)?;
     if parser.consume_token(&Token::RParen) {
         return Ok(vec![]);
@@ -273,9 +276,9 @@ fn option(parser: &mut Parser<'_>, create: &mut CreateRoutine) -> Parsed<bool> {
         create.of_functions = true;
     } else if take(parser, "EXTERNAL") {
         expect(parser, "SECURITY")?;
-        return security(parser);
+        create.security_definer = security(parser)?;
     } else if take(parser, "SECURITY") {
-        return security(parser);
+        create.security_definer = security(parser)?;
     } else {
         return option_without_effect(parser, create);
     }
@@ -294,12 +297,13 @@ fn behavior(parser: &mut Parser<'_>) -> Option<Behavior> {
     }
 }
 
-/// There is one role, so that a routine's owner may do what its caller may.
+/// Whether it is DEFINER.
 fn security(parser: &mut Parser<'_>) -> Parsed<bool> {
-    if !take(parser, "DEFINER") {
+    let definer = take(parser, "DEFINER");
+    if !definer {
         expect(parser, "INVOKER")?;
     }
-    Ok(true)
+    Ok(definer)
 }
 
 /// What tells PostgreSQL's planner something, and what is refused by name.

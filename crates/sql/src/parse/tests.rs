@@ -504,14 +504,12 @@ fn settings_of_roles_and_databases() {
     ] {
         assert_eq!(alter(text), expected, "{text}");
     }
-    for (text, name) in [
-        ("ALTER DATABASE d SET TABLESPACE x", "ALTER DATABASE"),
-        ("ALTER DATABASE d OWNER TO x", "ALTER DATABASE"),
-        ("ALTER USER a PASSWORD 'x'", "ALTER USER"),
-    ] {
-        assert!(matches!(one(text), Command::Unsupported(found) if found == name), "{text}");
+    let tablespace = one("ALTER DATABASE d SET TABLESPACE x");
+    assert!(matches!(tablespace, Command::Unsupported("ALTER DATABASE")));
+    assert!(matches!(one("ALTER DATABASE d OWNER TO x"), Command::Owner(_)));
+    for text in ["ALTER USER a PASSWORD 'x'", "ALTER ROLE a PASSWORD 'x'"] {
+        assert!(matches!(one(text), Command::Role(_)), "{text}");
     }
-    assert!(matches!(one("ALTER ROLE a PASSWORD 'x'"), Command::Sql(_)));
     for (text, near) in [
         ("ALTER ROLE a SET LOCAL x = 1", "near \"x\""),
         ("ALTER ROLE a SET x", "at end of input"),

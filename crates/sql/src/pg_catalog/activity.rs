@@ -39,12 +39,12 @@ fn time(microseconds: Option<i64>) -> Datum {
 
 system_table! {
     static PG_STAT_ACTIVITY = 12222 view "pg_catalog"."pg_stat_activity",
-    |source| sessions(source).into_iter().map(|s| (source.database(), s)) => |(database, session)|,
+    |source| sessions(source).into_iter().map(|s| (source, s)) => |(source, session)|,
     datid: Oid = DATABASE_OID,
-    datname: Name = database,
+    datname: Name = source.database(),
     pid: Int4 = session.process_id,
     leader_pid: Int4 = NULL,
-    usesysid: Oid = OWNER_OID,
+    usesysid: Oid = source.catalog.role_oid(&session.user).unwrap_or(OWNER_OID),
     usename: Name = session.user,
     application_name: Text = session.application_name,
     client_addr: Text = session.client.as_ref().map(|(address, _)| address.clone()),

@@ -11,12 +11,10 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_AGGREGATE,
     &PG_AMOP,
     &PG_AMPROC,
-    &PG_AUTH_MEMBERS,
     &PG_AVAILABLE_EXTENSIONS,
     &PG_CAST,
     &PG_CONVERSION,
     &PG_CURSORS,
-    &PG_DEFAULT_ACL,
     &PG_EVENT_TRIGGER,
     &PG_EXTENSION,
     &PG_FOREIGN_DATA_WRAPPER,
@@ -137,11 +135,6 @@ empty_table! {
 }
 
 empty_table! {
-    PG_AUTH_MEMBERS = 1261 table "pg_catalog"."pg_auth_members",
-    roleid: Oid, member: Oid, grantor: Oid, admin_option: Bool,
-}
-
-empty_table! {
     PG_AVAILABLE_EXTENSIONS = 12081 view "pg_catalog"."pg_available_extensions",
     name: Name, default_version: Text, installed_version: Text, comment: Text,
 }
@@ -162,11 +155,6 @@ empty_table! {
     PG_CURSORS = 12077 view "pg_catalog"."pg_cursors",
     name: Text, statement: Text, is_holdable: Bool, is_binary: Bool, is_scrollable: Bool,
     creation_time: Timestamptz,
-}
-
-empty_table! {
-    PG_DEFAULT_ACL = 826 table "pg_catalog"."pg_default_acl",
-    oid: Oid, defaclrole: Oid, defaclnamespace: Oid, defaclobjtype: InternalChar, defaclacl: TextArray,
 }
 
 empty_table! {

@@ -17,12 +17,13 @@
 //! ...) show as the type that prints alike. A table of a feature that does not exist here
 //! (triggers, policies, publications ...) is there and empty, because clients join it.
 //!
-//! The session's user owns everything; other roles are known only where settings are stored for them
-//! (`role`). There is one database, the one the client asked for by whatever name.
+//! As long as nobody has made a role, the session's user owns everything, and other roles are known only
+//! where settings are stored for them (`role`). There is one database, the one the client asked for by whatever name.
 
 #[macro_use]
 mod define;
 
+mod acl;
 mod activity;
 mod binding;
 mod cognate;
@@ -60,7 +61,7 @@ pub use source::{FamilyRow, LockRow, NoServer, PreparedRow, ServerView, SessionR
 
 /// All relations of the two schemas.
 pub fn all() -> impl Iterator<Item = &'static SystemTable> {
-    let groups: [&[&'static SystemTable]; 13] = [
+    let groups: [&[&'static SystemTable]; 14] = [
         relation::TABLES,
         index::TABLES,
         constraint::TABLES,
@@ -68,6 +69,7 @@ pub fn all() -> impl Iterator<Item = &'static SystemTable> {
         procedure::TABLES,
         routine::TABLES,
         role::TABLES,
+        acl::TABLES,
         activity::TABLES,
         cognate::TABLES,
         governor::TABLES,

@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::SystemTable;
 use super::type_facts;
 use super::types::{INTERNAL_LANGUAGE, SQL_LANGUAGE};
 use super::value::{NULL, array, vector};
+use super::{SystemTable, acl};
 use crate::catalog::{Catalog, OWNER_OID, Oid, PG_CATALOG_OID, Routine, RoutineKind};
 use crate::function::{Function, Kind, Volatility, all};
 use crate::types::{Datum, TypeId};
@@ -190,12 +190,12 @@ fn types(oids: &[Oid]) -> Datum {
 
 system_table! {
     static PG_PROC = 1255 table "pg_catalog"."pg_proc",
-    |source| Row::all(source.catalog) => |row|,
-    [by oid(key) => Row::by_oid(source.catalog, key)],
+    |source| Row::all(source.catalog).map(|row| (source, row)) => |(source, row)|,
+    [by oid(key) => Row::by_oid(source.catalog, key).map(|row| (source, row))],
     oid: Oid = row.say(|procedure| procedure.oid, |routine| routine.oid),
     proname: Name = row.say(|procedure| procedure.name.to_owned(), |routine| routine.name.clone()),
     pronamespace: Oid = row.say(|_| PG_CATALOG_OID, |routine| routine.schema),
-    proowner: Oid = OWNER_OID,
+    proowner: Oid = row.say(|_| OWNER_OID, |routine| source.catalog.owner(routine.oid)),
     prolang: Oid = row.say(|_| INTERNAL_LANGUAGE, |_| SQL_LANGUAGE),
     procost: Float4 = row.say(|_| 1.0_f32, |_| 100.0),
     prorows: Float4 = if row.say(Procedure::returns_set, |routine| routine.returns_set) { 1000.0_f32 } else { 0.0 },
@@ -205,7 +205,7 @@ system_table! {
         RoutineKind::Function => 'f',
         RoutineKind::Procedure => 'p',
     }),
-    prosecdef: Bool = false,
+    prosecdef: Bool = row.say(|_| false, |routine| routine.security_definer),
     proleakproof: Bool = false,
     proisstrict: Bool = row.say(
         |procedure| procedure.function.is_none_or(|function| function.strict),
@@ -242,5 +242,5 @@ system_table! {
     probin: Text = NULL,
     prosqlbody: Text = NULL,
     proconfig: TextArray = NULL,
-    proacl: TextArray = NULL,
+    proacl: TextArray = row.say(|_| NULL, |routine| acl::of(source, routine.oid)),
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use super::deparse::Style;
 use super::names::{AnyRelation, system_schema_oid};
-use super::role::DATABASE_OWNER_OID;
 use super::type_facts::{TypeFacts, facts};
 use super::value::{NULL, array, attribute_number};
-use super::{SystemTable, all, definition, deparse};
+use super::{Source, SystemTable, acl, all, definition, deparse};
 use crate::catalog::{
     Catalog, Column, FIRST_USER_OID, INFORMATION_SCHEMA_OID, Identity, Index, IndexKey, OWNER_OID, Oid,
-    PG_CATALOG_OID, PUBLIC_OID, Relation, Sequence, Table, View, is_temporary,
+    PG_CATALOG_OID, Relation, Sequence, Table, View, is_temporary,
 };
 use crate::types::{Datum, Type, TypeId};
 
@@ -47,9 +46,21 @@ struct Entry {
     triggers: bool,
     temporary: bool,
     options: Vec<String>,
+    owner: Oid,
+    list: Datum,
 }
 
 impl Entry {
+    /// With owner and privileges: an index has those of its table.
+    fn owned(self, source: &Source<'_>) -> Entry {
+        let owned = match source.catalog.relation_by_oid(self.oid) {
+            Some(Relation::Index(table, _)) => table.oid,
+            _ => self.oid,
+        };
+        let list = if owned == self.oid { acl::of(source, owned) } else { NULL };
+        Entry { owner: source.catalog.owner(owned), list, ..self }
+    }
+
     fn new(oid: Oid, name: &str, schema: Oid, kind: char, columns: usize) -> Entry {
         Entry {
             oid,
@@ -65,6 +76,8 @@ impl Entry {
             triggers: false,
             temporary: false,
             options: Vec::new(),
+            owner: OWNER_OID,
+            list: NULL,
         }
     }
 
@@ -154,14 +167,14 @@ fn count(number: usize) -> i16 {
 
 system_table! {
     static PG_CLASS = 1259 table "pg_catalog"."pg_class",
-    |source| entries(source.catalog) => |entry|,
-    [by oid(key) => entry(source.catalog, key)],
+    |source| entries(source.catalog).into_iter().map(|entry| entry.owned(source)) => |entry|,
+    [by oid(key) => entry(source.catalog, key).map(|entry| entry.owned(source))],
     oid: Oid = entry.oid,
     relname: Name = entry.name,
     relnamespace: Oid = entry.schema,
     reltype: Oid = 0,
     reloftype: Oid = 0,
-    relowner: Oid = OWNER_OID,
+    relowner: Oid = entry.owner,
     relam: Oid = entry.method,
     relfilenode: Oid = entry.tree,
     reltablespace: Oid = 0,
@@ -186,7 +199,7 @@ system_table! {
     relrewrite: Oid = 0,
     relfrozenxid: Oid = 0,
     relminmxid: Oid = 0,
-    relacl: TextArray = NULL,
+    relacl: TextArray = entry.list,
     reloptions: TextArray = (!entry.options.is_empty()).then(|| array(TypeId::Text, entry.options)),
     relpartbound: Text = NULL,
 }
@@ -387,18 +400,15 @@ system_table! {
 
 system_table! {
     static PG_NAMESPACE = 2615 table "pg_catalog"."pg_namespace",
-    |source| schemas(source.catalog) => |(oid, name)|,
-    [by oid(key) => schemas(source.catalog).into_iter().filter(move |(oid, _)| *oid == key)],
+    |source| schemas(source.catalog).into_iter().map(|schema| (source, schema)) => |(source, (oid, name))|,
+    [by oid(key) => schemas(source.catalog)
+        .into_iter()
+        .filter(move |(oid, _)| *oid == key)
+        .map(|schema| (source, schema))],
     oid: Oid = oid,
     nspname: Name = name,
-    nspowner: Oid = if oid == PUBLIC_OID { DATABASE_OWNER_OID } else { OWNER_OID },
-    nspacl: TextArray = privileges(oid),
-}
-
-/// Everybody may use `public`, which dumps take for granted; other schemas say nothing.
-fn privileges(schema: Oid) -> Datum {
-    let items = ["pg_database_owner=UC/pg_database_owner", "=U/pg_database_owner"];
-    if schema == PUBLIC_OID { array(TypeId::Text, items) } else { NULL }
+    nspowner: Oid = source.catalog.owner(oid),
+    nspacl: TextArray = acl::of(source, oid),
 }
 
 /// All schemas by oid, the built-in ones too.
@@ -432,7 +442,7 @@ system_table! {
     |source| source.catalog.sequences().map(|s: &Arc<Sequence>| (source, s)) => |(source, sequence)|,
     schemaname: Name = sequence.schema_name.clone(),
     sequencename: Name = sequence.name.clone(),
-    sequenceowner: Name = source.user(),
+    sequenceowner: Name = acl::owner(source, sequence.oid),
     data_type: Regtype = sequence.ty.id.oid(),
     start_value: Int8 = sequence.start,
     min_value: Int8 = sequence.minimum,
@@ -445,6 +455,7 @@ system_table! {
 
 /// A row of `pg_tables`.
 struct TableRow {
+    oid: Oid,
     schema: String,
     name: String,
     indexed: bool,
@@ -453,12 +464,14 @@ struct TableRow {
 
 fn tables(catalog: &Catalog) -> Vec<TableRow> {
     let stored = catalog.tables().map(|table| TableRow {
+        oid: table.oid,
         schema: table.schema_name.clone(),
         name: table.name.clone(),
         indexed: !table.indexes.is_empty(),
         triggers: !table.foreign_keys.is_empty() || !table.referenced_by.is_empty(),
     });
     let built_in = all().filter(|table| !table.view).map(|table| TableRow {
+        oid: table.oid,
         schema: table.schema.to_owned(),
         name: table.name.to_owned(),
         indexed: false,
@@ -472,7 +485,7 @@ system_table! {
     |source| tables(source.catalog).into_iter().map(|table| (source, table)) => |(source, table)|,
     schemaname: Name = table.schema,
     tablename: Name = table.name,
-    tableowner: Name = source.user(),
+    tableowner: Name = acl::owner(source, table.oid),
     tablespace: Name = NULL,
     hasindexes: Bool = table.indexed,
     hasrules: Bool = false,
@@ -500,6 +513,6 @@ system_table! {
     |source| source.catalog.views().map(|v: &Arc<View>| (source, v)) => |(source, view)|,
     schemaname: Name = view.schema_name.clone(),
     viewname: Name = view.name.clone(),
-    viewowner: Name = source.user(),
+    viewowner: Name = acl::owner(source, view.oid),
     definition: Text = definition::view(view),
 }

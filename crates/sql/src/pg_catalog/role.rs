@@ -1,11 +1,13 @@
 //! Roles, the one database, the tablespaces: `pg_roles`, `pg_database` and what belongs to them.
 //!
-//! Nobody keeps a list of roles. Those that a session sees are its own, which owns everything, and
-//! those that settings are stored for.
+//! As long as nobody has made a role, those that a session sees are its own, which owns everything, and
+//! those that settings are stored for. From the first CREATE ROLE on they are those of the catalog, and
+//! those that PostgreSQL has from the beginning.
 
 use super::value::{NULL, array};
-use super::{Source, SystemTable};
-use crate::catalog::{Catalog, OWNER_OID, Oid};
+use super::{Source, SystemTable, acl};
+use crate::catalog::{Catalog, OWNER_OID, Oid, PREDEFINED, Role as Stored};
+pub(super) use crate::catalog::{DATABASE_OID, DATABASE_OWNER_OID};
 use crate::types::{Datum, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] = &[
@@ -19,24 +21,15 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_TABLESPACE,
 ];
 
-/// The role that owns the schema `public`, as in PostgreSQL: whoever owns the database is its
-/// member.
-pub(super) const DATABASE_OWNER_OID: Oid = 6171;
 const DATABASE_OWNER: &str = "pg_database_owner";
-/// Oid of the one database.
-pub(super) const DATABASE_OID: Oid = 5;
 /// Oid of the tablespace all is in.
 const DEFAULT_TABLESPACE_OID: Oid = 1663;
 /// `pg_char_to_encoding('UTF8')`.
 const UTF8: i32 = 6;
 
-/// A row of `pg_authid`.
+/// A row of `pg_authid`, and its settings, wherever it connects to.
 struct Role {
-    oid: Oid,
-    name: String,
-    superuser: bool,
-    login: bool,
-    /// Its settings, wherever it connects to.
+    role: Stored,
     config: Datum,
 }
 
@@ -48,48 +41,65 @@ fn config(settings: &[(String, String)]) -> Datum {
     array(TypeId::Text, settings.iter().map(|(name, value)| format!("{name}={value}")))
 }
 
+/// One of PostgreSQL's own.
+fn predefined(oid: Oid, name: &str) -> Role {
+    Role { role: Stored::new(oid, name.to_owned()), config: NULL }
+}
+
+/// Those of the catalog.
+fn made(catalog: &Catalog) -> Vec<Role> {
+    let made = catalog.roles().map(|role| {
+        let stored = catalog.role_settings(Some(&role.name));
+        let config = stored.map_or(NULL, |stored| config(&stored.everywhere));
+        Role { role: Stored::clone(role), config }
+    });
+    made.chain(PREDEFINED.iter().map(|(oid, name)| predefined(*oid, name))).collect()
+}
+
+/// Those that there are before anybody has made any.
 fn roles(catalog: &Catalog, user: &str) -> Vec<Role> {
+    if catalog.has_roles() {
+        return made(catalog);
+    }
     let everywhere = catalog.role_settings(Some(user)).map(|stored| config(&stored.everywhere));
-    let mut roles = vec![
-        Role {
-            oid: OWNER_OID,
-            name: user.to_owned(),
-            superuser: true,
-            login: true,
-            config: everywhere.unwrap_or(NULL),
-        },
-        Role {
-            oid: DATABASE_OWNER_OID,
-            name: DATABASE_OWNER.to_owned(),
-            superuser: false,
-            login: false,
-            config: NULL,
-        },
-    ];
+    let own = Role { role: Stored::bootstrap(user.to_owned()), config: everywhere.unwrap_or(NULL) };
+    let mut roles = vec![own, predefined(DATABASE_OWNER_OID, DATABASE_OWNER)];
     for stored in catalog.all_role_settings() {
         if let Some(name) = stored.role.as_ref().filter(|name| *name != user) {
-            let (name, config) = (name.clone(), config(&stored.everywhere));
-            roles.push(Role { oid: stored.oid, name, superuser: false, login: true, config });
+            let role = Stored { login: true, ..Stored::new(stored.oid, name.clone()) };
+            roles.push(Role { role, config: config(&stored.everywhere) });
         }
     }
     roles
 }
 
-/// The roles as the session sees them: its own may be an ordinary one.
+/// The roles as the session sees them: before there are roles, its own may be an ordinary one.
 fn listed(source: &Source<'_>) -> impl Iterator<Item = Role> {
-    let ordinary = source.eval.session.setting("is_superuser").as_deref() == Some("off");
+    let ordinary =
+        !source.catalog.has_roles() && source.eval.session.setting("is_superuser").as_deref() == Some("off");
     let roles = roles(source.catalog, &source.user()).into_iter();
-    roles.map(move |role| Role { superuser: role.superuser && !ordinary, ..role })
+    roles.map(move |mut role| {
+        if ordinary {
+            role.role = Stored { login: role.role.login, ..Stored::new(role.role.oid, role.role.name) };
+        }
+        role
+    })
 }
 
 /// The role of this name.
 pub(super) fn oid(catalog: &Catalog, user: &str, name: &str) -> Option<Oid> {
-    roles(catalog, user).into_iter().find(|role| role.name == name).map(|role| role.oid)
+    if catalog.has_roles() {
+        return catalog.role_oid(name);
+    }
+    roles(catalog, user).into_iter().find(|role| role.role.name == name).map(|role| role.role.oid)
 }
 
 /// The name of the role with this oid.
 pub(super) fn name(catalog: &Catalog, user: &str, oid: Oid) -> Option<String> {
-    roles(catalog, user).into_iter().find(|role| role.oid == oid).map(|role| role.name)
+    if catalog.has_roles() {
+        return catalog.role_name(oid).map(str::to_owned);
+    }
+    roles(catalog, user).into_iter().find(|role| role.role.oid == oid).map(|role| role.role.name)
 }
 
 /// Database (0: wherever), role (0: all), settings.
@@ -99,6 +109,7 @@ fn stored_settings(source: &Source<'_>) -> Vec<(Oid, Oid, Datum)> {
     for stored in source.catalog.all_role_settings() {
         let role = match &stored.role {
             None => 0,
+            Some(name) if source.catalog.has_roles() => source.catalog.role_oid(name).unwrap_or(stored.oid),
             Some(name) if *name == user => OWNER_OID,
             Some(_) => stored.oid,
         };
@@ -119,88 +130,99 @@ system_table! {
     setconfig: TextArray = config,
 }
 
+fn until(role: &Stored) -> Datum {
+    role.valid_until.map_or(NULL, Datum::Timestamptz)
+}
+
 system_table! {
     static PG_AUTHID = 1260 table "pg_catalog"."pg_authid",
-    |source| listed(source) => |role|,
+    |source| listed(source).map(|listed| listed.role) => |role|,
     oid: Oid = role.oid,
-    rolname: Name = role.name,
+    rolname: Name = role.name.clone(),
     rolsuper: Bool = role.superuser,
-    rolinherit: Bool = true,
-    rolcreaterole: Bool = role.superuser,
-    rolcreatedb: Bool = role.superuser,
+    rolinherit: Bool = role.inherit,
+    rolcreaterole: Bool = role.create_role,
+    rolcreatedb: Bool = role.create_db,
     rolcanlogin: Bool = role.login,
-    rolreplication: Bool = role.superuser,
-    rolbypassrls: Bool = role.superuser,
-    rolconnlimit: Int4 = -1,
-    rolpassword: Text = NULL,
-    rolvaliduntil: Timestamptz = NULL,
+    rolreplication: Bool = role.replication,
+    rolbypassrls: Bool = role.bypass_rls,
+    rolconnlimit: Int4 = role.connection_limit,
+    rolpassword: Text = role.password.clone(),
+    rolvaliduntil: Timestamptz = until(&role),
 }
 
 system_table! {
     static PG_ROLES = 12000 view "pg_catalog"."pg_roles",
-    |source| listed(source) => |role|,
-    rolname: Name = role.name,
+    |source| listed(source) => |Role { role, config }|,
+    rolname: Name = role.name.clone(),
     rolsuper: Bool = role.superuser,
-    rolinherit: Bool = true,
-    rolcreaterole: Bool = role.superuser,
-    rolcreatedb: Bool = role.superuser,
+    rolinherit: Bool = role.inherit,
+    rolcreaterole: Bool = role.create_role,
+    rolcreatedb: Bool = role.create_db,
     rolcanlogin: Bool = role.login,
-    rolreplication: Bool = role.superuser,
-    rolconnlimit: Int4 = -1,
+    rolreplication: Bool = role.replication,
+    rolconnlimit: Int4 = role.connection_limit,
     rolpassword: Text = "********",
-    rolvaliduntil: Timestamptz = NULL,
-    rolbypassrls: Bool = role.superuser,
-    rolconfig: TextArray = role.config,
+    rolvaliduntil: Timestamptz = until(&role),
+    rolbypassrls: Bool = role.bypass_rls,
+    rolconfig: TextArray = config,
     oid: Oid = role.oid,
 }
 
 /// The roles that can log in.
 fn users(source: &Source<'_>) -> impl Iterator<Item = Role> {
-    listed(source).filter(|role| role.login)
+    listed(source).filter(|listed| listed.role.login)
 }
 
 system_table! {
     static PG_USER = 12014 view "pg_catalog"."pg_user",
-    |source| users(source) => |role|,
-    usename: Name = role.name,
+    |source| users(source) => |Role { role, config }|,
+    usename: Name = role.name.clone(),
     usesysid: Oid = role.oid,
-    usecreatedb: Bool = role.superuser,
+    usecreatedb: Bool = role.create_db,
     usesuper: Bool = role.superuser,
-    userepl: Bool = role.superuser,
-    usebypassrls: Bool = role.superuser,
+    userepl: Bool = role.replication,
+    usebypassrls: Bool = role.bypass_rls,
     passwd: Text = "********",
-    valuntil: Timestamptz = NULL,
-    useconfig: TextArray = role.config,
+    valuntil: Timestamptz = until(&role),
+    useconfig: TextArray = config,
 }
 
 system_table! {
     static PG_SHADOW = 12005 view "pg_catalog"."pg_shadow",
-    |source| users(source) => |role|,
-    usename: Name = role.name,
+    |source| users(source) => |Role { role, config }|,
+    usename: Name = role.name.clone(),
     usesysid: Oid = role.oid,
-    usecreatedb: Bool = role.superuser,
+    usecreatedb: Bool = role.create_db,
     usesuper: Bool = role.superuser,
-    userepl: Bool = role.superuser,
-    usebypassrls: Bool = role.superuser,
-    passwd: Text = NULL,
-    valuntil: Timestamptz = NULL,
-    useconfig: TextArray = role.config,
+    userepl: Bool = role.replication,
+    usebypassrls: Bool = role.bypass_rls,
+    passwd: Text = role.password.clone(),
+    valuntil: Timestamptz = until(&role),
+    useconfig: TextArray = config,
+}
+
+/// Oids of the members of a role.
+fn members(catalog: &Catalog, of: Oid) -> Datum {
+    let members = catalog.roles().filter(|role| role.membership(of).is_some());
+    array(TypeId::Oid, members.map(|role| role.oid))
 }
 
 system_table! {
     static PG_GROUP = 12010 view "pg_catalog"."pg_group",
-    |source| listed(source).filter(|role| !role.login) => |role|,
-    groname: Name = role.name,
+    |source| listed(source).filter(|listed| !listed.role.login).map(|listed| (source, listed.role))
+        => |(source, role)|,
+    groname: Name = role.name.clone(),
     grosysid: Oid = role.oid,
-    grolist: OidArray = array::<u32>(TypeId::Oid, []),
+    grolist: OidArray = members(source.catalog, role.oid),
 }
 
 system_table! {
     static PG_DATABASE = 1262 table "pg_catalog"."pg_database",
-    |source| [source.database()] => |name|,
+    |source| [(source, source.database())] => |(source, name)|,
     oid: Oid = DATABASE_OID,
     datname: Name = name,
-    datdba: Oid = OWNER_OID,
+    datdba: Oid = source.catalog.owner(DATABASE_OID),
     encoding: Int4 = UTF8,
     datlocprovider: InternalChar = 'c',
     datistemplate: Bool = false,
@@ -213,7 +235,7 @@ system_table! {
     datctype: Text = "C",
     daticulocale: Text = NULL,
     datcollversion: Text = NULL,
-    datacl: TextArray = NULL,
+    datacl: TextArray = acl::of(source, DATABASE_OID),
 }
 
 system_table! {

@@ -5,7 +5,7 @@ use super::type_facts::{
     enum_facts, facts,
 };
 use super::value::NULL;
-use super::{SystemTable, domain};
+use super::{SystemTable, acl, domain};
 use crate::catalog::{Catalog, Domain, EnumLabel, OWNER_OID, Oid, PG_CATALOG_OID, UserType};
 use crate::types::{Category, Type, TypeId};
 
@@ -137,7 +137,7 @@ system_table! {
     oid: Oid = ty.oid(),
     typname: Name = ty.name(),
     typnamespace: Oid = ty.user().map_or(PG_CATALOG_OID, UserType::schema),
-    typowner: Oid = OWNER_OID,
+    typowner: Oid = ty.user().map_or(OWNER_OID, |ty| source.catalog.owner(ty.oid())),
     typlen: Int2 = ty.length(),
     typbyval: Bool = facts.by_value,
     typtype: InternalChar = facts.kind,
@@ -168,7 +168,7 @@ system_table! {
     typcollation: Oid = facts.collation,
     typdefaultbin: Text = ty.domain().and_then(|domain| domain::default(source, domain)),
     typdefault: Text = ty.domain().and_then(|domain| domain::default(source, domain)),
-    typacl: TextArray = NULL,
+    typacl: TextArray = ty.user().map_or(NULL, |ty| acl::of(source, ty.oid())),
 }
 
 system_table! {

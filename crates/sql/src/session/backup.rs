@@ -16,7 +16,7 @@ use cognate_engine::Backup;
 
 use super::maintenance::require_alone;
 use super::portal::PortalState;
-use super::{Authority, CommandTag, CopyFormat, CopyInFormat, Fetch, Portal, RowSink, Session, SinkState};
+use super::{CommandTag, CopyFormat, CopyInFormat, Fetch, Portal, RowSink, Session, SinkState};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt as _;
 
@@ -33,7 +33,8 @@ pub(crate) struct BackupOut {
 impl Session {
     /// Begins BACKUP. `alone`: it is a transaction of its own. 42501, 25001.
     pub(super) async fn start_backup(&mut self, alone: bool) -> Result<PortalState> {
-        if self.facts.authority != Authority::Superuser {
+        let (catalog, _) = self.catalog_with_state();
+        if !self.facts.is_superuser(&catalog) {
             return Err(SqlError::new(
                 sqlstate::INSUFFICIENT_PRIVILEGE,
                 "permission denied to take a backup",

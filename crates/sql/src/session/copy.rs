@@ -11,7 +11,7 @@ use sqlparser::ast;
 
 use super::portal::PortalState;
 use super::{CommandTag, CopyFormat, CopyInFormat, Fetch, OutputColumn, Portal, RowSink, Session, SinkState};
-use crate::catalog::Table;
+use crate::catalog::{Privileges, Table};
 use crate::copy::{BinaryReader, BinaryWriter, CopyFileFormat, CopyOptions, CopyReader, CopyWriter, Fields};
 use crate::ddl::names::{Qualified, fold};
 use crate::error::{Result, SqlError, sqlstate};
@@ -187,6 +187,8 @@ impl Session {
         } else if work.engine.access() == Access::ReadOnly {
             work.engine.allow_writes();
         }
+        let table = work.table(&name)?;
+        work.require_any(&table, Privileges::INSERT)?;
         let table = work.locked_table(&name, cognate_engine::TreeMode::Write).await?;
         let places = copy_columns(&table, columns)?;
         let checks = work.bind(|binder| Checks::bind(binder, &table, |_| true))?;

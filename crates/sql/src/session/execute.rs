@@ -235,6 +235,7 @@ impl Session {
                 self.open_transaction(reading);
             }
             if self.fits(&planned) {
+                self.check_needs(&planned)?;
                 self.check_snapshot(&planned)?;
                 self.note_tables(&planned);
                 return Ok(planned);

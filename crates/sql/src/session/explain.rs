@@ -96,6 +96,9 @@ impl Session {
             }
         };
         let planned = self.planned_of(&prepared);
+        if self.fits(&planned) {
+            self.check_needs(&planned)?;
+        }
         let mut analyzed = None;
         if analyze {
             let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());

@@ -8,7 +8,8 @@ use super::advisory::Functions;
 use super::facts::Facts;
 use super::interrupt::Interrupts;
 use super::presence::{Order, order};
-use crate::catalog::{Catalog, Relation, Sequence};
+use crate::catalog::{Catalog, Privileges, Relation, Securable, Sequence};
+use crate::ddl::permission::denied;
 use crate::ddl::temporary::of_another_session;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::ExternalFunctions;
@@ -127,8 +128,23 @@ impl External<'_> {
         ))
     }
 
+    /// 42501 unless the session has one of these privileges on a sequence. An identity column's own
+    /// gives its numbers to whoever may insert.
+    fn require_any(&self, sequence: &Sequence, wanted: Privileges) -> Result<()> {
+        let Some(rights) = self.facts.rights(self.catalog).filter(|_| !sequence.is_temporary()) else {
+            return Ok(());
+        };
+        match self.catalog.privileges(&rights, sequence.oid, Securable::Sequence, wanted).is_empty() {
+            true => Err(denied(format!("permission denied for sequence {}", sequence.name))),
+            false => Ok(()),
+        }
+    }
+
     fn nextval(&self, sequence: &Datum) -> Result<i64> {
         let sequence = self.sequence(sequence)?;
+        if !sequence.identity {
+            self.require_any(sequence, Privileges::USAGE | Privileges::UPDATE)?;
+        }
         if sequence.is_temporary() {
             let value = self.facts.temporary.next(sequence)?;
             self.facts.note_sequence(sequence.oid, value, true);
@@ -148,6 +164,7 @@ impl External<'_> {
 
     fn currval(&self, sequence: &Datum) -> Result<i64> {
         let sequence = self.sequence(sequence)?;
+        self.require_any(sequence, Privileges::SELECT | Privileges::USAGE)?;
         self.facts.current_value(sequence.oid).ok_or_else(|| {
             SqlError::new(
                 sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -158,6 +175,9 @@ impl External<'_> {
 
     fn lastval(&self) -> Result<i64> {
         let last = self.facts.last_value().filter(|(oid, _)| self.catalog.sequence_by_oid(*oid).is_some());
+        if let Some(sequence) = last.and_then(|(oid, _)| self.catalog.sequence_by_oid(oid)) {
+            self.require_any(sequence, Privileges::SELECT | Privileges::USAGE)?;
+        }
         last.map(|(_, value)| value).ok_or_else(|| {
             SqlError::new(
                 sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -168,6 +188,7 @@ impl External<'_> {
 
     fn setval(&self, sequence: &Datum, value: i64, is_called: bool) -> Result<i64> {
         let sequence = self.sequence(sequence)?;
+        self.require_any(sequence, Privileges::UPDATE)?;
         if !sequence.is_temporary() {
             self.require_writable("setval()")?;
         }

@@ -29,6 +29,7 @@ use crate::types::{ObjectNames, Type};
 /// What stays of the session while statements come and go.
 pub(crate) struct Facts {
     pub(crate) database: SqlDatabase,
+    /// Who connected. What runs is asked as `current_user`.
     pub(crate) user: String,
     pub(crate) database_name: String,
     pub(crate) process_id: i32,
@@ -41,6 +42,8 @@ pub(crate) struct Facts {
     /// A transaction waits for a snapshot that no cycle can go through.
     awaiting_safety: AtomicBool,
     settings: Mutex<Settings>,
+    /// A function has changed a setting, and the session has not taken that over yet.
+    has_set: AtomicBool,
     catalog: Mutex<Arc<Catalog>>,
     /// The catalog of a snapshot that is older than the present one, by the snapshot and the stamp
     /// of own changes.
@@ -88,6 +91,7 @@ impl Facts {
             authority,
             orders,
             settings: Mutex::new(settings),
+            has_set: AtomicBool::new(false),
             transaction_id: AtomicU64::new(0),
             random: Mutex::new(SplitMix::new(seed)),
             fixed: OnceLock::new(),
@@ -133,6 +137,11 @@ impl Facts {
 
     pub(crate) fn effective(&self) -> Arc<Effective> {
         self.settings.lock().effective().clone()
+    }
+
+    /// Whether a function has changed a setting since this was asked last.
+    pub(super) fn take_has_set(&self) -> bool {
+        self.has_set.load(Ordering::Relaxed) && self.has_set.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn mark(&self) -> Mark {
@@ -270,19 +279,35 @@ impl Facts {
     pub(crate) fn named_path(&self, catalog: &Catalog) -> Vec<String> {
         let effective = self.effective();
         let names = effective.search_path.iter().filter_map(|name| match name.as_str() {
-            "$user" => Some(self.user.clone()),
+            "$user" => Some(effective.user.clone()),
             TEMPORARY_ALIAS => self.temporary.schema(catalog).map(|schema| schema.name.clone()),
             _ => Some(name.clone()),
         });
-        names.filter(|name| catalog.schema(name).is_some()).collect()
+        let rights = self.rights(catalog);
+        let is_in_sight = |name: &String| {
+            let schema = catalog.schema(name);
+            schema
+                .is_some_and(|schema| rights.as_deref().is_none_or(|rights| catalog.may_use(rights, schema)))
+        };
+        names.filter(is_in_sight).collect()
     }
 
     /// What a plan's names were looked up by, as plans are told apart: two users' `$user` is two
-    /// schemas, if there are such.
+    /// schemas, if there are such, and who may not use a schema finds nothing in it.
     pub(crate) fn plan_path(&self, search_path: &[String], catalog: &Catalog) -> Vec<String> {
-        let own = || catalog.schema(&self.user).is_some();
-        let name = |name: &String| if name == "$user" && own() { self.user.clone() } else { name.clone() };
-        search_path.iter().map(name).collect()
+        let own = |user: &str| catalog.schema(user).is_some();
+        let name = |name: &String| {
+            if name != "$user" {
+                return name.clone();
+            }
+            let user = self.current_user();
+            if own(&user) { user } else { name.clone() }
+        };
+        let mut path: Vec<String> = search_path.iter().map(name).collect();
+        if let Some(rights) = self.rights(catalog) {
+            path.retain(|name| catalog.schema(name).is_none_or(|schema| catalog.may_use(&rights, schema)));
+        }
+        path
     }
 
     /// Puts the schema of the session's temporary objects in front, if there is one.
@@ -307,7 +332,7 @@ impl LiveNames {
     fn now(&self) -> CatalogNames {
         let catalog = self.0.catalog();
         let path = self.0.lookup_path(&catalog);
-        CatalogNames::new(catalog, path, self.0.user.clone())
+        CatalogNames::new(catalog, path, self.0.current_user())
     }
 }
 
@@ -386,6 +411,10 @@ impl SessionView for Facts {
         if self.set_server_setting(name, Some(value))? {
             return Ok(self.server_setting(name).unwrap_or_default());
         }
+        self.has_set.store(true, Ordering::Relaxed);
+        if self.set_identity(name, Some(value), local)? {
+            return self.settings.lock().show(name);
+        }
         let mut settings = self.settings.lock();
         settings.set(name, Some(value), local)?;
         settings.show(name)
@@ -397,11 +426,11 @@ impl SessionView for Facts {
     }
 
     fn user(&self) -> String {
-        self.user.clone()
+        self.current_user()
     }
 
     fn session_user(&self) -> String {
-        self.user.clone()
+        self.effective().session_user.clone()
     }
 
     fn database(&self) -> String {

@@ -3,7 +3,7 @@
 //! kind, and some of them must not be part of a larger transaction.
 
 use super::{Block, Session};
-use crate::catalog::{Catalog, Relation};
+use crate::catalog::{Catalog, DATABASE_OID, Relation};
 use crate::ddl::names::Qualified;
 use crate::ddl::resolve::{undefined_column, undefined_table};
 use crate::error::{Result, SqlError, sqlstate};
@@ -47,6 +47,7 @@ impl Session {
                 ("REINDEX", Some(kind)) => self.reindex(&catalog, kind, &name, *concurrently, alone)?,
                 _ => {
                     let found = self.named(&catalog, &name)?;
+                    self.check_maintainer(&catalog, command, found.as_ref())?;
                     for column in columns {
                         let column = crate::ddl::names::fold(column);
                         if let Some(Relation::Table(table)) = &found
@@ -58,6 +59,32 @@ impl Session {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// A WARNING for a table of somebody else, which is left alone; 42501 for what would fail on it.
+    fn check_maintainer(
+        &mut self,
+        catalog: &Catalog,
+        command: &str,
+        relation: Option<&Relation>,
+    ) -> Result<()> {
+        let Some(Relation::Table(table)) = relation else { return Ok(()) };
+        let rights = self.facts.rights(catalog).filter(|_| !table.temporary);
+        let owners = [catalog.owner(table.oid), catalog.owner(DATABASE_OID)];
+        if rights.is_none_or(|rights| owners.iter().any(|owner| rights.has(*owner))) {
+            return Ok(());
+        }
+        let verb = match command {
+            "VACUUM" => "vacuum",
+            "ANALYZE" => "analyze",
+            _ => {
+                let message = format!("must be owner of table {}", table.name);
+                return Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
+            }
+        };
+        let message = format!("skipping \"{}\" --- only table or database owner can {verb} it", table.name);
+        self.notices.push(SqlError::warning(sqlstate::WARNING, message));
         Ok(())
     }
 

@@ -17,6 +17,7 @@
 //! 1. open the engine's transaction, or refresh its snapshot
 //! 2. lock the plan's tables (reading or writing rows)       not for a SELECT at the durable mark
 //! 3. is the plan made for the present catalog?              one atomic load; else plan again, and back to 2
+//!    may the user do what it does? (`identity`)             one flag for superusers and where there are no roles
 //! 4. run it; at its end the queued foreign keys
 //!    failed for others: perhaps once more from 1 (`again`)
 //! ```
@@ -38,9 +39,11 @@ mod external;
 mod facts;
 pub(crate) mod failures;
 mod governed;
+mod identity;
 mod in_doubt;
 mod inline_code;
 mod interrupt;
+mod login;
 mod maintenance;
 mod mip;
 mod notify;
@@ -92,6 +95,7 @@ pub use database::SqlDatabase;
 pub use failures::Failure;
 pub use in_doubt::{Healing, application_servers};
 pub use interrupt::CancelHandle;
+pub use login::StoredPassword;
 pub(crate) use notify::Channels;
 pub use notify::Notification;
 pub use portal::{CommandTag, CopyFormat, CopyInFormat, Fetch, Portal};
@@ -133,7 +137,8 @@ pub trait Orders: std::fmt::Debug + Send + Sync {
     fn terminate(&self);
 }
 
-/// What a role may do beyond the database. Inside it, all may do everything.
+/// What a role may do beyond the database. Inside it, all may do everything as long as there are no
+/// roles; then the roles say what may be done, see `identity`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authority {
     /// Change settings that are the whole server's: the operator, who has the server's files, too.
@@ -227,8 +232,8 @@ pub struct Session {
     _presence: presence::Entry,
     /// Plans that fit this session only, which has temporary objects.
     own_plans: own_plans::OwnPlans,
-    /// Whether the user has a schema of his name, in this state of the catalog.
-    own_schema: (u64, bool),
+    /// Who the user is in the present state of the catalog.
+    standing: identity::Standing,
     /// After all that may hold something of its transaction.
     _temporary: temporary::Guard,
 }
@@ -270,7 +275,7 @@ impl Session {
     /// Settings as far as the connection itself says something of them.
     fn given_settings(database: &SqlDatabase, parameters: &SessionParameters) -> Result<Settings> {
         let mut settings = Settings::new();
-        let superuser = parameters.authority == Authority::Superuser;
+        let superuser = identity::begins_as_superuser(&database.catalog(), parameters);
         settings.set_default("session_authorization", &parameters.user, Origin::Fact)?;
         settings.set_default("is_superuser", if superuser { "on" } else { "off" }, Origin::Fact)?;
         settings.set_default(
@@ -336,7 +341,7 @@ impl Session {
             _advisory: guard,
             _presence: presence,
             own_plans: own_plans::OwnPlans::default(),
-            own_schema: (0, false),
+            standing: identity::Standing::default(),
             _temporary: temporary,
             database,
         };
@@ -445,6 +450,7 @@ impl Session {
         let effective = self.facts.effective();
         if !Arc::ptr_eq(&effective, &self.effective) {
             self.effective = effective;
+            self.standing = identity::Standing::default();
             self.apply_settings();
         }
     }

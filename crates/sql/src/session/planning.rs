@@ -125,6 +125,7 @@ impl Session {
     /// Prepares the single statement of `text` (or none: an empty query). `parameter_oids` gives
     /// types by oid, 0 or absent where the server is to infer one.
     pub fn prepare(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
+        self.take_over_settings();
         self.begin_statement();
         let catalog = self.facts.catalog();
         let declared = declared_types(parameter_oids, &catalog)?;
@@ -296,18 +297,16 @@ impl Session {
     pub(super) fn fits(&mut self, planned: &Planned) -> bool {
         let state = self.catalog_state();
         planned.is_for(state) && {
-            let own = self.has_own_schema(state).then_some(self.facts.user.as_str());
-            planned.is_found_by(self.facts.temporary.namespace(), &self.effective.search_path, own)
+            self.stand_at(state);
+            let namespace = self.facts.temporary.namespace();
+            if self.standing.sees_less {
+                let path = self.facts.plan_path(&self.effective.search_path, &self.facts.catalog());
+                planned.is_of_path(namespace, &path)
+            } else {
+                let own = self.standing.has_own_schema.then_some(self.effective.user.as_str());
+                planned.is_found_by(namespace, &self.effective.search_path, own)
+            }
         }
-    }
-
-    /// Whether the user has a schema of his name. Looked at once for each state of the catalog.
-    fn has_own_schema(&mut self, state: u64) -> bool {
-        if self.own_schema.0 != state {
-            let (catalog, state) = self.catalog_with_state();
-            self.own_schema = (state, catalog.schema(&self.facts.user).is_some());
-        }
-        self.own_schema.1
     }
 
     /// Whether this session looks up the names of a statement as who prepared it did, so that they
@@ -382,6 +381,7 @@ impl Session {
         let mut planned =
             Planned::new(action, binder.parameter_types()?, columns, binder.tables().to_vec(), state);
         planned.routines = binder.routines().to_vec();
+        (planned.needs, planned.needs_of_owners) = binder.needs();
         Ok(if self.is_ordered() { planned } else { planned.sized(self.database.engine()) })
     }
 

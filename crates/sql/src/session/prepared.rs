@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use cognate_engine::Database;
 
+use crate::bind::Need;
 use crate::budget::{Budget, Charge};
 use crate::catalog::{Oid, Table};
 use crate::error::Result;
@@ -63,6 +64,10 @@ pub(crate) struct Planned {
     pub(crate) tables: Vec<Arc<Table>>,
     /// The functions of users that it calls: they live as long as it.
     pub(crate) routines: Vec<Arc<RoutineBody>>,
+    /// What who runs it must be allowed to do, and what the owners of its views and functions must;
+    /// empty as long as there are no roles. It is asked when the statement is run.
+    pub(crate) needs: Vec<Need>,
+    pub(crate) needs_of_owners: Vec<Need>,
     /// The state of the catalog it was made for, and what its names were looked up by: the session's
     /// schema of temporary objects, and `search_path` with the user's own schema in the place of
     /// `$user`, if there is one.
@@ -121,6 +126,8 @@ impl Planned {
             columns,
             tables,
             routines,
+            needs: Vec::new(),
+            needs_of_owners: Vec::new(),
             state,
             namespace: 0,
             path: Vec::new(),
@@ -150,6 +157,12 @@ impl Planned {
             || (self.namespace == namespace
                 && self.path.len() == search_path.len()
                 && search_path.iter().zip(&self.path).all(same))
+    }
+
+    /// The same, given the path as a plan would note it.
+    pub(crate) fn is_of_path(&self, namespace: Oid, path: &[String]) -> bool {
+        matches!(self.action, Action::Utility | Action::Empty)
+            || (self.namespace == namespace && self.path == path)
     }
 
     fn changes_temporary_only(&self) -> bool {

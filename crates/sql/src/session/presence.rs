@@ -7,9 +7,9 @@ use std::sync::{Arc, Weak};
 use cognate_engine::{ADVISORY_TREE, AdvisoryKey};
 use parking_lot::Mutex;
 
+use super::SqlDatabase;
 use super::cycle::{Place, locate};
 use super::facts::Facts;
-use super::{Authority, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::pg_catalog::{FamilyRow, LockRow, PreparedRow, SessionRow, TransactionRow};
 
@@ -30,6 +30,11 @@ impl Presence {
         let id = present.next;
         present.sessions.insert(id, Arc::downgrade(facts));
         id
+    }
+
+    /// How many sessions a user has.
+    pub(super) fn count(&self, user: &str) -> usize {
+        self.list().iter().filter(|facts| facts.user == user).count()
     }
 
     /// All of them, longest there first.
@@ -101,7 +106,7 @@ pub(crate) enum Order {
 pub(crate) fn order(asking: &Facts, process_id: i32, order: Order) -> Result<bool> {
     let all = asking.database.presence().list();
     let Some(facts) = all.into_iter().find(|facts| facts.process_id == process_id) else { return Ok(false) };
-    if asking.authority != Authority::Superuser && facts.user != asking.user {
+    if !asking.may_signal(&facts) {
         let what = match order {
             Order::Cancel => "query is being canceled",
             Order::Terminate => "process is being terminated",

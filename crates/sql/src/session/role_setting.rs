@@ -12,18 +12,18 @@
 //! RESET goes back to the strongest of those before SET. A stored value that cannot be used any
 //! more, because another build knows other settings, is a warning at the session's start.
 //!
-//! Who may connect is not the catalog's to know, so any name is taken for a role's.
+//! As long as nobody has made a role, any name is taken for one's.
 
 use std::sync::Arc;
 
 use sqlparser::ast::Ident;
 
+use super::Session;
 use super::settings::{self, Origin, Settings};
 use super::variable::{check_retry_of, list_text, object_name};
 use super::work::Work;
-use super::{Authority, Session};
 use crate::Severity;
-use crate::catalog::{Catalog, Object, RoleSettings, SettingList, store};
+use crate::catalog::{Catalog, DATABASE_OID, Object, RoleSettings, SettingList, store};
 use crate::ddl::names::{MAX_NAME, cut, fold};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{AlterSettings, RoleName, SettingChange, SettingScope};
@@ -77,6 +77,18 @@ fn denied(message: impl Into<String>) -> SqlError {
     SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)
 }
 
+/// 42501 unless a user may change the settings of another role: he makes roles, and it is no
+/// superuser.
+fn check_other_role(catalog: &Catalog, user: &str, role: &str) -> Result<()> {
+    if catalog.role(role).is_some_and(|role| role.superuser) {
+        return Err(denied("must be superuser to alter superusers"));
+    }
+    match catalog.role(user).is_some_and(|user| user.create_role) {
+        true => Ok(()),
+        false => Err(denied("permission denied")),
+    }
+}
+
 /// A role by its name. 42704, 42939 for names that nobody can have.
 fn role(ident: &Ident) -> Result<String> {
     let name = fold(ident);
@@ -102,20 +114,26 @@ impl Session {
     }
 
     /// Whose settings change, if this session may do that. 3D000, 42501.
-    fn target(&self, scope: &SettingScope) -> Result<Target> {
+    fn target(&mut self, scope: &SettingScope) -> Result<Target> {
+        let current = self.facts.current_user();
         let (role, database) = match scope {
             SettingScope::Database(name) => (None, Some(name)),
             SettingScope::Role { role: RoleName::All, database } => (None, database.as_ref()),
             SettingScope::Role { role: RoleName::Current, database } => {
-                (Some(short(&self.facts.user)), database.as_ref())
+                (Some(short(&current)), database.as_ref())
             }
             SettingScope::Role { role: RoleName::Named(name), database } => {
                 (Some(role(name)?), database.as_ref())
             }
         };
-        let is_superuser = self.facts.authority == Authority::Superuser;
-        if role.as_ref().is_some_and(|role| !is_superuser && *role != short(&self.facts.user)) {
-            return Err(denied("permission denied"));
+        let (catalog, _) = self.catalog_with_state();
+        let is_superuser = self.facts.is_superuser(&catalog);
+        if let Some(role) = role.as_ref().filter(|role| !is_superuser && **role != short(&current)) {
+            check_other_role(&catalog, &current, role)?;
+        }
+        if let Some(role) = role.as_ref().filter(|role| catalog.has_roles() && catalog.role(role).is_none()) {
+            let message = format!("role \"{role}\" does not exist");
+            return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message));
         }
         if let Some(name) = database.map(fold).filter(|name| *name != short(&self.facts.database_name)) {
             let message = format!("database \"{name}\" does not exist");
@@ -123,6 +141,11 @@ impl Session {
         }
         match database {
             _ if is_superuser || role.is_some() => {}
+            Some(_)
+                if self
+                    .facts
+                    .rights(&catalog)
+                    .is_some_and(|rights| rights.has(catalog.owner(DATABASE_OID))) => {}
             Some(name) => return Err(denied(format!("must be owner of database {}", fold(name)))),
             None => return Err(denied("must be superuser to alter settings globally")),
         }
@@ -207,7 +230,7 @@ impl Work<'_> {
 
     /// 42501 for a setting of which nobody knows yet who may set it, unless this is the superuser.
     fn permit(&self, name: &str) -> Result<()> {
-        if !settings::is_custom(name) || self.facts.authority == Authority::Superuser {
+        if !settings::is_custom(name) || self.facts.is_superuser(&self.catalog) {
             return Ok(());
         }
         Err(denied(format!("permission denied to set parameter \"{name}\"")))

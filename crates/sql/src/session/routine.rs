@@ -263,9 +263,28 @@ impl Session {
         let is_null = routine.strict && arguments.iter().any(Datum::is_null);
         let (outcome, rows) = match is_null {
             true => (Outcome::of(routine, &self.catalog_with_state().0)?, Vec::new()),
+            false if routine.security_definer => self.run_as_owner(routine, arguments, depth).await?,
             false => self.run_body(routine, arguments, depth).await?,
         };
         result(plan, &outcome, rows)
+    }
+
+    /// Runs the statements of a body as the role that owns it.
+    async fn run_as_owner(
+        &mut self,
+        routine: &Arc<Routine>,
+        arguments: Arc<[Datum]>,
+        depth: usize,
+    ) -> Result<(Outcome, Vec<Vec<Datum>>)> {
+        let (catalog, _) = self.catalog_with_state();
+        // What ends the statement before it is put back puts all settings back.
+        let mark = self.facts.mark();
+        self.facts.act_as(&catalog, catalog.owner(routine.oid));
+        self.refresh_settings();
+        let ran = self.run_body(routine, arguments, depth).await;
+        self.facts.with_settings(|settings| settings.restore(&mark));
+        self.refresh_settings();
+        ran
     }
 
     /// Runs the statements of a body; the rows of the last one, converted.

@@ -8,7 +8,7 @@
 use cognate_engine::ActiveLimit;
 
 use super::facts::Facts;
-use super::{Authority, settings};
+use super::settings;
 use crate::error::{Result, SqlError, sqlstate};
 
 const ACTIVE_LIMIT: &str = "cognate.active_limit";
@@ -44,7 +44,7 @@ impl Facts {
         let Some(name) = names.into_iter().find(|known| known.eq_ignore_ascii_case(name)) else {
             return Ok(false);
         };
-        if self.authority != Authority::Superuser {
+        if !self.is_superuser(&self.catalog()) {
             return Err(SqlError::new(
                 sqlstate::INSUFFICIENT_PRIVILEGE,
                 format!("permission denied to set parameter \"{name}\""),

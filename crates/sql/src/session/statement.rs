@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use crate::catalog::RoutineKind;
 pub use crate::parse::Statement;
-use crate::parse::{AlterSequence, Command, DomainStatement, MipOperation};
+use crate::parse::{Command, DomainStatement, MipOperation};
 
 /// What CommandComplete says of a statement that returns no count, and what messages call it.
 pub(crate) fn tag(command: &Command) -> &'static str {
@@ -20,9 +20,6 @@ pub(crate) fn tag(command: &Command) -> &'static str {
         Command::SetConstraints { .. } => "SET CONSTRAINTS",
         Command::Maintenance { command, .. } => command,
         Command::CreateSequence { .. } => "CREATE SEQUENCE",
-        Command::AlterSequence { change: AlterSequence::OwnerTo(_) | AlterSequence::Options(_), .. } => {
-            "ALTER SEQUENCE"
-        }
         Command::AlterSequence { .. } => "ALTER SEQUENCE",
         Command::AlterSettings(alter) => alter.tag(),
         Command::CreateRoutine(create) => match create.kind {
@@ -42,6 +39,16 @@ pub(crate) fn tag(command: &Command) -> &'static str {
             DomainStatement::CommentOnConstraint { .. } => "COMMENT",
         },
         Command::Backup => "BACKUP",
+        Command::Role(statement) => statement.tag(),
+        Command::Grant(statement) => {
+            if statement.grant {
+                "GRANT"
+            } else {
+                "REVOKE"
+            }
+        }
+        Command::DefaultPrivileges(_) => "ALTER DEFAULT PRIVILEGES",
+        Command::Owner(statement) => statement.tag(),
         Command::Unsupported(name) => name,
     }
 }

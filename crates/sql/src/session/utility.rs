@@ -10,6 +10,7 @@ use super::planning::unsupported;
 use super::portal::PortalState;
 use super::statement::tag;
 use super::{Block, CommandTag, Fetch, Portal, Prepared, STATEMENTS_MAX, Session};
+use crate::catalog::{CHECKPOINT_OID, Privileges};
 use crate::ddl::names::{Qualified, fold, single};
 use crate::ddl::user_type::Dropped;
 use crate::error::{Result, SqlError, sqlstate};
@@ -218,6 +219,10 @@ impl Session {
             Command::CreateSequence { .. }
             | Command::AlterSequence { .. }
             | Command::DropRoutine(_)
+            | Command::Role(_)
+            | Command::Grant(_)
+            | Command::DefaultPrivileges(_)
+            | Command::Owner(_)
             | Command::Domain(_) => {}
             other => return Err(unsupported(other)),
         }
@@ -234,6 +239,10 @@ impl Session {
             }
             Command::DropRoutine(drop) => work.drop_routines(drop).await?,
             Command::Domain(statement) => work.domain_statement(statement).await?,
+            Command::Role(statement) => work.role_statement(statement).await?,
+            Command::Grant(statement) => work.grant(statement).await?,
+            Command::DefaultPrivileges(statement) => work.default_privileges(statement).await?,
+            Command::Owner(statement) => work.owner_statement(statement).await?,
             _ => {}
         }
         Ok(words)
@@ -241,6 +250,11 @@ impl Session {
 
     /// CHECKPOINT: what is committed moves to the base store, and the log is cut.
     async fn checkpoint(&mut self) -> Result<()> {
+        let (catalog, _) = self.catalog_with_state();
+        if self.facts.rights(&catalog).is_some_and(|rights| !rights.has(CHECKPOINT_OID)) {
+            let message = "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT";
+            return Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
+        }
         self.in_background(|engine| engine.checkpoint()).await
     }
 
@@ -422,12 +436,6 @@ impl Work<'_> {
             S::Comment { object_type, object_name, comment, .. } => {
                 self.comment(*object_type, object_name, comment.as_deref()).await
             }
-            S::Grant(_) | S::Revoke(_) => {
-                self.notice(SqlError::notice(
-                    "there is one role, which may do everything: privileges are not kept",
-                ));
-                Ok(())
-            }
             other => Err(unsupported(&Command::Sql(Box::new(other.clone())))),
         }
     }
@@ -490,6 +498,7 @@ impl Work<'_> {
     async fn lock_table_as(&mut self, name: &ast::ObjectName, mode: TreeMode, nowait: bool) -> Result<()> {
         let name = Qualified::from_object_name(name)?;
         let table = self.table(&name)?;
+        self.require_any(&table, lock_privileges(mode))?;
         self.state.is_temporary |= table.temporary;
         if !nowait {
             return self.lock_table(table.oid, mode).await;
@@ -503,6 +512,16 @@ impl Work<'_> {
             _ => error,
         })?;
         self.lock_table(table.oid, mode).await
+    }
+}
+
+/// One of these is asked for a lock of a mode.
+fn lock_privileges(mode: TreeMode) -> Privileges {
+    let changes = Privileges::UPDATE | Privileges::DELETE | Privileges::TRUNCATE;
+    match mode {
+        TreeMode::Read => changes | Privileges::SELECT,
+        TreeMode::Write => changes | Privileges::INSERT,
+        _ => changes,
     }
 }
 

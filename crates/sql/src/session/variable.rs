@@ -5,6 +5,7 @@ use sqlparser::ast;
 use super::portal::{PortalState, Tag};
 use super::transaction::{isolation_name, isolation_of};
 use super::{Block, CommandTag, OutputColumn, Session};
+use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::types::{Datum, Type, TypeId};
 
@@ -98,15 +99,19 @@ impl Session {
                 self.set_characteristics(modes)
             }
             Set::SetTransaction { modes, .. } => self.set_transaction(modes, deferrable),
-            Set::SetRole { role_name, .. } => {
-                let name = role_name.as_ref().map(|name| name.value.to_lowercase());
-                match name {
-                    None => Ok(()),
-                    Some(name) if name == "none" || name == self.facts.user => Ok(()),
-                    Some(name) => Err(undefined_role(&name)),
-                }
+            Set::SetRole { role_name, context_modifier } => {
+                let local = matches!(context_modifier, Some(ast::ContextModifier::Local));
+                let name = role_name.as_ref().map_or_else(|| "none".to_owned(), fold);
+                self.set_variable("role", Some(&name), local)
             }
-            Set::SetSessionAuthorization(_) => Err(SqlError::unsupported("SET SESSION AUTHORIZATION")),
+            Set::SetSessionAuthorization(given) => {
+                let local = given.scope == ast::ContextModifier::Local;
+                let name = match &given.kind {
+                    ast::SetSessionAuthorizationParamKind::Default => None,
+                    ast::SetSessionAuthorizationParamKind::User(name) => Some(fold(name)),
+                };
+                self.set_variable("session_authorization", name.as_deref(), local)
+            }
             other => Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
         }
     }
@@ -136,6 +141,11 @@ impl Session {
                 "SET LOCAL can only be used in transaction blocks",
             ));
         }
+        if self.database.catalog().has_roles() {
+            // Who may set what is asked of the present catalog.
+            let (catalog, _) = self.catalog_with_state();
+            self.facts.set_catalog(&catalog);
+        }
         match name {
             "transaction_isolation" => {
                 let level = value.unwrap_or(&self.effective.default_isolation).to_lowercase();
@@ -164,6 +174,10 @@ impl Session {
                 check_retry_of(text)?;
             }
             _ if self.facts.set_server_setting(name, value)? => return Ok(()),
+            _ if self.facts.set_identity(name, value, local)? => {
+                self.refresh_settings();
+                return Ok(());
+            }
             _ => {}
         }
         self.facts.with_settings(|settings| settings.set(name, value, local))?;
@@ -200,6 +214,7 @@ impl Session {
                         "DISCARD ALL cannot run inside a transaction block",
                     ));
                 }
+                self.set_variable("session_authorization", None, false)?;
                 self.reset(&ast::Reset::ALL)?;
                 self.statements.clear();
                 self.own_plans.clear();
@@ -289,10 +304,6 @@ pub(super) fn check_retry_of(text: &str) -> Result<()> {
         format!("invalid value for parameter \"cognate.retry_of\": \"{text}\""),
     )
     .with_hint(format!("It is the id of a transaction: a number from 1 to {}.", u64::MAX)))
-}
-
-fn undefined_role(name: &str) -> SqlError {
-    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist"))
 }
 
 /// A setting's dotted name.

@@ -207,15 +207,24 @@ impl Work<'_> {
     /// Stores a new or changed object.
     pub(crate) fn change(&mut self, object: Object) -> Result<()> {
         let oid = object.oid();
+        let is_new = self.catalog.has_roles() && self.catalog.object(oid).is_none();
         self.state.is_temporary |= object.is_temporary();
         self.engine.put(store::CATALOG_TREE, &store::key(oid), store::encode(&object)?)?;
         self.state.catalog.change(oid, Some(object));
         self.refresh_catalog();
-        Ok(())
+        if is_new { self.own_new(oid) } else { Ok(()) }
     }
 
-    /// Removes an object.
+    /// Removes an object, and what is said of its owner and privileges.
     pub(crate) fn remove(&mut self, oid: Oid) -> Result<()> {
+        if let Some(access) = self.catalog.access(oid).map(|access| access.oid) {
+            self.remove(access)?;
+        }
+        if self.catalog.schema_by_oid(oid).is_some() {
+            let of_it = self.catalog.default_accesses().filter(|default| default.schema == oid);
+            let of_it: Vec<Oid> = of_it.map(|default| default.oid).collect();
+            of_it.into_iter().try_for_each(|default| self.remove(default))?;
+        }
         self.engine.delete(store::CATALOG_TREE, &store::key(oid))?;
         self.state.is_temporary |= self.catalog.object(oid).is_some_and(Object::is_temporary);
         match self.database.catalog().object(oid) {

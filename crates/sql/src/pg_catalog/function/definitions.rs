@@ -31,7 +31,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     over_catalog!(1215, "obj_description", &[Oid, Name], Text, object_comment),
     over_catalog!(1348, "obj_description", &[Oid], Text, object_comment),
     over_catalog!(1216, "col_description", &[Oid, Int4], Text, column_comment),
-    plain(1993, "shobj_description", &[Oid, Name], Text, null),
+    over_catalog!(1993, "shobj_description", &[Oid, Name], Text, shared_comment),
     plain(1573, "pg_get_ruledef", &[Oid], Text, null),
     plain(2504, "pg_get_ruledef", &[Oid, Bool], Text, null),
     plain(1662, "pg_get_triggerdef", &[Oid], Text, null),
@@ -46,6 +46,12 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(6174, "pg_get_statisticsobjdef_columns", &[Oid], Text, null),
     plain(3408, "pg_get_partition_constraintdef", &[Oid], Text, null),
 ];
+
+/// Of what is shared by databases, roles have comments.
+fn shared_comment(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let role = source.catalog.role_by_oid(oid(arguments, 0)).filter(|_| text(arguments, 1) == "pg_authid");
+    Ok(role.and_then(|role| role.comment.clone()).into())
+}
 
 /// The stored form is the text already, so only the pretty form has to be made from it.
 fn expression(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {

@@ -1,16 +1,21 @@
-//! `has_..._privilege`: the one role may do everything with what there is.
+//! `has_..._privilege` and `pg_has_role`.
 //!
-//! The object is still looked up, so that a wrong name fails as in PostgreSQL, and an oid of
-//! nothing gives NULL. `acldefault` is what an object's privileges are while nobody has changed them,
-//! which here nobody can.
+//! ```text
+//! has_table_privilege('ann', 't', 'SELECT, INSERT WITH GRANT OPTION')   whether ann has one of them
+//! pg_has_role('ann', 'staff', 'MEMBER')                                 whether SET ROLE would do
+//! ```
+//!
+//! A wrong name fails, and an oid of nothing gives NULL. As long as there are no roles, the one that
+//! there is may do everything with what there is. `acldefault` is what an object's privileges are while
+//! nobody has changed them.
 
 use super::super::names::{AnyRelation, schema_oid};
 use super::super::role::DATABASE_OID;
 use super::super::value::array;
-use super::super::{Source, role};
+use super::super::{CatalogNames, Source, acl, role};
 use super::definitions::find;
 use super::{oid, over_catalog, text};
-use crate::catalog::{Catalog, Oid as Number};
+use crate::catalog::{Catalog, OWNER_OID, Oid as Number, Privileges, Relation, Rights, Securable};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Function;
 use crate::types::Datum;
@@ -48,10 +53,7 @@ fn default_privileges(arguments: &[Datum], source: &Source<'_>) -> Result<Datum>
             return Err(SqlError::new(sqlstate::INTERNAL_ERROR, message));
         }
     };
-    let number = oid(arguments, 1);
-    let name = role::name(source.catalog, &source.user(), number).unwrap_or_else(|| number.to_string());
-    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let name = if plain { name } else { format!("\"{}\"", name.replace('"', "\"\"")) };
+    let name = acl::shown(source, oid(arguments, 1));
     let mut items = Vec::new();
     if !public.is_empty() {
         items.push(format!("={public}/{name}"));
@@ -65,9 +67,9 @@ fn default_privileges(arguments: &[Datum], source: &Source<'_>) -> Result<Datum>
 pub(super) static FUNCTIONS: &[Function] = privileges! {
     "has_table_privilege" on_relation: 1922 (Name, Text, Text) 1923 (Name, Oid, Text) 1924 (Oid, Text, Text)
         1925 (Oid, Oid, Text) 1926 (Text, Text) 1927 (Oid, Text);
-    "has_sequence_privilege" on_relation: 2181 (Name, Text, Text) 2182 (Name, Oid, Text) 2183 (Oid, Text, Text)
+    "has_sequence_privilege" on_sequence: 2181 (Name, Text, Text) 2182 (Name, Oid, Text) 2183 (Oid, Text, Text)
         2184 (Oid, Oid, Text) 2185 (Text, Text) 2186 (Oid, Text);
-    "has_any_column_privilege" on_relation: 3024 (Name, Text, Text) 3025 (Name, Oid, Text) 3026 (Oid, Text, Text)
+    "has_any_column_privilege" on_any_column: 3024 (Name, Text, Text) 3025 (Name, Oid, Text) 3026 (Oid, Text, Text)
         3027 (Oid, Oid, Text) 3028 (Text, Text) 3029 (Oid, Text);
     "has_column_privilege" on_column: 3012 (Name, Text, Text, Text) 3013 (Name, Text, Int2, Text)
         3014 (Name, Oid, Text, Text) 3015 (Name, Oid, Int2, Text) 3016 (Oid, Text, Text, Text)
@@ -77,13 +79,13 @@ pub(super) static FUNCTIONS: &[Function] = privileges! {
         2271 (Oid, Oid, Text) 2272 (Text, Text) 2273 (Oid, Text);
     "has_database_privilege" on_database: 2250 (Name, Text, Text) 2251 (Name, Oid, Text) 2252 (Oid, Text, Text)
         2253 (Oid, Oid, Text) 2254 (Text, Text) 2255 (Oid, Text);
-    "has_function_privilege" always: 2256 (Name, Text, Text) 2257 (Name, Oid, Text) 2258 (Oid, Text, Text)
+    "has_function_privilege" on_function: 2256 (Name, Text, Text) 2257 (Name, Oid, Text) 2258 (Oid, Text, Text)
         2259 (Oid, Oid, Text) 2260 (Text, Text) 2261 (Oid, Text);
-    "has_type_privilege" always: 3138 (Name, Text, Text) 3139 (Name, Oid, Text) 3140 (Oid, Text, Text)
+    "has_type_privilege" on_type: 3138 (Name, Text, Text) 3139 (Name, Oid, Text) 3140 (Oid, Text, Text)
         3141 (Oid, Oid, Text) 3142 (Text, Text) 3143 (Oid, Text);
     "has_language_privilege" always: 2262 (Name, Text, Text) 2263 (Name, Oid, Text) 2264 (Oid, Text, Text)
         2265 (Oid, Oid, Text) 2266 (Text, Text) 2267 (Oid, Text);
-    "has_tablespace_privilege" always: 2390 (Name, Text, Text) 2391 (Name, Oid, Text) 2392 (Oid, Text, Text)
+    "has_tablespace_privilege" on_tablespace: 2390 (Name, Text, Text) 2391 (Name, Oid, Text) 2392 (Oid, Text, Text)
         2393 (Oid, Oid, Text) 2394 (Text, Text) 2395 (Oid, Text);
     "pg_has_role" on_role: 2705 (Name, Name, Text) 2706 (Name, Oid, Text) 2707 (Oid, Name, Text)
         2708 (Oid, Oid, Text) 2709 (Name, Text) 2710 (Oid, Text);
@@ -98,6 +100,65 @@ fn object(arguments: &[Datum], from_end: usize) -> &Datum {
     arguments.len().checked_sub(from_end + 1).map_or(&Datum::Null, |place| &arguments[place])
 }
 
+/// What is asked for, one of which is enough: privileges, and whether it is to give them on.
+type Asked = Vec<(Privileges, bool)>;
+
+/// Whose rights are asked for; none is everything. `count` is the number of arguments without a user.
+fn rights(arguments: &[Datum], count: usize, source: &Source<'_>) -> Result<Option<Rights>> {
+    let catalog = source.catalog;
+    if !catalog.has_roles() {
+        return Ok(None);
+    }
+    let user = match arguments.first().filter(|_| arguments.len() > count) {
+        Some(Datum::Oid(oid)) => *oid,
+        // What everybody has.
+        Some(name) if name.as_str() == Some("public") => return Ok(Some(Rights::default())),
+        Some(name) => named_role(source, name.as_str().unwrap_or(""))?,
+        None => {
+            let user = source.user();
+            let is_superuser = source.eval.session.setting("is_superuser").as_deref() == Some("on");
+            let role = catalog.role_oid(&user).unwrap_or(if is_superuser { OWNER_OID } else { 0 });
+            return Ok(Some(Rights::clone(&catalog.rights(role))));
+        }
+    };
+    Ok(Some(Rights::clone(&catalog.rights(user))))
+}
+
+fn named_role(source: &Source<'_>, name: &str) -> Result<Number> {
+    role::oid(source.catalog, &source.user(), name)
+        .ok_or_else(|| SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
+}
+
+/// The privileges that the last argument lists. 22023 for what is none of the kind.
+fn asked(arguments: &[Datum], kind: Securable) -> Result<Asked> {
+    let list = arguments.last().and_then(Datum::as_str).unwrap_or("");
+    let one = |word: &str| {
+        let word = word.trim();
+        let upper = word.to_uppercase();
+        let plain = upper.strip_suffix(" WITH GRANT OPTION");
+        let known = Privileges::of_word(plain.unwrap_or(&upper).trim());
+        let known = known.filter(|known| kind.all().has_all(*known));
+        let known = known.ok_or_else(|| {
+            let message = format!("unrecognized privilege type: \"{word}\"");
+            SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+        });
+        known.map(|known| (known, plain.is_some()))
+    };
+    list.split(',').map(one).collect()
+}
+
+/// Whether somebody has one of these on an object.
+fn has(catalog: &Catalog, rights: &Rights, object: Number, kind: Securable, asked: &Asked) -> bool {
+    asked.iter().any(|(wanted, to_give)| match to_give {
+        false => !catalog.privileges(rights, object, kind, *wanted).is_empty(),
+        true => !catalog.grantable(rights, object, kind, *wanted).is_empty(),
+    })
+}
+
+fn found(found: bool) -> Datum {
+    if found { Datum::Bool(true) } else { Datum::Null }
+}
+
 fn relation<'a>(source: &Source<'a>, object: &Datum) -> Result<Option<AnyRelation<'a>>> {
     match object {
         Datum::Oid(oid) => Ok(AnyRelation::by_oid(source.catalog, *oid)),
@@ -105,29 +166,81 @@ fn relation<'a>(source: &Source<'a>, object: &Datum) -> Result<Option<AnyRelatio
     }
 }
 
-fn on_relation(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
-    Ok(found(relation(source, object(arguments, 1))?.is_some()))
+/// The same of a relation: one of the system everybody may read that is not about passwords.
+fn on_any(
+    arguments: &[Datum],
+    source: &Source<'_>,
+    relation: AnyRelation<'_>,
+    rights: &Rights,
+    as_sequence: bool,
+) -> Result<Datum> {
+    let kind = if as_sequence { Securable::Sequence } else { Securable::Table };
+    let asked = asked(arguments, kind)?;
+    let stored = match relation {
+        AnyRelation::Stored(stored) => stored,
+        AnyRelation::System(table) => {
+            let is_public = ![1260, 12005].contains(&table.oid);
+            let reads = asked.iter().any(|(wanted, to_give)| *wanted == Privileges::SELECT && !to_give);
+            return Ok(Datum::Bool(rights.superuser || (is_public && reads)));
+        }
+    };
+    if stored.is_temporary() {
+        return Ok(Datum::Bool(true));
+    }
+    let kind = match stored {
+        Relation::Sequence(_) => Securable::Sequence,
+        _ if as_sequence => {
+            let message = format!("\"{}\" is not a sequence", stored.name());
+            return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message));
+        }
+        _ => Securable::Table,
+    };
+    Ok(Datum::Bool(has(source.catalog, rights, stored.oid(), kind, &asked)))
 }
 
-fn found(found: bool) -> Datum {
-    if found { Datum::Bool(true) } else { Datum::Null }
+fn on_relation(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let relation = relation(source, object(arguments, 1))?;
+    match (rights(arguments, 2, source)?, relation) {
+        (Some(rights), Some(relation)) => on_any(arguments, source, relation, &rights, false),
+        (_, relation) => Ok(found(relation.is_some())),
+    }
+}
+
+fn on_sequence(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let relation = relation(source, object(arguments, 1))?;
+    match (rights(arguments, 2, source)?, relation) {
+        (Some(rights), Some(relation)) => on_any(arguments, source, relation, &rights, true),
+        (_, relation) => Ok(found(relation.is_some())),
+    }
+}
+
+/// Privileges are on whole tables, so a column has its table's.
+fn on_any_column(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    on_relation(arguments, source)
 }
 
 fn on_column(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     let Some(relation) = relation(source, object(arguments, 2))? else { return Ok(Datum::Null) };
-    let AnyRelation::Stored(stored) = relation else { return Ok(Datum::Bool(true)) };
-    let Some(table) = stored.as_table() else { return Ok(Datum::Bool(true)) };
-    let column = object(arguments, 1);
-    let Some(name) = column.as_str() else {
-        let place = column.as_i64().and_then(|number| usize::try_from(number - 1).ok());
-        let column = place.and_then(|place| table.columns.get(place));
-        return Ok(found(column.is_some_and(|column| !column.dropped)));
-    };
-    if table.column_place(name).is_none() {
-        let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
-        return Err(SqlError::new(sqlstate::UNDEFINED_COLUMN, message));
+    if let AnyRelation::Stored(Relation::Table(table)) = &relation {
+        let column = object(arguments, 1);
+        match column.as_str() {
+            None => {
+                let place = column.as_i64().and_then(|number| usize::try_from(number - 1).ok());
+                if place.and_then(|place| table.columns.get(place)).is_none_or(|column| column.dropped) {
+                    return Ok(Datum::Null);
+                }
+            }
+            Some(name) if table.column_place(name).is_none() => {
+                let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
+                return Err(SqlError::new(sqlstate::UNDEFINED_COLUMN, message));
+            }
+            Some(_) => {}
+        }
     }
-    Ok(Datum::Bool(true))
+    match rights(arguments, 3, source)? {
+        Some(rights) => on_any(arguments, source, relation, &rights, false),
+        None => Ok(Datum::Bool(true)),
+    }
 }
 
 fn schema_exists(catalog: &Catalog, oid: Number) -> bool {
@@ -135,42 +248,108 @@ fn schema_exists(catalog: &Catalog, oid: Number) -> bool {
 }
 
 fn on_schema(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
-    let object = object(arguments, 1);
-    if let Datum::Oid(oid) = object {
-        return Ok(found(schema_exists(source.catalog, *oid)));
-    }
-    let name = object.as_str().unwrap_or("");
-    match schema_oid(source.catalog, name) {
-        Some(_) => Ok(Datum::Bool(true)),
-        None => {
-            Err(SqlError::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist")))
+    let schema = match object(arguments, 1) {
+        Datum::Oid(oid) if schema_exists(source.catalog, *oid) => *oid,
+        Datum::Oid(_) => return Ok(Datum::Null),
+        name => {
+            let name = name.as_str().unwrap_or("");
+            let missing =
+                || SqlError::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
+            schema_oid(source.catalog, name).ok_or_else(missing)?
         }
+    };
+    let is_temporary = source.catalog.schema_by_oid(schema).is_some_and(|schema| schema.home.is_some());
+    match rights(arguments, 2, source)?.filter(|_| !is_temporary) {
+        Some(rights) => {
+            let asked = asked(arguments, Securable::Schema)?;
+            Ok(Datum::Bool(has(source.catalog, &rights, schema, Securable::Schema, &asked)))
+        }
+        None => Ok(Datum::Bool(true)),
     }
 }
 
 fn on_database(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     match object(arguments, 1) {
-        Datum::Oid(oid) => Ok(found(*oid == DATABASE_OID)),
-        name if name.as_str() == Some(&source.database()) => Ok(Datum::Bool(true)),
+        Datum::Oid(oid) if *oid != DATABASE_OID => return Ok(Datum::Null),
+        Datum::Oid(_) => {}
+        name if name.as_str() == Some(&source.database()) => {}
         name => {
             let message = format!("database \"{}\" does not exist", name.as_str().unwrap_or(""));
-            Err(SqlError::new(sqlstate::INVALID_CATALOG_NAME, message))
+            return Err(SqlError::new(sqlstate::INVALID_CATALOG_NAME, message));
         }
+    }
+    match rights(arguments, 2, source)? {
+        Some(rights) => {
+            let asked = asked(arguments, Securable::Database)?;
+            Ok(Datum::Bool(has(source.catalog, &rights, DATABASE_OID, Securable::Database, &asked)))
+        }
+        None => Ok(Datum::Bool(true)),
     }
 }
 
-fn on_role(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
-    match object(arguments, 1) {
-        Datum::Oid(_) => Ok(Datum::Bool(true)),
+/// Those that are built in everybody may call.
+fn on_function(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let Some(rights) = rights(arguments, 2, source)? else { return Ok(Datum::Bool(true)) };
+    let oid = match object(arguments, 1) {
+        Datum::Oid(oid) => *oid,
         name => {
             let name = name.as_str().unwrap_or("");
-            match role::oid(source.catalog, &source.user(), name) {
-                Some(_) => Ok(Datum::Bool(true)),
-                None => {
-                    let message = format!("role \"{name}\" does not exist");
-                    Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message))
-                }
-            }
+            let names = CatalogNames::new(source.catalog.clone(), source.search_path(), source.user());
+            let bare = name.split('(').next().unwrap_or(name);
+            crate::types::ObjectNames::function_oid(&names, bare).ok_or_else(|| {
+                SqlError::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{name}\" does not exist"))
+            })?
         }
+    };
+    let asked = asked(arguments, Securable::Routine)?;
+    let is_own = source.catalog.routine_by_oid(oid).is_some();
+    Ok(Datum::Bool(!is_own || has(source.catalog, &rights, oid, Securable::Routine, &asked)))
+}
+
+/// Those that are built in everybody may use.
+fn on_type(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let Some(rights) = rights(arguments, 2, source)? else { return Ok(Datum::Bool(true)) };
+    let oid = match object(arguments, 1) {
+        Datum::Oid(oid) => *oid,
+        name => {
+            let names = CatalogNames::new(source.catalog.clone(), source.search_path(), source.user());
+            let name = name.as_str().unwrap_or("");
+            crate::types::ObjectNames::named_type_oid(&names, name).unwrap_or(0)
+        }
+    };
+    let asked = asked(arguments, Securable::Type)?;
+    let is_own = source.catalog.user_type_by_oid(oid).is_some();
+    Ok(Datum::Bool(!is_own || has(source.catalog, &rights, oid, Securable::Type, &asked)))
+}
+
+/// What is in it is where the database is: only superusers say so.
+fn on_tablespace(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    Ok(Datum::Bool(rights(arguments, 2, source)?.is_none_or(|rights| rights.superuser)))
+}
+
+fn on_role(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let role = match object(arguments, 1) {
+        Datum::Oid(oid) => *oid,
+        name => named_role(source, name.as_str().unwrap_or(""))?,
+    };
+    let Some(rights) = rights(arguments, 2, source)? else { return Ok(Datum::Bool(true)) };
+    let catalog = source.catalog;
+    let list = arguments.last().and_then(Datum::as_str).unwrap_or("");
+    let mut is_so = false;
+    for word in list.split(',') {
+        let upper = word.trim().to_uppercase();
+        is_so |= match upper.as_str() {
+            "USAGE" => rights.has(role),
+            "MEMBER" => rights.superuser || catalog.memberships(rights.role, false).contains(&role),
+            "USAGE WITH GRANT OPTION"
+            | "USAGE WITH ADMIN OPTION"
+            | "MEMBER WITH GRANT OPTION"
+            | "MEMBER WITH ADMIN OPTION" => rights.superuser || catalog.is_admin_of(rights.role, role),
+            _ => {
+                let message = format!("unrecognized privilege type: \"{}\"", word.trim());
+                return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+            }
+        };
     }
+    Ok(Datum::Bool(is_so))
 }

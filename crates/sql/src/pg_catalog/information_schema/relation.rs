@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::super::relation::schemas;
 use super::super::value::NULL;
-use super::super::{Source, all, definition};
+use super::super::{Source, acl, all, definition, role};
 use super::yes;
-use crate::catalog::{PUBLIC_OID, View};
+use crate::catalog::{Oid, Privileges, Securable, View};
 
 system_table! {
     pub(super) static CATALOG_NAME = 13227 view "information_schema"."information_schema_catalog_name",
@@ -19,7 +19,7 @@ system_table! {
     |source| schemas(source.catalog).into_iter().map(|schema| (source, schema)) => |(source, (oid, name))|,
     catalog_name: Name = source.database(),
     schema_name: Name = name,
-    schema_owner: Name = if oid == PUBLIC_OID { "pg_database_owner".to_owned() } else { source.user() },
+    schema_owner: Name = acl::owner(source, oid),
     default_character_set_catalog: Name = NULL,
     default_character_set_schema: Name = NULL,
     default_character_set_name: Name = NULL,
@@ -107,53 +107,109 @@ system_table! {
     cycle_option: Varchar = yes(sequence.cycle),
 }
 
-/// What the owner of a table may do with it, in PostgreSQL's order.
-const PRIVILEGES: [&str; 7] = ["INSERT", "SELECT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"];
+/// A row of `table_privileges`.
+struct Granted {
+    grantor: String,
+    grantee: String,
+    schema: String,
+    name: String,
+    privilege: &'static str,
+    grantable: bool,
+}
 
-fn privileges(source: &Source<'_>) -> Vec<(String, String, String, &'static str)> {
-    let tables = source.catalog.tables().map(|table| (&table.schema_name, &table.name));
-    let views = source.catalog.views().map(|view| (&view.schema_name, &view.name));
-    let granted = tables.chain(views).flat_map(|(schema, name)| {
-        PRIVILEGES.map(|privilege| (source.user(), schema.clone(), name.clone(), privilege))
-    });
-    granted.collect()
+/// What is granted on tables and views to roles that the session counts as, or by them; to everybody,
+/// too, if that is asked for.
+fn privileges(source: &Source<'_>, of_public: bool) -> Vec<Granted> {
+    let catalog = source.catalog;
+    let user = source.user();
+    let own = role::oid(catalog, &user, &user).map(|role| catalog.rights(role)).unwrap_or_default();
+    let tables = catalog.tables().map(|table| (table.oid, &table.schema_name, &table.name));
+    let views = catalog.views().map(|view| (view.oid, &view.schema_name, &view.name));
+    let mut rows = Vec::new();
+    for (oid, schema, name) in tables.chain(views) {
+        let owner = catalog.owner(oid);
+        for item in catalog.list_or_default(oid, Securable::Table) {
+            let is_public = item.grantee == 0;
+            if !(own.has(item.grantor) || (!is_public && own.has(item.grantee)) || (is_public && of_public)) {
+                continue;
+            }
+            let grantee = if is_public { "PUBLIC".to_owned() } else { acl::role_name(source, item.grantee) };
+            for privilege in item.privileges.words() {
+                let bit = Privileges::of_word(privilege).unwrap_or_default();
+                rows.push(Granted {
+                    grantor: acl::role_name(source, item.grantor),
+                    grantee: grantee.clone(),
+                    schema: schema.clone(),
+                    name: name.clone(),
+                    privilege,
+                    grantable: item.grantable.has_all(bit)
+                        || (!is_public && catalog.rights(item.grantee).has(owner)),
+                });
+            }
+        }
+    }
+    rows
 }
 
 system_table! {
     pub(super) static TABLE_PRIVILEGES = 13416 view "information_schema"."table_privileges",
-    |source| privileges(source).into_iter().map(|row| (source, row)) => |(source, (user, schema, name, privilege))|,
-    grantor: Name = user.clone(),
-    grantee: Name = user,
+    |source| privileges(source, true).into_iter().map(|row| (source, row)) => |(source, row)|,
+    grantor: Name = row.grantor,
+    grantee: Name = row.grantee,
     table_catalog: Name = source.database(),
-    table_schema: Name = schema,
-    table_name: Name = name,
-    privilege_type: Varchar = privilege,
-    is_grantable: Varchar = yes(true),
-    with_hierarchy: Varchar = yes(privilege == "SELECT"),
+    table_schema: Name = row.schema,
+    table_name: Name = row.name,
+    privilege_type: Varchar = row.privilege,
+    is_grantable: Varchar = yes(row.grantable),
+    with_hierarchy: Varchar = yes(row.privilege == "SELECT"),
 }
 
-pub(super) static ROLE_TABLE_GRANTS: super::SystemTable = super::SystemTable {
-    oid: 13421,
-    schema: "information_schema",
-    name: "role_table_grants",
-    view: true,
-    columns: TABLE_PRIVILEGES.columns,
-    rows: TABLE_PRIVILEGES.rows,
-    rows_by_oid: TABLE_PRIVILEGES.rows_by_oid,
-};
+system_table! {
+    pub(super) static ROLE_TABLE_GRANTS = 13421 view "information_schema"."role_table_grants",
+    |source| privileges(source, false).into_iter().map(|row| (source, row)) => |(source, row)|,
+    grantor: Name = row.grantor,
+    grantee: Name = row.grantee,
+    table_catalog: Name = source.database(),
+    table_schema: Name = row.schema,
+    table_name: Name = row.name,
+    privilege_type: Varchar = row.privilege,
+    is_grantable: Varchar = yes(row.grantable),
+    with_hierarchy: Varchar = yes(row.privilege == "SELECT"),
+}
+
+/// Oids of the roles that the session counts as.
+fn enabled(source: &Source<'_>) -> Vec<Oid> {
+    let user = source.user();
+    let own = role::oid(source.catalog, &user, &user);
+    own.map_or_else(Vec::new, |own| source.catalog.memberships(own, true))
+}
+
+/// Who is a member of what, and may give that on, of those.
+fn applicable(source: &Source<'_>) -> Vec<(String, String, bool)> {
+    let catalog = source.catalog;
+    if !catalog.has_roles() {
+        return vec![(source.user(), "pg_database_owner".to_owned(), false)];
+    }
+    let members = enabled(source).into_iter().filter_map(|oid| catalog.role_by_oid(oid));
+    let of = members.flat_map(|role| role.member_of.iter().map(move |membership| (role, membership)));
+    of.map(|(role, membership)| {
+        (role.name.clone(), acl::role_name(source, membership.role), membership.admin)
+    })
+    .collect()
+}
 
 system_table! {
     pub(super) static ENABLED_ROLES = 13325 view "information_schema"."enabled_roles",
-    |source| [source.user(), "pg_database_owner".to_owned()] => |name|,
+    |source| enabled(source).into_iter().map(|oid| acl::role_name(source, oid)) => |name|,
     role_name: Name = name,
 }
 
 system_table! {
     pub(super) static APPLICABLE_ROLES = 13236 view "information_schema"."applicable_roles",
-    |source| [source.user()] => |name|,
-    grantee: Name = name,
-    role_name: Name = "pg_database_owner",
-    is_grantable: Varchar = yes(false),
+    |source| applicable(source) => |(grantee, role, admin)|,
+    grantee: Name = grantee,
+    role_name: Name = role,
+    is_grantable: Varchar = yes(admin),
 }
 
 system_table! {

@@ -63,6 +63,10 @@ pub(super) fn may_write(statement: &Statement) -> bool {
                 | Command::AlterSettings(_)
                 | Command::Domain(_)
                 | Command::Do { .. }
+                | Command::Role(_)
+                | Command::Grant(_)
+                | Command::DefaultPrivileges(_)
+                | Command::Owner(_)
         );
     };
     match sql.as_ref() {

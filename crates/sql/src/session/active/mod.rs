@@ -35,8 +35,8 @@ use super::portal::{PortalState, Tag};
 use super::settings::Origin;
 use super::state::TransactionState;
 use super::{
-    Action, Block, CommandTag, Company, Fetch, Format, Open, OutputColumn, Portal, Prepared, RowSink,
-    Session, SessionParameters, SinkState, SqlDatabase, Statement,
+    Action, Authority, Block, CommandTag, Company, Fetch, Format, Open, OutputColumn, Portal, Prepared,
+    RowSink, Session, SessionParameters, SinkState, SqlDatabase, Statement,
 };
 use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
@@ -239,6 +239,7 @@ impl Session {
 
     async fn run_program(&mut self, given: Vec<Given>) -> Result<Vec<Portal>> {
         self.check_majority()?;
+        self.check_is_role()?;
         let isolation = super::transaction::isolation_of(&self.effective.default_isolation);
         let (statements, steps): (Vec<Arc<Prepared>>, Vec<Step>) =
             given.into_iter().map(|given| (given.prepared, given.step)).unzip();
@@ -248,7 +249,8 @@ impl Session {
         });
         let program = Program {
             steps,
-            user: self.facts.user.clone(),
+            // Every node asks what this role may do.
+            user: self.facts.current_user(),
             database: self.facts.database_name.clone(),
             settings,
             now: self.database.now(),
@@ -408,9 +410,12 @@ impl SqlDatabase {
     }
 
     fn session_of(&self, program: &Program) -> Result<Session> {
+        // A role that has gone since is nobody at all nodes, and not the operator of any.
+        let is_of_role = self.catalog().has_roles();
         let parameters = SessionParameters {
             user: program.user.clone(),
             database: program.database.clone(),
+            authority: if is_of_role { Authority::Ordinary } else { Authority::Superuser },
             ..SessionParameters::default()
         };
         let session = Session::for_another(self.clone(), parameters)?;

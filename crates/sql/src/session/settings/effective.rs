@@ -6,6 +6,10 @@ use crate::types::{ByteaOutput, DateOrder, DateStyle, IntervalStyle, TimeZone, t
 /// The decoded values.
 #[derive(Clone, Debug)]
 pub struct Effective {
+    /// `current_user`: the role that was set, or the session's user.
+    pub user: String,
+    /// `session_user`.
+    pub session_user: String,
     /// `search_path`'s names, `$user` not replaced.
     pub search_path: Vec<String>,
     /// `TimeZone`.
@@ -55,6 +59,8 @@ pub struct Effective {
 impl Default for Effective {
     fn default() -> Effective {
         Effective {
+            user: String::new(),
+            session_user: String::new(),
             search_path: Vec::new(),
             time_zone: TimeZone::UTC,
             date_style: DateStyle::Iso,
@@ -86,7 +92,10 @@ impl Effective {
     pub(super) fn read<'a>(value: impl Fn(&'static str) -> &'a str) -> Effective {
         let (date_style, date_order) = date_format(value("DateStyle"));
         let milliseconds = |name| value(name).parse().unwrap_or(0);
+        let (role, session_user) = (value("role"), value("session_authorization"));
         Effective {
+            user: if role == "none" { session_user } else { role }.to_owned(),
+            session_user: session_user.to_owned(),
             search_path: super::value::split_names(value("search_path")).unwrap_or_default(),
             time_zone: time_zone(value("TimeZone")).unwrap_or(TimeZone::UTC),
             date_style,

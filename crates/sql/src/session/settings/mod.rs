@@ -219,6 +219,21 @@ impl Settings {
         Ok(())
     }
 
+    /// Sets one of those that say who the session is, once somebody has seen that it may be that.
+    pub(crate) fn put(&mut self, name: &str, value: &str, local: bool) {
+        let Some(index) = definition::find(name) else { return };
+        let default = &self.defaults.values[index];
+        let value: Arc<str> = if **default == *value { default.clone() } else { value.into() };
+        let state = Arc::make_mut(&mut self.state);
+        if local {
+            state.local.insert(index, value);
+        } else {
+            state.local.remove(&index);
+            state.session[index] = value;
+        }
+        self.refresh();
+    }
+
     /// RESET ALL.
     pub fn reset_all(&mut self) {
         let state = Arc::make_mut(&mut self.state);
