@@ -48,6 +48,19 @@ fn deep_statements_are_answered_or_refused() {
         ("casts", Box::new(|n| format!("SELECT 1{}", "::int".repeat(n)))),
         ("CASEs", Box::new(move |n| format!("SELECT {}", around("CASE WHEN true THEN ", "1", " END", n)))),
         ("arrays", Box::new(move |n| format!("SELECT {}", around("ARRAY[", "1", "]", n)))),
+        ("types of arrays", Box::new(|n| format!("SELECT NULL::int{}", "[]".repeat(n)))),
+        (
+            "a column of arrays",
+            Box::new(|n| format!("CREATE TABLE IF NOT EXISTS t (a int{})", "[]".repeat(n))),
+        ),
+        (
+            "a variable of arrays",
+            Box::new(|n| format!("DO $$ DECLARE a int{}; BEGIN END $$", "[]".repeat(n))),
+        ),
+        (
+            "blocks",
+            Box::new(|n| format!("DO $$ BEGIN {}NULL;{} END $$", "BEGIN ".repeat(n), " END;".repeat(n))),
+        ),
         ("subscripts", Box::new(|n| format!("SELECT (ARRAY[1]){}", "[1]".repeat(n)))),
         ("ANDs", Box::new(|n| format!("SELECT 1 FROM t WHERE id = 1{}", " AND n = 1".repeat(n)))),
         ("ORs", Box::new(|n| format!("SELECT 1 FROM t WHERE id = 1{}", " OR n = 1".repeat(n)))),

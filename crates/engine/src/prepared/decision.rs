@@ -233,7 +233,7 @@ impl Manager {
         if let Some(missing) = numbers.iter().find(|number| loads.iter().all(|run| run.number() != **number))
         {
             let what = format!("the run {missing}, which a prepared transaction has loaded, is missing");
-            return Err(Error::corrupt(std::path::Path::new(&format!("{missing:016}.run")), 0, what));
+            return Err(Error::corrupt(&self.store.base.run_path(*missing), 0, what));
         }
         let part = Pending { id, held, promise, loads, dropped, changes };
         self.prepared.enter(owner, Prepared { note, prepared_us, csn, locks, part, _writes: None });

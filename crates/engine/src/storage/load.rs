@@ -148,7 +148,7 @@ impl Base {
                 portions.push(StagedRun { run: Arc::clone(run) });
             } else if self.version.load().runs.iter().find(named).is_none() {
                 let what = format!("commit {csn} attaches this run, but the manifest does not name it");
-                return Err(Error::corrupt(&self.folder.join(run_file_name(number)), 0, what));
+                return Err(Error::corrupt(&self.run_path(number), 0, what));
             }
         }
         self.attach_staged(&portions, csn);
@@ -183,7 +183,12 @@ impl Base {
         (view, loads)
     }
 
-    /// The staged portions of these numbers.
+    /// Where the run of this number is, or should be.
+    pub(crate) fn run_path(&self, number: u64) -> std::path::PathBuf {
+        self.folder.join(run_file_name(number))
+    }
+
+    /// The staged portions of these numbers; those that are not there are left out.
     pub fn staged(&self, numbers: &[u64]) -> Vec<StagedRun> {
         let state = self.state.lock();
         let named = |number: &u64| state.staged.iter().find(|run| run.name().number == *number);

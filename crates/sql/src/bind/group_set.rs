@@ -29,7 +29,7 @@ pub(super) fn moved(syntax: &Select) -> Option<Select> {
     let mut moved = syntax.clone();
     let mut replace = |part: &mut Syntax| {
         let _ = ast::visit_expressions_mut(part, |expr| {
-            if is_same(expr, &call) {
+            if *expr == call {
                 *expr = Syntax::CompoundIdentifier(vec![Ident::new(ALIAS), column.clone()]);
             }
             ControlFlow::<()>::Continue(())
@@ -114,9 +114,4 @@ fn lateral(call: &Syntax) -> Option<(TableFactor, Ident)> {
         alias: Some(alias),
     };
     Some((factor, column))
-}
-
-/// The same words, wherever they stand.
-fn is_same(expr: &Syntax, call: &Syntax) -> bool {
-    matches!(expr, Syntax::Function(_)) && expr == call
 }

@@ -8,8 +8,8 @@ use sqlparser::ast::{
 };
 
 use super::call::plain_arguments;
+use super::computed::bind_computed;
 use super::from::{Item, NewRelation, undefined_table};
-use super::index::bind_indexes;
 use super::scope::{
     ColumnSource, NamedColumn, NamedTable, Namespace, name_span, object_name, schema_and_name,
 };
@@ -161,7 +161,7 @@ impl Binder<'_> {
         self.check_own(table)?;
         if table.has_computed() {
             // For the planner, which does without an index that cannot be bound.
-            let _ = bind_indexes(self.context, table);
+            let _ = bind_computed(self.context, table);
         }
         self.note_table(table);
         self.stored_relation(table, alias, nullable)

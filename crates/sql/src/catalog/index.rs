@@ -19,7 +19,7 @@
 //!
 //! A key may have values of *expressions* beside columns, and a *predicate* says which rows have an
 //! entry at all. Both are computed from the row alone, by what is immutable, and stored as text;
-//! `bind::index` binds them. What a table's indexes compute of a row has places of its own, counted
+//! `bind::computed` binds them. What a table's indexes compute of a row has places of its own, counted
 //! through all its indexes:
 //!
 //! ```text

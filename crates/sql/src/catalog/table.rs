@@ -55,8 +55,8 @@ pub struct Table {
 #[derive(Debug, Default)]
 pub struct Derived {
     layout: OnceLock<RowLayout>,
-    /// What the indexes compute, bound: its type is the binder's.
-    indexes: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// What its indexes and generated columns compute, bound: its type is the binder's.
+    computed: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Clone for Derived {
@@ -74,15 +74,15 @@ impl Table {
         })
     }
 
-    /// What the binder made of the indexes, once it has.
-    pub(crate) fn bound_indexes(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.derived.indexes.get().cloned()
+    /// What the binder made of what is computed, once it has.
+    pub(crate) fn bound_computed(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.derived.computed.get().cloned()
     }
 
     /// Keeps that.
-    pub(crate) fn keep_bound_indexes(&self, bound: Arc<dyn Any + Send + Sync>) {
+    pub(crate) fn keep_bound_computed(&self, bound: Arc<dyn Any + Send + Sync>) {
         // Of two who bound them at the same time, the first one's stay.
-        let _ = self.derived.indexes.set(bound);
+        let _ = self.derived.computed.set(bound);
     }
 
     /// Whether its indexes compute anything of a row.

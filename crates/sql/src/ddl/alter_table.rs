@@ -226,12 +226,12 @@ impl Work<'_> {
         }
         for computed in table.indexes.iter_mut().flat_map(Index::computed_mut) {
             if computed.columns.contains(&place) {
-                computed.text = super::index_expression::rename_column(&computed.text, old, new)?;
+                computed.text = super::computed::rename_column(&computed.text, old, new)?;
             }
         }
         for computed in table.columns.iter_mut().filter_map(|column| column.generated.as_mut()) {
             if computed.columns.contains(&place) {
-                computed.text = super::index_expression::rename_column(&computed.text, old, new)?;
+                computed.text = super::computed::rename_column(&computed.text, old, new)?;
             }
         }
         table.columns[place].name = new.to_owned();

@@ -1,4 +1,4 @@
-//! CREATE INDEX. What it computes of rows is made in `index_expression`.
+//! CREATE INDEX. What it computes of rows is made in `computed`.
 
 use cognate_engine::TreeMode;
 use sqlparser::ast;

@@ -33,8 +33,8 @@ impl Work<'_> {
         row: &[Datum],
         wanted: impl Fn(&Index) -> bool,
     ) {
-        for index in table.indexes.iter().filter(|index| wanted(index)) {
-            let Some(deferrable) = index.deferrable else { continue };
+        for index in &table.indexes {
+            let Some(deferrable) = index.deferrable.filter(|_| wanted(index)) else { continue };
             let values: Vec<Datum> = index.key_columns().map(|place| row[place].clone()).collect();
             if values.iter().any(Datum::is_null) {
                 continue;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::bind::{BoundIndex, BoundIndexes, bind_indexes, bound_indexes};
+use crate::bind::{BoundComputed, BoundIndex, bind_computed, bound_computed};
 use crate::catalog::{Index, IndexKey, Table};
 use crate::error::Result;
 use crate::oltp::run::evaluate;
@@ -53,7 +53,7 @@ impl Work<'_> {
         if !table.has_computed() {
             return Ok(Vec::new());
         }
-        let bound = self.bound_indexes(table)?;
+        let bound = self.bound_computed(table)?;
         self.compute(&bound, bound.indexes.iter(), row)
     }
 
@@ -62,7 +62,7 @@ impl Work<'_> {
         if index.is_plain() {
             return Ok(Vec::new());
         }
-        let bound = self.bound_indexes(table)?;
+        let bound = self.bound_computed(table)?;
         self.compute(&bound, bound.of(index).into_iter(), row)
     }
 
@@ -71,7 +71,7 @@ impl Work<'_> {
         if !table.has_generated() {
             return Ok(());
         }
-        let bound = self.bound_indexes(table)?;
+        let bound = self.bound_computed(table)?;
         self.read(|read| {
             for (place, expression) in &bound.generated {
                 row[*place] = evaluate(expression, row, read)?;
@@ -80,16 +80,16 @@ impl Work<'_> {
         })
     }
 
-    fn bound_indexes(&self, table: &Table) -> Result<Arc<BoundIndexes>> {
-        match bound_indexes(table) {
+    fn bound_computed(&self, table: &Table) -> Result<Arc<BoundComputed>> {
+        match bound_computed(table) {
             Some(bound) => Ok(bound),
-            None => self.bind(|binder| bind_indexes(binder.context, table)),
+            None => self.bind(|binder| bind_computed(binder.context, table)),
         }
     }
 
     fn compute<'b>(
         &self,
-        bound: &BoundIndexes,
+        bound: &BoundComputed,
         indexes: impl Iterator<Item = &'b BoundIndex>,
         row: &[Datum],
     ) -> Result<Vec<Datum>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::conflict::deferrable_arbiter;
-use crate::bind::{Binder, BoundIndexes, bind_indexes};
+use crate::bind::{Binder, BoundComputed, bind_computed};
 use crate::catalog::{Index, IndexKey, Table};
 use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
@@ -37,7 +37,7 @@ pub(super) fn arbiters(
         }
         Some(target) => bind(binder, table, &target)?,
     };
-    let bound = if table.has_computed() { Some(bind_indexes(binder.context, table)?) } else { None };
+    let bound = if table.has_computed() { Some(bind_computed(binder.context, table)?) } else { None };
     let fits = |index: &&Index| wanted.fits(index, bound.as_deref());
     let found: Vec<&Index> = table.indexes.iter().filter(fits).collect();
     if found.iter().any(|index| index.deferrable.is_some()) {
@@ -81,7 +81,7 @@ impl Wanted {
         self
     }
 
-    fn fits(&self, index: &Index, bound: Option<&BoundIndexes>) -> bool {
+    fn fits(&self, index: &Index, bound: Option<&BoundComputed>) -> bool {
         if !index.is_unique() {
             return false;
         }

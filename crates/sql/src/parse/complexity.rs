@@ -75,6 +75,11 @@ fn deepens(token: &Token) -> bool {
 /// The bound on the depth of these tokens' tree. 54001 beyond [`LIMIT`], and where the parser would
 /// take too long.
 pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<usize> {
+    check_up_to(tokens, LIMIT)
+}
+
+/// The same with another limit.
+pub(super) fn check_up_to(tokens: &[TokenWithSpan], limit: usize) -> Result<usize> {
     // Levels added by the open brackets around, and within the innermost one since its last comma.
     let mut open: Vec<usize> = vec![];
     let (mut outside, mut here, mut worst) = (0usize, 0usize, 0usize);
@@ -95,7 +100,8 @@ pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<usize> {
             Token::RParen | Token::RBracket => {
                 if let Some(before) = open.pop() {
                     outside -= before + 1;
-                    here = before;
+                    // `int[][]` is an array of arrays: each bracket is around all before it.
+                    here = before + usize::from(token.token == Token::RBracket);
                 }
             }
             Token::Comma => here = 0,
@@ -104,11 +110,11 @@ pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<usize> {
         }
         worst = worst.max(outside + here);
     }
-    if worst <= LIMIT {
+    if worst <= limit {
         check_table_parentheses(tokens)?;
         return Ok(worst);
     }
-    Err(too_complex(format!("The statement nests or chains up to {worst} expressions; {LIMIT} are allowed.")))
+    Err(too_complex(format!("The statement nests or chains up to {worst} expressions; {limit} are allowed.")))
 }
 
 fn too_complex(detail: impl Into<String>) -> SqlError {

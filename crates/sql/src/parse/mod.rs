@@ -69,7 +69,6 @@ pub(crate) use effects::{changes_rows, locks_rows_within};
 pub(crate) use element::element;
 pub use error::character_position;
 pub use grant::{DefaultPrivileges, GrantStatement, NamedRoutine, Objects};
-pub(crate) use inline_code::data_type;
 pub(crate) use like::Like;
 pub(crate) use merge::does_nothing;
 pub use mip::{MipArgument, MipOperation};
@@ -330,6 +329,20 @@ fn single(mut statements: Vec<Statement>) -> Result<Option<Statement>> {
 
 /// Parses a single expression, as stored for defaults and constraints.
 pub fn parse_expression(text: &str) -> Result<ast::Expr> {
+    parse_part(text, complexity::LIMIT, |parser| parser.parse_expr())
+}
+
+/// The type that a text names. Whoever holds it need not look at the stack.
+pub(crate) fn data_type(text: &str) -> Result<ast::DataType> {
+    parse_part(text, SHALLOW, |parser| parser.parse_data_type())
+}
+
+/// Parses a text that is a part of a statement, up to so deep.
+fn parse_part<T>(
+    text: &str,
+    depth: usize,
+    parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>,
+) -> Result<T> {
     complexity::guard_parser_stack();
     let places = Source::new(text);
     let dialect = CognateDialect::default();
@@ -337,14 +350,14 @@ pub fn parse_expression(text: &str) -> Result<ast::Expr> {
         operator::space(text).tokenize(text, &dialect).map_err(|error| places.tokenizer_error(&error))?;
     let mut notes = Notes::default();
     let tokens = rewrite::rewrite(tokens, &mut notes)?;
-    complexity::check(&tokens)?;
+    complexity::check_up_to(&tokens, depth)?;
     let dialect = CognateDialect::for_tokens(tokens.len());
     let mut parser =
         Parser::new(&dialect).with_recursion_limit(complexity::LIMIT).with_tokens_with_locations(tokens);
-    let parsed = parser.parse_expr();
-    let expr = dialect.verdict(parsed).map_err(|error| places.parser_error(&error))?;
+    let parsed = parse(&mut parser);
+    let part = dialect.verdict(parsed).map_err(|error| places.parser_error(&error))?;
     match parser.peek_token_ref() {
-        token if token.token == Token::EOF => Ok(expr),
+        token if token.token == Token::EOF => Ok(part),
         token => Err(places.near(token.span.start)),
     }
 }

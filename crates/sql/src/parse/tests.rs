@@ -161,6 +161,8 @@ fn deep_statements_do_not_overflow_the_stack() {
         assert_eq!(parse(&chain).unwrap().len(), 1);
         let too_deep = format!("SELECT {}1{}", "(".repeat(50_000), ")".repeat(50_000));
         assert_eq!(parse(&too_deep).unwrap_err().sqlstate, "54001");
+        let arrays = format!("SELECT NULL::int{}", "[]".repeat(200_000));
+        assert_eq!(parse(&arrays).unwrap_err().sqlstate, "54001");
         let signs = format!("SELECT {}1", "- ".repeat(50_000));
         assert_eq!(parse(&signs).unwrap_err().sqlstate, "54001");
     };

@@ -23,7 +23,7 @@ use super::estimate::{
 };
 use super::partial;
 use super::relation::{Condition, Mask, bit, column_of, mask_of, over_slots, type_of};
-use crate::bind::{BoundIndexes, Relation, RowCounts, Select, SlotPart, Source, bound_indexes};
+use crate::bind::{BoundComputed, Relation, RowCounts, Select, SlotPart, Source, bound_computed};
 use crate::catalog::{Index, IndexKey, Table};
 use crate::expr::{Expr, SubqueryBody, SubqueryKind, same};
 use crate::function::operator::Comparison;
@@ -83,7 +83,7 @@ impl Search<'_> {
             let column = column_of(self.select, self.relation, expr)?;
             Some((IndexKey::Column(column), table.columns[column].ty.id))
         });
-        let bound = if table.has_computed() { bound_indexes(table) } else { None };
+        let bound = if table.has_computed() { bound_computed(table) } else { None };
         if let Some(bound) = &bound {
             self.expression_sargs(table, relation, bound, &mut sargs);
         }
@@ -107,7 +107,7 @@ impl Search<'_> {
         &self,
         table: &Table,
         relation: &Relation,
-        bound: &BoundIndexes,
+        bound: &BoundComputed,
         sargs: &mut Vec<Sarg>,
     ) {
         for index in &table.indexes {
@@ -123,7 +123,7 @@ impl Search<'_> {
     }
 
     /// What the conditions say about an index's predicate; none if they do not imply it.
-    fn implied(&self, relation: &Relation, bound: &BoundIndexes, index: &Index) -> Option<Implied> {
+    fn implied(&self, relation: &Relation, bound: &BoundComputed, index: &Index) -> Option<Implied> {
         let computing = bound.of(index)?;
         let mut implied = Implied::whole();
         let known: Vec<(usize, &Expr)> = self.here().map(|(place, one)| (place, &one.expr)).collect();

@@ -37,6 +37,10 @@ use crate::error::Result;
 /// Blocks, loops and branches may be nested so deep.
 pub(crate) const NESTING_MAX: usize = 200;
 
+/// What a byte of a block's text may take when it is read, in bytes: at most a piece of one letter,
+/// and a statement of the block.
+pub(crate) const PIECE_BYTES: usize = 96;
+
 /// A block.
 #[derive(Debug)]
 pub(crate) struct Block {

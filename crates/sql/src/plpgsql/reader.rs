@@ -1,7 +1,7 @@
 //! A block's text in pieces, and how far it was read.
 
 use crate::error::{Result, SqlError};
-use crate::parse::lexeme::{Kind, Lexemes};
+use crate::parse::lexeme::{Kind, Lexeme, Lexemes};
 
 /// A piece of the text, and where it begins.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +9,8 @@ pub(super) struct Piece<'a> {
     pub(super) kind: Kind,
     pub(super) text: &'a str,
     pub(super) start: usize,
+    /// The line that it begins in, from 1.
+    pub(super) line: usize,
 }
 
 impl Piece<'_> {
@@ -33,11 +35,6 @@ impl Piece<'_> {
     }
 }
 
-/// The line of a place in a text, from 1.
-fn line_of(text: &str, at: usize) -> usize {
-    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|&&byte| byte == b'\n').count()
-}
-
 pub(super) struct Reader<'a> {
     pub(super) source: &'a str,
     pieces: Vec<Piece<'a>>,
@@ -48,10 +45,14 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(source: &'a str) -> Reader<'a> {
-        let start = |text: &str| text.as_ptr() as usize - source.as_ptr() as usize;
-        let pieces = Lexemes::new(source)
-            .map(|lexeme| Piece { kind: lexeme.kind, text: lexeme.text, start: start(lexeme.text) })
-            .collect();
+        let (mut line, mut from) = (1, 0);
+        let piece = |lexeme: Lexeme<'a>| {
+            let start = lexeme.text.as_ptr() as usize - source.as_ptr() as usize;
+            line += source[from..start].matches('\n').count();
+            from = start;
+            Piece { kind: lexeme.kind, text: lexeme.text, start, line }
+        };
+        let pieces = Lexemes::new(source).map(piece).collect();
         Reader { source, pieces, at: 0, depth: 0 }
     }
 
@@ -83,7 +84,7 @@ impl<'a> Reader<'a> {
 
     /// The line that is reached.
     pub(super) fn line(&self) -> usize {
-        line_of(self.source, self.peek(0).map_or(self.source.len(), |piece| piece.start))
+        self.peek(0).or(self.pieces.last()).map_or(1, |piece| piece.line)
     }
 
     /// 42601 at what is reached.

@@ -514,6 +514,15 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_those_of_the_text() {
+        let block = read("\nBEGIN\n  NULL; NULL;\n  /* two\n lines */ NULL;\nEND").unwrap();
+        assert_eq!(block.body.iter().map(|step| step.line).collect::<Vec<_>>(), [3, 3, 5]);
+        // A long one takes no longer for each line than a short one.
+        let long = format!("BEGIN\n{}END", "NULL;\n".repeat(200_000));
+        assert_eq!(read(&long).unwrap().body.last().unwrap().line, 200_001);
+    }
+
+    #[test]
     fn what_is_none_is_refused() {
         let state = |text: &str| read(text).unwrap_err().sqlstate;
         for text in [
@@ -532,5 +541,7 @@ mod tests {
         assert_eq!(state("BEGIN COMMIT; END"), sqlstate::FEATURE_NOT_SUPPORTED);
         let deep = format!("BEGIN {} NULL; {} END", "BEGIN ".repeat(1000), "END; ".repeat(1000));
         assert_eq!(state(&deep), sqlstate::STATEMENT_TOO_COMPLEX);
+        let brackets = format!("DECLARE a int{}; BEGIN END", "[]".repeat(200_000));
+        assert_eq!(state(&brackets), sqlstate::STATEMENT_TOO_COMPLEX);
     }
 }

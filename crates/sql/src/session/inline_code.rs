@@ -100,6 +100,9 @@ impl Session {
         if depth >= DEPTH_MAX {
             return Err(too_deep());
         }
+        // Its pieces are far larger than its text, and read at once.
+        let bytes = code.len() * plpgsql::PIECE_BYTES;
+        let _charge = self.database.statement_budget().charge(bytes, "A DO block")?;
         let block = plpgsql::read(code).map_err(|mut error| {
             error.position = None;
             error
@@ -170,7 +173,7 @@ impl Session {
         let word = tag(&statement.command);
         let answer = self.run_in_scope(statement, (Text::Statement, wanted.unwrap_or(Wanted::None)), running);
         let answer = answer.await?;
-        // PostgreSQL finds that out first, too: nothing was changed, since the block fails.
+        // PostgreSQL runs it first, too: what it did goes with the block.
         if wanted.is_none() && answer.is_query && word != "CALL" {
             let error = SqlError::syntax("query has no destination for result data");
             return Err(match word {

@@ -1,7 +1,7 @@
 //! What indexes compute of a row, their expressions and predicates, and what generated columns are:
 //! bound over it.
 //!
-//! They are bound once for each version of a table, which keeps them ([`bound_indexes`]), whoever
+//! They are bound once for each version of a table, which keeps them ([`bound_computed`]), whoever
 //! comes first. So they must mean the same to everybody: the search path is empty while they are
 //! bound, and functions of users cannot be called. DDL sees to it that the text names types with
 //! their schemas, and that nothing in it depends on a session.
@@ -19,9 +19,9 @@ use crate::expr::{Expr, Typed};
 use crate::parse::parse_expression;
 use crate::types::cast::CastContext;
 
-/// What a table's indexes compute.
+/// What is computed of a table's rows.
 #[derive(Debug)]
-pub(crate) struct BoundIndexes {
+pub(crate) struct BoundComputed {
     /// Those that compute anything.
     pub(crate) indexes: Vec<BoundIndex>,
     /// Number of places of what they compute.
@@ -43,7 +43,7 @@ pub(crate) struct BoundIndex {
     pub(crate) expressions: Vec<(usize, Expr)>,
 }
 
-impl BoundIndexes {
+impl BoundComputed {
     /// What this index computes.
     pub(crate) fn of(&self, index: &Index) -> Option<&BoundIndex> {
         self.indexes.iter().find(|bound| bound.oid == index.oid)
@@ -51,13 +51,13 @@ impl BoundIndexes {
 }
 
 /// What the table's indexes compute, if somebody has bound that.
-pub(crate) fn bound_indexes(table: &Table) -> Option<Arc<BoundIndexes>> {
-    table.bound_indexes()?.downcast().ok()
+pub(crate) fn bound_computed(table: &Table) -> Option<Arc<BoundComputed>> {
+    table.bound_computed()?.downcast().ok()
 }
 
 /// The same, bound if nobody has.
-pub(crate) fn bind_indexes(context: &BindContext<'_>, table: &Table) -> Result<Arc<BoundIndexes>> {
-    if let Some(bound) = bound_indexes(table) {
+pub(crate) fn bind_computed(context: &BindContext<'_>, table: &Table) -> Result<Arc<BoundComputed>> {
+    if let Some(bound) = bound_computed(table) {
         return Ok(bound);
     }
     let context = BindContext { search_path: &[], ..*context };
@@ -72,8 +72,8 @@ pub(crate) fn bind_indexes(context: &BindContext<'_>, table: &Table) -> Result<A
             generated.push((place, bound.expr));
         }
     }
-    let bound = Arc::new(BoundIndexes { indexes, places: table.free_place(), generated });
-    table.keep_bound_indexes(bound.clone());
+    let bound = Arc::new(BoundComputed { indexes, places: table.free_place(), generated });
+    table.keep_bound_computed(bound.clone());
     Ok(bound)
 }
 
