@@ -205,6 +205,32 @@ fn sixty_five_thousand_parameters_and_one_more() {
 }
 
 #[test]
+fn tables_and_views_have_no_more_columns_than_a_row() {
+    let (_folder, _process, mut wire) = serve(&[]);
+    let names = |count: usize, after: &str| {
+        let names: Vec<String> = (0..count).map(|n| format!("{after} c{n}")).collect();
+        names.join(", ")
+    };
+    let typed = |count: usize| names(count, "").replace(',', " int,") + " int";
+    wire.query(&format!("CREATE TABLE wide ({})", typed(1599))).expect("made");
+    assert_eq!(outcome(&mut wire, "another column", "ALTER TABLE wide ADD x int DEFAULT 7"), "rows");
+    for (what, statement) in [
+        ("one more", "ALTER TABLE wide ADD y int".to_owned()),
+        ("a new table", format!("CREATE TABLE wider ({})", typed(1601))),
+        ("a table of a query", format!("CREATE TABLE wider AS SELECT {}", names(1601, "1 AS"))),
+        ("a view", format!("CREATE VIEW wider AS SELECT {}", names(1601, "1 AS"))),
+    ] {
+        assert_eq!(outcome(&mut wire, what, &statement), "54011", "{what}");
+    }
+    // What is dropped keeps its place in the rows.
+    wire.query("ALTER TABLE wide DROP c0").expect("dropped");
+    assert_eq!(outcome(&mut wire, "in the place of another", "ALTER TABLE wide ADD y int"), "54011");
+    wire.query("INSERT INTO wide (c1, c1598) VALUES (1, 2)").expect("inserted");
+    let rows = wire.query("SELECT c1, c1598, x FROM wide").expect("rows");
+    assert_eq!(rows, [["1", "2", "7"].map(|text| Some(text.to_owned()))]);
+}
+
+#[test]
 fn a_transaction_beyond_its_limit_fails_alone() {
     let (_folder, process, mut wire) = serve(&["--memory", "32MB"]);
     let mut other = Wire::connect(process.address).expect("connected");

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -50,13 +51,22 @@ pub struct Running {
     config: Config,
 }
 
-/// Starts a server. Returns once clients are accepted.
-pub async fn start(config: Config) -> Result<Running, StartError> {
-    start_on(config, Arc::new(RealDisk)).await
+/// A start under way. It is boxed so that a server is compiled in this crate, and not once more in
+/// each that starts one.
+pub type Starting = Pin<Box<dyn Future<Output = Result<Running, StartError>> + Send>>;
+
+/// Starts a server. Done once clients are accepted.
+pub fn start(config: Config) -> Starting {
+    start_on(config, Arc::new(RealDisk))
 }
 
 /// The same with its data on a disk of the caller's, such as a simulated one.
-pub async fn start_on(config: Config, disk: Arc<dyn Disk>) -> Result<Running, StartError> {
+#[inline(never)]
+pub fn start_on(config: Config, disk: Arc<dyn Disk>) -> Starting {
+    Box::pin(begin(config, disk))
+}
+
+async fn begin(config: Config, disk: Arc<dyn Disk>) -> Result<Running, StartError> {
     let access = Access::read(&config).map_err(StartError)?;
     let cannot_listen = |address: SocketAddr| {
         move |error: io::Error| match error.kind() {

@@ -205,6 +205,56 @@ async fn portals_stop_at_their_row_limit_and_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_portal_that_is_done_changes_nothing_when_it_is_executed_again() {
+    let server = TestServer::start().await;
+    let mut client = prepared(&server).await;
+    for (statement, expected) in [
+        ("SELECT id FROM t WHERE id < 3", "12DDCCZ SELECT 0"),
+        ("INSERT INTO t VALUES (101) RETURNING id", "12DCCZ INSERT 0 0"),
+        ("SHOW work_mem", "12DCCZ SHOW"),
+        ("INSERT INTO t VALUES (102)", "12CEZ 55000"),
+        ("SET work_mem = '1MB'", "12CEZ 55000"),
+        ("COPY (SELECT 1) TO STDOUT", "12HdcCEZ 55000"),
+        ("", "12IIZ "),
+    ] {
+        let twice = [parse("", statement), bind("p", "", &[]), execute("p", 0), execute("p", 0), sync()];
+        client.send(&twice.concat()).await;
+        let answer = client.until_ready().await;
+        let last = &answer[answer.len() - 2];
+        let end = match last.tag {
+            'C' => last.command_tag().to_owned(),
+            'E' => last.sqlstate(),
+            _ => String::new(),
+        };
+        assert_eq!(format!("{} {end}", tags(&answer)), expected, "{statement}");
+    }
+    let found = client.query("SELECT id FROM t WHERE id > 100").await;
+    assert_eq!(rows(&found), ["101"], "what failed the second time is rolled back");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_are_no_more_formats_than_values() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    // One parameter, `7`; so many formats of parameters, and of results.
+    for (formats, results, expected) in [(0, 0, "12DCZ"), (1, 1, "12DCZ"), (3, 0, "1EZ"), (0, 3, "1EZ")] {
+        let formats_of = |count: u8| [vec![0, count], vec![0; 2 * usize::from(count)]].concat();
+        let value = [0, 1, 0, 0, 0, 1, b'7'];
+        let body =
+            [string(""), string(""), formats_of(formats), value.to_vec(), formats_of(results)].concat();
+        let work = [parse("", "SELECT $1::int4"), message(b'B', &body), execute("", 0), sync()];
+        client.send(&work.concat()).await;
+        let answer = client.until_ready().await;
+        assert_eq!(tags(&answer), expected, "{formats} and {results} formats");
+        if let Some(error) = answer.iter().find(|message| message.tag == 'E') {
+            assert_eq!(error.sqlstate(), "08P01");
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn names_are_taken_once_and_free_again_after_close() {
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.address()).await;

@@ -7,7 +7,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -38,7 +38,20 @@ struct Hello {
 }
 
 /// Serves a connection from its first byte to its end.
-pub(crate) async fn serve(server: Arc<Server>, incoming: Incoming, open: Open) {
+///
+/// All that a session can do hangs on this future. It is boxed in a function that is no generic
+/// one, so it is compiled here, once: a future that is awaited where it is made is compiled in
+/// every unit of every crate that awaits it.
+#[inline(never)]
+pub(crate) fn serve(
+    server: Arc<Server>,
+    incoming: Incoming,
+    open: Open,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(converse(server, incoming, open))
+}
+
+async fn converse(server: Arc<Server>, incoming: Incoming, open: Open) {
     let timeout = server.access().authentication_timeout;
     let entry = open.entry().clone();
     let mut begin = pin!(begin(server, incoming, open));

@@ -8,13 +8,12 @@ use super::request::{self, ColumnRequest, ConstraintRequest};
 use crate::catalog::{Column, Derived, Object, OnCommit, Schema, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::Like;
+use crate::row::MAX_COLUMNS;
 use crate::session::work::Work;
 use crate::types::Datum;
 
 /// Columns every table of PostgreSQL has.
 const SYSTEM_COLUMNS: &[&str] = &["tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"];
-/// Most columns of a table.
-const MAX_COLUMNS: usize = 1600;
 
 /// Whose a new table is, and for how long its rows stay.
 #[derive(Clone, Copy, Debug)]
@@ -167,7 +166,9 @@ impl Work<'_> {
         table: &mut Table,
         request: ColumnRequest,
     ) -> Result<()> {
+        // Those that were dropped keep their places in the rows.
         let place = table.columns.len();
+        check_count(place + 1)?;
         let mut column = Column {
             name: request.name,
             ty: request.ty,
@@ -207,13 +208,19 @@ impl Work<'_> {
     }
 }
 
-fn check_columns(columns: &[ColumnRequest]) -> Result<()> {
-    if columns.len() > MAX_COLUMNS {
+/// 54011 if a table, or a view, is to have more columns than there can be.
+pub(super) fn check_count(columns: usize) -> Result<()> {
+    if columns > MAX_COLUMNS {
         return Err(SqlError::new(
             sqlstate::TOO_MANY_COLUMNS,
             format!("tables can have at most {MAX_COLUMNS} columns"),
         ));
     }
+    Ok(())
+}
+
+fn check_columns(columns: &[ColumnRequest]) -> Result<()> {
+    check_count(columns.len())?;
     for (place, column) in columns.iter().enumerate() {
         check_column_name(&column.name)?;
         if columns[..place].iter().any(|other| other.name == column.name) {

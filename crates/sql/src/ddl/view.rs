@@ -40,6 +40,7 @@ impl Work<'_> {
         };
         let (columns, depends_on, stars) = self.bind_query(&statement.query)?;
         let columns = view_columns(columns, &statement.columns)?;
+        super::create_table::check_count(columns.len())?;
         if let Some(before) = &existing {
             check_replacement(before, &columns, self.format)?;
         }

@@ -76,6 +76,12 @@ impl<'a> Source<'a> {
             .at(self.position(self.byte(location)))
     }
 
+    /// A name in quotes without a letter between them.
+    pub(super) fn no_name(&self, location: Location) -> SqlError {
+        SqlError::syntax("zero-length delimited identifier at or near \"\"\"\"")
+            .at(self.position(self.byte(location)))
+    }
+
     fn near_byte(&self, byte: usize) -> SqlError {
         let token = token_at(&self.text[byte..]);
         if token.is_empty() {

@@ -1,5 +1,5 @@
-//! Numbers and parameters that run into words: `123abc`, `1_000`, `$1a`. The tokenizer takes them
-//! apart, or takes them; PostgreSQL refuses them.
+//! Numbers and parameters that run into words (`123abc`, `1_000`, `$1a`), and names of no letters
+//! (`""`). The tokenizer takes them apart, or takes them; PostgreSQL refuses them.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -23,6 +23,9 @@ pub(super) fn refuse(tokens: &[TokenWithSpan], places: &Source) -> Result<()> {
                     let shown = format!("{digits}{word}");
                     return Err(places.junk(token.span.start, "numeric literal", &shown));
                 }
+            }
+            Token::Word(word) if word.quote_style.is_some() && word.value.is_empty() => {
+                return Err(places.no_name(token.span.start));
             }
             Token::Placeholder(name) => {
                 let digits = name[1..].bytes().take_while(u8::is_ascii_digit).count();

@@ -91,7 +91,9 @@ impl Session {
             if let Some(fetch) = self.start(portal).await? {
                 return Ok(fetch);
             }
-        } else if !matches!(portal.state, PortalState::Done(_)) {
+        } else if let PortalState::Done(tag) = &portal.state {
+            return portal.done_before(*tag);
+        } else {
             self.go().await?;
         }
         match &mut portal.state {

@@ -34,6 +34,7 @@ use super::planning::parameter_type;
 use super::portal::PortalState;
 use super::state::TransactionState;
 use super::transaction::isolation_of;
+use super::utility::Seldom;
 use super::{Block, CommandTag, Fetch, Open, OutputColumn, Portal, RowSink, Session};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{MipArgument, MipOperation, Statement};
@@ -197,7 +198,17 @@ impl Session {
     }
 
     /// A statement about a family.
-    pub(super) async fn mip(
+    #[inline(never)]
+    pub(super) fn mip(
+        &mut self,
+        operation: MipOperation,
+        (texts, number): (Vec<Text>, i64),
+        is_function: bool,
+    ) -> Seldom<'_, PortalState> {
+        Box::pin(self.mip_here(operation, (texts, number), is_function))
+    }
+
+    async fn mip_here(
         &mut self,
         operation: MipOperation,
         (texts, number): (Vec<Text>, i64),

@@ -516,26 +516,41 @@ impl Session {
                 ),
             ));
         }
+        if formats.len() > 1 && formats.len() != parameters.len() {
+            return Err(SqlError::new(
+                sqlstate::PROTOCOL_VIOLATION,
+                format!(
+                    "bind message has {} parameter formats but {} parameters",
+                    formats.len(),
+                    parameters.len()
+                ),
+            ));
+        }
         let format_of = |place: usize, formats: &[Format]| match formats {
-            [] => Ok(Format::Text),
-            [one] => Ok(*one),
-            many => many.get(place).copied().ok_or_else(|| {
-                SqlError::new(
-                    sqlstate::PROTOCOL_VIOLATION,
-                    format!("bind message has {} formats but more values", many.len()),
-                )
-            }),
+            [] => Format::Text,
+            [one] => *one,
+            // As many as values.
+            many => many[place],
         };
         let mut values = Vec::with_capacity(parameters.len());
         for (place, (value, ty)) in parameters.iter().zip(types).enumerate() {
             values.push(match value {
                 None => Datum::Null,
-                Some(bytes) => read_parameter(bytes, *ty, format_of(place, formats)?, &self.format)?,
+                Some(bytes) => read_parameter(bytes, *ty, format_of(place, formats), &self.format)?,
             });
         }
         let columns = prepared.columns().map_or(0, <[OutputColumn]>::len);
-        let formats =
-            (0..columns).map(|place| format_of(place, result_formats)).collect::<Result<Vec<_>>>()?;
+        let has_rows = prepared.columns().is_some();
+        if has_rows && result_formats.len() > 1 && result_formats.len() != columns {
+            return Err(SqlError::new(
+                sqlstate::PROTOCOL_VIOLATION,
+                format!(
+                    "bind message has {} result formats but query has {columns} columns",
+                    result_formats.len()
+                ),
+            ));
+        }
+        let formats = (0..columns).map(|place| format_of(place, result_formats)).collect();
         let mut portal = Portal::new(prepared.clone(), values.into(), formats);
         portal.charge_parameters(self.database.statement_budget())?;
         Ok(portal)

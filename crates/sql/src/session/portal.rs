@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 
 use super::{Format, OutputColumn, Prepared, SinkState};
 use crate::budget::{Budget, Charge};
-use crate::error::Result;
+use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::Cursor;
 use crate::oltp::memory::{datum_bytes, row_bytes};
 use crate::parse;
@@ -155,6 +155,19 @@ impl Portal {
     /// The columns of its rows, or `None` if it returns none.
     pub fn columns(&self) -> Option<&[OutputColumn]> {
         self.columns.as_deref()
+    }
+
+    /// What one that is executed once more answers: no more rows; 55000 if it never had any.
+    pub(super) fn done_before(&self, tag: CommandTag) -> Result<Fetch> {
+        match tag {
+            _ if self.columns.is_none() => Err(SqlError::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "the portal cannot be run: it has been",
+            )),
+            CommandTag::Plain(_) => Ok(Fetch::Complete(tag)),
+            CommandTag::Rows(words, _) => Ok(Fetch::Complete(CommandTag::Rows(words, 0))),
+            CommandTag::Insert(_) => Ok(Fetch::Complete(CommandTag::Insert(0))),
+        }
     }
 
     /// The same, shared with the statement: the same statement's portals have the same.

@@ -1,6 +1,7 @@
 //! Statements without a plan: DDL, transaction control, settings, cursors, and what is accepted
 //! without effect.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use cognate_engine::{Database, TreeMode};
@@ -30,6 +31,9 @@ pub(super) fn check_stored_depth(statement: &Statement) -> Result<()> {
     Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded").with_detail(detail))
 }
 
+/// A statement under way, in a box.
+pub(super) type Seldom<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
 impl Session {
     /// Starts a statement without a plan. `None`: the portal's state says how it goes on.
     pub(super) async fn start_utility(&mut self, portal: &mut Portal) -> Result<Option<Fetch>> {
@@ -45,6 +49,19 @@ impl Session {
             portal.state = PortalState::Done(CommandTag::Plain(done));
             return Ok(None);
         }
+        self.start_seldom(portal).await
+    }
+
+    /// Statements that are not part of every transaction. Boxed in a function that is no future
+    /// itself, they are compiled once: what a future awaits is compiled wherever that one is.
+    #[inline(never)]
+    fn start_seldom<'a>(&'a mut self, portal: &'a mut Portal) -> Seldom<'a, Option<Fetch>> {
+        Box::pin(self.start_other(portal))
+    }
+
+    async fn start_other(&mut self, portal: &mut Portal) -> Result<Option<Fetch>> {
+        let prepared = portal.prepared.clone();
+        let statement = prepared.statement().ok_or_else(|| SqlError::internal("an empty query was run"))?;
         // What must not be part of a larger transaction asks for this.
         let alone = self.block == Block::None && !statement.has_company;
         self.enter_implicit();
