@@ -102,6 +102,10 @@ pub struct Settings {
     pub cluster_tls_ca: Option<PathBuf>,
     /// Log that stays for nodes that are away, e.g. `64MB`.
     pub cluster_log_kept: Option<String>,
+    /// What a node may lack before who writes waits for it, e.g. `64MB`; 0 for any.
+    pub cluster_lag_limit: Option<String>,
+    /// How long who writes waits then, e.g. `5s`.
+    pub cluster_lag_wait: Option<String>,
     /// The user that may change what is the whole server's.
     pub superuser: Option<String>,
     /// What whoever asks for metrics has to show.
@@ -272,6 +276,8 @@ impl Settings {
             cluster_tls_key: self.cluster_tls_key.or(below.cluster_tls_key),
             cluster_tls_ca: self.cluster_tls_ca.or(below.cluster_tls_ca),
             cluster_log_kept: self.cluster_log_kept.or(below.cluster_log_kept),
+            cluster_lag_limit: self.cluster_lag_limit.or(below.cluster_lag_limit),
+            cluster_lag_wait: self.cluster_lag_wait.or(below.cluster_lag_wait),
             superuser: self.superuser.or(below.superuser),
             // As with passwords: one form above hides both below.
             http_token_file: match &self.http_token {
@@ -325,6 +331,8 @@ impl Config {
             secret,
             tls: [settings.cluster_tls_cert, settings.cluster_tls_key, settings.cluster_tls_ca],
             log_kept: settings.cluster_log_kept.as_deref().map(parse_size).transpose(),
+            lag_limit: settings.cluster_lag_limit.as_deref().map(parse_size).transpose(),
+            lag_wait: settings.cluster_lag_wait.clone(),
         };
         let cluster =
             membership::cluster(settings.node, settings.peers.as_deref(), between).map_err(ConfigError)?;
@@ -509,7 +517,7 @@ fn latency(text: &str) -> Result<Duration, ConfigError> {
 }
 
 /// A number with a unit: `us`, `ms` or `s`; 0 needs none.
-fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let trimmed = text.trim();
     let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(digits);
@@ -627,6 +635,14 @@ mod tests {
             (
                 "in_doubt_push_after = 'soon'",
                 "in_doubt_push_after: \"soon\" is not a time such as 500ms or 10s, or 0",
+            ),
+            (
+                "node = 1\npeers = '1=127.0.0.1:1'\ncluster_lag_limit = 'much'",
+                "cluster_lag_limit: \"much\" is not a size",
+            ),
+            (
+                "node = 1\npeers = '1=127.0.0.1:1'\ncluster_lag_wait = '5'",
+                "cluster_lag_wait: \"5\" is not a time such as 500ms or 5s",
             ),
             ("site = 0", "site: must be between 1 and 1023"),
             ("site = 1024", "site: must be between 1 and 1023"),
