@@ -300,10 +300,27 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// What is said of the connections between nodes, and of what waits for them.
+    fn between(&self) -> Result<membership::Between, ConfigError> {
+        let (text, file) = (self.cluster_secret.clone(), self.cluster_secret_file.clone());
+        let tls = [&self.cluster_tls_cert, &self.cluster_tls_key, &self.cluster_tls_ca];
+        let size = |text: &Option<String>| text.as_deref().map(parse_size).transpose();
+        Ok(membership::Between {
+            secret: secret("cluster_secret", text, file)?,
+            tls: tls.map(Clone::clone),
+            log_kept: size(&self.cluster_log_kept),
+            lag_limit: size(&self.cluster_lag_limit),
+            lag_wait: self.cluster_lag_wait.clone(),
+        })
+    }
+}
+
 impl Config {
     /// Fills in defaults and checks everything. Reads the password file and asks the system for its
     /// memory.
     pub fn resolve(settings: Settings) -> Result<Config, ConfigError> {
+        let between = settings.between()?;
         let listen = address("listen", settings.listen.as_deref().unwrap_or("127.0.0.1:5433"))?;
         let http = match settings.http.as_deref().unwrap_or("127.0.0.1:8433") {
             "off" | "none" => None,
@@ -326,14 +343,6 @@ impl Config {
                  127.0.0.1, or say --allow-plaintext if the network between is your own"
             )));
         }
-        let secret = secret("cluster_secret", settings.cluster_secret, settings.cluster_secret_file)?;
-        let between = membership::Between {
-            secret,
-            tls: [settings.cluster_tls_cert, settings.cluster_tls_key, settings.cluster_tls_ca],
-            log_kept: settings.cluster_log_kept.as_deref().map(parse_size).transpose(),
-            lag_limit: settings.cluster_lag_limit.as_deref().map(parse_size).transpose(),
-            lag_wait: settings.cluster_lag_wait.clone(),
-        };
         let cluster =
             membership::cluster(settings.node, settings.peers.as_deref(), between).map_err(ConfigError)?;
         let (method_name, release) = (settings.serializable.as_deref(), settings.lock_release.as_deref());
