@@ -132,6 +132,13 @@ struct Serve {
     /// state [default: 64MB].
     #[arg(long, value_name = "SIZE", env = "COGNATE_CLUSTER_LOG_KEPT")]
     cluster_log_kept: Option<String>,
+    /// What a node that serves may lack before who writes waits for it; 0 for any [default: 64MB].
+    #[arg(long, value_name = "SIZE", env = "COGNATE_CLUSTER_LAG_LIMIT")]
+    cluster_lag_limit: Option<String>,
+    /// How long who writes waits then, before it is refused (53400); a node that is slow for three
+    /// times as long is not waited for any more [default: 5s].
+    #[arg(long, value_name = "TIME", env = "COGNATE_CLUSTER_LAG_WAIT")]
+    cluster_lag_wait: Option<String>,
     /// The user that may change settings which are the whole server's [default: cognate].
     #[arg(long, value_name = "NAME", env = "COGNATE_SUPERUSER")]
     superuser: Option<String>,
@@ -207,6 +214,8 @@ impl Serve {
             cluster_tls_key: self.cluster_tls_key,
             cluster_tls_ca: self.cluster_tls_ca,
             cluster_log_kept: self.cluster_log_kept,
+            cluster_lag_limit: self.cluster_lag_limit,
+            cluster_lag_wait: self.cluster_lag_wait,
             superuser: self.superuser,
             http_token: match self.http_token_file {
                 Some(_) => None,

@@ -57,6 +57,11 @@ impl Cluster {
         Cluster { folder, peers, lists: Vec::new(), http, nodes, more: Vec::new() }
     }
 
+    /// Adds words to every node's command line.
+    pub(crate) fn say(&mut self, words: &[&str]) {
+        self.more.extend(words.iter().map(|word| (*word).to_owned()));
+    }
+
     /// Where the nodes listen for each other.
     pub(crate) fn between(&self) -> Vec<SocketAddr> {
         let address = |peer: &str| peer.split_once('=').expect("an entry").1.parse().expect("an address");

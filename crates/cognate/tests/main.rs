@@ -6,6 +6,7 @@ mod bad_input;
 mod cluster;
 mod cluster_constraints;
 mod cluster_faults;
+mod cluster_flow;
 mod cluster_histories;
 mod cluster_machines;
 mod cluster_protocols;

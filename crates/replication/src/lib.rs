@@ -16,7 +16,7 @@
 //! Rooms, the lowest floor first: bytes ([`codec`]), what the order is made of ([`entry`]), the log
 //! (`log`), what nodes say (`messages`), how they reach each other ([`net`]), the consensus
 //! library (`consensus`, the only room that knows it), and the order itself ([`order`]) with its
-//! parts: proposals, delivery, the first start, the state of the nodes. Rules of it are left out on
+//! parts: proposals, delivery, the first start, the state of the nodes, and which of them is slow. Rules of it are left out on
 //! purpose (`planted`) to see that tests notice.
 
 pub mod application;
@@ -30,6 +30,7 @@ mod log;
 mod messages;
 pub mod net;
 pub mod order;
+mod pace;
 mod planted;
 mod proposer;
 mod serve;
@@ -43,6 +44,7 @@ pub use error::{OrderError, ProposeError, StartError};
 pub use net::sim::{SimNetwork, Weather};
 pub use net::tcp::{TcpNetwork, Tls};
 pub use order::{Change, Marks, TotalOrder};
+pub use pace::{PaceBounds, SlowNode};
 #[cfg(feature = "planted-faults")]
 pub use planted::{Planted, plant};
 pub use settings::{Limits, Settings, Timing};

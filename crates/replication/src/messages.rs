@@ -227,7 +227,11 @@ pub(crate) struct Report {
     pub(crate) committed: Position,
     pub(crate) reason: String,
     pub(crate) members: Members,
-    /// A leader's: bytes and milliseconds by which each node is behind.
+    /// Bytes of settled requests that it has and has not applied, and for how many milliseconds it has
+    /// had the first of them.
+    pub(crate) unapplied: (u64, u64),
+    /// A leader's: bytes of settled requests that each other node has not got, and for how many
+    /// milliseconds the first of them has been here.
     pub(crate) lags: BTreeMap<NodeNumber, (u64, u64)>,
 }
 
@@ -254,7 +258,7 @@ coded_fields!(HandOver { from, to, last });
 coded_fields!(SnapshotBegin { transfer, base, position });
 coded_fields!(SnapshotChunk { transfer, number, bytes });
 coded_fields!(SnapshotEnd { transfer, chunks, ballot });
-coded_fields!(Report { node, role, state, applied, committed, reason, members, lags });
+coded_fields!(Report { node, role, state, applied, committed, reason, members, unapplied, lags });
 coded_fields!(Newborn { numbers, cluster, is_initialized, began, invites });
 
 impl<A: Coded, B: Coded> Coded for (A, B) {

@@ -24,6 +24,7 @@ use crate::log::record::LOG_VERSION;
 pub use crate::messages::Change;
 use crate::messages::{Kind, Nothing, Report, open_answer, request};
 use crate::net::{CallError, Identity, Network, Wire};
+use crate::pace::{Pace, SlowNode};
 use crate::proposer::{self, Waiting};
 use crate::serve::{Coming, Server};
 use crate::settings::Settings;
@@ -77,6 +78,8 @@ pub(crate) struct Inner {
     room: Arc<Semaphore>,
     is_stopping: watch::Sender<bool>,
     divergence: Mutex<Option<String>>,
+    pace: Mutex<Pace>,
+    began: Instant,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -128,6 +131,7 @@ impl TotalOrder {
             }
         };
         let (queue, waiting) = mpsc::unbounded_channel();
+        let pace = Pace::new(settings.node, settings.pace);
         let inner = Arc::new(Inner {
             room: Arc::new(Semaphore::new(limits.waiting_bytes / PIECE + 1)),
             addresses: RwLock::new(settings.peers.clone()),
@@ -148,6 +152,8 @@ impl TotalOrder {
             queue,
             is_stopping: watch::channel(false).0,
             divergence: Mutex::new(None),
+            pace: Mutex::new(pace),
+            began: Instant::now(),
             tasks: Mutex::default(),
         });
         server.set(&inner);
@@ -323,7 +329,8 @@ impl TotalOrder {
         self.0.changed.subscribe()
     }
 
-    /// Rows of `cognate_nodes`: what every node says of itself, and the leader of the others.
+    /// Rows of `cognate_nodes`: what every node says of itself, and the leader of the others. It is also
+    /// how this node notices that one is slow, so it has to be asked at intervals.
     pub async fn status(&self) -> Vec<NodeRow> {
         let inner = &self.0;
         let addresses = inner.addresses.read().clone();
@@ -333,7 +340,14 @@ impl TotalOrder {
         let answers = futures_util::future::join_all(calls).await;
         let mut answers: BTreeMap<_, _> = others.into_iter().zip(answers).collect();
         answers.insert(own, Ok(inner.report()));
-        status::rows(&addresses, &answers)
+        let rows = status::rows(&addresses, &answers);
+        inner.pace.lock().see(inner.began.elapsed(), &rows);
+        rows
+    }
+
+    /// The node that whoever writes should wait for, as of the last [`TotalOrder::status`].
+    pub fn slow(&self) -> Option<SlowNode> {
+        self.0.pace.lock().slow()
     }
 
     /// Asks the application of another node.
@@ -445,17 +459,34 @@ impl Inner {
         let settled = self.settled.borrow().index.map_or(0, |index| index + 1);
         let cluster = view.cluster_committed.map_or(0, |index| index + 1);
         let marks = self.marks();
-        status::judge(&Signs {
+        let (keeps_up, behind) = {
+            let pace = self.pace.lock();
+            (pace.keeps_up(), pace.behind())
+        };
+        let (state, reason) = status::judge(&Signs {
             is_leader: view.is_leader,
             quorum_age: view.quorum_age,
             leader_age: self.contact.lock().map(|contact| contact.elapsed()),
             patience: 3 * self.settings.timing.election_max,
             entries_behind: cluster.saturating_sub(settled),
             requests_behind: marks.settled.saturating_sub(marks.applied),
+            keeps_up,
+            behind,
             is_stopping: *self.is_stopping.borrow(),
             failure: view.failure.clone(),
             divergence: self.divergence.lock().clone(),
-        })
+        });
+        match state {
+            NodeState::Minority => (state, reason + &self.problems()),
+            _ => (state, reason),
+        }
+    }
+
+    /// Why other nodes cannot be reached, to be added to a reason.
+    fn problems(&self) -> String {
+        let others = self.settings.peers.keys().filter(|node| **node != self.identity.node());
+        let problem = |node: &NodeNumber| Some(format!("; node {node}: {}", self.wire.problem(*node)?));
+        others.filter_map(problem).collect()
     }
 
     pub(crate) fn state(&self) -> (NodeState, String) {
@@ -473,8 +504,9 @@ impl Inner {
         let view = self.consensus.view();
         let (state, reason) = self.judge(&view);
         let marks = self.marks();
-        let lag = |index: Option<u64>| {
-            let (bytes, waiting) = self.log.lag_after(index);
+        let settled = self.settled.borrow().index;
+        let lag = |after: Option<u64>| {
+            let (bytes, waiting) = self.log.lag_between(after, settled);
             (bytes, waiting.as_millis() as u64)
         };
         Report {
@@ -484,6 +516,7 @@ impl Inner {
             applied: marks.applied,
             committed: marks.settled,
             reason,
+            unapplied: lag(self.log.index_applied(marks.applied)),
             lags: view.matched.iter().map(|(node, matched)| (*node, lag(*matched))).collect(),
             members: view.members,
         }

@@ -7,6 +7,7 @@ use cognate_engine::storage::LogOptions;
 
 use crate::entry::NodeNumber;
 use crate::error::StartError;
+use crate::pace::PaceBounds;
 
 /// How a node is set up.
 #[derive(Debug, Clone)]
@@ -20,6 +21,8 @@ pub struct Settings {
     pub timing: Timing,
     /// Bounds of memory, frames and log.
     pub limits: Limits,
+    /// Which nodes are slow.
+    pub pace: PaceBounds,
     /// How the log's segments are kept.
     pub log: LogOptions,
     /// Whether a write to the log waits for its flush at once, on the caller's thread. For
@@ -109,6 +112,7 @@ impl Settings {
             peers,
             timing: Timing::default(),
             limits: Limits::default(),
+            pace: PaceBounds::default(),
             log: LogOptions::default(),
             flushes_inline: false,
         }

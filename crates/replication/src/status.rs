@@ -100,9 +100,10 @@ pub struct NodeRow {
     pub applied: Option<Position>,
     /// The last position that it knows to be settled.
     pub committed: Option<Position>,
-    /// Bytes of requests that it does not have, as the leader sees it.
+    /// Bytes of settled requests that it lacks: what it has not got, as the leader sees it, and what it
+    /// has not applied, as it says itself.
     pub lag_bytes: Option<u64>,
-    /// For how long the first of them has been with the leader, in milliseconds.
+    /// For how long the first of them has been settled, or with the leader, in milliseconds.
     pub lag_ms: Option<u64>,
     /// Why it is not serving, if it is not.
     pub reason: Option<String>,
@@ -122,6 +123,11 @@ pub(crate) struct Signs {
     pub(crate) entries_behind: u64,
     /// Requests that are settled here and not applied.
     pub(crate) requests_behind: u64,
+    /// It was level with the others before: what it lacks now makes it a slow node, not one that
+    /// catches up.
+    pub(crate) keeps_up: bool,
+    /// Why nobody waits for it any more.
+    pub(crate) behind: Option<String>,
     pub(crate) is_stopping: bool,
     /// Why the order has ended.
     pub(crate) failure: Option<String>,
@@ -129,9 +135,9 @@ pub(crate) struct Signs {
     pub(crate) divergence: Option<String>,
 }
 
-/// Entries a serving node may be behind.
+/// Entries a node may be behind when it begins to serve.
 const ENTRIES: u64 = 256;
-/// Requests a serving node may still have to apply.
+/// Requests it may still have to apply then.
 const REQUESTS: u64 = 50_000;
 
 /// How a node is, and why.
@@ -151,6 +157,12 @@ pub(crate) fn judge(signs: &Signs) -> (NodeState, String) {
     }
     if !signs.is_leader && !is_recent(signs.leader_age) {
         return (NodeState::Minority, "no leader is heard".to_owned());
+    }
+    if let Some(why) = &signs.behind {
+        return (NodeState::CatchingUp, why.clone());
+    }
+    if signs.keeps_up {
+        return (NodeState::Serving, String::new());
     }
     if signs.entries_behind > ENTRIES {
         return (NodeState::CatchingUp, format!("{} entries behind", signs.entries_behind));
@@ -177,7 +189,15 @@ pub(crate) fn rows(
     let row = |node: NodeNumber| {
         let answer = answers.get(&node);
         let report = answer.and_then(|answer| answer.as_ref().ok());
-        let lag = leader.and_then(|leader| leader.lags.get(&node).copied());
+        let not_got = match leader {
+            Some(leader) if leader.node == node => Some((0, 0)),
+            Some(leader) => leader.lags.get(&node).copied(),
+            None => None,
+        };
+        let lag = not_got.map(|(bytes, ms)| {
+            let (more, longer) = report.map_or((0, 0), |report| report.unapplied);
+            (bytes + more, ms.max(longer))
+        });
         NodeRow {
             node,
             address: addresses.get(&node).cloned(),
@@ -215,6 +235,8 @@ mod tests {
             patience: Duration::from_millis(600),
             entries_behind: 0,
             requests_behind: 0,
+            keeps_up: false,
+            behind: None,
             is_stopping: false,
             failure: None,
             divergence: None,
@@ -232,6 +254,10 @@ mod tests {
         let heard = Some(Duration::ZERO);
         assert_eq!(judged(Signs { is_leader: true, quorum_age: heard, ..serving() }), NodeState::Serving);
         assert_eq!(judged(Signs { entries_behind: 1000, ..serving() }), NodeState::CatchingUp);
+        let slow = Signs { entries_behind: 1000, keeps_up: true, ..serving() };
+        assert_eq!(judged(slow), NodeState::Serving);
+        let behind = Signs { behind: Some("slow".to_owned()), ..serving() };
+        assert_eq!(judge(&behind), (NodeState::CatchingUp, "slow".to_owned()));
         let why = Some("digest".to_owned());
         assert_eq!(
             judge(&Signs { divergence: why, ..serving() }),
@@ -250,6 +276,7 @@ mod tests {
             committed,
             reason: String::new(),
             members: members.clone(),
+            unapplied: (node, 25),
             lags: BTreeMap::from([(2, (10, 20)), (3, (30, 40))]),
         };
         let addresses = BTreeMap::from([(1, "a".to_owned()), (2, "b".to_owned()), (3, "c".to_owned())]);
@@ -260,8 +287,8 @@ mod tests {
         ]);
         let rows = rows(&addresses, &answers);
         assert_eq!(rows.len(), 3);
-        assert_eq!((rows[0].role, rows[0].lag_bytes), (Some(Role::Leader), None));
-        assert_eq!((rows[1].applied, rows[1].lag_bytes, rows[1].lag_ms), (Some(8), Some(10), Some(20)));
+        assert_eq!((rows[0].role, rows[0].lag_bytes), (Some(Role::Leader), Some(1)));
+        assert_eq!((rows[1].applied, rows[1].lag_bytes, rows[1].lag_ms), (Some(8), Some(12), Some(25)));
         assert_eq!((rows[2].state, rows[2].role, rows[2].lag_bytes), (None, Some(Role::Follower), Some(30)));
         assert_eq!(rows[2].reason.as_deref(), Some("connection refused"));
     }

@@ -11,9 +11,6 @@
 //!
 //! One thread, the *applier*, takes what is delivered and gives it to the engine, position after
 //! position. If the engine cannot go on, the node leaves: it says why and serves no more writes.
-//!
-//! Nodes compare digests: each asks the others for theirs at a position that it has applied, and
-//! one whose digest differs from what a majority has stops serving.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -31,9 +28,8 @@ use cognate_replication::error::ProposeError;
 use cognate_replication::net::tcp::{TcpNetwork, Tls};
 use cognate_replication::order::TotalOrder;
 use cognate_replication::settings::Settings;
-use cognate_replication::status::NodeState;
 use cognate_sql::monitor::Surroundings;
-use cognate_sql::session::{Barrier, NodeRow, SqlDatabase, hex};
+use cognate_sql::session::{Barrier, SqlDatabase, hex};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -42,18 +38,17 @@ use crate::application::NodeData;
 use crate::assemble::StartError;
 use crate::membership::ClusterConfig;
 use crate::node_tls;
+use crate::observation::{STATUS_PERIOD, compare, show};
 
 /// Where the order keeps its log, in the data folder.
 const FOLDER: &str = "order";
 /// Where the number of the node's starts is.
 const STARTS: &str = "starts";
-/// How often SQL is told how the nodes are.
-const STATUS_PERIOD: Duration = Duration::from_millis(200);
 /// Pause before temporary objects are looked at again that could not be dropped.
 const SWEEP_PAUSE: Duration = Duration::from_secs(5);
-/// How often digests are compared.
-const COMPARE_PERIOD: Duration = Duration::from_secs(1);
-/// A node without a majority refuses writes at once after this time; before, they wait.
+/// How often it is looked how busy the applier is, and whether the log may be cut.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// So long this node waits for a majority before it looks at temporary objects.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// So long everybody waits for the vote of a transaction's node.
 const VOTE_PATIENCE: Duration = Duration::from_secs(1);
@@ -130,6 +125,7 @@ pub(crate) fn join(config: &ClusterConfig, data: &Path) -> Result<(Node, Joining
     if let Some(bytes) = config.log_kept {
         settings.limits.kept_bytes = bytes;
     }
+    settings.pace = config.pace();
     let tls = config.tls.as_ref().map(node_tls::between_nodes).transpose().map_err(StartError)?;
     let (sender, requests) = mpsc::unbounded_channel();
     let limit = settings.limits.request_bytes as u64;
@@ -201,6 +197,7 @@ impl Joining {
             opened.map_err(|error| StartError(format!("node {}: {error}", config.node)))?;
         *synced.lock() = Synced::Order(order.clone());
         database.nodes().ask_by(barrier(order.clone()));
+        database.nodes().configure_flow(config.flow());
         let (stop, stopped) = watch::channel(false);
         let (replace, replaced) = watch::channel(false);
         let runtime = tokio::runtime::Handle::current();
@@ -398,7 +395,7 @@ async fn measure(
         tokio::select! {
             biased;
             _ = stopped.wait_for(|stopped| *stopped) => return,
-            () = tokio::time::sleep(COMPARE_PERIOD) => {}
+            () = tokio::time::sleep(LOOK_PERIOD) => {}
         }
         let (now, elapsed) = (busy.load(Ordering::Relaxed), since.elapsed().as_micros() as u64);
         let share = (now - before) as f64 / elapsed.max(1) as f64;
@@ -479,7 +476,7 @@ async fn cut(order: TotalOrder, engine: Database, mut before: u64, mut stopped: 
         tokio::select! {
             biased;
             _ = stopped.wait_for(|stopped| *stopped) => return,
-            () = tokio::time::sleep(COMPARE_PERIOD) => {}
+            () = tokio::time::sleep(LOOK_PERIOD) => {}
         }
         let starts_at = engine.starts_at();
         if starts_at > before {
@@ -487,112 +484,6 @@ async fn cut(order: TotalOrder, engine: Database, mut before: u64, mut stopped: 
                 Ok(()) => before = starts_at,
                 Err(error) => tracing::warn!(%error, "the order's log is not cut"),
             }
-        }
-    }
-}
-
-/// Tells SQL how the nodes are, until the node stops.
-async fn show(
-    order: TotalOrder,
-    database: SqlDatabase,
-    config: ClusterConfig,
-    mut stopped: watch::Receiver<bool>,
-) {
-    let mut closing = None;
-    loop {
-        let nodes = database.nodes();
-        let (state, reason) = order.state();
-        let since = *closing.get_or_insert_with(Instant::now);
-        let is_open = match state {
-            NodeState::Serving | NodeState::CatchingUp => {
-                closing = None;
-                true
-            }
-            // A new leader is there soon, mostly: who writes meanwhile waits.
-            NodeState::Minority => since.elapsed() < PATIENCE,
-            NodeState::Diverged | NodeState::Stopping => false,
-        };
-        let why = || format!("Node {} is {}: {reason}.", config.node, state.name());
-        nodes.close((!is_open).then(why));
-        let rows = order.status().await.into_iter().map(|row| NodeRow {
-            node: u16::try_from(row.node).unwrap_or(u16::MAX),
-            address: row.address.unwrap_or_default(),
-            role: row.role.map(|role| role.name()),
-            state: row.state.map(|state| state.name()),
-            applied: row.applied,
-            committed: row.committed,
-            lag_bytes: row.lag_bytes,
-            lag_ms: row.lag_ms,
-            digest_position: None,
-            digest: None,
-            reason: row.reason,
-        });
-        let mut rows: Vec<NodeRow> = rows.collect();
-        for row in &mut rows {
-            let position = match row.node == config.node {
-                true => database.engine().applied(),
-                false => row.applied.unwrap_or(0),
-            };
-            let known = digest_of(&order, database.engine(), &config, row.node, position).await;
-            (row.digest_position, row.digest) = (known.map(|_| position), known.map(|digest| hex(&digest)));
-        }
-        nodes.show(rows);
-        tokio::select! {
-            biased;
-            _ = stopped.wait_for(|stopped| *stopped) => return,
-            () = tokio::time::sleep(STATUS_PERIOD) => {}
-        }
-    }
-}
-
-/// A node's digest up to a position, if it can be had.
-async fn digest_of(
-    order: &TotalOrder,
-    engine: &Database,
-    config: &ClusterConfig,
-    node: u16,
-    position: u64,
-) -> Option<[u8; 32]> {
-    if node == config.node {
-        return engine.digest_at(position);
-    }
-    let question = Bytes::copy_from_slice(&position.to_be_bytes());
-    let asked = order.ask(NodeNumber::from(node), question);
-    let answer = tokio::time::timeout(STATUS_PERIOD, asked).await.ok()?.ok()?;
-    answer.as_ref().try_into().ok()
-}
-
-/// Compares digests with the others', until the node stops.
-async fn compare(
-    order: TotalOrder,
-    database: SqlDatabase,
-    config: ClusterConfig,
-    mut stopped: watch::Receiver<bool>,
-) {
-    loop {
-        tokio::select! {
-            biased;
-            _ = stopped.wait_for(|stopped| *stopped) => return,
-            () = tokio::time::sleep(COMPARE_PERIOD) => {}
-        }
-        let engine = database.engine();
-        let position = engine.applied();
-        let Some(own) = engine.digest_at(position) else { continue };
-        // Equal ones, this node's included, and others.
-        let (mut equal, mut other): (usize, BTreeMap<[u8; 32], usize>) = (1, BTreeMap::new());
-        for node in config.peers.keys().filter(|node| **node != config.node) {
-            match digest_of(&order, engine, &config, *node, position).await {
-                Some(digest) if digest == own => equal += 1,
-                Some(digest) => *other.entry(digest).or_default() += 1,
-                None => {}
-            }
-        }
-        let majority = config.peers.len() / 2 + 1;
-        let differs = other.values().any(|count| *count >= majority || (*count > equal && equal < majority));
-        if differs {
-            let why = format!("its digest at position {position} differs from the others'");
-            tracing::error!("this node leaves: {why}");
-            order.set_diverged(Some(why));
         }
     }
 }

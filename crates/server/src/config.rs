@@ -102,6 +102,10 @@ pub struct Settings {
     pub cluster_tls_ca: Option<PathBuf>,
     /// Log that stays for nodes that are away, e.g. `64MB`.
     pub cluster_log_kept: Option<String>,
+    /// What a node may lack before who writes waits for it, e.g. `64MB`; 0 for any.
+    pub cluster_lag_limit: Option<String>,
+    /// How long who writes waits then, e.g. `5s`.
+    pub cluster_lag_wait: Option<String>,
     /// The user that may change what is the whole server's.
     pub superuser: Option<String>,
     /// What whoever asks for metrics has to show.
@@ -272,6 +276,8 @@ impl Settings {
             cluster_tls_key: self.cluster_tls_key.or(below.cluster_tls_key),
             cluster_tls_ca: self.cluster_tls_ca.or(below.cluster_tls_ca),
             cluster_log_kept: self.cluster_log_kept.or(below.cluster_log_kept),
+            cluster_lag_limit: self.cluster_lag_limit.or(below.cluster_lag_limit),
+            cluster_lag_wait: self.cluster_lag_wait.or(below.cluster_lag_wait),
             superuser: self.superuser.or(below.superuser),
             // As with passwords: one form above hides both below.
             http_token_file: match &self.http_token {
@@ -294,10 +300,27 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// What is said of the connections between nodes, and of what waits for them.
+    fn between(&self) -> Result<membership::Between, ConfigError> {
+        let (text, file) = (self.cluster_secret.clone(), self.cluster_secret_file.clone());
+        let tls = [&self.cluster_tls_cert, &self.cluster_tls_key, &self.cluster_tls_ca];
+        let size = |text: &Option<String>| text.as_deref().map(parse_size).transpose();
+        Ok(membership::Between {
+            secret: secret("cluster_secret", text, file)?,
+            tls: tls.map(Clone::clone),
+            log_kept: size(&self.cluster_log_kept),
+            lag_limit: size(&self.cluster_lag_limit),
+            lag_wait: self.cluster_lag_wait.clone(),
+        })
+    }
+}
+
 impl Config {
     /// Fills in defaults and checks everything. Reads the password file and asks the system for its
     /// memory.
     pub fn resolve(settings: Settings) -> Result<Config, ConfigError> {
+        let between = settings.between()?;
         let listen = address("listen", settings.listen.as_deref().unwrap_or("127.0.0.1:5433"))?;
         let http = match settings.http.as_deref().unwrap_or("127.0.0.1:8433") {
             "off" | "none" => None,
@@ -320,12 +343,6 @@ impl Config {
                  127.0.0.1, or say --allow-plaintext if the network between is your own"
             )));
         }
-        let secret = secret("cluster_secret", settings.cluster_secret, settings.cluster_secret_file)?;
-        let between = membership::Between {
-            secret,
-            tls: [settings.cluster_tls_cert, settings.cluster_tls_key, settings.cluster_tls_ca],
-            log_kept: settings.cluster_log_kept.as_deref().map(parse_size).transpose(),
-        };
         let cluster =
             membership::cluster(settings.node, settings.peers.as_deref(), between).map_err(ConfigError)?;
         let (method_name, release) = (settings.serializable.as_deref(), settings.lock_release.as_deref());
@@ -509,7 +526,7 @@ fn latency(text: &str) -> Result<Duration, ConfigError> {
 }
 
 /// A number with a unit: `us`, `ms` or `s`; 0 needs none.
-fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let trimmed = text.trim();
     let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(digits);
@@ -627,6 +644,14 @@ mod tests {
             (
                 "in_doubt_push_after = 'soon'",
                 "in_doubt_push_after: \"soon\" is not a time such as 500ms or 10s, or 0",
+            ),
+            (
+                "node = 1\npeers = '1=127.0.0.1:1'\ncluster_lag_limit = 'much'",
+                "cluster_lag_limit: \"much\" is not a size",
+            ),
+            (
+                "node = 1\npeers = '1=127.0.0.1:1'\ncluster_lag_wait = '5'",
+                "cluster_lag_wait: \"5\" is not a time such as 500ms or 5s",
             ),
             ("site = 0", "site: must be between 1 and 1023"),
             ("site = 1024", "site: must be between 1 and 1023"),

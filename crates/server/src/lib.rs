@@ -11,6 +11,7 @@ mod http;
 mod listener;
 pub mod membership;
 mod node_tls;
+mod observation;
 pub mod pg;
 mod reload;
 mod server;

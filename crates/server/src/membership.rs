@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cognate_engine::NODE_MAX;
+use cognate_replication::PaceBounds;
+use cognate_sql::session::FlowBounds;
 
 /// A node's place in its cluster.
 #[derive(Clone, PartialEq, Eq)]
@@ -19,13 +22,25 @@ pub struct ClusterConfig {
     pub tls: Option<[PathBuf; 3]>,
     /// Log in bytes that stays for nodes that are away; `None`: as the order sees fit.
     pub log_kept: Option<u64>,
+    /// Bytes that a node may lack before who writes waits for it, 0 for any; `None`: as the order sees
+    /// fit.
+    pub lag_limit: Option<u64>,
+    /// How long who writes waits then.
+    pub lag_wait: Duration,
 }
+
+/// How long who writes waits for a slow node, unless something else is said.
+const LAG_WAIT: Duration = Duration::from_secs(5);
+/// A node that is slow for so many times as long is treated as one that catches up.
+const WAITS: u32 = 3;
 
 /// What a configuration says of the connections between nodes, and of what is kept for them.
 pub(crate) struct Between {
     pub(crate) secret: Option<String>,
     pub(crate) tls: [Option<PathBuf>; 3],
     pub(crate) log_kept: Result<Option<u64>, String>,
+    pub(crate) lag_limit: Result<Option<u64>, String>,
+    pub(crate) lag_wait: Option<String>,
 }
 
 impl std::fmt::Debug for ClusterConfig {
@@ -35,13 +50,29 @@ impl std::fmt::Debug for ClusterConfig {
     }
 }
 
+impl ClusterConfig {
+    /// Which nodes are slow.
+    pub(crate) fn pace(&self) -> PaceBounds {
+        let usual = PaceBounds::default();
+        PaceBounds {
+            lag_bytes: self.lag_limit.unwrap_or(usual.lag_bytes),
+            patience: self.lag_wait.saturating_mul(WAITS),
+        }
+    }
+
+    /// When who writes waits for them.
+    pub(crate) fn flow(&self) -> FlowBounds {
+        FlowBounds { lag_bytes: self.pace().lag_bytes, wait: self.lag_wait }
+    }
+}
+
 /// The cluster, if this is a node of one.
 pub(crate) fn cluster(
     node: Option<u16>,
     peers: Option<&str>,
     between: Between,
 ) -> Result<Option<ClusterConfig>, String> {
-    let Between { secret, tls, log_kept } = between;
+    let Between { secret, tls, log_kept, lag_limit, lag_wait } = between;
     let (node, peers) = match (node, peers) {
         (None, None) => return Ok(None),
         (Some(node), Some(peers)) => (node, peers),
@@ -90,7 +121,14 @@ pub(crate) fn cluster(
         }
     };
     let log_kept = log_kept.map_err(|wrong| format!("cluster_log_kept: {wrong}"))?;
-    Ok(Some(ClusterConfig { node, peers: all, secret: secret.unwrap_or_default(), tls, log_kept }))
+    let lag_limit = lag_limit.map_err(|wrong| format!("cluster_lag_limit: {wrong}"))?;
+    let lag_wait = match &lag_wait {
+        Some(text) => crate::config::duration(text)
+            .ok_or_else(|| format!("cluster_lag_wait: \"{text}\" is not a time such as 500ms or 5s"))?,
+        None => LAG_WAIT,
+    };
+    let secret = secret.unwrap_or_default();
+    Ok(Some(ClusterConfig { node, peers: all, secret, tls, log_kept, lag_limit, lag_wait }))
 }
 
 /// A node cannot have settings that would decide otherwise than other nodes.

@@ -355,13 +355,24 @@ impl OrderLog {
         found.map(|slot| slot.id.index)
     }
 
-    /// Bytes of requests after `index`, and for how long the first of them has been here.
-    pub(crate) fn lag_after(&self, index: Option<u64>) -> (u64, Duration) {
+    /// Bytes of requests after `after` up to and with `last`, and for how long the first of them has been
+    /// here.
+    pub(crate) fn lag_between(&self, after: Option<u64>, last: Option<u64>) -> (u64, Duration) {
         let slots = self.slots.lock();
-        let next = index.map_or(slots.first(), |index| index + 1);
-        let waiting = slots.get(next).map_or(Duration::ZERO, |slot| slot.at.elapsed());
-        let bytes = if slots.is_empty() { 0 } else { slots.bytes_after(next.wrapping_sub(1)) };
-        (bytes, waiting)
+        let next = after.map_or(slots.first(), |index| index + 1);
+        let Some(last) = last.filter(|last| *last >= next && !slots.is_empty()) else {
+            return (0, Duration::ZERO);
+        };
+        let bytes = slots.bytes_after(next.wrapping_sub(1)).saturating_sub(slots.bytes_after(last));
+        (bytes, slots.get(next).map_or(Duration::ZERO, |slot| slot.at.elapsed()))
+    }
+
+    /// The last entry of which an application that has applied everything up to `position` lacks
+    /// nothing; none if that is before all that is here.
+    pub(crate) fn index_applied(&self, position: Position) -> Option<u64> {
+        let slots = self.slots.lock();
+        let found = slots.last_where(|slot| slot.end <= position).map(|slot| slot.id.index);
+        found.or(slots.base.id.map(|id| id.index))
     }
 
     /// Writes what is pending and ends the log's threads.

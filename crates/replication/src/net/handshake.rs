@@ -15,7 +15,7 @@
 //!
 //! Refused are: another version, another cluster, a wrong secret, a node that is not on the list or
 //! on whose list this one is not, the number of this node itself, and a number that was here before
-//! with other data. Nodes that belong to no cluster yet must have equal lists.
+//! with other data, or is another process's at the time. Nodes that belong to no cluster yet must have equal lists.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -31,7 +31,7 @@ use crate::codec::{Coded, Malformed, Reader, coded_fields};
 use crate::entry::{ClusterId, NodeNumber};
 
 /// Version of the handshake, of the messages and of what they carry.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"COGNREPL";
 
@@ -66,6 +66,7 @@ pub(crate) struct Hello {
     /// Whom it believes to speak to.
     target: NodeNumber,
     incarnation: u64,
+    life: u64,
     numbers: BTreeSet<NodeNumber>,
     nonce: [u8; 32],
 }
@@ -75,9 +76,11 @@ pub(crate) struct Hello {
 pub(crate) struct Other {
     pub(crate) node: NodeNumber,
     pub(crate) incarnation: u64,
+    /// Of its process.
+    pub(crate) life: u64,
 }
 
-coded_fields!(Hello { cluster, node, target, incarnation, numbers, nonce });
+coded_fields!(Hello { cluster, node, target, incarnation, life, numbers, nonce });
 
 impl Hello {
     fn of(identity: &Identity, target: NodeNumber) -> Hello {
@@ -86,6 +89,7 @@ impl Hello {
             node: identity.node(),
             target,
             incarnation: identity.incarnation(),
+            life: identity.life(),
             numbers: identity.numbers(),
             nonce: rand::random(),
         }
@@ -159,8 +163,21 @@ fn proof(secret: &[u8], side: &[u8], hello: &[u8], challenge: &[u8]) -> Hmac<Sha
 const DIALER: &[u8] = b"cognate dialer";
 const LISTENER: &[u8] = b"cognate listener";
 
-/// Makes oneself known to the node that was dialed.
+/// Makes oneself known to the node that was dialed, or tells it why not.
 pub(crate) async fn dial(
+    stream: &mut impl Stream,
+    identity: &Identity,
+    secret: &[u8],
+    target: NodeNumber,
+) -> Result<(), HandshakeError> {
+    let known = greet(stream, identity, secret, target).await;
+    if let Err(HandshakeError::Refuse(why)) = &known {
+        refuse(stream, why).await?;
+    }
+    known
+}
+
+async fn greet(
     stream: &mut impl Stream,
     identity: &Identity,
     secret: &[u8],
@@ -195,7 +212,12 @@ pub(crate) async fn admit(
 ) -> Result<Other, HandshakeError> {
     let admitted = examine(stream, identity, secret).await;
     match &admitted {
-        Ok(_) => send(stream, &[]).await?,
+        Ok(other) => {
+            if let Err(error) = send(stream, &[]).await {
+                identity.leave(other.node, other.life);
+                return Err(error.into());
+            }
+        }
         Err(HandshakeError::Refuse(why)) => refuse(stream, why).await?,
         Err(_) => {}
     }
@@ -219,7 +241,8 @@ async fn examine(
     }
     judge(&own, &other).map_err(HandshakeError::Refuse)?;
     identity.meet(other.node, other.cluster.is_some(), other.incarnation).map_err(HandshakeError::Refuse)?;
-    Ok(Other { node: other.node, incarnation: other.incarnation })
+    identity.enter(other.node, other.life).map_err(HandshakeError::Refuse)?;
+    Ok(Other { node: other.node, incarnation: other.incarnation, life: other.life })
 }
 
 /// Sends 0 and the parts.

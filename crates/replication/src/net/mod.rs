@@ -6,6 +6,7 @@
 
 pub(crate) mod frame;
 pub(crate) mod handshake;
+mod presence;
 pub mod sim;
 pub mod tcp;
 
@@ -13,8 +14,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
 
+use self::presence::Presence;
 use crate::application::Answer;
 use crate::entry::{ClusterId, NodeNumber};
 use crate::error::StartError;
@@ -67,9 +70,13 @@ pub trait Network: Send + 'static {
 pub struct Identity {
     node: NodeNumber,
     incarnation: u64,
+    /// Of this process, as `incarnation` is of the folder.
+    life: u64,
     numbers: BTreeSet<NodeNumber>,
     cluster: RwLock<Option<ClusterId>>,
     log: Arc<OrderLog>,
+    presence: Mutex<Presence>,
+    since: Instant,
 }
 
 impl Identity {
@@ -80,7 +87,17 @@ impl Identity {
         log: Arc<OrderLog>,
     ) -> Identity {
         let cluster = RwLock::new(log.birth().map(|birth| birth.cluster));
-        Identity { node, incarnation, numbers, cluster, log }
+        let presence = Mutex::default();
+        Identity {
+            node,
+            incarnation,
+            life: rand::random(),
+            numbers,
+            cluster,
+            log,
+            presence,
+            since: Instant::now(),
+        }
     }
 
     /// The node's number.
@@ -100,6 +117,25 @@ impl Identity {
 
     pub(crate) fn incarnation(&self) -> u64 {
         self.incarnation
+    }
+
+    pub(crate) fn life(&self) -> u64 {
+        self.life
+    }
+
+    /// A process wants to speak as another node; each time that is granted, [`Identity::leave`] follows.
+    pub(crate) fn enter(&self, node: NodeNumber, life: u64) -> Result<(), String> {
+        self.presence.lock().enter(node, life, self.since.elapsed())
+    }
+
+    /// It has said something. Says whether it may.
+    pub(crate) fn hear(&self, node: NodeNumber, life: u64) -> bool {
+        self.presence.lock().hear(node, life, self.since.elapsed())
+    }
+
+    /// Its connection has ended.
+    pub(crate) fn leave(&self, node: NodeNumber, life: u64) {
+        self.presence.lock().leave(node, life);
     }
 
     pub(crate) fn numbers(&self) -> BTreeSet<NodeNumber> {

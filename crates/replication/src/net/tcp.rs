@@ -19,8 +19,9 @@
 //! A connection that ends is dialed again, after a pause that grows to a second. Everything that
 //! was under way on it is lost ([`CallError::Lost`]); nothing is sent again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -103,6 +104,8 @@ struct Tcp {
     peers: BTreeMap<NodeNumber, Arc<Peer>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     closed: watch::Sender<bool>,
+    /// Why others were refused since somebody was let in: told once each.
+    refusals: Mutex<BTreeSet<String>>,
 }
 
 /// Nothing waits to be sent together with more, and silence ends the connection.
@@ -188,6 +191,7 @@ impl Network for TcpNetwork {
                 peers: others.map(|(node, address)| (node, Arc::new(peer(address)))).collect(),
                 tasks: Mutex::default(),
                 closed: watch::channel(false).0,
+                refusals: Mutex::default(),
             });
             let mut tasks = vec![tokio::spawn(Arc::clone(&tcp).listen(listener))];
             for (&node, peer) in &tcp.peers {
@@ -330,11 +334,25 @@ impl Tcp {
                 };
                 drop(permit);
                 match admitted {
-                    Ok(Ok((stream, other))) => tcp.answer(stream, other).await,
-                    Ok(Err(error)) => tracing::info!(%address, %error, "refused a connection between nodes"),
+                    Ok(Ok((stream, other))) => {
+                        tcp.refusals.lock().clear();
+                        tcp.answer(stream, other).await;
+                    }
+                    Ok(Err(error)) => tcp.tell_refusal(address, &error),
                     Err(_) => tracing::info!(%address, "a connection between nodes did not say who it is"),
                 }
             });
+        }
+    }
+
+    /// Tells of a connection that was refused, unless that was told: others try again each second.
+    fn tell_refusal(&self, address: SocketAddr, error: &HandshakeError) {
+        let mut refusals = self.refusals.lock();
+        if refusals.len() >= STRANGERS {
+            refusals.clear();
+        }
+        if refusals.insert(error.to_string()) {
+            tracing::info!(%address, %error, "refused a connection between nodes");
         }
     }
 
@@ -359,6 +377,7 @@ impl Tcp {
             ended = write_frames(write, queue) => ended,
             ended = self.read_requests(read, other, out) => ended,
         };
+        self.identity.leave(other.node, other.life);
         if let Err(error) = ended {
             tracing::debug!(node = other.node, %error, "a connection between nodes ended");
         }
@@ -374,6 +393,9 @@ impl Tcp {
         let mut is_met = false;
         while let Some(frame) = frame::read(&mut read, self.frame_bytes).await? {
             let (number, request) = open(frame)?;
+            if !self.identity.hear(other.node, other.life) {
+                return Err(std::io::Error::other("another process speaks as this node"));
+            }
             if !is_met && names_cluster(&request) && self.identity.begun().is_some() {
                 // The connection is older than the other's joining, which is durable now.
                 self.identity.meet(other.node, true, other.incarnation).map_err(std::io::Error::other)?;

@@ -30,6 +30,7 @@ pub(crate) struct Recorder {
     state: Arc<Mutex<State>>,
     applied: watch::Sender<Position>,
     snapshots: Arc<Mutex<(u64, u64)>>,
+    is_held: watch::Sender<bool>,
 }
 
 impl Recorder {
@@ -40,6 +41,7 @@ impl Recorder {
             state: Arc::new(Mutex::new(state)),
             applied: watch::channel(began).0,
             snapshots: Arc::default(),
+            is_held: watch::Sender::default(),
         }
     }
 
@@ -48,6 +50,17 @@ impl Recorder {
         assert_eq!(position, state.end() + 1, "positions have no gap");
         state.history.push(request);
         self.applied.send_replace(position);
+    }
+
+    /// From now on it takes nothing, or does again.
+    pub(crate) fn hold(&self, is_held: bool) {
+        self.is_held.send_replace(is_held);
+    }
+
+    /// Waits until it takes something.
+    pub(crate) async fn until_free(&self) {
+        let mut is_held = self.is_held.subscribe();
+        is_held.wait_for(|is_held| !is_held).await.unwrap();
     }
 
     pub(crate) fn applied(&self) -> Position {

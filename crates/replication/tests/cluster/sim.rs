@@ -19,7 +19,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use cognate_env::SplitMix;
 use cognate_env::sim::{Loss, SimDisk, SimRng};
-use cognate_replication::{NodeNumber, Position, ProposeError, Settings, SimNetwork, TotalOrder, Weather};
+use cognate_replication::{
+    NodeNumber, PaceBounds, Position, ProposeError, Settings, SimNetwork, TotalOrder, Weather,
+};
 
 use crate::recorder::Recorder;
 use crate::support::{Running, trace};
@@ -38,13 +40,14 @@ pub(crate) struct Storm {
     random: SplitMix,
     pub(crate) network: SimNetwork,
     disks: BTreeMap<NodeNumber, SimDisk>,
-    recorders: BTreeMap<NodeNumber, Recorder>,
+    pub(crate) recorders: BTreeMap<NodeNumber, Recorder>,
     pub(crate) running: BTreeMap<NodeNumber, Running>,
     /// What any node was ever given.
     seen: Seen,
     told: Arc<Mutex<HashMap<Bytes, Told>>>,
     next_request: u64,
     seed: u64,
+    pub(crate) pace: PaceBounds,
 }
 
 pub(crate) const NODES: NodeNumber = 3;
@@ -61,6 +64,7 @@ impl Storm {
             told: Arc::default(),
             next_request: 0,
             seed,
+            pace: PaceBounds::default(),
         }
     }
 
@@ -73,6 +77,7 @@ impl Storm {
         settings.log.segment_bytes = 4 << 10;
         settings.log.grow_bytes = 4 << 10;
         settings.log.rng = Arc::new(SimRng::new(self.seed));
+        settings.pace = self.pace;
         settings.limits.kept_bytes = 500;
         settings.limits.cache_bytes = 1 << 10;
         let recorder = self.recorders[&node].clone();

@@ -98,6 +98,7 @@ async fn apply(
     loop {
         match delivery.next().await {
             Ok(Delivered::Request { position, request }) => {
+                recorder.until_free().await;
                 seen(position, &request);
                 recorder.apply(position, request);
                 order.note_applied(position);

@@ -12,6 +12,7 @@ pub(crate) fn report(server: Option<&Server>) -> (bool, String) {
     let statistics = server.database.engine().statistics();
     let poisoned = statistics.log_poisoned.map(|error| error.to_string());
     let closed = server.database.nodes().closed();
+    let (slow, _) = server.database.nodes().flow();
     let is_well = poisoned.is_none() && closed.is_none();
     let body = json!({
         "ready": is_well,
@@ -26,6 +27,7 @@ pub(crate) fn report(server: Option<&Server>) -> (bool, String) {
         }),
         "log_error": poisoned,
         "cluster_error": closed,
+        "writers_wait_for": slow.map(|slow| json!({ "node": slow.node, "lag_bytes": slow.lag_bytes })),
         "marks": {
             "certified": statistics.certified,
             "visible": statistics.visible,

@@ -143,6 +143,12 @@ fn replication(server: &Server, put: &mut impl FnMut(&str, &str, &str, u64)) {
     let paused = u64::from(row.paused_by.is_some());
     put("gauge", "replication_paused", "1 if something holds up the order's application.", paused);
     put("gauge", "replication_paused_milliseconds", "For how long it has.", row.paused_ms);
+    let (slow, flow) = server.database.nodes().flow();
+    let slow = slow.map_or(0, |slow| u64::from(slow.node));
+    put("gauge", "flow_slow_node", "The node that who writes waits for, 0 if there is none.", slow);
+    put("counter", "flow_waits_total", "Transactions that have waited for a slow node.", flow.waits);
+    put("counter", "flow_refusals_total", "Those of them that were refused then.", flow.refusals);
+    put("counter", "flow_wait_microseconds_total", "How long all of them have waited.", flow.waited_us);
 }
 
 /// What each protocol has done.
@@ -178,7 +184,7 @@ fn nodes(server: &Server, out: &mut String) {
         ("leading", "Whether a node leads.", |row| Some(u64::from(row.role == Some("leader")))),
         ("applied", "The last position that a node has shown.", |row| row.applied),
         ("committed", "The last position that a node knows to be settled.", |row| row.committed),
-        ("lag_bytes", "Bytes of requests that a node lacks.", |row| row.lag_bytes),
+        ("lag_bytes", "Bytes of settled requests that a node lacks.", |row| row.lag_bytes),
         ("lag_milliseconds", "For how long it has lacked them.", |row| row.lag_ms),
     ];
     for (name, help, value) in gauges {

@@ -120,7 +120,9 @@ impl Binder<'_> {
     }
 
     fn coerce_unknown(&mut self, typed: Typed, target: Type, how: CastContext) -> Result<Typed> {
-        if target.id == TypeId::Unknown || (target.id.is_pseudo() && target.id != TypeId::Record) {
+        let is_polymorphic =
+            target.id.is_pseudo() && !matches!(target.id, TypeId::Record | TypeId::RecordArray);
+        if target.id == TypeId::Unknown || is_polymorphic {
             return Ok(typed);
         }
         match typed.expr {

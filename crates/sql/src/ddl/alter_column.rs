@@ -8,6 +8,7 @@ use super::resolve::undefined_column;
 use crate::bind::resolve_type;
 use crate::catalog::{Identity, Object, Oid, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::dropped_expression;
 use crate::session::work::Work;
 use crate::types::{Datum, Type};
 
@@ -42,6 +43,9 @@ impl Work<'_> {
                 table.columns[place].not_null = false;
             }
             Operation::SetDefault { value } => {
+                if let Some(if_there) = dropped_expression(value) {
+                    return self.drop_expression(table, place, if_there);
+                }
                 if table.columns[place].identity.is_some() {
                     return Err(identity_column(&table, name));
                 }
@@ -78,6 +82,23 @@ impl Work<'_> {
             }
         }
         self.change(Object::Table(table.into()))
+    }
+
+    /// A generated column becomes an ordinary one; its values stay.
+    fn drop_expression(&mut self, mut table: Table, place: usize, if_there: bool) -> Result<()> {
+        let column = &mut table.columns[place];
+        if column.generated.take().is_some() {
+            return self.change(Object::Table(table.into()));
+        }
+        let what = format!(
+            "column \"{}\" of relation \"{}\" is not a stored generated column",
+            column.name, table.name
+        );
+        if if_there {
+            self.notice(SqlError::notice(what + ", skipping"));
+            return Ok(());
+        }
+        Err(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, what))
     }
 
     fn check_no_nulls(&mut self, table: &Table, place: usize) -> Result<()> {

@@ -73,7 +73,7 @@ pub(crate) use like::Like;
 pub(crate) use merge::does_nothing;
 pub use mip::{MipArgument, MipOperation};
 pub use owner::OwnerStatement;
-pub(crate) use rewrite::{DISTINCT_SETS, exclusion_of, sequence_name_of};
+pub(crate) use rewrite::{DISTINCT_SETS, dropped_expression, exclusion_of, sequence_name_of};
 pub use role::{RoleOption, RoleRef, RoleStatement};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
 pub(crate) use rows::{Literal, Reader, Run, marked};

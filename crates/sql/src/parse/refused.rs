@@ -104,7 +104,6 @@ const CLAUSES: &[(&[&str], &[Form])] = &[
             "SET" "STORAGE",
             "SET" "COMPRESSION",
             "SET" "(",
-            "DROP" "EXPRESSION",
             "ENABLE" "TRIGGER",
             "ENABLE" "ALWAYS",
             "ENABLE" "REPLICA",

@@ -23,6 +23,7 @@
 //! | `ON CONFLICT (lower(a)) WHERE b` | one marked name in the parentheses: see [`conflict_target`](super::conflict_target) |
 //! | `CREATE TABLE t (LIKE u INCLUDING ALL)` | a column with a marked name: see [`like`](super::like) |
 //! | `text ARRAY`, `numeric(10,2) ARRAY` as types | `text[]`, `numeric(10,2)[]` |
+//! | `ALTER COLUMN a DROP EXPRESSION` | `SET DEFAULT` of a marked name: see [`dropped_expression`] |
 //! | `ABORT` | `ROLLBACK` |
 //! | `RESET TIME ZONE` | `RESET TimeZone` |
 //! | `GROUP BY DISTINCT x`, `GROUP BY ALL x` | a marked name before `x`; without `ALL` |
@@ -30,6 +31,7 @@
 //! | `RANGE '1 day'::interval PRECEDING` | the string in parentheses |
 //! | `(record).*` | a field with a marked name ([`ALL_FIELDS`](super::ALL_FIELDS)) |
 
+mod expression;
 mod identity;
 mod new_table;
 
@@ -37,6 +39,7 @@ use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
+pub(crate) use expression::dropped_expression;
 pub(crate) use identity::sequence_name_of;
 
 use super::like::Like;
@@ -223,6 +226,7 @@ impl<'a> Pass<'a> {
             "DEFERRABLE" if matches!(self.first.as_str(), "BEGIN" | "START" | "SET") => self.deferrable(),
             "FREEZE" | "HEADER" | "FORCE_NULL" if self.first == "COPY" => self.copy_option(),
             "ARRAY" if self.ends_type() => self.array_type(span),
+            "DROP" if self.drops_expression() => self.drop_expression(span),
             "ABORT" if self.at == 0 => {
                 self.out.push(make("ROLLBACK", span));
                 self.at += 1;

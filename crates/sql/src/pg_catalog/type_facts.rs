@@ -107,7 +107,7 @@ pub(super) fn facts(id: TypeId) -> TypeFacts {
         let [.., modifier_in, modifier_out] = element.functions;
         return TypeFacts {
             by_value: false,
-            kind: 'b',
+            kind: if id.is_pseudo() { 'p' } else { 'b' },
             align: if element.align == 'd' { 'd' } else { 'i' },
             storage: 'x',
             collation: element.collation,

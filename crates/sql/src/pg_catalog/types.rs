@@ -73,7 +73,7 @@ impl AnyType {
 
     fn category(&self) -> char {
         match self {
-            AnyType::BuiltIn(TypeId::Enum) => Category::Pseudo.letter(),
+            AnyType::BuiltIn(TypeId::Enum | TypeId::RecordArray) => Category::Pseudo.letter(),
             AnyType::BuiltIn(id) => id.category().letter(),
             AnyType::User(ty) => ty.ty().id.category().letter(),
             AnyType::Array(_) => Category::Array.letter(),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use cognate_engine::{Commit, Csn, Isolation, Transaction};
 
+use super::flow_control::{FlowBounds, FlowControl, FlowCounts, SlowNode};
 use super::settings::Origin;
 use super::{Session, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
@@ -37,7 +38,7 @@ pub struct NodeRow {
     pub applied: Option<u64>,
     /// The last position that it knows to be settled.
     pub committed: Option<u64>,
-    /// What it lacks, in bytes of requests.
+    /// What it lacks, in bytes of settled requests: what it has not got, and what it has not applied.
     pub lag_bytes: Option<u64>,
     /// For how long it has lacked it, in milliseconds.
     pub lag_ms: Option<u64>,
@@ -62,6 +63,7 @@ pub struct Nodes {
     rows: ArcSwap<Vec<NodeRow>>,
     /// Why this node accepts no writes, if it does not.
     closed: ArcSwap<Option<String>>,
+    pub(super) flow: FlowControl,
 }
 
 impl Nodes {
@@ -87,6 +89,21 @@ impl Nodes {
         if **self.closed.load() != reason {
             self.closed.store(Arc::new(reason));
         }
+    }
+
+    /// When who writes waits for slow nodes.
+    pub fn configure_flow(&self, bounds: FlowBounds) {
+        self.flow.configure(bounds);
+    }
+
+    /// Who writes waits for this node from now on, or for none.
+    pub fn wait_for(&self, slow: Option<SlowNode>) {
+        self.flow.set_slow(slow);
+    }
+
+    /// The node that who writes waits for, and how often somebody has.
+    pub fn flow(&self) -> (Option<SlowNode>, FlowCounts) {
+        (self.flow.slow(), self.flow.counts())
     }
 
     /// The nodes as they were shown last.

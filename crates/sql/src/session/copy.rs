@@ -179,6 +179,7 @@ impl Session {
         options: CopyOptions,
     ) -> Result<CopyIn> {
         let name = Qualified::from_object_name(name)?;
+        self.await_slow_node().await?;
         self.open_transaction(false);
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;

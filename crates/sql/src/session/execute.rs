@@ -223,7 +223,13 @@ impl Session {
                 Box::pin(self.await_newest()).await?;
             }
             self.await_safe_snapshot().await?;
+            if planned.is_changing() {
+                Box::pin(self.await_slow_node()).await?;
+            }
             self.open_transaction(reading);
+            if planned.is_changing() {
+                self.admit();
+            }
             self.check_writable(&planned)?;
             if planned.meets_temporary {
                 self.meet_temporary(&planned);

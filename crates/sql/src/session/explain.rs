@@ -152,6 +152,7 @@ impl Session {
         let columns: Vec<ColumnRequest> = outputs.iter().enumerate().map(column).collect();
         let options = crate::ddl::create_table::storage_options(&create.table_options)?;
         let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
+        self.await_slow_node().await?;
         self.open_transaction(false);
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;

@@ -217,6 +217,15 @@ impl Planned {
         }
     }
 
+    /// It changes or locks rows.
+    pub(crate) fn is_changing(&self) -> bool {
+        match &self.action {
+            Action::Insert(_) | Action::Update(_) | Action::Delete(_) | Action::Parts(_) => true,
+            Action::Select(plan) => plan.has_locks(),
+            Action::Call(_) | Action::Empty | Action::Utility => false,
+        }
+    }
+
     /// Whether it changes rows of a table.
     pub(crate) fn changes(&self, table: Oid) -> bool {
         match &self.action {

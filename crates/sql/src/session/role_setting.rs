@@ -105,6 +105,7 @@ fn role(ident: &Ident) -> Result<String> {
 impl Session {
     /// ALTER ROLE and ALTER DATABASE with SET or RESET.
     pub(super) async fn alter_settings(&mut self, alter: &AlterSettings) -> Result<()> {
+        self.await_slow_node().await?;
         self.open_transaction(false);
         let interrupts = self.interrupts();
         self.work(&interrupts)?.require_writable(alter.tag())?;

@@ -238,6 +238,7 @@ impl Session {
     /// CREATE FUNCTION and CREATE PROCEDURE. The body is looked at when the routine is there: it may
     /// call itself.
     pub(super) async fn create_routine(&mut self, create: &CreateRoutine, words: &str) -> Result<()> {
+        self.await_slow_node().await?;
         self.open_transaction(false);
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;

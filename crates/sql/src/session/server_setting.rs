@@ -3,7 +3,8 @@
 //!
 //! SET changes them for everybody and at once, and no ROLLBACK takes it back; DEFAULT is what the
 //! server was started with. They belong to the operator: they decide how much of the machine the
-//! server uses, and to whom it talks.
+//! server uses, and to whom it talks. Those of a cluster's flow control are shown like them, and are
+//! for a server's start only.
 
 use cognate_engine::ActiveLimit;
 
@@ -15,6 +16,8 @@ const ACTIVE_LIMIT: &str = "cognate.active_limit";
 const CERTIFIER_MEMORY: &str = "cognate.certifier_memory";
 const PUSH_AFTER: &str = "cognate.in_doubt_push_after";
 const APPLICATION_SERVERS: &str = "cognate.application_servers";
+const LAG_LIMIT: &str = "cognate.cluster_lag_limit";
+const LAG_WAIT: &str = "cognate.cluster_lag_wait";
 
 impl Facts {
     /// The value of a setting of the server, if this is one.
@@ -33,6 +36,10 @@ impl Facts {
             )
         } else if name.eq_ignore_ascii_case(APPLICATION_SERVERS) {
             Some(self.database.healing().servers().join(","))
+        } else if name.eq_ignore_ascii_case(LAG_LIMIT) {
+            Some(shown(self.database.nodes().flow.bounds().lag_bytes))
+        } else if name.eq_ignore_ascii_case(LAG_WAIT) {
+            Some(shown_time(self.database.nodes().flow.bounds().wait.as_millis()))
         } else {
             None
         }
@@ -88,8 +95,9 @@ impl Facts {
 }
 
 /// As PostgreSQL prints sizes: in the largest unit that divides them.
-fn shown(bytes: u64) -> String {
+pub(super) fn shown(bytes: u64) -> String {
     match bytes {
+        0 => "0".to_owned(),
         _ if bytes.is_multiple_of(1 << 30) => format!("{}GB", bytes >> 30),
         _ if bytes.is_multiple_of(1 << 20) => format!("{}MB", bytes >> 20),
         _ => format!("{}kB", bytes >> 10),
@@ -97,8 +105,9 @@ fn shown(bytes: u64) -> String {
 }
 
 /// As PostgreSQL prints times: in the largest unit that divides them.
-fn shown_time(ms: u128) -> String {
+pub(super) fn shown_time(ms: u128) -> String {
     match ms {
+        0 => "0".to_owned(),
         _ if ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
         _ if ms.is_multiple_of(60_000) => format!("{}min", ms / 60_000),
         _ if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),

@@ -16,6 +16,8 @@ pub(crate) struct TransactionState {
     pub(crate) catalog: OwnCatalog,
     /// Declared READ ONLY.
     pub(crate) read_only: bool,
+    /// It has changed or locked something, and waits for no slow node any more.
+    pub(crate) is_admitted: bool,
     /// It carries an age, and so goes before others.
     pub(crate) aged: bool,
     /// It was begun ahead of its first statement, whose snapshot it is to have.
@@ -66,6 +68,7 @@ impl TransactionState {
         TransactionState {
             catalog: OwnCatalog::default(),
             read_only,
+            is_admitted: false,
             aged: false,
             begun_ahead: false,
             locks_reads: false,

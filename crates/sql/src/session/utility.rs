@@ -200,6 +200,7 @@ impl Session {
     /// DDL.
     async fn define(&mut self, sql: &ast::Statement) -> Result<&'static str> {
         let words = tag(&Command::Sql(Box::new(sql.clone())));
+        self.await_slow_node().await?;
         self.open_transaction(false);
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
@@ -243,6 +244,7 @@ impl Session {
             | Command::Domain(_) => {}
             other => return Err(unsupported(other)),
         }
+        self.await_slow_node().await?;
         self.open_transaction(false);
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;

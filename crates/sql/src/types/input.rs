@@ -62,10 +62,11 @@ fn read(ty: Type, text: &str, context: &FormatContext) -> Result<Datum, SqlError
             // The modifier is applied to each element as it is read.
             Some(element) => Datum::Array(Arc::new(array_text::parse(text, element, context)?)),
             None => {
-                return Err(SqlError::new(
-                    sqlstate::FEATURE_NOT_SUPPORTED,
-                    format!("cannot accept a value of type {}", id.internal_name()),
-                ));
+                let what = match id {
+                    TypeId::Record => "input of anonymous composite types is not implemented".to_owned(),
+                    _ => format!("cannot accept a value of type {}", id.internal_name()),
+                };
+                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, what));
             }
         },
     })

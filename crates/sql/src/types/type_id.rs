@@ -115,7 +115,7 @@ types! {
     Numeric NumericArray 1700 1231 "numeric" "numeric" -1 Numeric false;
     Regclass RegclassArray 2205 2210 "regclass" "regclass" 4 Numeric false;
     Regtype RegtypeArray 2206 2211 "regtype" "regtype" 4 Numeric false;
-    Record - 2249 0 "record" "record" -1 Pseudo false;
+    Record RecordArray 2249 2287 "record" "record" -1 Pseudo false;
     Any - 2276 0 "any" "\"any\"" 4 Pseudo false;
     AnyArray - 2277 0 "anyarray" "anyarray" -1 Pseudo false;
     Void - 2278 0 "void" "void" 4 Pseudo false;
@@ -197,7 +197,7 @@ impl TypeId {
 
     /// A pseudo-type such as `anyelement`, which no column can have?
     pub fn is_pseudo(self) -> bool {
-        self.category() == Category::Pseudo
+        self.category() == Category::Pseudo || self == TypeId::RecordArray
     }
 
     /// smallint, integer or bigint?

@@ -239,6 +239,7 @@ impl Session {
 
     async fn run_program(&mut self, given: Vec<Given>) -> Result<Vec<Portal>> {
         self.check_majority()?;
+        self.await_slow_node().await?;
         self.check_is_role()?;
         let isolation = super::transaction::isolation_of(&self.effective.default_isolation);
         let (statements, steps): (Vec<Arc<Prepared>>, Vec<Step>) =

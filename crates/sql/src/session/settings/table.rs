@@ -58,6 +58,21 @@ pub(super) const TABLE: &[Row] = {
             Server,
             false,
         ),
+        // How much a node may lack before who writes waits for it, and for how long: see `flow_control`.
+        (
+            "cognate.cluster_lag_limit",
+            Integer { minimum: 0, maximum: 1073741824, unit: Unit::Kilobytes },
+            "64MB",
+            Start,
+            false,
+        ),
+        (
+            "cognate.cluster_lag_wait",
+            Integer { minimum: 0, maximum: 3600000, unit: Unit::Milliseconds },
+            "5s",
+            Start,
+            false,
+        ),
         // Where the last commit of the session is in the order of all nodes, and what the next
         // statement is to see of another session's: see `cluster`.
         ("cognate.commit_token", Text, "", Internal, false),

@@ -90,7 +90,7 @@ fn method(from_type: Type, to_type: Type, context: CastContext) -> Option<Method
         let element = find(source.plain(), target.plain(), context)?;
         return Some(Method::Elements(Arc::new(element)));
     }
-    let has_text = !from.is_pseudo() || from == TypeId::Record;
+    let has_text = !from.is_pseudo() || matches!(from, TypeId::Record | TypeId::RecordArray);
     if to.category() == Category::String && context >= CastContext::Assignment && has_text {
         return Some(Method::ToText);
     }

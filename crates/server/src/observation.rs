@@ -1,0 +1,144 @@
+//! What a node sees of all nodes: the rows that SQL shows of them, the one that who writes waits for,
+//! and whether the others have come to the same.
+//!
+//! Nodes compare digests: each asks the others for theirs at a position that it has applied, and
+//! one whose digest differs from what a majority has stops serving.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use cognate_engine::Database;
+use cognate_replication::SlowNode;
+use cognate_replication::entry::NodeNumber;
+use cognate_replication::order::TotalOrder;
+use cognate_replication::status::NodeState;
+use cognate_sql::session::{self, NodeRow, SqlDatabase, hex};
+use tokio::sync::watch;
+
+use crate::membership::ClusterConfig;
+
+/// How often SQL is told how the nodes are.
+pub(crate) const STATUS_PERIOD: Duration = Duration::from_millis(200);
+/// How often digests are compared.
+const COMPARE_PERIOD: Duration = Duration::from_secs(1);
+/// A node without a majority refuses writes at once after this time; before, they wait.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Tells SQL how the nodes are, until the node stops.
+pub(crate) async fn show(
+    order: TotalOrder,
+    database: SqlDatabase,
+    config: ClusterConfig,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut closing = None;
+    loop {
+        let nodes = database.nodes();
+        let (state, reason) = order.state();
+        let since = *closing.get_or_insert_with(Instant::now);
+        let is_open = match state {
+            NodeState::Serving | NodeState::CatchingUp => {
+                closing = None;
+                true
+            }
+            // A new leader is there soon, mostly: who writes meanwhile waits.
+            NodeState::Minority => since.elapsed() < PATIENCE,
+            NodeState::Diverged | NodeState::Stopping => false,
+        };
+        let why = || format!("Node {} is {}: {reason}.", config.node, state.name());
+        nodes.close((!is_open).then(why));
+        let rows = order.status().await;
+        let slow = order.slow();
+        let rows = rows.into_iter().map(|row| NodeRow {
+            node: u16::try_from(row.node).unwrap_or(u16::MAX),
+            address: row.address.unwrap_or_default(),
+            role: row.role.map(|role| role.name()),
+            state: row.state.map(|state| state.name()),
+            applied: row.applied,
+            committed: row.committed,
+            lag_bytes: row.lag_bytes,
+            lag_ms: row.lag_ms,
+            digest_position: None,
+            digest: None,
+            reason: row.reason.or_else(|| waited_for(slow?, row.node, &config)),
+        });
+        let mut rows: Vec<NodeRow> = rows.collect();
+        for row in &mut rows {
+            let position = match row.node == config.node {
+                true => database.engine().applied(),
+                false => row.applied.unwrap_or(0),
+            };
+            let known = digest_of(&order, database.engine(), &config, row.node, position).await;
+            (row.digest_position, row.digest) = (known.map(|_| position), known.map(|digest| hex(&digest)));
+        }
+        nodes.show(rows);
+        nodes.wait_for(slow.map(|SlowNode { node, lag_bytes }| session::SlowNode {
+            node: u16::try_from(node).unwrap_or(u16::MAX),
+            lag_bytes,
+        }));
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            () = tokio::time::sleep(STATUS_PERIOD) => {}
+        }
+    }
+}
+
+/// What is said of a node that serves, if who writes waits for it.
+fn waited_for(slow: SlowNode, node: NodeNumber, config: &ClusterConfig) -> Option<String> {
+    let limit = config.pace().lag_bytes;
+    (slow.node == node).then(|| format!("it is slow: who writes waits until it lacks {limit} bytes or less"))
+}
+
+/// A node's digest up to a position, if it can be had.
+async fn digest_of(
+    order: &TotalOrder,
+    engine: &Database,
+    config: &ClusterConfig,
+    node: u16,
+    position: u64,
+) -> Option<[u8; 32]> {
+    if node == config.node {
+        return engine.digest_at(position);
+    }
+    let question = Bytes::copy_from_slice(&position.to_be_bytes());
+    let asked = order.ask(NodeNumber::from(node), question);
+    let answer = tokio::time::timeout(STATUS_PERIOD, asked).await.ok()?.ok()?;
+    answer.as_ref().try_into().ok()
+}
+
+/// Compares digests with the others', until the node stops.
+pub(crate) async fn compare(
+    order: TotalOrder,
+    database: SqlDatabase,
+    config: ClusterConfig,
+    mut stopped: watch::Receiver<bool>,
+) {
+    loop {
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            () = tokio::time::sleep(COMPARE_PERIOD) => {}
+        }
+        let engine = database.engine();
+        let position = engine.applied();
+        let Some(own) = engine.digest_at(position) else { continue };
+        // Equal ones, this node's included, and others.
+        let (mut equal, mut other): (usize, BTreeMap<[u8; 32], usize>) = (1, BTreeMap::new());
+        for node in config.peers.keys().filter(|node| **node != config.node) {
+            match digest_of(&order, engine, &config, *node, position).await {
+                Some(digest) if digest == own => equal += 1,
+                Some(digest) => *other.entry(digest).or_default() += 1,
+                None => {}
+            }
+        }
+        let majority = config.peers.len() / 2 + 1;
+        let differs = other.values().any(|count| *count >= majority || (*count > equal && equal < majority));
+        if differs {
+            let why = format!("its digest at position {position} differs from the others'");
+            tracing::error!("this node leaves: {why}");
+            order.set_diverged(Some(why));
+        }
+    }
+}

@@ -1,0 +1,3 @@
+DROP TABLE entry;
+DROP TABLE account;
+DROP TYPE mood;

@@ -1,0 +1,2 @@
+-- no-transaction
+CREATE INDEX CONCURRENTLY entry_by_account ON entry (account);
