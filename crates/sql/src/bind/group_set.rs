@@ -8,8 +8,6 @@
 //! A row gives as many rows as its set has either way, and they are there before they are grouped. It
 //! is one function, which is the whole of a key that is a target: what else there is stays refused.
 
-use std::ops::ControlFlow;
-
 use sqlparser::ast::{
     self, Expr as Syntax, FunctionArguments, GroupByExpr, Ident, Select, SelectItem, TableAlias,
     TableAliasColumnDef, TableFactor, TableWithJoins,
@@ -17,6 +15,7 @@ use sqlparser::ast::{
 
 use crate::ddl::names::fold;
 use crate::function;
+use crate::parse::walk::{change_expressions, has_expression};
 
 /// The name of the item in FROM. No client can write it.
 const ALIAS: &str = "\u{1}set";
@@ -28,11 +27,10 @@ pub(super) fn moved(syntax: &Select) -> Option<Select> {
     let (factor, column) = lateral(&call)?;
     let mut moved = syntax.clone();
     let mut replace = |part: &mut Syntax| {
-        let _ = ast::visit_expressions_mut(part, |expr| {
+        change_expressions(part, |expr| {
             if *expr == call {
                 *expr = Syntax::CompoundIdentifier(vec![Ident::new(ALIAS), column.clone()]);
             }
-            ControlFlow::<()>::Continue(())
         });
     };
     for item in &mut moved.projection {
@@ -77,11 +75,7 @@ fn grouped_set<'a>(syntax: &'a Select, key: &'a Syntax) -> Option<&'a Syntax> {
 }
 
 fn mentions(expr: &Syntax, name: &Ident) -> bool {
-    let found = ast::visit_expressions(expr, |part| match part {
-        Syntax::Identifier(column) if fold(column) == fold(name) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    found.is_break()
+    has_expression(expr, |part| matches!(part, Syntax::Identifier(column) if fold(column) == fold(name)))
 }
 
 /// The name of the set-returning function that an expression calls.

@@ -15,6 +15,7 @@ use sqlparser::ast;
 use super::{Binder, Source};
 use crate::catalog::{Oid, Privileges, Relation, Routine, Securable, Table, View, is_temporary};
 use crate::error::Result;
+use crate::parse::walk::has_expression;
 
 /// Privileges on one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,15 +144,11 @@ impl Binder<'_> {
 
 /// Whether an expression may read a column of the table that a statement changes: it names anything.
 pub(crate) fn names_columns(expression: &ast::Expr) -> bool {
-    use std::ops::ControlFlow;
-    let found = ast::visit_expressions(expression, |expression| match expression {
-        ast::Expr::Identifier(name)
-            if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default") =>
-        {
-            ControlFlow::Continue(())
+    has_expression(expression, |expression| match expression {
+        ast::Expr::Identifier(name) => {
+            name.quote_style.is_some() || !name.value.eq_ignore_ascii_case("default")
         }
-        ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    found.is_break()
+        ast::Expr::CompoundIdentifier(_) => true,
+        _ => false,
+    })
 }

@@ -7,6 +7,7 @@ use super::scope::object_name;
 use super::{Binder, Body, Cte, Query, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::changes_rows;
+use crate::parse::walk::{Step, Walker, walk};
 use crate::session::OutputColumn;
 use crate::types::Type;
 
@@ -451,6 +452,24 @@ fn named_columns(given: &[OutputColumn], alias: &TableAlias, name: &str) -> Resu
     Ok(columns)
 }
 
+/// Which other queries of a WITH are named by one of them.
+struct Reads<'a> {
+    names: &'a [String],
+    place: usize,
+    found: Vec<usize>,
+}
+
+impl Walker for Reads<'_> {
+    fn relation(&mut self, relation: &ast::ObjectName) -> Step {
+        if let [ast::ObjectNamePart::Identifier(name)] = relation.0.as_slice() {
+            let name = object_name(name);
+            let read = self.names.iter().position(|known| *known == name);
+            self.found.extend(read.filter(|at| *at != self.place));
+        }
+        Step::Continue(())
+    }
+}
+
 /// The queries of a WITH in an order in which each comes behind those that it reads: under RECURSIVE
 /// it may read later ones. As they stand where they read each other, or seem to.
 pub(crate) fn in_order(with: &ast::With) -> Vec<&ast::Cte> {
@@ -460,15 +479,9 @@ pub(crate) fn in_order(with: &ast::With) -> Vec<&ast::Cte> {
     }
     let names: Vec<String> = written.iter().map(|cte| object_name(&cte.alias.name)).collect();
     let reads = |place: usize| {
-        let mut found = vec![];
-        let _ = ast::visit_relations(&written[place].query, |relation| {
-            if let [ast::ObjectNamePart::Identifier(name)] = relation.0.as_slice() {
-                let name = object_name(name);
-                found.extend(names.iter().position(|known| *known == name).filter(|at| *at != place));
-            }
-            std::ops::ControlFlow::<()>::Continue(())
-        });
-        found
+        let mut reads = Reads { names: &names, place, found: vec![] };
+        let _ = walk(written[place].query.as_ref(), &mut reads);
+        reads.found
     };
     let reads: Vec<Vec<usize>> = (0..written.len()).map(reads).collect();
     let (mut order, mut placed) = (Vec::with_capacity(written.len()), vec![false; written.len()]);

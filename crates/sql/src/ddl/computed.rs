@@ -10,8 +10,6 @@
 //! - types that are not built in are named with their schema, and columns without their table, whose
 //!   name may change.
 
-use std::ops::ControlFlow;
-
 use sqlparser::ast::{self, Expr as Syntax, Value};
 
 use super::names::{fold, parts};
@@ -20,6 +18,7 @@ use crate::catalog::{Computed, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::parse::parse_expression;
+use crate::parse::walk::change_expressions;
 use crate::session::work::Work;
 use crate::types::{Datum, FormatContext, Type, TypeId};
 
@@ -102,7 +101,7 @@ impl Work<'_> {
         let mut fixed = syntax.clone();
         self.fix_literals(&mut fixed, &meant.expr, what)?;
         self.qualify_types(&mut fixed)?;
-        each_expression(&mut fixed, |expr| {
+        change_expressions(&mut fixed, |expr| {
             if let Syntax::CompoundIdentifier(names) = expr
                 && let Some(column) = names.pop()
             {
@@ -162,16 +161,14 @@ impl Work<'_> {
 
     fn qualify_types(&self, syntax: &mut Syntax) -> Result<()> {
         let mut result = Ok(());
-        let _ = ast::visit_expressions_mut(syntax, |expr| {
+        change_expressions(syntax, |expr| {
             let named = match expr {
                 Syntax::Cast { data_type, .. } => data_type,
                 Syntax::TypedString(literal) => &mut literal.data_type,
-                _ => return ControlFlow::Continue(()),
+                _ => return,
             };
-            result = self.qualify_type(named);
-            match result {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
+            if result.is_ok() {
+                result = self.qualify_type(named);
             }
         });
         result
@@ -216,7 +213,7 @@ impl Work<'_> {
 /// What an index computes after a column was renamed.
 pub(super) fn rename_column(text: &str, old: &str, new: &str) -> Result<String> {
     let mut syntax = parse_expression(text)?;
-    each_expression(&mut syntax, |expr| {
+    change_expressions(&mut syntax, |expr| {
         if let Syntax::Identifier(name) = expr
             && fold(name) == old
         {
@@ -224,14 +221,6 @@ pub(super) fn rename_column(text: &str, old: &str, new: &str) -> Result<String> 
         }
     });
     Ok(syntax.to_string())
-}
-
-/// Calls `change` with an expression and all in it.
-fn each_expression(syntax: &mut Syntax, mut change: impl FnMut(&mut Syntax)) {
-    let _ = ast::visit_expressions_mut(syntax, |expr| {
-        change(expr);
-        ControlFlow::<()>::Continue(())
-    });
 }
 
 /// Replaces string literals with this text; says how many there were.
@@ -244,7 +233,7 @@ fn replace_literal(syntax: &mut Syntax, text: &str, by: &str) -> usize {
         }
         _ => {}
     };
-    each_expression(syntax, |expr| match expr {
+    change_expressions(syntax, |expr| match expr {
         Syntax::Value(value) => replace(&mut value.value),
         Syntax::TypedString(literal) => replace(&mut literal.value.value),
         _ => {}

@@ -3,7 +3,9 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Query, SetExpr, Statement, Visit, Visitor};
+use sqlparser::ast::{Query, SetExpr, Statement};
+
+use super::walk::{Step, Walker, walk};
 
 /// Whether a body is a statement that changes rows.
 pub(crate) fn changes_rows(body: &SetExpr) -> bool {
@@ -13,7 +15,7 @@ pub(crate) fn changes_rows(body: &SetExpr) -> bool {
 /// Whether a query within a statement, or one of its WITH, locks or changes rows.
 pub(crate) fn locks_rows_within(sql: &Statement) -> bool {
     let depth = usize::from(!matches!(sql, Statement::Query(_)));
-    sql.visit(&mut Within { depth }).is_break()
+    walk(sql, &mut Within { depth }).is_break()
 }
 
 struct Within {
@@ -21,19 +23,17 @@ struct Within {
     depth: usize,
 }
 
-impl Visitor for Within {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+impl Walker for Within {
+    fn query(&mut self, query: &Query) -> Step {
         let is_within = self.depth > 0;
         self.depth += 1;
         match is_within && (!query.locks.is_empty() || changes_rows(&query.body)) {
-            true => ControlFlow::Break(()),
+            true => ControlFlow::Break(None),
             false => ControlFlow::Continue(()),
         }
     }
 
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+    fn leaves_query(&mut self) -> Step {
         self.depth -= 1;
         ControlFlow::Continue(())
     }

@@ -59,6 +59,7 @@ mod routine;
 mod rows;
 mod spelled;
 pub(crate) mod template;
+pub(crate) mod walk;
 
 pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};

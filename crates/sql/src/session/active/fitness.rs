@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{self, Visit, Visitor};
+use sqlparser::ast;
 
 use super::super::facts::Facts;
 use super::super::statement::tag;
@@ -20,6 +20,7 @@ use crate::ddl::expression::default_of;
 use crate::ddl::names;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{Kind, Volatility, all};
+use crate::parse::walk::{Step, Walker, walk};
 use crate::parse::{Command, Statement, changes_rows, locks_rows_within};
 use crate::pg_catalog::SystemTables;
 
@@ -138,9 +139,10 @@ fn check_within(
     if let S::Call(call) = sql.as_ref() {
         check.routines(&call.name)?;
     }
-    match sql.visit(&mut check) {
+    match walk(sql.as_ref(), &mut check) {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(refusal) => Err(*refusal),
+        ControlFlow::Break(Some(refusal)) => Err(*refusal),
+        ControlFlow::Break(None) => Err(SqlError::internal("a statement was refused without a reason")),
     }
 }
 
@@ -185,7 +187,7 @@ impl<'a> Check<'a, '_> {
                 let (catalog, path) = (self.catalog, self.path);
                 on_more_stack(|| check_within(catalog, path, &statement, self.seen))?;
             }
-            if let ControlFlow::Break(refusal) = self.defaults(routine) {
+            if let ControlFlow::Break(Some(refusal)) = self.defaults(routine) {
                 return Err(*refusal);
             }
         }
@@ -193,18 +195,18 @@ impl<'a> Check<'a, '_> {
     }
 
     /// What stands for arguments that a call leaves out.
-    fn defaults(&mut self, routine: &Routine) -> ControlFlow<Box<SqlError>> {
+    fn defaults(&mut self, routine: &Routine) -> Step {
         for default in routine.inputs().filter_map(|input| input.default.as_deref()) {
             match crate::parse::parse_expression(default) {
-                Ok(expr) => expr.visit(self)?,
-                Err(error) => return ControlFlow::Break(Box::new(error)),
+                Ok(expr) => walk(&expr, self)?,
+                Err(error) => return ControlFlow::Break(Some(Box::new(error))),
             }
         }
         ControlFlow::Continue(())
     }
 
     /// A function of the user's in an expression or in FROM.
-    fn own_function(&mut self, schema: Option<&str>, name: &str) -> ControlFlow<Box<SqlError>> {
+    fn own_function(&mut self, schema: Option<&str>, name: &str) -> Step {
         let (catalog, path) = (self.catalog, self.path);
         for (_, routine) in catalog.routines_named(path, schema, name) {
             if !self.seen.insert(routine.oid) {
@@ -212,12 +214,12 @@ impl<'a> Check<'a, '_> {
             }
             let statements = match crate::routine::statements(routine) {
                 Ok(statements) => statements,
-                Err(error) => return ControlFlow::Break(Box::new(error)),
+                Err(error) => return ControlFlow::Break(Some(Box::new(error))),
             };
             let outer = self.in_function.replace(name.to_owned());
             for statement in statements {
                 if let Command::Sql(sql) = &statement.command {
-                    on_more_stack(|| sql.visit(self))?;
+                    on_more_stack(|| walk(sql.as_ref(), self))?;
                 }
             }
             self.defaults(routine)?;
@@ -288,11 +290,9 @@ fn split(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
     }
 }
 
-impl Visitor for Check<'_, '_> {
-    type Break = Box<SqlError>;
-
-    fn pre_visit_relation(&mut self, relation: &ast::ObjectName) -> ControlFlow<Box<SqlError>> {
-        let refuse = |error: SqlError| ControlFlow::Break(Box::new(error));
+impl Walker for Check<'_, '_> {
+    fn relation(&mut self, relation: &ast::ObjectName) -> Step {
+        let refuse = |error: SqlError| ControlFlow::Break(Some(Box::new(error)));
         let Some((schema, name)) = split(relation) else { return ControlFlow::Continue(()) };
         // A function in FROM comes as a relation, too.
         let is_relation =
@@ -316,7 +316,7 @@ impl Visitor for Check<'_, '_> {
                 };
                 for statement in parsed {
                     if let Command::Sql(sql) = &statement.command {
-                        sql.visit(self)?;
+                        walk(sql.as_ref(), self)?;
                     }
                 }
                 ControlFlow::Continue(())
@@ -329,14 +329,14 @@ impl Visitor for Check<'_, '_> {
         }
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<Box<SqlError>> {
+    fn table_factor(&mut self, factor: &ast::TableFactor) -> Step {
         let called = match factor {
             ast::TableFactor::Table { name, args: Some(_), .. } => name,
             // Nodes have values in advance, each its own.
             ast::TableFactor::Table { name, args: None, .. } => match self.find(name) {
                 Some(Relation::Sequence(sequence)) => {
                     let error = unfit(format_args!("sequence \"{}\" read as a table", sequence.name));
-                    return ControlFlow::Break(Box::new(error));
+                    return ControlFlow::Break(Some(Box::new(error)));
                 }
                 _ => return ControlFlow::Continue(()),
             },
@@ -349,19 +349,21 @@ impl Visitor for Check<'_, '_> {
         }
     }
 
-    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<Box<SqlError>> {
+    fn expression(&mut self, expr: &ast::Expr) -> Step {
         let ast::Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
         let Some((schema, name)) = split(&call.name) else { return ControlFlow::Continue(()) };
         match self.function(&name) {
             Ok(()) => self.own_function(schema.as_deref(), &name),
-            Err(error) => ControlFlow::Break(Box::new(error)),
+            Err(error) => ControlFlow::Break(Some(Box::new(error))),
         }
     }
 
-    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<Box<SqlError>> {
+    fn query(&mut self, query: &ast::Query) -> Step {
         let is_cut = query.limit_clause.is_some() || query.fetch.is_some();
         if self.writes && is_cut && query.order_by.is_none() {
-            return ControlFlow::Break(Box::new(unfit("LIMIT without ORDER BY in a statement that writes")));
+            return ControlFlow::Break(Some(Box::new(unfit(
+                "LIMIT without ORDER BY in a statement that writes",
+            ))));
         }
         ControlFlow::Continue(())
     }

@@ -1,0 +1,103 @@
+//! Walks through what was parsed.
+//!
+//! A visitor is compiled together with each of the parser's kinds of nodes, of which there are
+//! hundreds: one more is half a megabyte. So there is one for reading and one for changing, and
+//! they ask whoever walks through a table of functions.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{Expr, ObjectName, Query, TableFactor, Visit, VisitMut, Visitor, VisitorMut};
+
+use crate::error::SqlError;
+
+/// Why a walk ends early: it has found what it looked for, or something that is refused.
+pub(crate) type Found = Option<Box<SqlError>>;
+/// Whether a walk goes on.
+pub(crate) type Step = ControlFlow<Found>;
+
+/// Who walks: what is met is told before what is in it, but for `leaves_query`.
+pub(crate) trait Walker {
+    /// A query, also one within another.
+    fn query(&mut self, _: &Query) -> Step {
+        ControlFlow::Continue(())
+    }
+    /// All of a query was met.
+    fn leaves_query(&mut self) -> Step {
+        ControlFlow::Continue(())
+    }
+    /// A name of a relation, or of a function in FROM.
+    fn relation(&mut self, _: &ObjectName) -> Step {
+        ControlFlow::Continue(())
+    }
+    /// An item of FROM.
+    fn table_factor(&mut self, _: &TableFactor) -> Step {
+        ControlFlow::Continue(())
+    }
+    /// An expression, also one within another.
+    fn expression(&mut self, _: &Expr) -> Step {
+        ControlFlow::Continue(())
+    }
+}
+
+/// Walks through a node and all in it.
+pub(crate) fn walk(node: &impl Visit, walker: &mut dyn Walker) -> Step {
+    node.visit(&mut Reading(walker))
+}
+
+/// Whether an expression is one that is looked for, or has one in it.
+pub(crate) fn has_expression(node: &impl Visit, is_it: impl FnMut(&Expr) -> bool) -> bool {
+    walk(node, &mut Looking(is_it)).is_break()
+}
+
+/// Calls a function with each expression, first with those within others.
+pub(crate) fn change_expressions(node: &mut impl VisitMut, mut change: impl FnMut(&mut Expr)) {
+    let _ = node.visit(&mut Changing(&mut change));
+}
+
+struct Reading<'a>(&'a mut dyn Walker);
+
+impl Visitor for Reading<'_> {
+    type Break = Found;
+
+    fn pre_visit_query(&mut self, query: &Query) -> Step {
+        self.0.query(query)
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> Step {
+        self.0.leaves_query()
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> Step {
+        self.0.relation(relation)
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Step {
+        self.0.table_factor(factor)
+    }
+
+    fn pre_visit_expr(&mut self, expression: &Expr) -> Step {
+        self.0.expression(expression)
+    }
+}
+
+struct Changing<'a>(&'a mut dyn FnMut(&mut Expr));
+
+impl VisitorMut for Changing<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        (self.0)(expression);
+        ControlFlow::Continue(())
+    }
+}
+
+struct Looking<F>(F);
+
+impl<F: FnMut(&Expr) -> bool> Walker for Looking<F> {
+    fn expression(&mut self, expression: &Expr) -> Step {
+        match (self.0)(expression) {
+            true => ControlFlow::Break(None),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
