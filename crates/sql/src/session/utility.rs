@@ -14,7 +14,7 @@ use crate::catalog::{CHECKPOINT_OID, Privileges};
 use crate::ddl::names::{Qualified, fold, single};
 use crate::ddl::user_type::Dropped;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::{Command, MipArgument, Statement};
+use crate::parse::{Command, DatabaseStatement, MipArgument, Statement};
 use crate::session::work::Work;
 use crate::types::Datum;
 
@@ -204,6 +204,14 @@ impl Session {
                 self.maintain(command, alone)?;
                 return Ok(words);
             }
+            Command::Database(statement)
+                if matches!(
+                    **statement,
+                    DatabaseStatement::Create { .. } | DatabaseStatement::Drop { .. }
+                ) =>
+            {
+                super::maintenance::require_alone(alone && self.block != Block::Explicit, words)?;
+            }
             Command::AlterSettings(alter) => {
                 self.alter_settings(alter).await?;
                 return Ok(words);
@@ -220,6 +228,7 @@ impl Session {
             | Command::AlterSequence { .. }
             | Command::DropRoutine(_)
             | Command::Role(_)
+            | Command::Database(_)
             | Command::Grant(_)
             | Command::DefaultPrivileges(_)
             | Command::Owner(_)
@@ -240,6 +249,7 @@ impl Session {
             Command::DropRoutine(drop) => work.drop_routines(drop).await?,
             Command::Domain(statement) => work.domain_statement(statement).await?,
             Command::Role(statement) => work.role_statement(statement).await?,
+            Command::Database(statement) => Box::pin(work.database_statement(statement)).await?,
             Command::Grant(statement) => work.grant(statement).await?,
             Command::DefaultPrivileges(statement) => work.default_privileges(statement).await?,
             Command::Owner(statement) => work.owner_statement(statement).await?,
