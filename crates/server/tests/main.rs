@@ -5,6 +5,7 @@ mod binary_copy;
 mod client;
 mod codec;
 mod departure;
+mod databases;
 mod durability;
 mod enums;
 mod governor;

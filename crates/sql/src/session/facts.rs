@@ -537,7 +537,7 @@ impl ServerView for Facts {
     }
 
     fn failures(&self) -> Vec<Failure> {
-        let rows = self.database.failures().list();
+        let rows = self.database.failures().list(self.database.oid());
         self.rest_on_everything();
         rows
     }

@@ -394,8 +394,8 @@ impl Session {
     /// Keeps a serialization failure for the views, unless that was done.
     pub(super) fn note_failure(&mut self, error: &SqlError, transaction: u64) {
         if error.is_retryable() && !std::mem::take(&mut self.failure_noted) {
-            let (now, process_id) = (self.database.now(), self.facts.process_id);
-            self.database.failures().note(now, process_id, transaction, error);
+            let (now, session) = (self.database.now(), (self.facts.process_id, self.database.oid()));
+            self.database.failures().note(now, session, transaction, error);
         }
     }
 

@@ -16,6 +16,7 @@ use super::facts::Facts;
 use super::interrupt::Interrupts;
 use super::state::TransactionState;
 use crate::catalog::{Catalog, DATABASE_OID, Object, Oid, store};
+use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{ReadContext, Reader, RowScan};
 use crate::function::EvalContext;
@@ -200,6 +201,9 @@ impl Work<'_> {
             // Nobody is to make anything in a database that somebody drops.
             let key = [store::DATABASES.to_be_bytes(), database.to_be_bytes()].concat();
             self.lock_key(store::NAME_TREE, &key, LockMode::Shared).await?;
+            if self.database.of(database).is_none() {
+                return Err(undefined_database(&self.facts.given_database));
+            }
         }
         let mut key = store::prefix(database);
         key.extend_from_slice(&schema.to_be_bytes());
