@@ -99,7 +99,7 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Option<DatabaseStatement>
         let comment = if take(parser, "NULL") { None } else { Some(parser.parse_literal_string()?) };
         return Ok(Some(DatabaseStatement::Comment { name, comment }));
     }
-    let is_other = ["SET", "REFRESH", "OWNER"].iter().any(|word| is_word(parser, 3, word));
+    let is_other = ["SET", "REFRESH"].iter().any(|word| is_word(parser, 3, word));
     if is_other || !take_all(parser, &["ALTER", "DATABASE"]) {
         return Ok(None);
     }

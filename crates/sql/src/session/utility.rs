@@ -436,6 +436,7 @@ impl Work<'_> {
             S::AlterTable(alter) => self.alter_table(alter).await,
             S::AlterIndex { name, operation: ast::AlterIndexOperation::RenameIndex { index_name } } => {
                 let name = Qualified::from_object_name(name)?;
+                self.require_usage(&name)?;
                 let relation = self.find(&name).ok_or_else(|| crate::ddl::resolve::undefined_table(&name))?;
                 self.rename_relation(&relation, single(index_name)?).await
             }
