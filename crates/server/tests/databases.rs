@@ -6,7 +6,11 @@ use tokio_postgres::{Client, Config, NoTls};
 use crate::support::TestServer;
 
 /// A connection to a database, or SQLSTATE, message and hint of the refusal.
-async fn connect(server: &TestServer, user: &str, database: &str) -> Result<Client, (String, String, String)> {
+async fn connect(
+    server: &TestServer,
+    user: &str,
+    database: &str,
+) -> Result<Client, (String, String, String)> {
     let mut config = Config::new();
     config.host("127.0.0.1").port(server.address().port()).user(user).dbname(database);
     match config.connect(NoTls).await {

@@ -44,24 +44,26 @@ async fn names_of_one_database_mean_nothing_in_another() {
     let disk = SimDisk::new(1);
     let sql = open(&disk);
     let mut first = session(&sql, "postgres");
-    run(&mut first, "CREATE TABLE t (id serial PRIMARY KEY, a text); INSERT INTO t (a) VALUES ('first')").await;
-    run(&mut first, "CREATE FUNCTION f() RETURNS int LANGUAGE SQL AS 'SELECT 1'; CREATE TYPE e AS ENUM ('x')")
+    run(&mut first, "CREATE TABLE t (id serial PRIMARY KEY, a text); INSERT INTO t (a) VALUES ('first')")
         .await;
+    run(
+        &mut first,
+        "CREATE FUNCTION f() RETURNS int LANGUAGE SQL AS 'SELECT 1'; CREATE TYPE e AS ENUM ('x')",
+    )
+    .await;
     assert_eq!(run(&mut first, "CREATE DATABASE shop").await, "CREATE DATABASE");
     let mut other = session(&sql, "shop");
     for text in ["TABLE t", "SELECT f()", "SELECT 'x'::e", "SELECT nextval('t_id_seq')", "DROP TABLE t"] {
         let answer = run(&mut other, text).await;
         assert!(answer.starts_with("ERROR 42"), "{text}: {answer}");
     }
-    let made = "CREATE TABLE t (id serial PRIMARY KEY, b int, c int DEFAULT 7); INSERT INTO t (b) VALUES (5), (6)";
+    let made =
+        "CREATE TABLE t (id serial PRIMARY KEY, b int, c int DEFAULT 7); INSERT INTO t (b) VALUES (5), (6)";
     assert_eq!(run(&mut other, made).await, "CREATE TABLE / INSERT 0 2");
     // One text, two plans.
     for _ in 0..2 {
         assert_eq!(run(&mut first, "SELECT * FROM t").await, "id|a / 1|first / SELECT 1");
-        assert_eq!(
-            run(&mut other, "SELECT * FROM t").await,
-            "id|b|c / 1|5|7 / 2|6|7 / SELECT 2"
-        );
+        assert_eq!(run(&mut other, "SELECT * FROM t").await, "id|b|c / 1|5|7 / 2|6|7 / SELECT 2");
     }
     let tables = "SELECT count(*) FROM pg_class WHERE relname = 't'";
     assert_eq!(run(&mut first, tables).await, "count / 1 / SELECT 1");
@@ -87,10 +89,7 @@ async fn any_name_leads_to_the_initial_database_until_there_is_another() {
     let name = "SELECT current_database()";
     assert_eq!(run(&mut alias, name).await, "current_database / shop / SELECT 1");
     let listed = "SELECT datname FROM pg_database ORDER BY oid";
-    assert_eq!(
-        run(&mut alias, listed).await,
-        "datname / template1 / template0 / shop / SELECT 3"
-    );
+    assert_eq!(run(&mut alias, listed).await, "datname / template1 / template0 / shop / SELECT 3");
     assert_eq!(run(&mut alias, "CREATE DATABASE shop").await, "CREATE DATABASE");
     assert_eq!(run(&mut alias, name).await, "current_database / postgres / SELECT 1");
     let refused = try_session(&sql, "stall").err().unwrap();
@@ -123,7 +122,9 @@ async fn what_is_dropped_leaves_nothing() {
     assert_eq!(run(&mut session(&sql, "postgres"), "SHOW work_mem").await, "work_mem / 4MB / SHOW");
     let refused = run(&mut first, "DROP DATABASE shop").await;
     assert!(refused.starts_with("ERROR 55006: database \"shop\" is being accessed"), "{refused}");
-    assert!(run(&mut other, "DROP DATABASE shop").await.starts_with("ERROR 55006: cannot drop the currently"));
+    assert!(
+        run(&mut other, "DROP DATABASE shop").await.starts_with("ERROR 55006: cannot drop the currently")
+    );
     drop(other);
     assert_eq!(run(&mut first, "DROP DATABASE shop").await, "DROP DATABASE");
     assert_eq!(rows(&sql, 1), catalog);
@@ -156,7 +157,10 @@ async fn locks_channels_and_prepared_transactions_are_of_one_database() {
     assert_eq!(run(&mut first, listed).await, "gid|database / p|shop / SELECT 1");
     for text in ["COMMIT PREPARED 'p'", "ROLLBACK PREPARED 'p'"] {
         let refused = run(&mut first, text).await;
-        assert!(refused.starts_with("ERROR 0A000: prepared transaction belongs to another database"), "{refused}");
+        assert!(
+            refused.starts_with("ERROR 0A000: prepared transaction belongs to another database"),
+            "{refused}"
+        );
     }
     drop(other);
     let refused = run(&mut first, "DROP DATABASE shop").await;
@@ -173,11 +177,16 @@ async fn roles_are_shared_and_rights_are_not() {
     run(&mut first, "CREATE DATABASE shop OWNER bob").await;
     let mut other = session(&sql, "shop");
     run(&mut other, "CREATE TABLE t (a int); ALTER TABLE t OWNER TO bob; CREATE ROLE tim").await;
-    assert_eq!(run(&mut first, "SELECT count(*) FROM pg_roles WHERE rolname = 'tim'").await, "count / 1 / SELECT 1");
+    assert_eq!(
+        run(&mut first, "SELECT count(*) FROM pg_roles WHERE rolname = 'tim'").await,
+        "count / 1 / SELECT 1"
+    );
     let refused = run(&mut first, "DROP ROLE bob").await;
     assert!(refused.contains("owner of database shop / 1 object in database shop"), "{refused}");
     run(&mut first, "SET ROLE eve").await;
-    assert!(run(&mut first, "DROP DATABASE shop").await.contains("ERROR 42501: must be owner of database shop"));
+    assert!(
+        run(&mut first, "DROP DATABASE shop").await.contains("ERROR 42501: must be owner of database shop")
+    );
     assert!(run(&mut first, "CREATE DATABASE eves").await.contains("CREATE DATABASE"));
     assert!(run(&mut first, "CREATE DATABASE x OWNER bob").await.contains("ERROR 42501"));
     run(&mut first, "SET ROLE bob").await;

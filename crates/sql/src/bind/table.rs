@@ -10,9 +10,7 @@ use sqlparser::ast::{
 use super::call::plain_arguments;
 use super::computed::bind_computed;
 use super::from::{Item, NewRelation, undefined_table};
-use super::scope::{
-    ColumnSource, NamedColumn, NamedTable, Namespace, name_span, object_name,
-};
+use super::scope::{ColumnSource, NamedColumn, NamedTable, Namespace, name_span, object_name};
 use super::sequence_table::SequenceTable;
 use super::{Binder, Clause, From, Join, JoinKind, Query, RowsCall, Source, TableFunction, VirtualTable};
 use crate::catalog::{self, Relation as CatalogRelation, Table, View};

@@ -16,9 +16,7 @@ use std::ops::{BitAnd, BitOr, Not};
 use serde::{Deserialize, Serialize};
 
 use super::role::{DATABASE_OWNER_OID, READ_ALL_OID, WRITE_ALL_OID};
-use super::{
-    Catalog, INFORMATION_SCHEMA_OID, OWNER_OID, Object, Oid, PG_CATALOG_OID, PUBLIC_OID, Rights,
-};
+use super::{Catalog, INFORMATION_SCHEMA_OID, OWNER_OID, Object, Oid, PG_CATALOG_OID, PUBLIC_OID, Rights};
 
 /// A set of privileges: a bit for each, in PostgreSQL's order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

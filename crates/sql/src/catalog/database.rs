@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Catalog, DATABASE_OID, Object, Oid};
+use super::{Catalog, Changes, DATABASE_OID, Object, Oid};
 
 /// Oid of `template1`, as in PostgreSQL.
 pub const TEMPLATE1_OID: Oid = 1;
@@ -139,6 +139,27 @@ impl Catalog {
             Object::Access(access) => self.databases.contains(&access.object),
             _ => false,
         }
+    }
+
+    /// Those of the changes that concern what all databases have.
+    pub(crate) fn shared_among(&self, changes: &Changes) -> Changes {
+        let is_shared = |oid: &Oid, after: &Option<Object>| match after {
+            // Who owns a database that is made now is said of an object that nobody knows yet.
+            Some(Object::Access(access)) => {
+                self.shares(&Object::Access(access.clone()))
+                    || matches!(changes.get(&access.object), Some(Some(Object::Database(_))))
+            }
+            Some(object) => self.shares(object),
+            None => self.objects.get(oid).is_some_and(|object| self.shares(object)),
+        };
+        let shared = changes.iter().filter(|(oid, after)| is_shared(oid, after));
+        shared.map(|(oid, after)| (*oid, after.clone())).collect()
+    }
+
+    /// The catalog of a database that is gone: what is shared, and what is built in.
+    pub(crate) fn without_own(&self, version: u64) -> Catalog {
+        let shared = self.objects.values().filter(|object| self.shares(object));
+        Catalog::of_database(self.database, version, shared.cloned())
     }
 
     /// The database that an object belongs to, as its key says it; 0 is all.

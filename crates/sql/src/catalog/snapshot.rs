@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 
 use super::temporary;
 use super::{
-    Access, DATABASE_OID, Database, DefaultAccess, Domain, EnumType, INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID,
-    Rights, Role, RoleSettings, Routine, Schema, Sequence, Table, UserType, View,
+    Access, DATABASE_OID, Database, DefaultAccess, Domain, EnumType, INFORMATION_SCHEMA_OID, Index, Oid,
+    PG_CATALOG_OID, PUBLIC_OID, Rights, Role, RoleSettings, Routine, Schema, Sequence, Table, UserType, View,
 };
 
 /// Something with a place in the name space of relations.
@@ -157,11 +157,7 @@ impl Catalog {
     }
 
     /// A catalog of a database: these objects, its own and shared ones, and what is built in.
-    pub fn of_database(
-        database: Oid,
-        version: u64,
-        objects: impl IntoIterator<Item = Object>,
-    ) -> Catalog {
+    pub fn of_database(database: Oid, version: u64, objects: impl IntoIterator<Item = Object>) -> Catalog {
         let mut all: BTreeMap<Oid, Object> = BTreeMap::new();
         for initial in Database::initial() {
             all.insert(initial.oid, Object::Database(Arc::new(initial)));
@@ -255,27 +251,6 @@ impl Catalog {
                 self.moved.insert(*oid, csn);
             }
         }
-    }
-
-    /// Those of the changes that concern what all databases have.
-    pub(crate) fn shared_among(&self, changes: &Changes) -> Changes {
-        let is_shared = |oid: &Oid, after: &Option<Object>| match after {
-            // Who owns a database that is made now is said of an object that nobody knows yet.
-            Some(Object::Access(access)) => {
-                self.shares(&Object::Access(access.clone()))
-                    || matches!(changes.get(&access.object), Some(Some(Object::Database(_))))
-            }
-            Some(object) => self.shares(object),
-            None => self.objects.get(oid).is_some_and(|object| self.shares(object)),
-        };
-        let shared = changes.iter().filter(|(oid, after)| is_shared(oid, after));
-        shared.map(|(oid, after)| (*oid, after.clone())).collect()
-    }
-
-    /// The catalog of a database that is gone: what is shared, and what is built in.
-    pub(crate) fn without_own(&self, version: u64) -> Catalog {
-        let shared = self.objects.values().filter(|object| self.shares(object));
-        Catalog::of_database(self.database, version, shared.cloned())
     }
 
     /// The commit that last moved a table's rows or entries to other trees; 0 if none did since the

@@ -13,9 +13,7 @@ use sqlparser::ast::Ident;
 
 use super::names::{MAX_NAME, cut, fold};
 use super::permission::denied;
-use crate::catalog::{
-    Catalog, DATABASE_OID, Database, FIRST_USER_OID, Object, Oid, RoleSettings, store,
-};
+use crate::catalog::{Catalog, DATABASE_OID, Database, FIRST_USER_OID, Object, Oid, RoleSettings, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{DatabaseOption, DatabaseStatement};
 use crate::session::work::Work;
@@ -110,7 +108,8 @@ fn truth(option: &str, text: &str) -> Result<bool> {
 }
 
 fn connection_limit(text: &str) -> Result<i32> {
-    let number = text.parse::<i32>().map_err(|_| SqlError::syntax("connection limit requires an integer value"))?;
+    let number =
+        text.parse::<i32>().map_err(|_| SqlError::syntax("connection limit requires an integer value"))?;
     match number >= -1 {
         true => Ok(number),
         false => Err(invalid(format!("invalid connection limit: {number}"))),

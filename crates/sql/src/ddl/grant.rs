@@ -11,9 +11,7 @@ use super::permission::{denied, described};
 use super::resolve::{undefined_schema, undefined_table, wrong_type};
 use super::user_type::undefined_type;
 use crate::catalog::access_list::{self, Refused};
-use crate::catalog::{
-    Access, AclItem, Object, Oid, Privileges, Relation, RoutineKind, Securable, store,
-};
+use crate::catalog::{Access, AclItem, Object, Oid, Privileges, Relation, RoutineKind, Securable, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{GrantStatement, Objects, RoleRef};
 use crate::session::work::Work;

@@ -236,7 +236,10 @@ impl Work<'_> {
         self.revoke_all(&of).await?;
         let owned: Vec<Oid> = {
             let owned = self.catalog.accesses().filter(|access| of.contains(&access.owner));
-            owned.map(|access| access.object).filter(|object| self.catalog.database_by_oid(*object).is_none()).collect()
+            owned
+                .map(|access| access.object)
+                .filter(|object| self.catalog.database_by_oid(*object).is_none())
+                .collect()
         };
         self.drop_objects(&owned, cascade).await
     }

@@ -431,9 +431,8 @@ impl Work<'_> {
         for other in self.database.all().iter().filter(|other| other.oid() != self.database.oid()) {
             let catalog = other.catalog();
             let own = catalog.accesses().filter(|access| catalog.database_by_oid(access.object).is_none());
-            let is_of_role = |items: &[AclItem]| {
-                items.iter().any(|item| [item.grantee, item.grantor].contains(&role))
-            };
+            let is_of_role =
+                |items: &[AclItem]| items.iter().any(|item| [item.grantee, item.grantor].contains(&role));
             let accesses = own.filter(|access| {
                 catalog.securable(access.object).is_some()
                     && (access.owner == role || access.list.as_deref().is_some_and(is_of_role))

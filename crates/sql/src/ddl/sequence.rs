@@ -260,9 +260,7 @@ impl Work<'_> {
         let parts = super::names::parts(name)?;
         let (column, table) = match parts.as_slice() {
             [table, column] => (column, Qualified::plain(table)),
-            [schema, table, column] => {
-                (column, Qualified::within(schema, table))
-            }
+            [schema, table, column] => (column, Qualified::within(schema, table)),
             _ => {
                 return Err(SqlError::syntax("invalid OWNED BY option")
                     .with_hint("Specify OWNED BY table.column or OWNED BY NONE."));

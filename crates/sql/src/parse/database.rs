@@ -139,7 +139,9 @@ fn value(parser: &mut Parser<'_>) -> Parsed<Ident> {
         Token::Number(..) | Token::Minus | Token::Plus => {
             super::command::signed(parser).map(|number| Ident::new(number.to_string()))
         }
-        Token::SingleQuotedString(_) => parser.parse_literal_string().map(|text| Ident::with_quote('"', text)),
+        Token::SingleQuotedString(_) => {
+            parser.parse_literal_string().map(|text| Ident::with_quote('"', text))
+        }
         _ => parser.parse_identifier(),
     }
 }
@@ -168,7 +170,8 @@ mod tests {
 
     #[test]
     fn options_come_with_and_without_a_sign() {
-        let text = "CREATE DATABASE \"A b\" WITH OWNER = ann ENCODING 'UTF8' CONNECTION LIMIT -1 TEMPLATE DEFAULT";
+        let text =
+            "CREATE DATABASE \"A b\" WITH OWNER = ann ENCODING 'UTF8' CONNECTION LIMIT -1 TEMPLATE DEFAULT";
         let DatabaseStatement::Create { name, options } = statement(text) else { panic!() };
         assert_eq!(name.value, "A b");
         let all: Vec<_> = options.iter().map(|option| (option.name.as_str(), option.value.clone())).collect();
@@ -188,7 +191,9 @@ mod tests {
             let DatabaseStatement::Drop { if_exists, force, .. } = statement(text) else { panic!("{text}") };
             assert_eq!((if_exists, force), expected, "{text}");
         }
-        for text in ["DROP DATABASE a WITH", "DROP DATABASE a (b)", "CREATE DATABASE 'a'", "DROP DATABASE a.b"] {
+        for text in
+            ["DROP DATABASE a WITH", "DROP DATABASE a (b)", "CREATE DATABASE 'a'", "DROP DATABASE a.b"]
+        {
             assert!(parse(text).is_err(), "{text}");
         }
     }

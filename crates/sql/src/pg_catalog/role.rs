@@ -6,8 +6,8 @@
 
 use super::value::{NULL, array};
 use super::{Source, SystemTable, acl};
-use crate::catalog::{Catalog, OWNER_OID, Oid, PREDEFINED, Role as Stored};
 pub(super) use crate::catalog::DATABASE_OWNER_OID;
+use crate::catalog::{Catalog, OWNER_OID, Oid, PREDEFINED, Role as Stored};
 use crate::types::{Datum, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] = &[

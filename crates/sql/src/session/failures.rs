@@ -76,7 +76,13 @@ fn kind_of(error: &SqlError) -> usize {
 impl Failures {
     /// Adds one.
     #[cold]
-    pub(crate) fn note(&self, at: i64, (process_id, database): (i32, Oid), transaction: u64, error: &SqlError) {
+    pub(crate) fn note(
+        &self,
+        at: i64,
+        (process_id, database): (i32, Oid),
+        transaction: u64,
+        error: &SqlError,
+    ) {
         let kind = kind_of(error);
         let mut state = self.0.lock();
         state.kinds[kind] += 1;

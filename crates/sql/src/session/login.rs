@@ -49,20 +49,22 @@ impl SqlDatabase {
     /// database has as many sessions as it may have.
     pub fn admit(&self, user: &str, database: &str, is_operator: bool) -> Result<()> {
         let catalog = self.catalog();
-        let role = if is_operator { None } else { self.admitted_role(&catalog, user)? };
-        let database = self.called(database)?.oid();
+        let role = if is_operator { None } else { self.admitted_role(&catalog, user)?.cloned() };
+        let (own, given) = (self.called(database)?, database);
+        let (catalog, database) = (own.catalog(), own.oid());
         let Some(known) = catalog.database_by_oid(database) else { return Ok(()) };
-        let name = &known.name;
+        let name = catalog.own_name(given);
         if !known.allows_connections {
             let message = format!("database \"{name}\" is not currently accepting connections");
             return Err(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
-        let superuser = if catalog.has_roles() { role.is_none_or(|role| role.superuser) } else { is_operator };
+        let superuser =
+            if catalog.has_roles() { role.as_ref().is_none_or(|role| role.superuser) } else { is_operator };
         let rights = role.map(|role| catalog.rights(role.oid));
         let kind = Securable::Database;
-        if rights.is_some_and(|rights| {
-            catalog.privileges(&rights, database, kind, Privileges::CONNECT).is_empty()
-        }) {
+        if rights
+            .is_some_and(|rights| catalog.privileges(&rights, database, kind, Privileges::CONNECT).is_empty())
+        {
             let message = format!("permission denied for database \"{name}\"");
             return Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)
                 .with_detail("User does not have CONNECT privilege."));

@@ -122,8 +122,7 @@ impl Facts {
         let all = self.database.presence().list();
         let of_it: Vec<_> = all.into_iter().filter(|facts| facts.database.oid() == database).collect();
         if !of_it.iter().all(|facts| self.may_signal(facts)) {
-            let message =
-                "must be a member of the role whose process is being terminated or member of pg_signal_backend";
+            let message = "must be a member of the role whose process is being terminated or member of pg_signal_backend";
             return Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
         }
         of_it.iter().filter_map(|facts| facts.orders.clone()).for_each(|orders| orders.terminate());

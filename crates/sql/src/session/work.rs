@@ -251,7 +251,8 @@ impl Work<'_> {
             let of_it: Vec<Oid> = of_it.map(|default| default.oid).collect();
             of_it.into_iter().try_for_each(|default| self.remove(default))?;
         }
-        let home = self.catalog.object(oid).map_or(self.database.oid(), |object| self.catalog.home_of(object));
+        let home =
+            self.catalog.object(oid).map_or(self.database.oid(), |object| self.catalog.home_of(object));
         self.engine.delete(store::CATALOG_TREE, &store::key(home, oid))?;
         self.state.is_temporary |= self.catalog.object(oid).is_some_and(Object::is_temporary);
         match self.database.catalog().object(oid) {

@@ -10,12 +10,12 @@
 //! nobody has changed them.
 
 use super::super::names::{AnyRelation, schema_oid};
-use crate::ddl::database::undefined_database;
 use super::super::value::array;
 use super::super::{CatalogNames, Source, acl, role};
 use super::definitions::find;
 use super::{oid, over_catalog, text};
 use crate::catalog::{Catalog, OWNER_OID, Oid as Number, Privileges, Relation, Rights, Securable};
+use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Function;
 use crate::types::Datum;
