@@ -28,7 +28,7 @@ async fn connect(
 }
 
 async fn refusal(server: &TestServer, user: &str, database: &str) -> (String, String) {
-    let (code, message, _) = connect(server, user, database).await.err().expect("it is refused");
+    let (code, message, _) = connect(server, user, database).await.expect_err("it is refused");
     (code, message)
 }
 
@@ -55,7 +55,7 @@ async fn unknown_databases_are_refused_once_there_are_several() {
     any.batch_execute("CREATE DATABASE shop").await.expect("made");
     let unknown = owned("3D000", "database \"any\" does not exist");
     assert_eq!(refusal(&server, "ann", "any").await, unknown);
-    let (.., hint) = connect(&server, "ann", "any").await.err().expect("refused");
+    let (.., hint) = connect(&server, "ann", "any").await.expect_err("refused");
     assert!(hint.contains("\"postgres\""), "{hint}");
     let closed = owned("55000", "database \"template0\" is not currently accepting connections");
     assert_eq!(refusal(&server, "ann", "template0").await, closed);

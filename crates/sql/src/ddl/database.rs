@@ -13,7 +13,7 @@ use sqlparser::ast::Ident;
 
 use super::names::{MAX_NAME, cut, fold};
 use super::permission::denied;
-use crate::catalog::{Catalog, DATABASE_OID, Database, FIRST_USER_OID, Object, Oid, RoleSettings, store};
+use crate::catalog::{Catalog, Database, FIRST_USER_OID, Object, Oid, RoleSettings, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{DatabaseOption, DatabaseStatement};
 use crate::session::work::Work;
@@ -216,7 +216,8 @@ impl Work<'_> {
         self.require_owner(database.oid, || format!("database {}", self.name_of_database(database.oid)))
     }
 
-    fn may_create_databases(&self) -> bool {
+    /// Whether the session may make databases.
+    pub(super) fn may_create_databases(&self) -> bool {
         let role = || self.catalog.role_by_oid(self.facts.role(&self.catalog));
         self.rights().is_none() || role().is_some_and(|role| role.create_db)
     }
@@ -325,8 +326,10 @@ impl Work<'_> {
         if known.oid == self.database.oid() {
             return Err(in_use("cannot drop the currently open database"));
         }
-        if known.oid == DATABASE_OID {
-            return Err(SqlError::unsupported(format_args!("DROP DATABASE of the initial one, \"{name}\",")));
+        if known.oid < FIRST_USER_OID {
+            return Err(SqlError::unsupported(format_args!(
+                "DROP DATABASE of \"{name}\", which is there from the beginning,"
+            )));
         }
         self.lock_shared_name(store::DATABASE_NAMES, &known.name).await?;
         self.database_called(name)?;

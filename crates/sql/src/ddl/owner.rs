@@ -90,6 +90,9 @@ impl Work<'_> {
                     }
                 }
                 None if kind == "SCHEMA" => self.require_on_database(Privileges::CREATE, None)?,
+                None if kind == "DATABASE" && !self.may_create_databases() => {
+                    return Err(denied("permission denied to change owner of database"));
+                }
                 None => {}
             }
         }
