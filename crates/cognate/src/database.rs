@@ -43,7 +43,7 @@ impl Database {
     pub fn session(&self) -> Result<Session> {
         let parameters = SessionParameters {
             user: "cognate".to_owned(),
-            database: "cognate".to_owned(),
+            database: "postgres".to_owned(),
             application_name: "embedded".to_owned(),
             ..SessionParameters::default()
         };

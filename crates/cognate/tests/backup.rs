@@ -195,6 +195,31 @@ fn a_backup_goes_through_a_pipe() {
     check(&data);
 }
 
+#[test]
+fn all_databases_are_in_a_backup() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let process = Process::serve(&at("data"), &[]);
+    let mut first = operator(&process);
+    first.query("CREATE TABLE t (a int); INSERT INTO t VALUES (1)").expect("made");
+    first.query("CREATE DATABASE shop").expect("made");
+    let shop = |process: &Process| Wire::connect_to(process.address, "cognate", "shop").expect("connected");
+    shop(&process)
+        .query("CREATE TABLE t (b text PRIMARY KEY); INSERT INTO t VALUES ('x'), ('y')")
+        .expect("made");
+    back_up(process.address, &at("backup")).expect("taken");
+    drop(process);
+    let said = restore(&at("backup"), &at("restored")).expect("restored");
+    assert!(said.contains(" 3 rows of 2 tables and "), "{said}");
+    for data in ["data", "restored"] {
+        let process = Process::serve(&at(data), &[]);
+        let mut initial = Wire::connect_to(process.address, "cognate", "postgres").expect("connected");
+        assert_eq!(one(&mut initial, "SELECT string_agg(a::text, ' ') FROM t"), "1", "{data}");
+        assert_eq!(one(&mut shop(&process), "SELECT string_agg(b, ' ' ORDER BY b) FROM t"), "x y", "{data}");
+        assert!(Wire::connect_to(process.address, "cognate", "cognate").is_err(), "{data}");
+    }
+}
+
 /// Between a client and a server: lets so many bytes of the server's through, and then none.
 struct Narrow {
     address: SocketAddr,

@@ -25,7 +25,7 @@ fn it_says_once_how_to_connect_and_stops_when_told() {
     for signal in ["TERM", "INT"] {
         let process = Process::serve(folder.path(), &[]);
         let port = process.address.port();
-        assert_eq!(process.ready, format!("ready  psql -h 127.0.0.1 -p {port} -d cognate -U cognate\n"));
+        assert_eq!(process.ready, format!("ready  psql -h 127.0.0.1 -p {port} -d postgres -U cognate\n"));
         let mut client = process.connect();
         client.write_all(START).expect("sent");
         until_ready(&mut client);

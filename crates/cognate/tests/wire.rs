@@ -37,10 +37,16 @@ impl Wire {
         Wire::connect_as(address, "ann")
     }
 
-    /// Connects as another user.
+    /// Connects as another user, to the database of his name.
     pub(crate) fn connect_as(address: SocketAddr, user: &str) -> Result<Wire, Failure> {
+        Wire::connect_to(address, user, user)
+    }
+
+    /// Connects to a database.
+    pub(crate) fn connect_to(address: SocketAddr, user: &str, database: &str) -> Result<Wire, Failure> {
         let mut wire = Wire::silent(address)?;
-        let start = message(0, &[b"\0\x03\0\0user\0", user.as_bytes(), b"\0\0"].concat());
+        let (user, database) = (user.as_bytes(), database.as_bytes());
+        let start = message(0, &[b"\0\x03\0\0user\0", user, b"\0database\0", database, b"\0\0"].concat());
         // It is the one message without a tag.
         wire.send(&start[1..])?;
         wire.answer().map(|_| wire)

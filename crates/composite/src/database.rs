@@ -77,7 +77,7 @@ impl Target {
             Target::Embedded(embedded) => {
                 let pipe = embedded.connect().map_err(|error| error.to_string())?;
                 let mut config = Config::new();
-                config.user("cognate").dbname("cognate").application_name(application_name);
+                config.user("cognate").dbname("postgres").application_name(application_name);
                 let connecting = config.connect_raw(pipe, NoTls).await;
                 let (client, connection) = connecting.map_err(|error| in_words(&error))?;
                 (client, tokio::spawn(async move { drop(connection.await) }))

@@ -194,7 +194,7 @@ impl Running {
         let access = self.server.access();
         // Whoever starts the server is its operator, if the superuser gets in at all.
         let user = access.users.only_named(&access.superuser).unwrap_or(&access.superuser);
-        format!("psql -h {host} -p {} -d cognate -U {user}", self.listen.port())
+        format!("psql -h {host} -p {} -d postgres -U {user}", self.listen.port())
     }
 
     /// The database that is served.

@@ -4,6 +4,7 @@ mod arrivals;
 mod binary_copy;
 mod client;
 mod codec;
+mod databases;
 mod departure;
 mod durability;
 mod enums;

@@ -100,7 +100,7 @@ async fn a_stored_setting_that_nobody_knows_is_a_warning_at_the_start() {
     };
     let document = store::encode(&Object::RoleSettings(Arc::new(settings))).expect("a document");
     let mut t = engine.begin(Isolation::Snapshot, Access::ReadWrite);
-    t.put(store::CATALOG_TREE, &store::key(FIRST_USER_OID), document).expect("written");
+    t.put(store::CATALOG_TREE, &store::key(0, FIRST_USER_OID), document).expect("written");
     t.commit().expect("committed");
     engine.close().expect("closed");
     drop(engine);

@@ -1,6 +1,7 @@
 //! Tests of the crate's public face, one module a subject.
 
 mod damage;
+mod databases;
 mod golden;
 mod keys;
 mod monitor;

@@ -398,3 +398,40 @@ fn what_is_hidden_in_a_body_is_found() {
     assert_eq!(world.run(3, "SELECT n FROM c ORDER BY id"), "n / 1 / 2 / SELECT 2");
     world.end();
 }
+
+#[test]
+fn every_node_executes_in_the_database_where_it_is_asked() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (a int); INSERT INTO t VALUES (7)");
+    assert_eq!(world.run(1, "CREATE DATABASE shop"), "CREATE DATABASE");
+    world.runtime.block_on(world.cluster.settle());
+    for (session, (_, sql)) in world.sessions.iter_mut().zip(&world.cluster.nodes).skip(1) {
+        let parameters = SessionParameters {
+            user: "test".into(),
+            database: "shop".into(),
+            ..SessionParameters::default()
+        };
+        *session = Session::new(sql.clone(), parameters).unwrap();
+    }
+    // Who had called the initial one by another name finds its own name now.
+    assert_eq!(world.run(1, "SELECT current_database()"), "current_database / postgres / SELECT 1");
+    assert_eq!(world.run(2, "CREATE TABLE t (a int PRIMARY KEY, b text)"), "CREATE TABLE");
+    for protocol in ["active", "weak_voting", "certification"] {
+        world.run(3, &format!("SET cognate.replication = {protocol}"));
+        let answer = world.run(3, &format!("INSERT INTO t SELECT count(*), '{protocol}' FROM t"));
+        assert_eq!(answer, "INSERT 0 1", "{protocol}");
+    }
+    assert_eq!(world.run(2, "SELECT a, b FROM t ORDER BY a"), world.run(3, "SELECT a, b FROM t ORDER BY a"));
+    assert_eq!(world.run(2, "SELECT count(*), max(b) FROM t"), "count|max / 3|weak_voting / SELECT 1");
+    assert_eq!(world.run(1, "TABLE t"), "a / 7 / SELECT 1");
+    // What makes the sessions of other nodes end is their server's; nothing is there any more.
+    assert_eq!(world.run(1, "DROP DATABASE shop"), "DROP DATABASE");
+    for node in 2..=3 {
+        let answer = world.run(node, "TABLE t");
+        assert!(answer.starts_with("ERROR 42P01"), "{answer}");
+        let answer = world.run(node, "CREATE TABLE t (a int)");
+        assert!(answer.starts_with("ERROR 3D000"), "{answer}");
+    }
+    assert_eq!(world.run(1, "TABLE t"), "a / 7 / SELECT 1");
+    world.end();
+}

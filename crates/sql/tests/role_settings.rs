@@ -22,7 +22,7 @@ fn database(stored: Vec<RoleSettings>) -> SqlDatabase {
     let engine = Database::open(Options { disk: disk.handle(), ..Options::new("data") }).unwrap();
     let mut t = engine.begin(Isolation::Snapshot, Access::ReadWrite);
     for settings in stored {
-        let key = store::key(settings.oid);
+        let key = store::key(0, settings.oid);
         let document = store::encode(&Object::RoleSettings(Arc::new(settings))).unwrap();
         t.put(store::CATALOG_TREE, &key, document).unwrap();
     }

@@ -655,6 +655,7 @@ scripts!(
     constraints,
     copy,
     cursors,
+    databases,
     date_styles,
     ddl,
     domains,

@@ -1,5 +1,5 @@
 """A project in one file: its models are migrated together with Django's own apps, changed and
-migrated again, and its tests run in the database that is there."""
+migrated again, and its tests run in a database that Django makes for them."""
 
 import os
 import shutil
@@ -227,20 +227,6 @@ class Locks(TransactionTestCase):
             self.assertEqual(Item.objects.select_for_update(no_key=True).get().code, "a")
 '''
 
-# There is one database, whatever clients call it, and CREATE DATABASE is refused: tests run in it.
-RUNNER = '''
-from django.test.runner import DiscoverRunner
-
-
-class Runner(DiscoverRunner):
-    def setup_databases(self, **kwargs):
-        return []
-
-    def teardown_databases(self, old_config, **kwargs):
-        pass
-'''
-
-
 def write(path: str, text: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as file:
@@ -264,7 +250,6 @@ def again() -> None:
     """In a process of its own, since models are loaded once."""
     write(f"{FOLDER}/shop/models.py", MODELS.replace("max_length=200", "max_length=300, null=True") + CHANGED)
     write(f"{FOLDER}/shop/tests.py", TESTS)
-    write(f"{FOLDER}/shop/runner.py", RUNNER)
     django.setup()
     from django.core.management import call_command
     from django.db import connection
@@ -274,7 +259,8 @@ def again() -> None:
     call_command("inspectdb", stdout=open(os.devnull, "w"))
     call_command("migrate", "shop", "0001", verbosity=0)
     call_command("migrate", verbosity=0)
-    call_command("test", "shop", testrunner="shop.runner.Runner")
+    # In a database of their own, which it makes and drops.
+    call_command("test", "shop")
     call_command("flush", "--noinput", verbosity=0)
     call_command("migrate", "shop", "zero", verbosity=0)
     assert "shop_item" not in connection.introspection.table_names()

@@ -131,7 +131,7 @@ impl Sites {
             let arguments: Vec<String> = stub.chain(lane).chain(arguments.iter().cloned()).collect();
             let process = Site::spawn(&binary, folder.path(), ports, &arguments)?;
             let binary = binary.clone();
-            let address = format!("host=127.0.0.1 port={} user=cognate dbname=cognate", ports[0]);
+            let address = format!("host=127.0.0.1 port={} user=cognate dbname=postgres", ports[0]);
             let mut site = Site { process, binary, arguments, folder, ports };
             site.wait(&address).await?;
             sites.addresses.push(address);

@@ -84,7 +84,7 @@ impl PostgresSite {
 impl FromStr for PostgresSite {
     type Err = Error;
 
-    /// From a connection string: `host=127.0.0.1 port=5433 user=shop dbname=cognate`, or a
+    /// From a connection string: `host=127.0.0.1 port=5433 user=shop dbname=postgres`, or a
     /// `postgresql://` URL.
     fn from_str(text: &str) -> Result<PostgresSite, Error> {
         let mut config: Config = text.parse()?;

@@ -71,7 +71,7 @@ impl Source {
             config.password(password);
         }
         if config.get_dbname().is_none() {
-            config.dbname("cognate");
+            config.dbname("postgres");
         }
         config.application_name("cognate backup");
         Ok(config)

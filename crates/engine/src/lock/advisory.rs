@@ -33,7 +33,11 @@ use crate::{Database, Error, TransactionId, TreeId};
 /// The tree that stands for advisory locks; nothing is ever stored in it.
 pub const ADVISORY_TREE: TreeId = TreeId::MAX - 4;
 
-/// What is locked: one number of 64 bits, or two of 32. The two kinds never meet.
+/// Bytes of a key: its kind, its space, two numbers.
+const BYTES: usize = 13;
+
+/// What is locked: one number of 64 bits, or two of 32. The two kinds never meet, nor do those of two
+/// spaces, which whoever asks tells apart as he likes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AdvisoryKey {
     /// One number.
@@ -51,21 +55,23 @@ impl AdvisoryKey {
         }
     }
 
-    fn to_bytes(self) -> [u8; 9] {
+    fn to_bytes(self, space: u32) -> [u8; BYTES] {
         let (class, object, kind) = self.parts();
-        let mut bytes = [kind as u8; 9];
-        bytes[1..5].copy_from_slice(&class.to_be_bytes());
-        bytes[5..].copy_from_slice(&object.to_be_bytes());
+        let mut bytes = [kind as u8; BYTES];
+        bytes[1..5].copy_from_slice(&space.to_be_bytes());
+        bytes[5..9].copy_from_slice(&class.to_be_bytes());
+        bytes[9..].copy_from_slice(&object.to_be_bytes());
         bytes
     }
 
-    /// The key of a lock under [`ADVISORY_TREE`].
-    pub fn from_bytes(bytes: &[u8]) -> Option<AdvisoryKey> {
-        let (kind, number) = bytes.split_first()?;
-        let number = u64::from_be_bytes(number.try_into().ok()?);
-        match kind {
-            1 => Some(AdvisoryKey::One(number as i64)),
-            2 => Some(AdvisoryKey::Two((number >> 32) as i32, number as i32)),
+    /// The space and the key of a lock under [`ADVISORY_TREE`].
+    pub fn from_bytes(bytes: &[u8]) -> Option<(u32, AdvisoryKey)> {
+        let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
+        let number = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let (space, class, object) = (number(1), number(5), number(9));
+        match bytes[0] {
+            1 => Some((space, AdvisoryKey::One((u64::from(class) << 32 | u64::from(object)) as i64))),
+            2 => Some((space, AdvisoryKey::Two(class as i32, object as i32))),
             _ => None,
         }
     }
@@ -100,6 +106,7 @@ impl AdvisoryMode {
 pub struct AdvisoryLocks {
     table: Arc<LockTable>,
     owner: TransactionId,
+    space: u32,
 }
 
 /// Resolves once a lock is there. Dropping it withdraws the request; the lock may have been granted
@@ -115,10 +122,10 @@ impl Future for AdvisoryWait {
 }
 
 impl Database {
-    /// Access to advisory locks for one more session.
-    pub fn advisory_locks(&self) -> AdvisoryLocks {
+    /// Access to the advisory locks of a space for one more session.
+    pub fn advisory_locks(&self, space: u32) -> AdvisoryLocks {
         let manager = self.manager();
-        AdvisoryLocks { table: Arc::clone(&manager.locks), owner: manager.transaction_id() }
+        AdvisoryLocks { table: Arc::clone(&manager.locks), owner: manager.transaction_id(), space }
     }
 }
 
@@ -130,7 +137,7 @@ impl AdvisoryLocks {
 
     /// Takes a lock if it is free.
     pub fn try_lock(&self, key: AdvisoryKey, mode: AdvisoryMode) -> bool {
-        self.table.try_advisory(self.owner, &key.to_bytes(), mode.mode())
+        self.table.try_advisory(self.owner, &key.to_bytes(self.space), mode.mode())
     }
 
     /// Queues for a lock that was not free, in a transaction. `None`: it is there now.
@@ -145,7 +152,7 @@ impl AdvisoryLocks {
     ) -> Result<Option<AdvisoryWait>, Error> {
         // What is held is known by whoever counts it.
         let mut held = Held::beside(transaction);
-        let bytes = key.to_bytes();
+        let bytes = key.to_bytes(self.space);
         if self.table.try_advisory(self.owner, &bytes, mode.mode()) {
             return Ok(None);
         }
@@ -155,7 +162,7 @@ impl AdvisoryLocks {
 
     /// Lets go of a lock in one mode. Nothing to do if it is not held so.
     pub fn unlock(&self, key: AdvisoryKey, mode: AdvisoryMode) {
-        self.table.unlock_advisory(self.owner, &key.to_bytes(), mode.mode());
+        self.table.unlock_advisory(self.owner, &key.to_bytes(self.space), mode.mode());
     }
 }
 

@@ -160,7 +160,7 @@ pub(super) fn describe(standing: &HashMap<TransactionId, Standing>, cycle: &[Tra
         };
         let what = match &standing.key {
             Some(key) if standing.tree == ADVISORY_TREE => match AdvisoryKey::from_bytes(key) {
-                Some(key) => format!("advisory lock {key}"),
+                Some((_, key)) => format!("advisory lock {key}"),
                 None => "an advisory lock".to_owned(),
             },
             Some(key) => format!("key {} of tree {}", Hex(key), standing.tree),

@@ -53,7 +53,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use cognate_sql::sqlstate;
+use cognate_sql::{SqlError, sqlstate};
 use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
@@ -83,6 +83,8 @@ pub(crate) enum End {
         /// What is wrong.
         message: String,
     },
+    /// The session cannot begin, for a reason that more is known about.
+    Denied(Box<SqlError>),
 }
 
 impl From<Broken> for End {
@@ -317,8 +319,13 @@ pub(crate) async fn farewell<S: Stream>(transport: &mut Transport<S>, end: &End)
         End::Broken(broken @ Broken::Budget) => (sqlstate::OUT_OF_MEMORY, broken.to_string()),
         End::Broken(Broken::Frame(error)) => (error.sqlstate(), error.to_string()),
         End::Refused { sqlstate, message } => (*sqlstate, message.clone()),
+        End::Denied(error) => (error.sqlstate, error.message.clone()),
     };
-    response::error(transport.output(), &Report::fatal(sqlstate, &message));
+    let mut report = Report::fatal(sqlstate, &message);
+    if let End::Denied(error) = end {
+        (report.detail, report.hint) = (error.detail.as_deref(), error.hint.as_deref());
+    }
+    response::error(transport.output(), &report);
     let goodbye = async {
         if poll_fn(|cx| transport.poll_flush(cx)).await.is_err()
             || poll_fn(|cx| transport.poll_close(cx)).await.is_err()

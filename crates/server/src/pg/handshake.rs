@@ -186,7 +186,7 @@ async fn authenticate(
     }
     let authority = access.authority(&hello.user);
     let admitted = server.database.admit(&hello.user, &hello.database, authority == Authority::Superuser);
-    admitted.map_err(|error| refused(error.sqlstate, error.message.clone()))?;
+    admitted.map_err(|error| End::Denied(Box::new(error)))?;
     begin_session(server, transport, open, hello, authority)
 }
 
@@ -208,7 +208,7 @@ fn begin_session(
         orders: Some(entry.clone()),
     };
     let session = Session::new(server.database.clone(), parameters);
-    let mut session = session.map_err(|error| refused(error.sqlstate, error.message.clone()))?;
+    let mut session = session.map_err(|error| End::Denied(Box::new(error)))?;
     open.set_cancel(session.cancel_handle());
     let output = transport.output();
     response::authentication_ok(output);

@@ -5,7 +5,7 @@ use sqlparser::ast::{
     FunctionArgumentList, FunctionArguments,
 };
 
-use super::scope::{name_span, schema_and_name};
+use super::scope::name_span;
 use super::{Binder, Clause, RowsCall, SetReturning};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, FunctionCall, Typed, fold};
@@ -37,7 +37,7 @@ impl Binder<'_> {
     }
 
     fn bind_function(&mut self, syntax: &FunctionSyntax) -> Result<Typed> {
-        let (schema, name) = schema_and_name(&syntax.name)?;
+        let (schema, name) = self.function_name(&syntax.name)?;
         let list = match &syntax.args {
             FunctionArguments::None => {
                 let found = self.keyword_function(&name)?;

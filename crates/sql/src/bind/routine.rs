@@ -21,7 +21,7 @@ use sqlparser::tokenizer::Span;
 
 use super::naming::figure_name;
 use super::overload::{Candidate, Given, signature};
-use super::scope::{name_span, object_name, schema_and_name};
+use super::scope::{name_span, object_name};
 use super::table::simple_select;
 use super::{BindContext, Binder, Clause, RowsCall, SetReturning};
 use crate::catalog::{Behavior, Routine, RoutineKind, Table};
@@ -259,7 +259,7 @@ impl Binder<'_> {
     }
 
     fn bind_procedure_call(&mut self, syntax: &FunctionSyntax) -> Result<Called> {
-        let (schema, name) = schema_and_name(&syntax.name)?;
+        let (schema, name) = self.function_name(&syntax.name)?;
         let Some(arguments) = plain_list(syntax) else {
             return Err(SqlError::syntax("syntax error in CALL"));
         };
@@ -301,7 +301,7 @@ impl Binder<'_> {
     /// SELECT.
     pub(crate) fn function_alone(&mut self, query: &QuerySyntax) -> Result<Option<Called>> {
         let Some((name, arguments, item, alias)) = alone(query) else { return Ok(None) };
-        let (schema, function) = schema_and_name(name)?;
+        let (schema, function) = self.function_name(name)?;
         let named = self.context.catalog.routines_named(&self.search_path, schema.as_deref(), &function);
         let mut does_more = false;
         for (_, routine) in named {

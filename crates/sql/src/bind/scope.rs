@@ -8,6 +8,7 @@ use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use sqlparser::tokenizer::Span;
 
 use super::{Binder, Level, Source};
+use crate::ddl::names::cross_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Case, Expr, Typed};
 use crate::types::{Datum, TypeId};
@@ -159,6 +160,32 @@ pub(crate) fn schema_and_name(name: &ObjectName) -> Result<(Option<String>, Stri
     }
 }
 
+impl Binder<'_> {
+    /// The same of a relation; 0A000 if it is in another database.
+    pub(crate) fn relation_name(&self, name: &ObjectName) -> Result<(Option<String>, String)> {
+        match self.other_database(name) {
+            Some(shown) => Err(self.at(cross_database(&format!("\"{shown}\"")), name_span(name))),
+            None => schema_and_name(name),
+        }
+    }
+
+    /// The same of a function.
+    pub(crate) fn function_name(&self, name: &ObjectName) -> Result<(Option<String>, String)> {
+        match self.other_database(name) {
+            Some(shown) => Err(self.at(cross_database(&shown), name_span(name))),
+            None => schema_and_name(name),
+        }
+    }
+
+    fn other_database(&self, name: &ObjectName) -> Option<String> {
+        if name.0.len() != 3 {
+            return None;
+        }
+        let parts: Vec<String> = name_parts(name).ok()?.into_iter().map(|(part, _)| part).collect();
+        (!self.context.catalog.is_own_name(&parts[0])).then(|| parts.join("."))
+    }
+}
+
 /// The place of a name in the text.
 pub(crate) fn name_span(name: &ObjectName) -> Span {
     match name.0.first() {
@@ -232,6 +259,9 @@ impl Binder<'_> {
             [column] => self.unqualified(column),
             [table, column] => self.qualified(None, table, column),
             [schema, table, column] => self.qualified(Some(schema), table, column),
+            [database, _, _, _] if !self.context.catalog.is_own_name(database) => {
+                Err(cross_database(&names.join(".")))
+            }
             [_, schema, table, column] => self.qualified(Some(schema), table, column),
             _ => Err(SqlError::syntax(format!(
                 "improper qualified name (too many dotted names): {}",

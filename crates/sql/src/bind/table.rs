@@ -10,9 +10,7 @@ use sqlparser::ast::{
 use super::call::plain_arguments;
 use super::computed::bind_computed;
 use super::from::{Item, NewRelation, undefined_table};
-use super::scope::{
-    ColumnSource, NamedColumn, NamedTable, Namespace, name_span, object_name, schema_and_name,
-};
+use super::scope::{ColumnSource, NamedColumn, NamedTable, Namespace, name_span, object_name};
 use super::sequence_table::SequenceTable;
 use super::{Binder, Clause, From, Join, JoinKind, Query, RowsCall, Source, TableFunction, VirtualTable};
 use crate::catalog::{self, Relation as CatalogRelation, Table, View};
@@ -78,7 +76,7 @@ impl Binder<'_> {
         alias: Option<&TableAlias>,
         nullable: bool,
     ) -> Result<Item> {
-        let (schema, table) = schema_and_name(name)?;
+        let (schema, table) = self.relation_name(name)?;
         if schema.is_none()
             && let Some(cte) = self.cte_in_sight(&table)
         {
@@ -376,7 +374,7 @@ impl Binder<'_> {
         alias: Option<&TableAlias>,
         nullable: bool,
     ) -> Result<Item> {
-        let (schema, function) = schema_and_name(name)?;
+        let (schema, function) = self.function_name(name)?;
         if let Some((call, columns)) =
             self.routine_in_from(schema.as_deref(), &function, arguments, alias, name_span(name))?
         {

@@ -16,9 +16,7 @@ use std::ops::{BitAnd, BitOr, Not};
 use serde::{Deserialize, Serialize};
 
 use super::role::{DATABASE_OWNER_OID, READ_ALL_OID, WRITE_ALL_OID};
-use super::{
-    Catalog, DATABASE_OID, INFORMATION_SCHEMA_OID, OWNER_OID, Object, Oid, PG_CATALOG_OID, PUBLIC_OID, Rights,
-};
+use super::{Catalog, INFORMATION_SCHEMA_OID, OWNER_OID, Object, Oid, PG_CATALOG_OID, PUBLIC_OID, Rights};
 
 /// A set of privileges: a bit for each, in PostgreSQL's order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,7 +115,7 @@ pub enum Securable {
     Routine,
     /// A type.
     Type,
-    /// The database.
+    /// A database.
     Database,
 }
 
@@ -238,6 +236,7 @@ impl Object {
             Object::Sequence(_) => Some(Securable::Sequence),
             Object::Routine(_) => Some(Securable::Routine),
             Object::EnumType(_) | Object::Domain(_) => Some(Securable::Type),
+            Object::Database(_) => Some(Securable::Database),
             Object::RoleSettings(_) | Object::Role(_) | Object::Access(_) | Object::DefaultAccess(_) => None,
         }
     }
@@ -246,11 +245,7 @@ impl Object {
 impl Catalog {
     /// What kind of thing an object is to who asks for privileges.
     pub fn securable(&self, object: Oid) -> Option<Securable> {
-        match self.object(object) {
-            Some(object) => object.securable(),
-            None if object == DATABASE_OID => Some(Securable::Database),
-            None => None,
-        }
+        self.object(object).and_then(Object::securable)
     }
 
     /// Oid of the role that owns an object. An index belongs to its table's owner.

@@ -1,7 +1,8 @@
-//! The catalog: what schemas, tables, indexes, constraints, sequences, views, routines and types
-//! of users there are, which roles, who may do what, and with which settings sessions begin.
+//! The catalog of a database: what schemas, tables, indexes, constraints, sequences, views, routines
+//! and types of users there are; and what all databases share: which databases and roles, who may do
+//! what, and with which settings sessions begin.
 //!
-//! A [`Catalog`] is an immutable snapshot. The committed one is cached in
+//! A [`Catalog`] is an immutable snapshot. The committed one of each database is cached in
 //! [`SqlDatabase`](crate::session::SqlDatabase) and replaced whole when a transaction that changed
 //! it commits; a transaction with changes of its own sees its private snapshot. Objects are shared
 //! by `Arc`, and an unchanged object keeps its `Arc` from one snapshot to the next, so a plan finds
@@ -19,6 +20,7 @@ mod access;
 pub mod access_list;
 mod column;
 mod constraint;
+mod database;
 mod domain;
 mod enum_type;
 mod index;
@@ -39,6 +41,7 @@ pub mod store;
 pub use access::{Access, AclItem, DefaultAccess, Privileges, Securable};
 pub use column::{Column, Identity};
 pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
+pub use database::{Database, TEMPLATE0_OID, TEMPLATE1_OID};
 pub use domain::{Domain, DomainCheck};
 pub use enum_type::{EnumLabel, EnumType};
 pub use index::{Computed, Deferrable, Index, IndexColumn, IndexKey, OperatorClass};
@@ -70,5 +73,5 @@ pub const PUBLIC_OID: Oid = 2200;
 pub const INFORMATION_SCHEMA_OID: Oid = 13000;
 /// Oid of the role that owns what nobody else does.
 pub const OWNER_OID: Oid = 10;
-/// Oid of the one database.
+/// Oid of the initial database.
 pub const DATABASE_OID: Oid = 5;

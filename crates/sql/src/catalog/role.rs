@@ -16,7 +16,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Catalog, DATABASE_OID, OWNER_OID, Oid};
+use super::{Catalog, OWNER_OID, Oid};
 
 /// The role that owns the schema `public`, as in PostgreSQL: whoever owns the database is its
 /// member.
@@ -188,7 +188,7 @@ impl Catalog {
                 None if member == 3373 => of.extend([3374, 3375, 3377]),
                 None => {}
             }
-            if self.owner(DATABASE_OID) == member {
+            if self.owner(self.database_oid()) == member {
                 of.push(DATABASE_OWNER_OID);
             }
             of.retain(|oid| !found.contains(oid));

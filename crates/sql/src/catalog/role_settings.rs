@@ -1,10 +1,13 @@
 //! Settings that sessions begin with: those of a role, or of all roles together.
 //!
 //! They are kept by the role's name, as there may be no roles but only names that somebody connects
-//! with. There is one database, whatever name clients call it by, so a setting holds everywhere or in
-//! it.
+//! with; and by the oid of the database, if they hold in one only.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+use super::{DATABASE_OID, Oid};
 
 /// Name and value of each setting, in the order in which they came. A value is the text that SET
 /// would be given, checked when it was stored and again by each session that begins with it.
@@ -21,24 +24,42 @@ pub struct RoleSettings {
     /// `ALTER ROLE r SET`, or `ALTER ROLE ALL SET`.
     #[serde(default)]
     pub everywhere: SettingList,
-    /// `ALTER ROLE r IN DATABASE d SET`, or `ALTER DATABASE d SET`.
+    /// `ALTER ROLE r IN DATABASE d SET`, or `ALTER DATABASE d SET`, of the initial database.
     #[serde(default)]
     pub in_database: SettingList,
+    /// The same of others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub in_others: BTreeMap<Oid, SettingList>,
 }
 
 impl RoleSettings {
-    /// The settings in the database, or everywhere.
-    pub fn list(&self, in_database: bool) -> &[(String, String)] {
-        if in_database { &self.in_database } else { &self.everywhere }
+    /// The settings in a database; without one, everywhere.
+    pub fn list(&self, database: Option<Oid>) -> &[(String, String)] {
+        match database {
+            None => &self.everywhere,
+            Some(DATABASE_OID) => &self.in_database,
+            Some(other) => self.in_others.get(&other).map_or(&[], |list| list),
+        }
     }
 
-    /// The same, to be changed.
-    pub fn list_mut(&mut self, in_database: bool) -> &mut SettingList {
-        if in_database { &mut self.in_database } else { &mut self.everywhere }
+    /// Has other settings in a database, or everywhere.
+    pub fn set_list(&mut self, database: Option<Oid>, list: SettingList) {
+        match database {
+            None => self.everywhere = list,
+            Some(DATABASE_OID) => self.in_database = list,
+            Some(other) if list.is_empty() => drop(self.in_others.remove(&other)),
+            Some(other) => drop(self.in_others.insert(other, list)),
+        }
+    }
+
+    /// The databases in which there are settings.
+    pub fn databases(&self) -> impl Iterator<Item = Oid> {
+        let initial = Some(DATABASE_OID).filter(|_| !self.in_database.is_empty());
+        initial.into_iter().chain(self.in_others.keys().copied())
     }
 
     /// There is nothing to be kept.
     pub fn is_empty(&self) -> bool {
-        self.everywhere.is_empty() && self.in_database.is_empty()
+        self.everywhere.is_empty() && self.in_database.is_empty() && self.in_others.is_empty()
     }
 }

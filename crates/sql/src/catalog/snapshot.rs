@@ -1,14 +1,14 @@
 //! An immutable state of the catalog, and how the next one is made from it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::temporary;
 use super::{
-    Access, DefaultAccess, Domain, EnumType, INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID,
-    Rights, Role, RoleSettings, Routine, Schema, Sequence, Table, UserType, View,
+    Access, DATABASE_OID, Database, DefaultAccess, Domain, EnumType, INFORMATION_SCHEMA_OID, Index, Oid,
+    PG_CATALOG_OID, PUBLIC_OID, Rights, Role, RoleSettings, Routine, Schema, Sequence, Table, UserType, View,
 };
 
 /// Something with a place in the name space of relations.
@@ -104,6 +104,8 @@ pub enum Object {
     RoleSettings(Arc<RoleSettings>),
     /// A role.
     Role(Arc<Role>),
+    /// A database.
+    Database(Arc<Database>),
     /// Owner and privileges of an object.
     Access(Arc<Access>),
     /// Privileges of objects to come.
@@ -122,10 +124,14 @@ pub type Changes = BTreeMap<Oid, Option<Object>>;
 /// The catalog at one version. Cheap to share, immutable.
 #[derive(Debug, Default)]
 pub struct Catalog {
+    /// Oid of the database that it is of.
+    pub(super) database: Oid,
     version: u64,
     /// The version of the last change that concerned more than one session's temporary objects.
     shared_version: u64,
-    objects: BTreeMap<Oid, Object>,
+    pub(super) objects: BTreeMap<Oid, Object>,
+    /// Oids of all databases.
+    pub(super) databases: BTreeSet<Oid>,
     schemas: HashMap<String, Arc<Schema>>,
     relations: HashMap<Oid, HashMap<String, Relation>>,
     by_oid: HashMap<Oid, Relation>,
@@ -145,9 +151,17 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog of these objects and the built-in schemas.
+    /// A catalog of the initial database: these objects and the built-in schemas.
     pub fn new(version: u64, objects: impl IntoIterator<Item = Object>) -> Catalog {
+        Catalog::of_database(DATABASE_OID, version, objects)
+    }
+
+    /// A catalog of a database: these objects, its own and shared ones, and what is built in.
+    pub fn of_database(database: Oid, version: u64, objects: impl IntoIterator<Item = Object>) -> Catalog {
         let mut all: BTreeMap<Oid, Object> = BTreeMap::new();
+        for initial in Database::initial() {
+            all.insert(initial.oid, Object::Database(Arc::new(initial)));
+        }
         for (oid, name) in [
             (PG_CATALOG_OID, "pg_catalog"),
             (PUBLIC_OID, "public"),
@@ -157,11 +171,11 @@ impl Catalog {
             all.insert(oid, Object::Schema(Arc::new(schema)));
         }
         all.extend(objects.into_iter().map(|object| (object.oid(), object)));
-        Catalog::build(version, all)
+        Catalog::build(database, version, all)
     }
 
-    fn build(version: u64, objects: BTreeMap<Oid, Object>) -> Catalog {
-        let mut catalog = Catalog { version, shared_version: version, ..Catalog::default() };
+    fn build(database: Oid, version: u64, objects: BTreeMap<Oid, Object>) -> Catalog {
+        let mut catalog = Catalog { database, version, shared_version: version, ..Catalog::default() };
         for object in objects.values() {
             match object {
                 Object::Schema(schema) => {
@@ -180,6 +194,9 @@ impl Catalog {
                 }
                 Object::Role(role) => {
                     catalog.roles.insert(role.name.clone(), role.clone());
+                }
+                Object::Database(database) => {
+                    catalog.databases.insert(database.oid);
                 }
                 Object::Access(access) => {
                     catalog.access.insert(access.object, access.clone());
@@ -216,18 +233,19 @@ impl Catalog {
                 None => objects.remove(oid),
             };
         }
-        Catalog::build(version, objects)
+        Catalog::build(self.database, version, objects)
     }
 
     /// Notes the tables whose rows or entries went to other trees by the commit that made this from
     /// `before`.
-    pub(crate) fn note_moved(&mut self, before: &Catalog, changes: &Changes, csn: u64) {
+    pub(crate) fn note_moved(&mut self, before: &Catalog, csn: u64) {
         self.moved.clone_from(&before.moved);
         let trees = |table: &Table| -> Vec<u32> {
             std::iter::once(table.tree).chain(table.indexes.iter().map(|index| index.tree)).collect()
         };
-        for oid in changes.keys() {
-            if let (Some(old), Some(new)) = (before.table_by_oid(*oid), self.table_by_oid(*oid))
+        for (oid, relation) in &self.by_oid {
+            if let (Some(old), Relation::Table(new)) = (before.table_by_oid(*oid), relation)
+                && !Arc::ptr_eq(old, new)
                 && trees(old) != trees(new)
             {
                 self.moved.insert(*oid, csn);
@@ -532,7 +550,8 @@ impl Object {
             Object::Routine(routine) => routine.schema,
             Object::EnumType(ty) => ty.schema,
             Object::Domain(domain) => domain.schema,
-            Object::RoleSettings(_) | Object::Role(_) | Object::Access(_) | Object::DefaultAccess(_) => 0,
+            Object::RoleSettings(_) | Object::Role(_) | Object::Database(_) => 0,
+            Object::Access(_) | Object::DefaultAccess(_) => 0,
         }
     }
 
@@ -545,7 +564,7 @@ impl Object {
             Object::View(view) => super::is_temporary(&view.schema_name),
             Object::Routine(routine) => super::is_temporary(&routine.schema_name),
             Object::RoleSettings(_) | Object::EnumType(_) | Object::Domain(_) => false,
-            Object::Role(_) | Object::Access(_) | Object::DefaultAccess(_) => false,
+            Object::Role(_) | Object::Database(_) | Object::Access(_) | Object::DefaultAccess(_) => false,
         }
     }
 
@@ -558,6 +577,7 @@ impl Object {
             Object::View(view) => view.oid,
             Object::RoleSettings(settings) => settings.oid,
             Object::Role(role) => role.oid,
+            Object::Database(database) => database.oid,
             Object::Access(access) => access.oid,
             Object::DefaultAccess(access) => access.oid,
             Object::Routine(routine) => routine.oid,

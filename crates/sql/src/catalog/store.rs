@@ -1,11 +1,15 @@
 //! How catalog objects are stored: one JSON document each, in trees with fixed numbers.
 //!
 //! ```text
-//! tree 1  catalog    oid, u32 big-endian            kind letter ++ JSON document
+//! tree 1  catalog    oid, u32 big-endian            kind letter ++ JSON document: what is shared, and the initial database's
+//!                    database ++ oid, two u32       the same: another database's
 //! tree 2  counters   counter number, u32 big-endian i64 little-endian (see `sequence`)
 //! tree 3  names      schema oid ++ name             (never stored: locked by who creates a relation or type of that name, or a routine)
 //!                    1260 ++ role                   (never stored: locked by who changes a role or its settings)
 //!                    1261 ++ oid                    (never stored: locked by who changes owner or privileges)
+//!                    1262 ++ name                   (never stored: locked by who makes, renames or drops a database)
+//!                    1263 ++ oid of a database      (never stored: shared by who makes objects in it, locked by who drops it)
+//!                    database ++ any of these       (never stored: the same in another than the initial database)
 //! ```
 
 use std::sync::Arc;
@@ -13,8 +17,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use smallvec::SmallVec;
 
-use super::{Object, Oid};
+use super::{DATABASE_OID, Object, Oid};
 use crate::error::{Result, SqlError, sqlstate};
 
 /// Tree of catalog documents.
@@ -28,16 +33,40 @@ pub(crate) const ROLE_NAMES: Oid = 1260;
 /// The same in the locks on owners and privileges.
 pub(crate) const ACCESS_LISTS: Oid = 1261;
 
-/// Key of an object's document.
-pub fn key(oid: Oid) -> [u8; 4] {
-    oid.to_be_bytes()
+/// The same in the locks on names of databases.
+pub(crate) const DATABASE_NAMES: Oid = 1262;
+/// The same in the locks on databases themselves.
+pub(crate) const DATABASES: Oid = 1263;
+
+/// A key of the catalog, or of a lock on a name.
+pub type Key = SmallVec<[u8; 8]>;
+
+/// How keys begin of what belongs to a database: with nothing, if that is the initial one, or 0, which
+/// stands for all.
+pub(crate) fn prefix(database: Oid) -> Key {
+    match database {
+        0 | DATABASE_OID => Key::new(),
+        database => Key::from_slice(&database.to_be_bytes()),
+    }
 }
 
-/// The oid of a key.
-pub fn oid_of(key: &[u8]) -> Result<Oid> {
-    let damaged = |_| SqlError::new(sqlstate::DATA_CORRUPTED, "a key of the catalog is no oid");
-    let bytes = key.try_into().map_err(damaged)?;
-    Ok(Oid::from_be_bytes(bytes))
+/// Key of the document of an object that belongs to a database; to 0 belongs what is shared.
+pub fn key(database: Oid, oid: Oid) -> Key {
+    let mut key = prefix(database);
+    key.extend_from_slice(&oid.to_be_bytes());
+    key
+}
+
+/// The database and the oid of a key. To the initial database may belong what is shared, too.
+pub fn place_of(key: &[u8]) -> Result<(Oid, Oid)> {
+    let oid = |bytes: &[u8]| {
+        let damaged = |_| SqlError::new(sqlstate::DATA_CORRUPTED, "a key of the catalog is no oid");
+        bytes.try_into().map(Oid::from_be_bytes).map_err(damaged)
+    };
+    match key.split_at_checked(4) {
+        Some((database, rest)) if !rest.is_empty() => Ok((oid(database)?, oid(rest)?)),
+        _ => Ok((DATABASE_OID, oid(key)?)),
+    }
 }
 
 /// An object as a document.
@@ -55,6 +84,7 @@ pub fn encode(object: &Object) -> Result<Bytes> {
         Object::View(view) => document(b'v', view.as_ref()),
         Object::RoleSettings(settings) => document(b'c', settings.as_ref()),
         Object::Role(role) => document(b'o', role.as_ref()),
+        Object::Database(database) => document(b'D', database.as_ref()),
         Object::Access(access) => document(b'a', access.as_ref()),
         Object::DefaultAccess(access) => document(b'A', access.as_ref()),
         Object::Routine(routine) => document(b'f', routine.as_ref()),
@@ -77,6 +107,7 @@ pub fn decode(document: &[u8]) -> Result<Object> {
         Some((b'v', json)) => Ok(Object::View(object(json)?)),
         Some((b'c', json)) => Ok(Object::RoleSettings(object(json)?)),
         Some((b'o', json)) => Ok(Object::Role(object(json)?)),
+        Some((b'D', json)) => Ok(Object::Database(object(json)?)),
         Some((b'a', json)) => Ok(Object::Access(object(json)?)),
         Some((b'A', json)) => Ok(Object::DefaultAccess(object(json)?)),
         Some((b'f', json)) => Ok(Object::Routine(object(json)?)),

@@ -43,7 +43,9 @@ impl Work<'_> {
         let (Some(column), Some(table)) = (names.pop(), names.pop()) else {
             return Err(SqlError::syntax("column name must be qualified"));
         };
-        let name = Qualified { schema: names.pop(), name: table };
+        let (schema, database) = (names.pop(), names.pop());
+        let name = Qualified { database, schema, name: table };
+        self.require_usage(&name)?;
         if let Some(relation) = self.find(&name) {
             self.require_relation_owner(&relation)?;
         }

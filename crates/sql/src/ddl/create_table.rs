@@ -137,7 +137,7 @@ impl Work<'_> {
             self.add_constraint(&mut table, constraint, Rows::None).await?;
         }
         self.change(Object::Table(table.into()))?;
-        Ok(Some(Qualified { schema: Some(schema.name.clone()), name: name.name.clone() }))
+        Ok(Some(Qualified::within(&schema.name, &name.name)))
     }
 
     async fn add_columns(

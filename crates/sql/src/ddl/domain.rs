@@ -314,7 +314,7 @@ impl Work<'_> {
             return Ok(());
         }
         let name = domain.name.clone();
-        let target = self.creation_schema(&Qualified { schema: Some(new), name }, false)?;
+        let target = self.creation_schema(&Qualified::within(&new, &name), false)?;
         if target.home.is_some() {
             return Err(SqlError::unsupported("ALTER DOMAIN ... SET SCHEMA to one of temporary objects"));
         }

@@ -97,10 +97,8 @@ impl Work<'_> {
             let end = after.find('\'').unwrap_or(after.len());
             let names = crate::session::settings::split_qualified(&after[..end])?;
             let name = match names.as_slice() {
-                [name] => super::names::Qualified { schema: None, name: name.clone() },
-                [schema, name] => {
-                    super::names::Qualified { schema: Some(schema.clone()), name: name.clone() }
-                }
+                [name] => super::names::Qualified::plain(name),
+                [schema, name] => super::names::Qualified::within(schema, name),
                 _ => return Err(SqlError::syntax("improper sequence name")),
             };
             if after[..end].bytes().all(|byte| byte.is_ascii_digit()) {

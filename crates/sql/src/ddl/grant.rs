@@ -11,9 +11,7 @@ use super::permission::{denied, described};
 use super::resolve::{undefined_schema, undefined_table, wrong_type};
 use super::user_type::undefined_type;
 use crate::catalog::access_list::{self, Refused};
-use crate::catalog::{
-    Access, AclItem, DATABASE_OID, Object, Oid, Privileges, Relation, RoutineKind, Securable, store,
-};
+use crate::catalog::{Access, AclItem, Object, Oid, Privileges, Relation, RoutineKind, Securable, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{GrantStatement, Objects, RoleRef};
 use crate::session::work::Work;
@@ -127,11 +125,8 @@ impl Work<'_> {
             Objects::Databases(names) => {
                 let subject = |name: &sqlparser::ast::Ident| {
                     let name = fold(name);
-                    if name != self.facts.database_name {
-                        let message = format!("database \"{name}\" does not exist");
-                        return Err(SqlError::new(sqlstate::INVALID_CATALOG_NAME, message));
-                    }
-                    Ok(Subject { oid: DATABASE_OID, kind: Securable::Database, name, as_table: false })
+                    let oid = self.database_called(&name)?.oid;
+                    Ok(Subject { oid, kind: Securable::Database, name, as_table: false })
                 };
                 names.iter().map(subject).collect()
             }
@@ -186,6 +181,7 @@ impl Work<'_> {
 
     fn type_subject(&self, name: &sqlparser::ast::ObjectName) -> Result<Subject> {
         let name = Qualified::from_object_name(name)?;
+        name.check_database(&self.catalog)?;
         let path = self.facts.binding_path(&self.catalog);
         match self.catalog.user_type(&path, name.schema.as_deref(), &name.name) {
             Some(ty) => Ok(Subject {
@@ -311,7 +307,10 @@ impl Work<'_> {
 
     /// Locks owner and privileges of an object.
     pub(super) async fn lock_access(&mut self, object: Oid) -> Result<()> {
-        self.lock_name(store::ACCESS_LISTS, &object.to_string()).await
+        match self.catalog.database_by_oid(object) {
+            Some(_) => self.lock_shared_name(store::ACCESS_LISTS, &object.to_string()).await,
+            None => self.lock_name(store::ACCESS_LISTS, &object.to_string()).await,
+        }
     }
 
     /// Stores an object's list.

@@ -26,9 +26,10 @@ impl Work<'_> {
         constraints: &mut Vec<ConstraintRequest>,
     ) -> Result<Option<(Like, Arc<Table>)>> {
         let name = match like.table.as_slice() {
-            [name] => Qualified { schema: None, name: name.clone() },
-            [schema, name] | [_, schema, name] => {
-                Qualified { schema: Some(schema.clone()), name: name.clone() }
+            [name] => Qualified::plain(name),
+            [schema, name] => Qualified::within(schema, name),
+            [database, schema, name] => {
+                Qualified { database: Some(database.clone()), ..Qualified::within(schema, name) }
             }
             parts => {
                 let name = parts.join(".");
@@ -37,6 +38,7 @@ impl Work<'_> {
                 )));
             }
         };
+        self.require_usage(&name)?;
         match self.find(&name) {
             Some(Relation::Table(_)) => {}
             Some(relation @ Relation::View(_)) => {

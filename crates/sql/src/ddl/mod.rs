@@ -16,6 +16,7 @@ pub(crate) mod computed;
 pub(crate) mod constraint;
 pub(crate) mod create_index;
 pub(crate) mod create_table;
+pub(crate) mod database;
 pub(crate) mod default_privileges;
 pub(crate) mod domain;
 pub(crate) mod drop;

@@ -3,6 +3,7 @@
 
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 
+use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
 
 /// Longest identifier in bytes; longer ones are cut.
@@ -23,9 +24,13 @@ pub(crate) fn cut(name: &mut String, limit: usize) {
     }
 }
 
-/// A possibly qualified name of a relation: schema and name.
+/// A possibly qualified name of a relation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Qualified {
+    /// It is to be the one that the session is in: see [`Work::require_usage`].
+    ///
+    /// [`Work::require_usage`]: crate::session::work::Work::require_usage
+    pub(crate) database: Option<String>,
     pub(crate) schema: Option<String>,
     pub(crate) name: String,
 }
@@ -35,11 +40,30 @@ impl Qualified {
     pub(crate) fn from_object_name(name: &ObjectName) -> Result<Qualified> {
         let parts = parts(name)?;
         match parts.as_slice() {
-            [name] => Ok(Qualified { schema: None, name: name.clone() }),
-            [schema, name] | [_, schema, name] => {
-                Ok(Qualified { schema: Some(schema.clone()), name: name.clone() })
+            [name] => Ok(Qualified::plain(name)),
+            [schema, name] => Ok(Qualified::within(schema, name)),
+            [database, schema, name] => {
+                Ok(Qualified { database: Some(database.clone()), ..Qualified::within(schema, name) })
             }
             _ => Err(SqlError::syntax(format!("improper qualified name (too many dotted names): {name}"))),
+        }
+    }
+
+    /// A name without a schema.
+    pub(crate) fn plain(name: &str) -> Qualified {
+        Qualified { database: None, schema: None, name: name.to_owned() }
+    }
+
+    /// A name in a schema.
+    pub(crate) fn within(schema: &str, name: &str) -> Qualified {
+        Qualified { schema: Some(schema.to_owned()), ..Qualified::plain(name) }
+    }
+
+    /// 0A000 if it names another database than that of this catalog.
+    pub(crate) fn check_database(&self, catalog: &Catalog) -> Result<()> {
+        match self.database.as_deref().filter(|database| !catalog.is_own_name(database)) {
+            Some(database) => Err(cross_database(&format!("\"{database}.{}\"", self.display()))),
+            None => Ok(()),
         }
     }
 
@@ -50,6 +74,12 @@ impl Qualified {
             None => self.name.clone(),
         }
     }
+}
+
+/// 0A000 for a name in another database.
+pub(crate) fn cross_database(shown: &str) -> SqlError {
+    let message = format!("cross-database references are not implemented: {shown}");
+    SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message)
 }
 
 /// The folded parts of a dotted name.

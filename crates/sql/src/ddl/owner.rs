@@ -11,7 +11,7 @@ use super::names::{Qualified, single};
 use super::permission::denied;
 use super::resolve::{undefined_schema, undefined_table, wrong_type};
 use crate::catalog::{
-    Access, DATABASE_OID, DefaultAccess, OWNER_OID, Object, Oid, Privileges, Relation, Securable, access_list,
+    Access, DefaultAccess, OWNER_OID, Object, Oid, Privileges, Relation, Securable, access_list,
 };
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{OwnerStatement, RoleRef, RoutineArgument};
@@ -90,6 +90,9 @@ impl Work<'_> {
                     }
                 }
                 None if kind == "SCHEMA" => self.require_on_database(Privileges::CREATE, None)?,
+                None if kind == "DATABASE" && !self.may_create_databases() => {
+                    return Err(denied("permission denied to change owner of database"));
+                }
                 None => {}
             }
         }
@@ -111,13 +114,7 @@ impl Work<'_> {
             }
             "DATABASE" => {
                 let name = single(name)?;
-                match name == self.facts.database_name {
-                    true => Ok((DATABASE_OID, None)),
-                    false => Err(SqlError::new(
-                        sqlstate::INVALID_CATALOG_NAME,
-                        format!("database \"{name}\" does not exist"),
-                    )),
-                }
+                Ok((self.database_called(&name)?.oid, None))
             }
             "TYPE" | "DOMAIN" => {
                 let ty = self.locked_type(&Qualified::from_object_name(name)?).await?;
@@ -171,7 +168,7 @@ impl Work<'_> {
         }
         match self.catalog.schema_by_oid(object) {
             Some(schema) => self.require_schema_owner(schema),
-            None => self.require_owner(object, || format!("database {}", self.facts.database_name)),
+            None => self.require_owner(object, || format!("database {}", self.name_of_database(object))),
         }
     }
 
@@ -242,7 +239,10 @@ impl Work<'_> {
         self.revoke_all(&of).await?;
         let owned: Vec<Oid> = {
             let owned = self.catalog.accesses().filter(|access| of.contains(&access.owner));
-            owned.map(|access| access.object).filter(|object| *object != DATABASE_OID).collect()
+            owned
+                .map(|access| access.object)
+                .filter(|object| self.catalog.database_by_oid(*object).is_none())
+                .collect()
         };
         self.drop_objects(&owned, cascade).await
     }

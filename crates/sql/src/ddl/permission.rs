@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::names::Qualified;
 use crate::catalog::{
-    Catalog, DATABASE_OID, Oid, Privileges, Relation, Rights, Routine, Schema, Securable, Table, UserType,
+    Catalog, Oid, Privileges, Relation, Rights, Routine, Schema, Securable, Table, UserType,
 };
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
@@ -149,8 +149,10 @@ impl Work<'_> {
         }
     }
 
-    /// 42501 unless the session may use a schema that a statement names.
+    /// 42501 unless the session may use a schema that a statement names; 0A000 if that is in another
+    /// database.
     pub(crate) fn require_usage(&self, name: &Qualified) -> Result<()> {
+        name.check_database(&self.catalog)?;
         let schema = name.schema.as_deref().and_then(|schema| self.catalog.schema(schema));
         match schema.filter(|schema| schema.home.is_none()) {
             Some(schema) => self.require(schema.oid, Securable::Schema, Privileges::USAGE),
@@ -161,10 +163,11 @@ impl Work<'_> {
     /// 42501 unless the session has a privilege on the database. `to` says what for.
     pub(crate) fn require_on_database(&self, wanted: Privileges, to: Option<&str>) -> Result<()> {
         let Some(rights) = self.rights() else { return Ok(()) };
-        if self.catalog.privileges(&rights, DATABASE_OID, Securable::Database, wanted).has_all(wanted) {
+        let database = self.database.oid();
+        if self.catalog.privileges(&rights, database, Securable::Database, wanted).has_all(wanted) {
             return Ok(());
         }
-        let database = &self.facts.database_name;
+        let database = self.name_of_database(database);
         Err(denied(match to {
             Some(to) => format!("permission denied to {to} in database \"{database}\""),
             None => format!("permission denied for database {database}"),

@@ -15,7 +15,7 @@ use super::names::fold;
 use super::permission::denied;
 use super::user_type::describe_type;
 use crate::catalog::{
-    Catalog, Membership, OWNER_OID, Object, Oid, PREDEFINED, Role, RoleSettings, Securable, store,
+    AclItem, Catalog, Membership, OWNER_OID, Object, Oid, PREDEFINED, Role, RoleSettings, Securable, store,
 };
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{RoleOption, RoleRef, RoleStatement};
@@ -110,7 +110,7 @@ impl Work<'_> {
         if oid == OWNER_OID {
             self.bootstrap().await?;
         }
-        self.lock_name(store::ROLE_NAMES, &name).await?;
+        self.lock_shared_name(store::ROLE_NAMES, &name).await?;
         self.catalog.role_by_oid(oid).cloned().ok_or_else(|| undefined(&name))
     }
 
@@ -119,7 +119,7 @@ impl Work<'_> {
         if self.catalog.has_roles() {
             return Ok(());
         }
-        self.lock_name(store::ROLE_NAMES, BOOTSTRAP_LOCK).await?;
+        self.lock_shared_name(store::ROLE_NAMES, BOOTSTRAP_LOCK).await?;
         match self.catalog.has_roles() {
             true => Ok(()),
             false => self.change(Object::Role(Role::bootstrap(self.facts.user.clone()).into())),
@@ -164,7 +164,7 @@ impl Work<'_> {
             return Err(reserved(&name).with_detail(detail));
         }
         self.bootstrap().await?;
-        self.lock_name(store::ROLE_NAMES, &name).await?;
+        self.lock_shared_name(store::ROLE_NAMES, &name).await?;
         if self.catalog.role(&name).is_some() {
             return Err(duplicate(&name));
         }
@@ -309,7 +309,7 @@ impl Work<'_> {
         if new == "none" || new == "public" {
             return Err(reserved(&new));
         }
-        self.lock_name(store::ROLE_NAMES, &new).await?;
+        self.lock_shared_name(store::ROLE_NAMES, &new).await?;
         if self.catalog.role(&new).is_some() {
             return Err(duplicate(&new));
         }
@@ -345,7 +345,8 @@ impl Work<'_> {
             self.forget_memberships(role.oid)?;
         }
         for role in dropped {
-            let dependants = self.dependants_of(role.oid);
+            let mut dependants = self.dependants_of(role.oid);
+            dependants.extend(self.dependants_elsewhere(role.oid));
             if !dependants.is_empty() {
                 let message =
                     format!("role \"{}\" cannot be dropped because some objects depend on it", role.name);
@@ -420,8 +421,32 @@ impl Work<'_> {
         }
         match catalog.relation_by_oid(object) {
             Some(relation) => describe(self, relation),
-            None => format!("database {}", self.facts.database_name),
+            None => format!("database {}", self.name_of_database(object)),
         }
+    }
+
+    /// How much keeps a role from being dropped in other databases.
+    fn dependants_elsewhere(&self, role: Oid) -> Vec<String> {
+        let mut lines = Vec::new();
+        for other in self.database.all().iter().filter(|other| other.oid() != self.database.oid()) {
+            let catalog = other.catalog();
+            let own = catalog.accesses().filter(|access| catalog.database_by_oid(access.object).is_none());
+            let is_of_role =
+                |items: &[AclItem]| items.iter().any(|item| [item.grantee, item.grantor].contains(&role));
+            let accesses = own.filter(|access| {
+                catalog.securable(access.object).is_some()
+                    && (access.owner == role || access.list.as_deref().is_some_and(is_of_role))
+            });
+            let defaults = catalog.default_accesses();
+            let defaults = defaults.filter(|default| default.role == role || is_of_role(&default.list));
+            let name = catalog.database_by_oid(other.oid()).map_or("", |known| &known.name);
+            match accesses.count() + defaults.count() {
+                0 => {}
+                1 => lines.push(format!("1 object in database {name}")),
+                count => lines.push(format!("{count} objects in database {name}")),
+            }
+        }
+        lines
     }
 
     /// What keeps a role from being dropped, as PostgreSQL lists it.

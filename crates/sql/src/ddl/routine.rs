@@ -280,6 +280,7 @@ impl Work<'_> {
         arguments: Option<&[RoutineArgument]>,
     ) -> Result<Arc<Routine>> {
         let noun = kind.map_or("routine", RoutineKind::noun);
+        name.check_database(&self.catalog)?;
         if let Some(schema) = name.schema.as_deref().filter(|schema| !self.is_schema(schema)) {
             return Err(undefined_schema(schema));
         }

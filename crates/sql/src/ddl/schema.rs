@@ -1,11 +1,10 @@
 //! CREATE SCHEMA and ALTER SCHEMA.
 
-use cognate_engine::LockMode;
 use sqlparser::ast;
 
 use super::names::{fold, single};
 use super::resolve::undefined_schema;
-use crate::catalog::{Object, Privileges, Relation, Routine, Schema, Sequence, Table, View, store};
+use crate::catalog::{Object, Privileges, Relation, Routine, Schema, Sequence, Table, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 
@@ -52,11 +51,7 @@ impl Work<'_> {
     }
 
     async fn lock_schema_name(&mut self, name: &str) -> Result<()> {
-        let mut key = 0u32.to_be_bytes().to_vec();
-        key.extend_from_slice(name.as_bytes());
-        self.lock_key(store::NAME_TREE, &key, LockMode::Exclusive).await?;
-        self.refresh_catalog();
-        Ok(())
+        self.lock_name(0, name).await
     }
 
     /// ALTER SCHEMA.

@@ -259,10 +259,8 @@ impl Work<'_> {
     fn owning_column(&self, name: &ast::ObjectName) -> Result<(u32, usize)> {
         let parts = super::names::parts(name)?;
         let (column, table) = match parts.as_slice() {
-            [table, column] => (column, Qualified { schema: None, name: table.clone() }),
-            [schema, table, column] => {
-                (column, Qualified { schema: Some(schema.clone()), name: table.clone() })
-            }
+            [table, column] => (column, Qualified::plain(table)),
+            [schema, table, column] => (column, Qualified::within(schema, table)),
             _ => {
                 return Err(SqlError::syntax("invalid OWNED BY option")
                     .with_hint("Specify OWNED BY table.column or OWNED BY NONE."));

@@ -29,6 +29,7 @@ impl Work<'_> {
     /// The schema that a new object of this name goes to, a temporary one if it is said so. 3F000,
     /// 42P16, 42501.
     pub(crate) fn creation_schema(&mut self, name: &Qualified, temporary: bool) -> Result<Arc<Schema>> {
+        name.check_database(&self.catalog)?;
         let schema = match &name.schema {
             Some(schema) if schema == TEMPORARY_ALIAS => return self.own_temporary_schema(),
             Some(schema) => self.catalog.schema(schema).ok_or_else(|| undefined_schema(schema))?,

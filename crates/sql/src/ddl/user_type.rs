@@ -15,7 +15,7 @@ use super::drop::{cascade_notice, depend, describe};
 use super::expression::{bind_check, bind_default};
 use super::names::Qualified;
 use super::resolve::undefined_schema;
-use crate::catalog::{Check, Column, Index, Object, Oid, Relation, Schema, Table, UserType, store};
+use crate::catalog::{Check, Column, Index, Object, Oid, Relation, Schema, Table, UserType};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::parse_expression;
 use crate::session::work::Work;
@@ -131,12 +131,9 @@ impl Work<'_> {
         for oid in types.iter().filter_map(|ty| ty.user_type()) {
             // It was looked up just now, by the same catalog.
             let Some(ty) = self.catalog.user_type_by_oid(oid) else { continue };
-            let mut key = ty.schema().to_be_bytes().to_vec();
-            key.extend_from_slice(ty.name().as_bytes());
-            self.lock_key(store::NAME_TREE, &key, LockMode::Shared).await?;
-            self.refresh_catalog();
+            self.lock_name_as(ty.schema(), ty.name(), LockMode::Shared).await?;
             if self.catalog.user_type_by_oid(oid).is_none() {
-                return Err(undefined_type(&Qualified { schema: None, name: ty.name().to_owned() }));
+                return Err(undefined_type(&Qualified::plain(ty.name())));
             }
         }
         Ok(())

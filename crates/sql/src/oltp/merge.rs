@@ -125,6 +125,7 @@ fn needed(merge: &ast::Merge) -> Privileges {
 /// The table. 0A000 for what has no rows of its own.
 fn find_target(binder: &mut Binder<'_>, name: &ast::ObjectName) -> Result<Arc<Table>> {
     let qualified = Qualified::from_object_name(name)?;
+    qualified.check_database(binder.context.catalog)?;
     let kind = match binder.find_relation(qualified.schema.as_deref(), &qualified.name) {
         Some(Relation::View(_)) => "views",
         Some(Relation::Sequence(_)) => "sequences",

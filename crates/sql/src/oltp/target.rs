@@ -52,6 +52,8 @@ pub(crate) fn open_table_as(
 /// The table of this name that a statement is to change. 42P01, 42809.
 pub(crate) fn find_table(binder: &mut Binder<'_>, name: &ast::ObjectName) -> Result<Arc<Table>> {
     let qualified = Qualified::from_object_name(name)?;
+    let own = qualified.check_database(binder.context.catalog);
+    own.map_err(|error| binder.at(error, crate::bind::name_span(name)))?;
     if let Some(schema) = &qualified.schema {
         binder.need_schema(schema);
     }

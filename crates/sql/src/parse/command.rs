@@ -7,6 +7,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
 use super::alter_settings::{self, AlterSettings};
+use super::database::{self, DatabaseStatement};
 use super::domain::{self, DomainStatement};
 use super::grant::{self, DefaultPrivileges, GrantStatement};
 use super::inline_code;
@@ -96,6 +97,8 @@ pub enum Command {
     Domain(Box<DomainStatement>),
     /// BACKUP.
     Backup,
+    /// CREATE, ALTER and DROP DATABASE.
+    Database(Box<DatabaseStatement>),
     /// CREATE, ALTER and DROP ROLE, and memberships.
     Role(Box<RoleStatement>),
     /// GRANT and REVOKE of privileges.
@@ -290,7 +293,7 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     parser.parse_statement().map(|statement| Command::Sql(Box::new(into_table(statement))))
 }
 
-/// A statement about roles, and what they may do and own.
+/// A statement about databases and roles, and what these may do and own.
 fn of_roles(parser: &mut Parser<'_>) -> Parsed<Option<Command>> {
     if let Some(statement) = role::parse(parser)? {
         return Ok(Some(Command::Role(statement.into())));
@@ -303,6 +306,9 @@ fn of_roles(parser: &mut Parser<'_>) -> Parsed<Option<Command>> {
     }
     if let Some(statement) = owner::parse(parser)? {
         return Ok(Some(Command::Owner(statement.into())));
+    }
+    if let Some(statement) = database::parse(parser)? {
+        return Ok(Some(Command::Database(statement.into())));
     }
     if take_all(parser, &["RESET", "SESSION", "AUTHORIZATION"]) {
         let name = ObjectName::from(vec![Ident::new("session_authorization")]);

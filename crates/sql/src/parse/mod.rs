@@ -10,7 +10,7 @@
 //!    `merge` parses MERGE for it, and what begins with WITH;
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
 //!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with, `routine`
-//!    those of functions and procedures, `inline_code` DO, `domain` those of domains, `role`, `grant` and
+//!    those of functions and procedures, `database` those of databases, `inline_code` DO, `domain` those of domains, `role`, `grant` and
 //!    `owner` those of roles and what they may do and own.
 //!
 //! What none of these knows `refused` may know by name.
@@ -37,6 +37,7 @@ mod alter_settings;
 mod command;
 mod complexity;
 mod conflict_target;
+mod database;
 mod dialect;
 mod domain;
 mod effects;
@@ -65,6 +66,7 @@ pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
 pub(crate) use conflict_target::{ConflictTarget, conflict_target};
+pub use database::{DatabaseOption, DatabaseStatement};
 pub use domain::{DomainChange, DomainClause, DomainStatement};
 pub(crate) use effects::{changes_rows, locks_rows_within};
 pub(crate) use element::element;

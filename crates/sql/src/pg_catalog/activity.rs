@@ -4,7 +4,6 @@
 use chrono::{DateTime, Offset, TimeZone, Utc};
 use chrono_tz::{OffsetComponents, OffsetName, TZ_VARIANTS, Tz};
 
-use super::role::DATABASE_OID;
 use super::value::{NULL, array};
 use super::{LockRow, SessionRow, Source, SystemTable};
 use crate::catalog::OWNER_OID;
@@ -23,6 +22,8 @@ fn sessions(source: &Source<'_>) -> Vec<SessionRow> {
     let session = source.eval.session;
     vec![SessionRow {
         process_id: session.process_id(),
+        database: source.catalog.database_oid(),
+        database_name: source.database(),
         user: session.user(),
         application_name: session.setting("application_name").unwrap_or_default(),
         state: "active",
@@ -40,8 +41,8 @@ fn time(microseconds: Option<i64>) -> Datum {
 system_table! {
     static PG_STAT_ACTIVITY = 12222 view "pg_catalog"."pg_stat_activity",
     |source| sessions(source).into_iter().map(|s| (source, s)) => |(source, session)|,
-    datid: Oid = DATABASE_OID,
-    datname: Name = source.database(),
+    datid: Oid = session.database,
+    datname: Name = session.database_name,
     pid: Int4 = session.process_id,
     leader_pid: Int4 = NULL,
     usesysid: Oid = source.catalog.role_oid(&session.user).unwrap_or(OWNER_OID),
@@ -89,7 +90,7 @@ system_table! {
     static PG_LOCKS = 12073 view "pg_catalog"."pg_locks",
     |source| locks(source) => |lock|,
     locktype: Text = kind(&lock, "tuple"),
-    database: Oid = DATABASE_OID,
+    database: Oid = lock.database,
     relation: Oid = lock.relation,
     page: Int4 = NULL,
     tuple: Int2 = NULL,

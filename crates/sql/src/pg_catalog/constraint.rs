@@ -17,6 +17,10 @@ pub(super) const TABLES: &[&SystemTable] = &[&PG_CONSTRAINT, &PG_DEPEND, &PG_DES
 const CLASS: Oid = 1259;
 /// `pg_type`.
 const TYPE: Oid = 1247;
+/// `pg_authid`.
+const AUTHID: Oid = 1260;
+/// `pg_database`.
+const DATABASE: Oid = 1262;
 /// Oid of `pg_constraint`.
 const CONSTRAINT: Oid = 2606;
 /// Oid of `pg_attrdef`.
@@ -311,9 +315,20 @@ system_table! {
     description: Text = comment.text,
 }
 
-empty_table! {
-    PG_SHDESCRIPTION = 2396 table "pg_catalog"."pg_shdescription",
-    objoid: Oid, classoid: Oid, description: Text,
+/// Comments of roles and databases: oid, catalog, text.
+fn shared_comments(source: &Source<'_>) -> Vec<(Oid, Oid, String)> {
+    let roles = source.catalog.roles().map(|role| (role.oid, AUTHID, role.comment.clone()));
+    let databases = source.catalog.databases();
+    let all = roles.chain(databases.map(|known| (known.oid, DATABASE, known.comment.clone())));
+    all.filter_map(|(oid, class, comment)| Some((oid, class, comment?))).collect()
+}
+
+system_table! {
+    static PG_SHDESCRIPTION = 2396 table "pg_catalog"."pg_shdescription",
+    |source| shared_comments(source) => |(oid, class, comment)|,
+    objoid: Oid = oid,
+    classoid: Oid = class,
+    description: Text = comment,
 }
 
 /// The constraint of this oid, with its table unless it is a domain's.

@@ -96,7 +96,8 @@ impl<'a> AnyRelation<'a> {
     pub(super) fn find(catalog: &'a Catalog, path: &[String], text: &str) -> Option<AnyRelation<'a>> {
         match split(text)?.as_slice() {
             [name] => path.iter().find_map(|schema| AnyRelation::by_name(catalog, schema, name)),
-            [schema, name] | [_, schema, name] => {
+            [schema, name] => AnyRelation::by_name(catalog, resolve_schema(path, schema), name),
+            [database, schema, name] if catalog.is_own_name(database) => {
                 AnyRelation::by_name(catalog, resolve_schema(path, schema), name)
             }
             _ => None,
@@ -179,6 +180,10 @@ pub(super) fn user_type_name(catalog: &Catalog, path: &[String], ty: &UserType) 
 }
 
 impl ObjectNames for CatalogNames {
+    fn is_own_database(&self, name: &str) -> bool {
+        self.catalog.is_own_name(name)
+    }
+
     fn relation_oid(&self, name: &str) -> Option<u32> {
         AnyRelation::find(&self.catalog, &self.search_path, name).map(AnyRelation::oid)
     }

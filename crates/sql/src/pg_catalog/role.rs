@@ -1,4 +1,4 @@
-//! Roles, the one database, the tablespaces: `pg_roles`, `pg_database` and what belongs to them.
+//! Roles, databases, tablespaces: `pg_roles`, `pg_database` and what belongs to them.
 //!
 //! As long as nobody has made a role, those that a session sees are its own, which owns everything, and
 //! those that settings are stored for. From the first CREATE ROLE on they are those of the catalog, and
@@ -6,8 +6,8 @@
 
 use super::value::{NULL, array};
 use super::{Source, SystemTable, acl};
+pub(super) use crate::catalog::DATABASE_OWNER_OID;
 use crate::catalog::{Catalog, OWNER_OID, Oid, PREDEFINED, Role as Stored};
-pub(super) use crate::catalog::{DATABASE_OID, DATABASE_OWNER_OID};
 use crate::types::{Datum, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] = &[
@@ -113,10 +113,11 @@ fn stored_settings(source: &Source<'_>) -> Vec<(Oid, Oid, Datum)> {
             Some(name) if *name == user => OWNER_OID,
             Some(_) => stored.oid,
         };
-        for (database, settings) in [(0, &stored.everywhere), (DATABASE_OID, &stored.in_database)] {
-            if !settings.is_empty() {
-                rows.push((database, role, config(settings)));
-            }
+        if !stored.everywhere.is_empty() {
+            rows.push((0, role, config(&stored.everywhere)));
+        }
+        for database in stored.databases() {
+            rows.push((database, role, config(stored.list(Some(database)))));
         }
     }
     rows
@@ -219,15 +220,15 @@ system_table! {
 
 system_table! {
     static PG_DATABASE = 1262 table "pg_catalog"."pg_database",
-    |source| [(source, source.database())] => |(source, name)|,
-    oid: Oid = DATABASE_OID,
-    datname: Name = name,
-    datdba: Oid = source.catalog.owner(DATABASE_OID),
+    |source| source.databases().into_iter().map(|known| (source, known)) => |(source, known)|,
+    oid: Oid = known.oid,
+    datname: Name = known.name.clone(),
+    datdba: Oid = source.catalog.owner(known.oid),
     encoding: Int4 = UTF8,
     datlocprovider: InternalChar = 'c',
-    datistemplate: Bool = false,
-    datallowconn: Bool = true,
-    datconnlimit: Int4 = -1,
+    datistemplate: Bool = known.is_template,
+    datallowconn: Bool = known.allows_connections,
+    datconnlimit: Int4 = known.connection_limit,
     datfrozenxid: Oid = 3,
     datminmxid: Oid = 1,
     dattablespace: Oid = DEFAULT_TABLESPACE_OID,
@@ -235,7 +236,7 @@ system_table! {
     datctype: Text = "C",
     daticulocale: Text = NULL,
     datcollversion: Text = NULL,
-    datacl: TextArray = acl::of(source, DATABASE_OID),
+    datacl: TextArray = acl::of(source, known.oid),
 }
 
 system_table! {

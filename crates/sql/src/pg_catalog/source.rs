@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cognate_engine::{GovernorInfo, Statistics};
 
 use super::names::AnyRelation;
-use crate::catalog::{Catalog, Oid, Schema, Sequence, TEMPORARY_ALIAS, resolve_schema};
+use crate::catalog::{Catalog, Database, Oid, Schema, Sequence, TEMPORARY_ALIAS, resolve_schema};
 use crate::function::EvalContext;
 use crate::session::failures::Failure;
 
@@ -87,7 +87,7 @@ pub trait ServerView: Send + Sync {
         0
     }
     /// Bytes that the database takes, approximately.
-    fn database_bytes(&self) -> i64 {
+    fn database_bytes(&self, _database: Oid) -> i64 {
         0
     }
     /// The last commit that new transactions see, and the last one that a crash cannot take back.
@@ -120,6 +120,10 @@ impl ServerView for NoServer {}
 pub struct SessionRow {
     /// `pg_backend_pid()` of it.
     pub process_id: i32,
+    /// The database that it is connected to.
+    pub database: Oid,
+    /// What the session calls it.
+    pub database_name: String,
     /// Its user.
     pub user: String,
     /// `application_name`.
@@ -151,6 +155,8 @@ pub struct LockRow {
     pub process_id: i32,
     /// The transaction.
     pub transaction: u64,
+    /// The database it is in.
+    pub database: Oid,
     /// The relation it is in, if known.
     pub relation: Option<Oid>,
     /// Name of the relation, or of the index that the key is in.
@@ -248,7 +254,22 @@ impl Source<'_> {
         Some(AnyRelation::by_oid(self.catalog, relation)?.display(self.catalog, &self.search_path()))
     }
 
-    /// The name of the one database.
+    /// All databases, each with the name by which the session knows it.
+    pub(super) fn databases(&self) -> Vec<Database> {
+        let (own, name) = (self.catalog.database_oid(), self.database());
+        let named = |known: &Database| match known.oid == own {
+            true => Database { name: name.clone(), ..known.clone() },
+            false => known.clone(),
+        };
+        self.catalog.databases().map(named).collect()
+    }
+
+    /// The database of a name.
+    pub(super) fn database_named(&self, name: &str) -> Option<Oid> {
+        self.catalog.database_called(name, &self.database()).map(|known| known.oid)
+    }
+
+    /// The name of the database.
     pub(super) fn database(&self) -> String {
         self.eval.session.database()
     }

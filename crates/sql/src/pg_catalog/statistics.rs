@@ -13,10 +13,9 @@ use std::sync::Arc;
 
 use cognate_engine::Statistics;
 
-use super::role::DATABASE_OID;
 use super::value::NULL;
 use super::{Source, SystemTable};
-use crate::catalog::{Index, Table};
+use crate::catalog::{DATABASE_OID, Database, Index, Table};
 use crate::types::{Datum, Numeric as Number};
 
 pub(super) const TABLES: &[&SystemTable] = &[
@@ -180,21 +179,26 @@ system_table! {
 static PG_STATIO_USER_SEQUENCES: SystemTable =
     of_users(12218, "pg_statio_user_sequences", &PG_STATIO_ALL_SEQUENCES);
 
-/// The sessions that are connected.
-fn sessions(source: &Source<'_>) -> i32 {
-    i32::try_from(source.server.sessions().len()).unwrap_or(i32::MAX)
-}
-
-/// The one database with its figures, the number of sessions, and since when it counts.
-fn database(source: &Source<'_>) -> [(String, Statistics, i32, Datum); 1] {
-    [(source.database(), source.server.statistics(), sessions(source), since(source))]
+/// The databases with their figures, the number of sessions, and since when they count. The engine counts
+/// for all of them together: that is shown as the initial one's.
+fn databases(source: &Source<'_>) -> Vec<(Database, Statistics, i32, Datum)> {
+    let sessions = source.server.sessions();
+    let row = |known: Database| {
+        let own = sessions.iter().filter(|session| session.database == known.oid).count();
+        let counted = match known.oid {
+            DATABASE_OID => source.server.statistics(),
+            _ => Statistics::default(),
+        };
+        (known, counted, i32::try_from(own).unwrap_or(i32::MAX), since(source))
+    };
+    source.databases().into_iter().map(row).collect()
 }
 
 system_table! {
     static PG_STAT_DATABASE = 12266 view "pg_catalog"."pg_stat_database",
-    |source| database(source) => |(name, counted, sessions, since)|,
-    datid: Oid = DATABASE_OID,
-    datname: Name = name,
+    |source| databases(source) => |(known, counted, sessions, since)|,
+    datid: Oid = known.oid,
+    datname: Name = known.name.clone(),
     numbackends: Int4 = sessions,
     xact_commit: Int8 = count(counted.commits + counted.empty_commits),
     xact_rollback: Int8 = count(counted.rollbacks),
@@ -226,9 +230,9 @@ system_table! {
 // No session is ever ended in favour of what a primary sends, for there is none.
 system_table! {
     static PG_STAT_DATABASE_CONFLICTS = 12271 view "pg_catalog"."pg_stat_database_conflicts",
-    |source| [source.database()] => |name|,
-    datid: Oid = DATABASE_OID,
-    datname: Name = name,
+    |source| source.databases() => |known|,
+    datid: Oid = known.oid,
+    datname: Name = known.name.clone(),
     confl_tablespace: Int8 = 0,
     confl_lock: Int8 = 0,
     confl_snapshot: Int8 = 0,

@@ -169,7 +169,7 @@ impl Advisory {
     fn take(&self, database: &SqlDatabase, lock: Lock, scope: Scope) -> Result<bool> {
         let mut state = self.state.lock();
         if !state.reserved.remove(&lock) && !state.held.contains_key(&lock) {
-            let locks = state.locks.get_or_insert_with(|| database.engine().advisory_locks());
+            let locks = state.locks.get_or_insert_with(|| database.engine().advisory_locks(database.oid()));
             self.owner.store(locks.owner(), Ordering::Relaxed);
             let shared = database.advisory();
             let most = (database.engine().memory_bytes() / 4 / LOCK_BYTES).max(LOCKS_MIN);

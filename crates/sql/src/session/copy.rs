@@ -261,6 +261,7 @@ impl Session {
     fn table_query(&mut self, name: &ast::ObjectName, columns: &[ast::Ident]) -> Result<Box<ast::Query>> {
         let (catalog, _) = self.catalog_with_state();
         let qualified = Qualified::from_object_name(name)?;
+        qualified.check_database(&catalog)?;
         let path = self.facts.lookup_path(&catalog);
         let relation = catalog.find(&path, qualified.schema.as_deref(), &qualified.name);
         let table = match relation {

@@ -1,4 +1,4 @@
-//! The database as all sessions share it.
+//! A database as all its sessions share it, and the server that it is in.
 //!
 //! The committed catalog changes only in [`SqlDatabase::commit_with_catalog`]. A statement finds
 //! out with one atomic load whether a plan was made for the present catalog: `catalog_state` is
@@ -12,24 +12,29 @@
 //! that last changed the catalog: one of each for all changes, and one for those that are *shared*.
 //! A session compares the latter, or those of its own last change if that is later.
 //!
-//! Mutexes: `publishing`, then the engine's; none is taken while `left_behind` is held.
+//! Each database has such numbers (`databases`). What concerns all databases, a role for example, is
+//! published in all of them by the one commit; and a change of the databases themselves makes them and
+//! takes them away here.
+//!
+//! Mutexes: `publishing`, then the engine's; none is taken while `left_behind` or the list of the
+//! databases is held.
 
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
 use cognate_engine::{Access, Commit, Csn, Database, Isolation, ReadView, Transaction};
 use cognate_env::Clock;
 use parking_lot::Mutex;
 
 use super::active::Programs;
+use super::databases::{Databases, One, Stored};
 use super::failures::Failures;
 use super::plan_cache::PlanCache;
 use super::presence::Presence;
 use super::temporary::Temporary;
 use crate::budget::Budget;
-use crate::catalog::{Catalog, Changes, Object, Oid, store};
+use crate::catalog::{Catalog, Changes, DATABASE_OID, Object, Oid, store};
 use crate::error::Result;
 use crate::monitor::Monitor;
 use crate::place;
@@ -38,12 +43,14 @@ use crate::sequence::Counters;
 /// Microseconds from 1970-01-01 to 2000-01-01.
 pub(super) const EPOCH_US: i64 = 946_684_800_000_000;
 
-/// A SQL database over an engine. Clones share it.
+/// A database of a server, over an engine. Clones share it.
 #[derive(Clone)]
 pub struct SqlDatabase {
     shared: Arc<Shared>,
+    one: Arc<One>,
 }
 
+/// What is the whole server's.
 struct Shared {
     engine: Database,
     /// Whether others change what is stored here.
@@ -51,13 +58,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     /// When it was opened, as [`SqlDatabase::now`] tells.
     started: i64,
-    catalog: ArcSwap<Catalog>,
-    catalog_state: AtomicU64,
-    /// The commit that last changed the catalog.
-    catalog_csn: AtomicU64,
-    /// The same of the last shared change.
-    shared_state: AtomicU64,
-    shared_csn: AtomicU64,
+    databases: Databases,
     publishing: Mutex<()>,
     /// Statements and batches that were run again.
     retries: AtomicU64,
@@ -65,71 +66,87 @@ struct Shared {
     failures: Failures,
     presence: Presence,
     counters: Counters,
-    plans: PlanCache,
-    /// Of what every node executes, planned alike.
-    programs_plans: PlanCache,
-    bodies: super::Bodies,
     healing: super::Healing,
     nodes: super::Nodes,
     programs: Programs,
     protocols: super::Protocols,
     monitor: Monitor,
     advisory: super::AdvisoryShared,
-    channels: super::Channels,
-    /// Schemas of temporary objects whose sessions are no more.
-    left_behind: Mutex<Vec<Oid>>,
     /// Memory of what statements are, not of what they compute.
     statements: Arc<Budget>,
 }
 
 impl SqlDatabase {
-    /// Opens the SQL layer over an engine and reads the catalog. XX001 if it cannot be read.
+    /// Opens the SQL layer over an engine and reads the catalogs. XX001 if they cannot be read. What
+    /// is returned is the initial database.
     pub fn open(engine: Database) -> Result<SqlDatabase> {
         SqlDatabase::open_with_clock(engine, Arc::new(cognate_env::RealClock::default()))
     }
 
     /// The same with a clock of the caller's.
     pub fn open_with_clock(engine: Database, clock: Arc<dyn Clock>) -> Result<SqlDatabase> {
-        let objects = stored_objects(&engine, &engine.begin(Isolation::Snapshot, Access::ReadWrite))?;
+        let mut stored = stored_objects(&engine, &engine.begin(Isolation::Snapshot, Access::ReadWrite))?;
         let statements = usize::try_from(engine.memory_bytes() / 2).unwrap_or(usize::MAX);
+        let one = One::new(stored.catalog(DATABASE_OID, 1), 0);
+        let databases = Databases::default();
+        for other in one.catalog.load().databases().filter(|other| other.oid != DATABASE_OID) {
+            databases.add(One::new(stored.catalog(other.oid, 1), 0));
+        }
+        let one = databases.add(one);
         let shared = Shared {
             counters: Counters::open(engine.clone())?,
             is_node: engine.is_node(),
             engine,
             started: clock.wall_us() - EPOCH_US,
             clock,
-            catalog: ArcSwap::from_pointee(Catalog::new(1, objects)),
-            catalog_state: AtomicU64::new(1 << 1),
-            catalog_csn: AtomicU64::new(0),
-            shared_state: AtomicU64::new(1 << 1),
-            shared_csn: AtomicU64::new(0),
+            databases,
             publishing: Mutex::new(()),
             retries: AtomicU64::new(0),
             refreshes: AtomicU64::new(0),
             failures: Failures::default(),
             presence: Presence::default(),
-            plans: PlanCache::default(),
-            programs_plans: PlanCache::default(),
-            bodies: super::Bodies::default(),
             healing: super::Healing::default(),
             nodes: super::Nodes::default(),
             programs: Programs::default(),
             protocols: super::Protocols::default(),
             monitor: Monitor::new(),
             advisory: super::AdvisoryShared::default(),
-            channels: super::Channels::default(),
-            left_behind: Mutex::default(),
             statements: Budget::new(statements),
         };
-        let database = SqlDatabase { shared: Arc::new(shared) };
+        let database = SqlDatabase { shared: Arc::new(shared), one };
         if !database.engine().is_node() {
             database.note_left_behind(|_| false);
-            database.sweep_now();
-            // The first snapshots are to have that, durable or not.
-            let shared = &*database.shared;
-            shared.shared_csn.store(database.catalog_csn(), Ordering::Release);
+            for database in database.all() {
+                database.sweep_now();
+                // The first snapshots are to have that, durable or not.
+                database.one.shared_csn.store(database.catalog_csn(), Ordering::Release);
+            }
         }
         Ok(database)
+    }
+
+    /// All databases of the server by oid.
+    pub(crate) fn all(&self) -> Vec<SqlDatabase> {
+        self.follow();
+        let of = |one: Arc<One>| SqlDatabase { shared: self.shared.clone(), one };
+        self.shared.databases.all().into_iter().map(of).collect()
+    }
+
+    /// The database of this oid.
+    pub(crate) fn of(&self, oid: Oid) -> Option<SqlDatabase> {
+        self.follow();
+        let one = self.shared.databases.get(oid)?;
+        Some(SqlDatabase { shared: self.shared.clone(), one })
+    }
+
+    /// Rows of its tables, approximately.
+    pub(crate) fn approximate_rows(&self) -> u64 {
+        self.catalog().tables().map(|table| self.engine().approximate_rows(table.tree)).sum()
+    }
+
+    /// Its oid.
+    pub(crate) fn oid(&self) -> Oid {
+        self.one.oid
     }
 
     /// The engine below.
@@ -149,12 +166,12 @@ impl SqlDatabase {
 
     /// Who listens on which channels.
     pub(crate) fn channels(&self) -> &super::Channels {
-        &self.shared.channels
+        &self.one.channels
     }
 
     /// Schemas of temporary objects whose sessions are no more.
     pub(super) fn left_behind(&self) -> &Mutex<Vec<Oid>> {
-        &self.shared.left_behind
+        &self.one.left_behind
     }
 
     /// How families that were left prepared heal.
@@ -188,7 +205,7 @@ impl SqlDatabase {
         if self.catalog_state() & 1 != 0 {
             drop(self.shared.publishing.lock());
         }
-        self.shared.catalog.load_full()
+        self.one.catalog.load_full()
     }
 
     /// The catalog as a transaction sees it at its snapshot, which is older than the present one.
@@ -196,22 +213,23 @@ impl SqlDatabase {
         let mut scan = view.scan(store::CATALOG_TREE, Bound::Unbounded, Bound::Unbounded, false)?;
         let mut objects = Vec::new();
         while let Some((key, document)) = scan.next()? {
-            objects.push(decode(self.engine(), &key, &document, view.snapshot())?);
+            let object = decode(self.engine(), &key, &document, view.snapshot())?;
+            objects.push((store::place_of(&key)?.0, object));
         }
-        Ok(Catalog::new(0, objects))
+        Ok(Stored::new(objects).catalog(self.one.oid, 0))
     }
 
     /// Equal to what it was: the catalog is still the same. See the module's prose.
     pub(crate) fn catalog_state(&self) -> u64 {
         self.follow();
-        self.shared.catalog_state.load(Ordering::Acquire)
+        self.one.catalog_state.load(Ordering::Acquire)
     }
 
     /// The same as a session compares it, whose own temporary objects are these.
     #[inline]
     pub(crate) fn state_for(&self, own: &Temporary) -> u64 {
         self.follow();
-        let shared = self.shared.shared_state.load(Ordering::Acquire);
+        let shared = self.one.shared_state.load(Ordering::Acquire);
         // A change that is being published goes before what the session has done later.
         if shared & 1 == 0 { shared.max(own.state()) } else { shared }
     }
@@ -227,7 +245,7 @@ impl SqlDatabase {
     /// what it sees.
     #[inline]
     pub(crate) fn changed_for(&self, own: &Temporary) -> Csn {
-        self.shared.shared_csn.load(Ordering::Acquire).max(own.changed_at())
+        self.one.shared_csn.load(Ordering::Acquire).max(own.changed_at())
     }
 
     /// The catalog and the state it stands for.
@@ -239,7 +257,7 @@ impl SqlDatabase {
 
     /// The commit that last changed the catalog: a snapshot before it may not fit the catalog.
     pub(crate) fn catalog_csn(&self) -> Csn {
-        self.shared.catalog_csn.load(Ordering::Acquire)
+        self.one.catalog_csn.load(Ordering::Acquire)
     }
 
     /// Commits a transaction that changed the catalog, and publishes the change. `own` are the
@@ -253,7 +271,7 @@ impl SqlDatabase {
         self.publish(changes, Some(own), || transaction.commit())
     }
 
-    /// Commits a prepared transaction; what it changed in the catalog is published.
+    /// Commits a prepared transaction of this database; what it changed in the catalog is published.
     pub(crate) fn commit_prepared(
         &self,
         identifier: &str,
@@ -262,7 +280,7 @@ impl SqlDatabase {
         let mut changes = Changes::new();
         for (key, document) in engine.prepared_rows(identifier, store::CATALOG_TREE) {
             let object = document.map(|document| store::decode(&document)).transpose()?;
-            changes.insert(store::oid_of(&key)?, object);
+            changes.insert(store::place_of(&key)?.1, object);
         }
         let commit = || engine.commit_prepared(identifier);
         Ok(if changes.is_empty() { commit() } else { self.publish(&changes, None, commit) })
@@ -282,6 +300,10 @@ impl SqlDatabase {
     fn take_over(&self) {
         let shared = &*self.shared;
         let _publishing = shared.publishing.lock();
+        if shared.databases.get(self.one.oid).is_none() {
+            // It is gone, and its sessions are about to end.
+            return;
+        }
         loop {
             let changed = shared.engine.changed_at(store::CATALOG_TREE);
             if changed <= self.catalog_csn() {
@@ -293,24 +315,45 @@ impl SqlDatabase {
                 std::thread::yield_now();
                 continue;
             }
-            let objects = match stored_objects(&shared.engine, &transaction) {
-                Ok(objects) => objects,
+            match stored_objects(&shared.engine, &transaction) {
+                Ok(stored) => return self.take_all(stored, changed),
                 Err(error) => {
                     tracing::error!(%error, "the catalog that was delivered cannot be read");
                     return;
                 }
-            };
-            let before = shared.catalog.load_full();
-            let version = before.version() + 1;
-            let changes: Changes =
-                objects.iter().map(|object| (object.oid(), Some(object.clone()))).collect();
-            let mut after = Catalog::new(version, objects);
-            after.note_moved(&before, &changes, changed);
-            shared.begin_publishing(true);
-            shared.catalog_csn.store(changed, Ordering::Release);
-            shared.shared_csn.store(changed, Ordering::Release);
-            shared.catalog.store(Arc::new(after));
-            shared.end_publishing(version, version);
+            }
+        }
+    }
+
+    /// Publishes what is stored in all databases, as a commit has left it.
+    fn take_all(&self, mut stored: Stored, csn: Csn) {
+        let shared = &*self.shared;
+        for one in shared.databases.all() {
+            one.begin_publishing(true);
+            let before = one.catalog.load_full();
+            let mut after = stored.catalog(one.oid, before.version() + 1);
+            after.note_moved(&before, csn);
+            one.replace(after, csn);
+        }
+        let catalog = self.initial_catalog();
+        for new in catalog.databases().filter(|new| shared.databases.get(new.oid).is_none()) {
+            shared.databases.add(One::new(stored.catalog(new.oid, 1), csn));
+        }
+        self.remove_gone(&catalog);
+    }
+
+    /// What the initial database knows, which never goes; a session may be one of a database that has gone.
+    fn initial_catalog(&self) -> Arc<Catalog> {
+        let initial = self.shared.databases.get(DATABASE_OID);
+        initial.map_or_else(|| self.one.catalog.load_full(), |one| one.catalog.load_full())
+    }
+
+    /// Takes away the databases that a catalog does not know any more, and ends their sessions.
+    fn remove_gone(&self, catalog: &Catalog) {
+        let shared = &*self.shared;
+        for gone in shared.databases.all().iter().filter(|one| catalog.database_by_oid(one.oid).is_none()) {
+            shared.databases.remove(gone.oid);
+            shared.presence.end_all_of(gone.oid);
         }
     }
 
@@ -320,55 +363,74 @@ impl SqlDatabase {
         own: Option<&Temporary>,
         commit: impl FnOnce() -> std::result::Result<Commit, cognate_engine::Error>,
     ) -> std::result::Result<Commit, cognate_engine::Error> {
-        let shared = &*self.shared;
+        let (shared, one) = (&*self.shared, &*self.one);
         let _publishing = shared.publishing.lock();
-        let before = shared.catalog.load_full();
+        let before = one.catalog.load_full();
         let own = own.filter(|own| own.has_all(changes, &before));
-        shared.begin_publishing(own.is_none());
+        let for_all = before.shared_among(changes);
+        let mut others = if for_all.is_empty() { Vec::new() } else { shared.databases.all() };
+        others.retain(|other| other.oid != one.oid);
+        one.begin_publishing(own.is_none());
+        others.iter().for_each(|other| other.begin_publishing(true));
         let committed = commit();
-        let (mut version, mut shared_version) = (before.version(), before.shared_version());
-        if let Ok(commit) = &committed {
-            version += 1;
-            let mut after = before.with_changes(version, changes);
-            after.note_moved(&before, changes, commit.csn);
-            // First the number: whoever has the catalog finds a number that is not below its.
-            shared.catalog_csn.store(commit.csn, Ordering::Release);
-            match own {
-                Some(own) => {
-                    own.note_change(version << 1, commit.csn);
-                    after.keep_shared_version(&before);
-                }
-                None => {
-                    shared.shared_csn.store(commit.csn, Ordering::Release);
-                    shared_version = version;
-                }
+        let Ok(Commit { csn, .. }) = committed else {
+            one.keep();
+            others.iter().for_each(|other| other.keep());
+            return committed;
+        };
+        let version = before.version() + 1;
+        let mut after = before.with_changes(version, changes);
+        after.note_moved(&before, csn);
+        match own {
+            Some(own) => {
+                one.catalog_csn.store(csn, Ordering::Release);
+                own.note_change(version << 1, csn);
+                after.keep_shared_version(&before);
+                one.catalog.store(Arc::new(after));
+                one.end_publishing(version, before.shared_version());
             }
-            shared.catalog.store(Arc::new(after));
+            None => one.replace(after, csn),
         }
-        shared.end_publishing(version, shared_version);
+        for other in &others {
+            let before = other.catalog.load_full();
+            let version = before.version() + 1;
+            let mut after = before.with_changes(version, &for_all);
+            if after.database_by_oid(other.oid).is_none() {
+                after = after.without_own(version);
+            }
+            after.note_moved(&before, csn);
+            other.replace(after, csn);
+        }
+        if !for_all.is_empty() {
+            self.adjust_databases(csn);
+        }
         committed
     }
 
-    /// After a failure of the log: if the last changes of the catalog will never be durable,
-    /// readers go on with the one below them, as they do with the rows.
+    /// Makes the databases that the catalog knows by now, and takes away those that it does not.
+    fn adjust_databases(&self, csn: Csn) {
+        let databases = &self.shared.databases;
+        let catalog = self.initial_catalog();
+        for new in catalog.databases().filter(|new| databases.get(new.oid).is_none()) {
+            let objects = catalog.objects().filter(|object| catalog.shares(object)).cloned();
+            databases.add(One::new(Catalog::of_database(new.oid, 1, objects), csn));
+        }
+        self.remove_gone(&catalog);
+    }
+
+    /// After a failure of the log: if the last changes of the catalogs will never be durable,
+    /// readers go on with the ones below them, as they do with the rows.
     #[cold]
     pub(crate) fn fall_back(&self) -> Result<()> {
         let shared = &*self.shared;
         let _publishing = shared.publishing.lock();
         let transaction = self.engine().begin(Isolation::Snapshot, Access::ReadOnly);
-        if !self.engine().is_poisoned() || self.catalog_csn() <= self.engine().durable() {
+        let newest = shared.databases.all().iter().map(|one| one.catalog_csn.load(Ordering::Acquire)).max();
+        if !self.engine().is_poisoned() || newest.unwrap_or(0) <= self.engine().durable() {
             return Ok(());
         }
-        let objects = stored_objects(self.engine(), &transaction)?;
-        shared.begin_publishing(true);
-        let before = shared.catalog.load_full();
-        let version = before.version() + 1;
-        let mut durable = Catalog::new(version, objects);
-        durable.note_moved(&before, &Changes::new(), 0);
-        shared.catalog.store(Arc::new(durable));
-        shared.catalog_csn.store(transaction.snapshot(), Ordering::Release);
-        shared.shared_csn.store(transaction.snapshot(), Ordering::Release);
-        shared.end_publishing(version, version);
+        let stored = stored_objects(self.engine(), &transaction)?;
+        self.take_all(stored, transaction.snapshot());
         Ok(())
     }
 
@@ -404,15 +466,15 @@ impl SqlDatabase {
     }
 
     pub(crate) fn plans_of_programs(&self) -> &PlanCache {
-        &self.shared.programs_plans
+        &self.one.programs_plans
     }
 
     pub(crate) fn plans(&self) -> &PlanCache {
-        &self.shared.plans
+        &self.one.plans
     }
 
     pub(crate) fn bodies(&self) -> &super::Bodies {
-        &self.shared.bodies
+        &self.one.bodies
     }
 
     /// When the database was opened.
@@ -426,30 +488,15 @@ impl SqlDatabase {
     }
 }
 
-impl Shared {
-    /// Raises the bits that say so: also that of shared changes, if this is one.
-    fn begin_publishing(&self, is_shared: bool) {
-        self.catalog_state.fetch_or(1, Ordering::AcqRel);
-        if is_shared {
-            self.shared_state.fetch_or(1, Ordering::AcqRel);
-        }
-    }
-
-    /// The catalog of these versions is in place.
-    fn end_publishing(&self, version: u64, shared_version: u64) {
-        self.shared_state.store(shared_version << 1, Ordering::Release);
-        self.catalog_state.store(version << 1, Ordering::Release);
-    }
-}
-
-/// The objects of the catalog as a transaction's snapshot has them.
-fn stored_objects(engine: &Database, transaction: &Transaction) -> Result<Vec<Object>> {
+/// The objects of all catalogs as a transaction's snapshot has them.
+fn stored_objects(engine: &Database, transaction: &Transaction) -> Result<Stored> {
     let mut scan = transaction.scan_unnoted(store::CATALOG_TREE, Bound::Unbounded, Bound::Unbounded)?;
     let mut objects = Vec::new();
     while let Some((key, document)) = scan.next()? {
-        objects.push(decode(engine, &key, &document, transaction.snapshot())?);
+        let object = decode(engine, &key, &document, transaction.snapshot())?;
+        objects.push((store::place_of(&key)?.0, object));
     }
-    Ok(objects)
+    Ok(Stored::new(objects))
 }
 
 /// An object of the catalog. XX001 with file and offset if it cannot be read.

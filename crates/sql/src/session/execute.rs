@@ -304,7 +304,8 @@ impl Session {
         let Some(open) = &self.open else { return };
         let changed = self.changed_at();
         let oids = planned.tables.iter().map(|table| table.oid).chain(planned.routine_oids());
-        let keys = oids.map(crate::catalog::store::key);
+        let database = self.database.oid();
+        let keys = oids.map(|oid| crate::catalog::store::key(database, oid));
         if changed > open.engine.snapshot() {
             // The catalog is always the newest; the table's lock keeps the definition as it is.
             keys.for_each(|key| {

@@ -18,7 +18,7 @@ use super::notify::News;
 use super::settings::{Effective, Mark, Settings};
 use super::temporary::Temporary;
 use super::{Authority, Orders, SessionParameters, SqlDatabase, presence};
-use crate::catalog::{Catalog, Oid, Sequence, TEMPORARY_ALIAS};
+use crate::catalog::{Catalog, DATABASE_OID, Oid, Sequence, TEMPORARY_ALIAS};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::SessionView;
 use crate::pg_catalog::{
@@ -31,7 +31,8 @@ pub(crate) struct Facts {
     pub(crate) database: SqlDatabase,
     /// Who connected. What runs is asked as `current_user`.
     pub(crate) user: String,
-    pub(crate) database_name: String,
+    /// What the client has called the database.
+    pub(crate) given_database: String,
     pub(crate) process_id: i32,
     pub(super) authority: Authority,
     pub(super) orders: Option<Arc<dyn Orders>>,
@@ -76,7 +77,7 @@ struct SequenceValues {
 impl Facts {
     pub(crate) fn new(database: SqlDatabase, parameters: SessionParameters, settings: Settings) -> Facts {
         let seed = random_u64();
-        let SessionParameters { user, database: database_name, process_id, authority, orders, .. } =
+        let SessionParameters { user, database: given_database, process_id, authority, orders, .. } =
             parameters;
         Facts {
             catalog: Mutex::new(database.catalog()),
@@ -86,7 +87,7 @@ impl Facts {
             awaiting_safety: AtomicBool::new(false),
             database,
             user,
-            database_name,
+            given_database,
             process_id,
             authority,
             orders,
@@ -170,6 +171,11 @@ impl Facts {
     /// The transaction has ended.
     pub(super) fn forget_shown_catalog(&self) {
         *self.shown.lock() = None;
+    }
+
+    /// `current_database()`.
+    pub(crate) fn database_name(&self) -> String {
+        self.database.catalog().own_name(&self.given_database).to_owned()
     }
 
     pub(crate) fn set_running(&self, running: bool) {
@@ -337,6 +343,10 @@ impl LiveNames {
 }
 
 impl ObjectNames for LiveNames {
+    fn is_own_database(&self, name: &str) -> bool {
+        self.0.catalog().is_own_name(name)
+    }
+
     fn relation_oid(&self, name: &str) -> Option<u32> {
         self.now().relation_oid(name)
     }
@@ -434,7 +444,7 @@ impl SessionView for Facts {
     }
 
     fn database(&self) -> String {
-        self.database_name.clone()
+        self.database_name()
     }
 
     fn search_path(&self, implicit: bool) -> Vec<String> {
@@ -527,7 +537,7 @@ impl ServerView for Facts {
     }
 
     fn failures(&self) -> Vec<Failure> {
-        let rows = self.database.failures().list();
+        let rows = self.database.failures().list(self.database.oid());
         self.rest_on_everything();
         rows
     }
@@ -558,9 +568,19 @@ impl ServerView for Facts {
         self.database.engine().approximate_rows(tree)
     }
 
-    fn database_bytes(&self) -> i64 {
+    /// The engine knows how much all of them take; each database has its part by its rows.
+    fn database_bytes(&self, database: Oid) -> i64 {
         let known = self.database.engine().statistics();
-        i64::try_from(known.base.bytes + known.replay_bytes).unwrap_or(i64::MAX)
+        let all = known.base.bytes + known.replay_bytes;
+        let share = |others: &[SqlDatabase]| {
+            let rows: u64 = others.iter().map(SqlDatabase::approximate_rows).sum();
+            let of_all: u64 = self.database.all().iter().map(SqlDatabase::approximate_rows).sum();
+            (u128::from(all) * u128::from(rows) / u128::from(of_all.max(1))) as u64
+        };
+        let (own, others): (Vec<_>, Vec<_>) =
+            self.database.all().into_iter().partition(|known| known.oid() == database);
+        let bytes = if database == DATABASE_OID { all - share(&others).min(all) } else { share(&own) };
+        i64::try_from(bytes).unwrap_or(i64::MAX)
     }
 
     fn started(&self) -> i64 {

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::SqlDatabase;
 use super::database::EPOCH_US;
+use crate::catalog::Oid;
 use crate::error::{SqlError, sqlstate};
 
 /// So many are kept.
@@ -29,6 +30,8 @@ pub struct Failure {
     /// `cycle`, `first updater wins`, `another node` (one of its transactions was faster),
     /// `deadlock` or `changed table`.
     pub kind: &'static str,
+    /// The database in which it was.
+    pub database: Oid,
     /// The table concerned, if one is.
     pub relation: Option<String>,
     /// Failures over this table since the start, with this one.
@@ -53,7 +56,7 @@ pub(crate) struct Failures(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     last: VecDeque<Failure>,
-    relations: HashMap<String, u64>,
+    relations: HashMap<(Oid, String), u64>,
     /// In the order of [`KINDS`].
     kinds: [u64; KINDS.len()],
 }
@@ -73,13 +76,19 @@ fn kind_of(error: &SqlError) -> usize {
 impl Failures {
     /// Adds one.
     #[cold]
-    pub(crate) fn note(&self, at: i64, process_id: i32, transaction: u64, error: &SqlError) {
+    pub(crate) fn note(
+        &self,
+        at: i64,
+        (process_id, database): (i32, Oid),
+        transaction: u64,
+        error: &SqlError,
+    ) {
         let kind = kind_of(error);
         let mut state = self.0.lock();
         state.kinds[kind] += 1;
         let mut relation_failures = 0;
         if let Some(relation) = &error.table {
-            let count = state.relations.entry(relation.clone()).or_default();
+            let count = state.relations.entry((database, relation.clone())).or_default();
             *count += 1;
             relation_failures = *count;
         }
@@ -91,6 +100,7 @@ impl Failures {
             process_id,
             transaction,
             kind: KINDS[kind],
+            database,
             relation: error.table.clone(),
             relation_failures,
             message: error.message.clone(),
@@ -98,9 +108,10 @@ impl Failures {
         });
     }
 
-    /// The last ones, latest first.
-    pub(crate) fn list(&self) -> Vec<Failure> {
-        self.latest(KEPT)
+    /// The last ones of a database, latest first.
+    pub(crate) fn list(&self, database: Oid) -> Vec<Failure> {
+        let last = &self.0.lock().last;
+        last.iter().rev().filter(|failure| failure.database == database).cloned().collect()
     }
 
     fn latest(&self, most: usize) -> Vec<Failure> {
@@ -137,14 +148,14 @@ mod tests {
             error("could not serialize access due to a concurrent change of table \"t\""),
         ];
         for (at, error) in (1..).zip(&named) {
-            failures.note(at, 7, 8, error);
+            failures.note(at, (7, 5), 8, error);
         }
-        let kinds: Vec<_> = failures.list().iter().rev().map(|failure| failure.kind).collect();
+        let kinds: Vec<_> = failures.list(5).iter().rev().map(|failure| failure.kind).collect();
         assert_eq!(kinds, KINDS);
         for at in 0..2 * KEPT as i64 {
-            failures.note(at, 7, 8, &named[1].clone().with_table("public", "t"));
+            failures.note(at, (7, 5), 8, &named[1].clone().with_table("public", "t"));
         }
-        let (list, two) = (failures.list(), failures.latest(2));
+        let (list, two) = (failures.list(5), failures.latest(2));
         assert_eq!((list.len(), two.len()), (KEPT, 2));
         assert_eq!(two[0].at, 2 * KEPT as i64 - 1);
         assert_eq!(two[0].relation_failures, 2 * KEPT as u64);

@@ -3,7 +3,7 @@
 //! kind, and some of them must not be part of a larger transaction.
 
 use super::{Block, Session};
-use crate::catalog::{Catalog, DATABASE_OID, Relation};
+use crate::catalog::{Catalog, Relation};
 use crate::ddl::names::Qualified;
 use crate::ddl::resolve::{undefined_column, undefined_table};
 use crate::error::{Result, SqlError, sqlstate};
@@ -71,7 +71,7 @@ impl Session {
     ) -> Result<()> {
         let Some(Relation::Table(table)) = relation else { return Ok(()) };
         let rights = self.facts.rights(catalog).filter(|_| !table.temporary);
-        let owners = [catalog.owner(table.oid), catalog.owner(DATABASE_OID)];
+        let owners = [catalog.owner(table.oid), catalog.owner(catalog.database_oid())];
         if rights.is_none_or(|rights| owners.iter().any(|owner| rights.has(*owner))) {
             return Ok(());
         }
@@ -90,6 +90,7 @@ impl Session {
 
     /// A relation by its name; none for a computed table. 42P01.
     fn named(&self, catalog: &Catalog, name: &Qualified) -> Result<Option<Relation>> {
+        name.check_database(catalog)?;
         let path = self.facts.lookup_path(catalog);
         match catalog.find(&path, name.schema.as_deref(), &name.name) {
             Some(found) => Ok(Some(found.clone())),

@@ -32,6 +32,7 @@ mod cursor;
 pub(crate) mod cycle;
 mod damage;
 mod database;
+mod databases;
 mod durability;
 mod execute;
 mod explain;
@@ -116,7 +117,7 @@ pub use statement::Statement;
 pub struct SessionParameters {
     /// Role name: `current_user`.
     pub user: String,
-    /// Database name as the client gave it: `current_database()`.
+    /// The database by its name; by none, the one that the session is made with.
     pub database: String,
     /// `application_name`.
     pub application_name: String,
@@ -253,9 +254,11 @@ fn memory_limit(budget: u64) -> usize {
 const STATEMENTS_MAX: usize = 100_000;
 
 impl Session {
-    /// A session with the settings that are stored for it. Fails if a startup option is not a valid
-    /// setting; a stored one is a warning then, see [`Session::take_notices`].
-    pub fn new(database: SqlDatabase, parameters: SessionParameters) -> Result<Session> {
+    /// A session in the database that the parameters name, with the settings that are stored for it.
+    /// Fails if there is no such database, or a startup option is not a valid setting; a stored one is a
+    /// warning then, see [`Session::take_notices`].
+    pub fn new(server: SqlDatabase, parameters: SessionParameters) -> Result<Session> {
+        let database = server.called(&parameters.database)?;
         let mut settings = Session::given_settings(&database, &parameters)?;
         let warnings = role_setting::apply(&mut settings, &database.catalog(), &parameters.user);
         let mut session = Session::with_settings(database, parameters, settings);
@@ -393,8 +396,8 @@ impl Session {
     /// Keeps a serialization failure for the views, unless that was done.
     pub(super) fn note_failure(&mut self, error: &SqlError, transaction: u64) {
         if error.is_retryable() && !std::mem::take(&mut self.failure_noted) {
-            let (now, process_id) = (self.database.now(), self.facts.process_id);
-            self.database.failures().note(now, process_id, transaction, error);
+            let (now, session) = (self.database.now(), (self.facts.process_id, self.database.oid()));
+            self.database.failures().note(now, session, transaction, error);
         }
     }
 

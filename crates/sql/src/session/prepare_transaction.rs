@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use super::transaction::no_transaction;
-use super::{Block, Open, Session};
+use super::{Block, Open, Session, SqlDatabase};
+use crate::catalog::{DATABASE_OID, Oid};
 use crate::error::{Result, SqlError, sqlstate};
 
 /// Most bytes of the identifier of a prepared transaction.
@@ -81,7 +82,11 @@ impl Session {
 
     /// Whose a prepared transaction is: kept with it, for the view.
     pub(super) fn prepared_note(&self) -> Bytes {
-        format!("{}\0{}", self.facts.user, self.facts.database_name).into()
+        let name = self.facts.database_name();
+        match self.database.oid() {
+            DATABASE_OID => format!("{}\0{name}", self.facts.user).into(),
+            other => format!("{}\0{name}\0{other}", self.facts.user).into(),
+        }
     }
 
     /// A transaction was prepared, or its instance was told that it will not be.
@@ -112,6 +117,7 @@ impl Session {
                 format!("{words} cannot run inside a transaction block"),
             ));
         }
+        self.check_prepared_here(identifier)?;
         let engine = self.database.engine();
         let decided = match commits {
             _ if engine.is_node() => {
@@ -139,5 +145,46 @@ impl Session {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// 0A000 for what was prepared in another database.
+    fn check_prepared_here(&self, identifier: &str) -> Result<()> {
+        let engine = self.database.engine();
+        let all = engine.prepared();
+        let found = all.iter().find(
+            |info| matches!(&info.owner, cognate_engine::Owner::Global(known) if **known == *identifier),
+        );
+        if found.is_none_or(|info| Note::of(&info.note).database == self.database.oid()) {
+            return Ok(());
+        }
+        let message = "prepared transaction belongs to another database";
+        Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message)
+            .with_hint("Connect to the database where the transaction was prepared to finish it."))
+    }
+}
+
+/// What is kept with a prepared transaction: who has prepared it, and where.
+pub(super) struct Note {
+    pub(super) user: String,
+    /// What its session has called the database.
+    pub(super) name: String,
+    pub(super) database: Oid,
+}
+
+impl Note {
+    pub(super) fn of(note: &[u8]) -> Note {
+        let note = String::from_utf8_lossy(note);
+        let mut parts = note.split('\0').map(str::to_owned);
+        let mut next = || parts.next().unwrap_or_default();
+        let (user, name, database) = (next(), next(), next());
+        Note { user, name, database: database.parse().unwrap_or(DATABASE_OID) }
+    }
+}
+
+impl SqlDatabase {
+    /// How many transactions are prepared in a database.
+    pub(crate) fn prepared_in(&self, database: Oid) -> usize {
+        let all = self.engine().prepared();
+        all.iter().filter(|info| Note::of(&info.note).database == database).count()
     }
 }

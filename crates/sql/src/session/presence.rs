@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use super::SqlDatabase;
 use super::cycle::{Place, locate};
 use super::facts::Facts;
+use super::prepare_transaction::Note;
+use crate::catalog::{Catalog, Oid};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::pg_catalog::{FamilyRow, LockRow, PreparedRow, SessionRow, TransactionRow};
 
@@ -37,8 +39,19 @@ impl Presence {
         self.list().iter().filter(|facts| facts.user == user).count()
     }
 
+    /// How many sessions a database has.
+    pub(crate) fn count_in(&self, database: Oid) -> usize {
+        self.list().iter().filter(|facts| facts.database.oid() == database).count()
+    }
+
+    /// Ends the sessions of a database, whatever they do.
+    pub(super) fn end_all_of(&self, database: Oid) {
+        let of_it = self.list().into_iter().filter(|facts| facts.database.oid() == database);
+        of_it.filter_map(|facts| facts.orders.clone()).for_each(|orders| orders.terminate());
+    }
+
     /// All of them, longest there first.
-    fn list(&self) -> Vec<Arc<Facts>> {
+    pub(super) fn list(&self) -> Vec<Arc<Facts>> {
         let present = self.0.lock();
         let mut all: Vec<_> =
             present.sessions.iter().filter_map(|(id, facts)| Some((*id, facts.upgrade()?))).collect();
@@ -78,6 +91,8 @@ pub(crate) fn sessions(database: &SqlDatabase, asking: &Facts) -> Vec<SessionRow
         };
         SessionRow {
             process_id: facts.process_id,
+            database: facts.database.oid(),
+            database_name: facts.database_name(),
             user: facts.user.clone(),
             application_name: facts
                 .with_settings(|settings| settings.show("application_name"))
@@ -99,6 +114,20 @@ pub(crate) enum Order {
     Cancel,
     /// `pg_terminate_backend`.
     Terminate,
+}
+
+impl Facts {
+    /// Ends the sessions of a database. 42501 if the session may not end one of them.
+    pub(crate) fn end_sessions_of(&self, database: Oid) -> Result<()> {
+        let all = self.database.presence().list();
+        let of_it: Vec<_> = all.into_iter().filter(|facts| facts.database.oid() == database).collect();
+        if !of_it.iter().all(|facts| self.may_signal(facts)) {
+            let message = "must be a member of the role whose process is being terminated or member of pg_signal_backend";
+            return Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
+        }
+        of_it.iter().filter_map(|facts| facts.orders.clone()).for_each(|orders| orders.terminate());
+        Ok(())
+    }
 }
 
 /// Gives a session an order, if the one that asks may do so: of its own role, or as an operator.
@@ -151,26 +180,44 @@ fn mode_name(mode: &'static str) -> &'static str {
     }
 }
 
+/// Finds what a lock is on, and in which database. What it is called is for sessions of that database only.
+fn locate_in(catalogs: &[Arc<Catalog>], own: Oid, tree: u32, key: Option<&[u8]>) -> (Oid, Place) {
+    for catalog in catalogs {
+        let place = locate(catalog, tree, key);
+        let is_there = place.relation.is_some_and(|oid| catalog.relation_by_oid(oid).is_some());
+        let database = catalog.database_oid();
+        if is_there && database == own {
+            return (database, place);
+        }
+        if is_there {
+            return (database, Place { name: None, key: None, ..place });
+        }
+    }
+    (own, Place { relation: key.is_none().then_some(tree), name: None, key: None })
+}
+
 /// Rows of `pg_locks` and `cognate_locks`.
 pub(crate) fn locks(database: &SqlDatabase) -> Vec<LockRow> {
     let sessions = process_ids(database);
-    let catalog = database.catalog();
+    let catalogs: Vec<_> = database.all().iter().map(SqlDatabase::catalog).collect();
     let row = |lock: cognate_engine::LockInfo, mode: &'static str| {
         if lock.tree == ADVISORY_TREE {
             let key = lock.key.as_deref().and_then(AdvisoryKey::from_bytes);
             return LockRow {
                 process_id: sessions.get(&lock.transaction).copied().unwrap_or_default(),
+                database: key.map_or(0, |(space, _)| space),
                 transaction: lock.transaction,
-                key: key.map(|key| key.to_string()),
-                advisory: key.map(AdvisoryKey::parts),
+                key: key.map(|(_, key)| key.to_string()),
+                advisory: key.map(|(_, key)| key.parts()),
                 mode: mode_name(mode),
                 granted: lock.granted,
                 ..LockRow::default()
             };
         }
-        let place = locate(&catalog, lock.tree, lock.key.as_deref());
+        let (of, place) = locate_in(&catalogs, database.oid(), lock.tree, lock.key.as_deref());
         LockRow {
             process_id: sessions.get(&lock.transaction).copied().unwrap_or_default(),
+            database: of,
             transaction: lock.transaction,
             relation: place.relation,
             relation_name: place.name,
@@ -192,9 +239,11 @@ pub(crate) fn locks(database: &SqlDatabase) -> Vec<LockRow> {
 
 /// Rows of `pg_prepared_xacts`.
 pub(crate) fn prepared(database: &SqlDatabase) -> Vec<PreparedRow> {
+    let catalog = database.catalog();
+    let has_aliases = catalog.has_aliases();
     let row = |info: cognate_engine::PreparedInfo| {
-        let note = String::from_utf8_lossy(&info.note).into_owned();
-        let (owner, of_database) = note.split_once('\0').unwrap_or((&note, ""));
+        let note = Note::of(&info.note);
+        let known = if has_aliases { None } else { catalog.database_by_oid(note.database) };
         PreparedRow {
             transaction: info.transaction,
             identifier: match &info.owner {
@@ -202,8 +251,8 @@ pub(crate) fn prepared(database: &SqlDatabase) -> Vec<PreparedRow> {
                 cognate_engine::Owner::Instance(xid, instance) => format!("<{xid},{instance}>"),
             },
             prepared: info.prepared_us - super::database::EPOCH_US,
-            owner: owner.to_owned(),
-            database: of_database.to_owned(),
+            owner: note.user,
+            database: known.map_or(note.name, |known| known.name.clone()),
         }
     };
     database.engine().prepared().into_iter().map(row).collect()
@@ -226,16 +275,16 @@ pub(crate) fn in_doubt(database: &SqlDatabase) -> Vec<FamilyRow> {
 pub(crate) fn transactions(database: &SqlDatabase) -> Vec<TransactionRow> {
     let sessions: HashMap<u64, Arc<Facts>> =
         database.presence().list().into_iter().map(|facts| (facts.transaction(), facts)).collect();
-    let catalog = database.catalog();
+    let catalogs: Vec<_> = database.all().iter().map(SqlDatabase::catalog).collect();
     let row = |info: cognate_engine::TransactionInfo| {
         let session = sessions.get(&info.id);
         let place = info.waits_for.as_ref().map(|(tree, key)| match key.as_deref() {
             Some(key) if *tree == ADVISORY_TREE => Place {
                 relation: None,
                 name: Some("advisory lock".to_owned()),
-                key: AdvisoryKey::from_bytes(key).map(|key| key.to_string()),
+                key: AdvisoryKey::from_bytes(key).map(|(_, key)| key.to_string()),
             },
-            key => locate(&catalog, *tree, key),
+            key => locate_in(&catalogs, database.oid(), *tree, key).1,
         });
         TransactionRow {
             process_id: session.map_or(0, |facts| facts.process_id),

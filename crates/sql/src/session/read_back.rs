@@ -28,14 +28,15 @@ pub struct ReadBack {
 }
 
 impl SqlDatabase {
-    /// Reads every table and every index. Blocks.
+    /// Reads every table and every index of all databases. Blocks.
     ///
     /// # Errors
     /// XX001 for a row and XX002 for an index that makes no sense; whatever the storage reports.
     pub fn read_back(&self) -> Result<ReadBack> {
         let transaction = self.engine().begin(Isolation::Snapshot, Access::ReadWrite);
         let mut read = ReadBack::default();
-        for table in self.catalog().tables() {
+        let catalogs: Vec<_> = self.all().iter().map(SqlDatabase::catalog).collect();
+        for table in catalogs.iter().flat_map(|catalog| catalog.tables()) {
             let rows = read_rows(&transaction, table)?;
             (read.tables, read.rows) = (read.tables + 1, read.rows + rows);
             for index in secondary(table) {

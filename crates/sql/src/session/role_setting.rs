@@ -23,7 +23,8 @@ use super::settings::{self, Origin, Settings};
 use super::variable::{check_retry_of, list_text, object_name};
 use super::work::Work;
 use crate::Severity;
-use crate::catalog::{Catalog, DATABASE_OID, Object, RoleSettings, SettingList, store};
+use crate::catalog::{Catalog, Object, Oid, RoleSettings, SettingList, store};
+use crate::ddl::database::undefined_database;
 use crate::ddl::names::{MAX_NAME, cut, fold};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{AlterSettings, RoleName, SettingChange, SettingScope};
@@ -32,7 +33,8 @@ use crate::parse::{AlterSettings, RoleName, SettingChange, SettingScope};
 struct Target {
     /// None: all roles.
     role: Option<String>,
-    in_database: bool,
+    /// None: everywhere.
+    database: Option<Oid>,
 }
 
 /// What becomes of which setting.
@@ -54,17 +56,18 @@ fn short(name: &str) -> String {
 pub(super) fn apply(settings: &mut Settings, catalog: &Catalog, user: &str) -> Option<Vec<SqlError>> {
     let (own, all) = (catalog.role_settings(Some(&short(user))), catalog.role_settings(None));
     own.or(all)?;
+    let here = Some(catalog.database_oid());
     let levels = [
-        (own, true, Origin::RoleInDatabase),
-        (own, false, Origin::Role),
-        (all, true, Origin::Database),
-        (all, false, Origin::AllRoles),
+        (own, here, Origin::RoleInDatabase),
+        (own, None, Origin::Role),
+        (all, here, Origin::Database),
+        (all, None, Origin::AllRoles),
     ];
     let mut warnings = Vec::new();
     // The strongest come first: what a value leaves open (`DateStyle`) is not taken from weaker
     // ones, as in PostgreSQL.
-    for (stored, in_database, origin) in levels {
-        for (name, value) in stored.map(|stored| stored.list(in_database)).into_iter().flatten() {
+    for (stored, database, origin) in levels {
+        for (name, value) in stored.map(|stored| stored.list(database)).into_iter().flatten() {
             if let Err(error) = settings.set_option(name, value, origin) {
                 warnings.push(error.with_severity(Severity::Warning));
             }
@@ -136,21 +139,22 @@ impl Session {
             let message = format!("role \"{role}\" does not exist");
             return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message));
         }
-        if let Some(name) = database.map(fold).filter(|name| *name != short(&self.facts.database_name)) {
-            let message = format!("database \"{name}\" does not exist");
-            return Err(SqlError::new(sqlstate::INVALID_CATALOG_NAME, message));
-        }
-        match database {
+        let database = match database.map(fold) {
+            Some(name) => {
+                let known = catalog.database_called(&name, &short(&self.facts.given_database));
+                let known = known.ok_or_else(|| undefined_database(&name))?.oid;
+                Some((known, name))
+            }
+            None => None,
+        };
+        match &database {
             _ if is_superuser || role.is_some() => {}
-            Some(_)
-                if self
-                    .facts
-                    .rights(&catalog)
-                    .is_some_and(|rights| rights.has(catalog.owner(DATABASE_OID))) => {}
-            Some(name) => return Err(denied(format!("must be owner of database {}", fold(name)))),
+            Some((oid, _))
+                if self.facts.rights(&catalog).is_some_and(|rights| rights.has(catalog.owner(*oid))) => {}
+            Some((_, name)) => return Err(denied(format!("must be owner of database {name}"))),
             None => return Err(denied("must be superuser to alter settings globally")),
         }
-        Ok(Target { role, in_database: database.is_some() })
+        Ok(Target { role, database: database.map(|(oid, _)| oid) })
     }
 
     fn change_of(&self, change: &SettingChange) -> Result<Change> {
@@ -177,9 +181,9 @@ impl Work<'_> {
     async fn change_settings(&mut self, target: &Target, change: Change) -> Result<()> {
         let role = target.role.as_deref();
         // No role has an empty name.
-        self.lock_name(store::ROLE_NAMES, role.unwrap_or_default()).await?;
+        self.lock_shared_name(store::ROLE_NAMES, role.unwrap_or_default()).await?;
         let stored = self.catalog.role_settings(role).map(|stored| RoleSettings::clone(stored));
-        let before = stored.as_ref().map_or(&[][..], |stored| stored.list(target.in_database));
+        let before = stored.as_ref().map_or(&[][..], |stored| stored.list(target.database));
         let list = self.changed(before, change)?;
         if list == before {
             return Ok(());
@@ -191,7 +195,7 @@ impl Work<'_> {
                 RoleSettings { oid, role: target.role.clone(), ..RoleSettings::default() }
             }
         };
-        *stored.list_mut(target.in_database) = list;
+        stored.set_list(target.database, list);
         if stored.is_empty() {
             return self.remove(stored.oid);
         }

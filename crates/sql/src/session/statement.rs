@@ -40,6 +40,7 @@ pub(crate) fn tag(command: &Command) -> &'static str {
         },
         Command::Backup => "BACKUP",
         Command::Role(statement) => statement.tag(),
+        Command::Database(statement) => statement.tag(),
         Command::Grant(statement) => {
             if statement.grant {
                 "GRANT"

@@ -233,40 +233,45 @@ impl SqlDatabase {
     /// nodes that are not in the cluster. A database of its own does this when it is opened.
     pub fn note_left_behind(&self, is_member: impl Fn(u16) -> bool) {
         let here = self.home();
-        let catalog = self.catalog();
-        let gone = catalog.schemas().filter(|schema| {
-            schema.home.is_some_and(|home| match home.node == here.node {
-                true => home.start != here.start || here.node == 0,
-                false => !is_member(home.node),
-            })
-        });
-        let mut behind = self.left_behind().lock();
-        for schema in gone {
-            if !behind.contains(&schema.oid) {
-                behind.push(schema.oid);
+        for database in self.all() {
+            let catalog = database.catalog();
+            let gone = catalog.schemas().filter(|schema| {
+                schema.home.is_some_and(|home| match home.node == here.node {
+                    true => home.start != here.start || here.node == 0,
+                    false => !is_member(home.node),
+                })
+            });
+            let mut behind = database.left_behind().lock();
+            for schema in gone {
+                if !behind.contains(&schema.oid) {
+                    behind.push(schema.oid);
+                }
             }
         }
     }
 
-    /// Drops what sessions have left behind. What cannot be dropped now stays for the next time.
+    /// Drops what sessions have left behind, in all databases. What cannot be dropped now stays for the
+    /// next time.
     ///
     /// # Errors
     /// Of the first that could not be dropped.
     pub async fn sweep_temporary(&self) -> Result<()> {
         let mut outcome = Ok(());
-        let left = std::mem::take(&mut *self.left_behind().lock());
-        for schema in left {
-            if let Err(error) = self.drop_left_behind(schema).await
-                && self.catalog().schema_by_oid(schema).is_some()
-            {
-                self.left_behind().lock().push(schema);
-                outcome = outcome.and(Err(error));
+        for database in self.all() {
+            let left = std::mem::take(&mut *database.left_behind().lock());
+            for schema in left {
+                if let Err(error) = database.drop_left_behind(schema).await
+                    && database.catalog().schema_by_oid(schema).is_some()
+                {
+                    database.left_behind().lock().push(schema);
+                    outcome = outcome.and(Err(error));
+                }
             }
         }
         outcome
     }
 
-    /// The same without waiting for anything: at a node of a cluster, where commits wait for others,
+    /// The same in this database, without waiting for anything: at a node of a cluster, where commits wait for others,
     /// nothing is done.
     pub(super) fn sweep_now(&self) {
         if self.engine().is_node() {
@@ -297,6 +302,6 @@ impl SqlDatabase {
 
     /// Whether there is anything to be swept.
     pub fn has_left_behind(&self) -> bool {
-        !self.left_behind().lock().is_empty()
+        self.all().iter().any(|database| !database.left_behind().lock().is_empty())
     }
 }

@@ -15,7 +15,7 @@ use crate::catalog::{CHECKPOINT_OID, Privileges};
 use crate::ddl::names::{Qualified, fold, single};
 use crate::ddl::user_type::Dropped;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::{Command, MipArgument, Statement};
+use crate::parse::{Command, DatabaseStatement, MipArgument, Statement};
 use crate::session::work::Work;
 use crate::types::Datum;
 
@@ -222,6 +222,14 @@ impl Session {
                 self.maintain(command, alone)?;
                 return Ok(words);
             }
+            Command::Database(statement)
+                if matches!(
+                    **statement,
+                    DatabaseStatement::Create { .. } | DatabaseStatement::Drop { .. }
+                ) =>
+            {
+                super::maintenance::require_alone(alone && self.block != Block::Explicit, words)?;
+            }
             Command::AlterSettings(alter) => {
                 self.alter_settings(alter).await?;
                 return Ok(words);
@@ -238,6 +246,7 @@ impl Session {
             | Command::AlterSequence { .. }
             | Command::DropRoutine(_)
             | Command::Role(_)
+            | Command::Database(_)
             | Command::Grant(_)
             | Command::DefaultPrivileges(_)
             | Command::Owner(_)
@@ -259,6 +268,7 @@ impl Session {
             Command::DropRoutine(drop) => work.drop_routines(drop).await?,
             Command::Domain(statement) => work.domain_statement(statement).await?,
             Command::Role(statement) => work.role_statement(statement).await?,
+            Command::Database(statement) => Box::pin(work.database_statement(statement)).await?,
             Command::Grant(statement) => work.grant(statement).await?,
             Command::DefaultPrivileges(statement) => work.default_privileges(statement).await?,
             Command::Owner(statement) => work.owner_statement(statement).await?,
@@ -445,6 +455,7 @@ impl Work<'_> {
             S::AlterTable(alter) => self.alter_table(alter).await,
             S::AlterIndex { name, operation: ast::AlterIndexOperation::RenameIndex { index_name } } => {
                 let name = Qualified::from_object_name(name)?;
+                self.require_usage(&name)?;
                 let relation = self.find(&name).ok_or_else(|| crate::ddl::resolve::undefined_table(&name))?;
                 self.rename_relation(&relation, single(index_name)?).await
             }

@@ -15,7 +15,8 @@ use super::external::External;
 use super::facts::Facts;
 use super::interrupt::Interrupts;
 use super::state::TransactionState;
-use crate::catalog::{Catalog, Object, Oid, store};
+use crate::catalog::{Catalog, DATABASE_OID, Object, Oid, store};
+use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{ReadContext, Reader, RowScan};
 use crate::function::EvalContext;
@@ -188,9 +189,33 @@ impl Work<'_> {
         Ok(outcome == LockOutcome::Granted { waited: true })
     }
 
-    /// Locks the name of a relation that is to be made or to go.
+    /// Locks the name of a relation that is to be made or to go, in this database.
     pub(crate) async fn lock_name(&mut self, schema: Oid, name: &str) -> Result<()> {
-        let mut key = schema.to_be_bytes().to_vec();
+        self.lock_name_as(schema, name, LockMode::Exclusive).await
+    }
+
+    /// The same with others who only want that it stays.
+    pub(crate) async fn lock_name_as(&mut self, schema: Oid, name: &str, mode: LockMode) -> Result<()> {
+        let database = self.database.oid();
+        if database != DATABASE_OID {
+            // Nobody is to make anything in a database that somebody drops.
+            let key = [store::DATABASES.to_be_bytes(), database.to_be_bytes()].concat();
+            self.lock_key(store::NAME_TREE, &key, LockMode::Shared).await?;
+            if self.database.of(database).is_none() {
+                return Err(undefined_database(&self.facts.given_database));
+            }
+        }
+        let mut key = store::prefix(database);
+        key.extend_from_slice(&schema.to_be_bytes());
+        key.extend_from_slice(name.as_bytes());
+        self.lock_key(store::NAME_TREE, &key, mode).await?;
+        self.refresh_catalog();
+        Ok(())
+    }
+
+    /// Locks the name of something that all databases share: `space` says what.
+    pub(crate) async fn lock_shared_name(&mut self, space: Oid, name: &str) -> Result<()> {
+        let mut key = space.to_be_bytes().to_vec();
         key.extend_from_slice(name.as_bytes());
         self.lock_key(store::NAME_TREE, &key, LockMode::Exclusive).await?;
         self.refresh_catalog();
@@ -209,7 +234,8 @@ impl Work<'_> {
         let oid = object.oid();
         let is_new = self.catalog.has_roles() && self.catalog.object(oid).is_none();
         self.state.is_temporary |= object.is_temporary();
-        self.engine.put(store::CATALOG_TREE, &store::key(oid), store::encode(&object)?)?;
+        let key = store::key(self.catalog.home_of(&object), oid);
+        self.engine.put(store::CATALOG_TREE, &key, store::encode(&object)?)?;
         self.state.catalog.change(oid, Some(object));
         self.refresh_catalog();
         if is_new { self.own_new(oid) } else { Ok(()) }
@@ -225,7 +251,9 @@ impl Work<'_> {
             let of_it: Vec<Oid> = of_it.map(|default| default.oid).collect();
             of_it.into_iter().try_for_each(|default| self.remove(default))?;
         }
-        self.engine.delete(store::CATALOG_TREE, &store::key(oid))?;
+        let home =
+            self.catalog.object(oid).map_or(self.database.oid(), |object| self.catalog.home_of(object));
+        self.engine.delete(store::CATALOG_TREE, &store::key(home, oid))?;
         self.state.is_temporary |= self.catalog.object(oid).is_some_and(Object::is_temporary);
         match self.database.catalog().object(oid) {
             // Nobody else has ever known of it.

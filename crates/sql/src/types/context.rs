@@ -63,6 +63,10 @@ pub trait ObjectNames: Send + Sync {
     fn relation_oid(&self, name: &str) -> Option<u32>;
     /// Name of a relation as `regclass` prints it: qualified and quoted where needed.
     fn relation_name(&self, oid: u32) -> Option<String>;
+    /// Whether a name that stands before a schema is that of the database.
+    fn is_own_database(&self, _name: &str) -> bool {
+        true
+    }
     /// Oid of a function by its possibly qualified name.
     fn function_oid(&self, name: &str) -> Option<u32>;
     /// Name of a function as `regproc` prints it.

@@ -43,12 +43,20 @@ fn no_relation(name: &str, context: &FormatContext) -> SqlError {
     };
     let shown = parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(".");
     match parts.as_slice() {
+        [database, _, _] if !is_own_database(&database.name, context) => SqlError::new(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            format!("cross-database references are not implemented: \"{shown}\""),
+        ),
         [schema, _] | [_, schema, _] if !schema_exists(&schema.name, context) => no_schema(&schema.name),
         [_, _, _, _, ..] => {
             SqlError::syntax(format!("improper relation name (too many dotted names): {shown}"))
         }
         _ => SqlError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist")),
     }
+}
+
+fn is_own_database(name: &str, context: &FormatContext) -> bool {
+    context.objects.as_deref().is_none_or(|objects| objects.is_own_database(name))
 }
 
 fn schema_exists(name: &str, context: &FormatContext) -> bool {

@@ -49,8 +49,13 @@ pub(super) static FUNCTIONS: &[Function] = &[
 
 /// Of what is shared by databases, roles have comments.
 fn shared_comment(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
-    let role = source.catalog.role_by_oid(oid(arguments, 0)).filter(|_| text(arguments, 1) == "pg_authid");
-    Ok(role.and_then(|role| role.comment.clone()).into())
+    let oid = oid(arguments, 0);
+    let comment = match text(arguments, 1) {
+        "pg_authid" => source.catalog.role_by_oid(oid).and_then(|role| role.comment.clone()),
+        "pg_database" => source.catalog.database_by_oid(oid).and_then(|known| known.comment.clone()),
+        _ => None,
+    };
+    Ok(comment.into())
 }
 
 /// The stored form is the text already, so only the pretty form has to be made from it.

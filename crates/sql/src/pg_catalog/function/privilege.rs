@@ -10,12 +10,12 @@
 //! nobody has changed them.
 
 use super::super::names::{AnyRelation, schema_oid};
-use super::super::role::DATABASE_OID;
 use super::super::value::array;
 use super::super::{CatalogNames, Source, acl, role};
 use super::definitions::find;
 use super::{oid, over_catalog, text};
 use crate::catalog::{Catalog, OWNER_OID, Oid as Number, Privileges, Relation, Rights, Securable};
+use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Function;
 use crate::types::Datum;
@@ -269,19 +269,18 @@ fn on_schema(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
 }
 
 fn on_database(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
-    match object(arguments, 1) {
-        Datum::Oid(oid) if *oid != DATABASE_OID => return Ok(Datum::Null),
-        Datum::Oid(_) => {}
-        name if name.as_str() == Some(&source.database()) => {}
+    let database = match object(arguments, 1) {
+        Datum::Oid(oid) if source.catalog.database_by_oid(*oid).is_none() => return Ok(Datum::Null),
+        Datum::Oid(oid) => *oid,
         name => {
-            let message = format!("database \"{}\" does not exist", name.as_str().unwrap_or(""));
-            return Err(SqlError::new(sqlstate::INVALID_CATALOG_NAME, message));
+            let name = name.as_str().unwrap_or("");
+            source.database_named(name).ok_or_else(|| undefined_database(name))?
         }
-    }
+    };
     match rights(arguments, 2, source)? {
         Some(rights) => {
             let asked = asked(arguments, Securable::Database)?;
-            Ok(Datum::Bool(has(source.catalog, &rights, DATABASE_OID, Securable::Database, &asked)))
+            Ok(Datum::Bool(has(source.catalog, &rights, database, Securable::Database, &asked)))
         }
         None => Ok(Datum::Bool(true)),
     }

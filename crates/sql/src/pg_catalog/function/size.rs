@@ -1,10 +1,11 @@
-//! Sizes of relations and of the database, and how sizes print.
+//! Sizes of relations and of databases, and how sizes print.
 
 use std::sync::Arc;
 
 use super::super::Source;
 use super::{integer, oid, over_catalog, plain, text};
 use crate::catalog::{Relation, Table};
+use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{EvalContext, Function, Volatility};
 use crate::types::TypeId::{Int8, Name, Numeric, Oid, Regclass, Text};
@@ -24,8 +25,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     volatile(over_catalog!(2286, "pg_total_relation_size", &[Regclass], Int8, total_size)),
     volatile(over_catalog!(2168, "pg_database_size", &[Name], Int8, database_size)),
     volatile(over_catalog!(2324, "pg_database_size", &[Oid], Int8, database_size)),
-    volatile(over_catalog!(2322, "pg_tablespace_size", &[Oid], Int8, database_size)),
-    volatile(over_catalog!(2323, "pg_tablespace_size", &[Name], Int8, database_size)),
+    volatile(over_catalog!(2322, "pg_tablespace_size", &[Oid], Int8, tablespace_size)),
+    volatile(over_catalog!(2323, "pg_tablespace_size", &[Name], Int8, tablespace_size)),
     over_catalog!(2999, "pg_relation_filenode", &[Regclass], Oid, file_node),
     plain(2288, "pg_size_pretty", &[Int8], Text, pretty),
     plain(3166, "pg_size_pretty", &[Numeric], Text, pretty_numeric),
@@ -77,8 +78,25 @@ fn total_size(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     Ok(own.as_i64().map(|bytes| bytes + indexes).into())
 }
 
-fn database_size(_: &[Datum], source: &Source<'_>) -> Result<Datum> {
-    Ok(Datum::Int8(source.server.database_bytes()))
+/// NULL for an oid that no database has. 3D000.
+fn database_size(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let database = match &arguments[0] {
+        Datum::Oid(oid) => *oid,
+        name => {
+            let name = name.as_str().unwrap_or("");
+            source.database_named(name).ok_or_else(|| undefined_database(name))?
+        }
+    };
+    match source.catalog.database_by_oid(database) {
+        Some(_) => Ok(Datum::Int8(source.server.database_bytes(database))),
+        None => Ok(Datum::Null),
+    }
+}
+
+/// There is one tablespace, and all databases are in it.
+fn tablespace_size(_: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let all = source.catalog.databases().map(|known| source.server.database_bytes(known.oid));
+    Ok(Datum::Int8(all.sum()))
 }
 
 fn file_node(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {

@@ -39,6 +39,7 @@ use super::{
     RowSink, Session, SessionParameters, SinkState, SqlDatabase, Statement,
 };
 use crate::catalog::Catalog;
+use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::{Finished, Protocol};
 use crate::parse::template::Template;
@@ -252,7 +253,8 @@ impl Session {
             steps,
             // Every node asks what this role may do.
             user: self.facts.current_user(),
-            database: self.facts.database_name.clone(),
+            database: self.facts.database_name(),
+            database_oid: self.database.oid(),
             settings,
             now: self.database.now(),
             seed: super::facts::random_u64(),
@@ -381,7 +383,14 @@ impl SqlDatabase {
         let began = std::time::Instant::now();
         let Execution { id, is_here, isolation, program, transaction, .. } = execution;
         let program = Program::decode(&program)?;
-        let mut session = self.session_of(&program)?;
+        let Some(database) = self.of(program.database_oid) else {
+            // Dropped ahead of it in the order: so it is at all nodes.
+            if is_here {
+                self.programs().tell(id, Err(undefined_database(&program.database)));
+            }
+            return Ok(Executed { transaction, trees: Vec::new(), commits: false });
+        };
+        let mut session = database.session_of(&program)?;
         session.modes = super::transaction::Modes { isolation, read_only: false, deferrable: false };
         session.block = Block::Implicit;
         session.facts.fix(Fixed::new(program.now, transaction.view()));

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::{DATABASE_OID, Oid};
 use crate::error::{Result, SqlError, sqlstate};
 
 /// In which version a program is written.
@@ -24,10 +25,16 @@ pub(super) struct Program {
     pub(super) steps: Vec<Step>,
     pub(super) user: String,
     pub(super) database: String,
+    #[serde(default = "initial")]
+    pub(super) database_oid: Oid,
     pub(super) settings: Vec<(String, String)>,
     /// Microseconds since 2000-01-01 UTC.
     pub(super) now: i64,
     pub(super) seed: u64,
+}
+
+fn initial() -> Oid {
+    DATABASE_OID
 }
 
 impl Program {
@@ -69,6 +76,7 @@ mod tests {
             }],
             user: "u".into(),
             database: "d".into(),
+            database_oid: 16384,
             settings: vec![("TimeZone".into(), "Asia/Tokyo".into())],
             now: -5,
             seed: u64::MAX,
