@@ -50,6 +50,7 @@ mod maintenance;
 mod mip;
 mod notify;
 mod own_plans;
+mod parameters;
 mod plan_cache;
 mod planning;
 mod portal;

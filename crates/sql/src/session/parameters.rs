@@ -1,0 +1,88 @@
+//! Parameters as clients send them: a prepared statement with them is a portal.
+
+use std::sync::Arc;
+
+use super::{Format, OutputColumn, Portal, Prepared, Session};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::types::{Datum, FormatContext, Type, bounds};
+
+impl Session {
+    /// Binds parameters (`None` is NULL). `formats` has none, one for all, or one for each
+    /// parameter; `result_formats` the same for the output columns.
+    pub fn bind(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        parameters: &[Option<&[u8]>],
+        formats: &[Format],
+        result_formats: &[Format],
+    ) -> Result<Portal> {
+        self.check_not_failed(prepared.statement())?;
+        self.begin_statement();
+        let _within = bounds::enter(self.interrupts.clone());
+        let types = prepared.parameter_types();
+        if parameters.len() != types.len() {
+            return Err(SqlError::new(
+                sqlstate::PROTOCOL_VIOLATION,
+                format!(
+                    "bind message supplies {} parameters, but prepared statement requires {}",
+                    parameters.len(),
+                    types.len()
+                ),
+            ));
+        }
+        if formats.len() > 1 && formats.len() != parameters.len() {
+            return Err(SqlError::new(
+                sqlstate::PROTOCOL_VIOLATION,
+                format!(
+                    "bind message has {} parameter formats but {} parameters",
+                    formats.len(),
+                    parameters.len()
+                ),
+            ));
+        }
+        let format_of = |place: usize, formats: &[Format]| match formats {
+            [] => Format::Text,
+            [one] => *one,
+            // As many as values.
+            many => many[place],
+        };
+        let mut values = Vec::with_capacity(parameters.len());
+        for (place, (value, ty)) in parameters.iter().zip(types).enumerate() {
+            values.push(match value {
+                None => Datum::Null,
+                Some(bytes) => read_parameter(bytes, *ty, format_of(place, formats), &self.format)?,
+            });
+        }
+        let columns = prepared.columns().map_or(0, <[OutputColumn]>::len);
+        let has_rows = prepared.columns().is_some();
+        if has_rows && result_formats.len() > 1 && result_formats.len() != columns {
+            return Err(SqlError::new(
+                sqlstate::PROTOCOL_VIOLATION,
+                format!(
+                    "bind message has {} result formats but query has {columns} columns",
+                    result_formats.len()
+                ),
+            ));
+        }
+        let formats = (0..columns).map(|place| format_of(place, result_formats)).collect();
+        let mut portal = Portal::new(prepared.clone(), values.into(), formats);
+        portal.charge_parameters(self.database.statement_budget())?;
+        Ok(portal)
+    }
+}
+
+fn read_parameter(bytes: &[u8], ty: Type, format: Format, context: &FormatContext) -> Result<Datum> {
+    match format {
+        Format::Binary => Datum::receive(ty, bytes, context),
+        Format::Text => {
+            let text =
+                std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).ok_or_else(|| {
+                    SqlError::new(
+                        sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
+                        "invalid byte sequence for encoding \"UTF8\" in a parameter",
+                    )
+                })?;
+            Datum::from_text(ty, text, context)
+        }
+    }
+}
