@@ -59,9 +59,6 @@ fn workspace_root() -> PathBuf {
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
-/// What runs for long is built with some optimization.
-const GATE: &[&str] = &["--profile", "gate"];
-
 fn ci(root: &Path) -> Result<(), String> {
     cargo(root, "fmt", &["fmt", "--all", "--check"], &[])?;
     println!("== tidy");
@@ -72,8 +69,7 @@ fn ci(root: &Path) -> Result<(), String> {
         [&["clippy", "--workspace", "--all-targets", "--locked"], &galera[..], &["--", "-D", "warnings"]]
             .concat();
     cargo(root, "clippy", &clippy, &[])?;
-    let tests = [&["test", "--workspace", "--locked", "--no-fail-fast"], GATE].concat();
-    cargo(root, "tests", &tests, &[])?;
+    cargo(root, "tests", &["test", "--workspace", "--locked", "--no-fail-fast"], &[])?;
     schedules(root)?;
     faults(root)?;
     planted(root)?;
@@ -85,11 +81,10 @@ fn ci(root: &Path) -> Result<(), String> {
 /// Requests over three sites and three application servers, all of which are killed: each happens
 /// once. The long trial is in the example's head.
 fn exactly_once(root: &Path) -> Result<(), String> {
-    let server = [&["build", "--package", "cognate", "--locked"], GATE].concat();
-    cargo(root, "cognate for the trial", &server, &[])?;
-    let example = ["run", "--package", "cognate-client", "--example", "bookstore_tier", "--locked"];
-    let trial = ["--", "--buys", "200", "--sites", "3", "--kill-sites", "--havoc"];
-    cargo(root, "exactly once", &[&example[..], GATE, &trial[..]].concat(), &[])
+    cargo(root, "cognate for the trial", &["build", "--package", "cognate", "--locked"], &[])?;
+    let example = ["run", "--package", "cognate-client", "--example", "bookstore_tier", "--locked", "--"];
+    let trial = ["--buys", "200", "--sites", "3", "--kill-sites", "--havoc"];
+    cargo(root, "exactly once", &[&example[..], &trial[..]].concat(), &[])
 }
 
 /// Components of composite transactions that die at every fault point. The long runs are in the
@@ -99,7 +94,7 @@ fn faults(root: &Path) -> Result<(), String> {
     let clippy = [&["clippy", "--all-targets"], &composite[..], &["--", "-D", "warnings"]].concat();
     cargo(root, "clippy of fault points", &clippy, &[])?;
     // A name before the dashes would leave the example unbuilt that these tests start.
-    let tests = [&["test"], &composite[..], GATE, &["--", "fault"]].concat();
+    let tests = [&["test"], &composite[..], &["--", "fault"]].concat();
     cargo(root, "faults", &tests, &[])
 }
 
@@ -112,7 +107,7 @@ fn planted(root: &Path) -> Result<(), String> {
         let package = ["--package", package, "--features", "planted-faults", "--locked"];
         let clippy = [&["clippy", "--all-targets"], &package[..], &["--", "-D", "warnings"]].concat();
         cargo(root, "clippy of planted faults", &clippy, &[])?;
-        let tests = [&["test"], &package[..], GATE, &["--test", name, "--", filter]].concat();
+        let tests = [&["test"], &package[..], &["--test", name, "--", filter]].concat();
         cargo(root, "planted faults", &tests, &[])?;
     }
     Ok(())
@@ -129,10 +124,9 @@ fn simulate(root: &Path, arguments: &[&str]) -> Result<(), String> {
         }
     }
     let mut tests = vec!["test", "--package", "cognate-server", "--test", "main", "--locked"];
-    // Fully optimized, a storm takes half the time; for a hundred, building would take longer than that.
-    match seeds.len() {
-        0..=3 => tests.extend(GATE),
-        _ => tests.push("--release"),
+    // Optimized, a storm takes a fifth of the time; for a hundred, building would take longer than that.
+    if seeds.len() > 3 {
+        tests.push("--release");
     }
     tests.extend(["--", "simulation", "--nocapture"]);
     cargo(root, "simulated clusters", &tests, &[("COGNATE_SEEDS", seeds), ("COGNATE_SEED", first)])
@@ -144,7 +138,7 @@ fn schedules(root: &Path) -> Result<(), String> {
     let engine = ["--package", "cognate-engine", "--features", "shuttle", "--lib", "--locked"];
     let clippy = [&["clippy", "--tests"], &engine[..], &["--", "-D", "warnings"]].concat();
     cargo(root, "clippy of schedules", &clippy, &[])?;
-    let tests = [&["test"], &engine[..], GATE, &["schedules::"]].concat();
+    let tests = [&["test"], &engine[..], &["schedules::"]].concat();
     cargo(root, "schedules", &tests, &[])
 }
 

@@ -44,6 +44,7 @@ mod table;
 mod target;
 mod twice;
 mod type_name;
+mod view_names;
 mod virtual_table;
 mod window;
 mod with;
@@ -64,7 +65,8 @@ pub(crate) use scope::name_span;
 pub use scope::{name_parts, object_name};
 pub(crate) use star::{Stars, pinned};
 pub use type_name::resolve_type;
-pub(crate) use type_name::{array as array_type, resolve_built_in};
+pub(crate) use type_name::{array as array_type, name_without_schema, put_schema, resolve_built_in};
+pub(crate) use view_names::{change_type_schema, renamed, told};
 pub use virtual_table::{NoVirtualTables, VirtualTable, VirtualTables};
 pub(crate) use with::in_order;
 
@@ -310,7 +312,10 @@ impl<'a> Binder<'a> {
 
     /// The type a syntax tree names.
     pub(crate) fn named_type(&mut self, data_type: &DataType) -> Result<Type> {
-        let ty = resolve_type(data_type, self.context.eval.format)?;
+        let ty = match self.under_own_path(data_type) {
+            Some(found) => resolve_type(&found, self.context.eval.format)?,
+            None => resolve_type(data_type, self.context.eval.format)?,
+        };
         self.user_types.extend(ty.user_type());
         Ok(ty)
     }

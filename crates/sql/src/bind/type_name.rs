@@ -1,12 +1,53 @@
 //! Type names as written to types.
 
 use sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, IntervalFields, ObjectName, TimezoneInfo,
+    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, Ident, IntervalFields, ObjectName,
+    ObjectNamePart, TimezoneInfo,
 };
 
-use super::scope::name_parts;
+use super::Binder;
+use super::scope::{name_parts, schema_and_name};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::function::quote_identifier;
 use crate::types::{DomainUse, FormatContext, ObjectNames, Type, TypeId};
+
+impl Binder<'_> {
+    /// A type with its schema, if what is bound has another search path than the session (a view's
+    /// query, a domain's condition) and finds it there.
+    pub(super) fn under_own_path(&self, data_type: &DataType) -> Option<DataType> {
+        if self.search_path == self.context.search_path {
+            return None;
+        }
+        let mut found = data_type.clone();
+        let name = name_without_schema(&mut found)?;
+        let (_, alone) = schema_and_name(name).ok()?;
+        let meant = self.context.catalog.user_type(&self.search_path, None, &alone)?;
+        put_schema(name, meant.schema_name());
+        Some(found)
+    }
+}
+
+/// The name of a type that is not built in, or of the elements of an array, if it has no schema.
+pub(crate) fn name_without_schema(data_type: &mut DataType) -> Option<&mut ObjectName> {
+    match data_type {
+        DataType::Array(
+            ArrayElemTypeDef::SquareBracket(element, _)
+            | ArrayElemTypeDef::AngleBracket(element)
+            | ArrayElemTypeDef::Parenthesis(element),
+        ) => name_without_schema(element),
+        DataType::Custom(name, _) => Some(name).filter(|name| name.0.len() == 1),
+        _ => None,
+    }
+}
+
+/// Puts a schema before a name.
+pub(crate) fn put_schema(name: &mut ObjectName, schema: &str) {
+    let schema = match quote_identifier(schema) == schema {
+        true => Ident::new(schema),
+        false => Ident::with_quote('"', schema),
+    };
+    name.0.insert(0, ObjectNamePart::Identifier(schema));
+}
 
 /// The type a syntax tree names, built in or a user's. 42704 if there is none, 0A000 for those of
 /// PostgreSQL that are not implemented.

@@ -9,7 +9,8 @@ use super::constraint::Rows;
 use super::names::{Qualified, fold};
 use super::request::{self, ConstraintRequest};
 use super::resolve::{undefined_column, undefined_table, wrong_type};
-use crate::catalog::{Column, Index, Object, Oid, Relation, Sequence, Table, View};
+use crate::bind::renamed;
+use crate::catalog::{Catalog, Column, Index, Object, Oid, Relation, Sequence, Table, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 use crate::types::Datum;
@@ -262,11 +263,12 @@ impl Work<'_> {
         let schema = self.schema_of(relation.schema())?;
         self.require_create(&schema)?;
         self.claim_name(&schema, &new).await?;
+        let before = self.catalog.clone();
         match relation {
             Relation::Table(table) => {
                 let mut table = self.table_copy(table.oid)?;
                 table.name = new;
-                self.change(Object::Table(table.into()))
+                self.change(Object::Table(table.into()))?;
             }
             Relation::Index(table, oid) => {
                 self.lock_table(table.oid, TreeMode::Exclusive).await?;
@@ -274,13 +276,26 @@ impl Work<'_> {
                 if let Some(index) = table.indexes.iter_mut().find(|index| index.oid == *oid) {
                     index.name = new;
                 }
-                self.change(Object::Table(table.into()))
+                self.change(Object::Table(table.into()))?;
             }
             Relation::Sequence(sequence) => {
-                self.change(Object::Sequence(Sequence { name: new, ..Sequence::clone(sequence) }.into()))
+                self.change(Object::Sequence(Sequence { name: new, ..Sequence::clone(sequence) }.into()))?;
             }
-            Relation::View(view) => self.change(Object::View(View { name: new, ..View::clone(view) }.into())),
+            Relation::View(view) => {
+                self.change(Object::View(View { name: new, ..View::clone(view) }.into()))?;
+            }
         }
+        self.follow_in_views(&before, relation.oid())
+    }
+
+    /// Views go on reading a relation that has another name than in the catalog before.
+    fn follow_in_views(&mut self, before: &Catalog, relation: Oid) -> Result<()> {
+        let after = self.catalog.clone();
+        for view in after.views().filter(|view| view.depends_on.contains(&relation)) {
+            let query = renamed(view, before, &after, &view.search_path);
+            self.change(Object::View(View { query, ..View::clone(view) }.into()))?;
+        }
+        Ok(())
     }
 
     /// Evaluates a bound expression over a row.

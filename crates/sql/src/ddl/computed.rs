@@ -12,8 +12,8 @@
 
 use sqlparser::ast::{self, Expr as Syntax, Value};
 
-use super::names::{fold, parts};
-use crate::bind::{BindContext, Binder, nameable, resolve_type};
+use super::names::fold;
+use crate::bind::{BindContext, Binder, name_without_schema, nameable, put_schema, resolve_type};
 use crate::catalog::{Computed, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
@@ -159,7 +159,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn qualify_types(&self, syntax: &mut Syntax) -> Result<()> {
+    /// Gives types that are not built in their schemas: a stored text is read under every path.
+    pub(crate) fn qualify_types(&self, syntax: &mut Syntax) -> Result<()> {
         let mut result = Ok(());
         change_expressions(syntax, |expr| {
             let named = match expr {
@@ -175,19 +176,14 @@ impl Work<'_> {
     }
 
     fn qualify_type(&self, data_type: &mut ast::DataType) -> Result<()> {
-        if let ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(element, _)) = data_type {
-            return self.qualify_type(element);
-        }
-        let ast::DataType::Custom(name, arguments) = &*data_type else { return Ok(()) };
-        if parts(name)?.len() > 1 {
+        if name_without_schema(data_type).is_none() {
             return Ok(());
         }
         let ty = resolve_type(data_type, self.format)?;
-        let found = ty.enum_named().and_then(|oid| self.catalog.enum_by_oid(oid));
-        if let Some(found) = found {
-            let quoted = |name: &String| ast::Ident::with_quote('"', name);
-            let name = ast::ObjectName::from(vec![quoted(&found.schema_name), quoted(&found.name)]);
-            *data_type = ast::DataType::Custom(name, arguments.clone());
+        let oid = ty.user_type().or_else(|| ty.enum_named());
+        let found = oid.and_then(|oid| self.catalog.user_type_by_oid(oid));
+        if let (Some(found), Some(name)) = (found, name_without_schema(data_type)) {
+            put_schema(name, found.schema_name());
         }
         Ok(())
     }

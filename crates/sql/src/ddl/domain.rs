@@ -196,6 +196,8 @@ impl Work<'_> {
         if matches!(&bound.expr, Expr::Constant(value) if value.is_null()) {
             return Ok(None);
         }
+        let mut default = default.clone();
+        self.qualify_types(&mut default)?;
         Ok(Some(self.fix_sequences(&default.to_string())?))
     }
 
@@ -213,6 +215,8 @@ impl Work<'_> {
         let bound = self.bind(|binder| binder.domain_condition(domain.base, &search_path, syntax))?;
         let name =
             name.unwrap_or_else(|| make_up(&domain.name, "", "check", |name| domain.check(name).is_some()));
+        let mut syntax = syntax.clone();
+        self.qualify_types(&mut syntax)?;
         let check = DomainCheck {
             oid: self.allocate_oid()?,
             name,

@@ -48,6 +48,8 @@ impl Work<'_> {
         if !is_domain && matches!(bound.expr, Expr::Constant(ref value) if value.is_null()) {
             return Ok(None);
         }
+        let mut default = default.clone();
+        self.qualify_types(&mut default)?;
         Ok(Some(self.fix_sequences(&default.to_string())?))
     }
 
@@ -143,6 +145,8 @@ impl Work<'_> {
             };
             make_up(&table.name, column, "check", |name| table.has_constraint(name))
         });
+        let mut syntax = syntax.clone();
+        self.qualify_types(&mut syntax)?;
         Ok(Check {
             oid: self.allocate_oid()?,
             name,

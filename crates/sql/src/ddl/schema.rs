@@ -4,8 +4,13 @@ use sqlparser::ast;
 
 use super::names::{fold, single};
 use super::resolve::undefined_schema;
-use crate::catalog::{Object, Privileges, Relation, Routine, Schema, Sequence, Table, View};
+use crate::bind::{change_type_schema, renamed};
+use crate::catalog::{
+    Catalog, Domain, Index, Object, Privileges, Relation, Routine, Schema, Sequence, Table, View,
+};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::parse_expression;
+use crate::parse::walk::change_expressions;
 use crate::session::work::Work;
 
 impl Work<'_> {
@@ -83,6 +88,7 @@ impl Work<'_> {
                 format!("schema \"{new}\" already exists"),
             ));
         }
+        let before = self.catalog.clone();
         let routines = self.catalog.routines().filter(|routine| routine.schema == schema.oid);
         let routines: Vec<_> = routines.cloned().collect();
         let types: Vec<_> = self.catalog.user_types().filter(|ty| ty.schema() == schema.oid).collect();
@@ -113,6 +119,76 @@ impl Work<'_> {
                 Relation::Index(..) => {}
             }
         }
+        self.follow_schema(&before, name, new)
+    }
+
+    /// What is stored as text goes on meaning what it meant before a schema had another name: the
+    /// queries of views, and types that expressions name.
+    fn follow_schema(&mut self, before: &Catalog, old: &str, new: &str) -> Result<()> {
+        let path_of = |path: &[String]| -> Vec<String> {
+            path.iter().map(|schema| if schema == old { new } else { schema }.to_owned()).collect()
+        };
+        let after = self.catalog.clone();
+        for view in after.views() {
+            let search_path = path_of(&view.search_path);
+            let query = renamed(view, before, &after, &search_path);
+            if query != view.query || search_path != view.search_path {
+                self.change(Object::View(View { query, search_path, ..View::clone(view) }.into()))?;
+            }
+        }
+        for table in after.tables() {
+            let mut changed = Table::clone(table);
+            let mut texts: Vec<&mut String> = Vec::new();
+            for column in &mut changed.columns {
+                texts.extend(&mut column.default);
+                texts.extend(column.generated.as_mut().map(|computed| &mut computed.text));
+            }
+            texts.extend(changed.checks.iter_mut().map(|check| &mut check.expression));
+            let computed = changed.indexes.iter_mut().flat_map(Index::computed_mut);
+            texts.extend(computed.map(|computed| &mut computed.text));
+            if rename_in(texts, old, new)? {
+                self.change(Object::Table(changed.into()))?;
+            }
+        }
+        for domain in after.domains() {
+            let mut changed = Domain::clone(domain);
+            let mut has_changed = false;
+            for check in &mut changed.checks {
+                let search_path = path_of(&check.search_path);
+                has_changed |= search_path != check.search_path;
+                check.search_path = search_path;
+            }
+            let checks = changed.checks.iter_mut().map(|check| &mut check.expression);
+            has_changed |= rename_in(checks.chain(&mut changed.default).collect(), old, new)?;
+            if has_changed {
+                self.change(Object::Domain(changed.into()))?;
+            }
+        }
         Ok(())
     }
+}
+
+/// Gives types that expressions name with a schema its new name. Whether there were any.
+fn rename_in(texts: Vec<&mut String>, old: &str, new: &str) -> Result<bool> {
+    let mut has_changed = false;
+    for text in texts.into_iter().filter(|text| text.contains(old)) {
+        let mut syntax = parse_expression(text)?;
+        let mut is_named = false;
+        change_expressions(&mut syntax, |expr| {
+            let named = match expr {
+                ast::Expr::Cast { data_type, .. } => data_type,
+                ast::Expr::TypedString(literal) => &mut literal.data_type,
+                _ => return,
+            };
+            change_type_schema(named, &mut |schema, _| {
+                is_named |= schema == old;
+                (schema == old).then(|| new.to_owned())
+            });
+        });
+        if is_named {
+            *text = syntax.to_string();
+            has_changed = true;
+        }
+    }
+    Ok(has_changed)
 }

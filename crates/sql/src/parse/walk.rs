@@ -49,9 +49,27 @@ pub(crate) fn has_expression(node: &impl Visit, is_it: impl FnMut(&Expr) -> bool
     walk(node, &mut Looking(is_it)).is_break()
 }
 
+/// Who changes what is met: a query and an item of FROM before what is in it, an expression after
+/// that.
+pub(crate) trait Changer {
+    /// A query, also one within another.
+    fn query(&mut self, _: &mut Query) {}
+    /// All of a query was met.
+    fn leaves_query(&mut self, _: &mut Query) {}
+    /// An item of FROM.
+    fn table_factor(&mut self, _: &mut TableFactor) {}
+    /// An expression, also one within another.
+    fn expression(&mut self, _: &mut Expr) {}
+}
+
+/// Walks through a node and all in it, to change it.
+pub(crate) fn change(node: &mut impl VisitMut, changer: &mut dyn Changer) {
+    let _ = node.visit(&mut Changing(changer));
+}
+
 /// Calls a function with each expression, first with those within others.
-pub(crate) fn change_expressions(node: &mut impl VisitMut, mut change: impl FnMut(&mut Expr)) {
-    let _ = node.visit(&mut Changing(&mut change));
+pub(crate) fn change_expressions(node: &mut impl VisitMut, with: impl FnMut(&mut Expr)) {
+    change(node, &mut Each(with));
 }
 
 struct Reading<'a>(&'a mut dyn Walker);
@@ -80,14 +98,37 @@ impl Visitor for Reading<'_> {
     }
 }
 
-struct Changing<'a>(&'a mut dyn FnMut(&mut Expr));
+struct Changing<'a>(&'a mut dyn Changer);
 
 impl VisitorMut for Changing<'_> {
     type Break = ();
 
-    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
-        (self.0)(expression);
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        self.0.query(query);
         ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        self.0.leaves_query(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.0.table_factor(factor);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        self.0.expression(expression);
+        ControlFlow::Continue(())
+    }
+}
+
+struct Each<F>(F);
+
+impl<F: FnMut(&mut Expr)> Changer for Each<F> {
+    fn expression(&mut self, expression: &mut Expr) {
+        (self.0)(expression);
     }
 }
 

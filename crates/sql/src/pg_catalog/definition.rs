@@ -4,6 +4,7 @@
 use super::deparse::{self, Style};
 use super::names::{qualified, quote_identifier};
 use super::{Source, domain};
+use crate::bind::told;
 use crate::catalog::{
     Check, Deferrable, Domain, DomainCheck, ForeignKey, Index, IndexColumn, IndexKey, Oid, ReferentialAction,
     Table, View,
@@ -83,9 +84,10 @@ fn order(column: IndexColumn) -> &'static str {
     }
 }
 
-/// The query of a view.
-pub(super) fn view(view: &View) -> String {
-    format!(" {};", spelled(&view.query).trim().trim_end_matches(';').trim_end())
+/// The query of a view, for the session that asks.
+pub(super) fn view(view: &View, source: &Source<'_>) -> String {
+    let query = told(view, source.catalog, &source.search_path());
+    format!(" {};", spelled(&query).trim().trim_end_matches(';').trim_end())
 }
 
 /// A constraint of a table or a domain.

@@ -514,5 +514,5 @@ system_table! {
     schemaname: Name = view.schema_name.clone(),
     viewname: Name = view.name.clone(),
     viewowner: Name = acl::owner(source, view.oid),
-    definition: Text = definition::view(view),
+    definition: Text = definition::view(view, source),
 }

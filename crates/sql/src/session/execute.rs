@@ -35,7 +35,10 @@ impl Session {
             Ok(Fetch::Suspended) => {
                 fetched = portal.charge_held(self.database.statement_budget()).map(|()| Fetch::Suspended);
             }
-            Ok(Fetch::Complete(_)) => portal.let_go(),
+            Ok(Fetch::Complete(_)) => {
+                portal.is_told = true;
+                portal.let_go();
+            }
             _ => {}
         }
         if matches!(fetched, Err(_) | Ok(Fetch::Complete(_) | Fetch::Empty)) {
@@ -92,7 +95,9 @@ impl Session {
                 return Ok(fetch);
             }
         } else if let PortalState::Done(tag) = &portal.state {
-            return portal.done_before(*tag);
+            if portal.is_told {
+                return portal.done_before(*tag);
+            }
         } else {
             self.go().await?;
         }

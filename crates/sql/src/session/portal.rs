@@ -22,6 +22,8 @@ pub struct Portal {
     pub(crate) columns: Option<Arc<[OutputColumn]>>,
     pub(crate) formats: Vec<Format>,
     pub(crate) state: PortalState,
+    /// The client knows that it is done.
+    pub(super) is_told: bool,
     /// So many calls of routines are around it.
     pub(super) depth: usize,
     /// For large parameters.
@@ -82,7 +84,8 @@ impl Portal {
     pub(crate) fn new(prepared: Arc<Prepared>, parameters: Arc<[Datum]>, formats: Vec<Format>) -> Portal {
         let columns = prepared.shared_columns();
         let state = PortalState::Ready;
-        Portal { prepared, parameters, columns, formats, state, depth: 0, given: None, held: None }
+        let (is_told, depth, given, held) = (false, 0, None, None);
+        Portal { prepared, parameters, columns, formats, state, is_told, depth, given, held }
     }
 
     /// The same statement with the same parameters, not begun.

@@ -103,7 +103,7 @@ fn view(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
         },
     };
     Ok(match relation {
-        AnyRelation::Stored(Relation::View(view)) => definition::view(view).into(),
+        AnyRelation::Stored(Relation::View(view)) => definition::view(view, source).into(),
         _ => Datum::Null,
     })
 }

@@ -81,7 +81,7 @@ system_table! {
     table_catalog: Name = source.database(),
     table_schema: Name = view.schema_name.clone(),
     table_name: Name = view.name.clone(),
-    view_definition: Varchar = definition::view(view),
+    view_definition: Varchar = definition::view(view, source),
     check_option: Varchar = "NONE",
     is_updatable: Varchar = yes(false),
     is_insertable_into: Varchar = yes(false),
