@@ -208,6 +208,8 @@ async fn portals_stop_at_their_row_limit_and_go_on() {
 async fn a_portal_that_is_done_changes_nothing_when_it_is_executed_again() {
     let server = TestServer::start().await;
     let mut client = prepared(&server).await;
+    client.query("PREPARE reads AS SELECT 1").await;
+    client.query("PREPARE inserts AS INSERT INTO t VALUES (103)").await;
     for (statement, expected) in [
         ("SELECT id FROM t WHERE id < 3", "12DDCCZ SELECT 0"),
         ("INSERT INTO t VALUES (101) RETURNING id", "12DCCZ INSERT 0 0"),
@@ -215,6 +217,8 @@ async fn a_portal_that_is_done_changes_nothing_when_it_is_executed_again() {
         ("INSERT INTO t VALUES (102)", "12CEZ 55000"),
         ("SET work_mem = '1MB'", "12CEZ 55000"),
         ("COPY (SELECT 1) TO STDOUT", "12HdcCEZ 55000"),
+        ("EXECUTE reads", "12DCCZ SELECT 0"),
+        ("EXECUTE inserts", "12CEZ 55000"),
         ("", "12IIZ "),
     ] {
         let twice = [parse("", statement), bind("p", "", &[]), execute("p", 0), execute("p", 0), sync()];

@@ -61,12 +61,14 @@ pub(crate) use operator::row_items;
 pub(crate) use parts::{LockingQuery, all_rows};
 pub use query::*;
 pub(crate) use routine::{Called, Form};
-pub(crate) use scope::name_span;
 pub use scope::{name_parts, object_name};
+pub(crate) use scope::{name_span, schema_and_name};
 pub(crate) use star::{Stars, pinned};
 pub use type_name::resolve_type;
-pub(crate) use type_name::{array as array_type, name_without_schema, put_schema, resolve_built_in};
-pub(crate) use view_names::{change_type_schema, renamed, told};
+pub(crate) use type_name::{
+    array as array_type, custom_name, name_without_schema, put_schema, resolve_built_in,
+};
+pub(crate) use view_names::{renamed, told};
 pub use virtual_table::{NoVirtualTables, VirtualTable, VirtualTables};
 pub(crate) use with::in_order;
 

@@ -27,25 +27,31 @@ impl Binder<'_> {
     }
 }
 
-/// The name of a type that is not built in, or of the elements of an array, if it has no schema.
-pub(crate) fn name_without_schema(data_type: &mut DataType) -> Option<&mut ObjectName> {
+/// The name of a type that is not built in, or of the elements of an array.
+pub(crate) fn custom_name(data_type: &mut DataType) -> Option<&mut ObjectName> {
     match data_type {
         DataType::Array(
             ArrayElemTypeDef::SquareBracket(element, _)
             | ArrayElemTypeDef::AngleBracket(element)
             | ArrayElemTypeDef::Parenthesis(element),
-        ) => name_without_schema(element),
-        DataType::Custom(name, _) => Some(name).filter(|name| name.0.len() == 1),
+        ) => custom_name(element),
+        DataType::Custom(name, _) => Some(name),
         _ => None,
     }
 }
 
-/// Puts a schema before a name.
+/// The same, if it has no schema.
+pub(crate) fn name_without_schema(data_type: &mut DataType) -> Option<&mut ObjectName> {
+    custom_name(data_type).filter(|name| name.0.len() == 1)
+}
+
+/// Puts a schema before a name, or in the place of the one that it has.
 pub(crate) fn put_schema(name: &mut ObjectName, schema: &str) {
     let schema = match quote_identifier(schema) == schema {
         true => Ident::new(schema),
         false => Ident::with_quote('"', schema),
     };
+    name.0.drain(..name.0.len() - 1);
     name.0.insert(0, ObjectNamePart::Identifier(schema));
 }
 

@@ -17,7 +17,7 @@ use sqlparser::ast::{
 };
 
 use super::scope::{object_name, schema_and_name};
-use super::type_name::{name_without_schema, put_schema};
+use super::type_name::{custom_name, put_schema};
 use crate::catalog::{Catalog, Relation, View};
 use crate::function::quote_identifier;
 use crate::parse::walk::{Changer, change};
@@ -94,29 +94,24 @@ impl Names<'_> {
         match schema.as_deref() {
             Some(schema) if schema == now.schema_name => {}
             None if found.any(|(_, found)| found.oid == now.oid) => {}
-            _ => {
-                name.0.drain(..name.0.len() - 1);
-                put_schema(name, &now.schema_name);
-            }
+            _ => put_schema(name, &now.schema_name),
         }
     }
 
     fn data_type(&self, data_type: &mut DataType) {
-        let path = &self.view.search_path;
-        if let Some(name) = name_without_schema(data_type) {
-            let Ok((_, alone)) = schema_and_name(name) else { return };
-            let Some(meant) = self.before.user_type(path, None, &alone) else { return };
-            let found = self.after.user_type(self.path, None, &alone);
-            if found.map(|found| found.oid()) != Some(meant.oid())
-                && let Some(now) = self.after.user_type_by_oid(meant.oid())
-            {
-                put_schema(name, now.schema_name());
+        let Some(name) = custom_name(data_type) else { return };
+        let Ok((schema, alone)) = schema_and_name(name) else { return };
+        let meant = self.before.user_type(&self.view.search_path, schema.as_deref(), &alone);
+        let now = meant.and_then(|meant| self.after.user_type_by_oid(meant.oid()));
+        let Some(now) = now else { return };
+        let is_good = match &schema {
+            Some(schema) => schema == now.schema_name(),
+            None => {
+                self.after.user_type(self.path, None, &alone).is_some_and(|found| found.oid() == now.oid())
             }
-        } else {
-            change_type_schema(data_type, &mut |schema, name| {
-                let meant = self.before.user_type(path, Some(schema), name)?;
-                Some(self.after.user_type_by_oid(meant.oid())?.schema_name().to_owned())
-            });
+        };
+        if !is_good {
+            put_schema(name, now.schema_name());
         }
     }
 
@@ -203,29 +198,6 @@ impl Changer for Names<'_> {
             }
             _ => {}
         }
-    }
-}
-
-/// Changes the schema that a type is named with.
-pub(crate) fn change_type_schema(
-    data_type: &mut DataType,
-    schema_of: &mut dyn FnMut(&str, &str) -> Option<String>,
-) {
-    match data_type {
-        DataType::Array(
-            ast::ArrayElemTypeDef::SquareBracket(element, _)
-            | ast::ArrayElemTypeDef::AngleBracket(element)
-            | ast::ArrayElemTypeDef::Parenthesis(element),
-        ) => change_type_schema(element, schema_of),
-        DataType::Custom(name, _) => {
-            if let Ok((Some(schema), alone)) = schema_and_name(name)
-                && let Some(now) = schema_of(&schema, &alone).filter(|now| *now != schema)
-            {
-                name.0.drain(..name.0.len() - 1);
-                put_schema(name, &now);
-            }
-        }
-        _ => {}
     }
 }
 

@@ -18,7 +18,7 @@ use crate::catalog::{Computed, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::parse::parse_expression;
-use crate::parse::walk::change_expressions;
+use crate::parse::walk::{change_expressions, change_types};
 use crate::session::work::Work;
 use crate::types::{Datum, FormatContext, Type, TypeId};
 
@@ -162,12 +162,7 @@ impl Work<'_> {
     /// Gives types that are not built in their schemas: a stored text is read under every path.
     pub(crate) fn qualify_types(&self, syntax: &mut Syntax) -> Result<()> {
         let mut result = Ok(());
-        change_expressions(syntax, |expr| {
-            let named = match expr {
-                Syntax::Cast { data_type, .. } => data_type,
-                Syntax::TypedString(literal) => &mut literal.data_type,
-                _ => return,
-            };
+        change_types(syntax, |named| {
             if result.is_ok() {
                 result = self.qualify_type(named);
             }

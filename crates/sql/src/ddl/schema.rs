@@ -4,13 +4,13 @@ use sqlparser::ast;
 
 use super::names::{fold, single};
 use super::resolve::undefined_schema;
-use crate::bind::{change_type_schema, renamed};
+use crate::bind::{custom_name, put_schema, renamed, schema_and_name};
 use crate::catalog::{
     Catalog, Domain, Index, Object, Privileges, Relation, Routine, Schema, Sequence, Table, View,
 };
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::parse_expression;
-use crate::parse::walk::change_expressions;
+use crate::parse::walk::change_types;
 use crate::session::work::Work;
 
 impl Work<'_> {
@@ -171,19 +171,15 @@ impl Work<'_> {
 /// Gives types that expressions name with a schema its new name. Whether there were any.
 fn rename_in(texts: Vec<&mut String>, old: &str, new: &str) -> Result<bool> {
     let mut has_changed = false;
-    for text in texts.into_iter().filter(|text| text.contains(old)) {
+    for text in texts {
         let mut syntax = parse_expression(text)?;
         let mut is_named = false;
-        change_expressions(&mut syntax, |expr| {
-            let named = match expr {
-                ast::Expr::Cast { data_type, .. } => data_type,
-                ast::Expr::TypedString(literal) => &mut literal.data_type,
-                _ => return,
-            };
-            change_type_schema(named, &mut |schema, _| {
-                is_named |= schema == old;
-                (schema == old).then(|| new.to_owned())
-            });
+        change_types(&mut syntax, |named| {
+            let Some(name) = custom_name(named) else { return };
+            if schema_and_name(name).is_ok_and(|(schema, _)| schema.as_deref() == Some(old)) {
+                put_schema(name, new);
+                is_named = true;
+            }
         });
         if is_named {
             *text = syntax.to_string();

@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, ObjectName, Query, TableFactor, Visit, VisitMut, Visitor, VisitorMut};
+use sqlparser::ast::{DataType, Expr, ObjectName, Query, TableFactor, Visit, VisitMut, Visitor, VisitorMut};
 
 use crate::error::SqlError;
 
@@ -70,6 +70,15 @@ pub(crate) fn change(node: &mut impl VisitMut, changer: &mut dyn Changer) {
 /// Calls a function with each expression, first with those within others.
 pub(crate) fn change_expressions(node: &mut impl VisitMut, with: impl FnMut(&mut Expr)) {
     change(node, &mut Each(with));
+}
+
+/// Calls a function with each type that expressions name.
+pub(crate) fn change_types(node: &mut impl VisitMut, mut with: impl FnMut(&mut DataType)) {
+    change_expressions(node, |expression| match expression {
+        Expr::Cast { data_type, .. } => with(data_type),
+        Expr::TypedString(literal) => with(&mut literal.data_type),
+        _ => {}
+    });
 }
 
 struct Reading<'a>(&'a mut dyn Walker);

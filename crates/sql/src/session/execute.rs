@@ -94,11 +94,11 @@ impl Session {
             if let Some(fetch) = self.start(portal).await? {
                 return Ok(fetch);
             }
-        } else if let PortalState::Done(tag) = &portal.state {
-            if portal.is_told {
-                return portal.done_before(*tag);
-            }
-        } else {
+        } else if portal.is_told
+            && let Some(answer) = portal.done_before()
+        {
+            return answer;
+        } else if !matches!(portal.state, PortalState::Done(_)) {
             self.go().await?;
         }
         match &mut portal.state {

@@ -14,7 +14,7 @@
 //! ```
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -57,6 +57,8 @@ pub struct FlowCounts {
 pub(super) struct FlowControl {
     bounds: OnceLock<FlowBounds>,
     slow: watch::Sender<Option<SlowNode>>,
+    /// Whether there is one: each statement that changes something asks.
+    is_any: AtomicBool,
     waits: AtomicU64,
     refusals: AtomicU64,
     waited_us: AtomicU64,
@@ -78,6 +80,7 @@ impl FlowControl {
     }
 
     pub(super) fn set_slow(&self, slow: Option<SlowNode>) {
+        self.is_any.store(slow.is_some(), Ordering::Relaxed);
         self.slow.send_if_modified(|before| std::mem::replace(before, slow) != slow);
     }
 
@@ -122,7 +125,7 @@ impl Session {
     /// 53400 if it is slow for too long; what interrupts the wait.
     pub(super) async fn await_slow_node(&mut self) -> Result<()> {
         let flow = &self.database.nodes().flow;
-        if flow.slow().is_none() || self.is_ordered() {
+        if !flow.is_any.load(Ordering::Relaxed) || self.is_ordered() {
             return Ok(());
         }
         let is_admitted = |open: &super::Open| open.state.is_admitted || open.engine.has_writes();

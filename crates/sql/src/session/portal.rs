@@ -160,17 +160,26 @@ impl Portal {
         self.columns.as_deref()
     }
 
-    /// What one that is executed once more answers: no more rows; 55000 if it never had any.
-    pub(super) fn done_before(&self, tag: CommandTag) -> Result<Fetch> {
-        match tag {
-            _ if self.columns.is_none() => Err(SqlError::new(
-                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "the portal cannot be run: it has been",
-            )),
-            CommandTag::Plain(_) => Ok(Fetch::Complete(tag)),
-            CommandTag::Rows(words, _) => Ok(Fetch::Complete(CommandTag::Rows(words, 0))),
-            CommandTag::Insert(_) => Ok(Fetch::Complete(CommandTag::Insert(0))),
-        }
+    /// What one that is done answers if it is executed once more: no more rows; 55000 if it never
+    /// had any.
+    pub(super) fn done_before(&self) -> Option<Result<Fetch>> {
+        let tag = match &self.state {
+            PortalState::Done(tag) => *tag,
+            PortalState::Inner(inner) => return inner.done_before(),
+            _ => return None,
+        };
+        let tag = match tag {
+            _ if self.columns.is_none() => {
+                return Some(Err(SqlError::new(
+                    sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    "the portal cannot be run: it has been",
+                )));
+            }
+            CommandTag::Plain(_) => tag,
+            CommandTag::Rows(words, _) => CommandTag::Rows(words, 0),
+            CommandTag::Insert(_) => CommandTag::Insert(0),
+        };
+        Some(Ok(Fetch::Complete(tag)))
     }
 
     /// The same, shared with the statement: the same statement's portals have the same.
