@@ -99,9 +99,8 @@ impl Delivery {
     async fn take(&mut self, last: u64) -> Result<bool, OrderError> {
         let entries = self.log.read(self.next_index..last + 1, BYTES).await;
         let entries = entries.map_err(|error| OrderError::Ended(error.to_string()))?;
-        // A snapshot that is being taken in may have removed them: then its mark comes next.
         if entries.first().is_none_or(|placed| placed.entry.id.index != self.next_index) {
-            return Ok(false);
+            return Ok(self.pass_removed());
         }
         for placed in entries {
             if placed.entry.id.index != self.next_index {
@@ -116,11 +115,25 @@ impl Delivery {
         }
         Ok(true)
     }
+
+    /// The next entries are not in the log any more. What the application has already leaves the log
+    /// as it likes, also before it was looked at here: blanks behind the application's last request, say.
+    /// Then it goes on behind them. Or else a snapshot that is being taken in has removed them, and its
+    /// mark comes next. Says whether there is more to take.
+    fn pass_removed(&mut self) -> bool {
+        let base = self.log.base();
+        let is_had = base.position <= self.have && base.next_index() > self.next_index;
+        if is_had {
+            self.next_index = base.next_index();
+        }
+        is_had
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::time::Duration;
 
     use cognate_engine::storage::LogOptions;
     use cognate_env::sim::{SimDisk, SimRng};
@@ -137,20 +150,52 @@ mod tests {
         Content::Requests(Requests::pack(&all))
     }
 
+    fn options() -> LogOptions {
+        LogOptions { prepare: false, idle_mark: None, rng: Arc::new(SimRng::new(7)), ..LogOptions::default() }
+    }
+
+    /// Entries without requests stand at the beginning of the log, or behind what the application has,
+    /// and leave it before the delivery looks at them.
+    #[tokio::test]
+    async fn what_is_had_and_removed_is_passed_over() {
+        let disk = SimDisk::new(1);
+        let log = OrderLog::open(&disk.handle(), Path::new("/order"), options(), 1 << 20, 100);
+        let log = Arc::new(log.expect("a new log"));
+        let id = |index| EntryId { leadership: Leadership { term: 1, node: 1 }, index };
+        let add = |entry| log.append(std::iter::once(entry)).expect("it follows").wait().expect("synced");
+        let (settle, settled) = watch::channel(Settled::default());
+        let mut delivery = Delivery::new(Arc::clone(&log), settled, 100);
+        let mut next = 0;
+        for (position, name) in [(101, "a"), (102, "b"), (103, "c")] {
+            // Blanks; what is had leaves the log, up to the last of them; and a request.
+            for _ in 0..2 {
+                add(entry(1, next, Content::Blank));
+                next += 1;
+            }
+            log.note_committed(id(next - 1)).expect("it is there");
+            let (written, bound) = log.purge(id(next - 1)).expect("it is there").expect("something leaves");
+            written.wait().expect("synced");
+            log.remove_before(bound).expect("it is not needed");
+            assert_eq!(log.base().position, position - 1);
+            add(entry(1, next, requests(&[name])));
+            settle.send_modify(|settled| settled.index = Some(next));
+            next += 1;
+            let delivered = tokio::time::timeout(Duration::from_secs(60), delivery.next()).await;
+            let request = Bytes::from_static(name.as_bytes());
+            let delivered = delivered.expect("it does not stand still").expect("it is settled");
+            assert_eq!(delivered, Delivered::Request { position, request });
+        }
+        log.close().expect("it is written");
+    }
+
     /// A node starts with the end of a deposed leader's log, which another leader's replaces: its
     /// blank and what came behind it give way to requests.
     #[tokio::test]
     async fn what_replaces_the_end_of_the_log_after_a_start_is_delivered() {
         let disk = SimDisk::new(1);
-        let options = LogOptions {
-            prepare: false,
-            idle_mark: None,
-            rng: Arc::new(SimRng::new(7)),
-            ..LogOptions::default()
-        };
         for behind in [vec![], vec![requests(&["void"])]] {
             let folder = format!("/order {}", behind.len());
-            let log = OrderLog::open(&disk.handle(), Path::new(&folder), options.clone(), 1 << 20, 0);
+            let log = OrderLog::open(&disk.handle(), Path::new(&folder), options(), 1 << 20, 0);
             let log = Arc::new(log.expect("a new log"));
             let add = |entry| log.append(std::iter::once(entry)).expect("it follows").wait().expect("synced");
             add(entry(1, 0, requests(&["a", "b"])));
