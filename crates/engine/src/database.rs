@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::active::TransactionInfo;
 use crate::background::Background;
 use crate::certifier::{CertifierStatistics, Method, Watch};
+use crate::delivery::Applied;
 use crate::durable::{Commit, DurableWait};
 use crate::governor::Governor;
 use crate::image::found;
@@ -341,8 +342,7 @@ impl Database {
     /// # Errors
     /// None yet; waiting for what never comes is the caller's to bound.
     pub fn wait_applied(&self, position: Csn) -> impl Future<Output = Result<(), Error>> + Send + use<> {
-        let manager = Arc::clone(&self.manager);
-        std::future::poll_fn(move |context| manager.poll_applied(position, context).map(Ok))
+        Applied::new(Arc::clone(&self.manager), position)
     }
 
     /// A proposal was never ordered, and never will be: its transaction is rolled back.

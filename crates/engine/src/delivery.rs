@@ -26,7 +26,8 @@
 //! Mutex order: `turns`, `standing` (the applier's alone), the commit mutex, then those of the lock table
 //! and of `fates`, one after the other. `sealed` is a leaf.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -75,11 +76,19 @@ pub(crate) struct Cluster {
     /// Everything up to here is judged, shown, and has struck whom it strikes.
     pub(crate) applied: CachePadded<AtomicU64>,
     /// Who waits for a position to be applied.
-    waiters: Mutex<Vec<(Csn, Waker)>>,
+    waiters: Mutex<Waiters>,
     /// The last positions that changed the first trees.
     pub(crate) changed: [AtomicU64; FIRST_TREES],
     pub(crate) sealed: Mutex<HashMap<TransactionId, Sealed, RandomState>>,
     fates: [Mutex<HashMap<TransactionId, Arc<Fate>, RandomState>>; SHARDS],
+}
+
+/// Who waits for a position: by the position, and by who came first.
+#[derive(Default)]
+struct Waiters {
+    all: BTreeMap<(Csn, u64), Waker>,
+    /// How many have come.
+    count: u64,
 }
 
 impl Cluster {
@@ -126,8 +135,11 @@ impl Cluster {
         self.applied.store(position, Ordering::Release);
         let woken: Vec<Waker> = {
             let mut waiters = self.waiters.lock();
-            let due = waiters.extract_if(.., |(wanted, _)| *wanted <= position);
-            due.map(|(_, waker)| waker).collect()
+            let due = || {
+                let first = waiters.all.first_entry()?;
+                (first.key().0 <= position).then(|| first.remove())
+            };
+            std::iter::from_fn(due).collect()
         };
         woken.into_iter().for_each(Waker::wake);
     }
@@ -171,6 +183,57 @@ impl Cluster {
 pub(crate) fn overtaken(stroke: Stroke) -> Error {
     let Stroke { by, position, tree, key } = stroke;
     Error::Overtaken { by, position, tree, key: key.map(|key| Key::copy_from_slice(&key)) }
+}
+
+/// Ready once a position is judged and shown; at once in a database of its own. Who gives up is
+/// forgotten: clients may wait for what never comes, again and again.
+pub(crate) struct Applied {
+    manager: Arc<Manager>,
+    position: Csn,
+    /// Its place among those who wait.
+    place: Option<u64>,
+}
+
+impl Applied {
+    pub(crate) fn new(manager: Arc<Manager>, position: Csn) -> Applied {
+        Applied { manager, position, place: None }
+    }
+}
+
+impl Future for Applied {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Applied { manager, position, place } = &mut *self;
+        let Some(cluster) = &manager.cluster else { return Poll::Ready(Ok(())) };
+        if cluster.applied.load(Ordering::Acquire) >= *position {
+            return Poll::Ready(Ok(()));
+        }
+        let mut waiters = cluster.waiters.lock();
+        // Again under the mutex: who moved the mark in between has not seen this one.
+        if cluster.applied.load(Ordering::Acquire) >= *position {
+            return Poll::Ready(Ok(()));
+        }
+        let number = place.unwrap_or(waiters.count);
+        if place.is_none() {
+            waiters.count += 1;
+            *place = Some(number);
+        }
+        let before = waiters.all.insert((*position, number), context.waker().clone());
+        drop(waiters);
+        // Whatever ends with it looks at nothing that is locked here.
+        drop(before);
+        Poll::Pending
+    }
+}
+
+impl Drop for Applied {
+    fn drop(&mut self) {
+        if let (Some(place), Some(cluster)) = (self.place, &self.manager.cluster) {
+            let waker = cluster.waiters.lock().all.remove(&(self.position, place));
+            drop(waker);
+        }
+    }
 }
 
 /// How a transaction that has run at one node comes to the others.
@@ -473,21 +536,6 @@ impl Manager {
     /// The digest up to one of the last positions.
     pub(crate) fn digest_at(&self, position: Csn) -> Option<[u8; 32]> {
         self.cluster.as_ref()?.standing.lock().digest_at(position)
-    }
-
-    /// Ready once `position` is judged and shown; at once in a database of its own.
-    pub(crate) fn poll_applied(&self, position: Csn, context: &mut Context<'_>) -> Poll<()> {
-        let Some(cluster) = &self.cluster else { return Poll::Ready(()) };
-        if cluster.applied.load(Ordering::Acquire) >= position {
-            return Poll::Ready(());
-        }
-        let mut waiters = cluster.waiters.lock();
-        // Again under the mutex: who moved the mark in between has not seen this one.
-        if cluster.applied.load(Ordering::Acquire) >= position {
-            return Poll::Ready(());
-        }
-        waiters.push((position, context.waker().clone()));
-        Poll::Pending
     }
 
     /// A proposal was never ordered, and never will be.

@@ -53,7 +53,8 @@ impl Delivery {
     }
 
     /// Waits for the next request. Whatever was settled before the order ended still comes; then it
-    /// is [`OrderError::Ended`]. May be given up and called again: nothing is lost.
+    /// is [`OrderError::Ended`]. May be given up and called again: nothing is lost. After
+    /// [`OrderError::Unreadable`] the order goes on, and this application cannot.
     pub async fn next(&mut self) -> Result<Delivered, OrderError> {
         loop {
             let settled = *self.settled.borrow_and_update();
@@ -97,8 +98,13 @@ impl Delivery {
 
     /// Takes entries up to `last` from the log. Says whether there were any.
     async fn take(&mut self, last: u64) -> Result<bool, OrderError> {
-        let entries = self.log.read(self.next_index..last + 1, BYTES).await;
-        let entries = entries.map_err(|error| OrderError::Ended(error.to_string()))?;
+        let entries = match self.log.read(self.next_index..last + 1, BYTES).await {
+            Ok(entries) => entries,
+            // A snapshot was taken in meanwhile, and its mark is there already: what was being read has
+            // left the disk, and is not needed any more.
+            Err(_) if self.settled.borrow().installs != self.installs => return Ok(true),
+            Err(error) => return Err(OrderError::Unreadable(error.to_string())),
+        };
         if entries.first().is_none_or(|placed| placed.entry.id.index != self.next_index) {
             return Ok(self.pass_removed());
         }
@@ -185,6 +191,32 @@ mod tests {
             let delivered = delivered.expect("it does not stand still").expect("it is settled");
             assert_eq!(delivered, Delivered::Request { position, request });
         }
+        log.close().expect("it is written");
+    }
+
+    /// Entries that have left memory leave the disk while they are read: because of a snapshot, and
+    /// then that comes next; or because of a defect, which is told.
+    #[tokio::test]
+    async fn what_leaves_the_disk_while_it_is_read_was_replaced_by_a_snapshot() {
+        let disk = SimDisk::new(1);
+        let options = LogOptions { segment_bytes: 4 << 10, grow_bytes: 4 << 10, ..options() };
+        let log = OrderLog::open(&disk.handle(), Path::new("/order"), options, 0, 0).expect("a new log");
+        let log = Arc::new(log);
+        for index in 0..20 {
+            let long = Content::Requests(Requests::pack(&[Bytes::from(vec![7; 1000])]));
+            log.append(std::iter::once(entry(1, index, long))).expect("it follows").wait().expect("synced");
+        }
+        let settled = Settled { index: Some(19), ..Settled::default() };
+        let (settle, settled) = watch::channel(settled);
+        let mut delivery = Delivery::new(Arc::clone(&log), settled, 0);
+        log.remove_before(10).expect("they are removed");
+        let unreadable = delivery.take(19).await;
+        assert!(matches!(unreadable, Err(OrderError::Unreadable(_))), "{unreadable:?}");
+        settle.send_modify(|settled| {
+            (settled.installs, settled.installed, settled.next_index) = (1, 12, 12);
+        });
+        assert_eq!(delivery.take(19).await, Ok(true));
+        assert_eq!(delivery.next().await, Ok(Delivered::Installed { position: 12 }));
         log.close().expect("it is written");
     }
 

@@ -70,4 +70,7 @@ pub enum OrderError {
     /// The node is stopping, or its order failed.
     #[error("the order has ended: {0}")]
     Ended(String),
+    /// What is settled cannot be read from this node's log: nothing more is delivered to it.
+    #[error("what was ordered cannot be read: {0}")]
+    Unreadable(String),
 }

@@ -224,6 +224,8 @@ impl TotalOrder {
         }
         let Some(base) = inner.log.base_at(position) else { return Ok(()) };
         let Some(limit) = base.id.map(|id| id.index) else { return Ok(()) };
+        // Who is sent a snapshot needs what follows it.
+        let limit = inner.consensus.sent_from().map_or(limit, |sent| sent.min(limit));
         let kept = inner.settings.limits.kept_bytes;
         let Some(upto) = inner.log.index_keeping(kept, limit) else { return Ok(()) };
         inner.consensus.compact(base, upto).await.map_err(OrderError::Ended)

@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cognate_engine::{Database, Node, Progress};
+use cognate_engine::{Database, Node, Progress, TransactionId};
 use cognate_env::Disk;
 use cognate_replication::delivery::{Delivered, Delivery};
 use cognate_replication::entry::NodeNumber;
-use cognate_replication::error::ProposeError;
+use cognate_replication::error::{OrderError, ProposeError};
 use cognate_replication::net::tcp::{TcpNetwork, Tls};
 use cognate_replication::order::TotalOrder;
 use cognate_replication::settings::Settings;
@@ -52,6 +52,8 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// So long everybody waits for the vote of a transaction's node.
 const VOTE_PATIENCE: Duration = Duration::from_secs(1);
+/// A vote against a transaction that still keeps everybody waiting after this time has come to nothing.
+const VOTE_AGAIN: Duration = Duration::from_secs(5);
 /// Pause before it is looked again whether this node has something on its disk.
 const SYNC_PAUSE: Duration = Duration::from_millis(1);
 /// Pause before a proposal is tried again whose answer was lost.
@@ -354,6 +356,8 @@ fn apply(
                 replaced.send_replace(true);
                 return;
             }
+            // The order goes on without this node, which would look as if it served.
+            Err(error @ OrderError::Unreadable(_)) => error.to_string(),
             Err(error) => {
                 tracing::info!(%error, "the order has ended");
                 return;
@@ -404,10 +408,29 @@ async fn measure(
     }
 }
 
+/// Whom this node has voted against last, and when.
+#[derive(Default)]
+struct Urged(Option<(TransactionId, Instant)>);
+
+impl Urged {
+    /// Whether this one is to be voted against now: again and again, since a vote is lost if there is no
+    /// majority for a while that could order it.
+    fn is_due(&mut self, transaction: TransactionId, now: Instant) -> bool {
+        let is_under_way = |(urged, since): (TransactionId, Instant)| {
+            urged == transaction && now.duration_since(since) < VOTE_AGAIN
+        };
+        if self.0.is_some_and(is_under_way) {
+            return false;
+        }
+        self.0 = Some((transaction, now));
+        true
+    }
+}
+
 /// Votes against who keeps everybody waiting for too long, until the node stops: its node is lost, or has
 /// lost what it voted by.
 async fn urge(database: SqlDatabase, mut stopped: watch::Receiver<bool>) {
-    let mut urged = 0;
+    let mut urged = Urged::default();
     loop {
         tokio::select! {
             biased;
@@ -415,8 +438,7 @@ async fn urge(database: SqlDatabase, mut stopped: watch::Receiver<bool>) {
             () = tokio::time::sleep(STATUS_PERIOD) => {}
         }
         let pause = database.engine().lists().pause.filter(|pause| pause.since >= VOTE_PATIENCE);
-        if let Some(pause) = pause.filter(|pause| pause.transaction != urged) {
-            urged = pause.transaction;
+        if let Some(pause) = pause.filter(|pause| urged.is_due(pause.transaction, Instant::now())) {
             tracing::info!(
                 position = pause.position,
                 transaction = pause.transaction,
@@ -485,5 +507,23 @@ async fn cut(order: TotalOrder, engine: Database, mut before: u64, mut stopped: 
                 Err(error) => tracing::warn!(%error, "the order's log is not cut"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Votes that were made while there was no majority are in no order: who keeps everybody waiting
+    /// must not do so for ever.
+    #[test]
+    fn who_keeps_everybody_waiting_is_voted_against_until_that_counts() {
+        let (mut urged, began) = (Urged::default(), Instant::now());
+        assert!(urged.is_due(7, began));
+        assert!(!urged.is_due(7, began + VOTE_AGAIN / 2), "the vote is under way");
+        assert!(urged.is_due(7, began + VOTE_AGAIN), "it has come to nothing");
+        assert!(!urged.is_due(7, began + VOTE_AGAIN + VOTE_AGAIN / 2));
+        assert!(urged.is_due(9, began + VOTE_AGAIN + VOTE_AGAIN / 2), "another one");
+        assert!(urged.is_due(7, began + 2 * VOTE_AGAIN));
     }
 }

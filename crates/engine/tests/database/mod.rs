@@ -10,6 +10,7 @@ mod cluster_families;
 mod cluster_faults;
 mod cluster_prepared;
 mod cluster_protocols;
+mod cluster_waits;
 mod crash;
 mod damage;
 mod defect;

@@ -83,8 +83,13 @@ impl Link {
     }
 
     async fn send_snapshot(&self, vote: RaftVote, parcel: Parcel) -> Result<RaftVote, StreamingError<Types>> {
-        let Parcel::Outgoing { base, position, mut source } = parcel else {
-            return Err(ReplicationClosed::new("there is no snapshot to send").into());
+        let (base, position, mut source, _sending) = match parcel {
+            Parcel::Outgoing { base, position, source, sending } => (base, position, source, sending),
+            // It is asked for again after a pause.
+            Parcel::Refused(why) => return Err(Unreachable::<Types>::from_string(why).into()),
+            Parcel::Nothing | Parcel::Incoming { .. } => {
+                return Err(ReplicationClosed::new("there is no snapshot to send").into());
+            }
         };
         let transfer = rand::random();
         let begin = SnapshotBegin { transfer, base, position };

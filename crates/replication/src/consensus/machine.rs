@@ -1,6 +1,7 @@
 //! The state machine that openraft knows: it moves the mark of what is settled, and hands snapshots
 //! over.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::sync::watch;
 
 use super::storage::durable;
 use super::{LogId, Meta, RaftSnapshot, Settled, Stored, Types, id_of, log_id, members_of, meta_of, stored};
-use crate::application::{Application, SnapshotSink, SnapshotSource};
+use crate::application::{Application, Failure, SnapshotSink, SnapshotSource};
 use crate::entry::{Base, EntryId, MembersAt, Position};
 use crate::log::OrderLog;
 use crate::log::record::Install;
@@ -24,7 +25,9 @@ pub(crate) enum Parcel {
     /// Only its place is known.
     Nothing,
     /// To another node.
-    Outgoing { base: Base, position: Position, source: Box<dyn SnapshotSource> },
+    Outgoing { base: Base, position: Position, source: Box<dyn SnapshotSource>, sending: Sending },
+    /// To another node, and there is nothing to be sent for now: why.
+    Refused(Failure),
     /// From another node, complete.
     Incoming { base: Base, position: Position, sink: Box<dyn SnapshotSink> },
 }
@@ -34,6 +37,7 @@ impl Debug for Parcel {
         f.write_str(match self {
             Parcel::Nothing => "Nothing",
             Parcel::Outgoing { .. } => "Outgoing",
+            Parcel::Refused(_) => "Refused",
             Parcel::Incoming { .. } => "Incoming",
         })
     }
@@ -44,10 +48,36 @@ impl Debug for Parcel {
 pub(super) struct Shared {
     /// Up to where the application's own state is durable.
     pub(super) checkpoint: Mutex<Option<Base>>,
+    /// Behind which entries snapshots stand that are being sent: one for each.
+    pub(super) sending: Mutex<Vec<u64>>,
     /// Whether the start is over.
     pub(super) is_running: AtomicBool,
     /// Tests of the storage alone: what is applied is a checkpoint.
     pub(super) claims_applied: bool,
+}
+
+/// A snapshot that is being sent, as long as this lives: who is sent it goes on behind it in the log,
+/// and would need another one, again and again, if the log were cut there meanwhile.
+pub(crate) struct Sending {
+    shared: Arc<Shared>,
+    index: u64,
+}
+
+impl Sending {
+    fn of(shared: &Arc<Shared>, base: &Base) -> Sending {
+        let index = base.id.map_or(0, |id| id.index);
+        shared.sending.lock().push(index);
+        Sending { shared: Arc::clone(shared), index }
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        let mut sending = self.shared.sending.lock();
+        if let Some(place) = sending.iter().position(|index| *index == self.index) {
+            sending.swap_remove(place);
+        }
+    }
 }
 
 /// The state machine that openraft knows: it moves the mark of what is settled.
@@ -77,6 +107,17 @@ impl Machine {
     fn applied_base(&self) -> Base {
         let position = self.applied.and_then(|id| self.log.end_of(id.index)).unwrap_or_default();
         Base { id: self.applied, position, members: self.members.clone() }
+    }
+
+    /// Opens the application's state, to be sent.
+    async fn open(&self, known: Base) -> Result<(Base, Parcel), Failure> {
+        let opened = self.application.open_snapshot().await?;
+        let base = if self.shared.claims_applied { Some(known) } else { self.log.base_at(opened.position) };
+        let base = base.ok_or("a snapshot from before the beginning of the log")?;
+        let sending = Sending::of(&self.shared, &base);
+        let (position, source) = (opened.position, opened.source);
+        let parcel = Parcel::Outgoing { base: base.clone(), position, source, sending };
+        Ok((base, parcel))
     }
 
     /// Sends what a snapshot holds to the application of this node.
@@ -137,9 +178,10 @@ impl RaftStateMachine<Types> for Machine {
     async fn install_snapshot(&mut self, meta: &Meta, snapshot: Parcel) -> io::Result<()> {
         let (base, position, sink) = match snapshot {
             Parcel::Nothing => return Err(io::Error::other("a snapshot of which only the place is known")),
-            Parcel::Outgoing { base, position, source } => {
+            Parcel::Outgoing { base, position, source, .. } => {
                 (base, position, self.pump(position, source).await?)
             }
+            Parcel::Refused(why) => return Err(io::Error::other(why)),
             Parcel::Incoming { base, position, sink } => (base, position, sink),
         };
         let install = Install { base: base.clone(), position };
@@ -147,6 +189,11 @@ impl RaftStateMachine<Types> for Machine {
         durable(wait, self.flushes_inline).await?;
         sink.finish().await.map_err(io::Error::other)?;
         self.applied = meta.last_log_id.map(id_of);
+        if self.members.at != base.members.at {
+            // Who left in between, and came again with other data, is not in the snapshot: a node that was
+            // met before must not be taken for a stranger for ever.
+            self.log.forget_others(&BTreeSet::new()).map_err(io::Error::other)?;
+        }
         self.members = base.members.clone();
         let next_index = base.next_index();
         self.snapshot = Some(base);
@@ -165,11 +212,14 @@ impl RaftStateMachine<Types> for Machine {
         if !self.shared.is_running.load(Ordering::Acquire) {
             return Ok(Some(RaftSnapshot { meta: meta_of(&known), snapshot: Parcel::Nothing }));
         }
-        let opened = self.application.open_snapshot().await.map_err(io::Error::other)?;
-        let base = if self.shared.claims_applied { Some(known) } else { self.log.base_at(opened.position) };
-        let base = base.ok_or_else(|| io::Error::other("a snapshot from before the beginning of the log"))?;
-        let meta = meta_of(&base);
-        let parcel = Parcel::Outgoing { base, position: opened.position, source: opened.source };
-        Ok(Some(RaftSnapshot { meta, snapshot: parcel }))
+        let (base, parcel) = match self.open(known.clone()).await {
+            Ok(opened) => opened,
+            Err(why) => {
+                // It is the other node's affair: this one goes on, and tries it again soon.
+                tracing::warn!(why, "a node is too far behind, and cannot be sent this one's state for now");
+                (known, Parcel::Refused(why))
+            }
+        };
+        Ok(Some(RaftSnapshot { meta: meta_of(&base), snapshot: parcel }))
     }
 }

@@ -330,14 +330,25 @@ impl Consensus {
     /// Has the log begin after `upto`, which the application's checkpoint at `base` covers.
     pub(crate) async fn compact(&self, base: Base, upto: u64) -> Result<(), String> {
         let Some(id) = base.id else { return Ok(()) };
-        *self.shared.checkpoint.lock() = Some(base);
+        {
+            let mut checkpoint = self.shared.checkpoint.lock();
+            if checkpoint.as_ref().is_none_or(|known| known.id < base.id) {
+                *checkpoint = Some(base);
+            }
+        }
         let ended = |error: &dyn std::fmt::Display| error.to_string();
         let mut metrics = self.raft.metrics();
-        self.raft.trigger().snapshot().await.map_err(|error| ended(&error))?;
         while metrics.borrow_watched().snapshot.map(|snapshot| snapshot.index) < Some(id.index) {
+            // Each time: one that is under way may have looked at an earlier checkpoint.
+            self.raft.trigger().snapshot().await.map_err(|error| ended(&error))?;
             metrics.changed().await.map_err(|error| ended(&error))?;
         }
         self.raft.trigger().purge_log(upto).await.map_err(|error| ended(&error))
+    }
+
+    /// The entry behind which the earliest snapshot stands that is being sent.
+    pub(crate) fn sent_from(&self) -> Option<u64> {
+        self.shared.sending.lock().iter().min().copied()
     }
 
     pub(crate) fn view(&self) -> View {

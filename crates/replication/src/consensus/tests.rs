@@ -3,6 +3,7 @@ use crate::application::SnapshotSource;
 use crate::application::{Answer, Failure, Snapshot};
 use bytes::Bytes;
 use openraft::StorageError;
+use openraft::storage::RaftStateMachine;
 use openraft::testing::log::{StoreBuilder, Suite};
 
 /// An application of which only snapshots matter, and they are empty.
@@ -66,5 +67,25 @@ impl StoreBuilder<Types, Storage, Machine> for Stores {
 async fn the_log_passes_the_suite_of_openraft() {
     for flushes_inline in [false, true] {
         Suite::test_all(Stores { flushes_inline }).await.expect("the suite");
+    }
+}
+
+/// A node that is sent a snapshot does not see who was removed and came again with other data.
+#[tokio::test]
+async fn who_was_met_before_may_be_another_one_after_a_snapshot_with_other_members() {
+    let stores = Stores { flushes_inline: true };
+    let ((), storage, mut machine) = stores.build().await.expect("an empty log");
+    let log = Arc::clone(&storage.log);
+    assert!(log.meet(3, 7) && !log.meet(3, 8), "it is known");
+    let id = |index| EntryId { leadership: Leadership { term: 1, node: 1 }, index };
+    let nodes = BTreeSet::from([1, 2, 3]);
+    let members = MembersAt { at: Some(id(6)), members: Members { voters: vec![nodes.clone()], nodes } };
+    let base = |index| Base { id: Some(id(index)), position: index, members: members.clone() };
+    for (index, is_let_in) in [(9, true), (12, false)] {
+        let base = base(index);
+        let meta = meta_of(&base);
+        let parcel = Parcel::Incoming { base, position: index, sink: Box::new(Empty) };
+        machine.install_snapshot(&meta, parcel).await.expect("it is taken in");
+        assert_eq!(log.meet(3, index), is_let_in, "the members have changed before the first one only");
     }
 }

@@ -9,5 +9,6 @@ mod pace;
 mod proxy;
 mod recorder;
 mod sim;
+mod snapshots;
 mod support;
 mod tcp;

@@ -24,13 +24,29 @@ impl State {
     }
 }
 
+/// How snapshots come and go.
+#[derive(Debug, Default)]
+struct Transfers {
+    /// How many more cannot be opened.
+    refused: u64,
+    /// How many have begun to come.
+    begun: u64,
+    /// Whether one is becoming the state.
+    is_finishing: bool,
+    /// How many have begun to come while another one was becoming the state.
+    overlapping: u64,
+}
+
 /// See the module's description. Clones are the same.
 #[derive(Debug, Clone)]
 pub(crate) struct Recorder {
     state: Arc<Mutex<State>>,
     applied: watch::Sender<Position>,
     snapshots: Arc<Mutex<(u64, u64)>>,
+    transfers: Arc<Mutex<Transfers>>,
     is_held: watch::Sender<bool>,
+    are_parts_held: watch::Sender<bool>,
+    is_finish_held: watch::Sender<bool>,
 }
 
 impl Recorder {
@@ -41,7 +57,10 @@ impl Recorder {
             state: Arc::new(Mutex::new(state)),
             applied: watch::channel(began).0,
             snapshots: Arc::default(),
+            transfers: Arc::default(),
             is_held: watch::Sender::default(),
+            are_parts_held: watch::Sender::default(),
+            is_finish_held: watch::Sender::default(),
         }
     }
 
@@ -100,6 +119,32 @@ impl Recorder {
         place.map(|place| state.began + place as u64 + 1)
     }
 
+    /// So many snapshots cannot be opened from now on.
+    pub(crate) fn refuse_snapshots(&self, count: u64) {
+        self.transfers.lock().unwrap().refused = count;
+    }
+
+    /// From now on it keeps no part of a snapshot, or does again.
+    pub(crate) fn hold_parts(&self, are_held: bool) {
+        self.are_parts_held.send_replace(are_held);
+    }
+
+    /// From now on no snapshot becomes its state, or does again.
+    pub(crate) fn hold_finish(&self, is_held: bool) {
+        self.is_finish_held.send_replace(is_held);
+    }
+
+    /// How many snapshots have begun to come, also while another one was becoming the state.
+    pub(crate) fn begun(&self) -> (u64, u64) {
+        let transfers = self.transfers.lock().unwrap();
+        (transfers.begun, transfers.overlapping)
+    }
+
+    /// Whether a snapshot is becoming the state.
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.transfers.lock().unwrap().is_finishing
+    }
+
     /// How many snapshots it has given and taken.
     pub(crate) fn snapshots(&self) -> (u64, u64) {
         *self.snapshots.lock().unwrap()
@@ -123,11 +168,19 @@ struct Taking {
 impl SnapshotSink for Taking {
     fn put(&mut self, chunk: Bytes) -> Answer<'_, Result<(), Failure>> {
         self.history.push(chunk);
-        Box::pin(async { Ok(()) })
+        let mut are_held = self.recorder.are_parts_held.subscribe();
+        Box::pin(async move {
+            are_held.wait_for(|are_held| !are_held).await.unwrap();
+            Ok(())
+        })
     }
 
     fn finish(self: Box<Self>) -> Answer<'static, Result<(), Failure>> {
         Box::pin(async move {
+            self.recorder.transfers.lock().unwrap().is_finishing = true;
+            let mut is_held = self.recorder.is_finish_held.subscribe();
+            is_held.wait_for(|is_held| !is_held).await.unwrap();
+            self.recorder.transfers.lock().unwrap().is_finishing = false;
             let mut state = self.recorder.state.lock().unwrap();
             let began = self.position - self.history.len() as u64;
             *state = State { history: self.history, began, durable: self.position };
@@ -140,6 +193,13 @@ impl SnapshotSink for Taking {
 
 impl Application for Recorder {
     fn open_snapshot(&self) -> Answer<'_, Result<Snapshot, Failure>> {
+        {
+            let mut transfers = self.transfers.lock().unwrap();
+            if transfers.refused > 0 {
+                transfers.refused -= 1;
+                return Box::pin(async { Err("it cannot be opened for now".to_owned()) });
+            }
+        }
         let state = self.state.lock().unwrap().clone();
         self.snapshots.lock().unwrap().0 += 1;
         let kept = (state.durable - state.began) as usize;
@@ -150,6 +210,11 @@ impl Application for Recorder {
     }
 
     fn begin_install(&self, position: Position) -> Answer<'_, Result<Box<dyn SnapshotSink>, Failure>> {
+        {
+            let mut transfers = self.transfers.lock().unwrap();
+            transfers.begun += 1;
+            transfers.overlapping += u64::from(transfers.is_finishing);
+        }
         let taking = Taking { recorder: self.clone(), position, history: Vec::new() };
         Box::pin(async { Ok(Box::new(taking) as Box<dyn SnapshotSink>) })
     }

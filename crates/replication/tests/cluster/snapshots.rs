@@ -1,0 +1,129 @@
+//! Snapshots over the simulated network, when not everything goes as it should: for a node that was
+//! away for so long that the others' logs begin behind what it has.
+
+use std::time::Duration;
+
+use cognate_env::sim::Loss;
+use cognate_replication::{NodeNumber, Position};
+
+use crate::sim::{NODES, Storm, simulated};
+use crate::support::{FOR_EVER, until};
+
+const AWAY: NodeNumber = 3;
+/// Far longer than it takes until the log is cut: who is away is tried in between.
+const CUT: Duration = Duration::from_secs(4);
+/// Longer than a leader waits until a snapshot is the other node's state.
+const GIVEN_UP: Duration = Duration::from_secs(330);
+
+/// Orders more than stays in the log. The answer: the last position.
+async fn order_much(storm: &Storm, what: &str) -> Position {
+    let mut last = 0;
+    for number in 0..20 {
+        last = storm.running[&1].order(&format!("{what} {number} {}", "-".repeat(100))).await;
+    }
+    last
+}
+
+/// The same, of which those who are there make checkpoints, and cut their logs.
+async fn order_and_cut(storm: &Storm, what: &str) {
+    let last = order_much(storm, what).await;
+    for node in [1, 2] {
+        let running = &storm.running[&node];
+        running.until(last).await;
+        until("it is on its disk", || running.order.marks().synced >= last).await;
+        running.recorder.checkpoint(last);
+        running.order.checkpointed(last).await.unwrap();
+    }
+    tokio::time::sleep(CUT).await;
+}
+
+/// Nodes of which one is away and needs a snapshot.
+async fn one_away(seed: u64) -> Storm {
+    let mut storm = Storm::new(seed);
+    for node in 1..=NODES {
+        storm.start(node).await;
+    }
+    let first = storm.running[&1].order("first").await;
+    storm.running[&AWAY].until(first).await;
+    storm.lose(AWAY, Loss::Process).await;
+    order_and_cut(&storm, "while it was away").await;
+    storm
+}
+
+/// It takes part again, has everything, and was sent so many snapshots that became its state.
+async fn takes_part(storm: Storm, snapshots: u64) {
+    let last = storm.running[&1].order("last").await;
+    for node in storm.running.values() {
+        node.until(last).await;
+    }
+    let histories: Vec<_> = storm.running.values().map(|node| node.recorder.history()).collect();
+    assert!(histories.iter().all(|history| *history == histories[0]), "{histories:?}");
+    assert_eq!(storm.recorders[&AWAY].snapshots().1, snapshots);
+    storm.end().await;
+}
+
+/// A leader whose state cannot be read for a moment still leads, and tries again.
+#[test]
+fn a_snapshot_that_cannot_be_opened_is_tried_again() {
+    simulated(async {
+        let mut storm = one_away(21).await;
+        for node in [1, 2] {
+            storm.recorders[&node].refuse_snapshots(3);
+        }
+        storm.start(AWAY).await;
+        takes_part(storm, 1).await;
+    });
+}
+
+/// However much is ordered meanwhile: what follows a snapshot is in the log as long as it is sent.
+#[test]
+fn a_snapshot_that_takes_long_is_followed_by_the_log() {
+    simulated(async {
+        let mut storm = one_away(22).await;
+        storm.recorders[&AWAY].hold_parts(true);
+        storm.start(AWAY).await;
+        until("it is sent a snapshot", || storm.recorders[&AWAY].begun().0 > 0).await;
+        order_and_cut(&storm, "while it was sent a snapshot").await;
+        storm.recorders[&AWAY].hold_parts(false);
+        takes_part(storm, 1).await;
+    });
+}
+
+/// A leader gives up a snapshot that takes too long to become the other's state, and begins another
+/// one: the application takes in one at a time.
+#[test]
+fn a_snapshot_that_becomes_the_state_is_not_disturbed_by_another_one() {
+    simulated(async {
+        let mut storm = one_away(23).await;
+        storm.recorders[&AWAY].hold_finish(true);
+        storm.start(AWAY).await;
+        until("it has a snapshot", || storm.recorders[&AWAY].is_finishing()).await;
+        tokio::time::sleep(GIVEN_UP).await;
+        assert_eq!(storm.recorders[&AWAY].begun(), (1, 0));
+        storm.recorders[&AWAY].hold_finish(false);
+        let recorder = storm.recorders[&AWAY].clone();
+        takes_part(storm, 1).await;
+        assert_eq!(recorder.begun().1, 0);
+    });
+}
+
+/// A later checkpoint is told before an earlier one.
+#[test]
+fn checkpoints_that_are_told_at_the_same_time_do_not_wait_for_ever() {
+    simulated(async {
+        let mut storm = Storm::new(24);
+        for node in 1..=NODES {
+            storm.start(node).await;
+        }
+        let last = order_much(&storm, "much").await;
+        let running = &storm.running[&1];
+        running.until(last).await;
+        until("it is on its disk", || running.order.marks().synced >= last).await;
+        running.recorder.checkpoint(last);
+        let told =
+            async { tokio::join!(running.order.checkpointed(last), running.order.checkpointed(last - 5)) };
+        let told = tokio::time::timeout(FOR_EVER, told).await.expect("neither waits for ever");
+        assert_eq!(told, (Ok(()), Ok(())));
+        storm.end().await;
+    });
+}
