@@ -51,9 +51,11 @@ impl Certifier {
     fn admit_prepared(&mut self, candidate: Candidate, forgot_successors: bool) -> Promise {
         self.unpruned += 1;
         let mut node = self.node_of(candidate, PREPARED);
-        (node.forgot_successors, node.overtaken, node.closed) = (forgot_successors, forgot_successors, false);
+        // It may be marked already by who drew its edges, of which nothing is logged.
+        node.forgot_successors |= forgot_successors;
+        (node.overtaken, node.closed) = (forgot_successors, false);
         self.prepared += 1;
-        self.forgetful += usize::from(forgot_successors);
+        self.forgetful += usize::from(node.forgot_successors);
         let leads = !node.out.is_empty();
         let id = self.join(node);
         if leads {

@@ -287,9 +287,15 @@ impl Certifier {
         }
     }
 
-    /// The same of one that was certified before a crash: nothing is refused.
+    /// The same of one that was certified before a crash: nothing is refused, and no cycle comes of
+    /// it (`prepared`).
     pub(crate) fn connect(&mut self, mut candidate: Candidate) -> Certified<'_> {
         self.draw(&mut candidate);
+        let leads_on = !self.before.is_empty() && !self.after.is_empty();
+        if leads_on && self.search(&candidate).is_some() {
+            self.after.clear();
+            candidate.node.forgot_successors = true;
+        }
         Certified { graph: self, candidate }
     }
 

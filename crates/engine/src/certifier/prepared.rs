@@ -36,6 +36,11 @@
 //! crash left prepared and that had read something which was replaced before the crash, for the
 //! graph of that time is gone. The mark stays when it commits. Nothing that was committed before
 //! the crash can be reached from what runs after it, so this is all that was lost.
+//!
+//! What a crash has left prepared counts as having changed whole rows. So edges are drawn between
+//! two of them that there were not when they were certified, and they may close a cycle, of which
+//! nobody could be removed any more, nor anybody behind it. Where one would close, the last one's
+//! successors are forgotten at once ([`Certifier::connect`]).
 
 use smallvec::SmallVec;
 

@@ -14,9 +14,12 @@ impl Certifier {
     /// somebody with a higher number has an edge to somebody at or below the snapshot: the way back
     /// has to cross it. Real time does not: it leads from lower numbers to higher ones, and to a
     /// reader from those who had ended when it began, which are below all that it leads back to.
+    /// Who has forgotten his successors may lead to anybody.
     pub(crate) fn watch(&mut self, snapshot: Csn) -> Watch {
         self.watches += 1;
-        let crosses = |(_, node): (NodeId, &Node)| node.commit > snapshot && node.first_out <= snapshot;
+        let crosses = |(_, node): (NodeId, &Node)| {
+            node.commit > snapshot && (node.first_out <= snapshot || node.forgot_successors)
+        };
         let safe = !self.nodes.iter().any(crosses);
         self.watched.push((Watch(self.watches), snapshot, safe));
         Watch(self.watches)

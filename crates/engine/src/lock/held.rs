@@ -105,6 +105,8 @@ impl Held {
         if self.marks.is_empty() {
             self.raised.clear();
             self.kept.clear();
+            // What is raised from now on is not among those that stay.
+            self.pinned.1 = 0;
         }
     }
 

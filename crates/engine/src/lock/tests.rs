@@ -319,6 +319,21 @@ fn pinned_locks_outlive_their_savepoint() {
     assert!(["before", "kept", "pinned"].into_iter().all(|key| scene.takes(2, key, X)));
 }
 
+/// What was raised before a pin stays, and says nothing of what is raised behind a later savepoint.
+#[test]
+fn what_is_raised_behind_a_released_savepoint_goes_back() {
+    let mut scene = Scene::new();
+    assert!(scene.takes(1, "pinned", S) && scene.takes(1, "row", S));
+    scene.held[1].mark(1);
+    assert!(scene.takes(1, "pinned", X));
+    scene.held[1].pin();
+    scene.held[1].unmark(1);
+    scene.held[1].mark(2);
+    assert!(scene.takes(1, "row", X));
+    assert_eq!(scene.back(1, 2), 0);
+    assert!(!scene.takes(2, "pinned", S) && scene.takes(2, "row", S) && !scene.takes(2, "row", X));
+}
+
 /// A lock that was waited for in vain is not held, and one that was granted meanwhile is; both
 /// belong to the savepoint.
 #[test]

@@ -248,11 +248,13 @@ impl Sequencer {
                 check_mixing(&certified, mixing.as_ref())?;
                 certified.admit(csn);
             }
+            // Before it is shown: who sees it must not take the graph for empty.
+            let removed = self.prune(order, horizon);
             grant();
             self.store.log.follow(csn, bytes)?;
             self.install(csn, &[], changes, dropped);
             self.store.show(csn);
-            Ok(self.prune(order, horizon))
+            Ok(removed)
         })?;
         drop(removed);
         Ok(())

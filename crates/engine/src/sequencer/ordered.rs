@@ -72,9 +72,9 @@ impl Sequencer {
                 self.install(place.csn, &[], changes, &one.dropped);
             }
             self.install_own(place.csn, rows);
-            self.follow(place)?;
+            // Before it is shown: who sees it must not take the graph for empty.
             removed.append(self.prune(order, place.horizon));
-            Ok(())
+            self.follow(place)
         })
     }
 

@@ -2,12 +2,20 @@
 //! the log as a failed flush does. Nobody commits over an edge that is lost.
 
 use std::ops::Bound::{Excluded, Included};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use cognate_env::sim::{Loss, SimDisk};
 
-use super::PRUNE_EVERY;
-use crate::certifier::Fault;
-use crate::{Access, Database, Error, Isolation, Options, Transaction, TransactionId, TreeId, Value};
+use super::{Delivery, PRUNE_EVERY};
+use crate::certifier::{Candidate, Fault};
+use crate::hash::hash_of;
+use crate::key::SmallKey;
+use crate::txn::writeset::KeyWrites;
+use crate::{
+    Access, Csn, Database, Error, Isolation, Node, Options, TotalOrder, Transaction, TransactionId, TreeId,
+    Value,
+};
 
 const TREE: TreeId = 1000;
 
@@ -178,4 +186,39 @@ fn a_promise_without_its_node_is_not_decided() {
             assert!(rows(&database).contains(&b"y".to_vec()));
         }
     }
+}
+
+/// An order that takes nothing anywhere.
+struct Nowhere;
+
+impl TotalOrder for Nowhere {
+    fn propose(&self, _request: Bytes) {}
+
+    fn request_bytes_max(&self) -> u64 {
+        1 << 20
+    }
+
+    fn wait_synced(&self, _position: u64) -> bool {
+        true
+    }
+}
+
+/// Who reads what was delivered must not take the graph for empty, and end without being noted: so
+/// it is known to have it before that is shown.
+#[test]
+fn what_is_delivered_is_known_to_be_in_the_graph_before_it_is_shown() {
+    let node = Node { number: 1, start: 1, order: Arc::new(Nowhere) };
+    let options = Options { disk: SimDisk::new(1).handle(), node: Some(node), ..Options::new("data") };
+    let database = Database::open(options).expect("opened");
+    let sequencer = &database.manager().sequencer;
+    assert_eq!(sequencer.quiet_below(), Csn::MAX);
+    let key = SmallKey::new(b"k");
+    let hash = hash_of(TREE, &key);
+    let writes = KeyWrites::from_vec(vec![(TREE, key, hash, 0)]);
+    let candidate = Some(Candidate::new(7, 0, None, writes, Vec::new()));
+    let delivery = Delivery { candidate, mixing: None, changes: Vec::new(), dropped: &[], bytes: 1 };
+    let mut known = None;
+    let grant = || known = Some((database.visible(), sequencer.quiet_below()));
+    sequencer.deliver(1, delivery, None, grant).expect("delivered");
+    assert_eq!((known, database.visible()), (Some((0, 1)), 1));
 }

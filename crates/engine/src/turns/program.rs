@@ -58,6 +58,8 @@ impl Manager {
         };
         let mut transaction = Transaction::begin(Arc::clone(self), isolation, Access::ReadWrite);
         transaction.record_locks();
+        // How much it may write must not depend on what else this node has in memory.
+        transaction.writes = WriteSet::new(Arc::new(self.budget.apart()));
         transaction
     }
 

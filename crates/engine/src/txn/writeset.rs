@@ -165,6 +165,11 @@ impl Budget {
         Budget { used: AtomicU64::new(0), limit, limit_each, spill_bytes }
     }
 
+    /// One with the same bound for each transaction, of which others have taken nothing.
+    pub(crate) fn apart(&self) -> Budget {
+        Budget::new(u64::MAX, self.limit_each, self.spill_bytes)
+    }
+
     /// Bytes that transactions have taken.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)

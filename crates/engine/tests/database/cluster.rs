@@ -50,6 +50,8 @@ pub(super) struct Cluster {
     pub(super) nodes: Vec<Database>,
     disks: Vec<SimDisk>,
     starts: u32,
+    /// The memory budget of each node.
+    memory_bytes: u64,
     /// What the programs that were executed have read.
     pub(super) executed: Mutex<HashMap<TransactionId, Reads>>,
 }
@@ -74,11 +76,16 @@ pub(super) fn program(id: usize, reads: &[usize], writes: &[usize]) -> Vec<u8> {
 
 impl Cluster {
     pub(super) fn of(count: u16) -> Cluster {
+        Cluster::with_memory(count, Options::new(FOLDER).memory_bytes)
+    }
+
+    pub(super) fn with_memory(count: u16, memory_bytes: u64) -> Cluster {
         let mut cluster = Cluster {
             order: Arc::default(),
             nodes: Vec::new(),
             disks: Vec::new(),
             starts: 1,
+            memory_bytes,
             executed: Mutex::default(),
         };
         for number in 1..=count {
@@ -94,7 +101,7 @@ impl Cluster {
     }
 
     pub(super) fn open(&self, number: u16) -> Result<Database, Error> {
-        let mut options = Options::new(FOLDER);
+        let mut options = Options::new(FOLDER).memory(self.memory_bytes);
         let order = Arc::new(Proposals(Arc::clone(&self.order)));
         options.disk = self.disk(number).handle();
         options.node = Some(Node { number, start: self.starts, order });

@@ -2,14 +2,14 @@
 //! histories of them together.
 
 use bytes::Bytes;
-use cognate_engine::{Error, Isolation, Progress, Replication};
+use cognate_engine::{Error, Isolation, Progress, Replication, Transaction};
 
 use super::cluster::{
     Cluster, Commitment, Done, TREE, Totals, assert_acyclic, get, key_of, overtaken_by, program, put,
     random_history_of, writer_of,
 };
 use super::cluster_prepared::{decide, prepare};
-use super::support::{Seed, all, seeds};
+use super::support::{Seed, all, seeds, value};
 
 const SERIALIZABLE: Isolation = Isolation::Serializable;
 
@@ -277,6 +277,29 @@ fn a_program_gives_way_to_what_is_prepared() {
         a.poll().unwrap().unwrap();
         cluster.assert_equal();
     }
+}
+
+/// All nodes come to the same about it, whatever else one of them has in memory.
+#[test]
+fn a_program_may_write_as_much_at_a_node_that_is_full_of_what_others_write() {
+    let cluster = Cluster::with_memory(2, 16 << 20);
+    let large = value(&"x".repeat(1 << 16));
+    // As much as one may, and as much as all may.
+    let full: Vec<Transaction> = (0..2)
+        .map(|number| {
+            let mut t = cluster.begin(1, Isolation::Snapshot);
+            let mut keys = (0..1000).map(|at| format!("full {number} {at}"));
+            let refused = keys.find_map(|key| t.put(TREE, key.as_bytes(), large.clone()).err());
+            assert!(matches!(refused, Some(Error::TransactionTooLarge { .. })), "{refused:?}");
+            t
+        })
+        .collect();
+    let keys: Vec<usize> = (0..3000).collect();
+    let mut a = order_program(&cluster, 2, &program(8, &[], &keys));
+    cluster.settle();
+    a.poll().unwrap().unwrap();
+    drop(full);
+    cluster.assert_equal();
 }
 
 #[test]

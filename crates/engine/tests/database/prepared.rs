@@ -1,7 +1,10 @@
 //! Prepared transactions: nothing of them is seen, nothing of them is lost, and whoever decides is
 //! never refused.
 
-use cognate_engine::{Access, Database, Error, Isolation, LockMode, LockOutcome, Options, Owner, WaitPolicy};
+use cognate_engine::{
+    Access, Change, Columns, Database, Error, Isolation, Known, LockMode, LockOutcome, Options, Owner,
+    WaitPolicy,
+};
 use cognate_env::SplitMix;
 use cognate_env::sim::{Loss, SimDisk};
 
@@ -211,22 +214,65 @@ async fn who_came_after_it_before_a_crash_is_not_forgotten() {
     }
 }
 
+/// Also after a restart, which has forgotten who came after what is prepared.
 #[tokio::test]
 async fn a_deferrable_reader_waits_for_the_decision_it_depends_on() {
-    let (database, _folder) = fresh();
-    write(&database, 7, &[("x", Some("0")), ("y", Some("0"))]);
-    let mut p = serializable(&database);
-    p.get(7, b"x").unwrap();
-    p.lock(7, b"y", ROW, WaitPolicy::Block).await.unwrap();
-    p.put(7, b"y", value("1")).unwrap();
-    p.prepare("p", value("")).unwrap().durable.await.unwrap();
-    let mut t = serializable(&database);
-    t.put(7, b"x", value("1")).unwrap();
-    t.commit().unwrap().durable.await.unwrap();
-    let waiting = polled(database.begin_deferrable());
-    assert!(!waiting.is_ready());
-    database.commit_prepared("p").unwrap().durable.await.unwrap();
-    assert_eq!(all(&waiting.finish().unwrap(), 7), "x=1 y=1");
+    for restarted in [false, true] {
+        let (mut database, folder) = fresh();
+        write(&database, 7, &[("x", Some("0")), ("y", Some("0"))]);
+        let mut p = serializable(&database);
+        p.get(7, b"x").unwrap();
+        p.lock(7, b"y", ROW, WaitPolicy::Block).await.unwrap();
+        p.put(7, b"y", value("1")).unwrap();
+        p.prepare("p", value("")).unwrap().durable.await.unwrap();
+        let mut t = serializable(&database);
+        t.put(7, b"x", value("1")).unwrap();
+        t.commit().unwrap().durable.await.unwrap();
+        if restarted {
+            drop(database);
+            database = Database::open(Options::new(folder.path())).unwrap();
+        }
+        let waiting = polled(database.begin_deferrable());
+        assert!(!waiting.is_ready(), "restarted: {restarted}");
+        database.commit_prepared("p").unwrap().durable.await.unwrap();
+        assert_eq!(all(&waiting.finish().unwrap(), 7), "x=1 y=1");
+    }
+}
+
+/// Prepares a transaction that reads one column of a row, and changes the other one of another row.
+fn prepare_columns(database: &Database, identifier: &str, read: &[u8], changed: &[u8]) {
+    let mut t = serializable(database);
+    t.view().lend_columns(7, read, Columns::PRESENCE.with(0), &mut |_| {}).unwrap();
+    block_on(t.lock(7, changed, ROW, WaitPolicy::Block)).unwrap();
+    let change = Change::update(2, |column| column == 1, |_| Known::Code(1), |_| Known::Code(2));
+    t.put_change(7, changed, value("2"), &change).unwrap();
+    block_on(t.prepare(identifier, value("")).unwrap().durable).unwrap();
+}
+
+/// Two that have changed nothing that the other one has read, but a restart does not know that any
+/// more: each might have to come before the other. Once they are decided they leave the graph as
+/// others do, and so does who comes after them.
+#[test]
+fn who_might_come_before_each_other_after_a_restart_leave_the_graph() {
+    let disk = SimDisk::new(1);
+    let database = in_simulation(&disk);
+    write(&database, 7, &[("a", Some("1")), ("b", Some("1"))]);
+    prepare_columns(&database, "p", b"a", b"b");
+    prepare_columns(&database, "q", b"b", b"a");
+    drop(database);
+    disk.restart(Loss::Process);
+    let database = in_simulation(&disk);
+    for identifier in ["p", "q"] {
+        block_on(database.commit_prepared(identifier).unwrap().durable).unwrap();
+    }
+    for _ in 0..200 {
+        let mut t = begin(&database);
+        t.put(7, b"a", value("3")).unwrap();
+        block_on(t.commit().unwrap().durable).unwrap();
+    }
+    let graph = database.statistics().certifier;
+    assert!(graph.nodes < 100, "{graph:?}");
+    assert_eq!(all(&begin(&database), 7), "a=3 b=2");
 }
 
 /// A future that was polled once.
