@@ -37,6 +37,12 @@ impl Pair {
         rows.iter().map(line).collect()
     }
 
+    fn run(&self, script: &str) {
+        for database in [&self.small, &self.large] {
+            database.session().expect("a session").run_script(script).expect("it runs");
+        }
+    }
+
     /// The answers are the same, and only the small one has needed files, which are gone.
     fn check(&self, query: &str, is_ordered: bool) {
         let mut wanted = Pair::answer(&self.large, query);
@@ -159,6 +165,24 @@ fn joins() {
         "SELECT count(*), sum(a.n), sum(b.n), b.t FROM A AS a FULL JOIN B AS b USING (s) GROUP BY b.t",
     ] {
         pair.check(&query.replace("A AS", &format!("{a} AS")).replace("B AS", &format!("{b} AS")), false);
+    }
+}
+
+/// Nothing sorts where the key's order is there already: a join in parts must not lose it.
+#[test]
+fn joins_in_the_order_of_a_key() {
+    let pair = Pair::open();
+    pair.run("CREATE TABLE p (id int PRIMARY KEY, k int, s text); CREATE TABLE b (k int, s text)");
+    pair.run(&format!("INSERT INTO p SELECT n, k, s FROM {ROWS} AS r"));
+    pair.run(&format!("INSERT INTO b SELECT n, s FROM {ROWS} AS r"));
+    for query in [
+        "SELECT p.id, b.s FROM p LEFT JOIN b ON b.k = p.k ORDER BY p.id",
+        "SELECT p.id, b.s FROM p JOIN b ON b.k = p.k ORDER BY p.id",
+        "SELECT p.id, p.s, b.s FROM p LEFT JOIN b ON b.k = p.k AND b.s > p.s ORDER BY p.id DESC",
+        "SELECT p.id, b.s, c.s FROM p LEFT JOIN b ON b.k = p.k LEFT JOIN b AS c ON c.s = p.s ORDER BY p.id",
+        "SELECT p.id, b.s FROM p LEFT JOIN b ON b.k = p.id ORDER BY p.id LIMIT 20000 OFFSET 5",
+    ] {
+        pair.check(query, true);
     }
 }
 

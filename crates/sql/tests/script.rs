@@ -670,6 +670,7 @@ scripts!(
     enum_locks,
     enum_refusals,
     equal_keys,
+    evaluation,
     durability,
     foreignkeys,
     functions,

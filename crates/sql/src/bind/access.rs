@@ -167,6 +167,11 @@ impl Binder<'_> {
     fn shape(&mut self, record: &Expr) -> Result<Option<Shape>> {
         Ok(match record {
             Expr::Row(_, shape) => Some(shape.clone()),
+            // A row that an outer join may not have.
+            Expr::Case(case) => match (case.branches.as_slice(), &case.otherwise) {
+                ([(_, row)], Expr::Constant(Datum::Null)) => self.shape(row)?,
+                _ => None,
+            },
             Expr::Routine(call) => call.body()?.shape.clone(),
             Expr::SetResult(place) => self.level()?.set_returning[*place].shape.clone(),
             _ => None,

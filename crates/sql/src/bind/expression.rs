@@ -375,7 +375,8 @@ impl Binder<'_> {
         conditions: &[CaseWhen],
         otherwise: Option<&Syntax>,
     ) -> Result<Typed> {
-        let operand = operand.map(|operand| self.settled_expression(operand)).transpose()?;
+        let mut operand = operand.map(|operand| self.settled_expression(operand)).transpose()?;
+        let held = operand.as_mut().and_then(hold);
         let mut tests = vec![];
         let mut results = vec![];
         for when in conditions {
@@ -398,9 +399,9 @@ impl Binder<'_> {
         results.insert(0, otherwise);
         let (mut results, ty) = self.unify(results, "CASE")?;
         let otherwise = results.remove(0);
-        let case = Case { branches: tests.into_iter().zip(results).collect(), otherwise };
+        let case = Case { operand: held, branches: tests.into_iter().zip(results).collect(), otherwise };
         let parts = case.branches.iter().flat_map(|(test, result)| [test, result]);
-        refuse_sets(parts.chain([&case.otherwise]), "CASE")?;
+        refuse_sets(parts.chain([&case.otherwise]).chain(&case.operand), "CASE")?;
         Ok(Typed::new(fold_case(case), ty))
     }
 
@@ -434,13 +435,18 @@ impl Binder<'_> {
         let [value, other] = arguments else {
             return Err(SqlError::syntax("NULLIF needs two arguments"));
         };
-        let value = self.expression(value)?;
+        let mut value = self.expression(value)?;
         let other = self.expression(other)?;
+        let held = hold(&mut value);
+        let is_held = held.is_some();
         let copy = self.copy(&value)?;
         let equal = self.operate("=", copy, other)?.expr;
+        if let Some(held) = held {
+            value.expr = held;
+        }
         // The operator may have settled the first operand's type.
         let value = self.settle(value)?;
-        let expr = Expr::NullIf(Box::new(NullIf { value: value.expr, equal }));
+        let expr = Expr::NullIf(Box::new(NullIf { value: value.expr, equal, is_held }));
         Ok(Typed::new(fold(expr, self.context), value.ty.base()))
     }
 
@@ -523,7 +529,15 @@ fn fold_case(mut case: Case) -> Expr {
     if branches.is_empty() {
         return case.otherwise;
     }
-    Expr::Case(Box::new(Case { branches, otherwise: case.otherwise }))
+    Expr::Case(Box::new(Case { operand: case.operand, branches, otherwise: case.otherwise }))
+}
+
+/// Takes an operand out that gives another value, or does something, each time it is evaluated, or
+/// that is a query: the tests that are made with it look at the value that it had.
+fn hold(operand: &mut Typed) -> Option<Expr> {
+    let is_query = operand.expr.any(&mut |part| matches!(part, Expr::Subquery(_)));
+    let is_once = is_query || operand.expr.is_volatile();
+    is_once.then(|| std::mem::replace(&mut operand.expr, Expr::Held))
 }
 
 /// Without parentheses.

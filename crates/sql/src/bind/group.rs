@@ -309,7 +309,7 @@ fn key_at_level(key: &Expr, level: usize) -> Expr {
 /// Collects the input's columns that are neither keys nor within aggregates; `level` is how many
 /// levels in `expr` is.
 fn collect_loose(expr: &Expr, level: usize, keys: &[Expr], loose: &mut Vec<(usize, bool)>) {
-    if keys.iter().any(|key| key_at_level(key, level) == *expr) {
+    if keys.iter().any(|key| same(&key_at_level(key, level), expr)) {
         return;
     }
     match expr {

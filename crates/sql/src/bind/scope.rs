@@ -238,16 +238,26 @@ impl Level {
         };
         Some((oid, ColumnSource::Relation { relation, column }))
     }
+
+    /// Such a column of a table that an outer join may have no row of, if the name stands for that
+    /// table alone.
+    fn column_of_presence(&self, table: &NamedTable) -> Option<ColumnSource> {
+        let (_, source) = self.table_oid_where_it_is(table)?;
+        let ColumnSource::Relation { relation: of, .. } = source else { return None };
+        let is_of_it = |column: &NamedColumn| match column.source {
+            ColumnSource::Relation { relation, .. } => relation == of,
+            ColumnSource::Expr(_) => false,
+        };
+        let may_be_missing = self.select.relations.get(of).is_some_and(|relation| relation.nullable);
+        (may_be_missing && table.columns.iter().all(is_of_it)).then_some(source)
+    }
 }
 
-/// An oid, or NULL where a column is.
-fn unless_null(column: Typed, oid: u32) -> Typed {
+/// A value, or NULL where a column is.
+fn unless_null(column: Typed, value: Typed) -> Typed {
     let is_there = Expr::IsNull { operand: Box::new(column.expr), negated: true };
-    let case = Case {
-        branches: vec![(is_there, Expr::Constant(Datum::Oid(oid)))],
-        otherwise: Expr::Constant(Datum::Null),
-    };
-    Typed::new(Expr::Case(Box::new(case)), TypeId::Oid)
+    let case = Case { operand: None, branches: vec![(is_there, value.expr)], otherwise: Expr::NULL };
+    Typed::new(Expr::Case(Box::new(case)), value.ty)
 }
 
 impl Binder<'_> {
@@ -329,7 +339,12 @@ impl Binder<'_> {
             items.push(typed.expr);
             shape.push((table.fields.get(place).unwrap_or(&column.name).clone(), typed.ty));
         }
-        Typed::new(Expr::Row(items, shape.into()), TypeId::Record)
+        let row = Typed::new(Expr::Row(items, shape.into()), TypeId::Record);
+        // Where an outer join has no row of the table there is none, and not one of NULLs.
+        match self.levels[index].column_of_presence(table) {
+            Some(source) => unless_null(self.at_level(index, &source), row),
+            None => row,
+        }
     }
 
     /// The innermost table of this name in sight: its level and itself.
@@ -386,6 +401,7 @@ impl Binder<'_> {
                 && index + 1 == self.levels.len()
                 && let Some((oid, source)) = self.levels[index].table_oid_where_it_is(found)
             {
+                let oid = Typed::new(Expr::Constant(Datum::Oid(oid)), TypeId::Oid);
                 return Ok(unless_null(self.levels[index].resolve(&source), oid));
             }
             return Err(SqlError::new(

@@ -310,12 +310,22 @@ pub struct Env<'a> {
     pub outer: Option<&'a Env<'a>>,
     /// Everything else.
     pub execution: Execution<'a>,
+    /// The value that the operand of the CASE around had, while that is tested.
+    pub(crate) held: Option<&'a Datum>,
 }
 
 impl<'a> Env<'a> {
     /// A frame with no query around it.
     pub fn new(row: &'a [Datum], execution: Execution<'a>) -> Env<'a> {
-        Env { row, outer: None, execution }
+        Env { row, outer: None, execution, held: None }
+    }
+
+    /// The same frame for the tests of a CASE whose operand has this value.
+    pub(crate) fn holding<'b>(&self, value: &'b Datum) -> Env<'b>
+    where
+        'a: 'b,
+    {
+        Env { row: self.row, outer: self.outer, execution: self.execution, held: Some(value) }
     }
 
     /// The frame `depth` levels out; 0 is this one.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{ArrayConstructor, Case, Env, Expr, FunctionCall, InList, OperatorCall, Quantified, RowCompare};
+use super::{
+    ArrayConstructor, Case, Env, Expr, FunctionCall, InList, NullIf, OperatorCall, Quantified, RowCompare,
+};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Body;
 use crate::function::operator::{Comparison, ResolvedOperator};
@@ -106,7 +108,7 @@ impl Expr {
             Expr::And(parts) => logical(parts, env, false),
             Expr::Or(parts) => logical(parts, env, true),
             Expr::Not(operand) => Ok(truth(&*operand.value(env)?).map(|value| !value).into()),
-            Expr::IsNull { operand, negated } => Ok(Datum::Bool(operand.value(env)?.is_null() != *negated)),
+            Expr::IsNull { operand, negated } => Ok(Datum::Bool(is_null(&*operand.value(env)?, *negated))),
             Expr::IsTruth { operand, value, negated } => {
                 Ok(Datum::Bool((truth(&*operand.value(env)?) == *value) != *negated))
             }
@@ -124,13 +126,8 @@ impl Expr {
                 }
                 Ok(Datum::Null)
             }
-            Expr::NullIf(null_if) => {
-                if null_if.equal.test(env)? {
-                    Ok(Datum::Null)
-                } else {
-                    null_if.value.eval(env)
-                }
-            }
+            Expr::NullIf(null_if) => evaluate_null_if(null_if, env),
+            Expr::Held => env.held.cloned().ok_or_else(|| SqlError::internal("no operand is held")),
             Expr::Extreme { greatest, operands } => extreme(*greatest, operands, env),
             Expr::InList(list) => in_list(list, env),
             Expr::Quantified(quantified) => evaluate_quantified(quantified, env),
@@ -216,12 +213,34 @@ fn function(call: &FunctionCall, env: &Env<'_>) -> Result<Datum> {
 }
 
 fn evaluate_case(case: &Case, env: &Env<'_>) -> Result<Datum> {
+    let operand = case.operand.as_ref().map(|operand| operand.eval(env)).transpose()?;
     for (condition, result) in &case.branches {
-        if condition.test(env)? {
+        let holds = match &operand {
+            Some(value) => condition.test(&env.holding(value))?,
+            None => condition.test(env)?,
+        };
+        if holds {
             return result.eval(env);
         }
     }
     case.otherwise.eval(env)
+}
+
+fn evaluate_null_if(null_if: &NullIf, env: &Env<'_>) -> Result<Datum> {
+    if null_if.is_held {
+        let value = null_if.value.eval(env)?;
+        let is_equal = null_if.equal.test(&env.holding(&value))?;
+        return Ok(if is_equal { Datum::Null } else { value });
+    }
+    if null_if.equal.test(env)? { Ok(Datum::Null) } else { null_if.value.eval(env) }
+}
+
+/// IS NULL, or `negated` IS NOT NULL. All fields of a record must be so.
+fn is_null(value: &Datum, negated: bool) -> bool {
+    match value {
+        Datum::Record(record) => record.values.iter().all(|field| field.is_null() != negated),
+        value => value.is_null() != negated,
+    }
 }
 
 fn extreme(greatest: bool, operands: &[Expr], env: &Env<'_>) -> Result<Datum> {

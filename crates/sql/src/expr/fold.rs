@@ -16,6 +16,7 @@ fn is_foldable(expr: &Expr) -> bool {
         Expr::Slot(_)
         | Expr::Outer { .. }
         | Expr::Parameter(_)
+        | Expr::Held
         | Expr::Subquery(_)
         | Expr::Aggregate { .. }
         | Expr::SetResult(_)

@@ -80,6 +80,8 @@ pub enum Expr {
     },
     /// A parameter, from 0.
     Parameter(usize),
+    /// In the tests of a CASE or NULLIF whose operand is evaluated once: the value that it had.
+    Held,
     /// A comparison of two values of one type (or of two integer types); NULL if one is NULL.
     Compare(Comparison, Box<[Expr; 2]>),
     /// Any other operator.
@@ -213,6 +215,9 @@ impl PartialEq for FunctionCall {
 /// CASE, with its operand, if it had one, made part of the conditions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
+    /// An operand that is to be evaluated once, since it is volatile or a query: the conditions
+    /// look at [`Expr::Held`].
+    pub operand: Option<Expr>,
     /// Conditions and results.
     pub branches: Vec<(Expr, Expr)>,
     /// ELSE.
@@ -226,10 +231,12 @@ pub struct NullIf {
     pub value: Expr,
     /// The test of equality.
     pub equal: Expr,
+    /// The value is to be evaluated once: the test looks at [`Expr::Held`].
+    pub is_held: bool,
 }
 
 /// IN over a list of values of the operand's type.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct InList {
     /// What is looked for.
     pub operand: Expr,
@@ -239,6 +246,21 @@ pub struct InList {
     pub negated: bool,
     /// The items that are constants, for long lists; then `items` are the rest.
     pub constants: Option<Arc<std::collections::HashSet<Datum>>>,
+}
+
+impl fmt::Debug for InList {
+    /// With the constants in their order: the hash tables of two lists that are the same have them
+    /// in different ones, and `same` compares what is written here.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut constants: Vec<&Datum> = self.constants.iter().flat_map(|set| set.iter()).collect();
+        constants.sort();
+        f.debug_struct("InList")
+            .field("operand", &self.operand)
+            .field("items", &self.items)
+            .field("negated", &self.negated)
+            .field("constants", &constants)
+            .finish()
+    }
 }
 
 impl PartialEq for InList {

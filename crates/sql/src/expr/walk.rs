@@ -10,6 +10,7 @@ macro_rules! children {
             | Expr::Slot(_)
             | Expr::Outer { .. }
             | Expr::Parameter(_)
+            | Expr::Held
             | Expr::Aggregate { .. }
             | Expr::SetResult(_)
             | Expr::WindowResult(_) => {}
@@ -26,6 +27,9 @@ macro_rules! children {
             Expr::Not(operand) | Expr::IsNull { operand, .. } | Expr::IsTruth { operand, .. } => $visit(operand),
             Expr::IsDistinct { operands, .. } => operands.$iter().for_each($visit),
             Expr::Case(case) => {
+                if let Some(operand) = children!(@$as_ref case.operand) {
+                    $visit(operand);
+                }
                 for (condition, result) in children!(@$as_ref case.branches) {
                     $visit(condition);
                     $visit(result);

@@ -5,6 +5,7 @@
 //! changes the holder. The lock makes sure that the answer stays true, so unlike a plain INSERT the
 //! statement never fails on an arbiter.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -161,7 +162,7 @@ impl Work<'_> {
         checks: &Checks,
         run: &mut Run,
         row: &[Datum],
-        touched: &mut Vec<Bytes>,
+        touched: &mut HashSet<Bytes>,
     ) -> Result<Outcome> {
         let computed = self.computed(table, row)?;
         let indexed = Indexed::new(row, &computed);
@@ -186,7 +187,7 @@ impl Work<'_> {
             assignments.apply(self, run, &frame, &mut updated)?;
             checks.complete(self, table, &mut updated)?;
             let new_key = self.update_row(table, &holder, &existing, &updated).await?;
-            touched.push(new_key);
+            touched.insert(new_key);
             return Ok(Outcome::Updated(updated));
         }
     }
@@ -236,7 +237,7 @@ impl Work<'_> {
         conflict: &Conflict,
         holder: &Bytes,
         row: Indexed<'_>,
-        touched: &[Bytes],
+        touched: &HashSet<Bytes>,
     ) -> Result<Option<Vec<Datum>>> {
         if touched.contains(holder) || self.engine.has_written_since(&self.view, table.tree, holder) {
             return Err(SqlError::new(

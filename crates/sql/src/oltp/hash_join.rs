@@ -9,15 +9,23 @@
 //! build 1 2 3 4, two fit     parts: 1 3 | 2 4
 //! probe 4 3 9                parts: 3 9 | 4         joined 1 3 with 3 9, then 2 4 with 4
 //! ```
+//!
+//! So its rows come in another order than those of the probe side. Where that one is wanted the
+//! probe rows are numbered, and what was joined is sorted by their numbers.
 
 use super::Context;
 use super::input::{SourceState, holds};
 use super::join_table::{NONE, Table};
+use super::sorter::Sorter;
 use super::spill::{DEPTH, Spill, Tape, TapeReader, part_of};
+use crate::bind::SortKey;
 use crate::error::{Result, SqlError};
 use crate::expr::{Env, Expr};
 use crate::plan::HashJoin;
 use crate::types::Datum;
+
+/// Rows that are brought back into the order of the probe side begin with their probe row's number.
+const BY_NUMBER: [SortKey; 1] = [SortKey { column: 0, descending: false, nulls_first: false }];
 
 /// State of a hash join.
 pub(crate) struct HashJoinState {
@@ -32,6 +40,10 @@ pub(crate) struct HashJoinState {
     key: Vec<Datum>,
     hash: Option<u64>,
     disk: Option<Box<Disk>>,
+    /// The number of the probe row in the frame, if they are numbered.
+    number: i64,
+    /// What was joined in parts, in the order of the probe side.
+    in_order: Option<Box<Sorter>>,
 }
 
 #[derive(Clone, Copy)]
@@ -93,12 +105,15 @@ impl HashJoinState {
             key: vec![],
             hash: None,
             disk: None,
+            number: 0,
+            in_order: None,
         }
     }
 
     pub(crate) fn rewind(&mut self, join: &HashJoin, context: Context<'_>) {
         // The build side may depend on an outer row that has changed.
         self.clear(context);
+        self.forget_order(context);
         self.disk = None;
         self.built = false;
         self.stage = Stage::Probe;
@@ -108,9 +123,16 @@ impl HashJoinState {
 
     pub(crate) fn release(&mut self, context: Context<'_>) {
         self.clear(context);
+        self.forget_order(context);
         self.disk = None;
         self.probe.release(context);
         self.build.release(context);
+    }
+
+    fn forget_order(&mut self, context: Context<'_>) {
+        if let Some(mut sorter) = self.in_order.take() {
+            sorter.release(context);
+        }
     }
 
     /// Empties the table.
@@ -191,7 +213,8 @@ impl HashJoinState {
         frame: &mut [Datum],
     ) -> Result<()> {
         let disk = self.disk.as_mut().ok_or_else(lost)?;
-        let mut values = Vec::with_capacity(join.probe_slots.len());
+        let mut values = Vec::with_capacity(join.probe_slots.len() + 1);
+        let mut numbers = 0i64..;
         while self.probe.next(&join.probe, context, frame)? {
             key_of(&join.probe_keys, &context.env(frame), &mut self.key)?;
             let hash = self.table.hash(&self.key);
@@ -200,6 +223,7 @@ impl HashJoinState {
             }
             values.clear();
             values.extend(join.probe_slots.iter().map(|slot| frame[*slot].clone()));
+            values.extend(numbers.next().filter(|_| join.keeps_order).map(Datum::Int8));
             let part = &mut parts[hash.map_or(0, |hash| part_of(hash, 0))];
             disk.write(&mut part.probe, &self.key, &values)?;
         }
@@ -272,8 +296,11 @@ impl HashJoinState {
                 let mut values = disk.row.drain(..);
                 self.key.clear();
                 self.key.extend(values.by_ref().take(join.probe_keys.len()));
-                for (slot, value) in join.probe_slots.iter().zip(values) {
+                for (slot, value) in join.probe_slots.iter().zip(values.by_ref()) {
                     frame[*slot] = value;
+                }
+                if let Some(Datum::Int8(number)) = values.next() {
+                    self.number = number;
                 }
             }
         }
@@ -296,6 +323,37 @@ impl HashJoinState {
         if !self.built {
             self.build(join, context, frame)?;
         }
+        match join.keeps_order && self.disk.is_some() {
+            true => self.next_in_order(join, context, frame),
+            false => self.next_pair(join, context, frame),
+        }
+    }
+
+    /// The next row of a join in parts, in the order of the probe side: all are joined first.
+    fn next_in_order(&mut self, join: &HashJoin, context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
+        let slots = || join.probe_slots.iter().chain(&join.build_slots);
+        if self.in_order.is_none() {
+            let mut sorter = Box::<Sorter>::default();
+            while self.next_pair(join, context, frame)? {
+                let values = slots().map(|slot| frame[*slot].clone());
+                let row = std::iter::once(Datum::Int8(self.number)).chain(values).collect();
+                sorter.push(row, &BY_NUMBER, None, context)?;
+            }
+            sorter.finish(&BY_NUMBER, context)?;
+            self.in_order = Some(sorter);
+        }
+        let mut row = vec![];
+        let Some(sorter) = &mut self.in_order else { return Ok(false) };
+        if !sorter.next(&BY_NUMBER, context, &mut row)? {
+            return Ok(false);
+        }
+        for (slot, value) in slots().zip(row.into_iter().skip(1)) {
+            frame[*slot] = value;
+        }
+        Ok(true)
+    }
+
+    fn next_pair(&mut self, join: &HashJoin, context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
         loop {
             match self.stage {
                 Stage::Probe => {

@@ -1,5 +1,6 @@
 //! INSERT.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use sqlparser::ast;
@@ -415,7 +416,7 @@ impl Work<'_> {
     /// Runs an INSERT.
     pub(crate) async fn insert(&mut self, plan: &InsertPlan, run: &mut Run) -> Result<Changed> {
         let mut changed = Changed::default();
-        let mut touched = Vec::new();
+        let mut touched = HashSet::new();
         match &plan.source {
             Source::Values(rows) => {
                 for rows in rows {
@@ -454,7 +455,7 @@ impl Work<'_> {
         plan: &InsertPlan,
         rows: &LiteralRows,
         run: &mut Run,
-        touched: &mut Vec<bytes::Bytes>,
+        touched: &mut HashSet<bytes::Bytes>,
         changed: &mut Changed,
     ) -> Result<()> {
         let (mut reader, mut literals) = (rows.reader(), Vec::new());
@@ -472,7 +473,7 @@ impl Work<'_> {
         plan: &InsertPlan,
         run: &mut Run,
         mut row: Vec<Datum>,
-        touched: &mut Vec<bytes::Bytes>,
+        touched: &mut HashSet<bytes::Bytes>,
         changed: &mut Changed,
     ) -> Result<()> {
         plan.checks.complete(self, &plan.table, &mut row)?;
@@ -488,7 +489,7 @@ impl Work<'_> {
         }
         let row_key = self.insert_row(&plan.table, &row).await?;
         if plan.conflict.as_ref().is_some_and(Conflict::updates) {
-            touched.push(row_key);
+            touched.insert(row_key);
         }
         run.give_back(self, plan.returning.as_ref(), &row, changed)
     }

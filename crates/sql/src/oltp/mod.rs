@@ -78,7 +78,7 @@ impl<'a> Context<'a> {
     /// The frame `row` of this level.
     #[inline]
     pub(crate) fn env(&self, row: &'a [Datum]) -> Env<'a> {
-        Env { row, outer: self.outer, execution: self.execution }
+        Env { row, outer: self.outer, execution: self.execution, held: None }
     }
 }
 

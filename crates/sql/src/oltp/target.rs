@@ -224,13 +224,27 @@ fn pinned(filter: &[Expr], place: usize) -> Option<Expr> {
 }
 
 /// A value as a key of a column of this type holds it; integers of all widths compare with each
-/// other, but their keys differ. `None` if no value of the type is equal to it.
+/// other, and so do floats, but their keys differ. `None` if no value of the type is equal to it.
 pub(crate) fn as_key(value: Datum, ty: Type) -> Option<Datum> {
     match ty.id {
         _ if value.is_null() => None,
         TypeId::Int2 => value.as_i64().and_then(|value| i16::try_from(value).ok()).map(Datum::Int2),
         TypeId::Int4 => value.as_i64().and_then(|value| i32::try_from(value).ok()).map(Datum::Int4),
         TypeId::Int8 => value.as_i64().map(Datum::Int8),
+        TypeId::Float4 | TypeId::Float8 => float_as_key(value, ty.id),
         _ => Some(value),
+    }
+}
+
+fn float_as_key(value: Datum, ty: TypeId) -> Option<Datum> {
+    let converted = match (ty, &value) {
+        (TypeId::Float4, Datum::Float8(wide)) => Some(Datum::Float4(*wide as f32)),
+        (TypeId::Float8, Datum::Float4(narrow)) => Some(Datum::Float8(f64::from(*narrow))),
+        _ => None,
+    };
+    match converted {
+        // Most values of the wider type are none of the other.
+        Some(converted) => (converted == value).then_some(converted),
+        None => Some(value),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::common::{share_sums, take_common};
 use super::{AggregateNode, GroupNode};
-use crate::bind::Group;
+use crate::bind::{AggregateCall, Group};
 
 /// Plans the grouping of a level whose frame has so many places.
 pub(super) fn plan_group(group: Group, frame: usize) -> GroupNode {
@@ -17,12 +17,16 @@ pub(super) fn plan_group(group: Group, frame: usize) -> GroupNode {
         let value = |places: &Vec<usize>, set: &Vec<bool>| {
             places.iter().fold(0, |bits, place| bits << 1 | i32::from(!set[*place]))
         };
+        let order = match call.distinct && call.order.is_empty() && shows_order(&call) {
+            true => call.arguments.iter().map(|argument| (argument.clone(), false, false)).collect(),
+            false => call.order,
+        };
         AggregateNode {
             grouping: call.grouping.map(|places| sets.iter().map(|set| value(&places, set)).collect()),
             function: call.function,
             arguments: call.arguments,
             distinct: call.distinct,
-            order: call.order,
+            order,
             filter: call.filter,
             average_of: None,
         }
@@ -31,6 +35,13 @@ pub(super) fn plan_group(group: Group, frame: usize) -> GroupNode {
     share_sums(&mut aggregates);
     let computed = take_common(&mut aggregates, frame);
     GroupNode { keys: group.keys, computed, aggregates, sets, having: group.having }
+}
+
+/// Whether the order of its rows shows in an aggregate's value. With DISTINCT, and no ORDER BY, it
+/// is that of the arguments, as PostgreSQL finds equal ones by a sort.
+fn shows_order(call: &AggregateCall) -> bool {
+    let names = ["array_agg", "string_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg"];
+    names.contains(&call.function.function.name)
 }
 
 impl GroupNode {

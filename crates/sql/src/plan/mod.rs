@@ -341,10 +341,27 @@ pub enum SourceNode {
     MergeJoin(Box<MergeJoin>),
 }
 
+impl SourceNode {
+    /// Has it give its rows in the order in which the first relation is read, which nobody sorts by
+    /// again.
+    pub(crate) fn keep_order(&mut self) {
+        match self {
+            SourceNode::HashJoin(join) => {
+                join.keeps_order = true;
+                join.probe.keep_order();
+            }
+            SourceNode::NestedLoop { outer: first, .. } | SourceNode::Filter { input: first, .. } => {
+                first.keep_order();
+            }
+            _ => {}
+        }
+    }
+}
+
 /// A hash join: the build side is read into a hash table first.
 #[derive(Debug)]
 pub struct HashJoin {
-    /// Side whose rows look up the table; its order stays.
+    /// Side whose rows look up the table; its order stays as long as the table fits into memory.
     pub probe: SourceNode,
     /// Side in the table.
     pub build: SourceNode,
@@ -362,6 +379,8 @@ pub struct HashJoin {
     pub left: bool,
     /// Build rows without partner stay.
     pub full: bool,
+    /// What is around it relies on the order of the probe side, also if the table does not fit.
+    pub keeps_order: bool,
 }
 
 /// A merge join: both sides come in ascending order of their keys, and no two inner rows have the

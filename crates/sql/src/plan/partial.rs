@@ -55,6 +55,8 @@ fn one_implies(condition: &Expr, predicate: &Expr) -> bool {
 /// An expression that is TRUE or FALSE, and which of the two is asked for.
 fn truth(expr: &Expr) -> (&Expr, bool) {
     match expr {
+        // `NOT (x IS TRUE)` is TRUE where x is NULL: nothing is said of x itself.
+        Expr::Not(operand) if matches!(operand.as_ref(), Expr::IsTruth { .. }) => (operand, false),
         Expr::Not(operand) => {
             let (inner, value) = truth(operand);
             (inner, !value)
@@ -230,6 +232,19 @@ mod tests {
                 assert!(implied || contradicted || by_neighbours, "{known:?} {a}, {wanted:?} {b}");
             }
         }
+    }
+
+    /// `NOT (x IS TRUE)` is TRUE for NULL, which `NOT x` is not.
+    #[test]
+    fn what_is_not_true_may_be_null() {
+        let x = Expr::Slot(0);
+        let is_true = Expr::IsTruth { operand: Box::new(x.clone()), value: Some(true), negated: false };
+        let not = |operand: &Expr| Expr::Not(Box::new(operand.clone()));
+        let (not_x, not_true) = (not(&x), not(&is_true));
+        assert_eq!(implies(&[(0, &not_true)], &not_x), None);
+        assert_eq!(implies(&[(0, &not_true)], &not_true), Some(Some(0)));
+        assert_eq!(implies(&[(0, &is_true)], &x), Some(None));
+        assert_eq!(implies(&[(0, &not(&not_x))], &x), Some(None));
     }
 
     #[test]

@@ -148,10 +148,10 @@ impl Planner<'_> {
         let SubqueryBody::Bound(query) = &mut subquery.body else { return Ok(()) };
         let empty = Query::of(Body::Values(vec![]), vec![]);
         let mut query = std::mem::replace(query.as_mut(), empty);
-        // A volatile one gives another value each time it is asked.
-        // So does one that reads what a step of a recursion has computed.
+        // One that refers to nothing around it is run once, volatile or not: `(SELECT random())`
+        // is one number for all rows. What a step of a recursion has computed is around it.
         let changes = self.recursions > 0 && reads_cte(&query);
-        let once = !query.is_correlated() && !is_volatile(&query) && !changes;
+        let once = !query.is_correlated() && !changes;
         // EXISTS asks for one row in any order.
         if matches!(subquery.kind, SubqueryKind::Exists) && query.limit.is_none() && query.offset.is_none() {
             query.order.clear();

@@ -186,6 +186,9 @@ impl Planner<'_> {
         let mut builder = Builder { select, nodes, requires };
         let mut node = builder.sequence(&problem, chosen, 0)?;
         node = filtered(node, volatile);
+        if ordered {
+            node.keep_order();
+        }
         if !gates.is_empty() {
             let gate = filtered(SourceNode::Unit, gates.into_iter().map(|gate| gate.expr).collect());
             node = SourceNode::NestedLoop {
@@ -383,7 +386,8 @@ impl Builder<'_> {
                 }
                 ItemKind::Full(full) => {
                     let is_first = step.method == Method::Start;
-                    let dependent = item.requires & before & !available != 0;
+                    // Also if what it refers to is around this sequence, which is opened often.
+                    let dependent = item.requires & before != 0;
                     let joined = self.full(full, step, if dependent { before } else { available })?;
                     let joined = if is_first {
                         joined
@@ -538,6 +542,7 @@ impl Builder<'_> {
             probe_slots: slots_of(self.select, left),
             left: keep_left,
             full: false,
+            keeps_order: false,
         };
         let mut rest = vec![];
         for condition in conditions {
