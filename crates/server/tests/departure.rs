@@ -57,6 +57,21 @@ async fn a_cancel_request_with_the_right_secret_ends_a_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_request_ends_a_copy_that_waits_for_data() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE c (id int)").await;
+    client.send(&message(b'Q', &string("COPY c FROM STDIN"))).await;
+    assert_eq!(client.message().await.tag, 'G');
+    client.send(&message(b'd', b"1\n")).await;
+    cancel(&server, client.process_id, &client.secret).await;
+    client.send(&message(b'c', b"")).await;
+    let answer = client.until_ready().await;
+    assert_eq!((tags(&answer).as_str(), answer[0].sqlstate().as_str()), ("EZ", "57014"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_vanishes_in_a_block_or_in_a_wait_frees_its_locks() {
     let (server, holder) = with_held_row(Settings::default()).await;
     let mut waiter = RawClient::connect(server.address()).await;

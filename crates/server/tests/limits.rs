@@ -123,6 +123,21 @@ async fn a_session_that_is_idle_in_its_transaction_is_ended_and_its_locks_are_fr
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_sends_data_is_not_idle_between_two_rows() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    let mut other = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE t (id int); SET idle_in_transaction_session_timeout = '20ms'").await;
+    client.send(&message(b'Q', &client::string("COPY t FROM STDIN"))).await;
+    assert_eq!(client.message().await.tag, 'G');
+    // It takes longer for its next row than it may be idle.
+    other.query("SELECT pg_sleep(0.2)").await;
+    client.send(&[message(b'd', b"1\n"), message(b'c', b"")].concat()).await;
+    assert_eq!(client::tags(&client.until_ready().await), "CZ");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_does_not_authenticate_in_time_is_dropped() {
     let server =
         TestServer::with(Settings { authentication_timeout_s: Some(1), ..Settings::default() }).await;

@@ -13,6 +13,7 @@ mod hostile;
 mod limits;
 mod live;
 mod operator;
+mod portals;
 mod precise;
 mod protocol;
 mod rerun;

@@ -1,5 +1,6 @@
 //! Tests of the crate's public face, one module a subject.
 
+mod bounds;
 mod damage;
 mod databases;
 mod golden;

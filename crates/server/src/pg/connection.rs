@@ -338,6 +338,10 @@ impl Respondent for Connection {
         self.transport.shrink();
         self.rows.shrink();
         self.head.shrink();
+        if self.copy.is_some() {
+            // Who sends data takes his time between two rows, and is not idle.
+            return None;
+        }
         self.session.idle_timeout_ms().map(Duration::from_millis)
     }
 

@@ -218,6 +218,8 @@ impl Connection {
                 Fetch::Empty => return Ok(Ran::Empty),
                 Fetch::SinkFull if max_rows != 0 && self.rows.rows >= max_rows => return Ok(Ran::Suspended),
                 Fetch::SinkFull => {
+                    // They need not wait for the rest of the rows.
+                    self.write_notices();
                     self.settle_answers().await?;
                     self.flush_all().await?;
                 }

@@ -1,5 +1,5 @@
-//! What goes on and how it is set: `pg_stat_activity`, `pg_locks`, `pg_settings`,
-//! `pg_timezone_names`.
+//! What goes on and how it is set: `pg_stat_activity`, `pg_prepared_statements`, `pg_cursors`,
+//! `pg_locks`, `pg_settings`, `pg_timezone_names`.
 
 use chrono::{DateTime, Offset, TimeZone, Utc};
 use chrono_tz::{OffsetComponents, OffsetName, TZ_VARIANTS, Tz};
@@ -10,8 +10,15 @@ use crate::catalog::OWNER_OID;
 use crate::session::settings::{Access, Definition, Kind, Unit, definitions};
 use crate::types::{Datum, Interval, TypeId};
 
-pub(super) const TABLES: &[&SystemTable] =
-    &[&PG_STAT_ACTIVITY, &PG_LOCKS, &PG_SETTINGS, &PG_TIMEZONE_NAMES, &PG_TIMEZONE_ABBREVS];
+pub(super) const TABLES: &[&SystemTable] = &[
+    &PG_STAT_ACTIVITY,
+    &PG_PREPARED_STATEMENTS,
+    &PG_CURSORS,
+    &PG_LOCKS,
+    &PG_SETTINGS,
+    &PG_TIMEZONE_NAMES,
+    &PG_TIMEZONE_ABBREVS,
+];
 
 fn sessions(source: &Source<'_>) -> Vec<SessionRow> {
     let known = source.server.sessions();
@@ -71,6 +78,30 @@ system_table! {
     query_id: Int8 = NULL,
     query: Text = session.query,
     backend_type: Text = "client backend",
+}
+
+// A plan is for all parameters here, and nobody counts how often it is used.
+system_table! {
+    static PG_PREPARED_STATEMENTS = 12095 view "pg_catalog"."pg_prepared_statements",
+    |source| source.server.statements() => |prepared|,
+    name: Text = prepared.name,
+    statement: Text = prepared.statement.to_string(),
+    prepare_time: Timestamptz = time(Some(prepared.prepared)),
+    parameter_types: RegtypeArray = array(TypeId::Regtype, prepared.parameter_types),
+    from_sql: Bool = prepared.from_sql,
+    generic_plans: Int8 = 0,
+    custom_plans: Int8 = 0,
+}
+
+system_table! {
+    static PG_CURSORS = 12077 view "pg_catalog"."pg_cursors",
+    |source| source.server.cursors() => |cursor|,
+    name: Text = cursor.name,
+    statement: Text = cursor.statement.to_string(),
+    is_holdable: Bool = cursor.holdable,
+    is_binary: Bool = false,
+    is_scrollable: Bool = cursor.scrollable,
+    creation_time: Timestamptz = time(Some(cursor.declared)),
 }
 
 /// What a lock is on; `row` is what one on a row is called.

@@ -14,7 +14,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_AVAILABLE_EXTENSIONS,
     &PG_CAST,
     &PG_CONVERSION,
-    &PG_CURSORS,
     &PG_EVENT_TRIGGER,
     &PG_EXTENSION,
     &PG_FOREIGN_DATA_WRAPPER,
@@ -28,7 +27,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_PARTITIONED_TABLE,
     &PG_POLICIES,
     &PG_POLICY,
-    &PG_PREPARED_STATEMENTS,
     &PG_PUBLICATION,
     &PG_PUBLICATION_NAMESPACE,
     &PG_PUBLICATION_REL,
@@ -152,12 +150,6 @@ empty_table! {
 }
 
 empty_table! {
-    PG_CURSORS = 12077 view "pg_catalog"."pg_cursors",
-    name: Text, statement: Text, is_holdable: Bool, is_binary: Bool, is_scrollable: Bool,
-    creation_time: Timestamptz,
-}
-
-empty_table! {
     PG_EVENT_TRIGGER = 3466 table "pg_catalog"."pg_event_trigger",
     oid: Oid, evtname: Name, evtevent: Name, evtowner: Oid, evtfoid: Oid, evtenabled: InternalChar,
     evttags: TextArray,
@@ -228,12 +220,6 @@ empty_table! {
     PG_POLICY = 3256 table "pg_catalog"."pg_policy",
     oid: Oid, polname: Name, polrelid: Oid, polcmd: InternalChar, polpermissive: Bool, polroles: OidArray,
     polqual: Text, polwithcheck: Text,
-}
-
-empty_table! {
-    PG_PREPARED_STATEMENTS = 12095 view "pg_catalog"."pg_prepared_statements",
-    name: Text, statement: Text, prepare_time: Timestamptz, parameter_types: RegtypeArray, from_sql: Bool,
-    generic_plans: Int8, custom_plans: Int8,
 }
 
 empty_table! {

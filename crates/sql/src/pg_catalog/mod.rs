@@ -57,7 +57,10 @@ pub(crate) use deparse::{Style, index_expression};
 pub use function::{EXPANDED_ARRAY, functions, set_rows};
 pub(crate) use index::{has_operator_class, is_operator_class};
 pub use names::{CatalogNames, quote_identifier};
-pub use source::{FamilyRow, LockRow, NoServer, PreparedRow, ServerView, SessionRow, Source, TransactionRow};
+pub use source::{
+    CursorRow, FamilyRow, LockRow, NoServer, PreparedRow, ServerView, SessionRow, Source, StatementRow,
+    TransactionRow,
+};
 
 /// All relations of the two schemas.
 pub fn all() -> impl Iterator<Item = &'static SystemTable> {

@@ -27,6 +27,14 @@ pub trait ServerView: Send + Sync {
     fn sessions(&self) -> Vec<SessionRow> {
         Vec::new()
     }
+    /// The session's prepared statements, by name.
+    fn statements(&self) -> Vec<StatementRow> {
+        Vec::new()
+    }
+    /// The session's cursors, by name.
+    fn cursors(&self) -> Vec<CursorRow> {
+        Vec::new()
+    }
     /// The channels that the session listens on.
     fn listening(&self) -> Vec<String> {
         Vec::new()
@@ -146,6 +154,36 @@ pub struct SessionRow {
     pub query: String,
     /// Id of its transaction.
     pub transaction: Option<u64>,
+}
+
+/// A prepared statement of the session.
+#[derive(Clone, Debug, Default)]
+pub struct StatementRow {
+    /// Its name.
+    pub name: String,
+    /// The text that it came in.
+    pub statement: Arc<str>,
+    /// When it was prepared, microseconds since 2000-01-01 UTC.
+    pub prepared: i64,
+    /// Oids of its parameters' types.
+    pub parameter_types: Vec<Oid>,
+    /// By PREPARE, and not by the protocol.
+    pub from_sql: bool,
+}
+
+/// A cursor of the session.
+#[derive(Clone, Debug, Default)]
+pub struct CursorRow {
+    /// Its name.
+    pub name: String,
+    /// The text that its declaration came in.
+    pub statement: Arc<str>,
+    /// It outlives its transaction.
+    pub holdable: bool,
+    /// It can move backwards.
+    pub scrollable: bool,
+    /// When it was declared, microseconds since 2000-01-01 UTC.
+    pub declared: i64,
 }
 
 /// A lock held or waited for.

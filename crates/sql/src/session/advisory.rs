@@ -396,13 +396,13 @@ impl Functions<'_> {
             "pg_advisory_xact_lock" => self.take(lock, Scope::Transaction)?,
             "pg_try_advisory_lock" => take(Scope::Session)?,
             "pg_try_advisory_xact_lock" => take(Scope::Transaction)?,
-            "pg_advisory_unlock" => Datum::Bool(self.release(lock, shared)),
+            "pg_advisory_unlock" => Datum::Bool(self.release(lock, shared)?),
             _ => return Ok(None),
         };
         Ok(Some(answer))
     }
 
-    fn release(&self, lock: Lock, shared: &Shared) -> bool {
+    fn release(&self, lock: Lock, shared: &Shared) -> Result<bool> {
         let is_released = self.facts.advisory.release(lock, shared);
         if !is_released {
             let mode = match lock.mode {
@@ -410,9 +410,9 @@ impl Functions<'_> {
                 AdvisoryMode::Exclusive => "ExclusiveLock",
             };
             let message = format!("you don't own a lock of type {mode}");
-            self.facts.notify(SqlError::warning(sqlstate::WARNING, message));
+            self.facts.notify(SqlError::warning(sqlstate::WARNING, message))?;
         }
-        is_released
+        Ok(is_released)
     }
 
     fn take(&self, lock: Lock, scope: Scope) -> Result<Datum> {

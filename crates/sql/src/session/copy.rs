@@ -390,6 +390,8 @@ impl Session {
         self.go().await?;
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
+        // It may have been asked to stop while it waited for its client.
+        work.interrupts.check()?;
         loop {
             let next = copy.reader.next(&mut copy.fields);
             let more = next.map_err(|error| copy.in_reading(error))?;

@@ -9,13 +9,15 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use super::listing::Listed;
 use super::portal::{PortalState, Tag};
-use super::{Block, CommandTag, Fetch, Format, OutputColumn, Portal, RowSink, Session, SinkState};
+use super::{CommandTag, Fetch, Format, OutputColumn, Portal, RowSink, Session, SinkState};
 use crate::budget::{Budget, Charge};
 use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::memory::row_bytes;
 use crate::parse::{Command, FetchCount, Statement, changes_rows};
+use crate::pg_catalog::CursorRow;
 use crate::types::{Datum, FormatContext};
 
 /// The cursors of a session, by name.
@@ -38,6 +40,7 @@ pub(super) struct NamedCursor {
     held: bool,
     /// Savepoints that were open when it was declared.
     depth: usize,
+    _listed: Listed,
 }
 
 /// Rows that are kept, and the memory that was taken for them.
@@ -150,7 +153,7 @@ impl Session {
             ));
         }
         let hold = declare.hold == Some(true);
-        if !hold && self.block != Block::Explicit {
+        if !hold && !self.shares_block(statement) {
             return Err(SqlError::new(
                 sqlstate::NO_ACTIVE_SQL_TRANSACTION,
                 "DECLARE CURSOR can only be used in transaction blocks",
@@ -165,10 +168,17 @@ impl Session {
         }
         let command = Command::Sql(Box::new(ast::Statement::Query(query.clone())));
         let statement = statement.with_command(command);
+        let scroll = declare.scroll == Some(true);
+        let row = CursorRow {
+            name: name.clone(),
+            statement: statement.source.clone(),
+            holdable: hold,
+            scrollable: scroll,
+            declared: self.facts.now(),
+        };
         let prepared = Arc::new(self.plan_prepared(Some(statement), Vec::new())?);
         let portal = Portal::new(prepared, Arc::from([]), Vec::new());
         let depth = self.open.as_ref().map_or(0, |open| open.state.savepoints.len());
-        let scroll = declare.scroll == Some(true);
         let mut cursor = NamedCursor {
             portal,
             rows: None,
@@ -179,6 +189,7 @@ impl Session {
             hold,
             held: false,
             depth,
+            _listed: Listed::cursor(&self.facts, row),
         };
         // The snapshot is that of the declaration.
         self.begin_cursor(&mut cursor).await?;
@@ -223,6 +234,10 @@ impl Session {
         portal: &mut Portal,
     ) -> Result<PortalState> {
         let name = fold(name);
+        if let Some(cursor) = self.cursors.get(&name).filter(|_| !skip) {
+            // Its name may have been another one's when FETCH was prepared.
+            portal.check_gives(cursor.portal.columns())?;
+        }
         // Out of the map while it runs: a cursor whose query fails is gone.
         let mut cursor = self.cursors.remove(&name).ok_or_else(|| no_cursor(&name))?;
         let rows = match cursor.scroll && cursor.rows.is_some() {
@@ -337,11 +352,30 @@ impl Session {
         Ok(())
     }
 
+    /// 0A000 if the transaction cannot be prepared: a cursor of its own that outlives it would show
+    /// what is not committed yet.
+    pub(super) fn check_no_held(&self) -> Result<()> {
+        if !self.cursors.values().any(|cursor| cursor.hold && !cursor.held) {
+            return Ok(());
+        }
+        Err(SqlError::new(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            "cannot PREPARE a transaction that has created a cursor WITH HOLD",
+        ))
+    }
+
     /// The end of a transaction: only cursors that are held stay.
     pub(super) fn drop_cursors(&mut self, rolled_back: bool) {
         let _ = rolled_back;
         if !self.cursors.is_empty() {
             self.cursors.retain(|_, cursor| cursor.held);
+        }
+    }
+
+    /// RELEASE SAVEPOINT: cursors declared after it are those of what is around it.
+    pub(super) fn keep_cursors_after(&mut self, savepoint: usize) {
+        for cursor in self.cursors.values_mut() {
+            cursor.depth = cursor.depth.min(savepoint);
         }
     }
 

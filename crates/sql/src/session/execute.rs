@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cognate_engine::{Access, LockMode, TrackedView, TreeMode};
 
 use super::portal::{PortalState, Tag};
-use super::{Action, Block, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session};
+use super::{Action, Block, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session, Statement};
 use crate::catalog::Oid;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::parts::PartsPlan;
@@ -94,11 +94,13 @@ impl Session {
             if let Some(fetch) = self.start(portal).await? {
                 return Ok(fetch);
             }
+            portal.begun_in = self.transactions;
         } else if portal.is_told
             && let Some(answer) = portal.done_before()
         {
             return answer;
         } else if !matches!(portal.state, PortalState::Done(_)) {
+            self.check_goes_on(portal)?;
             self.go().await?;
         }
         match &mut portal.state {
@@ -111,6 +113,22 @@ impl Session {
             PortalState::Done(tag) => Ok(Fetch::Complete(*tag)),
             PortalState::Ready => Err(SqlError::internal("a portal did not start")),
         }
+    }
+
+    /// 25P02 in a block that has failed. 34000 for a portal that reads for a transaction which has
+    /// ended: the next one may have begun before the server looked (COMMIT AND CHAIN, or COMMIT and
+    /// BEGIN in one message).
+    fn check_goes_on(&self, portal: &Portal) -> Result<()> {
+        if self.block == Block::Failed {
+            self.check_not_failed(portal.prepared.statement())?;
+        }
+        if matches!(portal.state, PortalState::Cursor { .. }) && portal.begun_in != self.transactions {
+            return Err(SqlError::new(
+                sqlstate::INVALID_CURSOR_NAME,
+                "the portal does not exist any more: its transaction has ended",
+            ));
+        }
+        Ok(())
     }
 
     /// Begins a portal: afterwards its state says where rows come from, unless the answer is here
@@ -162,6 +180,7 @@ impl Session {
     pub(super) async fn start_cursor(&mut self, portal: &mut Portal) -> Result<()> {
         if matches!(portal.state, PortalState::Ready) {
             Box::pin(self.start(portal)).await?;
+            portal.begun_in = self.transactions;
         }
         Ok(())
     }
@@ -463,6 +482,13 @@ impl Session {
     /// changes.
     pub(super) fn is_in_block(&self) -> bool {
         self.block == Block::Explicit
+    }
+
+    /// Whether a statement that is of use in a block only is in one: also in that of a message of
+    /// several statements, or of a DO, which ends with it.
+    pub(super) fn shares_block(&self, statement: &Statement) -> bool {
+        let has_others = statement.has_company || statement.scope.is_some();
+        self.is_in_block() || (self.block == Block::Implicit && has_others)
     }
 }
 

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::active::Fixed;
 use super::advisory::Advisory;
 use super::failures::Failure;
+use super::listing::Listing;
 use super::notify::News;
 use super::settings::{Effective, Mark, Settings};
 use super::temporary::Temporary;
@@ -22,7 +23,8 @@ use crate::catalog::{Catalog, DATABASE_OID, Oid, Sequence, TEMPORARY_ALIAS};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::SessionView;
 use crate::pg_catalog::{
-    CatalogNames, FamilyRow, LockRow, PreparedRow, ServerView, SessionRow, TransactionRow,
+    CatalogNames, CursorRow, FamilyRow, LockRow, PreparedRow, ServerView, SessionRow, StatementRow,
+    TransactionRow,
 };
 use crate::types::{ObjectNames, Type};
 
@@ -61,7 +63,8 @@ pub(crate) struct Facts {
     pub(crate) news: News,
     pub(crate) temporary: Temporary,
     /// What functions have to tell the client.
-    notices: Mutex<Vec<SqlError>>,
+    pub(super) notices: Mutex<Vec<SqlError>>,
+    pub(super) listing: Listing,
 }
 
 /// Snapshot and stamp, and the catalog that they give.
@@ -102,6 +105,7 @@ impl Facts {
             news: News::default(),
             temporary: Temporary::default(),
             notices: Mutex::default(),
+            listing: Listing::default(),
         }
     }
 
@@ -225,16 +229,6 @@ impl Facts {
     /// The client was told that what its answers rested on is lost.
     pub(crate) fn rest_on_nothing(&self) {
         self.rests_on.store(0, Ordering::Relaxed);
-    }
-
-    /// The client is told this after the statement.
-    pub(crate) fn notify(&self, notice: SqlError) {
-        self.notices.lock().push(notice);
-    }
-
-    /// What was left by `notify`.
-    pub(super) fn take_notices(&self) -> Vec<SqlError> {
-        std::mem::take(&mut *self.notices.lock())
     }
 
     pub(crate) fn note_sequence(&self, sequence: Oid, value: i64, is_last: bool) {
@@ -546,6 +540,14 @@ impl ServerView for Facts {
         self.rest_on_everything();
         let engine = self.database.engine();
         (engine.visible(), engine.durable())
+    }
+
+    fn statements(&self) -> Vec<StatementRow> {
+        self.listing.statements()
+    }
+
+    fn cursors(&self) -> Vec<CursorRow> {
+        self.listing.cursors()
     }
 
     fn listening(&self) -> Vec<String> {

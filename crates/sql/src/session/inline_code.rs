@@ -210,6 +210,7 @@ impl Session {
         depth: usize,
     ) -> Result<Answer> {
         self.interrupts().check()?;
+        self.check_notices()?;
         check_command(&statement)?;
         super::utility::check_stored_depth(&statement)?;
         let declared = parameters.iter().map(|(_, ty)| Some(*ty)).collect();

@@ -358,6 +358,7 @@ impl Session {
         let transaction = self.facts.transaction();
         if let Err(refusal) = self
             .check_no_temporary()
+            .and_then(|()| self.check_no_held())
             .and_then(|()| self.check_no_advisory("PREPARE MIP"))
             .and_then(|()| self.check_no_news())
         {

@@ -45,9 +45,11 @@ mod identity;
 mod in_doubt;
 mod inline_code;
 mod interrupt;
+mod listing;
 mod login;
 mod maintenance;
 mod mip;
+mod notices;
 mod notify;
 mod own_plans;
 mod parameters;
@@ -81,6 +83,7 @@ use std::sync::Arc;
 use cognate_engine::sibling::{Instance, Outcome, Xid};
 use cognate_engine::{Seat, Transaction};
 
+use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError};
 use crate::parse;
 use crate::types::FormatContext;
@@ -208,11 +211,14 @@ pub struct Session {
     memory_limit: usize,
     interrupts: Arc<Interrupts>,
     notices: Vec<SqlError>,
-    statements: HashMap<String, Arc<Prepared>>,
+    counted_notices: notices::Counted,
+    statements: HashMap<String, listing::Named>,
     cursors: cursor::Cursors,
     copy: Option<Box<copy::CopyIn>>,
     /// Transactions committed so far.
     commits: u64,
+    /// Transactions begun so far.
+    transactions: u64,
     /// The failure was noted where it arose.
     failure_noted: bool,
     /// Since the last Sync a statement was executed at every node, and is committed.
@@ -262,7 +268,12 @@ impl Session {
         let database = server.called(&parameters.database)?;
         let mut settings = Session::given_settings(&database, &parameters)?;
         let warnings = role_setting::apply(&mut settings, &database.catalog(), &parameters.user);
+        let name = parameters.database.clone();
         let mut session = Session::with_settings(database, parameters, settings);
+        if session.database.of(session.database.oid()).is_none() {
+            // Who has dropped it meanwhile has ended the sessions that were seen then.
+            return Err(undefined_database(&name));
+        }
         if let Some(warnings) = warnings {
             session.notices = warnings;
             // What is stored shows in what the session answers.
@@ -331,10 +342,12 @@ impl Session {
             },
             memory_limit: limit,
             notices: Vec::new(),
+            counted_notices: notices::Counted::default(),
             statements: HashMap::new(),
             cursors: cursor::Cursors::default(),
             copy: None,
             commits: 0,
+            transactions: 0,
             failure_noted: false,
             has_run_active: false,
             was_refused: false,
@@ -369,6 +382,7 @@ impl Session {
     pub fn take_notices(&mut self) -> Vec<SqlError> {
         let least = self.effective.client_min_messages.as_str();
         let mut notices = std::mem::take(&mut self.notices);
+        self.counted_notices = notices::Counted::default();
         notices.append(&mut self.facts.take_notices());
         match least {
             "warning" => notices.retain(|notice| notice.severity != crate::Severity::Notice),
@@ -422,6 +436,7 @@ impl Session {
         self.database.note_retry();
         self.was_refused = true;
         self.notices.clear();
+        self.counted_notices = notices::Counted::default();
         self.facts.take_notices();
         self.facts.advisory.undo_to(0);
         self.rollback();

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use sqlparser::ast;
+
 use super::{Format, OutputColumn, Portal, Prepared, Session};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::Command;
 use crate::types::{Datum, FormatContext, Type, bounds};
 
 impl Session {
@@ -53,9 +56,9 @@ impl Session {
                 Some(bytes) => read_parameter(bytes, *ty, format_of(place, formats), &self.format)?,
             });
         }
-        let columns = prepared.columns().map_or(0, <[OutputColumn]>::len);
-        let has_rows = prepared.columns().is_some();
-        if has_rows && result_formats.len() > 1 && result_formats.len() != columns {
+        let given = self.given_columns(prepared)?;
+        let columns = given.as_ref().map_or(0, |columns| columns.len());
+        if given.is_some() && result_formats.len() > 1 && result_formats.len() != columns {
             return Err(SqlError::new(
                 sqlstate::PROTOCOL_VIOLATION,
                 format!(
@@ -66,8 +69,24 @@ impl Session {
         }
         let formats = (0..columns).map(|place| format_of(place, result_formats)).collect();
         let mut portal = Portal::new(prepared.clone(), values.into(), formats);
+        portal.columns = given;
         portal.charge_parameters(self.database.statement_budget())?;
         Ok(portal)
+    }
+
+    /// The columns that a portal of the statement has: those of FETCH are its cursor's, and those of
+    /// EXECUTE its statement's, as they are by now.
+    fn given_columns(&mut self, prepared: &Prepared) -> Result<Option<Arc<[OutputColumn]>>> {
+        let command = prepared.statement().map(|statement| &statement.command);
+        let of_another = command.filter(|command| match command {
+            Command::Fetch { .. } => true,
+            Command::Sql(sql) => matches!(sql.as_ref(), ast::Statement::Execute { .. }),
+            _ => false,
+        });
+        match of_another {
+            Some(command) => self.utility_columns(command),
+            None => Ok(prepared.shared_columns()),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use sqlparser::ast;
 
 use super::interrupt;
 use super::plan_cache::Key;
+use super::portal::changed_result;
 use super::routine::CallPlan;
 use super::statement::tag;
 use super::{Action, Block, OutputColumn, Planned, Prepared, Session, Statement};
@@ -262,7 +263,13 @@ impl Session {
     pub(super) fn replan(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<Planned>> {
         let statement =
             prepared.statement().ok_or_else(|| SqlError::internal("an empty query has no plan"))?;
-        let planned = self.plan(statement, prepared.declared())?;
+        let mut planned = self.plan(statement, prepared.declared())?;
+        // What was found out about parameters when it was prepared is what clients send.
+        let is_told_otherwise = planned.parameter_types != prepared.parameter_types();
+        if is_told_otherwise {
+            let told: Vec<Option<Type>> = prepared.parameter_types().iter().copied().map(Some).collect();
+            planned = self.plan(statement, &told)?;
+        }
         let planned = self.looked_up(planned);
         let same_types = match (&planned.columns, prepared.columns()) {
             (Some(now), Some(then)) => {
@@ -273,13 +280,11 @@ impl Session {
             _ => false,
         };
         if !same_types || planned.parameter_types != prepared.parameter_types() {
-            return Err(SqlError::new(
-                sqlstate::FEATURE_NOT_SUPPORTED,
-                "cached plan must not change result type",
-            ));
+            return Err(changed_result());
         }
-        // Others who have the statement may look its names up otherwise.
-        if !self.finds_alike(prepared) {
+        // Others who have the statement may look its names up otherwise; and who prepares the text
+        // from now on is told other types of its parameters.
+        if is_told_otherwise || !self.finds_alike(prepared) {
             return Ok(self.own_plans.keep(prepared, planned));
         }
         self.own_plans.forget(prepared);
@@ -395,7 +400,7 @@ impl Session {
         Ok(Planned::new(Action::Utility, types, columns, Vec::new(), 0))
     }
 
-    fn utility_columns(&mut self, command: &Command) -> Result<Option<Arc<[OutputColumn]>>> {
+    pub(super) fn utility_columns(&mut self, command: &Command) -> Result<Option<Arc<[OutputColumn]>>> {
         let text = |name: &str| OutputColumn {
             name: name.to_owned(),
             ty: Type::new(TypeId::Text),

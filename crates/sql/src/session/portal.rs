@@ -24,8 +24,10 @@ pub struct Portal {
     pub(crate) state: PortalState,
     /// The client knows that it is done.
     pub(super) is_told: bool,
-    /// So many calls of routines are around it.
+    /// So many calls of routines are around it, or so many EXECUTEs.
     pub(super) depth: usize,
+    /// The number of the session's transaction that it was begun in.
+    pub(super) begun_in: u64,
     /// For large parameters.
     given: Option<Arc<Charge>>,
     /// For what it holds while it is suspended.
@@ -84,14 +86,14 @@ impl Portal {
     pub(crate) fn new(prepared: Arc<Prepared>, parameters: Arc<[Datum]>, formats: Vec<Format>) -> Portal {
         let columns = prepared.shared_columns();
         let state = PortalState::Ready;
-        let (is_told, depth, given, held) = (false, 0, None, None);
-        Portal { prepared, parameters, columns, formats, state, is_told, depth, given, held }
+        let (is_told, depth, begun_in, given, held) = (false, 0, 0, None, None);
+        Portal { prepared, parameters, columns, formats, state, is_told, depth, begun_in, given, held }
     }
 
     /// The same statement with the same parameters, not begun.
     pub fn again(&self) -> Portal {
         let mut again = Portal::new(self.prepared.clone(), self.parameters.clone(), self.formats.clone());
-        again.given = self.given.clone();
+        (again.columns, again.given) = (self.columns.clone(), self.given.clone());
         again
     }
 
@@ -160,6 +162,18 @@ impl Portal {
         self.columns.as_deref()
     }
 
+    /// 0A000 unless rows with these columns are what its client was told of.
+    pub(super) fn check_gives(&self, columns: Option<&[OutputColumn]>) -> Result<()> {
+        let is_alike = match (self.columns(), columns) {
+            (Some(told), Some(given)) => {
+                told.len() == given.len() && told.iter().zip(given).all(|(told, given)| told.ty == given.ty)
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        if is_alike { Ok(()) } else { Err(changed_result()) }
+    }
+
     /// What one that is done answers if it is executed once more: no more rows; 55000 if it never
     /// had any.
     pub(super) fn done_before(&self) -> Option<Result<Fetch>> {
@@ -191,6 +205,11 @@ impl Portal {
     pub fn formats(&self) -> &[Format] {
         &self.formats
     }
+}
+
+/// The rows of a statement are not what they were when it was prepared.
+pub(super) fn changed_result() -> SqlError {
+    SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
 }
 
 /// How far [`Session::fetch`](super::Session::fetch) came.

@@ -42,6 +42,7 @@ impl Session {
         }
         if let Err(refusal) = self
             .check_no_temporary()
+            .and_then(|()| self.check_no_held())
             .and_then(|()| self.check_no_advisory("PREPARE TRANSACTION"))
             .and_then(|()| self.check_no_news())
         {

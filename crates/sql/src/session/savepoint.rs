@@ -28,6 +28,7 @@ impl Session {
             catalog: open.state.catalog.clone(),
             settings,
             deferred: open.state.deferred.clone(),
+            constraints: (open.state.all_deferred, open.state.constraints_deferred.clone()),
             read_only: open.state.read_only,
             exclusive: open.state.exclusive.clone(),
             advisory: self.facts.advisory.taken(),
@@ -64,6 +65,7 @@ impl Session {
             open.state.read_only = frame.read_only;
             self.modes.read_only = frame.read_only;
         }
+        self.keep_cursors_after(at);
     }
 
     /// ROLLBACK TO SAVEPOINT.
@@ -88,6 +90,7 @@ impl Session {
             self.facts.news.undo(frame.news);
             open.state.catalog = frame.catalog.clone();
             open.state.deferred = frame.deferred.clone();
+            (open.state.all_deferred, open.state.constraints_deferred) = frame.constraints.clone();
             open.state.read_only = frame.read_only;
             open.state.checks.clear();
             self.modes.read_only = frame.read_only;

@@ -54,6 +54,8 @@ pub(crate) struct SavepointFrame {
     pub(crate) catalog: OwnCatalog,
     pub(crate) settings: Mark,
     pub(crate) deferred: DeferredChecks,
+    /// What SET CONSTRAINTS had said: for ALL, and for single ones.
+    pub(crate) constraints: (Option<bool>, Vec<(Oid, bool)>),
     pub(crate) read_only: bool,
     pub(crate) exclusive: HashSet<Oid>,
     /// How many advisory locks the transaction had.

@@ -11,7 +11,7 @@ use sqlparser::ast;
 use super::interrupt::end_of;
 use super::notify;
 use super::state::TransactionState;
-use super::{Block, Company, Open, Session, SqlDatabase, TransactionStatus};
+use super::{Block, Company, Open, Session, SqlDatabase, Statement, TransactionStatus};
 use crate::error::{Result, SqlError, sqlstate};
 
 /// What BEGIN and SET TRANSACTION say.
@@ -70,6 +70,7 @@ impl Session {
     }
 
     fn start_clock(&mut self) {
+        self.transactions += 1;
         self.format.transaction_time = self.database.now();
         self.settings_mark = Some(self.facts.mark());
     }
@@ -97,8 +98,12 @@ impl Session {
                 self.facts.advisory.begin_journal();
             }
         }
-        self.set_deferrable(deferrable)?;
-        self.set_modes(modes)
+        let begun = self.set_deferrable(deferrable).and_then(|()| self.set_modes(modes));
+        if begun.is_err() {
+            // No block is open: what the message did so far is undone with it.
+            self.block = Block::Implicit;
+        }
+        begun
     }
 
     /// 25001 once a query was run.
@@ -138,16 +143,16 @@ impl Session {
     pub(super) fn set_transaction(
         &mut self,
         modes: &[ast::TransactionMode],
-        deferrable: Option<bool>,
+        statement: &Statement,
     ) -> Result<()> {
-        if self.block == Block::None || self.block == Block::Implicit {
+        if !self.shares_block(statement) {
             self.notices.push(SqlError::warning(
                 sqlstate::NO_ACTIVE_SQL_TRANSACTION,
                 "SET TRANSACTION can only be used in transaction blocks",
             ));
             return Ok(());
         }
-        self.set_deferrable(deferrable)?;
+        self.set_deferrable(statement.deferrable)?;
         self.set_modes(modes)
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cognate_engine::{Database, TreeMode};
 use sqlparser::ast;
 
+use super::listing::Named;
 use super::planning::unsupported;
 use super::portal::PortalState;
 use super::statement::tag;
@@ -22,6 +23,10 @@ use crate::types::Datum;
 /// Deepest tree of a statement that defines something: what is stored (defaults, checks, views)
 /// becomes part of statements that look simple themselves.
 const STORED_DEPTH_MAX: usize = 1000;
+
+/// So many EXECUTEs may be around a statement: clients can prepare EXECUTE itself, also of its own
+/// name.
+const EXECUTES_MAX: usize = 8;
 
 pub(super) fn check_stored_depth(statement: &Statement) -> Result<()> {
     if statement.depth() <= STORED_DEPTH_MAX {
@@ -147,7 +152,7 @@ impl Session {
         use ast::Statement as S;
         let words = match sql {
             S::Set(set) => {
-                self.set(set, statement.deferrable)?;
+                self.set(set, statement)?;
                 "SET"
             }
             S::Reset(reset) => {
@@ -183,7 +188,7 @@ impl Session {
                 "NOTIFY"
             }
             S::Lock(lock) => {
-                self.lock_tables_as(lock).await?;
+                self.lock_tables_as(lock, statement).await?;
                 "LOCK TABLE"
             }
             _ => {
@@ -319,8 +324,8 @@ impl Session {
     }
 
     /// LOCK TABLE.
-    async fn lock_tables_as(&mut self, lock: &ast::Lock) -> Result<()> {
-        if self.block != Block::Explicit {
+    async fn lock_tables_as(&mut self, lock: &ast::Lock, statement: &Statement) -> Result<()> {
+        if !self.shares_block(statement) {
             return Err(SqlError::new(
                 sqlstate::NO_ACTIVE_SQL_TRANSACTION,
                 "LOCK TABLE can only be used in transaction blocks",
@@ -354,7 +359,8 @@ impl Session {
         let statement = statement.with_command(Command::Sql(Box::new(inner.clone())));
         let prepared = self.plan_prepared(Some(statement), declared)?;
         prepared.keep(self.database.statement_budget())?;
-        self.statements.insert(name, Arc::new(prepared));
+        let named = Named::new(&self.facts, &name, Arc::new(prepared), true);
+        self.statements.insert(name, named);
         Ok(())
     }
 
@@ -363,7 +369,8 @@ impl Session {
     pub fn name_statement(&mut self, name: String, prepared: Arc<Prepared>) -> Result<()> {
         self.check_name_free(&name)?;
         prepared.keep(self.database.statement_budget())?;
-        self.statements.insert(name, prepared);
+        let named = Named::new(&self.facts, &name, prepared, false);
+        self.statements.insert(name, named);
         Ok(())
     }
 
@@ -388,7 +395,7 @@ impl Session {
 
     /// A named statement, made by PREPARE or by a client's protocol. 26000.
     pub fn named_statement(&self, name: &str) -> Result<&Arc<Prepared>> {
-        self.statements.get(name).ok_or_else(|| {
+        self.statements.get(name).map(|named| &named.prepared).ok_or_else(|| {
             SqlError::new(
                 sqlstate::INVALID_SQL_STATEMENT_NAME,
                 format!("prepared statement \"{name}\" does not exist"),
@@ -416,6 +423,11 @@ impl Session {
         if *immediate || !into.is_empty() || !using.is_empty() {
             return Err(SqlError::syntax("syntax error in EXECUTE"));
         }
+        if portal.depth >= EXECUTES_MAX {
+            let detail = format!("EXECUTE may run statements that are EXECUTE, {EXECUTES_MAX} levels deep.");
+            return Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+                .with_detail(detail));
+        }
         let name = single(name)?;
         let prepared = self.named_statement(&name)?.clone();
         let types = prepared.parameter_types().to_vec();
@@ -433,8 +445,10 @@ impl Session {
         for (place, (argument, ty)) in parameters.iter().zip(types).enumerate() {
             values.push(self.evaluate_argument(argument, ty, place + 1)?);
         }
-        let formats = portal.formats.clone();
-        Ok(PortalState::Inner(Box::new(Portal::new(prepared, values.into(), formats))))
+        portal.check_gives(prepared.columns())?;
+        let mut inner = Portal::new(prepared, values.into(), portal.formats.clone());
+        inner.depth = portal.depth + 1;
+        Ok(PortalState::Inner(Box::new(inner)))
     }
 }
 

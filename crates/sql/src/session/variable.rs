@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::portal::{PortalState, Tag};
 use super::transaction::{isolation_name, isolation_of};
-use super::{Block, CommandTag, OutputColumn, Session};
+use super::{Block, CommandTag, OutputColumn, Session, Statement};
 use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::types::{Datum, Type, TypeId};
@@ -70,8 +70,15 @@ pub(super) fn list_text(name: &str, values: &[ast::Expr]) -> Result<Option<Strin
 
 impl Session {
     /// SET.
-    pub(super) fn set(&mut self, set: &ast::Set, deferrable: Option<bool>) -> Result<()> {
+    pub(super) fn set(&mut self, set: &ast::Set, statement: &Statement) -> Result<()> {
         use ast::Set;
+        let deferrable = statement.deferrable;
+        if is_local(set) && !self.shares_block(statement) {
+            self.notices.push(SqlError::warning(
+                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                "SET LOCAL can only be used in transaction blocks",
+            ));
+        }
         match set {
             Set::SingleAssignment { scope, variable, values, .. } => {
                 let name = super::variable::object_name(variable)?;
@@ -98,7 +105,7 @@ impl Session {
                 }
                 self.set_characteristics(modes)
             }
-            Set::SetTransaction { modes, .. } => self.set_transaction(modes, deferrable),
+            Set::SetTransaction { modes, .. } => self.set_transaction(modes, statement),
             Set::SetRole { role_name, context_modifier } => {
                 let local = matches!(context_modifier, Some(ast::ContextModifier::Local));
                 let name = role_name.as_ref().map_or_else(|| "none".to_owned(), fold);
@@ -133,14 +140,8 @@ impl Session {
         Ok(())
     }
 
-    /// One variable; `None` is DEFAULT. SET LOCAL outside a block has no effect but a warning.
+    /// One variable; `None` is DEFAULT.
     fn set_variable(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
-        if local && self.block != Block::Explicit {
-            self.notices.push(SqlError::warning(
-                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
-                "SET LOCAL can only be used in transaction blocks",
-            ));
-        }
         if self.database.catalog().has_roles() {
             // Who may set what is asked of the present catalog.
             let (catalog, _) = self.catalog_with_state();
@@ -291,6 +292,18 @@ impl Session {
                 None => self.facts.with_settings(|settings| settings.show(name)),
             },
         }
+    }
+}
+
+/// SET LOCAL, which outside a block has no effect but a warning.
+fn is_local(set: &ast::Set) -> bool {
+    let is_local = |scope: &Option<ast::ContextModifier>| matches!(scope, Some(ast::ContextModifier::Local));
+    match set {
+        ast::Set::SingleAssignment { scope, .. } => is_local(scope),
+        ast::Set::SetTimeZone { local, .. } => *local,
+        ast::Set::SetRole { context_modifier, .. } => is_local(context_modifier),
+        ast::Set::SetSessionAuthorization(given) => given.scope == ast::ContextModifier::Local,
+        _ => false,
     }
 }
 

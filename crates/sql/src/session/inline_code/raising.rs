@@ -74,7 +74,7 @@ impl Session {
             error = error.with_sqlstate(state);
         }
         self.notices.push(error.with_severity(severity));
-        Ok(())
+        self.check_notices()
     }
 
     /// The text of an expression's value; none for NULL.

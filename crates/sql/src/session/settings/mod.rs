@@ -212,8 +212,13 @@ impl Settings {
             Place::Custom(name) => {
                 let value = text.map_or_else(|| self.defaults.custom(&name), Arc::from);
                 let state = Arc::make_mut(&mut self.state);
-                let values = if local { &mut state.custom_local } else { &mut state.custom };
-                values.insert(name, value);
+                if local {
+                    state.custom_local.insert(name, value);
+                } else {
+                    // What SET LOCAL has put over it ends here.
+                    state.custom_local.remove(&name);
+                    state.custom.insert(name, value);
+                }
             }
         }
         Ok(())
