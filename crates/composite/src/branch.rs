@@ -42,6 +42,10 @@ const PREFIX: &str = "cognate-composite:";
 const ADOPT: &str = "UPDATE cognate_composite.slot SET generation = $3
     WHERE component = $1 AND id = $2 AND generation <= $3 RETURNING root";
 
+/// Retires a free slot. Twice is as once, and a later process has seen to it already.
+const RETIRE: &str = "UPDATE cognate_composite.slot SET generation = 0
+    WHERE component = $1 AND id = $2 AND generation = $3";
+
 /// A branch that the database has prepared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Branch {
@@ -78,10 +82,11 @@ pub(crate) async fn prepared(connection: &Connection, component: &str) -> Result
     Ok(names.filter_map(branch).collect())
 }
 
-/// Whether the database has prepared a branch, once nobody can be preparing it any more.
+/// Whether the database has prepared a branch, once nobody can be preparing it any more. If it has
+/// not, it never will: its slot is retired.
 pub(crate) async fn is_prepared(
     pool: &Arc<Pool>,
-    component: &String,
+    (component, generation): (&String, &i64),
     name: &str,
     slot: Slot,
 ) -> Result<bool, Problem> {
@@ -92,9 +97,9 @@ pub(crate) async fn is_prepared(
         lease.give_back();
         return Ok(true);
     }
-    // An update waits for whoever has the row: a branch that is being prepared, or just was.
-    let touch = "UPDATE cognate_composite.slot SET generation = generation WHERE component = $1 AND id = $2";
-    lease.execute(touch, &[component, &(slot as i32)]).await.map_err(words)?;
+    // An update waits for whoever has the row: a branch that is being prepared, or just was. Whoever
+    // comes later finds a slot of another generation.
+    lease.execute(RETIRE, &[component, &(slot as i32), generation]).await.map_err(words)?;
     lease.give_back();
     Ok(false)
 }

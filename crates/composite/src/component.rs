@@ -26,7 +26,7 @@ use crate::node::{Node, Options, vote_facts};
 use crate::participant::{Arrival, Effect, Origin, Participant, Remembered, SlotFacts};
 use crate::peers::Peers;
 use crate::service::{Erased, Handler, Service};
-use crate::slots::{Row, Slots, Taken, application_name, take_over};
+use crate::slots::{Row, Slots, Taken, application_name, pool, take_over};
 use crate::tls::{Tls, untrusting};
 
 /// Connections to the local database, if nothing else is said.
@@ -231,7 +231,7 @@ impl Component {
         rows_of_branches(&mut taken, &found)?;
         let id = found.id.clone();
         let slots = Slots::new(&self.name, &taken);
-        let pool = Pool::new(target, application_name(&self.name, taken.generation), self.connections);
+        let pool = pool(target, &self.name, taken.generation, self.connections);
         let origins: Vec<_> =
             found.votes.iter().map(|vote| (vote.root.clone(), vote.origins.clone())).collect();
         let remembered = remembered(&taken.rows, found, is_journal_whole, &matrix)?;

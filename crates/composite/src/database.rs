@@ -66,7 +66,8 @@ impl Target {
         Ok(Target::Server(Box::new(config)))
     }
 
-    async fn connect(&self, application_name: &str) -> Result<Connection, String> {
+    /// `settings` are statements that the connection begins with.
+    async fn connect(&self, application_name: &str, settings: &str) -> Result<Connection, String> {
         let (client, io) = match self {
             Target::Server(config) => {
                 let mut config = config.as_ref().clone();
@@ -83,7 +84,7 @@ impl Target {
                 (client, tokio::spawn(async move { drop(connection.await) }))
             }
         };
-        client.batch_execute(SETTINGS).await.map_err(|error| in_words(&error))?;
+        client.batch_execute(settings).await.map_err(|error| in_words(&error))?;
         Ok(Connection { client, io, statements: Mutex::default() })
     }
 
@@ -178,6 +179,7 @@ impl Connection {
 pub(crate) struct Pool {
     target: Target,
     application_name: String,
+    settings: String,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
     /// For calls that are part of a call which has a connection: they must not wait for its end.
@@ -186,9 +188,28 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(target: Target, application_name: String, connections_max: usize) -> Arc<Pool> {
+        Pool::telling(target, application_name, connections_max, SETTINGS.to_owned())
+    }
+
+    /// The same; each connection is told this statement before it is used.
+    pub(crate) fn with_first(
+        target: Target,
+        application_name: String,
+        connections_max: usize,
+        statement: &str,
+    ) -> Arc<Pool> {
+        Pool::telling(target, application_name, connections_max, format!("{SETTINGS}; {statement}"))
+    }
+
+    fn telling(
+        target: Target,
+        application_name: String,
+        connections_max: usize,
+        settings: String,
+    ) -> Arc<Pool> {
         let permits = Arc::new(Semaphore::new(connections_max.max(1)));
         let reserve = Arc::new(Semaphore::new(connections_max / RESERVED + RESERVED_MIN));
-        Arc::new(Pool { target, application_name, idle: Mutex::default(), permits, reserve })
+        Arc::new(Pool { target, application_name, settings, idle: Mutex::default(), permits, reserve })
     }
 
     fn with_idle<T>(&self, work: impl FnOnce(&mut Vec<Connection>) -> T) -> T {
@@ -228,8 +249,9 @@ impl Pool {
         let connection = match idle {
             Some(connection) => connection,
             None => {
-                let connecting = timeout(PATIENCE, self.target.connect(&self.application_name)).await;
-                connecting
+                let connecting = self.target.connect(&self.application_name, &self.settings);
+                timeout(PATIENCE, connecting)
+                    .await
                     .map_err(|_| away("the component's database does not answer".to_owned()))?
                     .map_err(|error| away(format!("the component's database is away: {error}")))?
             }

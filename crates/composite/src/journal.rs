@@ -31,7 +31,7 @@ use crate::participant::{Mark, VoteFacts};
 
 /// Bytes of a segment: small, since little is alive at a time.
 const SEGMENT_BYTES: u64 = 4 << 20;
-/// How often what is dead is looked for, in records.
+/// After how many dead records more they are removed, if they fill a segment.
 const SWEEP_RECORDS: u64 = 4096;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -63,6 +63,19 @@ struct Alive {
     first: HashMap<RootId, Csn>,
     /// The same records by age: no two roots share one.
     by_age: BTreeSet<Csn>,
+    /// Up to which record what is dead was to be removed.
+    swept: Csn,
+    /// What is to be removed once the record that says which journal this is is durable.
+    sweep: Option<Sweep>,
+}
+
+/// A removal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sweep {
+    /// Everything up to here is dead.
+    dead: Csn,
+    /// This has to stay in what is kept.
+    id: Csn,
 }
 
 impl Alive {
@@ -80,6 +93,21 @@ impl Alive {
             self.by_age.remove(&first);
         }
         self.by_age.first().copied()
+    }
+
+    /// Whether so much more is dead that it is worth removing. Which records are the oldest ones
+    /// alive depends on the load: any number may be passed over.
+    fn is_due(&mut self, dead: Csn) -> bool {
+        let is_due = self.sweep.is_none() && dead >= self.swept + SWEEP_RECORDS;
+        if is_due {
+            self.swept = dead;
+        }
+        is_due
+    }
+
+    /// What may be removed now that everything up to a record is durable.
+    fn due(&mut self, durable: Csn) -> Option<Csn> {
+        self.sweep.take_if(|sweep| sweep.id <= durable).map(|sweep| sweep.dead)
     }
 }
 
@@ -165,8 +193,12 @@ impl Journal {
     }
 
     fn append_for(&self, root: &RootId, record: &Record) -> Result<DurableWait, cognate_engine::Error> {
-        let csn = self.append(record)?;
-        self.with_alive(|alive| alive.note(root, csn));
+        // Together, or a removal in between would take the record for dead.
+        let csn = self.with_alive(|alive| {
+            let csn = self.append(record)?;
+            alive.note(root, csn);
+            Ok::<Csn, cognate_engine::Error>(csn)
+        })?;
         Ok(self.log.wait_durable(csn))
     }
 
@@ -238,18 +270,36 @@ impl Journal {
 
     /// Nothing about this root is needed any more.
     pub(crate) fn forget(&self, root: &RootId) {
+        // Looked at first: what becomes durable meanwhile may be of a root that is alive.
+        let durable = self.log.durable();
         let oldest = self.with_alive(|alive| alive.forget(root));
-        let dead = oldest.unwrap_or_else(|| self.log.durable() + 1).saturating_sub(1);
+        let dead = oldest.unwrap_or(durable + 1).saturating_sub(1);
         // Segments are large against records, so it is not worth looking each time.
-        if !dead.is_multiple_of(SWEEP_RECORDS) {
-            return;
-        }
-        // Which journal this is must stay in what is kept.
-        let id = self.id.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let kept = id.map(|id| self.append(&Record::Id(id))).transpose();
-        if let Err(error) = kept.and_then(|_| self.log.remove_before(dead)) {
+        let (is_due, removable) = self.with_alive(|alive| (alive.is_due(dead), alive.due(durable)));
+        let kept = if is_due { self.keep_id(dead) } else { Ok(()) };
+        let removed = removable.map_or(Ok(()), |dead| self.log.remove_before(dead));
+        if let Err(error) = kept.and(removed) {
             tracing::warn!("old parts of the journal stay: {error}");
         }
+    }
+
+    /// Says once more which journal this is: that must stay in what is kept, and be durable there
+    /// before anything is removed.
+    fn keep_id(&self, dead: Csn) -> Result<(), cognate_engine::Error> {
+        let id = self.id.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(id) = id {
+            let id = self.append(&Record::Id(id))?;
+            self.with_alive(|alive| alive.sweep = Some(Sweep { dead, id }));
+        }
+        Ok(())
+    }
+
+    /// Forgets the roots of which nothing was found at a start: what the journal says of a branch,
+    /// for example, that was never prepared. Nobody would do so later.
+    pub(crate) fn forget_others(&self, is_known: impl Fn(&RootId) -> bool) {
+        let others: Vec<RootId> =
+            self.with_alive(|alive| alive.first.keys().filter(|root| !is_known(root)).cloned().collect());
+        others.iter().for_each(|root| self.forget(root));
     }
 }
 
@@ -276,5 +326,37 @@ mod tests {
         assert_eq!(alive.forget(&root("a")), Some(9), "a root's first record counts");
         assert_eq!(alive.forget(&root("nobody")), Some(9));
         assert_eq!(alive.forget(&root("c")), None);
+    }
+
+    /// With one root after the other, the oldest record alive has every second number only.
+    #[test]
+    fn what_is_dead_is_removed_whatever_numbers_the_oldest_records_have() {
+        let mut alive = Alive::default();
+        let due: Vec<Csn> = (1..=9001).step_by(2).filter(|dead| alive.is_due(*dead)).collect();
+        assert_eq!(due, [4097, 8193]);
+        // Nothing goes before the journal's name is durable behind it.
+        alive.sweep = Some(Sweep { dead: 8193, id: 9002 });
+        assert!(!alive.is_due(20_000), "one removal at a time");
+        assert_eq!((alive.due(9001), alive.due(9002), alive.due(9002)), (None, Some(8193), None));
+        assert!(alive.is_due(20_000));
+    }
+
+    /// A branch is written of before it is prepared. If the process ends in between, nobody
+    /// remembers its root, and its record must not keep all later ones.
+    #[tokio::test]
+    async fn a_branch_that_was_never_prepared_is_forgotten_at_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Journal::open(Arc::new(cognate_env::RealDisk), folder.path()).unwrap();
+        let root = |name: &str| RootId::new(name).unwrap();
+        let (journal, _) = open();
+        journal.held(&root("a"), "branch", "{}").unwrap().await.unwrap();
+        journal.mark(&root("b"), Mark::Undone).unwrap();
+        journal.written().await.unwrap();
+        drop(journal);
+        let (journal, found) = open();
+        assert_eq!(found.held.len(), 1);
+        journal.forget_others(|its| *its == root("b"));
+        let alive: Vec<RootId> = journal.with_alive(|alive| alive.first.keys().cloned().collect());
+        assert_eq!(alive, [root("b")]);
     }
 }

@@ -1,11 +1,14 @@
 //! What has become of a local transaction whose answer was lost or refused: looked up where nobody
 //! can be writing any more.
 
+use std::sync::Arc;
+
+use crate::database::Parameters;
 use crate::name::RootId;
 use crate::node::{AGAIN, Node, pause};
-use crate::participant::Slot;
+use crate::participant::{Event, Slot};
 use crate::problem::{Error, Problem};
-use crate::slots::{FENCE, fenced};
+use crate::slots::{Chosen, FENCE, RETIRE, TOUCH, fenced};
 
 impl Node {
     /// What the failure of a statement about a slot means.
@@ -46,12 +49,14 @@ impl Node {
         }
     }
 
-    /// Whether a branch is prepared, once nobody can be preparing it any more.
+    /// Whether a branch is prepared, once nobody can be preparing it any more. If it is not, its slot
+    /// is retired.
     pub(crate) async fn is_prepared(&self, name: &str, slot: Slot) -> bool {
         self.pool.close_idle();
         for attempt in 1u32.. {
             pause(AGAIN, attempt).await;
-            match crate::branch::is_prepared(&self.pool, self.slots.component(), name, slot).await {
+            let own = (self.slots.component(), self.slots.generation());
+            match crate::branch::is_prepared(&self.pool, own, name, slot).await {
                 Ok(is_prepared) => return is_prepared,
                 Err(why) => tracing::warn!(slot, "it is not known yet whether a branch is prepared: {why}"),
             }
@@ -67,25 +72,43 @@ impl Node {
         }
     }
 
-    /// Whether a slot holds this call's root (or none), once whoever still writes it has ended.
-    pub(crate) async fn is_written(&self, slot: Slot, root: Option<&RootId>) -> Result<bool, Problem> {
+    /// Whether a slot holds this root, once whoever still writes it has ended. If it does not, it
+    /// never will: it is retired.
+    pub(crate) async fn is_written(&self, slot: Slot, root: &RootId) -> Result<bool, Problem> {
+        let (component, generation, name) = (self.slots.component(), self.slots.generation(), root.as_str());
+        let found = self.touch(RETIRE, &[component, &(slot as i32), generation, &name]).await?;
+        Ok(found.as_deref() == Some(name))
+    }
+
+    /// Whether a slot holds no root any more, once whoever still writes it has ended.
+    pub(crate) async fn is_released(&self, slot: Slot) -> Result<bool, Problem> {
+        let (component, generation) = (self.slots.component(), self.slots.generation());
+        Ok(self.touch(TOUCH, &[component, &(slot as i32), generation]).await?.is_none())
+    }
+
+    /// Updates a slot on a new connection until that is done. Answers whose it is afterwards.
+    async fn touch(&self, update: &str, parameters: Parameters<'_>) -> Result<Option<String>, Problem> {
         self.pool.close_idle();
         for attempt in 1u32.. {
             pause(AGAIN, attempt).await;
             let Ok(lease) = self.pool.take().await else { continue };
-            // An update waits for the row; a read would not.
-            let touch = "UPDATE cognate_composite.slot SET generation = generation
-                WHERE component = $1 AND id = $2 AND generation = $3 RETURNING root";
-            let row =
-                lease.query(touch, &[self.slots.component(), &(slot as i32), self.slots.generation()]).await;
-            let Ok(rows) = row else { continue };
+            let Ok(rows) = lease.query(update, parameters).await else { continue };
             lease.give_back();
             let Some(row) = rows.first() else {
                 self.fence();
                 return Err(fenced());
             };
-            return Ok(row.get::<_, Option<String>>(0).as_deref() == root.map(RootId::as_str));
+            return Ok(row.get(0));
         }
-        Ok(false)
+        unreachable!("an attempt returns")
+    }
+
+    /// The slot that a local transaction was to write is not used again; what it held before is
+    /// freed. Answers what is said of that transaction.
+    pub(crate) fn retired(self: &Arc<Self>, chosen: Chosen, end: &str) -> Error {
+        if let Some(freed) = self.slots.written(chosen) {
+            self.tell(Event::Freed(freed));
+        }
+        Problem::new(503, "database", format!("the connection was lost before {end}")).into()
     }
 }

@@ -244,6 +244,8 @@ impl Node {
     pub(crate) fn begin(self: &Arc<Self>, effects: &[Effect]) {
         {
             let mut core = self.core();
+            let is_known = |root: &RootId| core.participant.knows(root) || core.participant.is_marked(root);
+            self.journal.forget_others(is_known);
             let over = Instant::now() + DEADLINE_MAX + LATE;
             let marked: Vec<RootId> = core.participant.marked().cloned().collect();
             marked.into_iter().for_each(|root| core.later(over, Timer::MarkOver(root)));
@@ -251,10 +253,21 @@ impl Node {
         }
         let node = Arc::downgrade(self);
         tokio::spawn(async move {
+            loop {
+                sleep(TICK).await;
+                let Some(node) = node.upgrade() else { return };
+                node.tick();
+            }
+        });
+        // What waits for the database must not hold up deadlines.
+        let node = Arc::downgrade(self);
+        tokio::spawn(async move {
             for tick in 1u64.. {
                 sleep(TICK).await;
                 let Some(node) = node.upgrade() else { return };
-                node.tick().await;
+                for root in node.slots.free_now(&node.pool).await {
+                    node.tell(Event::Freed(root));
+                }
                 if tick.is_multiple_of(TICKS_A_SWEEP) {
                     node.sweep_answers().await;
                 }
@@ -262,7 +275,8 @@ impl Node {
         });
     }
 
-    async fn tick(self: &Arc<Self>) {
+    /// Does what is due.
+    fn tick(self: &Arc<Self>) {
         let now = Instant::now();
         loop {
             let due = {
@@ -280,9 +294,6 @@ impl Node {
                 }
                 None => break,
             }
-        }
-        for root in self.slots.free_now(&self.pool).await {
-            self.tell(Event::Freed(root));
         }
     }
 
@@ -380,8 +391,10 @@ impl Node {
                 tokio::spawn(async move {
                     for attempt in 1.. {
                         pause(AGAIN, attempt).await;
-                        match node.slots.note(&node.pool, &slots).await {
-                            Ok(()) => return drop(node.tell(Event::Noted(root))),
+                        match node.slots.note(&node.pool, &root, &slots).await {
+                            Ok(true) => return drop(node.tell(Event::Noted(root))),
+                            // It is over, which is more than was to be said.
+                            Ok(false) => return,
                             Err(problem) => tracing::warn!(%root, "slots cannot be written yet: {problem}"),
                         }
                     }

@@ -24,7 +24,7 @@ use crate::node::{Node, RETRY, UnderWay};
 use crate::participant::{Arrival, Effect, Ended, Event, Refusal, Slot};
 use crate::problem::{Error, Problem};
 use crate::service::{Prepared, caught};
-use crate::slots::{FENCE, Facts, KEEP, WRITE, fenced};
+use crate::slots::{Facts, KEEP, WRITE, fenced};
 use crate::sql::{Begin, NotCommitted, Sql};
 use crate::wire::Trace;
 
@@ -208,16 +208,14 @@ impl Node {
             return Ok(answer);
         }
         let slot = match declared.reads && !running.has_called() {
-            true => {
-                let (component, generation) = (self.slots.component(), self.slots.generation());
-                match running.sql().commit(&[(FENCE, &[component, generation])]).await {
-                    Ok(()) => None,
-                    Err(NotCommitted::RolledBack(error)) => return Err(error),
-                    Err(NotCommitted::Unknown) => {
-                        return Err(Problem::new(503, "database", "the connection was lost").into());
-                    }
+            true => match running.sql().commit_fenced(&[]).await {
+                Ok(()) => None,
+                Err(NotCommitted::RolledBack(error)) if error.is_serialization() => return Err(error),
+                Err(NotCommitted::RolledBack(error)) => return Err(self.after_slot(error).await.into()),
+                Err(NotCommitted::Unknown) => {
+                    return Err(Problem::new(503, "database", "the connection was lost").into());
                 }
-            }
+            },
             false => Some(self.write_slot(request, running, &answer, None).await?),
         };
         let ended = Ended::Committed { slot, answer: answer.as_str().into() };
@@ -274,9 +272,7 @@ impl Node {
 
     /// A root that called nobody: its local transaction is all there is.
     async fn commit_alone(&self, request: &Request, running: &Call, answer: &str) -> Result<(), Error> {
-        let (component, generation) = (self.slots.component(), self.slots.generation());
-        let committed = self.commit_with((FENCE, &[component, generation]), request, running, answer).await;
-        match committed {
+        match self.commit_with(None, request, running, answer).await {
             Ok(()) => Ok(()),
             Err(NotCommitted::RolledBack(error)) => Err(self.after_slot(error).await.into()),
             Err(NotCommitted::Unknown) => match &request.key {
@@ -307,10 +303,10 @@ impl Node {
         let (slot, name) = (chosen.slot, root.as_str());
         let parameters: Parameters<'_> = &[component, &(slot as i32), generation, &name, &text];
         fault::point("slot-write-before");
-        let written = match self.commit_with((WRITE, parameters), request, running, answer).await {
-            Err(NotCommitted::Unknown) => match self.is_written(slot, Some(root)).await? {
+        let written = match self.commit_with(Some((WRITE, parameters)), request, running, answer).await {
+            Err(NotCommitted::Unknown) => match self.is_written(slot, root).await? {
                 true => Ok(()),
-                false => Err(Problem::new(503, "database", "the connection was lost before COMMIT").into()),
+                false => return Err(self.retired(chosen, "COMMIT")),
             },
             Err(NotCommitted::RolledBack(error)) => Err(error),
             Ok(()) => Ok(()),
@@ -360,7 +356,7 @@ impl Node {
             Err(NotCommitted::RolledBack(error)) => Err(error),
             Err(NotCommitted::Unknown) => match self.is_prepared(&branch, slot).await {
                 true => Ok(()),
-                false => Err(Problem::new(503, "database", "the connection was lost before PREPARE").into()),
+                false => return Err(self.retired(chosen, "PREPARE")),
             },
         };
         if let Err(error) = prepared {
@@ -374,16 +370,17 @@ impl Node {
         Ok(slot)
     }
 
-    /// Commits with a statement of ours, and with the answer where it is to be kept.
+    /// Commits with the statement that writes a slot, or with a look at the generation, and with the
+    /// answer where it is to be kept.
     async fn commit_with(
         &self,
-        statement: (&str, Parameters<'_>),
+        slot: Option<(&str, Parameters<'_>)>,
         request: &Request,
         running: &Call,
         answer: &str,
     ) -> Result<(), NotCommitted> {
         let declared = &self.services[usize::from(request.arrival.service)].declared;
-        let writes = statement.0 != FENCE || request.key.is_some();
+        let writes = slot.is_some() || request.key.is_some();
         // What only reads cannot write, and has nothing that would have to be committed with it.
         let own = Sql::new(&self.pool, Begin::ReadCommitted, true);
         let sql = match declared.reads && writes {
@@ -394,13 +391,19 @@ impl Node {
             false => running.sql(),
         };
         let Some(Key { key, arguments }) = &request.key else {
-            return sql.commit(&[statement]).await;
+            return match slot {
+                Some(slot) => sql.commit(&[slot]).await,
+                None => sql.commit_fenced(&[]).await,
+            };
         };
         let (component, root) = (self.slots.component(), request.arrival.root.as_str());
         let kept = self.options.answers_kept.as_secs_f64();
         let keep: Parameters<'_> = &[component, key, &root, arguments, &answer, &kept];
         fault::point("answer-store-before");
-        let stored = sql.commit(&[statement, (KEEP, keep)]).await;
+        let stored = match slot {
+            Some(slot) => sql.commit(&[slot, (KEEP, keep)]).await,
+            None => sql.commit_fenced(&[(KEEP, keep)]).await,
+        };
         fault::point("answer-store-after");
         stored
     }

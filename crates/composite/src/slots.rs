@@ -12,9 +12,26 @@
 //! generation that it was taken under, and one that finds no row divides by zero: so the local
 //! transaction of an older process fails as a whole, and its SQL is never committed without its
 //! slot.
+//!
+//! A local transaction that writes no slot (it only read, or began a root and called nobody) looks
+//! at the component's generation instead, in the same message as COMMIT: the look is prepared under
+//! a name when a connection is made, and the message says `EXECUTE …; COMMIT`. A message ends at
+//! its first error. So a look that fails leaves COMMIT undone, as it would if both were sent one
+//! after the other, with less time between them; and the database has one message less to answer.
+//!
+//! # Who comes late
+//!
+//! A statement whose connection was lost may still be on its way, and be carried out after the slot
+//! was looked at, or was given to another root. So each tells by itself whether it may be:
+//!
+//! - WRITE, before COMMIT or PREPARE TRANSACTION: if its answer was lost, and its slot does not say
+//!   that it was carried out, the slot is *retired*. Its generation is 0, which no process has, so
+//!   whoever comes late fails like an older process, and what it did is rolled back. The next start
+//!   takes the slot up again.
+//! - RELEASE, FREE, NOTE: they name the root whose slot it has to be.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +40,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
 use crate::branch::Branch;
-use crate::database::{Connection, Pool};
+use crate::database::{Connection, Pool, Target};
 use crate::fault;
 use crate::name::{Name, RootId};
 use crate::participant::{Nonce, Slot};
@@ -62,10 +79,22 @@ pub(crate) const RELEASE: &str = "INSERT INTO cognate_composite.slot AS s VALUES
 /// Divides by zero if the component has another generation.
 pub(crate) const FENCE: &str =
     "SELECT 1 / count(*) FROM cognate_composite.component WHERE name = $1 AND generation = $2";
+/// The same and COMMIT, as one message, over a connection of [`pool`].
+pub(crate) const FENCE_AND_COMMIT: &str = "EXECUTE cognate_composite_fence; COMMIT";
+/// Retires a slot, unless it is this root's. Twice is as once.
+pub(crate) const RETIRE: &str = "UPDATE cognate_composite.slot SET
+        generation = CASE WHEN root = $4 THEN generation ELSE 0::bigint END,
+        facts = CASE WHEN root = $4 THEN facts ELSE NULL END,
+        root = CASE WHEN root = $4 THEN root ELSE NULL END
+    WHERE component = $1 AND id = $2 AND (generation = $3 OR generation = 0) RETURNING root";
+/// Whose a slot is. An update waits for the row; a read would not.
+pub(crate) const TOUCH: &str = "UPDATE cognate_composite.slot SET generation = generation
+    WHERE component = $1 AND id = $2 AND generation = $3 RETURNING root";
+/// To free what is free already changes nothing, and counts.
 const FREE: &str = "UPDATE cognate_composite.slot SET root = NULL, facts = NULL
-    WHERE component = $1 AND generation = $2 AND id = ANY($3)";
+    WHERE component = $1 AND generation = $2 AND id = ANY($3) AND (root IS NULL OR root = ANY($4))";
 const NOTE: &str = "UPDATE cognate_composite.slot SET noted = true
-    WHERE component = $1 AND generation = $2 AND id = ANY($3)";
+    WHERE component = $1 AND generation = $2 AND id = ANY($3) AND root = ANY($4)";
 
 /// Keeps an answer; fails for a key that is kept already.
 pub(crate) const KEEP: &str = "INSERT INTO cognate_composite.answer
@@ -193,6 +222,16 @@ async fn take_slots(connection: &Connection, component: &str, generation: i64) -
     unreachable!("the last attempt returns")
 }
 
+/// The connections of a component that was taken over. Each begins with what it needs to execute
+/// the look at the generation by name. A component's name needs no quoting.
+pub(crate) fn pool(target: Target, component: &str, generation: u64, connections_max: usize) -> Arc<Pool> {
+    let fence = format!(
+        "PREPARE cognate_composite_fence AS SELECT 1 / count(*) FROM cognate_composite.component
+            WHERE name = '{component}' AND generation = {generation}"
+    );
+    Pool::with_first(target, application_name(component, generation), connections_max, &fence)
+}
+
 /// The name of a component's connections.
 pub(crate) fn application_name(component: &str, generation: u64) -> String {
     format!("cognate-composite:{component}:{generation}")
@@ -304,7 +343,7 @@ impl Slots {
 
     /// A slot that is free in the database, too: what a branch writes is seen only at its end, and
     /// may never be.
-    pub(crate) async fn choose_free(&self, pool: &std::sync::Arc<Pool>) -> Result<Chosen, Problem> {
+    pub(crate) async fn choose_free(&self, pool: &Arc<Pool>) -> Result<Chosen, Problem> {
         loop {
             match self.with(|state| state.free.pop()) {
                 Some(slot) => return Ok(Chosen { slot, replaced: None }),
@@ -314,7 +353,7 @@ impl Slots {
     }
 
     /// A slot to write; the pool grows if there is none.
-    pub(crate) async fn choose(&self, pool: &std::sync::Arc<Pool>) -> Result<Chosen, Problem> {
+    pub(crate) async fn choose(&self, pool: &Arc<Pool>) -> Result<Chosen, Problem> {
         loop {
             let chosen = self.with(|state| match state.freeing.pop_front() {
                 Some(Freeing { slot, root, .. }) => Some(Chosen { slot, replaced: Some(root) }),
@@ -327,11 +366,7 @@ impl Slots {
         }
     }
 
-    async fn grow(
-        &self,
-        pool: &std::sync::Arc<Pool>,
-        suffices: impl FnOnce(&mut State) -> bool,
-    ) -> Result<(), Problem> {
+    async fn grow(&self, pool: &Arc<Pool>, suffices: impl FnOnce(&mut State) -> bool) -> Result<(), Problem> {
         let _growing = self.growing.lock().await;
         if self.with(suffices) {
             return Ok(());
@@ -360,7 +395,8 @@ impl Slots {
         Ok(())
     }
 
-    /// The local transaction has committed; answers a root whose last slot was freed by that.
+    /// The local transaction has committed, or the slot is retired; answers a root whose last slot
+    /// was freed by that.
     pub(crate) fn written(&self, chosen: Chosen) -> Option<RootId> {
         let Chosen { replaced, .. } = chosen;
         self.with(|state| state.one_freed(replaced?))
@@ -392,16 +428,19 @@ impl Slots {
     }
 
     /// Frees what nobody has used for a while; answers the roots whose last slots these were.
-    pub(crate) async fn free_now(&self, pool: &std::sync::Arc<Pool>) -> Vec<RootId> {
+    pub(crate) async fn free_now(&self, pool: &Arc<Pool>) -> Vec<RootId> {
         let batch = self.with(|state| state.unused(Instant::now()));
         if batch.is_empty() {
             return Vec::new();
         }
-        let slots: Vec<i32> = batch.iter().map(|freeing| freeing.slot as i32).collect();
         fault::point("free-before");
-        let freed = self.write(pool, FREE, &slots).await;
+        let freed = {
+            let slots: Vec<Slot> = batch.iter().map(|freeing| freeing.slot).collect();
+            let roots: Vec<&str> = batch.iter().map(|freeing| freeing.root.as_str()).collect();
+            self.write(pool, FREE, &slots, &roots).await
+        };
         fault::point("free-after");
-        match freed {
+        match freed.and_then(|are_all| if are_all { Ok(()) } else { Err(fenced()) }) {
             Ok(()) => self.with(|state| {
                 state.free.extend(batch.iter().map(|freeing| freeing.slot));
                 batch.into_iter().filter_map(|freeing| state.one_freed(freeing.root)).collect()
@@ -414,19 +453,32 @@ impl Slots {
         }
     }
 
-    /// Writes into slots that their root is committed.
-    pub(crate) async fn note(&self, pool: &std::sync::Arc<Pool>, slots: &[Slot]) -> Result<(), Problem> {
-        let slots: Vec<i32> = slots.iter().map(|slot| *slot as i32).collect();
-        self.write(pool, NOTE, &slots).await
+    /// Writes into the slots of a root that it is committed. Answers whether they all are still its
+    /// own: those that were freed meanwhile may be another root's, of which nothing is known.
+    pub(crate) async fn note(
+        &self,
+        pool: &Arc<Pool>,
+        root: &RootId,
+        slots: &[Slot],
+    ) -> Result<bool, Problem> {
+        self.write(pool, NOTE, slots, &[root.as_str()]).await
     }
 
-    async fn write(&self, pool: &std::sync::Arc<Pool>, sql: &str, slots: &[i32]) -> Result<(), Problem> {
+    /// Changes slots of these roots. Answers whether that were all.
+    async fn write(
+        &self,
+        pool: &Arc<Pool>,
+        sql: &str,
+        slots: &[Slot],
+        roots: &[&str],
+    ) -> Result<bool, Problem> {
         let lease = pool.take().await?;
-        let slots = slots.to_vec();
-        let changed = lease.execute(sql, &[&self.component, &self.generation, &slots]).await;
+        let slots: Vec<i32> = slots.iter().map(|slot| *slot as i32).collect();
+        let roots = roots.to_vec();
+        let changed = lease.execute(sql, &[&self.component, &self.generation, &slots, &roots]).await;
         let changed = changed.map_err(|error| crate::problem::Error::from(error).into_problem())?;
         lease.give_back();
-        if changed as usize == slots.len() { Ok(()) } else { Err(fenced()) }
+        Ok(changed as usize == slots.len())
     }
 }
 
@@ -438,6 +490,38 @@ pub(crate) fn fenced() -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is said of a root's slots may come after they were freed and written for another one.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_said_of_a_root_is_written_into_its_own_slots_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("embedded:{}", folder.path().join("database").display());
+        let target = Target::open(&url).await.unwrap();
+        let pool = Pool::new(target, application_name("solo", 1), 4);
+        let lease = pool.take().await.unwrap();
+        let slots = Slots::new("solo", &take_over(&lease, "solo").await.unwrap());
+        let slot = slots.choose(&pool).await.unwrap().slot;
+        let id = slot as i32;
+        let parameters: crate::database::Parameters<'_> =
+            &[slots.component(), &id, slots.generation(), &"b", &"{}"];
+        lease.execute(WRITE, parameters).await.unwrap();
+        let [a, b] = ["a", "b"].map(|name| RootId::new(name).unwrap());
+        let read = "SELECT root, noted FROM cognate_composite.slot WHERE component = $1 AND id = $2";
+        for (root, is_own) in [(&a, false), (&b, true)] {
+            assert_eq!(slots.note(&pool, root, &[slot]).await.unwrap(), is_own);
+            let rows = lease.query(read, &[slots.component(), &id]).await.unwrap();
+            assert_eq!(rows[0].get::<_, bool>(1), is_own, "{root}");
+        }
+        // To free it again for its own root changes nothing, and is no failure.
+        for (root, is_own) in [(&a, false), (&b, true), (&b, true)] {
+            assert_eq!(slots.write(&pool, FREE, &[slot], &[root.as_str()]).await.unwrap(), is_own);
+            let rows = lease.query(read, &[slots.component(), &id]).await.unwrap();
+            assert_eq!(rows[0].get::<_, Option<String>>(0).is_none(), is_own, "{root}");
+        }
+        lease.give_back();
+        pool.close_idle();
+        pool.target().clone().close().await;
+    }
 
     #[test]
     fn slots_wait_for_a_next_use_and_are_freed_together() {

@@ -3,16 +3,19 @@
 //! It begins with the first statement, in the same round trip; it ends with the last statement of
 //! ours (the slot) in the same round trip as COMMIT. A failed statement makes COMMIT a rollback, on
 //! PostgreSQL as on Cognate, and then our own statement has failed before it: so a commit is never
-//! believed that was none.
+//! believed that was none. Where no slot is written, our statement is in the same message as COMMIT
+//! (see `slots`): if it fails, COMMIT is not even tried, and the block has to be rolled back.
 
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 
 use crate::database::{Lease, Parameters, Pool};
 use crate::fault;
 use crate::problem::{Error, Problem, Result};
+use crate::slots::FENCE_AND_COMMIT;
 
 /// How a local transaction begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +147,14 @@ impl Sql {
         self.end_with(statements, "COMMIT").await
     }
 
+    /// The same, if no later process has taken the component over.
+    pub(crate) async fn commit_fenced(
+        &self,
+        statements: &[(&str, Parameters<'_>)],
+    ) -> std::result::Result<(), NotCommitted> {
+        self.end_with(statements, FENCE_AND_COMMIT).await
+    }
+
     /// The same with another end: the statement that prepares the local transaction.
     pub(crate) async fn end_with(
         &self,
@@ -151,10 +162,11 @@ impl Sql {
         end: &str,
     ) -> std::result::Result<(), NotCommitted> {
         let rolled_back = |error: Error| NotCommitted::RolledBack(error);
+        let is_fenced = end == FENCE_AND_COMMIT;
         let mut slot = self.lease.lock().await;
         let is_begun = slot.is_some();
         if !is_begun {
-            if statements.is_empty() {
+            if statements.is_empty() && !is_fenced {
                 return Ok(());
             }
             *slot =
@@ -187,8 +199,15 @@ impl Sql {
                 Err(rolled_back(error.into()))
             }
             (Some(error), _) if error.code().is_some() => Err(rolled_back(error.into())),
+            // Somebody has made the connection forget what was prepared on it: it is closed.
+            (_, Err(error)) if error.code() == Some(&SqlState::INVALID_SQL_STATEMENT_NAME) => {
+                Err(rolled_back(error.into()))
+            }
             (_, Err(error)) if is_known(&error) => {
-                lease.give_back();
+                match is_fenced {
+                    true => lease.roll_back().await,
+                    false => lease.give_back(),
+                }
                 Err(rolled_back(error.into()))
             }
             _ => Err(NotCommitted::Unknown),

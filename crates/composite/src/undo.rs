@@ -118,7 +118,7 @@ impl Node {
             Err(NotCommitted::RolledBack(error)) => Err(self.after_slot(error).await),
             // The slot says whether it is done: if so, the next attempt finds it free, and another
             // statement of ours tells.
-            Err(NotCommitted::Unknown) => match self.is_written(slot as Slot, None).await? {
+            Err(NotCommitted::Unknown) => match self.is_released(slot as Slot).await? {
                 true => Ok(()),
                 false => Err(Problem::new(503, "database", "the answer of COMMIT was lost")),
             },

@@ -29,11 +29,12 @@ impl Participant {
         let own = self.generation;
         let send = |vote| Effect::SendVote(root.clone(), parent.clone(), vote);
         let Some(known) = self.roots.get_mut(&root) else {
-            let vote = match (self.marks.contains_key(&root), calls) {
-                (true, _) => Vote::No(No::Ended),
-                // Nothing was executed for it here, and nothing will be.
-                (false, 0) => Vote::Yes(nonce),
-                (false, _) => Vote::No(No::Unknown),
+            let vote = match (self.marks.get(&root), calls) {
+                // Nothing was executed for it here, and nothing will be. A further parent whose
+                // calls were all refused hears the same as the first one.
+                (None | Some(Mark::Empty), 0) => Vote::Yes(nonce),
+                (Some(_), _) => Vote::No(No::Ended),
+                (None, _) => Vote::No(No::Unknown),
             };
             self.mark(&root, Mark::Empty, out);
             return out.push(send(vote));

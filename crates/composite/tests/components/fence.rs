@@ -94,6 +94,26 @@ fn promise_after_take_over(database: &str, folder: &Path) -> Result<(), Failure>
     Ok(())
 }
 
+/// Also a call that only reads tells the older process that it is over.
+fn read_after_take_over(database: &str, folder: &Path) -> Result<(), Failure> {
+    let item = json!({ "item": 5 });
+    let mut older = stock(database, &folder.join("older"))?;
+    let read = |root: &str, call: &str| post(older.address, "/services/count", &part_of(root, call), &item);
+    assert_eq!(read("e", "e.1")?, (200, json!(1000)));
+    let _later = stock(database, &folder.join("later"))?;
+    let refused = loop {
+        match read("f", "f.1") {
+            // As above: its connections were ended.
+            Ok((503, problem)) if problem["reason"] == "database" => {}
+            Ok((status, problem)) => break Some((status, problem["reason"].clone())),
+            Err(_) => break None,
+        }
+    };
+    assert!(matches!(&refused, None | Some((503, _))), "{refused:?}");
+    assert!(!older.process.wait()?.success(), "it says why it ends");
+    Ok(())
+}
+
 /// Runs a part of a test that waits for processes, over a server of its own.
 async fn over_a_server(part: fn(&str, &Path) -> Result<(), Failure>) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
@@ -107,6 +127,11 @@ async fn over_a_server(part: fn(&str, &Path) -> Result<(), Failure>) -> Result<(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_older_process_is_fenced_and_ends() -> Result<(), Failure> {
     over_a_server(take_over).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_older_process_ends_with_a_call_that_reads() -> Result<(), Failure> {
+    over_a_server(read_after_take_over).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,11 +1,11 @@
 //! A component whose database goes away, comes back, or takes the answer of a COMMIT with it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use cognate_composite::matrix::never;
-use cognate_composite::{Call, Component, Result, Running, Service, service};
+use cognate_composite::{Call, Component, Result, Running, Service, Undo, service};
 use cognate_server::assemble;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,10 +13,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::contract::{one, part_of};
 use crate::process::{END, Failure};
 use crate::server::{open, posted, serve, status, url};
 
 const PUT: Service<i32, i64> = Service::named("solo", "put");
+const ENTER: Service<i32, ()> = Service::named("solo", "enter");
+/// The number with which a call makes the door keep its COMMIT.
+const LATE: i32 = 2;
 
 /// A door between a component and its database.
 struct Door {
@@ -24,14 +28,21 @@ struct Door {
     is_open: watch::Sender<bool>,
     /// Closes with the next COMMIT: its answer does not get through.
     takes_commit: AtomicBool,
+    /// Keeps what is sent next, up to its COMMIT; the connection ends for who has sent it.
+    keeps_commit: AtomicBool,
+    /// What was kept, and where it is to go.
+    kept: Mutex<Option<(Vec<u8>, TcpStream)>>,
+    /// Lets nothing through to the database.
+    is_held: watch::Sender<bool>,
 }
 
 impl Door {
     async fn before(database: SocketAddr) -> std::result::Result<Arc<Door>, Failure> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let (is_open, _) = watch::channel(true);
-        let address = listener.local_addr()?;
-        let door = Arc::new(Door { address, is_open, takes_commit: AtomicBool::new(false) });
+        let ((is_open, _), (is_held, _)) = (watch::channel(true), watch::channel(false));
+        let (address, kept) = (listener.local_addr()?, Mutex::default());
+        let (takes_commit, keeps_commit) = (AtomicBool::new(false), AtomicBool::new(false));
+        let door = Arc::new(Door { address, is_open, takes_commit, keeps_commit, kept, is_held });
         let opened = Arc::clone(&door);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -46,7 +57,7 @@ impl Door {
 
     /// Passes bytes on in both directions, as long as the door is open.
     async fn pass(self: Arc<Door>, mut client: TcpStream, mut server: TcpStream) {
-        let mut is_open = self.is_open.subscribe();
+        let (mut is_open, mut is_held) = (self.is_open.subscribe(), self.is_held.subscribe());
         let (mut from_client, mut from_server) = ([0; 16384], [0; 16384]);
         loop {
             let passed = tokio::select! {
@@ -54,6 +65,10 @@ impl Door {
                 count = client.read(&mut from_client) => {
                     let Ok(count @ 1..) = count else { return };
                     let bytes = &from_client[..count];
+                    if self.keeps_commit.swap(false, Ordering::SeqCst) {
+                        return self.keep_commit(bytes.to_vec(), client, server).await;
+                    }
+                    drop(is_held.wait_for(|is_held| !is_held).await);
                     let commits = bytes.windows(7).any(|seven| seven == b"COMMIT\0");
                     if commits && self.takes_commit.swap(false, Ordering::SeqCst) {
                         return self.take_commit(bytes, &mut server).await;
@@ -69,6 +84,30 @@ impl Door {
                 return;
             }
         }
+    }
+
+    /// Whoever has sent this hears that the connection is lost, and the database nothing, for now.
+    async fn keep_commit(&self, mut bytes: Vec<u8>, mut client: TcpStream, server: TcpStream) {
+        let mut piece = [0; 4096];
+        while !bytes.windows(7).any(|seven| seven == b"COMMIT\0") {
+            let Ok(count @ 1..) = client.read(&mut piece).await else { break };
+            bytes.extend_from_slice(&piece[..count]);
+        }
+        *self.kept.lock().expect("nobody panics") = Some((bytes, server));
+    }
+
+    /// The database hears what was kept, and ends its transaction.
+    async fn deliver(&self) -> std::result::Result<(), Failure> {
+        let kept = self.kept.lock().expect("nobody panics").take();
+        let (bytes, mut server) = kept.ok_or("nothing was kept")?;
+        server.write_all(&bytes).await?;
+        let (mut answers, mut piece) = (Vec::new(), [0; 4096]);
+        let has = |answers: &[u8], tag: &[u8]| answers.windows(tag.len()).any(|bytes| bytes == tag);
+        while !has(&answers, b"COMMIT\0") && !has(&answers, b"ROLLBACK\0") {
+            let Ok(count @ 1..) = server.read(&mut piece).await else { break };
+            answers.extend_from_slice(&piece[..count]);
+        }
+        Ok(())
     }
 
     /// The database commits; nobody hears of it.
@@ -193,5 +232,88 @@ async fn a_database_whose_commits_a_crash_takes_back_is_refused() -> std::result
     let refused = component(&url("off"), folder.path()).start().await.err().map(|error| error.to_string());
     assert!(refused.as_ref().is_some_and(|why| why.contains("synchronous_commit")), "{refused:?}");
     component(&url("local"), folder.path()).start().await?;
+    Ok(())
+}
+
+async fn leave(undo: Undo, n: i32) -> Result<()> {
+    undo.sql().execute("DELETE FROM word WHERE n = $1", &[&n]).await.map(drop)
+}
+
+/// The same component with a service that takes part in roots of others.
+async fn with_part() -> std::result::Result<Solo, Failure> {
+    let folder = tempfile::tempdir()?;
+    let server = serve(&folder.path().join("data")).await?;
+    let door = Door::before(server.listen()).await?;
+    let told = Arc::clone(&door);
+    let enter = move |call: Call, n: i32| {
+        let door = Arc::clone(&told);
+        async move {
+            call.sql().execute("INSERT INTO word VALUES ($1)", &[&n]).await?;
+            door.keeps_commit.store(n == LATE, Ordering::SeqCst);
+            call.undo(&n)
+        }
+    };
+    let running = component(&url(door.address), folder.path())
+        .serve(ENTER, service(enter).undo(leave).read_committed())
+        .conflicts([never("enter", "enter"), never("enter", "put")])
+        .start()
+        .await?;
+    let address = open(&running).await?;
+    Ok(Solo { _folder: folder, _server: server, _running: running, door, address })
+}
+
+impl Solo {
+    /// A call that is part of a root with so much time.
+    async fn enter(
+        &self,
+        (root, call): (&str, &str),
+        deadline_ms: &str,
+        n: i32,
+    ) -> std::result::Result<(u16, Value), Failure> {
+        let headers = [&part_of(root, call)[..], &[("Cognate-Deadline-Ms", deadline_ms)]].concat();
+        posted(self.address, "/services/enter", &headers, json!(n)).await
+    }
+}
+
+/// Who was told that nothing is left of a call may commit without it: what was under way to the
+/// database must not happen later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_was_given_up_does_not_happen_later() -> std::result::Result<(), Failure> {
+    let solo = with_part().await?;
+    // It has slots, and a connection that knows all statements, from here on.
+    assert_eq!(solo.enter(("a", "a.1"), "60000", 1).await?, (200, Value::Null));
+    let given_up = solo.enter(("b", "b.1"), "60000", LATE).await?;
+    assert_eq!((reason(&given_up), &given_up.1["began"]), ((503, Some("database")), &json!(false)));
+    solo.door.deliver().await?;
+    assert_eq!(solo.put(&[], 3).await?, (200, json!(2)));
+    assert_eq!(solo.enter(("c", "c.1"), "60000", 4).await?, (200, Value::Null));
+    Ok(())
+}
+
+/// A database that does not answer keeps the slots of one root from being freed. The time of
+/// another one is over all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_does_not_answer_holds_up_no_deadline() -> std::result::Result<(), Failure> {
+    let solo = with_part().await?;
+    let about = json!({ "roots": [{ "root": "a", "parent": "shop", "calls": 1 }] });
+    assert_eq!(solo.enter(("a", "a.1"), "60000", 1).await?, (200, Value::Null));
+    let vote = one(posted(solo.address, "/composite/prepare", &[], about.clone()).await?)?;
+    assert_eq!(vote["vote"], "yes");
+    assert_eq!(solo.enter(("b", "b.1"), "2000", 3).await?, (200, Value::Null));
+    solo.door.is_held.send_replace(true);
+    let told = one(posted(solo.address, "/composite/commit", &[], about).await?)?;
+    assert_eq!(told["state"], "pending");
+    let begun = Instant::now();
+    loop {
+        let status = status(solo.address).await?;
+        let mut roots = status["roots"].as_array().into_iter().flatten();
+        if roots.any(|root| root["root"] == "b" && root["state"] == "aborting") {
+            break;
+        }
+        if begun.elapsed() > END {
+            return Err(format!("its time is never over: {status}").into());
+        }
+    }
+    solo.door.is_held.send_replace(false);
     Ok(())
 }

@@ -381,6 +381,23 @@ fn invocations_are_counted() {
     }
 }
 
+/// The same for one that has refused everybody: whoever has called it asks it, and its count is 0.
+/// It has done nothing, so each of them hears yes.
+#[test]
+fn who_has_done_nothing_is_in_nobodys_way() {
+    let mut server = Server::new(&same());
+    let mut asked = |parent: &str, calls: u32| {
+        let (root, parent, generation) = (root("r"), component(parent), None);
+        let effects =
+            server.0.handle(Event::Prepare(Prepare { root, parent, calls, generation, nonce: NONCE }));
+        effects.into_iter().filter(|effect| matches!(effect, Effect::SendVote(..))).collect::<Vec<_>>()
+    };
+    let vote = |parent: &str, vote| [Effect::SendVote(root("r"), component(parent), vote)];
+    assert_eq!(asked("a", 0), vote("a", Vote::Yes(NONCE)));
+    assert_eq!(asked("b", 0), vote("b", Vote::Yes(NONCE)));
+    assert_eq!(asked("c", 1), vote("c", Vote::No(No::Ended)));
+}
+
 /// What a slot says of a call that was answered before a restart.
 fn remembered(its: &str, slot: u32) -> SlotFacts {
     SlotFacts {
