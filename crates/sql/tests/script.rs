@@ -649,6 +649,8 @@ scripts!(
     inline_code,
     group_sets,
     view_words,
+    view_changes,
+    updatable_views,
     generated_columns,
     deferrable_unique,
     with_changes,

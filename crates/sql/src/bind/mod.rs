@@ -16,6 +16,7 @@ mod access;
 mod aggregate;
 mod around;
 mod call;
+mod changed_view;
 mod coerce;
 mod computed;
 mod domain;
@@ -44,6 +45,7 @@ mod table;
 mod target;
 mod twice;
 mod type_name;
+mod updatable;
 mod view_names;
 mod virtual_table;
 mod window;
@@ -68,6 +70,7 @@ pub use type_name::resolve_type;
 pub(crate) use type_name::{
     array as array_type, custom_name, name_without_schema, put_schema, resolve_built_in,
 };
+pub(crate) use updatable::{BaseTable, FixedColumn, NoBaseTable, ViewColumn, base_table};
 pub(crate) use view_names::{renamed, told};
 pub use virtual_table::{NoVirtualTables, VirtualTable, VirtualTables};
 pub(crate) use with::in_order;
@@ -153,6 +156,8 @@ pub struct Binder<'a> {
     /// Constraints of domains by oid; none while they are being bound.
     domains: Vec<(u32, Option<Arc<DomainCheck>>)>,
     view_depth: usize,
+    /// The view that the statement changes, while it is bound.
+    changed_view: Option<changed_view::ChangedView>,
     /// Expressions copied so far for operands that are needed twice.
     copied: usize,
     /// What stars stand for, if that is to be noted.
@@ -278,6 +283,7 @@ impl<'a> Binder<'a> {
             user_types: vec![],
             domains: vec![],
             view_depth: 0,
+            changed_view: None,
             copied: 0,
             stars: None,
             positions: true,

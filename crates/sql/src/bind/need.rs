@@ -64,6 +64,13 @@ impl Binder<'_> {
         }
     }
 
+    /// A view, or what it is over, is changed.
+    pub(super) fn need_to_change(&mut self, relation: Oid, schema: &str, privileges: Privileges) {
+        if self.context.catalog.has_roles() && !is_temporary(schema) {
+            self.note_need(relation, Securable::Table, privileges, self.acting.reader);
+        }
+    }
+
     /// A relation that a name in FROM means is read.
     pub(super) fn need_to_read(&mut self, relation: &Relation) {
         if !self.context.catalog.has_roles() || relation.is_temporary() {

@@ -108,7 +108,7 @@ impl Binder<'_> {
         if let Some(schema) = &schema {
             self.need_schema(schema);
         }
-        self.need_to_read(&relation);
+        self.need_in_from(&relation);
         match &relation {
             CatalogRelation::Table(table) => self.stored_table(&table.clone(), alias, nullable),
             CatalogRelation::View(view) => self.view(&view.clone(), alias, nullable),
@@ -162,7 +162,9 @@ impl Binder<'_> {
             let _ = bind_computed(self.context, table);
         }
         self.note_table(table);
-        self.stored_relation(table, alias, nullable)
+        let item = self.stored_relation(table, alias, nullable)?;
+        self.claim_changed(table)?;
+        Ok(item)
     }
 
     /// The same, which the statement does not depend on.
@@ -180,7 +182,7 @@ impl Binder<'_> {
     }
 
     /// A view: its query in place of its name, bound in the surroundings of its definition.
-    fn view(&mut self, view: &View, alias: Option<&TableAlias>, nullable: bool) -> Result<Item> {
+    pub(super) fn view(&mut self, view: &View, alias: Option<&TableAlias>, nullable: bool) -> Result<Item> {
         if self.view_depth >= MAX_VIEW_DEPTH {
             return Err(SqlError::new(
                 sqlstate::STATEMENT_TOO_COMPLEX,
@@ -206,7 +208,10 @@ impl Binder<'_> {
         if !self.views.contains(&view.oid) {
             self.views.push(view.oid);
         }
-        let bound = self.derived(query, false, None, &view.name, nullable);
+        let bound = match self.is_changed_here() {
+            true => self.changed_query(query, &view.name),
+            false => self.derived(query, false, None, &view.name, nullable),
+        };
         self.view_depth -= 1;
         self.acting = acting;
         self.positions = positions;
@@ -280,7 +285,7 @@ impl Binder<'_> {
     /// Merges a simple SELECT into the current level: its relations join this level's, its
     /// conditions hold here, its outputs are expressions. None if it turns out not to be simple:
     /// volatile, aggregating or set-returning outputs. Then nothing has changed.
-    fn merge(
+    pub(super) fn merge(
         &mut self,
         select: &ast::Select,
         alias: Option<&TableAlias>,

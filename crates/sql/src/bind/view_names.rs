@@ -8,33 +8,49 @@
 //!
 //! stored                                                  after ALTER TABLE t RENAME TO u
 //! SELECT t.a FROM t                                       SELECT t.a FROM u AS t
+//!
+//! stored                                                  after ALTER TABLE t RENAME COLUMN a TO b
+//! SELECT t.a FROM t                                       SELECT t.a FROM t AS t (a)
 //! ```
 //!
-//! A dump is made and read with an empty path.
+//! So a column has its old name in all of the query, also where USING or NATURAL meets it, and the
+//! outputs keep theirs. A dump is made and read with an empty path.
 
 use sqlparser::ast::{
-    self, DataType, Expr as Syntax, Ident, ObjectName, Query, SetExpr, TableAlias, TableFactor, With,
+    self, DataType, Expr as Syntax, Ident, ObjectName, Query, SelectItem, SetExpr, TableAlias,
+    TableAliasColumnDef, TableFactor, With,
 };
 
+use super::Binder;
+use super::naming::figure_name;
 use super::scope::{object_name, schema_and_name};
+use super::table::simple_select;
 use super::type_name::{custom_name, put_schema};
 use crate::catalog::{Catalog, Relation, View};
+use crate::error::Result;
 use crate::function::quote_identifier;
 use crate::parse::walk::{Changer, change};
 use crate::parse::{self, Command};
 
-/// The query for who has this search path: names that it does not lead to have their schemas.
+/// The query for who has this search path: names that it does not lead to have their schemas, and
+/// the outputs are called as the view's columns are.
 pub(crate) fn told(view: &View, catalog: &Catalog, path: &[String]) -> String {
-    written(view, catalog, catalog, path)
+    written(view, catalog, catalog, path, |query| with_output_names(query, view))
 }
 
-/// The query after relations or schemas were renamed, between these two catalogs; the path is the
-/// view's own one after that.
+/// The query after relations, their columns, types or schemas were renamed, between these two
+/// catalogs; the path is the view's own one after that.
 pub(crate) fn renamed(view: &View, before: &Catalog, after: &Catalog, path: &[String]) -> String {
-    written(view, before, after, path)
+    written(view, before, after, path, |query| query.to_string())
 }
 
-fn written(view: &View, before: &Catalog, after: &Catalog, path: &[String]) -> String {
+fn written(
+    view: &View,
+    before: &Catalog,
+    after: &Catalog,
+    path: &[String],
+    print: impl FnOnce(&mut Query) -> String,
+) -> String {
     let as_stored = || view.query.clone();
     let Ok(mut parsed) = parse::parse(&view.query) else { return as_stored() };
     let Some(statement) = parsed.last_mut() else { return as_stored() };
@@ -43,8 +59,90 @@ fn written(view: &View, before: &Catalog, after: &Catalog, path: &[String]) -> S
     let ast::Statement::Query(query) = sql.as_mut() else { return as_stored() };
     parse::on_large_stack(depth, || {
         change(query.as_mut(), &mut Names { view, before, after, path, in_sight: vec![], with: vec![] });
-        query.to_string()
+        print(query.as_mut())
     })
+}
+
+/// The query's text, its outputs called as the view's columns are: by aliases where nothing else in
+/// the query could mean them, else from outside.
+fn with_output_names(query: &mut Query, view: &View) -> String {
+    let names: Vec<&str> = view.columns.iter().map(|column| column.name.as_str()).collect();
+    match output_names(&query.body) {
+        Some(own) if own.len() == names.len() && own != names => {}
+        _ => return query.to_string(),
+    }
+    let is_simple = simple_select(query).is_some();
+    match query.body.as_mut() {
+        SetExpr::Select(select) if is_simple => {
+            for (item, name) in select.projection.iter_mut().zip(names) {
+                let expr = match &*item {
+                    SelectItem::UnnamedExpr(expr) if figure_name(expr) != name => expr.clone(),
+                    SelectItem::ExprWithAlias { expr, .. } => expr.clone(),
+                    _ => continue,
+                };
+                *item = SelectItem::ExprWithAlias { expr, alias: ident(name) };
+            }
+            query.to_string()
+        }
+        _ => {
+            let names: Vec<String> = names.into_iter().map(quote_identifier).collect();
+            let name = quote_identifier(&view.name);
+            format!("SELECT * FROM ({query}) AS {name} ({})", names.join(", "))
+        }
+    }
+}
+
+/// What a query's outputs are called; none where a star or a record stands for many.
+fn output_names(body: &SetExpr) -> Option<Vec<String>> {
+    match body {
+        SetExpr::Select(select) => {
+            let names = select.projection.iter().map(|item| match item {
+                SelectItem::UnnamedExpr(expr) => Some(figure_name(expr)),
+                SelectItem::ExprWithAlias { alias, .. } => Some(object_name(alias)),
+                _ => None,
+            });
+            let names = names.collect::<Option<Vec<_>>>()?;
+            (!names.iter().any(|name| name == parse::ALL_FIELDS)).then_some(names)
+        }
+        SetExpr::Query(query) => output_names(&query.body),
+        SetExpr::SetOperation { left, .. } => output_names(left),
+        SetExpr::Values(values) => {
+            let width = values.rows.first()?.content.len();
+            Some((1..=width).map(|number| format!("column{number}")).collect())
+        }
+        _ => None,
+    }
+}
+
+impl Binder<'_> {
+    /// A view's query by itself, with its names looked up where they were when it was made.
+    pub(crate) fn query_of_view(&mut self, view: &View, query: &Query) -> Result<super::Query> {
+        let search_path = std::mem::replace(&mut self.search_path, view.search_path.clone());
+        let bound = self.query(query, false);
+        self.search_path = search_path;
+        bound
+    }
+}
+
+/// A relation's visible columns: their places, and their names.
+fn columns_of(relation: &Relation) -> Vec<(usize, &str)> {
+    match relation {
+        Relation::Table(table) => {
+            table.visible_columns().map(|(place, column)| (place, column.name.as_str())).collect()
+        }
+        Relation::View(view) => {
+            view.columns.iter().enumerate().map(|(place, column)| (place, column.name.as_str())).collect()
+        }
+        Relation::Index(..) | Relation::Sequence(_) => vec![],
+    }
+}
+
+/// A name for a column that has come since, which is not to be taken for another one.
+fn unused(name: &str, taken: &[Option<String>]) -> String {
+    let is_taken = |name: &str| taken.iter().any(|known| known.as_deref() == Some(name));
+    let numbered = (1..).map(|number| format!("{name}_{number}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    names.find(|name| !is_taken(name)).unwrap_or_default()
 }
 
 /// Gives names their schemas, and new names.
@@ -63,13 +161,49 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// What a relation is called now, and the schema that it must be named with; none if the name
-    /// is good as it is.
-    fn relation(&self, schema: Option<&str>, name: &str) -> Option<(Option<&str>, &str)> {
+    /// The relation that a name means here; none for a query of WITH.
+    fn meant(&self, schema: Option<&str>, name: &str) -> Option<&Relation> {
         if schema.is_none() && self.in_sight.iter().any(|known| known == name) {
             return None;
         }
-        let meant = self.before.find(&self.view.search_path, schema, name)?.oid();
+        self.before.find(&self.view.search_path, schema, name)
+    }
+
+    /// What the columns of a relation are to be called here, from the first one on up to the last
+    /// that is called otherwise now. They have the names given, or those from before. None if it
+    /// has the columns that it had.
+    fn columns(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+        given: &[TableAliasColumnDef],
+    ) -> Option<Vec<TableAliasColumnDef>> {
+        let meant = self.meant(schema, name)?;
+        let (before, after) = (columns_of(meant), columns_of(self.after.relation_by_oid(meant.oid())?));
+        if before == after {
+            return None;
+        }
+        let known: Vec<Option<String>> = after
+            .iter()
+            .map(|(place, _)| {
+                let at = before.iter().position(|(known, _)| known == place)?;
+                Some(given.get(at).map_or_else(|| before[at].1.to_owned(), |given| object_name(&given.name)))
+            })
+            .collect();
+        let mut wanted: Vec<String> = Vec::with_capacity(after.len());
+        for (at, (_, now)) in after.iter().enumerate() {
+            wanted.push(known[at].clone().unwrap_or_else(|| unused(now, &known)));
+        }
+        let last = (0..after.len()).rev().find(|&at| wanted[at] != after[at].1);
+        wanted.truncate(last.map_or(0, |last| last + 1));
+        let named = |name: String| TableAliasColumnDef { name: ident(&name), data_type: None };
+        Some(wanted.into_iter().map(named).collect())
+    }
+
+    /// What a relation is called now, and the schema that it must be named with; none if the name
+    /// is good as it is.
+    fn relation(&self, schema: Option<&str>, name: &str) -> Option<(Option<&str>, &str)> {
+        let meant = self.meant(schema, name)?.oid();
         let now = self.after.relation_by_oid(meant)?;
         let is_led_to = |found: Option<&Relation>| found.is_some_and(|found| found.oid() == meant);
         let is_good = match schema {
@@ -104,10 +238,15 @@ impl Names<'_> {
         let meant = self.before.user_type(&self.view.search_path, schema.as_deref(), &alone);
         let now = meant.and_then(|meant| self.after.user_type_by_oid(meant.oid()));
         let Some(now) = now else { return };
+        let has_name = now.name() == alone;
+        if !has_name {
+            *name = ObjectName::from(vec![ident(now.name())]);
+        }
         let is_good = match &schema {
-            Some(schema) => schema == now.schema_name(),
-            None => {
-                self.after.user_type(self.path, None, &alone).is_some_and(|found| found.oid() == now.oid())
+            Some(schema) if has_name => schema == now.schema_name(),
+            _ => {
+                let found = self.after.user_type(self.path, None, now.name());
+                found.is_some_and(|found| found.oid() == now.oid())
             }
         };
         if !is_good {
@@ -163,6 +302,12 @@ impl Changer for Names<'_> {
         match factor {
             TableFactor::Table { name, args: None, alias, .. } => {
                 let Ok((schema, alone)) = schema_and_name(name) else { return };
+                let given = alias.as_ref().map_or(&[][..], |alias| &alias.columns);
+                if let Some(columns) = self.columns(schema.as_deref(), &alone, given)
+                    && (alias.is_some() || !columns.is_empty())
+                {
+                    alias.get_or_insert_with(|| alias_of(&alone)).columns = columns;
+                }
                 let Some((schema, now)) = self.relation(schema.as_deref(), &alone) else { return };
                 if now != alone && alias.is_none() {
                     // Columns go on being named after it.
@@ -190,9 +335,10 @@ impl Changer for Names<'_> {
             // A column that is named with the schema of its table, too: the table's name is enough.
             Syntax::CompoundIdentifier(parts) if parts.len() == 3 => {
                 let (schema, table) = (object_name(&parts[0]), object_name(&parts[1]));
-                let meant = self.before.find(&[], Some(&schema), &table).map(Relation::oid);
-                let now = meant.and_then(|oid| self.after.relation_by_oid(oid));
-                if now.is_some_and(|now| now.schema_name() != schema || now.name() != table) {
+                let Some(meant) = self.before.find(&[], Some(&schema), &table) else { return };
+                let Some(now) = self.after.relation_by_oid(meant.oid()) else { return };
+                let is_as_before = now.schema_name() == schema && now.name() == table;
+                if !is_as_before || columns_of(now) != columns_of(meant) {
                     parts.remove(0);
                 }
             }

@@ -58,7 +58,7 @@ pub(crate) use temporary::{
 };
 pub use temporary::{Home, OnCommit};
 pub use user_type::UserType;
-pub use view::View;
+pub use view::{CheckOption, View};
 
 /// Object identifier, as in PostgreSQL.
 pub type Oid = u32;

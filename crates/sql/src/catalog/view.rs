@@ -23,7 +23,29 @@ pub struct View {
     pub search_path: Vec<String>,
     /// Oids of the tables and views the query reads, and of the functions of users it calls.
     pub depends_on: Vec<u32>,
+    /// WITH CHECK OPTION.
+    #[serde(default)]
+    pub check_option: Option<CheckOption>,
     /// COMMENT ON VIEW.
     #[serde(default)]
     pub comment: Option<String>,
+}
+
+/// What rows that are put into a view must meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CheckOption {
+    /// The conditions of the view itself.
+    Local,
+    /// Those of the views that it is over, too.
+    Cascaded,
+}
+
+impl CheckOption {
+    /// Its word, in small letters.
+    pub fn word(self) -> &'static str {
+        match self {
+            CheckOption::Local => "local",
+            CheckOption::Cascaded => "cascaded",
+        }
+    }
 }

@@ -290,7 +290,9 @@ impl Work<'_> {
         table.checks.retain(|check| !check.columns.contains(&place));
         let sequence = table.columns[place].sequence;
         bury(&mut table.columns[place], place);
+        let before = self.catalog.clone();
         self.change(Object::Table(table.clone().into()))?;
+        self.follow_in_views(&before, oid)?;
         for key in &gone {
             self.forget_reference(key).await?;
         }

@@ -8,9 +8,8 @@ use sqlparser::ast;
 use super::constraint::Rows;
 use super::names::{Qualified, fold};
 use super::request::{self, ConstraintRequest};
-use super::resolve::{undefined_column, undefined_table, wrong_type};
-use crate::bind::renamed;
-use crate::catalog::{Catalog, Column, Index, Object, Oid, Relation, Sequence, Table, View};
+use super::resolve::{undefined_column, undefined_table};
+use crate::catalog::{Column, Index, Object, Oid, Relation, Sequence, Table, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 use crate::types::Datum;
@@ -29,7 +28,7 @@ impl Work<'_> {
                 self.require_relation_owner(&relation)?;
                 self.locked_table(&name, TreeMode::Exclusive).await
             }
-            Some(other) => return self.alter_other(&other, &statement.operations).await,
+            Some(other) => return self.alter_other(&name, &other, &statement.operations).await,
             None => Err(undefined_table(&name)),
         };
         let oid = match locked {
@@ -51,25 +50,6 @@ impl Work<'_> {
     pub(crate) fn table_copy(&self, oid: Oid) -> Result<Table> {
         let table = self.catalog.table_by_oid(oid);
         table.map(|table| Table::clone(table)).ok_or_else(|| SqlError::internal("the altered table is gone"))
-    }
-
-    /// ALTER TABLE on an index, sequence or view: only what PostgreSQL lets it do for all
-    /// relations.
-    async fn alter_other(
-        &mut self,
-        relation: &Relation,
-        operations: &[ast::AlterTableOperation],
-    ) -> Result<()> {
-        self.require_relation_owner(relation)?;
-        for operation in operations {
-            match operation {
-                ast::AlterTableOperation::RenameTable { table_name } => {
-                    self.rename_relation(relation, rename_target(table_name)?).await?;
-                }
-                _ => return Err(wrong_type(relation.name(), "table")),
-            }
-        }
-        Ok(())
     }
 
     async fn alter(&mut self, oid: Oid, operation: &ast::AlterTableOperation) -> Result<()> {
@@ -144,7 +124,9 @@ impl Work<'_> {
         self.add_column(&schema, &mut table, request).await?;
         let place = table.columns.len() - 1;
         self.fill_new_column(&before, &mut table, place)?;
+        let catalog = self.catalog.clone();
         self.change(Object::Table(table.clone().into()))?;
+        self.follow_in_views(&catalog, oid)?;
         let (keys, others): (Vec<_>, Vec<_>) = constraints
             .into_iter()
             .partition(|constraint| matches!(constraint, ConstraintRequest::Key { .. }));
@@ -213,7 +195,7 @@ impl Work<'_> {
         Ok(scan.next(self.engine)?.is_some())
     }
 
-    fn rename_column(&mut self, oid: Oid, old: &str, new: &str) -> Result<()> {
+    pub(super) fn rename_column(&mut self, oid: Oid, old: &str, new: &str) -> Result<()> {
         let mut table = self.table_copy(oid)?;
         let missing =
             || SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist"));
@@ -236,14 +218,9 @@ impl Work<'_> {
             }
         }
         table.columns[place].name = new.to_owned();
+        let before = self.catalog.clone();
         self.change(Object::Table(table.into()))?;
-        match self.broken_view(oid)? {
-            None => Ok(()),
-            Some(view) => Err(SqlError::unsupported(format_args!(
-                "renaming column \"{old}\", which view \"{}\" uses,",
-                view.name
-            ))),
-        }
+        self.follow_column(&before, oid, old)
     }
 
     /// A view over this table that its present definition no longer fits.
@@ -288,23 +265,13 @@ impl Work<'_> {
         self.follow_in_views(&before, relation.oid())
     }
 
-    /// Views go on reading a relation that has another name than in the catalog before.
-    fn follow_in_views(&mut self, before: &Catalog, relation: Oid) -> Result<()> {
-        let after = self.catalog.clone();
-        for view in after.views().filter(|view| view.depends_on.contains(&relation)) {
-            let query = renamed(view, before, &after, &view.search_path);
-            self.change(Object::View(View { query, ..View::clone(view) }.into()))?;
-        }
-        Ok(())
-    }
-
     /// Evaluates a bound expression over a row.
     pub(crate) fn evaluate(&self, expression: &crate::expr::Expr, row: &[Datum]) -> Result<Datum> {
         self.read(|read| crate::oltp::run::evaluate(expression, row, read))
     }
 }
 
-fn rename_target(name: &ast::RenameTableNameKind) -> Result<String> {
+pub(super) fn rename_target(name: &ast::RenameTableNameKind) -> Result<String> {
     match name {
         ast::RenameTableNameKind::As(name) | ast::RenameTableNameKind::To(name) => super::names::single(name),
     }

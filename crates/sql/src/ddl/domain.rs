@@ -330,9 +330,12 @@ impl Work<'_> {
             _ => error,
         })?;
         let ty = UserType::Domain(domain.clone());
-        self.refuse_mentioned(&ty, &domain.name, "ALTER DOMAIN ... SET SCHEMA")?;
+        let what = "ALTER DOMAIN ... SET SCHEMA";
+        self.refuse_mentioned(&ty, &domain.name, what)?;
         let (schema, schema_name) = (schema.oid, schema.name.clone());
-        self.change(Object::Domain(Domain { schema, schema_name, ..Domain::clone(domain) }.into()))
+        let before = self.catalog.clone();
+        self.change(Object::Domain(Domain { schema, schema_name, ..Domain::clone(domain) }.into()))?;
+        self.follow_type(&before, &domain.name, what)
     }
 
     /// RENAME TO.
@@ -343,8 +346,11 @@ impl Work<'_> {
             _ => error,
         })?;
         let ty = UserType::Domain(domain.clone());
-        self.refuse_mentioned(&ty, &domain.name, "ALTER DOMAIN ... RENAME TO")?;
-        self.change(Object::Domain(Domain { name: new, ..Domain::clone(domain) }.into()))
+        let what = "ALTER DOMAIN ... RENAME TO";
+        self.refuse_mentioned(&ty, &domain.name, what)?;
+        let before = self.catalog.clone();
+        self.change(Object::Domain(Domain { name: new, ..Domain::clone(domain) }.into()))?;
+        self.follow_type(&before, &domain.name, what)
     }
 
     fn rename_domain_constraint(&self, domain: &mut Domain, name: &str, new: String) -> Result<()> {

@@ -85,8 +85,12 @@ impl Work<'_> {
                 let new = fold(&rename.new_name);
                 let schema = self.schema_of(ty.schema)?;
                 self.claim_type_name(&schema, &new).await?;
-                self.refuse_mentioned(&UserType::Enum(ty.clone()), &ty.name, "ALTER TYPE ... RENAME TO")?;
+                let what = "ALTER TYPE ... RENAME TO";
+                self.refuse_mentioned(&UserType::Enum(ty.clone()), &ty.name, what)?;
                 changed.name = new;
+                let before = self.catalog.clone();
+                self.change(Object::EnumType(changed.into()))?;
+                return self.follow_type(&before, &ty.name, what);
             }
             AlterTypeOperation::AddValue(add) => {
                 let new = label(&add.value)?;
@@ -119,7 +123,9 @@ impl Work<'_> {
                         format!("enum label \"{to}\" already exists"),
                     ));
                 }
-                self.refuse_mentioned(&UserType::Enum(ty.clone()), &from, "ALTER TYPE ... RENAME VALUE")?;
+                let what = "ALTER TYPE ... RENAME VALUE";
+                self.refuse_mentioned(&UserType::Enum(ty.clone()), &from, what)?;
+                self.refuse_viewed(&from, what)?;
                 changed.labels[place].label = to;
             }
         }

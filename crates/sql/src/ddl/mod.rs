@@ -10,6 +10,7 @@
 pub(crate) mod alter_column;
 pub(crate) mod alter_constraint;
 pub(crate) mod alter_table;
+pub(crate) mod alter_view;
 pub(crate) mod build;
 pub(crate) mod comment;
 pub(crate) mod computed;

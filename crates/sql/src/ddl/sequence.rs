@@ -189,8 +189,9 @@ impl Work<'_> {
                 self.claim_name(&schema, &new).await?;
                 sequence.name = new;
             }
-            AlterSequence::SetSchema(_) => {
-                return Err(SqlError::unsupported("ALTER SEQUENCE ... SET SCHEMA"));
+            AlterSequence::SetSchema(schema) => {
+                let sequence = Relation::Sequence(sequence.into());
+                return self.set_schema(&sequence, &fold(schema)).await.map(|()| true);
             }
         }
         self.change(Object::Sequence(sequence.into()))?;

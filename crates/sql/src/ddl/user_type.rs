@@ -4,7 +4,7 @@
 //! column the type holds that lock shared, so that the type cannot go or change its name meanwhile.
 //!
 //! Defaults, checks, views and functions name types in stored text. A new name for what such a text
-//! may mention is refused.
+//! may mention is refused; views follow the new name of a type.
 
 use std::sync::Arc;
 
@@ -15,9 +15,11 @@ use super::drop::{cascade_notice, depend, describe};
 use super::expression::{bind_check, bind_default};
 use super::names::Qualified;
 use super::resolve::undefined_schema;
-use crate::catalog::{Check, Column, Index, Object, Oid, Relation, Schema, Table, UserType};
+use crate::bind::renamed;
+use crate::catalog::{Catalog, Check, Column, Index, Object, Oid, Relation, Schema, Table, UserType, View};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::parse_expression;
+use crate::parse::walk::has_expression;
+use crate::parse::{Command, parse_expression, parse_single};
 use crate::session::work::Work;
 use crate::types::{Type, TypeId};
 
@@ -82,6 +84,18 @@ fn mentions(text: &str, word: &str) -> bool {
     let quoted = word.replace('\'', "''");
     let folded = text.to_lowercase();
     [text, &folded].iter().any(|text| text.contains(word) || text.contains(&quoted))
+}
+
+/// Whether a query has a literal in which a word stands.
+fn has_text(query: &str, word: &str) -> bool {
+    let Ok(Some(statement)) = parse_single(query) else { return false };
+    let Command::Sql(sql) = &statement.command else { return false };
+    has_expression(sql.as_ref(), |expression| match expression {
+        ast::Expr::Value(value) => {
+            value.value.clone().into_string().is_some_and(|text| mentions(&text, word))
+        }
+        _ => false,
+    })
 }
 
 impl Work<'_> {
@@ -170,13 +184,40 @@ impl Work<'_> {
                 return refused(describe_type(self, &UserType::Domain(domain.clone())));
             }
         }
-        if let Some(view) = self.catalog.views().find(|view| has(&view.query)) {
-            return refused(describe(self, &Relation::View(view.clone())));
-        }
         match self.catalog.routines().find(|routine| has(&routine.body)) {
             Some(routine) => refused(format!("{} {}", routine.kind.noun(), routine.identity())),
             None => Ok(()),
         }
+    }
+
+    /// 0A000 if a view's query has this word.
+    pub(super) fn refuse_viewed(&self, word: &str, what: &str) -> Result<()> {
+        match self.catalog.views().find(|view| mentions(&view.query, word)) {
+            Some(view) => Err(self.named_by(view, what)),
+            None => Ok(()),
+        }
+    }
+
+    fn named_by(&self, view: &Arc<View>, what: &str) -> SqlError {
+        let who = describe(self, &Relation::View(view.clone()));
+        SqlError::unsupported(format!("{what} where {who} names it"))
+    }
+
+    /// Views go on naming a type that had another name, or was in another schema, in the catalog
+    /// before. 0A000 where one has its name in a text, which may be that of a `regtype`.
+    pub(super) fn follow_type(&mut self, before: &Catalog, word: &str, what: &str) -> Result<()> {
+        let after = self.catalog.clone();
+        for view in after.views().filter(|view| mentions(&view.query, word)) {
+            let query = renamed(view, before, &after, &view.search_path);
+            let changed = View { query, ..View::clone(view) };
+            if has_text(&changed.query, word) || self.bind_view(&changed).is_err() {
+                return Err(self.named_by(view, what));
+            }
+            if changed.query != view.query {
+                self.change(Object::View(changed.into()))?;
+            }
+        }
+        Ok(())
     }
 
     /// DROP TYPE and DROP DOMAIN.

@@ -1,10 +1,12 @@
 //! CREATE VIEW.
 
+use std::sync::Arc;
+
 use sqlparser::ast;
 
 use super::names::{Qualified, fold};
-use crate::bind::{Stars, pinned};
-use crate::catalog::{self, Column, Object, Relation, View};
+use crate::bind::{Stars, base_table, pinned};
+use crate::catalog::{self, CheckOption, Column, Object, Relation, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Command, changes_rows, parse_single};
 use crate::session::OutputColumn;
@@ -15,6 +17,7 @@ impl Work<'_> {
     /// CREATE VIEW.
     pub(crate) async fn create_view(&mut self, statement: &ast::CreateView) -> Result<()> {
         refuse(statement)?;
+        let check_option = check_option(&statement.options)?;
         let with = statement.query.with.iter().flat_map(|with| &with.cte_tables);
         if with.into_iter().any(|cte| changes_rows(&cte.query.body)) {
             return Err(SqlError::new(
@@ -56,9 +59,18 @@ impl Work<'_> {
             columns,
             search_path: self.view_path(reads_temporary),
             depends_on,
+            check_option,
             comment: existing.and_then(|view| view.comment.clone()),
         };
-        self.change(Object::View(view.into()))
+        let view = Arc::new(view);
+        if check_option.is_some()
+            && let Err(refusal) = base_table(&view, &self.catalog, true)
+            && refusal.view == view.name
+        {
+            let message = "WITH CHECK OPTION is supported only on automatically updatable views";
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message).with_hint(refusal.detail));
+        }
+        self.change(Object::View(view))
     }
 
     /// Whether a query reads something of the session's temporary objects: a view of it is one of
@@ -113,7 +125,7 @@ impl Work<'_> {
             return Err(SqlError::internal(format!("view \"{}\" is no query", view.name)));
         };
         match sql.as_ref() {
-            ast::Statement::Query(query) => self.bind_query(query).map(drop),
+            ast::Statement::Query(query) => self.bind(|binder| binder.query_of_view(view, query).map(drop)),
             _ => Err(SqlError::internal(format!("view \"{}\" is no query", view.name))),
         }
     }
@@ -123,13 +135,38 @@ fn refuse(statement: &ast::CreateView) -> Result<()> {
     let clauses = [
         (statement.materialized, "CREATE MATERIALIZED VIEW"),
         (statement.if_not_exists, "CREATE VIEW IF NOT EXISTS"),
-        (!matches!(statement.options, ast::CreateTableOptions::None), "CREATE VIEW ... WITH"),
         (statement.to.is_some() || statement.params.is_some(), "this form of CREATE VIEW"),
     ];
     match clauses.iter().find(|(present, _)| *present) {
         Some((_, clause)) => Err(SqlError::unsupported(clause)),
         None => Ok(()),
     }
+}
+
+/// WITH CHECK OPTION, which comes as one of the options in parentheses. 22023, 0A000.
+fn check_option(options: &ast::CreateTableOptions) -> Result<Option<CheckOption>> {
+    let options = match options {
+        ast::CreateTableOptions::None => return Ok(None),
+        ast::CreateTableOptions::With(options) => options,
+        _ => return Err(SqlError::unsupported("CREATE VIEW ... WITH")),
+    };
+    let mut found = None;
+    for option in options {
+        let ast::SqlOption::KeyValue { key, value } = option else {
+            return Err(SqlError::unsupported("CREATE VIEW ... WITH"));
+        };
+        if fold(key) != "check_option" {
+            return Err(SqlError::unsupported("CREATE VIEW ... WITH"));
+        }
+        let value = value.to_string().trim_matches('\'').to_lowercase();
+        let known = [CheckOption::Local, CheckOption::Cascaded];
+        found = Some(known.into_iter().find(|known| known.word() == value).ok_or_else(|| {
+            let message = format!("invalid value for enum option \"check_option\": {value}");
+            SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+                .with_detail("Valid values are \"local\" and \"cascaded\".")
+        })?);
+    }
+    Ok(found)
 }
 
 fn view_columns(columns: Vec<OutputColumn>, names: &[ast::ViewColumnDef]) -> Result<Vec<Column>> {

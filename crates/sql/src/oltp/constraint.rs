@@ -115,6 +115,16 @@ pub(crate) fn check_violation(table: &Table, name: &str, row: &[Datum], format: 
     .with_constraint(name)
 }
 
+/// 44000.
+#[cold]
+pub(crate) fn view_violation(table: &Table, view: &str, row: &[Datum], format: &FormatContext) -> SqlError {
+    SqlError::new(
+        sqlstate::WITH_CHECK_OPTION_VIOLATION,
+        format!("new row violates check option for view \"{view}\""),
+    )
+    .with_detail(failing_row(table, row, format))
+}
+
 /// 23505.
 #[cold]
 pub(crate) fn unique_violation(

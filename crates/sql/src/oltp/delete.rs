@@ -6,7 +6,8 @@ use sqlparser::ast;
 use super::returning::{Changed, Returning};
 use super::run::Run;
 use super::source::{Pieces, Places, WithQueries};
-use super::target::{Access, Target, find_table, open_target};
+use super::subject::{Change, Subject};
+use super::target::{Access, Target};
 use super::update::frame_key;
 use crate::bind::Binder;
 use crate::catalog::Privileges;
@@ -46,13 +47,13 @@ pub(crate) fn bind(
     if !joins.is_empty() {
         return Err(SqlError::syntax("syntax error at or near \"JOIN\""));
     }
-    let table = find_table(binder, name)?;
     let reads = statement.selection.is_some() || statement.returning.is_some() || statement.using.is_some();
     let read = if reads { Privileges::SELECT } else { Privileges::NONE };
-    binder.need(&table, Privileges::DELETE | read);
+    let subject = Subject::find(binder, name, Change::Delete, Privileges::DELETE | read)?;
+    let table = subject.table.clone();
     let mut parts = None;
     let query = with.bind(binder, |binder| {
-        open_target(binder, &table, alias.as_ref())?;
+        subject.open(binder, alias.as_ref())?;
         binder.from_beside_target(statement.using.as_deref().unwrap_or_default())?;
         if let Some(condition) = &statement.selection {
             binder.where_clause(condition)?;

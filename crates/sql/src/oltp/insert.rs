@@ -10,7 +10,7 @@ use super::literal_rows::LiteralRows;
 use super::returning::{Changed, Returning};
 use super::run::{Checks, Run, default_of, generated_always, is_default, is_generated};
 use super::source::{Pieces, Places, WithQueries, share};
-use super::target::{find_table, open_table_as};
+use super::subject::{Change, Subject, ViewChecks};
 use crate::bind::{Binder, Body, Clause, Query, names_columns};
 use crate::catalog::{Identity, Privileges, Table};
 use crate::error::{Result, SqlError, sqlstate};
@@ -29,6 +29,8 @@ pub(crate) struct InsertPlan {
     pub(crate) table: Arc<Table>,
     source: Source,
     checks: Checks,
+    /// What it must meet to be in the view that it is put into.
+    view_checks: ViewChecks,
     conflict: Option<Conflict>,
     pub(crate) returning: Option<Returning>,
     pub(crate) places: Places,
@@ -64,6 +66,8 @@ pub(crate) struct Columns {
     table: Arc<Table>,
     /// Places in the order of the column list.
     places: Vec<usize>,
+    /// Which of them may not be given values, and why.
+    fixed: Vec<(usize, SqlError)>,
     overriding: Option<Overriding>,
 }
 
@@ -85,21 +89,22 @@ pub(crate) fn bind(
     let ast::TableObject::TableName(name) = &statement.table else {
         return Err(SqlError::unsupported("INSERT into anything but a table"));
     };
-    let table = find_table(binder, name)?;
+    let subject = Subject::find(binder, name, Change::Insert, needed(statement))?;
+    let table = subject.table.clone();
     binder.note_table(&table);
-    need(binder, &table, statement);
-    let columns = Columns::new(&table, &statement.columns, overriding)?;
+    let columns = Columns::of(&subject, &statement.columns, overriding)?;
+    let mut view_checks = subject.checks(binder)?;
     let mut pieces = Pieces::default();
     let (source, mut behind) = match plain_values(statement).filter(|_| with.is_empty()) {
         Some(rows) => {
             let rows = columns.values(binder, rows, !statement.columns.is_empty())?;
-            (BoundSource::Values(rows), bind_behind(binder, &table, statement)?)
+            (BoundSource::Values(rows), bind_behind(binder, &subject, statement)?)
         }
         None => {
             let mut rest = None;
             let query = with.bind(binder, |binder| {
                 let (query, map) = columns.query(binder, statement)?;
-                rest = Some((map, bind_behind(binder, &table, statement)?));
+                rest = Some((map, bind_behind(binder, &subject, statement)?));
                 Ok(query)
             })?;
             let (map, behind) = rest.ok_or_else(|| SqlError::internal("an INSERT was not bound"))?;
@@ -107,6 +112,7 @@ pub(crate) fn bind(
         }
     };
     let checks = Checks::bind(binder, &table, |_| true)?;
+    view_checks.plan(binder, &mut pieces)?;
     if let Some(conflict) = &mut behind.conflict {
         conflict.plan(binder, &mut pieces)?;
     }
@@ -132,11 +138,11 @@ pub(crate) fn bind(
         BoundSource::Query(plan, map) => Source::Query(share(*plan, places), map),
     };
     let Behind { conflict, returning } = behind;
-    Ok(InsertPlan { table, source, checks, conflict, returning, places })
+    Ok(InsertPlan { table, source, checks, view_checks, conflict, returning, places })
 }
 
 /// Binds ON CONFLICT and RETURNING.
-fn bind_behind(binder: &mut Binder<'_>, table: &Arc<Table>, statement: &ast::Insert) -> Result<Behind> {
+fn bind_behind(binder: &mut Binder<'_>, subject: &Subject, statement: &ast::Insert) -> Result<Behind> {
     let alias = statement.table_alias.as_ref().map(|alias| ast::TableAlias {
         explicit: true,
         name: alias.alias.clone(),
@@ -146,14 +152,19 @@ fn bind_behind(binder: &mut Binder<'_>, table: &Arc<Table>, statement: &ast::Ins
     let conflict = match &statement.on {
         None => None,
         Some(ast::OnInsert::OnConflict(on)) => {
-            Some(super::conflict::bind(binder, table, alias.as_ref(), on)?)
+            let renamed = match subject.is_view() {
+                true => Some(subject.conflict(on)?),
+                false => None,
+            };
+            let on = renamed.as_ref().unwrap_or(on);
+            Some(super::conflict::bind(binder, &subject.table, alias.as_ref(), on)?)
         }
         Some(_) => return Err(SqlError::syntax("syntax error at or near \"DUPLICATE\"")),
     };
     let returning = match &statement.returning {
         None => None,
         Some(items) => {
-            open_table_as(binder, table, alias.as_ref())?;
+            subject.open(binder, alias.as_ref())?;
             let bound = binder.returning(items);
             binder.pop_level()?;
             let (columns, exprs) = bound?;
@@ -165,7 +176,7 @@ fn bind_behind(binder: &mut Binder<'_>, table: &Arc<Table>, statement: &ast::Ins
 
 /// What an INSERT must be allowed: to read, too, where it gives rows back or looks for those that are
 /// in its way by columns.
-fn need(binder: &mut Binder<'_>, table: &Table, statement: &ast::Insert) {
+fn needed(statement: &ast::Insert) -> Privileges {
     let mut privileges = Privileges::INSERT;
     if statement.returning.is_some() {
         privileges = privileges | Privileges::SELECT;
@@ -181,7 +192,7 @@ fn need(binder: &mut Binder<'_>, table: &Table, statement: &ast::Insert) {
             privileges = if reads { privileges | Privileges::SELECT } else { privileges };
         }
     }
-    binder.need(table, privileges);
+    privileges
 }
 
 /// The rows of VALUES without anything around them; none for DEFAULT VALUES.
@@ -244,7 +255,19 @@ impl Columns {
         names: &[ast::ObjectName],
         overriding: Option<Overriding>,
     ) -> Result<Columns> {
-        Ok(Columns { places: column_list(table, names)?, table: table.clone(), overriding })
+        let places = column_list(table, names)?;
+        Ok(Columns { places, table: table.clone(), fixed: Vec::new(), overriding })
+    }
+
+    /// The same of what may be a view. 0A000 for columns of it that are none of a table.
+    fn of(subject: &Subject, names: &[ast::ObjectName], overriding: Option<Overriding>) -> Result<Columns> {
+        let table = &subject.named;
+        if !names.is_empty() {
+            subject.check_columns(names)?;
+            return Columns::new(table, names, overriding);
+        }
+        let (places, fixed) = subject.all_columns();
+        Ok(Columns { places, table: table.clone(), fixed, overriding })
     }
 
     /// The rows of VALUES, complete; a single one of defaults if there are none.
@@ -317,7 +340,10 @@ impl Columns {
         if listed && width < self.places.len() {
             return Err(SqlError::syntax("INSERT has more target columns than expressions"));
         }
-        Ok(())
+        match self.fixed.iter().find(|(at, _)| *at < width) {
+            Some((_, refusal)) => Err(refusal.clone()),
+            None => Ok(()),
+        }
     }
 
     /// A given value for this column is dropped: OVERRIDING USER VALUE.
@@ -488,6 +514,7 @@ impl Work<'_> {
             }
         }
         let row_key = self.insert_row(&plan.table, &row).await?;
+        plan.view_checks.test(self, run, &plan.table, &row)?;
         if plan.conflict.as_ref().is_some_and(Conflict::updates) {
             touched.insert(row_key);
         }

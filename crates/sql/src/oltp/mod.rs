@@ -49,6 +49,7 @@ mod sorter;
 pub(crate) mod source;
 mod spill;
 pub(crate) mod stored;
+pub(crate) mod subject;
 pub(crate) mod subquery;
 mod table_function;
 pub(crate) mod target;

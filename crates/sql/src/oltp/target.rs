@@ -51,6 +51,14 @@ pub(crate) fn open_table_as(
 
 /// The table of this name that a statement is to change. 42P01, 42809.
 pub(crate) fn find_table(binder: &mut Binder<'_>, name: &ast::ObjectName) -> Result<Arc<Table>> {
+    match find_changed(binder, name)? {
+        Relation::Table(table) => Ok(table),
+        other => Err(SqlError::unsupported(format_args!("changing view \"{}\"", other.name()))),
+    }
+}
+
+/// The table or view of this name that a statement is to change. 42P01, 42809.
+pub(super) fn find_changed(binder: &mut Binder<'_>, name: &ast::ObjectName) -> Result<Relation> {
     let qualified = Qualified::from_object_name(name)?;
     let own = qualified.check_database(binder.context.catalog);
     own.map_err(|error| binder.at(error, crate::bind::name_span(name)))?;
@@ -61,11 +69,9 @@ pub(crate) fn find_table(binder: &mut Binder<'_>, name: &ast::ObjectName) -> Res
     match binder.find_relation(qualified.schema.as_deref(), &qualified.name) {
         Some(Relation::Table(table)) => {
             binder.check_own(table)?;
-            Ok(table.clone())
+            Ok(Relation::Table(table.clone()))
         }
-        Some(Relation::View(view)) => {
-            Err(SqlError::unsupported(format_args!("changing view \"{}\"", view.name)))
-        }
+        Some(Relation::View(view)) => Ok(Relation::View(view.clone())),
         Some(Relation::Sequence(sequence)) => Err(SqlError::new(
             sqlstate::WRONG_OBJECT_TYPE,
             format!("cannot change sequence \"{}\"", sequence.name),

@@ -13,7 +13,8 @@ use super::returning::{Changed, Returning};
 use super::run::{Checks, Run, default_of, generated_always, is_default, is_generated};
 use super::source::{Pieces, Places, WithQueries};
 use super::stored::decode;
-use super::target::{Access, Target, as_key, find_table, open_target};
+use super::subject::{Change, Subject, ViewChecks};
+use super::target::{Access, Target, as_key};
 use super::write::Locked;
 use crate::bind::{Binder, Clause, names_columns};
 use crate::catalog::{Column, Identity, Index, Privileges, Table};
@@ -34,6 +35,8 @@ pub(crate) struct UpdatePlan {
     /// Whether a unique key is assigned to.
     keys: Keys,
     checks: Checks,
+    /// What a row must meet to stay in the view that is changed.
+    view_checks: ViewChecks,
     pub(crate) returning: Option<Returning>,
     pub(crate) places: Places,
 }
@@ -278,20 +281,26 @@ pub(crate) fn bind(
             return Err(SqlError::syntax("syntax error at or near \"FROM\""));
         }
     };
-    let table = find_table(binder, name)?;
     let reads = statement.selection.is_some()
         || statement.returning.is_some()
         || statement.assignments.iter().any(|assignment| names_columns(&assignment.value));
     let read = if reads { Privileges::SELECT } else { Privileges::NONE };
-    binder.need(&table, Privileges::UPDATE | read);
+    let subject = Subject::find(binder, name, Change::Update, Privileges::UPDATE | read)?;
+    let table = subject.table.clone();
+    for assignment in &statement.assignments {
+        subject.check_columns(match &assignment.target {
+            ast::AssignmentTarget::ColumnName(name) => std::slice::from_ref(name),
+            ast::AssignmentTarget::Tuple(names) => names.as_slice(),
+        })?;
+    }
     let mut parts = None;
     let query = with.bind(binder, |binder| {
-        open_target(binder, &table, alias.as_ref())?;
+        let view_checks = subject.open(binder, alias.as_ref())?;
         binder.from_beside_target(from)?;
         if let Some(condition) = &statement.selection {
             binder.where_clause(condition)?;
         }
-        let assignments = bind_assignments(binder, &table, &statement.assignments)?;
+        let assignments = bind_assignments(binder, &subject.named, &statement.assignments)?;
         let returning = match &statement.returning {
             None => None,
             Some(items) => {
@@ -300,10 +309,10 @@ pub(crate) fn bind(
             }
         };
         let (query, filter) = Target::query(binder)?;
-        parts = Some((assignments, returning, filter));
+        parts = Some((assignments, view_checks, returning, filter));
         Ok(query)
     })?;
-    let (mut assignments, mut returning, filter) =
+    let (mut assignments, mut view_checks, mut returning, filter) =
         parts.ok_or_else(|| SqlError::internal("an UPDATE was not bound"))?;
     let places = assignments.places.clone();
     let checks = Checks::bind(binder, &table, |place| table.changes_with(place, &places))?;
@@ -311,11 +320,13 @@ pub(crate) fn bind(
     let mut pieces = Pieces::default();
     let target = Target::plan(binder, &mut pieces, table, query, filter)?;
     assignments.plan(binder, &mut pieces)?;
+    view_checks.plan(binder, &mut pieces)?;
     if let Some(returning) = &mut returning {
         pieces.expressions(binder, &mut returning.exprs)?;
     }
     let places = pieces.finish(binder);
-    Ok(UpdatePlan { target: target.finish(places), assignments, keys, checks, returning, places })
+    let target = target.finish(places);
+    Ok(UpdatePlan { target, assignments, keys, checks, view_checks, returning, places })
 }
 
 impl Work<'_> {
@@ -364,6 +375,7 @@ impl Work<'_> {
         plan.assignments.apply(self, run, &frame, &mut after)?;
         plan.checks.complete(self, table, &mut after)?;
         self.update_row(table, &row_key, &frame[..width], &after).await?;
+        plan.view_checks.test(self, run, table, &after)?;
         if plan.returning.is_some() {
             frame.splice(..width, after);
         }

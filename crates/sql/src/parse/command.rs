@@ -7,6 +7,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
 use super::alter_settings::{self, AlterSettings};
+use super::alter_view::{self, AlterRelation};
 use super::database::{self, DatabaseStatement};
 use super::domain::{self, DomainStatement};
 use super::grant::{self, DefaultPrivileges, GrantStatement};
@@ -80,6 +81,8 @@ pub enum Command {
         /// What changes.
         change: AlterSequence,
     },
+    /// ALTER VIEW, and SET SCHEMA of tables and views.
+    AlterRelation(Box<AlterRelation>),
     /// ALTER ROLE and ALTER DATABASE with SET or RESET.
     AlterSettings(AlterSettings),
     /// CREATE FUNCTION and CREATE PROCEDURE.
@@ -281,6 +284,9 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     if take_all(parser, &["ALTER", "SEQUENCE"]) {
         return alter_sequence(parser);
     }
+    if let Some(alter) = alter_view::parse(parser)? {
+        return Ok(Command::AlterRelation(alter.into()));
+    }
     if let Some(command) = routine::parse(parser)? {
         return Ok(command);
     }
@@ -290,7 +296,9 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     if let Some(statement) = domain::parse(parser)? {
         return Ok(Command::Domain(Box::new(statement)));
     }
-    parser.parse_statement().map(|statement| Command::Sql(Box::new(into_table(statement))))
+    let mut statement = parser.parse_statement()?;
+    alter_view::check_option(parser, &mut statement)?;
+    Ok(Command::Sql(Box::new(into_table(statement))))
 }
 
 /// A statement about databases and roles, and what these may do and own.

@@ -9,7 +9,8 @@
 //!    `TRIM` ...);
 //!    `merge` parses MERGE for it, and what begins with WITH;
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
-//!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with, `routine`
+//!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with,
+//!    `alter_view` ALTER VIEW, `routine`
 //!    those of functions and procedures, `database` those of databases, `inline_code` DO, `domain` those of domains, `role`, `grant` and
 //!    `owner` those of roles and what they may do and own.
 //!
@@ -34,6 +35,7 @@
 //! fits its depth, since copies, comparisons and drops of trees recurse, too.
 
 mod alter_settings;
+mod alter_view;
 mod command;
 mod complexity;
 mod conflict_target;
@@ -63,6 +65,7 @@ pub(crate) mod template;
 pub(crate) mod walk;
 
 pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
+pub use alter_view::{AlterRelation, RelationChange};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
 pub(crate) use conflict_target::{ConflictTarget, conflict_target};

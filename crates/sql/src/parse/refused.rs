@@ -138,9 +138,6 @@ const CLAUSES: &[(&[&str], &[Form])] = &[
             "XMLEXISTS",
             "WITH" "TIES",
             "CURRENT" "OF",
-            "WITH" "CHECK" "OPTION",
-            "CASCADED" "CHECK" "OPTION",
-            "LOCAL" "CHECK" "OPTION",
             "SECURITY_BARRIER",
             "SECURITY_INVOKER",
             "CYCLE",
@@ -241,7 +238,6 @@ mod tests {
             ("ALTER TABLE t ALTER a SET (n_distinct = 5)", "ALTER TABLE ... SET ("),
             ("CREATE INDEX i ON ONLY t (a)", "CREATE INDEX ... ON ONLY"),
             ("COMMENT ON CONSTRAINT c ON t IS 'x'", "COMMENT ON CONSTRAINT"),
-            ("CREATE VIEW v AS SELECT 1 WITH LOCAL CHECK OPTION", "LOCAL CHECK OPTION"),
         ] {
             let found = match parse(text) {
                 // What the parser knows is refused when it is planned.

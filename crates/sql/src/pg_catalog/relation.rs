@@ -125,9 +125,11 @@ impl Entry {
     }
 
     fn of_view(view: &View) -> Entry {
+        let check = view.check_option.map(|option| format!("check_option={}", option.word()));
         Entry {
             rules: true,
             temporary: is_temporary(&view.schema_name),
+            options: check.into_iter().collect(),
             ..Entry::new(view.oid, &view.name, view.schema, 'v', view.columns.len())
         }
     }

@@ -21,6 +21,7 @@ pub(crate) fn tag(command: &Command) -> &'static str {
         Command::Maintenance { command, .. } => command,
         Command::CreateSequence { .. } => "CREATE SEQUENCE",
         Command::AlterSequence { .. } => "ALTER SEQUENCE",
+        Command::AlterRelation(alter) => alter.tag(),
         Command::AlterSettings(alter) => alter.tag(),
         Command::CreateRoutine(create) => match create.kind {
             RoutineKind::Function => "CREATE FUNCTION",

@@ -249,6 +249,7 @@ impl Session {
             }
             Command::CreateSequence { .. }
             | Command::AlterSequence { .. }
+            | Command::AlterRelation(_)
             | Command::DropRoutine(_)
             | Command::Role(_)
             | Command::Database(_)
@@ -270,6 +271,7 @@ impl Session {
             Command::AlterSequence { name, if_exists, change } => {
                 work.alter_sequence(name, *if_exists, change).await?;
             }
+            Command::AlterRelation(alter) => work.alter_relation(alter).await?,
             Command::DropRoutine(drop) => work.drop_routines(drop).await?,
             Command::Domain(statement) => work.domain_statement(statement).await?,
             Command::Role(statement) => work.role_statement(statement).await?,

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::super::Source;
 use super::{called_on_null, integer, null, oid, over_catalog, plain, text, volatile};
+use crate::bind::base_table;
 use crate::catalog::{Relation, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{EvalContext, Function};
+use crate::oltp::subject::updatable_columns;
 use crate::types::Datum;
 use crate::types::TypeId::{
     Bool, Float8, Int2, Int4, Int4Array, Int8, Name, Oid, Regclass, Text, Timestamptz,
@@ -126,14 +128,31 @@ fn is_publishable(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     Ok(Datum::Bool(table.is_some_and(|table| !table.temporary)))
 }
 
-/// The bits of UPDATE, INSERT and DELETE for a table; views here take none of them.
+/// The bits of UPDATE, INSERT and DELETE for a table, or a view that stands for one; for DELETE its
+/// columns do not matter.
 fn is_updatable(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
-    let table = source.catalog.table_by_oid(oid(arguments, 0));
-    Ok(Datum::Int4(if table.is_some() { (1 << 2) | (1 << 3) | (1 << 4) } else { 0 }))
+    let all = (1 << 2) | (1 << 3) | (1 << 4);
+    Ok(Datum::Int4(match source.catalog.relation_by_oid(oid(arguments, 0)) {
+        Some(Relation::Table(_)) => all,
+        Some(Relation::View(view)) => match base_table(view, source.catalog, false) {
+            Ok(base) if base.columns.iter().any(|(_, column)| column.is_ok()) => all,
+            Ok(_) => 1 << 4,
+            Err(_) => 0,
+        },
+        _ => 0,
+    }))
 }
 
 fn column_is_updatable(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
-    Ok(Datum::Bool(source.catalog.table_by_oid(oid(arguments, 0)).is_some()))
+    Ok(Datum::Bool(match source.catalog.relation_by_oid(oid(arguments, 0)) {
+        Some(Relation::Table(_)) => true,
+        Some(Relation::View(view)) => {
+            let number = arguments[1].as_i64().and_then(|number| usize::try_from(number - 1).ok());
+            let columns = updatable_columns(view, source.catalog);
+            number.and_then(|at| columns.get(at).copied()).unwrap_or(false)
+        }
+        _ => false,
+    }))
 }
 
 fn sequence<'a>(source: &Source<'a>, oid: u32) -> Result<&'a Arc<Sequence>> {

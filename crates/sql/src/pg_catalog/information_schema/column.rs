@@ -9,6 +9,7 @@ use super::super::value::NULL;
 use super::super::{Source, all};
 use super::yes;
 use crate::catalog::{Column, Domain, Identity, Sequence, Table};
+use crate::oltp::subject::updatable_columns;
 use crate::types::{Type, TypeId};
 
 /// A row of `columns`.
@@ -156,9 +157,11 @@ fn rows<'a>(source: &Source<'a>) -> Vec<Row<'a>> {
         rows.extend(columns.map(|(place, column)| Row::of_column(source, table, place, column)));
     }
     for view in source.catalog.views().filter(|view| is_seen(view.schema)) {
+        let updatable = updatable_columns(view, source.catalog);
         let columns = view.columns.iter().enumerate();
-        rows.extend(columns.map(|(place, column)| {
-            Row::new(source, &view.schema_name, &view.name, &column.name, place, column.ty)
+        rows.extend(columns.map(|(place, column)| Row {
+            updatable: updatable.get(place).copied().unwrap_or(false),
+            ..Row::new(source, &view.schema_name, &view.name, &column.name, place, column.ty)
         }));
     }
     for table in all() {

@@ -6,7 +6,8 @@ use super::super::relation::schemas;
 use super::super::value::NULL;
 use super::super::{Source, acl, all, definition, role};
 use super::yes;
-use crate::catalog::{Oid, Privileges, Securable, View};
+use crate::catalog::{CheckOption, Oid, Privileges, Securable, View};
+use crate::oltp::subject::updatable_columns;
 
 system_table! {
     pub(super) static CATALOG_NAME = 13227 view "information_schema"."information_schema_catalog_name",
@@ -47,7 +48,7 @@ fn relations(source: &Source<'_>) -> Vec<Row> {
         schema: view.schema_name.clone(),
         name: view.name.clone(),
         kind: "VIEW",
-        insertable: false,
+        insertable: updatable_columns(view, source.catalog).contains(&true),
     });
     let built_in = all().map(|table| Row {
         schema: table.schema.to_owned(),
@@ -75,6 +76,14 @@ system_table! {
     commit_action: Varchar = (row.kind == "LOCAL TEMPORARY").then_some("PRESERVE"),
 }
 
+/// WITH CHECK OPTION, as the standard writes it.
+fn check_word(option: CheckOption) -> &'static str {
+    match option {
+        CheckOption::Local => "LOCAL",
+        CheckOption::Cascaded => "CASCADED",
+    }
+}
+
 system_table! {
     pub(super) static VIEWS = 13483 view "information_schema"."views",
     |source| source.catalog.views().map(|v: &Arc<View>| (source, v)) => |(source, view)|,
@@ -82,9 +91,9 @@ system_table! {
     table_schema: Name = view.schema_name.clone(),
     table_name: Name = view.name.clone(),
     view_definition: Varchar = definition::view(view, source),
-    check_option: Varchar = "NONE",
-    is_updatable: Varchar = yes(false),
-    is_insertable_into: Varchar = yes(false),
+    check_option: Varchar = view.check_option.map_or("NONE", check_word),
+    is_updatable: Varchar = yes(updatable_columns(view, source.catalog).contains(&true)),
+    is_insertable_into: Varchar = yes(updatable_columns(view, source.catalog).contains(&true)),
     is_trigger_updatable: Varchar = yes(false),
     is_trigger_deletable: Varchar = yes(false),
     is_trigger_insertable_into: Varchar = yes(false),

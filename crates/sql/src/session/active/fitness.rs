@@ -61,6 +61,7 @@ pub(super) fn may_write(statement: &Statement) -> bool {
             statement.command,
             Command::CreateSequence { .. }
                 | Command::AlterSequence { .. }
+                | Command::AlterRelation(_)
                 | Command::AlterSettings(_)
                 | Command::Domain(_)
                 | Command::Do { .. }
@@ -230,10 +231,16 @@ impl<'a> Check<'a, '_> {
 
     /// What an INSERT puts rows into.
     fn target(&self, relation: &Relation) -> Result<()> {
-        let Some(table) = relation.as_table() else { return Ok(()) };
         if self.is_values {
             return Ok(());
         }
+        let table = match relation {
+            Relation::Table(table) => table,
+            Relation::View(view) => {
+                return Err(unfit(format_args!("INSERT ... SELECT into view \"{}\"", view.name)));
+            }
+            _ => return Ok(()),
+        };
         if table.primary_key().is_none() {
             return Err(unfit(format_args!(
                 "INSERT ... SELECT into table \"{}\", which has no primary key",

@@ -1,0 +1,133 @@
+//! ALTER VIEW, SET SCHEMA of tables and views, and what the parser does not know of CREATE VIEW.
+//!
+//! ```text
+//! ALTER VIEW [IF EXISTS] name RENAME TO new
+//! ALTER VIEW [IF EXISTS] name RENAME [COLUMN] column TO new
+//! ALTER { TABLE | VIEW } [IF EXISTS] [ONLY] name SET SCHEMA schema
+//! CREATE VIEW name AS query WITH [CASCADED | LOCAL] CHECK OPTION
+//! ```
+
+use sqlparser::ast::{CreateTableOptions, Expr, Ident, ObjectName, SqlOption, Statement};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::Token;
+
+use super::command::{Parsed, expect, is_word, take, take_all};
+
+/// The statement.
+#[derive(Clone, Debug)]
+pub struct AlterRelation {
+    /// ALTER VIEW rather than ALTER TABLE.
+    pub is_view: bool,
+    /// Name.
+    pub name: ObjectName,
+    /// IF EXISTS.
+    pub if_exists: bool,
+    /// What changes.
+    pub change: RelationChange,
+}
+
+/// What changes of a relation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RelationChange {
+    /// RENAME TO.
+    Rename(Ident),
+    /// RENAME COLUMN.
+    RenameColumn {
+        /// What it is called.
+        from: Ident,
+        /// What it is to be called.
+        to: Ident,
+    },
+    /// SET SCHEMA.
+    SetSchema(Ident),
+}
+
+impl AlterRelation {
+    /// The statement's tag.
+    pub fn tag(&self) -> &'static str {
+        if self.is_view { "ALTER VIEW" } else { "ALTER TABLE" }
+    }
+}
+
+/// The statement, if it is one of these.
+pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Option<AlterRelation>> {
+    let is_view = is_word(parser, 1, "VIEW");
+    let is_one = || is_view || (is_word(parser, 1, "TABLE") && sets_schema(parser));
+    if !is_word(parser, 0, "ALTER") || !is_one() {
+        return Ok(None);
+    }
+    (0..2).for_each(|_| parser.advance_token());
+    let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
+    if !is_view {
+        take(parser, "ONLY");
+    }
+    let name = parser.parse_object_name(false)?;
+    Ok(Some(AlterRelation { is_view, name, if_exists, change: change(parser)? }))
+}
+
+/// Whether the words SET SCHEMA and one more end the statement: the parser knows what else can be
+/// said of a table.
+fn sets_schema(parser: &Parser<'_>) -> bool {
+    let is_end = |ahead: usize| parser.peek_nth_token_ref(ahead).token == Token::EOF;
+    // Names are short.
+    (3..16).take_while(|&ahead| !is_end(ahead)).any(|ahead| {
+        is_word(parser, ahead, "SET") && is_word(parser, ahead + 1, "SCHEMA") && is_end(ahead + 3)
+    })
+}
+
+fn change(parser: &mut Parser<'_>) -> Parsed<RelationChange> {
+    if take_all(parser, &["SET", "SCHEMA"]) {
+        return parser.parse_identifier().map(RelationChange::SetSchema);
+    }
+    expect(parser, "RENAME")?;
+    if take(parser, "TO") {
+        return parser.parse_identifier().map(RelationChange::Rename);
+    }
+    take(parser, "COLUMN");
+    let from = parser.parse_identifier()?;
+    expect(parser, "TO")?;
+    Ok(RelationChange::RenameColumn { from, to: parser.parse_identifier()? })
+}
+
+/// WITH CHECK OPTION behind a view's query: it becomes one of the options before that.
+pub(super) fn check_option(parser: &mut Parser<'_>, statement: &mut Statement) -> Parsed<()> {
+    let Statement::CreateView(view) = statement else { return Ok(()) };
+    if !take(parser, "WITH") {
+        return Ok(());
+    }
+    let is_local = take(parser, "LOCAL");
+    if !is_local {
+        take(parser, "CASCADED");
+    }
+    expect(parser, "CHECK")?;
+    expect(parser, "OPTION")?;
+    let value = Expr::Identifier(Ident::new(if is_local { "local" } else { "cascaded" }));
+    let option = SqlOption::KeyValue { key: Ident::new("check_option"), value };
+    match &mut view.options {
+        CreateTableOptions::With(options) => options.push(option),
+        options => *options = CreateTableOptions::With(vec![option]),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parse::{Command, parse};
+
+    #[test]
+    fn forms_of_alter_view() {
+        for (text, tag) in [
+            ("ALTER VIEW v RENAME TO w", "ALTER VIEW"),
+            ("ALTER VIEW IF EXISTS s.v RENAME COLUMN a TO \"B\"", "ALTER VIEW"),
+            ("ALTER VIEW v RENAME a TO b", "ALTER VIEW"),
+            ("ALTER VIEW v SET SCHEMA s", "ALTER VIEW"),
+            ("ALTER TABLE IF EXISTS ONLY s.t SET SCHEMA \"S\"", "ALTER TABLE"),
+        ] {
+            match &parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))[0].command {
+                Command::AlterRelation(alter) => assert_eq!(alter.tag(), tag, "{text}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+}
