@@ -293,13 +293,20 @@ async fn serve(config: Config, reread: impl Fn() -> Result<Config, String>) -> R
             () = signals.end() => return Ok(()),
         };
         announce(&running);
-        let goes_on = until_end(&mut running, &mut signals, &reread).await;
-        tokio::select! {
-            stopped = running.stop() => stopped.map_err(|e| e.to_string())?,
-            () = signals.end() => {
-                // What was acknowledged is in the log; the next start replays it.
-                tracing::warn!("ended at once");
-                std::process::exit(1)
+        let mut goes_on = until_end(&mut running, &mut signals, &reread).await;
+        let mut stopping = std::pin::pin!(running.stop());
+        loop {
+            tokio::select! {
+                stopped = &mut stopping => break stopped.map_err(|e| e.to_string())?,
+                () = signals.end() => {
+                    if !std::mem::take(&mut goes_on) {
+                        // What was acknowledged is in the log; the next start replays it.
+                        tracing::warn!("ended at once");
+                        std::process::exit(1);
+                    }
+                    // The first one: until now the server was to start again.
+                    tracing::info!("stopping; a second signal ends at once");
+                }
             }
         }
         if !goes_on {
@@ -340,9 +347,18 @@ fn try_out(trial: &trial::Trial) -> Result<(), String> {
     let runtime = builder.enable_all().build().map_err(|e| format!("cannot start the runtime: {e}"))?;
     runtime.block_on(async {
         let mut signals = Signals::new().map_err(|e| format!("cannot listen for signals: {e}"))?;
-        let nodes = trial.start()?;
+        let mut nodes = trial.start()?;
         signals.end().await;
-        nodes.stop()
+        nodes.ask();
+        loop {
+            if let Some(ended) = nodes.ended() {
+                return ended;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(trial::LOOK) => {}
+                () = signals.end() => nodes.ask(),
+            }
+        }
     })
 }
 

@@ -2,8 +2,10 @@
 //! this program with `serve`, and ends with this one.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use clap::Args;
 use rand::Rng as _;
@@ -12,6 +14,8 @@ use rand::Rng as _;
 const PEER_OFFSET: u16 = 100;
 /// Where their live pages, health and metrics are.
 const HTTP_OFFSET: u16 = 200;
+/// How often it is looked whether the nodes have ended.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Arguments of `cognate cluster`.
 #[derive(Clone, Debug, Args)]
@@ -54,7 +58,8 @@ impl Trial {
                 Ok(child) => child,
                 Err(error) => {
                     // Those that run already would be left behind.
-                    nodes.stop()?;
+                    nodes.ask();
+                    nodes.children.iter_mut().for_each(|(_, child)| drop(child.wait()));
                     return Err(format!("cannot start node {node}: {error}"));
                 }
             };
@@ -80,6 +85,9 @@ impl Trial {
         if let Some(memory) = &self.memory {
             command.args(["--memory", memory]);
         }
+        // A terminal's interrupt is for this process alone, which tells the nodes: they would take
+        // that for the second signal, and end at once.
+        command.process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
     }
 
@@ -107,22 +115,29 @@ fn announce(node: u16, output: impl std::io::Read) {
 }
 
 impl Nodes {
-    /// Asks all nodes to stop, and waits until they have.
-    pub(crate) fn stop(mut self) -> Result<(), String> {
-        for (_, child) in &self.children {
-            if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
-                // One that has ended already needs no signal.
+    /// Asks those that still run to stop. Asked once more, they end at once.
+    pub(crate) fn ask(&mut self) {
+        for (_, child) in &mut self.children {
+            if matches!(child.try_wait(), Ok(None))
+                && let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32)
+            {
+                // One that has ended meanwhile needs no signal.
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
             }
         }
+    }
+
+    /// Whether all have ended well, once all have ended.
+    pub(crate) fn ended(&mut self) -> Option<Result<(), String>> {
         let mut failed = Vec::new();
         for (node, child) in &mut self.children {
-            match child.wait() {
-                Ok(status) if status.success() => {}
-                Ok(status) => failed.push(format!("node {node} ended with {status}")),
+            match child.try_wait() {
+                Ok(None) => return None,
+                Ok(Some(status)) if status.success() => {}
+                Ok(Some(status)) => failed.push(format!("node {node} ended with {status}")),
                 Err(error) => failed.push(format!("node {node}: {error}")),
             }
         }
-        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+        Some(if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) })
     }
 }

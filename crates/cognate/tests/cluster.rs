@@ -209,7 +209,7 @@ impl Cluster {
 }
 
 /// A port that the system gives to nobody who lets it choose, before a node listens there.
-fn free_port() -> TcpListener {
+pub(crate) fn free_port() -> TcpListener {
     loop {
         let port = 10_000 + cognate_env::RealRng.next_u64() % 20_000;
         if let Ok(listener) = TcpListener::bind(("127.0.0.1", port as u16)) {

@@ -1,9 +1,12 @@
 //! Starting, refusing to start, stopping; and what thousands of clients leave behind.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
 
-use crate::process::{Process, fails, read_all};
+use crate::cluster::free_port;
+use crate::process::{Process, command, fails, read_all};
 
 /// A start-up packet of protocol 3.0 for user `a`.
 const START: &[u8] = b"\0\0\0\x10\0\x03\0\0user\0a\0\0";
@@ -34,6 +37,36 @@ fn it_says_once_how_to_connect_and_stops_when_told() {
         assert!(farewell.contains("C57P01"), "{farewell:?}");
         assert!(process.wait().success());
     }
+}
+
+/// The first of ports for one node of a trial: for clients, for other nodes, for HTTP.
+fn trial_port() -> u16 {
+    loop {
+        let first = free_port();
+        let port = first.local_addr().expect("an address").port();
+        let others = [100, 200].map(|above| TcpListener::bind(("127.0.0.1", port + above)));
+        if others.iter().all(Result::is_ok) {
+            return port;
+        }
+    }
+}
+
+/// A terminal's interrupt goes to all processes in the foreground.
+#[test]
+fn a_trial_of_a_cluster_stops_in_order_when_its_terminal_interrupts_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, port) = (folder.path().to_str().expect("UTF-8"), trial_port().to_string());
+    let mut trial =
+        command(&["cluster", "--nodes", "1", "--data", data, "--base-port", &port, "--memory", "64MB"]);
+    let trial = trial.env("COGNATE_LOG", "warn").stderr(Stdio::inherit()).process_group(0);
+    let mut trial = trial.spawn().expect("started");
+    let mut output = BufReader::new(trial.stdout.take().expect("piped"));
+    let mut line = String::new();
+    output.read_line(&mut line).expect("a line");
+    assert!(line.starts_with("node 1  ready  psql "), "{line:?}");
+    let group = format!("-{}", trial.id());
+    assert!(Command::new("kill").args(["-INT", "--", &group]).status().expect("kill runs").success());
+    assert!(trial.wait().expect("ended").success());
 }
 
 #[test]

@@ -99,7 +99,7 @@ async fn begin(config: Config, disk: Arc<dyn Disk>) -> Result<Running, StartErro
         None => Box::new(|| true),
     };
     tasks.push(tokio::spawn(stub::run(server.clone(), config.site, leads, stopped)));
-    let _ = ready.set(server.clone());
+    let _ = ready.set(Arc::downgrade(&server));
     Ok(Running { listen, http: http_address, server, stop, tasks, member, config })
 }
 
@@ -205,6 +205,7 @@ impl Running {
     /// Takes over what of this configuration a running server can, for connections that begin from
     /// now on, and says in the log what it cannot. On an error nothing has changed.
     pub fn reload(&mut self, config: Config) -> Result<(), StartError> {
+        reload::check(&self.config, &config).map_err(|error| StartError(error.0))?;
         let access = Access::read(&config).map_err(StartError)?;
         self.server.set_access(access);
         reload::settings(&self.server.database, &self.config, &config);

@@ -327,22 +327,11 @@ impl Config {
             text => Some(address("http", text)?),
         };
         let users = users(&settings.auth)?;
-        if !users.password_required() && !listen.ip().is_loopback() {
-            return Err(ConfigError(format!(
-                "listen: {listen} can be reached from other machines, so a password is needed: set COGNATE_PASSWORD, \
-                 --password-file or [auth] in the configuration file, or listen on 127.0.0.1"
-            )));
-        }
         let http_token = http_token(settings.http_token, settings.http_token_file)?;
         check_http(http, http_token.is_some() || settings.allow_public_http == Some(true))?;
         let allow_plaintext = settings.allow_plaintext == Some(true);
         let tls = tls_files(settings.tls)?;
-        if tls.is_none() && !allow_plaintext && !listen.ip().is_loopback() {
-            return Err(ConfigError(format!(
-                "listen: {listen} can be reached from other machines, so a certificate is needed: set --tls-cert and --tls-key, listen on \
-                 127.0.0.1, or say --allow-plaintext if the network between is your own"
-            )));
-        }
+        check_listen(listen, &users, tls.is_some() || allow_plaintext)?;
         let cluster =
             membership::cluster(settings.node, settings.peers.as_deref(), between).map_err(ConfigError)?;
         let (method_name, release) = (settings.serializable.as_deref(), settings.lock_release.as_deref());
@@ -427,6 +416,27 @@ fn users(auth: &AuthSettings) -> Result<Users, ConfigError> {
         return Err(ConfigError("auth: an empty password is not allowed".to_owned()));
     }
     Ok(Users::new(&auth.users, anyone.as_deref()))
+}
+
+/// Who can be reached from other machines asks for a password, and has a certificate or is told that
+/// it needs none.
+pub(crate) fn check_listen(listen: SocketAddr, users: &Users, decided: bool) -> Result<(), ConfigError> {
+    if listen.ip().is_loopback() {
+        return Ok(());
+    }
+    if !users.password_required() {
+        return Err(ConfigError(format!(
+            "listen: {listen} can be reached from other machines, so a password is needed: set COGNATE_PASSWORD, \
+             --password-file or [auth] in the configuration file, or listen on 127.0.0.1"
+        )));
+    }
+    if !decided {
+        return Err(ConfigError(format!(
+            "listen: {listen} can be reached from other machines, so a certificate is needed: set --tls-cert and --tls-key, listen on \
+             127.0.0.1, or say --allow-plaintext if the network between is your own"
+        )));
+    }
+    Ok(())
 }
 
 /// Figures are for whoever has the token, or for everybody if that is said.

@@ -7,7 +7,13 @@
 
 use cognate_sql::session::SqlDatabase;
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError, check_listen};
+
+/// Whether the address where the server listens, which stays, can do with what is new: passwords and
+/// certificate that are not needed at the new address may be needed at this one until the restart.
+pub(crate) fn check(old: &Config, new: &Config) -> Result<(), ConfigError> {
+    check_listen(old.listen, &new.users, new.tls.is_some() || new.allow_plaintext)
+}
 
 /// Sets what is also the server's in SQL, where it has changed.
 pub(crate) fn settings(database: &SqlDatabase, old: &Config, new: &Config) {
@@ -72,6 +78,19 @@ mod tests {
 
     fn config(text: &str) -> Config {
         Config::resolve(Settings::parse(text, "test").expect("TOML")).expect("valid")
+    }
+
+    #[test]
+    fn what_makes_the_address_safe_stays_as_long_as_the_address() {
+        let old = config("listen = '0.0.0.0:5433'\nallow_plaintext = true\n[auth]\npassword = 'x'");
+        assert_eq!(check(&old, &old), Ok(()));
+        for (text, missing) in
+            [("", "a password is needed"), ("[auth]\npassword = 'x'", "a certificate is needed")]
+        {
+            let error = check(&old, &config(text)).expect_err("others reach the address");
+            assert!(error.0.contains("0.0.0.0:5433") && error.0.contains(missing), "{error}");
+        }
+        assert_eq!(check(&config(""), &config("")), Ok(()));
     }
 
     #[test]

@@ -96,6 +96,9 @@ impl Stub {
                 seen: 0,
             });
             turn.seen = self.looks;
+            // A family looks younger once its oldest instance is withdrawn, and after the clock was
+            // set back. Its turn must not be put off by that.
+            turn.next_age = turn.next_age.min(age.saturating_add(PAUSE_MAX));
             if age < turn.next_age.max(push_after) || servers == 0 {
                 continue;
             }
@@ -160,13 +163,20 @@ pub(crate) async fn run(server: Arc<Server>, lane: u16, leads: Leads, mut stoppe
     }
 }
 
+/// The XID as a header, if that can carry it as it is. Blanks around a header's text do not arrive:
+/// without them it would be another XID, under which the request would be executed once more.
+fn key(xid: &Xid) -> Option<HeaderValue> {
+    let text = xid.as_str();
+    if text.trim() == text { HeaderValue::from_bytes(text.as_bytes()).ok() } else { None }
+}
+
 /// Posts a request; the answer is a word for the log.
 async fn post(
     client: &Client<hyper_util::client::legacy::connect::HttpConnector, Full<Bytes>>,
     url: &str,
     push: &Push,
 ) -> String {
-    let Ok(key) = HeaderValue::from_bytes(push.xid.as_str().as_bytes()) else {
+    let Some(key) = key(&push.xid) else {
         return "HTTP cannot carry this XID".to_owned();
     };
     let request = axum::http::Request::post(url)
@@ -220,6 +230,25 @@ mod tests {
         assert_eq!(turns, [(2_000, 0), (4_000, 1), (8_000, 0), (16_000, 1), (32_000, 0)]);
         assert_eq!(stub.due(&[], after, &mut [8, 8]), []);
         assert!(stub.turns.is_empty(), "what is decided is forgotten");
+    }
+
+    /// Its oldest instance was withdrawn, or the clock was set back.
+    #[test]
+    fn a_family_that_looks_younger_does_not_lose_its_turns() {
+        let (mut stub, after) = (Stub::new(1), Duration::from_secs(1));
+        assert_eq!(stub.due(&[family("c/1", 36_000_000)], after, &mut [8]).len(), 1);
+        assert_eq!(stub.due(&[family("c/1", 0)], after, &mut [8]), []);
+        let longest_ms = PAUSE_MAX.as_millis() as i64;
+        assert_eq!(stub.due(&[family("c/1", longest_ms)], after, &mut [8]).len(), 1);
+    }
+
+    #[test]
+    fn an_xid_is_carried_as_it_is_or_not_at_all() {
+        let carried = |text: &str| key(&Xid::new(text).expect("an XID")).map(|key| key.as_bytes().to_vec());
+        assert_eq!(carried("ü/1").as_deref(), Some("ü/1".as_bytes()));
+        for text in [" a", "a ", "\ta", "a\u{a0}", "a\nb"] {
+            assert_eq!(carried(text), None, "{text:?}");
+        }
     }
 
     #[test]

@@ -169,3 +169,18 @@ async fn health_and_metrics_tell_how_it_is() {
     assert_eq!(server.http("/nonsense").await.0, 404);
     server.stop().await;
 }
+
+/// Who has asked half a question over HTTP is not waited for, and does not keep the folder.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_lingers_at_the_http_port_keeps_nothing_open() {
+    let server = TestServer::start().await;
+    let address = server.running.http().expect("HTTP is on");
+    let mut lingering = tokio::net::TcpStream::connect(address).await.expect("connected");
+    tokio::io::AsyncWriteExt::write_all(&mut lingering, b"GET /hea").await.expect("sent");
+    // Clients are accepted in their order.
+    assert_eq!(server.http("/health").await.0, 200);
+    let folder = server.stop().await;
+    let running = TestServer::open(Settings::default(), folder.path().join("data")).await;
+    running.stop().await.expect("an orderly stop");
+    drop(lingering);
+}

@@ -695,6 +695,7 @@ scripts!(
     prepared_transactions,
     owners,
     privileges,
+    rights,
     procedures,
     refusals,
     regular_expressions,

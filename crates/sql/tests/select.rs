@@ -265,6 +265,7 @@ impl World {
             columns,
             search_path: path.clone(),
             depends_on: vec![],
+            check_option: None,
             comment: None,
         };
         self.objects.insert(oid, Object::View(Arc::new(view)));

@@ -17,6 +17,7 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass, field, replace
+from queue import Empty
 
 import psycopg
 
@@ -35,6 +36,8 @@ _LOCAL_ATTEMPTS = 5
 _ROOT_ATTEMPTS = 20
 # How long the abort of a root is waited for before its retry begins, or its client is answered, in seconds.
 _ABORT = 1.0
+# How often a call that waits looks whether the component still says anything, in seconds.
+_LOOK = 0.5
 
 
 @dataclass(frozen=True)
@@ -132,13 +135,29 @@ class Runner:
             self._node.time(request.arrival.root, request.deadline)
             self._node.perform(effects)
         try:
-            why = under_way.start.result()
+            why = self._permission(under_way)
             if why is not None:
                 raise self._refused(why)
             return self._run(request, under_way)
         finally:
             with self._node.lock:
                 del self._node.under_way[name]
+
+    def _permission(self, under_way: UnderWay) -> str | Obstacle | None:
+        """Waits for the lock of a call; answers why it does not get it. A component that has failed says nothing more."""
+        while True:
+            try:
+                return under_way.start.result(_LOOK)
+            except TimeoutError:
+                self._node.check()
+
+    def _verdict(self, under_way: UnderWay) -> bool:
+        """Waits until a root is decided, or given up."""
+        while True:
+            try:
+                return under_way.verdict.get(timeout=_LOOK)
+            except Empty:
+                self._node.check()
 
     def _refused(self, why: str | Obstacle) -> Problem:
         if isinstance(why, Obstacle):
@@ -225,7 +244,7 @@ class Runner:
         """The handler of the call that began the root has answered: has everybody vote, and commits."""
         arrival = request.arrival
         self._node.tell("finish", arrival.root)
-        if not under_way.verdict.get():
+        if not self._verdict(under_way):
             if time.monotonic() >= request.deadline:
                 raise Problem(504, "deadline", "the time of the request is over")
             under_way.is_cancelled = False

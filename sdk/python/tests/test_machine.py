@@ -4,13 +4,17 @@ import dataclasses
 import tempfile
 import unittest
 from pathlib import Path
+from unittest.mock import Mock, patch
 
 from cognate_composite import never, same_item, shape
 from cognate_composite.journal import BadJournal, Journal
 from cognate_composite.locks import Arrival
 from cognate_composite.matrix import ALWAYS, NEVER, SAME_ITEM, Declared, Matrix
+from cognate_composite.node import UnderWay
 from cognate_composite.participant import Participant
+from cognate_composite.problem import Problem
 from cognate_composite.root import SlotFacts, Vote, VoteFacts
+from cognate_composite.run import Runner
 
 SERVICES = [Declared("take", True, False, True), Declared("count", True, True, False), Declared("buy", False, False, False)]
 MATRIX = Matrix(SERVICES, [never("take", "take"), never("buy", "take"), same_item("take", "count")])
@@ -22,6 +26,23 @@ def arrival(root: str, call: str, parent: str | None, service: str = "take", anc
 
 def kinds(effects: list) -> list[str]:
     return [effect[0] for effect in effects]
+
+
+class Waits(unittest.TestCase):
+    @patch("cognate_composite.run._LOOK", 0.001)
+    def test_who_waits_hears_that_the_component_says_nothing_more(self) -> None:
+        failed = Problem(503, "defect", "the component has stopped")
+        runner = Runner(Mock(**{"check.side_effect": failed}), 1.0)
+        for wait in (runner._permission, runner._verdict):
+            with self.assertRaises(Problem) as raised:
+                wait(UnderWay())
+            self.assertIs(raised.exception, failed)
+
+    def test_what_is_said_is_heard(self) -> None:
+        runner, under_way = Runner(Mock(), 1.0), UnderWay()
+        under_way.start.set_result("late")
+        under_way.verdict.put(False)
+        self.assertEqual((runner._permission(under_way), runner._verdict(under_way)), ("late", False))
 
 
 class Matrices(unittest.TestCase):

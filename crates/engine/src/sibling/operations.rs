@@ -195,7 +195,13 @@ impl Manager {
         let Member { xid, instance, .. } = member;
         let (owner, instance) = (request.id, *instance);
         let mut shard = self.families.shard(xid);
-        let Some(live) = shard.get(xid) else { return Err(Error::NotPrepared) };
+        let Some(live) = shard.get(xid) else {
+            // Struck, and decided and forgotten since: there is no table to be shown any more.
+            writes.discard_spilled(&self.store.base);
+            self.release(owner, request.held);
+            self.rolled_back();
+            return Err(Refusal::Forgotten.into());
+        };
         let mut next = live.family.clone();
         let prepared = match next.prepare(instance, owner, asked, result, limits) {
             Ok(effects) if effects.answer == Answer::Prepared => {

@@ -112,6 +112,20 @@ async fn a_prepare_buries_what_is_below_it() {
     ));
 }
 
+/// It is decided and forgotten before its slow instance notices: what that holds is free all the same.
+#[tokio::test]
+async fn a_prepare_of_a_forgotten_family_leaves_nothing_locked() {
+    let (database, _folder) = fresh();
+    let mut slow = started(&database, "x", 1);
+    put(&mut slow, "a", "1").await;
+    prepared(started(&database, "x", 2), "two").unwrap();
+    database.commit_instance(&xid("x"), at(2)).unwrap();
+    drop(database.forget_family(&xid("x")).unwrap());
+    assert_eq!(refusal(prepared(slow, "one")), Refusal::Forgotten);
+    let policy = WaitPolicy::SkipLocked;
+    assert!(matches!(begin(&database).lock(7, b"a", ROW, policy).await, Ok(LockOutcome::Granted { .. })));
+}
+
 #[tokio::test]
 async fn a_doomed_instance_does_not_go_on_waiting() {
     let (database, _folder) = fresh();

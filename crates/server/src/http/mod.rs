@@ -10,14 +10,18 @@
 //! Where a token is configured, metrics and `/live` need it (`Authorization: Bearer TOKEN`; else
 //! 401), and so do the details of health: without it there is only the status. The page itself is
 //! anybody's, for it has nothing to tell.
+//!
+//! Connections are few and not silent for long ([`visitors`]), and none of them keeps a stopped
+//! server's database open.
 
 pub(crate) mod health;
 mod live;
 mod members;
 pub(crate) mod metrics;
 mod page;
+mod visitors;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -27,11 +31,13 @@ use axum::routing::{get, post};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use self::visitors::Visitors;
 use crate::pg::registry::same;
 use crate::server::Server;
 
-/// The server, once it accepts clients.
-pub(crate) type Ready = Arc<OnceLock<Arc<Server>>>;
+/// The server, once it accepts clients. Who lingers at the port does not keep it: its folder is free
+/// once it has stopped.
+pub(crate) type Ready = Arc<OnceLock<Weak<Server>>>;
 
 /// What the requests share.
 #[derive(Clone)]
@@ -44,6 +50,11 @@ struct Shared {
 }
 
 impl Shared {
+    /// The server, while it runs.
+    fn server(&self) -> Option<Arc<Server>> {
+        self.ready.get()?.upgrade()
+    }
+
     /// Whether whoever asks may know all. The time that it takes does not tell where a guess went
     /// wrong.
     fn trusts(&self, headers: &HeaderMap) -> bool {
@@ -74,13 +85,14 @@ pub(crate) async fn serve(
         // An error means that the sender is gone, which is a stop, too.
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stopped).await {
+    let visitors = Visitors::new(listener, visitors::PLACES);
+    if let Err(error) = axum::serve(visitors, router).with_graceful_shutdown(stopped).await {
         tracing::error!("HTTP ended: {error}");
     }
 }
 
 async fn health(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    let (well, body) = health::report(shared.ready.get().map(|server| &**server));
+    let (well, body) = health::report(shared.server().as_deref());
     let status = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = if shared.trusts(&headers) { body } else { format!("{{\"ready\":{well}}}") };
     answer(status, "application/json", body)
@@ -90,8 +102,8 @@ async fn metrics(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     if !shared.trusts(&headers) {
         return unknown();
     }
-    match shared.ready.get() {
-        Some(server) => answer(StatusCode::OK, "text/plain; version=0.0.4", metrics::text(server)),
+    match shared.server() {
+        Some(server) => answer(StatusCode::OK, "text/plain; version=0.0.4", metrics::text(&server)),
         None => answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", "starting\n".to_owned()),
     }
 }
@@ -101,14 +113,14 @@ async fn live(State(shared): State<Shared>, headers: HeaderMap) -> Response {
         return unknown();
     }
     let texts = shared.expected.is_some() || shared.is_local;
-    told(shared.ready.get().map(|server| live::reading(server, texts)).ok_or_else(starting))
+    told(shared.server().map(|server| live::reading(&server, texts)).ok_or_else(starting))
 }
 
 async fn cluster(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     if !shared.trusts(&headers) {
         return unknown();
     }
-    told(match shared.ready.get().cloned() {
+    told(match shared.server() {
         Some(server) => members::describe(&server).await,
         None => Err(starting()),
     })
@@ -126,7 +138,12 @@ async fn change(
         let why = "without a token the nodes are changed on the machine itself only";
         return told(Err((403, why.to_owned())));
     }
-    let Some(server) = shared.ready.get().cloned() else { return told(Err(starting())) };
+    // The address is this machine's for whatever page its browser shows, too.
+    if shared.expected.is_none() && headers.contains_key(header::ORIGIN) {
+        let why = "without a token the nodes are not changed by a page in a browser";
+        return told(Err((403, why.to_owned())));
+    }
+    let Some(server) = shared.server() else { return told(Err(starting())) };
     told(members::change(&server, node, &change).await)
 }
 
@@ -176,6 +193,21 @@ mod tests {
         (status, String::from_utf8(body.to_vec()).expect("UTF-8"))
     }
 
+    /// A page that a browser on this machine shows may send a request here, and the browser says
+    /// where the page is from.
+    #[tokio::test]
+    async fn without_a_token_a_page_in_a_browser_changes_no_nodes() {
+        let shared = Shared { ready: Ready::default(), expected: None, is_local: true };
+        let asked = |headers: HeaderMap| {
+            let (shared, path) = (State(shared.clone()), Path((4, "remove".to_owned())));
+            async move { change(shared, headers, path).await.status().as_u16() }
+        };
+        assert_eq!(asked(HeaderMap::new()).await, 503, "it is starting");
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ORIGIN, HeaderValue::from_static("http://elsewhere.example"));
+        assert_eq!(asked(headers).await, 403);
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn texts_are_not_for_everybody_and_starting_is_said() {
         let ready: Ready = Arc::default();
@@ -191,7 +223,7 @@ mod tests {
         transaction.prepare("a name", Bytes::new()).expect("prepared").durable.await.expect("durable");
         let access = Access::read(&config).expect("no files are named");
         let server = serving(database, access, &config, None).expect("threads");
-        assert!(ready.set(server.clone()).is_ok());
+        assert!(ready.set(Arc::downgrade(&server)).is_ok());
         let (status, body) = heard(&ready, None, true).await;
         assert!(status == 200 && body.contains("a name") && body.contains("\"texts\":true"), "{body}");
         let (status, body) = heard(&ready, None, false).await;

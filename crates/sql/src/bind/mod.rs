@@ -189,6 +189,8 @@ pub(crate) struct Level {
     pub(crate) window_results: usize,
     /// Names of all tables bound so far, those out of sight too, for messages.
     pub(crate) mentioned: Vec<String>,
+    /// The views that it reads, each with its relations.
+    pub(crate) through_views: Vec<need::ThroughView>,
 }
 
 /// Where in a statement an expression stands: what is allowed in it, and how messages name the

@@ -10,9 +10,11 @@
 //! rights of who reads the view. A function that is SECURITY DEFINER does all with its owner's.
 //! Temporary objects are nobody's but the session's, so nothing is asked of them.
 
+use std::ops::Range;
+
 use sqlparser::ast;
 
-use super::{Binder, Source};
+use super::{Binder, Clause, Source};
 use crate::catalog::{Oid, Privileges, Relation, Routine, Securable, Table, View, is_temporary};
 use crate::error::Result;
 use crate::parse::walk::has_expression;
@@ -37,6 +39,23 @@ pub(super) struct Acting {
     caller: Option<Oid>,
     /// Who reads and changes tables.
     reader: Option<Oid>,
+}
+
+/// A view that a level reads, and by which of the level's relations.
+pub(crate) struct ThroughView {
+    /// Places of the relations that it stands for.
+    pub(super) relations: Range<usize>,
+    /// Oid of the view.
+    pub(super) oid: Oid,
+    /// Who reads it, if that is not who runs the statement.
+    pub(super) reader: Option<Oid>,
+}
+
+impl Acting {
+    /// Who calls functions. In the body of a function he reads and changes tables, too.
+    pub(super) fn caller(self) -> Option<Oid> {
+        self.caller
+    }
 }
 
 impl Binder<'_> {
@@ -83,13 +102,19 @@ impl Binder<'_> {
         self.note_need(relation.oid(), kind, Privileges::SELECT, self.acting.reader);
     }
 
-    /// Rows of a table that the open level reads are locked, which asks for the right to change them.
+    /// Rows of a table that the open level reads are locked, which asks for the right to change them:
+    /// of the table, and of the views that lead to it.
     pub(super) fn need_to_lock(&mut self, relation: usize) -> Result<()> {
-        let Some(Source::Table(table)) = self.level()?.select.relations.get(relation).map(|one| &one.source)
-        else {
+        let level = self.level()?;
+        let Some(Source::Table(table)) = level.select.relations.get(relation).map(|one| &one.source) else {
             return Ok(());
         };
         let oid = table.oid;
+        let leading = level.through_views.iter().filter(|view| view.relations.contains(&relation));
+        let leading: Vec<(Oid, Option<Oid>)> = leading.map(|view| (view.oid, view.reader)).collect();
+        for (view, reader) in leading {
+            self.note_need(view, Securable::Table, Privileges::UPDATE, reader);
+        }
         for need in self.needs.iter_mut().filter(|need| need.object == oid) {
             need.privileges = need.privileges | Privileges::UPDATE;
         }
@@ -114,12 +139,32 @@ impl Binder<'_> {
         }
     }
 
+    /// A function or procedure is named with its schema. What stands in the default of an argument is
+    /// the words of who made the function.
+    pub(super) fn need_schema_of_function(&mut self, schema: Option<&str>) {
+        if let Some(schema) = schema.filter(|_| self.clause() != Clause::Default) {
+            self.need_schema(schema);
+        }
+    }
+
     /// A function or procedure is called.
     pub(super) fn need_to_call(&mut self, routine: &Routine) {
         if self.context.catalog.has_roles() && !is_temporary(&routine.schema_name) {
             let kind = Securable::Routine;
             self.note_need(routine.oid, kind, Privileges::EXECUTE, self.acting.caller);
         }
+    }
+
+    /// The relations of the open level from a place on are what a view stands for.
+    pub(super) fn note_through_view(&mut self, view: &View, from: usize) -> Result<()> {
+        if !self.context.catalog.has_roles() || is_temporary(&view.schema_name) {
+            return Ok(());
+        }
+        let reader = self.acting.reader;
+        let level = self.level()?;
+        let relations = from..level.select.relations.len();
+        level.through_views.push(ThroughView { relations, oid: view.oid, reader });
+        Ok(())
     }
 
     /// From here on tables are read as the view's owner may; what was so before is given back.

@@ -116,6 +116,7 @@ impl Binder<'_> {
         if !self.has_routine(schema, name) {
             return Ok(None);
         }
+        self.need_schema_of_function(schema);
         let given = self.given(arguments)?;
         let Some(candidate) = self.choose("function", schema, name, &given)? else {
             let arguments = given.into_iter().map(|given| given.value).collect();
@@ -146,6 +147,7 @@ impl Binder<'_> {
         if !self.has_routine(schema, name) {
             return Ok(None);
         }
+        self.need_schema_of_function(schema);
         let given = self.in_clause(Clause::FromFunction, |binder| binder.given(arguments))?;
         let chosen = self.choose("function", schema, name, &given);
         let Some(candidate) = chosen.map_err(|error| self.at(error, span))? else { return Ok(None) };
@@ -182,9 +184,11 @@ impl Binder<'_> {
         Ok((RoutineCall::new(&body, ty, inputs), outcome))
     }
 
-    /// What calls of a function do, bound and planned at the first one.
+    /// What calls of a function in one name do, bound and planned at the first one.
     fn routine_body(&mut self, routine: &Arc<Routine>, outcome: &Outcome) -> Result<Arc<RoutineBody>> {
-        if let Some(known) = self.routines.iter().find(|known| known.routine.oid == routine.oid) {
+        let caller = self.acting_in(routine).caller();
+        let is_it = |known: &&Arc<RoutineBody>| known.routine.oid == routine.oid && known.caller == caller;
+        if let Some(known) = self.routines.iter().find(is_it) {
             return Ok(known.clone());
         }
         let statements = routine::statements(routine)?;
@@ -203,7 +207,7 @@ impl Binder<'_> {
             _ => None,
         };
         let is_void = *outcome == Outcome::Nothing;
-        let body = Arc::new(RoutineBody::new(routine.clone(), shape, is_void));
+        let body = Arc::new(RoutineBody::new(routine.clone(), shape, is_void, caller));
         self.routines.push(body.clone());
         let depth = statements.iter().map(Statement::depth).max().unwrap_or(0);
         parse::on_large_stack(depth, || self.plan_body(&body, outcome, query, &statements[0], depth))
@@ -263,6 +267,7 @@ impl Binder<'_> {
         let Some(arguments) = plain_list(syntax) else {
             return Err(SqlError::syntax("syntax error in CALL"));
         };
+        self.need_schema_of_function(schema.as_deref());
         self.push_level();
         let bound = self.in_clause(Clause::Other("CALL arguments"), |binder| {
             let given = binder.given(arguments)?;
@@ -328,6 +333,7 @@ impl Binder<'_> {
         let Some((routine, arguments)) = bound.map_err(|error| self.at(error, name_span(name)))? else {
             return Ok(None);
         };
+        self.need_schema_of_function(schema.as_deref());
         self.need_to_call(&routine);
         let outcome = Outcome::of(&routine, self.context.catalog)?;
         let (form, columns) = match item {

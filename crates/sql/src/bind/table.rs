@@ -203,6 +203,7 @@ impl Binder<'_> {
         let barrier = std::mem::replace(&mut self.barrier, self.levels.len().saturating_sub(1));
         let ctes = std::mem::take(&mut self.ctes);
         let positions = std::mem::replace(&mut self.positions, false);
+        let from = self.level()?.select.relations.len();
         let acting = self.enter_view(view);
         self.view_depth += 1;
         if !self.views.contains(&view.oid) {
@@ -219,6 +220,7 @@ impl Binder<'_> {
         self.barrier = barrier;
         self.search_path = search_path;
         let (tree, mut names) = bound?;
+        self.note_through_view(view, from)?;
         let Some(mut table) = names.tables.pop() else {
             return Err(SqlError::internal("a view without columns"));
         };
@@ -494,6 +496,7 @@ impl super::Level {
     /// Forgets everything bound after these marks.
     fn undo_to(&mut self, relations: usize, slots: usize, filters: usize, aggregates: usize, sets: usize) {
         self.select.relations.truncate(relations);
+        self.through_views.retain(|view| view.relations.end <= relations);
         self.select.slots.truncate(slots);
         self.select.filter.truncate(filters);
         self.aggregates.truncate(aggregates);

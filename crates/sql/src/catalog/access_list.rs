@@ -103,8 +103,18 @@ pub fn change_owner(list: &[AclItem], old: Oid, new: Oid) -> Vec<AclItem> {
     changed
 }
 
-/// What a role has, and has given, is gone.
-pub fn forget(list: &mut Vec<AclItem>, role: Oid) {
+/// What a role has, and has given, is gone, and what others have given on of that. An owner keeps what
+/// is his by that.
+pub fn forget(list: &mut Vec<AclItem>, owner: Oid, role: Oid) {
+    if role == owner {
+        return;
+    }
+    let own = list.iter().filter(|item| item.grantee == role);
+    let grantors: Vec<Oid> = own.map(|item| item.grantor).collect();
+    for grantor in grantors {
+        // With CASCADE nothing is refused.
+        let _ = revoke(list, owner, (role, grantor), !Privileges::NONE, !Privileges::NONE, true);
+    }
     list.retain(|item| item.grantee != role && item.grantor != role);
 }
 
@@ -138,6 +148,19 @@ mod tests {
         assert_eq!(grant(&mut list, 1, item(2, 3, READ)), Err(Refused::Circular));
         grant(&mut list, 1, item(4, 3, READ)).unwrap();
         assert_eq!(list.len(), 3);
+    }
+
+    #[test]
+    fn what_a_forgotten_role_has_given_is_with_nobody_any_more() {
+        let mut list = vec![item(1, 1, Privileges::NONE)];
+        grant(&mut list, 1, item(2, 1, READ)).unwrap();
+        grant(&mut list, 1, item(3, 2, READ)).unwrap();
+        grant(&mut list, 1, item(4, 3, Privileges::NONE)).unwrap();
+        grant(&mut list, 1, item(5, 1, Privileges::NONE)).unwrap();
+        forget(&mut list, 1, 1);
+        assert_eq!(list.len(), 5, "the owner's");
+        forget(&mut list, 1, 2);
+        assert_eq!(list, [item(1, 1, Privileges::NONE), item(5, 1, Privileges::NONE)]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::bind::{BindContext, Binder, Clause, NoRowCounts, NoVirtualTables};
 use crate::catalog::{Catalog, Check, Column, ForeignKey, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
+use crate::function::IDENTITY_NEXTVAL;
 use crate::oltp::constraint::named_key_detail;
 use crate::oltp::foreign_key::{References, mixed_nulls, no_parent};
 use crate::oltp::target::open_table;
@@ -248,7 +249,7 @@ pub(crate) fn default_of<'a>(catalog: &'a Catalog, column: &'a Column) -> Option
 pub(crate) fn bind_default(binder: &mut Binder<'_>, column: &Column, default: &ast::Expr) -> Result<Typed> {
     binder.push_level();
     let bound = binder.in_clause(Clause::Default, |binder| {
-        let typed = binder.expression(default).map_err(|error| match error.sqlstate {
+        let mut typed = binder.expression(default).map_err(|error| match error.sqlstate {
             sqlstate::UNDEFINED_COLUMN => SqlError::new(
                 sqlstate::FEATURE_NOT_SUPPORTED,
                 "cannot use column reference in DEFAULT expression",
@@ -256,6 +257,9 @@ pub(crate) fn bind_default(binder: &mut Binder<'_>, column: &Column, default: &a
             _ => error,
         })?;
         refuse_subquery(&typed.expr, "DEFAULT expression")?;
+        if let (Some(_), Expr::Function(call)) = (&column.identity, &mut typed.expr) {
+            call.function.function = &IDENTITY_NEXTVAL;
+        }
         let from = typed.ty;
         binder.coerce_unchecked(typed, column.ty, CastContext::Assignment)?.ok_or_else(|| {
             SqlError::new(

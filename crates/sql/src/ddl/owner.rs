@@ -252,7 +252,7 @@ impl Work<'_> {
         let accesses: Vec<Arc<Access>> = self.catalog.accesses().cloned().collect();
         for access in accesses {
             let Some(mut list) = access.list.clone() else { continue };
-            of.iter().for_each(|role| access_list::forget(&mut list, *role));
+            of.iter().for_each(|role| access_list::forget(&mut list, access.owner, *role));
             if Some(&list) != access.list.as_ref() {
                 self.lock_access(access.object).await?;
                 self.set_list(access.object, Some(list))?;
@@ -265,7 +265,7 @@ impl Work<'_> {
                 continue;
             }
             let mut list = default.list.clone();
-            of.iter().for_each(|role| access_list::forget(&mut list, *role));
+            of.iter().for_each(|role| access_list::forget(&mut list, default.role, *role));
             if list != default.list {
                 let default = DefaultAccess { list, ..DefaultAccess::clone(&default) };
                 self.change(Object::DefaultAccess(default.into()))?;

@@ -6,7 +6,7 @@ use sqlparser::ast;
 
 use super::names::{Qualified, fold};
 use crate::bind::resolve_built_in;
-use crate::catalog::{Object, Relation, Schema, Sequence};
+use crate::catalog::{Object, Oid, Relation, Schema, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{AlterSequence, SequenceOptions, sequence_name_of};
 use crate::session::work::Work;
@@ -99,7 +99,9 @@ impl Work<'_> {
         let name = Qualified::from_object_name(name)?;
         let schema = self.creation_schema(&name, temporary)?;
         let owner = match options.owned_by.as_ref() {
-            Some(Some(column)) => Some(self.owning_column(column)?),
+            Some(Some(column)) => {
+                Some(self.owning_column(column, schema.oid, self.facts.role(&self.catalog))?)
+            }
             _ => None,
         };
         let ty = match &options.data_type {
@@ -242,7 +244,8 @@ impl Work<'_> {
                 self.set_column_sequence(table, place, None)?;
             }
             if let Some(column) = owned_by {
-                let (table, place) = self.owning_column(column)?;
+                let role = self.catalog.owner(sequence.oid);
+                let (table, place) = self.owning_column(column, sequence.schema, role)?;
                 self.set_column_sequence(table, place, Some(sequence.oid))?;
                 sequence.owner = Some((table, place));
             }
@@ -257,7 +260,9 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn owning_column(&self, name: &ast::ObjectName) -> Result<(u32, usize)> {
+    /// The column that a sequence is to belong to, which is in this schema and this role's. 55000 for a
+    /// table that is not: its definition would change by it.
+    fn owning_column(&self, name: &ast::ObjectName, schema: Oid, role: Oid) -> Result<(u32, usize)> {
         let parts = super::names::parts(name)?;
         let (column, table) = match parts.as_slice() {
             [table, column] => (column, Qualified::plain(table)),
@@ -268,6 +273,14 @@ impl Work<'_> {
             }
         };
         let table = self.table(&table)?;
+        let unfit = |message: &str| Err(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        // Temporary tables are the session's, and so are their sequences.
+        if !table.temporary && self.catalog.owner(table.oid) != role {
+            return unfit("sequence must have same owner as table it is linked to");
+        }
+        if table.schema != schema {
+            return unfit("sequence must be in same schema as table it is linked to");
+        }
         let place = table.column_place(column);
         let place = place.ok_or_else(|| super::resolve::undefined_column(column, &table.name))?;
         Ok((table.oid, place))

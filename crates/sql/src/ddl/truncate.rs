@@ -61,8 +61,9 @@ impl Work<'_> {
         let sequences: Vec<Oid> = table.columns.iter().filter_map(|column| column.sequence).collect();
         self.change(Object::Table(table.into()))?;
         for sequence in sequences.into_iter().filter(|_| restart) {
-            let Some(sequence) = self.catalog.sequence_by_oid(sequence) else { continue };
-            let mut sequence = Sequence::clone(sequence);
+            let Some(sequence) = self.catalog.sequence_by_oid(sequence).cloned() else { continue };
+            self.require_relation_owner(&Relation::Sequence(sequence.clone()))?;
+            let mut sequence = Sequence::clone(&sequence);
             let start = sequence.start;
             self.restart(&mut sequence, start)?;
             self.change(Object::Sequence(sequence.into()))?;

@@ -6,7 +6,7 @@ use sqlparser::ast;
 
 use super::names::{Qualified, fold};
 use crate::bind::{Stars, base_table, pinned};
-use crate::catalog::{self, CheckOption, Column, Object, Relation, View};
+use crate::catalog::{self, CheckOption, Column, Object, Relation, Securable, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Command, changes_rows, parse_single};
 use crate::session::OutputColumn;
@@ -42,6 +42,7 @@ impl Work<'_> {
             Some(_) => return Err(super::resolve::duplicate_relation(&name.name)),
         };
         let (columns, depends_on, stars) = self.bind_query(&statement.query)?;
+        self.require_schemas_of(&statement.query)?;
         let columns = view_columns(columns, &statement.columns)?;
         super::create_table::check_count(columns.len())?;
         if let Some(before) = &existing {
@@ -116,6 +117,17 @@ impl Work<'_> {
             relations.extend(binder.user_types());
             Ok((bound.columns, relations, binder.take_stars()))
         })
+    }
+
+    /// 42501 unless the session may use the schemas that a query names. Who reads the view is not asked:
+    /// what it names is known by then.
+    fn require_schemas_of(&self, query: &ast::Query) -> Result<()> {
+        if self.rights().is_none() {
+            return Ok(());
+        }
+        let (needs, _) = self.bind(|binder| binder.query(query, false).map(|_| binder.needs()))?;
+        let mut schemas = needs.iter().filter(|need| need.kind == Securable::Schema);
+        schemas.try_for_each(|need| self.require(need.object, need.kind, need.privileges))
     }
 
     /// Whether a view still binds: 42703 and the like if not.

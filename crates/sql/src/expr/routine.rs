@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::Expr;
-use crate::catalog::Routine;
+use crate::catalog::{Oid, Routine};
 use crate::error::{Result, SqlError};
 use crate::function::Volatility;
 use crate::plan::Plan;
@@ -33,14 +33,22 @@ pub struct RoutineBody {
     pub shape: Option<Shape>,
     /// It gives nothing at all.
     pub is_void: bool,
+    /// Oid of the role with whose rights it is run, if that is not who runs the statement. A function
+    /// that is called in several names has a body in each, so that the rights of all are asked.
+    pub(crate) caller: Option<Oid>,
     /// Set once it is planned, which may be after calls to it were bound: those in itself.
     select: OnceLock<Select>,
 }
 
 impl RoutineBody {
     /// That of a function whose SELECT is not planned yet.
-    pub(crate) fn new(routine: Arc<Routine>, shape: Option<Shape>, is_void: bool) -> RoutineBody {
-        RoutineBody { routine, shape, is_void, select: OnceLock::new() }
+    pub(crate) fn new(
+        routine: Arc<Routine>,
+        shape: Option<Shape>,
+        is_void: bool,
+        caller: Option<Oid>,
+    ) -> RoutineBody {
+        RoutineBody { routine, shape, is_void, caller, select: OnceLock::new() }
     }
 
     /// The SELECT was planned.

@@ -31,6 +31,7 @@ pub(crate) use json::{jsonb_put, jsonb_subscript};
 pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility, all};
 pub(crate) use resolve::{Found, ambiguous, find, undefined};
 pub use resolve::{ResolvedFunction, resolve};
+pub use session::IDENTITY_NEXTVAL;
 pub(crate) use string::quote_identifier;
 pub use window::{GROUPING, WindowFunction};
 

@@ -174,15 +174,15 @@ fn bind_behind(binder: &mut Binder<'_>, subject: &Subject, statement: &ast::Inse
     Ok(Behind { conflict, returning })
 }
 
-/// What an INSERT must be allowed: to read, too, where it gives rows back or looks for those that are
-/// in its way by columns.
+/// What an INSERT must be allowed: to read, too, where it gives rows back or says which rows may be in
+/// its way: by columns, or by a constraint, which is of columns.
 fn needed(statement: &ast::Insert) -> Privileges {
     let mut privileges = Privileges::INSERT;
     if statement.returning.is_some() {
         privileges = privileges | Privileges::SELECT;
     }
     if let Some(ast::OnInsert::OnConflict(on)) = &statement.on {
-        if matches!(&on.conflict_target, Some(ast::ConflictTarget::Columns(_))) {
+        if on.conflict_target.is_some() {
             privileges = privileges | Privileges::SELECT;
         }
         if let ast::OnConflictAction::DoUpdate(update) = &on.action {

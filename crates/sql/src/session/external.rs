@@ -13,7 +13,7 @@ use crate::ddl::permission::denied;
 use crate::ddl::temporary::of_another_session;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::ExternalFunctions;
-use crate::function::{EvalContext, Function};
+use crate::function::{EvalContext, Function, IDENTITY_NEXTVAL};
 use crate::types::Datum;
 
 /// The session's functions.
@@ -48,7 +48,10 @@ impl ExternalFunctions for External<'_> {
             return Ok(Datum::Null);
         }
         match (function.name, arguments) {
-            ("nextval", [sequence]) => self.nextval(sequence).map(Datum::Int8),
+            ("nextval", [sequence]) => self.nextval(sequence, true).map(Datum::Int8),
+            (name, [sequence]) if name == IDENTITY_NEXTVAL.name => {
+                self.nextval(sequence, false).map(Datum::Int8)
+            }
             ("currval", [sequence]) => self.currval(sequence).map(Datum::Int8),
             ("lastval", []) => self.lastval().map(Datum::Int8),
             ("setval", [sequence, Datum::Int8(value)]) => {
@@ -128,8 +131,7 @@ impl External<'_> {
         ))
     }
 
-    /// 42501 unless the session has one of these privileges on a sequence. An identity column's own
-    /// gives its numbers to whoever may insert.
+    /// 42501 unless the session has one of these privileges on a sequence.
     fn require_any(&self, sequence: &Sequence, wanted: Privileges) -> Result<()> {
         let Some(rights) = self.facts.rights(self.catalog).filter(|_| !sequence.is_temporary()) else {
             return Ok(());
@@ -140,9 +142,11 @@ impl External<'_> {
         }
     }
 
-    fn nextval(&self, sequence: &Datum) -> Result<i64> {
+    /// `is_asked`: of who may have a number. An identity column's own gives its numbers to whoever may
+    /// insert.
+    fn nextval(&self, sequence: &Datum, is_asked: bool) -> Result<i64> {
         let sequence = self.sequence(sequence)?;
-        if !sequence.identity {
+        if is_asked {
             self.require_any(sequence, Privileges::USAGE | Privileges::UPDATE)?;
         }
         if sequence.is_temporary() {

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::transaction::no_transaction;
 use super::{Block, Open, Session, SqlDatabase};
 use crate::catalog::{DATABASE_OID, Oid};
+use crate::ddl::permission::denied;
 use crate::error::{Result, SqlError, sqlstate};
 
 /// Most bytes of the identifier of a prepared transaction.
@@ -81,12 +82,13 @@ impl Session {
         }
     }
 
-    /// Whose a prepared transaction is: kept with it, for the view.
+    /// Whose a prepared transaction is, the role's that has prepared it: kept with it, for the view and
+    /// for who wants to decide about it.
     pub(super) fn prepared_note(&self) -> Bytes {
-        let name = self.facts.database_name();
+        let (user, name) = (self.facts.current_user(), self.facts.database_name());
         match self.database.oid() {
-            DATABASE_OID => format!("{}\0{name}", self.facts.user).into(),
-            other => format!("{}\0{name}\0{other}", self.facts.user).into(),
+            DATABASE_OID => format!("{user}\0{name}").into(),
+            other => format!("{user}\0{name}\0{other}").into(),
         }
     }
 
@@ -118,7 +120,7 @@ impl Session {
                 format!("{words} cannot run inside a transaction block"),
             ));
         }
-        self.check_prepared_here(identifier)?;
+        self.check_prepared(identifier).await?;
         let engine = self.database.engine();
         let decided = match commits {
             _ if engine.is_node() => {
@@ -148,14 +150,25 @@ impl Session {
         }
     }
 
-    /// 0A000 for what was prepared in another database.
-    fn check_prepared_here(&self, identifier: &str) -> Result<()> {
-        let engine = self.database.engine();
-        let all = engine.prepared();
+    /// 42501 for what another role has prepared, unless the session is a superuser's; 0A000 for what was
+    /// prepared in another database.
+    async fn check_prepared(&mut self, identifier: &str) -> Result<()> {
+        let (catalog, _) = self.catalog_with_state();
+        let may_all = self.facts.rights(&catalog).is_none();
+        if !may_all && self.database.engine().is_node() {
+            // This node may not know of it yet, and the decision would find it at its place in the order.
+            Box::pin(self.await_newest()).await?;
+        }
+        let all = self.database.engine().prepared();
         let found = all.iter().find(
             |info| matches!(&info.owner, cognate_engine::Owner::Global(known) if **known == *identifier),
         );
-        if found.is_none_or(|info| Note::of(&info.note).database == self.database.oid()) {
+        let Some(note) = found.map(|info| Note::of(&info.note)) else { return Ok(()) };
+        if !may_all && note.user != self.facts.current_user() {
+            return Err(denied("permission denied to finish prepared transaction")
+                .with_hint("Must be superuser or the user that prepared the transaction."));
+        }
+        if note.database == self.database.oid() {
             return Ok(());
         }
         let message = "prepared transaction belongs to another database";
