@@ -315,7 +315,8 @@ impl Database {
     /// long as it is held, no checkpoint removes its files.
     ///
     /// # Errors
-    /// `Io`; `Defect` in a database of its own, and before the first checkpoint.
+    /// `Io`, also while a checkpoint is at work: it is to be asked for again; `Defect` in a
+    /// database of its own, and before the first checkpoint.
     pub fn outgoing(&self) -> Result<Outgoing, Error> {
         self.manager.outgoing()
     }

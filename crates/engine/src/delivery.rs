@@ -6,7 +6,8 @@
 //! 1. judges locks ([`Standing`]) and reads (the certifier), both functions of the order;
 //! 2. if it commits, takes its locks by force, and strikes whoever holds one against them;
 //! 3. installs its changes under its position and moves the visible mark;
-//! 4. lets go of the locks, which wakes who waits for them: they look again, and see it;
+//! 4. moves `struck`, and lets go of the locks, which wakes who waits for them: they look again,
+//!    and see it, and are sealed above it;
 //! 5. moves `applied`, and tells the origin's client, if the origin is here.
 //!
 //! The applier waits for nobody. Whoever has a lock against a delivered request is either running,
@@ -19,7 +20,7 @@
 //! node 1: T9's x is installed and shown, T9 lets go    T3, who waited for x, has it and sees T9's
 //! ```
 //!
-//! *Sealing.* `applied` is read before a transaction is sealed. A stroke that comes in between
+//! *Sealing.* `struck` is read before a transaction is sealed. A stroke that comes in between
 //! makes sealing fail; one that comes afterwards finds it sealed, and its position is above `bot`.
 //! So it stays where strokes find it until it is sealed: `seal` asserts that.
 //!
@@ -75,6 +76,9 @@ pub(crate) struct Cluster {
     pub(crate) images: Images,
     /// Everything up to here is judged, shown, and has struck whom it strikes.
     pub(crate) applied: CachePadded<AtomicU64>,
+    /// Everything up to here is shown, and has struck whom it strikes: one position ahead of
+    /// `applied` while that one lets go of its locks.
+    struck: CachePadded<AtomicU64>,
     /// Who waits for a position to be applied.
     waiters: Mutex<Waiters>,
     /// The last positions that changed the first trees.
@@ -100,6 +104,7 @@ impl Cluster {
             images,
             standing: Mutex::default(),
             applied: CachePadded::new(AtomicU64::new(0)),
+            struck: CachePadded::new(AtomicU64::new(0)),
             waiters: Mutex::default(),
             changed: std::array::from_fn(|_| AtomicU64::new(0)),
             sealed: Mutex::default(),
@@ -109,6 +114,7 @@ impl Cluster {
 
     /// Goes on where an image says how things stand, and when the first trees changed last.
     pub(crate) fn begin_at(&self, standing: Standing, changed: &[Csn]) {
+        self.note_struck(standing.applied());
         self.applied.store(standing.applied(), Ordering::Release);
         self.turns.lock().begin_at(standing.applied());
         *self.standing.lock() = standing;
@@ -130,8 +136,15 @@ impl Cluster {
         std::array::from_fn(|tree| self.changed[tree].load(Ordering::Acquire))
     }
 
+    /// Everything up to here is shown, and has struck whom it strikes. To be noted before locks are
+    /// let go: who gets one of them sees what was written, and must be sealed above it.
+    pub(crate) fn note_struck(&self, position: Csn) {
+        self.struck.store(position, Ordering::Release);
+    }
+
     /// Everything up to here is judged and shown.
     pub(crate) fn apply(&self, position: Csn) {
+        self.note_struck(position);
         self.applied.store(position, Ordering::Release);
         let woken: Vec<Waker> = {
             let mut waiters = self.waiters.lock();
@@ -155,13 +168,14 @@ impl Cluster {
         fate
     }
 
-    /// A transaction is sealed: what this node had applied before that. Until then it has to be found by
-    /// who strikes, or what is delivered in between would neither strike it nor be above its `bot`.
+    /// A transaction is sealed: up to where positions had struck at this node before that. Until then
+    /// it has to be found by who strikes, or what is delivered in between would neither strike it nor
+    /// be above its `bot`.
     ///
     /// # Errors
     /// Who was faster.
     fn seal(&self, id: TransactionId) -> Result<Csn, Error> {
-        let bot = self.applied.load(Ordering::Acquire);
+        let bot = self.struck.load(Ordering::Acquire);
         let fate = self.fates(id).lock().get(&id).cloned();
         let fate = fate.unwrap_or_else(|| unreachable!("{id} is sealed where nobody can strike it"));
         fate.seal().map_err(overtaken)?;
@@ -390,7 +404,10 @@ impl Manager {
             }
             return self.encode(cluster, ended, isolation, held, Some(reads), None).map(Some);
         }
-        let (loads, mut changes) = self.settle(&mut writes, &mut ended.notes, reads.as_mut())?;
+        let settled = self.settle_if_room(&mut writes, &mut ended.notes, reads.as_mut());
+        // What it has spilled, if it did not come to be settled.
+        let settled = settled.inspect_err(|_| writes.discard_spilled(&self.store.base));
+        let (loads, mut changes) = settled?;
         if !loads.is_empty() {
             // Other nodes have none of its runs.
             let limit = cluster.node.order.request_bytes_max();

@@ -31,6 +31,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -144,16 +145,21 @@ impl Manager {
         }
     }
 
-    /// The durable state of this node, for one that is too far behind to be given the order.
+    /// The durable state of this node, for one that is too far behind to be given the order. Does
+    /// not wait for a checkpoint: whoever asks may have others wait for the answer.
     ///
     /// # Errors
-    /// `Io`; `Defect` before the first image counts: then the order has everything.
+    /// `Io`, also while a checkpoint is at work: it is to be asked for again; `Defect` before the
+    /// first image counts: then the order has everything.
     pub(crate) fn outgoing(&self) -> Result<Outgoing, Error> {
         let Some(cluster) = &self.cluster else {
             return Err(Error::Defect("a database of its own sends nothing to others"));
         };
         // No image goes meanwhile: a checkpoint would forget it.
-        let _one = self.checkpointing.lock();
+        let Some(_one) = self.checkpointing.try_lock() else {
+            let busy = io::Error::new(io::ErrorKind::WouldBlock, "a checkpoint is at work");
+            return Err(Error::io("reading", &self.options.path, busy));
+        };
         let view = self.store.base.view();
         let position = view.watermark();
         if position == 0 {

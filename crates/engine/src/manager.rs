@@ -181,7 +181,8 @@ impl Manager {
             return Ok(Commit::new(request.rests_on, self.wait_durable(request.rests_on)));
         }
         let size = writes.bytes();
-        let (loads, changes) = match self.settle(writes, &mut request.notes, request.reads.as_mut()) {
+        let settled = self.settle_if_room(writes, &mut request.notes, request.reads.as_mut());
+        let (loads, changes) = match settled {
             Ok(settled) => settled,
             Err(error) => {
                 self.release(id, request.held);
@@ -223,15 +224,27 @@ impl Manager {
         self.sequencer.wait_durable(csn, room)
     }
 
-    /// What a write set comes to: its bulk loads and its changes; and notes and reads to what is
-    /// noted in the end. Waits for nothing, and refuses where memory is short.
-    pub(crate) fn settle(
+    /// The same as [`Manager::settle`] of a transaction that only this database knows of yet: it is
+    /// refused where memory is full and cannot be emptied.
+    pub(crate) fn settle_if_room(
         &self,
         writes: &mut WriteSet,
         notes: &mut Vec<(TreeId, SmallKey)>,
         reads: Option<&mut ReadSet>,
     ) -> Result<Settled, Error> {
         self.pressure.admit(self.store.memory.bytes())?;
+        self.settle(writes, notes, reads)
+    }
+
+    /// What a write set comes to: its bulk loads and its changes; and notes and reads to what is
+    /// noted in the end. Waits for nothing, and for a transaction of the order of all nodes there
+    /// is always room: other nodes do not refuse it.
+    pub(crate) fn settle(
+        &self,
+        writes: &mut WriteSet,
+        notes: &mut Vec<(TreeId, SmallKey)>,
+        reads: Option<&mut ReadSet>,
+    ) -> Result<Settled, Error> {
         let private = writes.private().cloned();
         let loads = writes.take_loads(&self.store.base)?;
         let mut changes = writes.take();

@@ -35,6 +35,7 @@ use crate::prepared::record::Record;
 use crate::storage::backup::{RESTORING, folder, intake, verify};
 use crate::storage::images::{self, FOLDER as IMAGES};
 use crate::storage::{Base, BaseOptions, Contents, Intake, Log};
+use crate::store::TREES_MAX;
 use crate::total_order::NODE_MAX;
 use crate::{Error, Key, TreeId, Value};
 
@@ -42,8 +43,6 @@ use crate::{Error, Key, TreeId, Value};
 const FOLDER: &str = "restored";
 const BEGUN: &str = "A backup was being restored here, and that has not come to its end. Remove what is \
                      in this folder, and restore again.\n";
-/// Above that there are no ids for trees.
-const TREES_MAX: u64 = 1 << 31;
 
 /// A backup that is being taken in.
 #[derive(Debug)]
@@ -130,7 +129,7 @@ impl Restored {
             transaction: saved.transaction.max(greatest + 1),
             next_tree: saved.next_tree.saturating_mul(u64::from(NODE_MAX) + 1),
         };
-        if numbers.next_tree > TREES_MAX {
+        if numbers.next_tree >= TREES_MAX {
             let what = "no ids are left for new tables; dump the cluster, and load it anew";
             return Err(Error::InvalidArgument(what.to_owned()));
         }

@@ -40,6 +40,9 @@ use crate::txn::version::Needs;
 use crate::view::Views;
 use crate::{Csn, Error, TreeId, Value};
 
+/// From here on there are no ids for trees: they stand for something else (`notes`).
+pub(crate) const TREES_MAX: u64 = 1 << 31;
+
 /// The newest committed version of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Latest {
@@ -66,6 +69,19 @@ pub(crate) struct Store {
     node: Option<u16>,
     folder: PathBuf,
     _lock: Box<dyn Lock>,
+}
+
+/// The id of the tree with this number, of a node if there is one: each has every sixteenth id.
+///
+/// An id that is in use, or that stands for something else, would make one of two tables, and
+/// nobody would notice. So whoever asks for one too many panics, and nothing else stops.
+fn tree_of(number: u64, node: Option<u16>) -> TreeId {
+    let id = match node {
+        None => number,
+        Some(node) => number.saturating_mul(u64::from(NODE_MAX) + 1).saturating_add(u64::from(node)),
+    };
+    assert!(id < TREES_MAX, "no ids are left for new tables; dump the database, and load it anew");
+    id as TreeId
 }
 
 impl Store {
@@ -145,12 +161,7 @@ impl Store {
     }
 
     pub(crate) fn allocate_tree(&self) -> TreeId {
-        let number = self.trees.take();
-        match self.node {
-            None => number as TreeId,
-            // Each node has every sixteenth id.
-            Some(node) => (number * u64::from(NODE_MAX + 1) + u64::from(node)) as TreeId,
-        }
+        tree_of(self.trees.take(), self.node)
     }
 
     #[inline]
@@ -239,5 +250,30 @@ impl Store {
     fn with_places<R>(&self, snapshot: Csn, ask: impl FnOnce(&Places<'_>) -> R) -> R {
         let (memory, log, folder) = (&self.memory, &self.log, &*self.folder);
         self.views.with(snapshot, |base| ask(&Places { memory, log, base, folder }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_trees_tell_the_nodes_apart() {
+        assert_eq!((tree_of(1000, None), tree_of(1000, Some(3))), (1000, 16_003));
+        assert_eq!(u64::from(tree_of(TREES_MAX - 1, None)), TREES_MAX - 1);
+        assert_eq!(u64::from(tree_of(TREES_MAX / 16 - 1, Some(NODE_MAX))), TREES_MAX - 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "no ids are left")]
+    fn no_id_of_a_tree_is_given_twice() {
+        // That of the first table, if only its lower half counted.
+        tree_of((1 << 32) + 1000, None);
+    }
+
+    #[test]
+    #[should_panic(expected = "no ids are left")]
+    fn no_node_gives_an_id_of_a_tree_twice() {
+        tree_of((1 << 28) + 1000, Some(3));
     }
 }

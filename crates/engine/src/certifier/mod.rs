@@ -108,7 +108,7 @@ pub(crate) use faults::Fault;
 pub(crate) use image::overtaken;
 use index::{KeyIndex, SPARED_MAX, unmoved};
 pub use method::Method;
-use node::{Node, NodeId, Nodes, reduce};
+use node::{Node, NodeId, Nodes, PREPARED, reduce};
 pub(crate) use prepared::Promise;
 use ranges::Ranged;
 use smallvec::SmallVec;
@@ -400,6 +400,8 @@ impl Certifier {
         }
     }
 
+    /// The same of writes in a range: some may be before what was read, and others after it. What
+    /// is prepared is not to be seen, also by who reads the newest.
     fn connect_range(
         nodes: &mut Nodes,
         before: &mut Vec<NodeId>,
@@ -408,10 +410,11 @@ impl Certifier {
         item: &Ranged,
         start: Csn,
     ) {
-        if item.first <= start {
+        let is_prepared = item.first == PREPARED;
+        if item.first <= start && !is_prepared {
             Certifier::precede(nodes, before, epoch, item.node);
         }
-        if item.last > start {
+        if item.last > start || is_prepared {
             Certifier::succeed(nodes, after, epoch, item.node);
         }
     }

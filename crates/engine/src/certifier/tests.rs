@@ -807,6 +807,39 @@ fn very_many_writes_are_ranges() {
     certifier.certify(late).expect_err("it read before and writes after");
 }
 
+/// What a prepared transaction has written in ranges is not to be seen, also by who reads the
+/// newest.
+#[test]
+fn latest_reads_come_before_ranges_that_are_prepared() {
+    let number = |number: u32| SmallKey::new(&number.to_be_bytes());
+    for is_range in [false, true] {
+        let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
+        let point = |tree: TreeId, key: &SmallKey, moment| {
+            let mut reads = ReadSet::default();
+            reads.add_point(tree, key, moment, Columns::ALL);
+            reads
+        };
+        // P reads x and writes very much. What is written after that in place of x comes after P.
+        let many = (0..10_000).map(|at| (TREE, number(at)));
+        let prepared = candidate(1, 0, Some(point(2, &key(1), Moment::Snapshot)), many);
+        let promise = certifier.certify(prepared).expect("nobody is there").admit_prepared(false);
+        // R reads the newest of what P writes, which is what was there before P, and writes x.
+        let mut reads = ReadSet::default();
+        if is_range {
+            let (low, high) = (number(77), number(78));
+            let (low, high) = (Bound::Included(&low[..]), Bound::Included(&high[..]));
+            reads.add_range(TREE, low, high, Moment::Latest, None);
+        } else {
+            reads = point(TREE, &number(77), Moment::Latest);
+        }
+        let reader = || candidate(2, 0, Some(reads.copy()), [(2, key(1))]);
+        let cycle = certifier.certify(reader()).expect_err("before P, and after it");
+        assert_eq!(cycle.in_doubt, Some(1));
+        certifier.withdraw(promise);
+        drop(certifier.certify(reader()).expect("P never was"));
+    }
+}
+
 #[test]
 fn range_reads_of_a_set_are_ranges_of_the_index() {
     let range = RangeRead {

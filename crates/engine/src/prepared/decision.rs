@@ -56,11 +56,10 @@ impl Manager {
     ) -> Result<Csn, Error> {
         let (id, held) = (request.id, std::mem::take(&mut request.held));
         let result = self.preparable(&request).and_then(|()| self.prepared.reserve(&owner)).and_then(|()| {
-            let settled = self.settle(&mut writes, &mut request.notes, request.reads.as_mut()).and_then(
-                |(loads, changes)| {
-                    self.log_prepared(&mut request, &held, &writes, &owner, texts, &note, loads, changes)
-                },
-            );
+            let settled = self.settle_if_room(&mut writes, &mut request.notes, request.reads.as_mut());
+            let settled = settled.and_then(|(loads, changes)| {
+                self.log_prepared(&mut request, &held, &writes, &owner, texts, &note, loads, changes)
+            });
             settled.inspect_err(|_| self.prepared.unreserve(&owner))
         });
         match result {

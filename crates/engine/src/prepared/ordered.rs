@@ -265,6 +265,7 @@ impl Manager {
                 cluster.changed[tree].store(place.csn, Ordering::Release);
             }
         })?;
+        cluster.note_struck(place.csn);
         for (owner, prepared) in decided {
             self.prepared.unreserve(&owner);
             self.release(prepared.part.id, prepared.part.held);

@@ -414,6 +414,9 @@ impl Manager {
             // Before it can be seen.
             first.for_each(|tree| cluster.changed[tree].store(position, Ordering::Release));
         });
+        if verdict.is_ok() {
+            cluster.note_struck(position);
+        }
         self.release(request.id, granted);
         verdict
     }

@@ -137,6 +137,47 @@ fn the_loss_of_the_origin_is_resolved_by_an_ordered_vote() {
     }
 }
 
+/// A voter whose name is taken by then is refused at its turn, although it was voted for. Who was
+/// in its way only commits, and nobody may have voted for who has read what that replaces.
+#[test]
+fn who_was_in_the_way_of_a_refused_voter_only_commits() {
+    let cluster = Cluster::of(3);
+    cluster.write(1, &[("x", "0"), ("y", "0"), ("z", "0")]);
+    let named = |node: u16, writes: &str| {
+        let mut t = cluster.begin(node, SERIALIZABLE);
+        t.name_request("n");
+        get(&t, "a");
+        put(&mut t, writes, "w").unwrap();
+        let mut commit = Commitment::by(t, Replication::WeakVoting);
+        assert!(commit.poll().is_none());
+        commit
+    };
+    let (mut first, mut second) = (named(3, "b"), named(2, "x"));
+    let mut c = cluster.begin(3, SERIALIZABLE);
+    get(&c, "z");
+    put(&mut c, "x", "c").unwrap();
+    put(&mut c, "y", "c").unwrap();
+    let mut c = Commitment::of(c);
+    assert!(c.poll().is_none());
+    let mut skew = voter(&cluster, 1, "y", "z");
+    (0..4).for_each(|_| cluster.order_one(0));
+    deliver_all(&cluster);
+    assert_eq!(proposed(&cluster), 2, "the votes for the first and for the second one");
+    // The second one's comes before the first one's.
+    cluster.order_one(0);
+    deliver_all(&cluster);
+    assert_eq!(proposed(&cluster), 1, "nobody knows yet what becomes of who was in its way");
+    cluster.settle();
+    first.poll().unwrap().unwrap();
+    let refused = second.poll().unwrap().unwrap_err();
+    assert!(matches!(refused, Error::RequestKnown { .. }), "{refused:?}");
+    c.poll().unwrap().unwrap();
+    let refused = skew.poll().unwrap().unwrap_err();
+    assert!(matches!(refused, Error::SerializationFailure { .. }), "{refused:?}");
+    assert_eq!(all(&cluster.begin(2, SERIALIZABLE), TREE), "b=w x=c y=c z=0");
+    cluster.assert_equal();
+}
+
 /// A node that starts again has forgotten what its voters had read, and votes against them.
 #[test]
 fn a_node_that_starts_again_votes_against_its_own() {

@@ -1,10 +1,16 @@
-//! Who waits until a node has come to a position of the order.
+//! Who waits until a node has come to a position of the order, or for a lock of what comes there.
 
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
+use std::{io, thread};
 
-use super::cluster::Cluster;
+use cognate_engine::{Error, Isolation, LockMode, WaitPolicy};
+
+use super::cluster::{Cluster, TREE, put};
+use super::cluster_prepared::{decide, prepare};
+use super::support::{all, value};
 
 /// A task that notes that it was woken.
 #[derive(Default)]
@@ -37,4 +43,103 @@ fn who_waits_for_a_position_and_gives_up_is_forgotten() {
     assert_eq!(Arc::strong_count(&task), 3);
     drop(never);
     assert_eq!(Arc::strong_count(&task), 2);
+}
+
+/// A task that goes on at once, in the thread that wakes it.
+struct AtOnce(Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
+
+impl AtOnce {
+    fn begin(work: impl Future<Output = ()> + Send + 'static) {
+        let task = AtOnce(Mutex::new(Some(Box::pin(work))));
+        Arc::new(task).wake();
+    }
+}
+
+impl Wake for AtOnce {
+    fn wake(self: Arc<Self>) {
+        let waker = Waker::from(Arc::clone(&self));
+        let mut work = self.0.lock().unwrap();
+        let Some(going) = work.as_mut() else { return };
+        if going.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            *work = None;
+        }
+    }
+}
+
+/// Who is given a lock that a delivered transaction had sees what that wrote. So it must not be
+/// refused for it, however soon it is sealed then.
+#[test]
+fn who_is_given_the_lock_of_a_delivered_transaction_is_sealed_above_it() {
+    for is_prepared in [false, true] {
+        let cluster = Cluster::of(2);
+        cluster.write(1, &[("x", "0")]);
+        // Who has x first: a transaction that is prepared, or one that runs at the same node.
+        let mut first = cluster.begin(if is_prepared { 2 } else { 1 }, Isolation::ReadCommitted);
+        put(&mut first, "x", "2").unwrap();
+        let holds = if is_prepared {
+            let mut p = prepare(first, "p");
+            assert!(p.poll().is_none());
+            cluster.settle();
+            p.poll().unwrap().unwrap();
+            None
+        } else {
+            Some(first)
+        };
+        let mut waits = cluster.begin(1, Isolation::ReadCommitted);
+        let (sender, answer) = mpsc::channel();
+        AtOnce::begin(async move {
+            waits.lock(TREE, b"x", LockMode::NoKeyExclusive, WaitPolicy::Block).await.unwrap();
+            let seen = waits.get_latest(TREE, b"x").unwrap().value;
+            waits.put(TREE, b"x", value("3")).unwrap();
+            sender.send((seen, waits.commit_in_order().await)).unwrap();
+        });
+        assert!(answer.try_recv().is_err(), "it waits");
+        if let Some(holds) = holds {
+            // It lets go as soon as it is struck: then the delivered one has x alone.
+            AtOnce::begin(async move {
+                holds.doomed().unwrap().await;
+                drop(holds);
+            });
+            cluster.write(2, &[("x", "2")]);
+        } else {
+            let mut decided = decide(&cluster, 2, "p", true);
+            assert!(decided.poll().is_none());
+            cluster.settle();
+            decided.poll().unwrap().unwrap();
+        }
+        let (seen, committed) = answer.try_recv().unwrap();
+        assert_eq!(seen, Some(value("2")));
+        committed.unwrap();
+        assert_eq!(all(&cluster.begin(2, Isolation::Snapshot), TREE), "x=3");
+        cluster.assert_equal();
+    }
+}
+
+/// Who sends the state to another node may keep the whole order waiting until it knows what to
+/// send. So it does not wait for a checkpoint, but asks again.
+#[test]
+fn nobody_waits_for_a_checkpoint_to_send_a_state() {
+    let cluster = Cluster::of(1);
+    let node = cluster.node(1);
+    cluster.write(1, &[("x", "1")]);
+    node.checkpoint().unwrap();
+    assert_eq!(node.outgoing().unwrap().position(), 1);
+    cluster.write(1, &[("x", "2")]);
+    cluster.disk(1).hold_flushes();
+    let refused = thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| node.checkpoint());
+        // It comes to no end before its flushes do.
+        let refused = loop {
+            match node.outgoing() {
+                Ok(_) => thread::yield_now(),
+                Err(error) => break error,
+            }
+        };
+        cluster.disk(1).let_flushes_go();
+        checkpoint.join().unwrap().unwrap();
+        refused
+    });
+    let is_busy = |cause: &io::Error| cause.kind() == io::ErrorKind::WouldBlock;
+    assert!(matches!(&refused, Error::Io { cause, .. } if is_busy(cause)), "{refused:?}");
+    assert_eq!(node.outgoing().unwrap().position(), 2);
 }

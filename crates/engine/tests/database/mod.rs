@@ -8,6 +8,7 @@ mod cluster;
 mod cluster_families;
 #[cfg(feature = "planted-faults")]
 mod cluster_faults;
+mod cluster_memory;
 mod cluster_prepared;
 mod cluster_protocols;
 mod cluster_waits;

@@ -32,6 +32,9 @@
 //!   So votes do not wait for one another, and a list of voters is resolved in one round.
 //! - Who has come to its end leaves the log: what later ones have to know of it is in the window of
 //!   locks and in the certifier's graph.
+//! - Who is judged at its turn is not refused for somebody in the log: also a voter that was voted
+//!   for may be refused at its own turn, and then the other one commits. So that one stays
+//!   c-pending until its turn, and who meets it waits.
 //!
 //! # The example of §2.5
 //!
@@ -163,7 +166,10 @@ impl<F: Footprint> Lists<F> {
         let is_here = origin == self.node;
         let (found, depends_on) = self.look(bot, footprint.as_ref(), is_overtaken);
         let arrival = Arrival { origin, node: self.node, found };
+        // Whoever is in its way is in the log still, and may come to nothing.
+        let is_open = at_turn && found == Found::Resolved && !is_overtaken;
         let (kind, committable) = match protocol.validate(&arrival) {
+            Entrance::Refused if is_open => (Kind::CPending, true),
             Entrance::Refused => {
                 effects.push(Effect::Refuse { position, undo: protocol.rollback(is_here) });
                 return;
@@ -289,6 +295,10 @@ impl<F: Footprint> Lists<F> {
                 entry.depends_on.clear();
                 let vote = entry.protocol.vote(&arrival);
                 effects.extend(vote.map(|commits| Effect::Vote { id: entry.id, commits }));
+            } else if meets && entry.at_turn {
+                // What it has met may come to nothing at its own turn, which is before this one's.
+                entry.depends_on.clear();
+                entry.committable = true;
             } else if meets {
                 refused.push(entry.position);
             } else if entry.kind == Kind::CPending {

@@ -59,6 +59,21 @@ impl Replica {
         position
     }
 
+    /// One that more than footprints decides about, at its turn.
+    fn deliver_at_turn(
+        &mut self,
+        protocol: &'static dyn Protocol,
+        origin: u16,
+        footprint: Option<Objects>,
+    ) -> Csn {
+        let position = self.next;
+        self.next += 1;
+        let (id, bot, is_overtaken, at_turn) = (id_of(position), 0, false, true);
+        let delivery = Delivery { position, id, bot, origin, protocol, footprint, is_overtaken, at_turn };
+        self.lists.deliver(delivery, &mut self.effects);
+        position
+    }
+
     fn vote(&mut self, of: Csn, commits: bool) {
         self.lists.vote(id_of(of), commits, &mut self.effects);
     }
@@ -235,19 +250,7 @@ fn who_is_judged_at_its_turn_is_pending_until_then() {
     for commits in [true, false] {
         let mut replica = Replica::new();
         let w = replica.deliver(&WeakVoting, ELSEWHERE, objects("a"));
-        let position = replica.next;
-        replica.next += 1;
-        let delivery = Delivery {
-            position,
-            id: id_of(position),
-            bot: 0,
-            origin: ELSEWHERE,
-            protocol: &Certification,
-            footprint: objects("b"),
-            is_overtaken: false,
-            at_turn: true,
-        };
-        replica.lists.deliver(delivery, &mut replica.effects);
+        let position = replica.deliver_at_turn(&Certification, ELSEWHERE, objects("b"));
         let own = replica.deliver(&WeakVoting, HERE, objects("b"));
         replica.vote(w, true);
         replica.end(w, None);
@@ -255,6 +258,30 @@ fn who_is_judged_at_its_turn_is_pending_until_then() {
         assert_eq!(replica.lists.head(), Some((position, Turn::Install)));
         replica.lists.end(position, commits, None, &mut replica.effects);
         assert_eq!(replica.take(), [vote(own, !commits)]);
+    }
+}
+
+/// A voter that was voted for may be refused at its turn, for its name, say. Then who was in its
+/// way only commits, delivered before the vote or after it; and nobody may have voted over that.
+#[test]
+fn who_meets_a_voter_is_judged_at_its_turn_all_the_same() {
+    for (is_late, commits) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut replica = Replica::new();
+        let w = replica.deliver_at_turn(&WeakVoting, ELSEWHERE, objects("a"));
+        if is_late {
+            replica.vote(w, true);
+        }
+        let c = replica.deliver_at_turn(&Certification, ELSEWHERE, objects("ab"));
+        let own = replica.deliver_at_turn(&WeakVoting, HERE, objects("b"));
+        if !is_late {
+            replica.vote(w, true);
+        }
+        assert_eq!(replica.take(), [], "nothing is decided about who is behind W");
+        assert_eq!(replica.log(), "1r 2c 3c>2");
+        replica.lists.end(w, commits, None, &mut replica.effects);
+        assert_eq!(replica.lists.head(), Some((c, Turn::Install)), "it waits for nobody");
+        replica.lists.end(c, !commits, None, &mut replica.effects);
+        assert_eq!(replica.take(), [vote(own, commits)]);
     }
 }
 
