@@ -2,7 +2,7 @@
 
 use tokio::io::AsyncReadExt as _;
 
-use crate::client::{self, RawClient, message};
+use crate::client::{self, RawClient, bind, message, parse, sync};
 use crate::support::TestServer;
 use cognate_server::config::Settings;
 
@@ -174,5 +174,35 @@ async fn large_messages_share_a_budget() {
     assert_eq!(answer[0].sqlstate(), "53200");
     drop(clients);
     server.metric_becomes("cognate_message_bytes", 0).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn portals_with_names_take_memory_however_small_they_are() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    let flush = message(b'H', b"");
+    client.send(&[parse("q", "SELECT $1::text"), flush.clone()].concat()).await;
+    assert_eq!(client.message().await.tag, '1');
+    let mut refused = None;
+    'rounds: for round in 0..100 {
+        let binds = (0..1_000).map(|place| bind(&format!("p{round}_{place}"), "q", &["x"]));
+        let messages: Vec<Vec<u8>> = binds.chain([flush.clone()]).collect();
+        client.send(&messages.concat()).await;
+        for _ in 0..1_000 {
+            let answer = client.message().await;
+            if answer.tag == 'E' {
+                refused = Some(answer);
+                break 'rounds;
+            }
+            assert_eq!(answer.tag, '2');
+        }
+    }
+    assert_eq!(refused.expect("an end").sqlstate(), "53200");
+    // With the transaction all of them go.
+    client.send(&sync()).await;
+    assert_eq!(client::tags(&client.until_ready().await), "Z");
+    client.send(&[bind("p0_0", "q", &["x"]), sync()].concat()).await;
+    assert_eq!(client::tags(&client.until_ready().await), "2Z");
     server.stop().await;
 }

@@ -1,7 +1,7 @@
 //! Portals, cursors and named statements as the extended protocol meets them, where what they were
 //! made of has changed or ended.
 
-use crate::client::{Message, RawClient, bind, execute, named, parse, sync, tags};
+use crate::client::{Message, RawClient, bind, execute, message, named, parse, string, sync, tags};
 use crate::support::TestServer;
 
 fn rows(messages: &[Message]) -> Vec<String> {
@@ -123,5 +123,167 @@ async fn statements_of_the_protocol_are_listed_until_they_are_closed() {
     client.send(&[named(b'C', b'S', "one"), sync()].concat()).await;
     client.until_ready().await;
     assert!(rows(&client.query(list).await).is_empty());
+    server.stop().await;
+}
+
+/// The answer to messages that wait for somebody else's change of a table.
+async fn meanwhile(
+    server: &TestServer,
+    client: &mut RawClient,
+    messages: &[Vec<u8>],
+    change: &str,
+) -> Vec<Message> {
+    let mut other = RawClient::connect(server.address()).await;
+    let mut watcher = RawClient::connect(server.address()).await;
+    other.query(&format!("BEGIN; {change}")).await;
+    client.send(&messages.concat()).await;
+    let waiting = "SELECT pid FROM cognate_transactions WHERE waits_for IS NOT NULL";
+    while rows(&watcher.query(waiting).await).is_empty() {
+        tokio::task::yield_now().await;
+    }
+    other.query("COMMIT").await;
+    client.until_ready().await
+}
+
+fn simple(text: &str) -> Vec<u8> {
+    message(b'Q', &string(text))
+}
+
+/// How many columns a RowDescription is of.
+fn width(head: &Message) -> u16 {
+    assert_eq!(head.tag, 'T', "{head:?}");
+    u16::from_be_bytes([head.body[0], head.body[1]])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_waits_for_a_change_of_its_table_gives_the_new_columns() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE t (a int)").await;
+    client.query("INSERT INTO t VALUES (1)").await;
+    client.query("SET default_transaction_isolation = 'read committed'").await;
+    client.query("BEGIN").await;
+    let select = [simple("SELECT * FROM t")];
+    let answer = meanwhile(&server, &mut client, &select, "ALTER TABLE t ADD COLUMN b int").await;
+    assert_eq!(tags(&answer), "TDCZ");
+    assert_eq!((width(&answer[0]), rows(&answer)), (2, vec!["1|".to_owned()]));
+    client.query("COMMIT").await;
+    let insert = [simple("INSERT INTO t VALUES (2, 3) RETURNING *")];
+    let answer = meanwhile(&server, &mut client, &insert, "ALTER TABLE t ADD COLUMN c int").await;
+    assert_eq!(tags(&answer), "TDCZ");
+    assert_eq!((width(&answer[0]), rows(&answer)), (3, vec!["2|3|".to_owned()]));
+    client.query("BEGIN").await;
+    let declare = [simple("DECLARE k CURSOR FOR SELECT * FROM t WHERE a = 1")];
+    let answer = meanwhile(&server, &mut client, &declare, "ALTER TABLE t ADD COLUMN d int").await;
+    assert_eq!(tags(&answer), "CZ");
+    let answer = client.query("FETCH k").await;
+    assert_eq!((width(&answer[0]), rows(&answer)), (4, vec!["1|||".to_owned()]));
+    client.query("COMMIT").await;
+    // The head is written once, also if there are no rows, and none if the statement did not begin.
+    let none = [simple("DELETE FROM t WHERE a = 5 RETURNING *")];
+    let answer = meanwhile(&server, &mut client, &none, "ALTER TABLE t ADD COLUMN e int").await;
+    assert_eq!((tags(&answer).as_str(), width(&answer[0])), ("TCZ", 5));
+    let gone = [simple("DELETE FROM t RETURNING a")];
+    let answer = meanwhile(&server, &mut client, &gone, "ALTER TABLE t DROP COLUMN a").await;
+    assert_eq!((tags(&answer).as_str(), answer[0].sqlstate().as_str()), ("EZ", "42703"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_portal_takes_new_columns_as_long_as_its_client_was_told_of_none() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE t (a int)").await;
+    client.query("SET default_transaction_isolation = 'read committed'").await;
+    let insert = "INSERT INTO t VALUES (1) RETURNING *";
+    let untold = [parse("", insert), bind("", "", &[]), execute("", 0), sync()];
+    let answer = meanwhile(&server, &mut client, &untold, "ALTER TABLE t ADD COLUMN b int").await;
+    assert_eq!((tags(&answer).as_str(), rows(&answer)), ("12DCZ", vec!["1|".to_owned()]));
+    // The answer to a Describe just before the Execute waits with it.
+    let described = [parse("", insert), bind("", "", &[]), named(b'D', b'P', ""), execute("", 0), sync()];
+    let answer = meanwhile(&server, &mut client, &described, "ALTER TABLE t ADD COLUMN c int").await;
+    assert_eq!((tags(&answer).as_str(), rows(&answer)), ("12TDCZ", vec!["1||".to_owned()]));
+    assert_eq!(width(&answer[2]), 3);
+    // Who was told of columns gets those, or an error.
+    let told = [parse("", insert), named(b'D', b'S', ""), bind("", "", &[]), execute("", 0), sync()];
+    let answer = meanwhile(&server, &mut client, &told, "ALTER TABLE t ADD COLUMN d int").await;
+    assert_eq!((tags(&answer).as_str(), answer[4].sqlstate().as_str()), ("1tT2EZ", "0A000"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_described_portal_is_answered_before_another_one_that_is_executed() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    let other = [
+        parse("q", "SELECT 1, 2"),
+        bind("p", "q", &[]),
+        parse("", "SELECT 3"),
+        bind("", "", &[]),
+        named(b'D', b'P', ""),
+        execute("p", 0),
+        execute("", 0),
+        sync(),
+    ];
+    client.send(&other.concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!(tags(&answer), "1212TDCDCZ");
+    assert_eq!(rows(&answer), ["1|2", "3"]);
+    assert_eq!(width(&answer[4]), 1);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn portals_that_were_bound_behind_a_savepoint_go_with_it() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    let run = |portal: &str| [execute(portal, 0), sync()].concat();
+    client.query("BEGIN").await;
+    let text = "SELECT i FROM generate_series(1, 3) AS g (i)";
+    client.send(&[parse("q", text), bind("before", "q", &[]), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "12Z");
+    client.query("SAVEPOINT s").await;
+    client.send(&[bind("within", "q", &[]), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "2Z");
+    client.query("ROLLBACK TO s").await;
+    client.send(&run("before")).await;
+    assert_eq!(tags(&client.until_ready().await), "DDDCZ");
+    client.send(&run("within")).await;
+    let answer = client.until_ready().await;
+    assert_eq!((tags(&answer).as_str(), answer[0].sqlstate().as_str()), ("EZ", "34000"));
+    // What was released is part of what is around it.
+    client.query("ROLLBACK TO s").await;
+    client.query("SAVEPOINT r").await;
+    client.send(&[bind("kept", "q", &[]), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "2Z");
+    client.query("RELEASE r").await;
+    client.query("SAVEPOINT u").await;
+    client.query("ROLLBACK TO u").await;
+    client.send(&run("kept")).await;
+    assert_eq!(tags(&client.until_ready().await), "DDDCZ");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_is_executed_and_closed_like_a_portal() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    let declare = "BEGIN; DECLARE \"a \"\"c\" CURSOR FOR SELECT i FROM generate_series(1, 5) AS g (i)";
+    let name = "a \"c";
+    client.query(declare).await;
+    client.send(&[execute(name, 2), execute(name, 0), execute(name, 0), sync()].concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!(tags(&answer), "DDsDDDCCZ");
+    assert_eq!(rows(&answer), ["1", "2", "3", "4", "5"]);
+    assert_eq!((answer[6].command_tag(), answer[7].command_tag()), ("SELECT 3", "SELECT 0"));
+    // Its name is taken.
+    client.send(&[parse("q", "SELECT 1"), bind(name, "q", &[]), sync()].concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!((tags(&answer).as_str(), answer[1].sqlstate().as_str()), ("1EZ", "42P03"));
+    client.query("ROLLBACK").await;
+    client.query(declare).await;
+    client.send(&[named(b'C', b'P', name), execute(name, 0), sync()].concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!((tags(&answer).as_str(), answer[1].sqlstate().as_str()), ("3EZ", "34000"));
     server.stop().await;
 }

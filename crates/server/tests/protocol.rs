@@ -458,3 +458,30 @@ async fn several_copies_and_other_statements_share_a_message() {
     }
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_in_a_block_ends_what_was_set_in_it() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("SET application_name = 'outside'").await;
+    client.query("BEGIN; SET application_name = 'block'; SAVEPOINT s").await;
+    client.query("SET application_name = 'savepoint'").await;
+    for (text, expected) in [
+        ("SELECT 1/0", Some("block")),
+        ("SELECT 1", None),
+        ("ROLLBACK TO s", None),
+        ("SET LOCAL application_name = 'again'", Some("again")),
+        ("SELECT 1/0", Some("block")),
+        ("ROLLBACK", Some("outside")),
+        ("BEGIN; SET application_name = 'block'", Some("block")),
+        ("SELECT 1/0", Some("outside")),
+        ("COMMIT", None),
+    ] {
+        let answer = client.query(text).await;
+        let told = answer.iter().find(|message| message.tag == 'S').map(|message| message.body.clone());
+        let expected = expected.map(|value| [string("application_name"), string(value)].concat());
+        assert_eq!(told, expected, "{text}");
+    }
+    assert_eq!(rows(&client.query("SHOW application_name").await), ["outside"]);
+    server.stop().await;
+}

@@ -207,7 +207,9 @@ async fn run_one(
     lines: &mut Lines,
 ) -> Result<(), SqlError> {
     let prepared = session.prepare_statement(statement)?;
-    let portal = session.bind(&prepared, &[], &[], &[])?;
+    let mut portal = session.bind(&prepared, &[], &[], &[])?;
+    // Nobody is told of its columns before its rows.
+    portal.leave_open();
     run_portal(session, portal, data, lines).await
 }
 

@@ -56,9 +56,13 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     pub(crate) rows: RowBuffer,
     pub(crate) head: Head,
+    /// The head of the rows of the portal that runs, or is run next, as long as it is not written.
+    pub(crate) head_due: Option<HeadDue>,
     pub(crate) session: Session,
     /// The unnamed prepared statement; those with names are the session's.
     pub(crate) unnamed: Option<Arc<Prepared>>,
+    /// The client was told of its columns.
+    pub(crate) is_unnamed_told: bool,
     pub(crate) portals: Names<Portal>,
     /// CommandComplete of the last Execute, not yet written.
     pub(crate) held: Option<CommandTag>,
@@ -77,9 +81,19 @@ pub(crate) struct Connection {
     has_rested: bool,
 }
 
+/// What is to be written before rows, once it is certain what they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeadDue {
+    /// The head of a statement of the simple protocol.
+    Simple,
+    /// The answer to the Describe just before the Execute.
+    Described,
+}
+
 /// A statement that can be run again.
 pub(crate) struct Rerun {
     pub(crate) portal: Portal,
+    pub(crate) head_due: Option<HeadDue>,
     /// Where its answer begins.
     pub(crate) mark: Mark,
 }
@@ -102,8 +116,10 @@ impl Connection {
             transport,
             rows: RowBuffer::default(),
             head: Head::default(),
+            head_due: None,
             session,
             unnamed: None,
+            is_unnamed_told: false,
             portals: Names::default(),
             held: None,
             skip_to_sync: false,

@@ -1,7 +1,12 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close, Sync.
 //!
-//! A prepared statement lives until it is closed, a portal until its transaction ends. A portal
-//! with a row limit stays where it is between two Executes; nothing of it is buffered here.
+//! A prepared statement lives until it is closed, a portal until its transaction ends, or that
+//! goes back to a savepoint which is older. A portal with a row limit stays where it is between two
+//! Executes; nothing of it is buffered here.
+//!
+//! PostgreSQL waits in Parse for who changes a statement's tables, and this server in Execute. So
+//! that a client sees no difference, a portal whose columns nobody was told of has those that there
+//! are after the wait, and a Describe with an Execute behind it is answered when that has begun.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,7 +14,7 @@ use std::sync::Arc;
 use cognate_sql::session::{CommandTag, Company, Fetch, Portal, Prepared};
 use cognate_sql::{SqlError, sqlstate};
 
-use super::connection::{Connection, Failure, Rerun};
+use super::connection::{Connection, Failure, HeadDue, Rerun};
 use super::conversation::{End, attend};
 use super::message::tag;
 use super::message::{Bind, Target};
@@ -49,6 +54,7 @@ impl Connection {
         };
         if name.is_empty() {
             self.unnamed = Some(prepared);
+            self.is_unnamed_told = false;
         } else {
             self.session.name_statement(name.to_owned(), prepared)?;
         }
@@ -68,14 +74,25 @@ impl Connection {
 
     pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Failure> {
         let prepared = self.statement(bind.statement)?;
-        self.portals.check_free(bind.portal).map_err(|taken| match taken {
+        let mut free = self.portals.check_free(bind.portal);
+        if self.session.cursor_columns(bind.portal).is_some() {
+            // A cursor made by DECLARE is a portal too.
+            free = Err(Taken::Exists);
+        }
+        free.map_err(|taken| match taken {
             Taken::Exists => SqlError::new(
                 sqlstate::DUPLICATE_CURSOR,
                 format!("cursor \"{}\" already exists", bind.portal),
             ),
             Taken::Full => SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "too many portals"),
         })?;
-        let portal = self.session.bind(&prepared, &bind.values, &bind.formats, &bind.result_formats)?;
+        let mut portal = self.session.bind(&prepared, &bind.values, &bind.formats, &bind.result_formats)?;
+        if !bind.portal.is_empty() {
+            self.session.charge_named(&mut portal, bind.portal.len())?;
+        }
+        if bind.statement.is_empty() && !self.is_unnamed_told && bind.result_formats.len() <= 1 {
+            portal.leave_open();
+        }
         self.portals.put(bind.portal, portal);
         response::bind_complete(self.transport.output());
         Ok(())
@@ -85,14 +102,23 @@ impl Connection {
         match target {
             Target::Statement => {
                 let prepared = self.statement(name)?;
+                self.is_unnamed_told |= name.is_empty();
                 let output = self.transport.output();
                 let oids = prepared.parameter_types().iter().map(|ty| ty.oid());
                 response::parameter_description(output, oids);
                 describe_columns(output, prepared.columns(), &[]);
             }
             Target::Portal => {
+                let is_run_next = name.is_empty() && self.transport.next() == Some(tag::EXECUTE);
                 let output = self.transport.output();
-                if let Some(portal) = self.portals.get(name) {
+                if let Some(portal) = self.portals.get_mut(name) {
+                    // It may be that statement's, of which more portals may be made.
+                    self.is_unnamed_told = true;
+                    if is_run_next && portal.is_open() {
+                        self.head_due = Some(HeadDue::Described);
+                        return Ok(());
+                    }
+                    portal.close_columns();
                     describe_columns(output, portal.columns(), portal.formats());
                 } else {
                     // A cursor made by DECLARE is a portal too.
@@ -109,15 +135,20 @@ impl Connection {
         match target {
             Target::Statement if name.is_empty() => self.unnamed = None,
             Target::Statement => self.session.forget_statement(name),
-            Target::Portal => self.portals.remove(name),
+            Target::Portal if self.portals.get(name).is_some() => self.portals.remove(name),
+            Target::Portal => self.session.forget_cursor(name),
         }
         response::close_complete(self.transport.output());
     }
 
     pub(crate) async fn execute(&mut self, name: &str, max_rows: u32) -> Result<(), Failure> {
+        if !name.is_empty() {
+            self.describe_now();
+        }
         // Out of the map while it runs: a portal whose statement fails is gone.
-        let portal = self.portals.take(name).ok_or_else(|| no_portal(name))?;
-        let mut portal = portal;
+        let Some(mut portal) = self.portals.take(name) else {
+            return self.execute_cursor(name, max_rows).await;
+        };
         self.session.set_company(match self.transport.next() {
             Some(tag::SYNC) => Company::None,
             None => Company::Unknown,
@@ -125,9 +156,12 @@ impl Connection {
         });
         self.rerun = None;
         if max_rows == 0 && self.session.is_fresh() && self.session.retries() > 0 {
-            self.rerun = Some(Rerun { portal: portal.again(), mark: self.transport.mark() });
+            let (head_due, mark) = (self.head_due, self.transport.mark());
+            self.rerun = Some(Rerun { portal: portal.again(), head_due, mark });
         }
-        let ran = self.run(&mut portal, u64::from(max_rows)).await?;
+        let ran = self.run(&mut portal, u64::from(max_rows)).await;
+        self.head_due = None;
+        let ran = ran?;
         self.portals.put(name, portal);
         match ran {
             Ran::Complete(command_tag) => self.held = Some(command_tag),
@@ -138,8 +172,39 @@ impl Connection {
         Ok(())
     }
 
+    /// Another portal is executed than the one that was described just before.
+    fn describe_now(&mut self) {
+        if self.head_due.take().is_some()
+            && let Some(portal) = self.portals.get_mut("")
+        {
+            portal.close_columns();
+            describe_columns(self.transport.output(), portal.columns(), portal.formats());
+        }
+    }
+
+    /// Execute by the name of a cursor that DECLARE made: the next rows of it.
+    async fn execute_cursor(&mut self, name: &str, max_rows: u32) -> Result<(), Failure> {
+        if self.session.cursor_columns(name).is_none() {
+            return Err(no_portal(name).into());
+        }
+        let count = if max_rows == 0 { "ALL".to_owned() } else { max_rows.to_string() };
+        let text = format!("FETCH {count} FROM \"{}\"", name.replace('"', "\"\""));
+        let prepared = self.session.prepare(&text, &[])?;
+        let mut portal = self.session.bind(&prepared, &[], &[], &[])?;
+        self.rerun = None;
+        match self.run(&mut portal, 0).await? {
+            Ran::Complete(CommandTag::Rows(_, rows)) if max_rows != 0 && rows == u64::from(max_rows) => {
+                response::portal_suspended(self.transport.output());
+            }
+            Ran::Complete(CommandTag::Rows(_, rows)) => self.held = Some(CommandTag::Rows("SELECT", rows)),
+            _ => debug_assert!(false, "FETCH gives rows"),
+        }
+        Ok(())
+    }
+
     pub(crate) async fn sync(&mut self) -> Result<(), End> {
         let held = self.held.take();
+        self.head_due = None;
         let ended = match self.end_transaction().await {
             Ok(()) => Ok(held),
             Err(error) => self.run_again(error).await,
@@ -163,7 +228,7 @@ impl Connection {
     /// A commit failed: runs its only statement again as long as the failure is others' doing and
     /// nothing of the answer was sent.
     async fn run_again(&mut self, mut error: SqlError) -> Result<Option<CommandTag>, Failure> {
-        let Some(Rerun { portal, mark }) = self.rerun.take() else { return Err(error.into()) };
+        let Some(Rerun { portal, head_due, mark }) = self.rerun.take() else { return Err(error.into()) };
         for _ in 0..self.session.retries() {
             if !self.session.may_run_again(&error) || !self.transport.rewind(mark) {
                 break;
@@ -172,7 +237,10 @@ impl Connection {
             // It was alone, and is again.
             self.session.set_company(Company::None);
             let mut portal = portal.again();
-            let ran = match self.run(&mut portal, 0).await {
+            self.head_due = head_due;
+            let ran = self.run(&mut portal, 0).await;
+            self.head_due = None;
+            let ran = match ran {
                 Ok(Ran::Complete(command_tag)) => Some(command_tag),
                 Ok(_) => None,
                 Err(Failure::Sql(again)) => {
@@ -200,6 +268,10 @@ impl Connection {
                 let fetch = pin!(self.session.fetch(portal, &mut self.rows, left));
                 attend(&mut self.transport, &self.open, fetch).await
             };
+            if let Some(bound) = self.session.take_undone_portals() {
+                self.portals.retain(|portal| portal.bound() <= bound);
+            }
+            self.write_due_head(portal, fetched.is_ok());
             self.transport.append(&mut self.rows.bytes);
             match fetched? {
                 Fetch::Complete(mut command_tag) => {

@@ -58,6 +58,17 @@ impl<T> Names<T> {
         if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
     }
 
+    /// The same, to be changed.
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut T> {
+        if name.is_empty() { self.unnamed.as_mut() } else { self.named.get_mut(name) }
+    }
+
+    /// Forgets all but those that are to stay.
+    pub(crate) fn retain(&mut self, mut stays: impl FnMut(&T) -> bool) {
+        drop(self.unnamed.take_if(|thing| !stays(&*thing)));
+        self.named.retain(|_, thing| stays(&*thing));
+    }
+
     /// Takes the thing of this name out; it may be put back.
     pub(crate) fn take(&mut self, name: &str) -> Option<T> {
         if name.is_empty() { self.unnamed.take() } else { self.named.remove(name) }
@@ -98,5 +109,19 @@ mod tests {
         assert_eq!(names.check_free("a"), Ok(()));
         names.clear();
         assert_eq!(names.get(""), None);
+    }
+
+    #[test]
+    fn those_that_are_not_to_stay_are_forgotten_by_any_name() {
+        let mut names = Names::default();
+        for (name, thing) in [("", 1), ("a", 2), ("b", 3)] {
+            names.put(name, thing);
+        }
+        names.retain(|thing| *thing > 1);
+        assert_eq!((names.get(""), names.get("a"), names.get("b")), (None, Some(&2), Some(&3)));
+        names.put("", 5);
+        names.retain(|thing| *thing != 3);
+        assert_eq!((names.get("a"), names.get("b")), (Some(&2), None));
+        assert_eq!(names.get_mut(""), Some(&mut 5));
     }
 }

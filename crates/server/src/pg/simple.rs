@@ -8,11 +8,12 @@
 use cognate_sql::SqlError;
 use cognate_sql::session::{Company, Portal, Statement};
 
-use super::connection::{Connection, Failure, Unseen};
+use super::connection::{Connection, Failure, HeadDue, Unseen};
 use super::conversation::End;
 use super::copy::CopyIn;
 use super::extended::Ran;
 use super::response;
+use super::row::describe_columns;
 
 /// Statements of a message that are still to run.
 pub(crate) type Rest = std::vec::IntoIter<Statement>;
@@ -150,11 +151,27 @@ impl Connection {
             (prepared, _) => prepared?,
         };
         let mut portal = self.session.bind(&prepared, &[], &[], &[])?;
-        if let Some(columns) = portal.shared_columns() {
-            self.release_held();
-            self.head.write(self.transport.output(), columns);
+        // It may wait for who changes its tables: the head says what they are afterwards.
+        portal.leave_open();
+        self.head_due = Some(HeadDue::Simple);
+        let ran = self.run(&mut portal, 0).await;
+        self.head_due = None;
+        ran
+    }
+
+    /// Writes the head of a portal's rows if it is due, and certain by now.
+    pub(crate) fn write_due_head(&mut self, portal: &Portal, is_ok: bool) {
+        let Some(due) = self.head_due.take_if(|_| is_ok || portal.has_begun()) else { return };
+        match (due, portal.shared_columns()) {
+            (HeadDue::Described, _) => {
+                describe_columns(self.transport.output(), portal.columns(), portal.formats());
+            }
+            (HeadDue::Simple, None) => {}
+            (HeadDue::Simple, Some(columns)) => {
+                self.release_held();
+                self.head.write(self.transport.output(), columns);
+            }
         }
-        self.run(&mut portal, 0).await
     }
 
     /// Ends the message: commits or rolls back the implicit transaction and writes ReadyForQuery.

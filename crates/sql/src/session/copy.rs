@@ -234,6 +234,7 @@ impl Session {
         let statement = statement.with_command(command);
         let prepared = Arc::new(self.plan_prepared(Some(statement), Vec::new())?);
         let mut inner = Portal::new(prepared, Arc::from([]), Vec::new());
+        inner.leave_open();
         self.start_cursor(&mut inner).await?;
         let columns: Vec<OutputColumn> = inner.columns().unwrap_or_default().to_vec();
         let rows_from = match std::mem::replace(&mut inner.state, PortalState::Ready) {

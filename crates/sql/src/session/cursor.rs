@@ -134,6 +134,11 @@ impl Session {
         self.cursors.get(name)?.portal.columns()
     }
 
+    /// Closes a cursor that DECLARE made, if there is one of this name.
+    pub fn forget_cursor(&mut self, name: &str) {
+        self.cursors.remove(name);
+    }
+
     /// DECLARE.
     pub(super) async fn declare(&mut self, declare: &ast::Declare, statement: &Statement) -> Result<()> {
         let [name] = declare.names.as_slice() else {
@@ -177,7 +182,8 @@ impl Session {
             declared: self.facts.now(),
         };
         let prepared = Arc::new(self.plan_prepared(Some(statement), Vec::new())?);
-        let portal = Portal::new(prepared, Arc::from([]), Vec::new());
+        let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
+        portal.leave_open();
         let depth = self.open.as_ref().map_or(0, |open| open.state.savepoints.len());
         let mut cursor = NamedCursor {
             portal,

@@ -134,7 +134,7 @@ impl Session {
     /// Begins a portal: afterwards its state says where rows come from, unless the answer is here
     /// already.
     async fn start(&mut self, portal: &mut Portal) -> Result<Option<Fetch>> {
-        let prepared = portal.prepared.clone();
+        let mut prepared = portal.prepared.clone();
         let planned = self.planned_of(&prepared);
         self.opens = self.open.is_none();
         match &planned.action {
@@ -152,9 +152,10 @@ impl Session {
                 let again = self.again(is_first, &planned);
                 let mut left = self.effective.statement_retries;
                 let taken = self.facts.advisory.begin_statement();
+                let (depth, is_open) = (portal.depth, portal.is_open());
                 loop {
-                    let (parameters, depth) = (&portal.parameters, portal.depth);
-                    let started = self.start_planned(&prepared, planned.clone(), parameters, depth);
+                    let (parameters, planned) = (&portal.parameters, planned.clone());
+                    let started = self.start_planned(&mut prepared, planned, parameters, depth, is_open);
                     match started.await {
                         Err(error)
                             if left > 0
@@ -167,6 +168,9 @@ impl Session {
                         }
                         started => {
                             portal.state = started?;
+                            if !Arc::ptr_eq(&prepared, &portal.prepared) {
+                                portal.renew(prepared);
+                            }
                             self.keep(again);
                             return Ok(None);
                         }
@@ -185,14 +189,16 @@ impl Session {
         Ok(())
     }
 
+    /// `prepared` is another statement afterwards if the portal is to take its columns.
     async fn start_planned(
         &mut self,
-        prepared: &Arc<Prepared>,
+        prepared: &mut Arc<Prepared>,
         planned: Arc<Planned>,
         parameters: &Arc<[Datum]>,
         depth: usize,
+        is_open: bool,
     ) -> Result<PortalState> {
-        let planned = self.settle(prepared, planned).await?;
+        let planned = self.settle(prepared, planned, is_open).await?;
         match &planned.action {
             Action::Select(plan) if plan.has_locks() => self.select_locking(plan, parameters).await,
             Action::Select(plan) if self.locks_reads() => self.select_two_phase(plan, parameters).await,
@@ -232,11 +238,19 @@ impl Session {
     }
 
     /// Opens the transaction, locks the plan's tables and sees that the plan is that of the present
-    /// catalog.
-    async fn settle(&mut self, prepared: &Arc<Prepared>, mut planned: Arc<Planned>) -> Result<Arc<Planned>> {
+    /// catalog. `is_open`: if the columns have changed meanwhile, the statement is prepared anew.
+    async fn settle(
+        &mut self,
+        prepared: &mut Arc<Prepared>,
+        mut planned: Arc<Planned>,
+        is_open: bool,
+    ) -> Result<Arc<Planned>> {
         loop {
             if !self.fits(&planned) || planned.is_outgrown(self.database.engine()) {
-                planned = self.replan(prepared)?;
+                planned = match self.replan(prepared) {
+                    Err(error) if is_open => self.prepare_anew(prepared, error)?,
+                    planned => planned?,
+                };
             }
             let reading = planned.is_reading();
             self.check_sibling()?;

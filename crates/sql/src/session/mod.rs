@@ -219,6 +219,10 @@ pub struct Session {
     commits: u64,
     /// Transactions begun so far.
     transactions: u64,
+    /// Portals bound so far.
+    bound: u64,
+    /// A savepoint was gone back to, behind which the portals after this one were bound.
+    undone_portals: Option<u64>,
     /// The failure was noted where it arose.
     failure_noted: bool,
     /// Since the last Sync a statement was executed at every node, and is committed.
@@ -348,6 +352,8 @@ impl Session {
             copy: None,
             commits: 0,
             transactions: 0,
+            bound: 0,
+            undone_portals: None,
             failure_noted: false,
             has_run_active: false,
             was_refused: false,

@@ -70,8 +70,15 @@ impl Session {
         let formats = (0..columns).map(|place| format_of(place, result_formats)).collect();
         let mut portal = Portal::new(prepared.clone(), values.into(), formats);
         portal.columns = given;
+        self.bound += 1;
+        portal.bound = self.bound;
         portal.charge_parameters(self.database.statement_budget())?;
         Ok(portal)
+    }
+
+    /// A portal is to be kept under a name of so many bytes. 53200 if there is no memory for that.
+    pub fn charge_named(&self, portal: &mut Portal, name: usize) -> Result<()> {
+        portal.charge_name(name, self.database.statement_budget())
     }
 
     /// The columns that a portal of the statement has: those of FETCH are its cursor's, and those of

@@ -7,7 +7,7 @@ use sqlparser::ast;
 
 use super::interrupt;
 use super::plan_cache::Key;
-use super::portal::changed_result;
+use super::portal::{changed_result, is_changed_result};
 use super::routine::CallPlan;
 use super::statement::tag;
 use super::{Action, Block, OutputColumn, Planned, Prepared, Session, Statement};
@@ -289,6 +289,25 @@ impl Session {
         }
         self.own_plans.forget(prepared);
         Ok(prepared.replan(planned))
+    }
+
+    /// A statement could not be planned again. If that is because its columns have changed, and its
+    /// client was not told of them yet, another one of the same text takes its place. PostgreSQL
+    /// would have prepared it only now: once nobody changes its tables any more.
+    pub(super) fn prepare_anew(
+        &mut self,
+        prepared: &mut Arc<Prepared>,
+        error: SqlError,
+    ) -> Result<Arc<Planned>> {
+        if !is_changed_result(&error) {
+            return Err(error);
+        }
+        let anew = self.plan_prepared(prepared.statement().cloned(), prepared.declared().to_vec())?;
+        if anew.parameter_types() != prepared.parameter_types() {
+            return Err(error);
+        }
+        *prepared = Arc::new(anew);
+        Ok(prepared.planned())
     }
 
     /// Notes in a plan that was just made what its names were looked up by.

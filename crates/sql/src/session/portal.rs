@@ -28,13 +28,19 @@ pub struct Portal {
     pub(super) depth: usize,
     /// The number of the session's transaction that it was begun in.
     pub(super) begun_in: u64,
+    /// Nobody has been told of its columns.
+    is_open: bool,
+    /// Its place among those that the session has bound, from 1; 0 if it was made otherwise.
+    pub(super) bound: u64,
     /// For large parameters.
     given: Option<Arc<Charge>>,
     /// For what it holds while it is suspended.
     held: Option<Charge>,
 }
 
-/// Parameters that take no more are not counted.
+/// About what a portal with a name takes besides its parameters.
+const NAMED_BYTES: usize = 1024;
+/// Parameters that take no more are not counted, unless their portal has a name.
 const SMALL_BYTES: usize = 16 << 10;
 /// What failed statements held is given back by another thread, if it is more.
 const MUCH_BYTES: usize = 1 << 20;
@@ -87,13 +93,62 @@ impl Portal {
         let columns = prepared.shared_columns();
         let state = PortalState::Ready;
         let (is_told, depth, begun_in, given, held) = (false, 0, 0, None, None);
-        Portal { prepared, parameters, columns, formats, state, is_told, depth, begun_in, given, held }
+        let (is_open, bound) = (false, 0);
+        Portal {
+            prepared,
+            parameters,
+            columns,
+            formats,
+            state,
+            is_told,
+            depth,
+            begun_in,
+            is_open,
+            bound,
+            given,
+            held,
+        }
+    }
+
+    /// Nobody has been told of its columns, and none of them has a format of its own: should they
+    /// be others once it has what it waits for, it gives those.
+    pub fn leave_open(&mut self) {
+        self.is_open = true;
+    }
+
+    /// Its client is told of its columns: it gives them or none.
+    pub fn close_columns(&mut self) {
+        self.is_open = false;
+    }
+
+    /// Whether its columns may still become others.
+    pub fn is_open(&self) -> bool {
+        self.is_open && !self.has_begun()
+    }
+
+    /// It has begun: its columns do not change any more.
+    pub fn has_begun(&self) -> bool {
+        !matches!(self.state, PortalState::Ready)
+    }
+
+    /// Its place among those that its session has bound.
+    pub fn bound(&self) -> u64 {
+        self.bound
+    }
+
+    /// Takes the statement as it was prepared anew, and its columns.
+    pub(super) fn renew(&mut self, prepared: Arc<Prepared>) {
+        self.columns = prepared.shared_columns();
+        let format = self.formats.first().copied().unwrap_or(Format::Text);
+        self.formats = vec![format; self.columns.as_ref().map_or(0, |columns| columns.len())];
+        self.prepared = prepared;
     }
 
     /// The same statement with the same parameters, not begun.
     pub fn again(&self) -> Portal {
         let mut again = Portal::new(self.prepared.clone(), self.parameters.clone(), self.formats.clone());
         (again.columns, again.given) = (self.columns.clone(), self.given.clone());
+        (again.is_open, again.bound) = (self.is_open, self.bound);
         again
     }
 
@@ -102,6 +157,18 @@ impl Portal {
         let bytes = self.parameters.iter().map(datum_bytes).sum();
         if bytes > SMALL_BYTES {
             self.given = Some(Arc::new(budget.charge(bytes, "The parameters")?));
+        }
+        Ok(())
+    }
+
+    /// It is kept under a name of so many bytes: takes memory for it, so that many small ones are
+    /// not for nothing. 53200 if there is not so much.
+    pub(super) fn charge_name(&mut self, name: usize, budget: &Arc<Budget>) -> Result<()> {
+        let parameters: usize = self.parameters.iter().map(datum_bytes).sum();
+        let bytes = NAMED_BYTES + name + self.formats.len() * size_of::<Format>() + parameters;
+        match self.given.as_mut().and_then(Arc::get_mut) {
+            Some(given) => given.resize(bytes, "A portal")?,
+            None => self.given = Some(Arc::new(budget.charge(bytes, "A portal")?)),
         }
         Ok(())
     }
@@ -207,9 +274,16 @@ impl Portal {
     }
 }
 
+const CHANGED_RESULT: &str = "cached plan must not change result type";
+
 /// The rows of a statement are not what they were when it was prepared.
 pub(super) fn changed_result() -> SqlError {
-    SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
+    SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, CHANGED_RESULT)
+}
+
+/// Whether an error says so.
+pub(super) fn is_changed_result(error: &SqlError) -> bool {
+    error.sqlstate == sqlstate::FEATURE_NOT_SUPPORTED && error.message == CHANGED_RESULT
 }
 
 /// How far [`Session::fetch`](super::Session::fetch) came.

@@ -33,9 +33,16 @@ impl Session {
             exclusive: open.state.exclusive.clone(),
             advisory: self.facts.advisory.taken(),
             news: self.facts.news.mark(),
+            bound: self.bound,
         };
         open.state.savepoints.push(frame);
         Ok(open.state.savepoints.len() - 1)
+    }
+
+    /// After a ROLLBACK TO: portals that were bound after so many others are of what was undone.
+    /// They are to be dropped, with what they hold and read.
+    pub fn take_undone_portals(&mut self) -> Option<u64> {
+        self.undone_portals.take()
     }
 
     fn find_savepoint(&self, name: &str) -> Result<usize> {
@@ -94,6 +101,8 @@ impl Session {
             open.state.read_only = frame.read_only;
             open.state.checks.clear();
             self.modes.read_only = frame.read_only;
+            self.undone_portals =
+                Some(self.undone_portals.map_or(frame.bound, |bound| bound.min(frame.bound)));
             settings = Some(frame.settings.clone());
         }
         if let Some(mark) = settings {

@@ -62,6 +62,8 @@ pub(crate) struct SavepointFrame {
     pub(crate) advisory: usize,
     /// What it had to say.
     pub(crate) news: (usize, usize),
+    /// How many portals the session had bound.
+    pub(crate) bound: u64,
 }
 
 impl TransactionState {

@@ -87,7 +87,8 @@ impl Session {
                     sqlstate::ACTIVE_SQL_TRANSACTION,
                     "there is already a transaction in progress",
                 ));
-                return Ok(());
+                // What it says of the transaction holds all the same.
+                return self.set_deferrable(deferrable).and_then(|()| self.set_modes(modes));
             }
             // What the message did so far becomes part of the block, as in PostgreSQL.
             Block::Implicit => self.block = Block::Explicit,
@@ -475,12 +476,19 @@ impl Session {
                 self.note_rests();
                 let frame = self.open.as_ref().and_then(|open| open.state.savepoints.last());
                 let left = frame.map_or(0, |frame| frame.advisory);
+                let settings =
+                    frame.map(|frame| frame.settings.clone()).or_else(|| self.settings_mark.clone());
                 self.facts.advisory.end_transaction(left, self.database.advisory());
                 self.facts.news.undo(frame.map_or((0, 0), |frame| frame.news));
                 if let Some(open) = self.open.take_if(|open| open.state.savepoints.is_empty()) {
                     end_of(open.engine.bytes(), || drop(open));
                 } else if let Some(open) = &mut self.open {
                     open.undo_to_last_savepoint();
+                }
+                // What was set since goes at once, and the client is told of it with the error.
+                if let Some(mark) = settings {
+                    self.facts.with_settings(|settings| settings.restore(&mark));
+                    self.refresh_settings();
                 }
             }
         }

@@ -273,7 +273,8 @@ impl Session {
 
     /// A variable's value: the transaction's own are not among the settings.
     pub(super) fn variable(&self, name: &str) -> Result<String> {
-        let in_transaction = self.block != Block::None && self.block != Block::Implicit;
+        // A message of several statements has a transaction, too.
+        let in_transaction = self.block != Block::None;
         match name {
             "transaction_isolation" if in_transaction => Ok(isolation_name(self.modes.isolation).to_owned()),
             "transaction_isolation" => Ok(self.effective.default_isolation.clone()),

@@ -251,7 +251,8 @@ impl Settings {
         for (name, value) in &mut state.custom {
             *value = self.defaults.custom(name);
         }
-        state.custom_local.clear();
+        let ended = std::mem::take(&mut state.custom_local);
+        self.keep_names(ended.keys());
         self.refresh();
     }
 
@@ -299,8 +300,20 @@ impl Settings {
     /// Goes back to a state (ROLLBACK, ROLLBACK TO SAVEPOINT).
     pub fn restore(&mut self, mark: &Mark) {
         if !Arc::ptr_eq(&self.state, &mark.0) {
-            self.state = mark.0.clone();
+            let left = std::mem::replace(&mut self.state, mark.0.clone());
+            self.keep_names(left.custom.keys().chain(left.custom_local.keys()));
             self.refresh();
+        }
+    }
+
+    /// A setting that no part of the server knows is known once it was set, also where the value
+    /// that it was given has ended: then it has the one that RESET makes of it.
+    fn keep_names<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
+        for name in names {
+            if !self.state.custom.contains_key(name) {
+                let value = self.defaults.custom(name);
+                Arc::make_mut(&mut self.state).custom.insert(name.clone(), value);
+            }
         }
     }
 
@@ -311,7 +324,8 @@ impl Settings {
         }
         let state = Arc::make_mut(&mut self.state);
         state.local.clear();
-        state.custom_local.clear();
+        let ended = std::mem::take(&mut state.custom_local);
+        self.keep_names(ended.keys());
         self.refresh();
     }
 
@@ -448,6 +462,23 @@ mod tests {
         assert_eq!(settings.show("lock_timeout").unwrap(), "3ms");
         settings.restore(&mark);
         assert_eq!(settings.show("lock_timeout").unwrap(), "0");
+    }
+
+    #[test]
+    fn names_that_were_set_once_are_known_after_their_values_have_ended() {
+        let mut settings = Settings::new();
+        let mark = settings.mark();
+        settings.set("my.local", Some("a"), true).unwrap();
+        assert_eq!(settings.show("my.local").unwrap(), "a");
+        settings.end_transaction();
+        assert_eq!(settings.show("my.local").unwrap(), "");
+        settings.set("my.own", Some("b"), false).unwrap();
+        settings.set("my.other", Some("c"), true).unwrap();
+        settings.restore(&mark);
+        for name in ["my.local", "my.own", "my.other"] {
+            assert_eq!(settings.show(name).unwrap(), "", "{name}");
+        }
+        assert!(settings.show("my.third").is_err());
     }
 
     #[test]
