@@ -38,11 +38,12 @@ use crate::storage::StagedRun;
 use crate::store::Store;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex};
+use crate::txn::budget::Budget;
 use crate::txn::change::Effects;
 use crate::txn::columns::Columns;
 use crate::txn::id::Numbers;
 use crate::txn::readset::{Moment, ReadSet};
-use crate::txn::writeset::{Budget, Changes, WriteSet, key_writes};
+use crate::txn::writeset::{Changes, WriteSet, key_writes};
 use crate::{Csn, Error, TransactionId, TreeId};
 
 /// Everything of one open database.

@@ -71,3 +71,36 @@ async fn parameters_are_conditions_like_constants() {
     drop(clients);
     server.stop().await;
 }
+
+/// That a referenced key has gone is newer than the snapshot, and nothing keeps the key away until
+/// the commit: what a savepoint catches would count as read after whoever makes it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_referenced_key_that_has_gone_is_a_conflict() {
+    let server = TestServer::start().await;
+    let mut one = RawClient::connect(server.address()).await;
+    let mut other = RawClient::connect(server.address()).await;
+    let steps = [
+        (false, "CREATE TABLE parent (id int PRIMARY KEY)"),
+        (false, "CREATE TABLE child (parent int REFERENCES parent)"),
+        (false, "CREATE TABLE mark (id int PRIMARY KEY, v int)"),
+        (false, "INSERT INTO parent VALUES (1)"),
+        (false, "INSERT INTO mark VALUES (1, 0)"),
+        (true, "BEGIN ISOLATION LEVEL SERIALIZABLE"),
+        (true, "SELECT v FROM mark WHERE id = 1"),
+        // The snapshot cannot move past this one.
+        (false, "UPDATE mark SET v = 1 WHERE id = 1"),
+        (false, "DELETE FROM parent WHERE id = 1"),
+        (true, "SAVEPOINT s"),
+    ];
+    for (is_one, statement) in steps {
+        let messages = if is_one { one.query(statement).await } else { other.query(statement).await };
+        assert_eq!(error(&messages), None, "{statement}");
+    }
+    let refused = one.query("INSERT INTO child VALUES (1)").await;
+    assert_eq!(error(&refused).as_deref(), Some("40001"));
+    one.query("ROLLBACK").await;
+    // What the snapshot does not show either is not there.
+    let absent = one.query("BEGIN ISOLATION LEVEL SERIALIZABLE; INSERT INTO child VALUES (1)").await;
+    assert_eq!(error(&absent).as_deref(), Some("23503"));
+    server.stop().await;
+}

@@ -77,6 +77,79 @@ async fn names_that_are_no_roles_get_in_until_there_are_some() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_session_has_its_role_whoever_has_the_name_later() {
+    let server = TestServer::start().await;
+    let ann = server.connect().await;
+    ann.batch_execute(
+        "CREATE TABLE t (a int); CREATE ROLE bob LOGIN; CREATE ROLE eve LOGIN; CREATE ROLE team",
+    )
+    .await
+    .expect("made");
+    ann.batch_execute("GRANT team TO eve").await.expect("a member");
+    let (bob, eve) = (connect(&server, "bob", "").await, connect(&server, "eve", "").await);
+    let (bob, eve) = (bob.expect("connected"), eve.expect("connected"));
+    ann.batch_execute("DROP ROLE bob").await.expect("dropped");
+    ann.batch_execute("ALTER ROLE eve RENAME TO former").await.expect("renamed");
+    ann.batch_execute("CREATE ROLE bob LOGIN SUPERUSER; CREATE ROLE eve LOGIN SUPERUSER")
+        .await
+        .expect("made");
+    // One was dropped, and is nobody.
+    for statement in ["SELECT 1", "SELECT * FROM t", "CREATE ROLE mine SUPERUSER", "CREATE TABLE u (a int)"] {
+        let refused = bob.batch_execute(statement).await.expect_err("no role");
+        assert_eq!(code(&refused), "42704", "{statement}");
+    }
+    // The other has another name, and nothing of who has his old one.
+    eve.batch_execute("SELECT 1").await.expect("a role");
+    let refused = eve.batch_execute("SELECT * FROM t").await.expect_err("not his");
+    assert_eq!(code(&refused), "42501");
+    let refused = eve.batch_execute("SET ROLE bob").await.expect_err("no member");
+    assert_eq!(code(&refused), "42501");
+    ann.batch_execute("GRANT SELECT ON t TO former").await.expect("given");
+    eve.batch_execute("SELECT * FROM t").await.expect("his right");
+    // So has a role that a session was made.
+    eve.batch_execute("SET ROLE team; SELECT 1").await.expect("a member");
+    ann.batch_execute("DROP ROLE team").await.expect("dropped");
+    ann.batch_execute("CREATE ROLE team SUPERUSER").await.expect("made");
+    assert_eq!(code(&eve.batch_execute("SELECT * FROM t").await.expect_err("no role")), "42704");
+    eve.batch_execute("RESET ROLE; SELECT * FROM t").await.expect("his right");
+    server.stop().await;
+}
+
+/// How many keys of locks on `t`, and how many requests, a client is shown.
+async fn shown_of_transactions(client: &Client) -> (i64, i64) {
+    let locks = "SELECT count(relation), count(key) FROM cognate_locks WHERE relation = 't'";
+    let locks = client.query_one(locks, &[]).await.expect("a row");
+    let families = "SELECT count(family), count(request) FROM cognate_in_doubt";
+    let families = client.query_one(families, &[]).await.expect("a row");
+    assert!(locks.get::<_, i64>(0) >= 2, "that there are locks is no secret");
+    assert_eq!(families.get::<_, i64>(0), 1, "nor that something is prepared");
+    (locks.get(1), families.get(1))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_and_requests_are_shown_to_their_role_and_to_who_may_see_all() {
+    let server = TestServer::start().await;
+    let ann = server.connect().await;
+    ann.batch_execute(
+        "CREATE TABLE t (a int PRIMARY KEY, b int); INSERT INTO t VALUES (1, 1), (2, 2); \
+         CREATE ROLE bob LOGIN; CREATE ROLE eve LOGIN; GRANT SELECT, UPDATE ON t TO bob",
+    )
+    .await
+    .expect("made");
+    let (bob, eve) = (connect(&server, "bob", "").await, connect(&server, "eve", "").await);
+    let (bob, eve) = (bob.expect("connected"), eve.expect("connected"));
+    bob.batch_execute("BEGIN MIP <x,1>; UPDATE t SET b = 3 WHERE a = 1").await.expect("changed");
+    bob.batch_execute("PREPARE MIP <x,1> 'pay 7' 'ok'").await.expect("prepared");
+    bob.batch_execute("BEGIN; UPDATE t SET b = 3 WHERE a = 2").await.expect("changed");
+    assert!(matches!(shown_of_transactions(&ann).await, (2.., 1)), "a superuser");
+    assert!(matches!(shown_of_transactions(&bob).await, (2.., 1)), "his own");
+    assert_eq!(shown_of_transactions(&eve).await, (0, 0));
+    ann.batch_execute("GRANT pg_monitor TO eve").await.expect("given");
+    assert!(matches!(shown_of_transactions(&eve).await, (2.., 1)), "who may see all");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn roles_have_passwords_beside_those_of_the_configuration() {
     let users = BTreeMap::from([("ann".to_owned(), "a".to_owned()), ("joe".to_owned(), "j".to_owned())]);
     let auth = AuthSettings { users, ..AuthSettings::default() };

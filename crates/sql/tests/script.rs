@@ -703,6 +703,7 @@ scripts!(
     regular_expressions,
     role_settings,
     roles,
+    role_locks,
     routine_conflicts,
     row_strengths,
     savepoint_locks,

@@ -22,7 +22,8 @@
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
-use super::writeset::{CHUNK, Changes, Savepoint, TreeWrites, WriteSet};
+use super::budget::CHUNK;
+use super::writeset::{Changes, Savepoint, TreeWrites, WriteSet};
 use crate::key::SmallKey;
 use crate::storage::{Base, BaseView, StagedRun};
 use crate::{Error, TreeId, Value};

@@ -1,6 +1,7 @@
 //! What a transaction is made of: its id, its snapshot, the committed versions it reads and its
 //! private write set.
 
+pub(crate) mod budget;
 pub(crate) mod bulk;
 pub(crate) mod change;
 pub(crate) mod codec;

@@ -1,5 +1,7 @@
 //! Subqueries within expressions.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use sqlparser::ast::{Expr as Syntax, Query as QuerySyntax};
 
 use super::operator::row_items;
@@ -8,6 +10,10 @@ use crate::error::{Result, SqlError};
 use crate::expr::{Expr, Subquery, SubqueryBody, SubqueryKind, Typed};
 use crate::function::operator::{self, Comparison};
 use crate::types::{Type, TypeId};
+
+/// Numbers for rows whose columns belong together: plans are shared, and views are bound on their
+/// own.
+static ROWS: AtomicU64 = AtomicU64::new(0);
 
 fn subquery(kind: SubqueryKind, query: Query) -> Expr {
     Expr::Subquery(Box::new(Subquery { kind, body: SubqueryBody::Bound(Box::new(query)) }))
@@ -106,16 +112,21 @@ impl Binder<'_> {
         syntax: &QuerySyntax,
     ) -> Result<Typed> {
         let operands = items.into_iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
-        let columns = self.row_subquery(syntax, operands.len())?;
+        let columns = self.row_subquery(syntax, operands.len(), false)?;
         self.compare_rows(name, operands.into_iter().zip(columns).collect())
     }
 
-    /// The columns of a subquery's only row, as values.
-    pub fn row_subquery(&mut self, syntax: &QuerySyntax, width: usize) -> Result<Vec<Typed>> {
+    /// The columns of a subquery's only row, as values. `in_order` says that they will be evaluated
+    /// one after the other, the first one first.
+    pub fn row_subquery(&mut self, syntax: &QuerySyntax, width: usize, in_order: bool) -> Result<Vec<Typed>> {
+        let row = ROWS.fetch_add(1, Ordering::Relaxed);
         let query = self.query_within(syntax)?;
         check_width(width, query.columns.len())?;
         let types: Vec<Type> = query.columns.iter().map(|column| column.ty).collect();
-        let column = |(i, ty)| Typed::new(subquery(SubqueryKind::Column(i), query.clone()), ty);
+        let column = |(column, ty)| {
+            let kind = SubqueryKind::Shared { column, row, in_order, once: false };
+            Typed::new(subquery(kind, query.clone()), ty)
+        };
         Ok(types.into_iter().enumerate().map(column).collect())
     }
 }

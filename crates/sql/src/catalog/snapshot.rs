@@ -308,6 +308,17 @@ impl Catalog {
         self.relations.get(&schema).into_iter().flat_map(HashMap::values)
     }
 
+    /// Oids of the sequences that belong to a table's columns; they are in its schema.
+    pub fn sequences_of(&self, table: &Table) -> Vec<Oid> {
+        let is_own = |relation: &&Relation| match relation {
+            Relation::Sequence(of) => of.owner.is_some_and(|owner| owner.0 == table.oid),
+            _ => false,
+        };
+        let mut all: Vec<Oid> = self.relations_in(table.schema).filter(is_own).map(Relation::oid).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// The relation of this oid.
     pub fn relation_by_oid(&self, oid: Oid) -> Option<&Relation> {
         self.by_oid.get(&oid)

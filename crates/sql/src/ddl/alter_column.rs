@@ -288,7 +288,8 @@ impl Work<'_> {
             std::mem::take(&mut table.foreign_keys).into_iter().partition(|key| key.columns.contains(&place));
         table.foreign_keys = stay;
         table.checks.retain(|check| !check.columns.contains(&place));
-        let sequence = table.columns[place].sequence;
+        let owned = self.catalog.sequences().filter(|sequence| sequence.owner == Some((oid, place)));
+        let sequences: Vec<Oid> = owned.map(|sequence| sequence.oid).collect();
         bury(&mut table.columns[place], place);
         let before = self.catalog.clone();
         self.change(Object::Table(table.clone().into()))?;
@@ -296,7 +297,7 @@ impl Work<'_> {
         for key in &gone {
             self.forget_reference(key).await?;
         }
-        if let Some(sequence) = sequence {
+        for sequence in sequences {
             self.remove(sequence)?;
         }
         self.drop_broken_views(oid, &what, cascade).await

@@ -166,7 +166,7 @@ impl Work<'_> {
             for index in &table.indexes {
                 self.claim_in(&schema, &index.name).await?;
             }
-            for oid in table.columns.iter().filter_map(|column| column.sequence) {
+            for oid in self.catalog.sequences_of(table) {
                 let Some(sequence) = self.catalog.sequence_by_oid(oid).cloned() else { continue };
                 self.lock_table(oid, TreeMode::Exclusive).await?;
                 self.claim_in(&schema, &sequence.name).await?;

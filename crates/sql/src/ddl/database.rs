@@ -229,7 +229,7 @@ impl Work<'_> {
         }
         let request = Request::new(options, true)?;
         let owner = match &request.owner {
-            Some(owner) => self.owner_named(owner)?,
+            Some(owner) => self.owner_named(owner).await?,
             None => None,
         };
         if !self.may_create_databases() {

@@ -128,11 +128,14 @@ impl Work<'_> {
         wanted: Privileges,
         statement: &DefaultPrivileges,
     ) -> Result<()> {
+        let grantees = self.grantees(&statement.grant)?;
+        self.hold_role(role).await?;
+        self.hold_grantees(&statement.grant, &grantees).await?;
         self.lock_name(store::ACCESS_LISTS, &format!("{role} {schema} {}", kind.letter())).await?;
         let known = stored(&self.catalog, role, schema, kind).cloned();
         let plain = if schema == 0 { kind.default_list(role) } else { Vec::new() };
         let mut list = known.as_ref().map_or_else(|| plain.clone(), |known| known.list.clone());
-        for grantee in self.grantees(&statement.grant)? {
+        for grantee in grantees {
             change(&mut list, role, (grantee, role), wanted, &statement.grant)?;
         }
         let is_plain = {

@@ -66,9 +66,20 @@ impl Plan {
         }
     }
 
+    /// Sequences go with the columns that they belong to.
+    fn add_owned_sequences(&mut self, catalog: &Catalog) {
+        let owned = catalog.sequences().filter(|sequence| {
+            let table = sequence.owner.map(|(table, _)| table);
+            table.is_some_and(|table| self.removed.contains(&table))
+        });
+        let owned: Vec<Oid> = owned.map(|sequence| sequence.oid).collect();
+        self.removed.extend(owned);
+    }
+
     /// Adds what depends on what goes, until nothing more does.
     fn close(&mut self, work: &Work<'_>) {
         let catalog = work.catalog.clone();
+        self.add_owned_sequences(&catalog);
         loop {
             let before = self.removed.len();
             self.close_views(work, &catalog);

@@ -79,6 +79,7 @@ impl Work<'_> {
         }
         self.require_own_grantor(statement.granted_by.as_ref())?;
         let grantees = self.grantees(statement)?;
+        self.hold_grantees(statement, &grantees).await?;
         let (kind, noun) = kind_of(&statement.objects);
         let wanted = wanted(statement.privileges.as_deref(), kind, noun)?;
         for subject in self.subjects(&statement.objects)? {
@@ -106,6 +107,16 @@ impl Work<'_> {
             role => self.role_named(role),
         };
         statement.grantees.iter().map(oid).collect()
+    }
+
+    /// Keeps those who get privileges from being dropped before the transaction ends. 42704.
+    pub(super) async fn hold_grantees(&mut self, statement: &GrantStatement, grantees: &[Oid]) -> Result<()> {
+        if statement.grant {
+            for &grantee in grantees {
+                self.hold_role(grantee).await?;
+            }
+        }
+        Ok(())
     }
 
     fn subjects(&self, objects: &Objects) -> Result<Vec<Subject>> {

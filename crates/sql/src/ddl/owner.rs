@@ -35,8 +35,9 @@ impl Work<'_> {
         }
     }
 
-    /// The role that CREATE ... AUTHORIZATION names; none before there are roles. 42704, 42501.
-    pub(super) fn owner_named(&self, name: &ast::Ident) -> Result<Option<Oid>> {
+    /// The role that CREATE ... AUTHORIZATION names, which stays until the transaction ends; none
+    /// before there are roles. 42704, 42501.
+    pub(super) async fn owner_named(&mut self, name: &ast::Ident) -> Result<Option<Oid>> {
         let role = match self.role_word(name) {
             Some(word) => RoleRef::Named(ast::Ident::with_quote('"', word)),
             None => RoleRef::Named(name.clone()),
@@ -46,6 +47,7 @@ impl Work<'_> {
         }
         let role = self.role_named(&role)?;
         self.require_member(role)?;
+        self.hold_role(role).await?;
         Ok(Some(role).filter(|_| self.catalog.has_roles()))
     }
 
@@ -174,10 +176,11 @@ impl Work<'_> {
 
     /// Gives an object another owner, and the sequences of a table's columns with it.
     async fn own_with_parts(&mut self, object: Oid, owner: Oid) -> Result<()> {
+        self.hold_role(owner).await?;
         self.lock_access(object).await?;
         self.set_owner(object, owner)?;
         let Some(table) = self.catalog.table_by_oid(object).cloned() else { return Ok(()) };
-        for sequence in table.columns.iter().filter_map(|column| column.sequence) {
+        for sequence in self.catalog.sequences_of(&table) {
             self.lock_access(sequence).await?;
             self.set_owner(sequence, owner)?;
         }
@@ -225,6 +228,7 @@ impl Work<'_> {
         if self.rights().is_some_and(|rights| !rights.has(to)) {
             return Err(denied("permission denied to reassign objects"));
         }
+        self.hold_role(to).await?;
         let accesses = self.catalog.accesses().filter(|access| from.contains(&access.owner));
         let objects: Vec<Oid> = accesses.map(|access| access.object).collect();
         for object in objects {

@@ -18,6 +18,7 @@ use crate::catalog::{
 };
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
+use crate::types::Type;
 
 /// 42501.
 pub(crate) fn denied(message: impl Into<String>) -> SqlError {
@@ -121,6 +122,12 @@ impl Work<'_> {
             true => Ok(()),
             false => Err(denied(format!("permission denied for {}", described(&self.catalog, object, kind)))),
         }
+    }
+
+    /// 42501 unless the session may make something of these types.
+    pub(crate) fn require_types(&self, types: &[Type]) -> Result<()> {
+        let mut users = types.iter().filter_map(|ty| ty.user_type());
+        users.try_for_each(|ty| self.require(ty, Securable::Type, Privileges::USAGE))
     }
 
     /// The same of a table or view.

@@ -4,10 +4,13 @@
 //! names that are no roles do not get in, and what others may do is asked.
 //!
 //! A role's name is locked by who makes, changes or drops it. What a role owns, or has privileges on,
-//! keeps it from being dropped; its memberships and settings go with it.
+//! keeps it from being dropped; its memberships and settings go with it. Who makes something for a
+//! role, or gives it a privilege, shares a lock on its oid until he commits, and DROP ROLE waits
+//! for that lock: so it sees all that keeps the role.
 
 use std::sync::Arc;
 
+use cognate_engine::LockMode;
 use sqlparser::ast;
 
 use super::drop::{describe, describe_routine};
@@ -72,7 +75,10 @@ impl Work<'_> {
     pub(crate) fn role_named(&self, role: &RoleRef) -> Result<Oid> {
         let name = match role {
             RoleRef::CurrentUser => return Ok(self.facts.role(&self.catalog)),
-            RoleRef::SessionUser => self.facts.effective().session_user.clone(),
+            RoleRef::SessionUser => match self.facts.session_role(&self.catalog) {
+                Some(role) => return Ok(role),
+                None => self.facts.effective().session_user.clone(),
+            },
             RoleRef::Public => "public".to_owned(),
             RoleRef::Named(name) => fold(name),
         };
@@ -112,6 +118,48 @@ impl Work<'_> {
         }
         self.lock_shared_name(store::ROLE_NAMES, &name).await?;
         self.catalog.role_by_oid(oid).cloned().ok_or_else(|| undefined(&name))
+    }
+
+    /// Locks that a role is there. Its oid stays when its name changes; no name has a NUL in it.
+    async fn lock_role(&mut self, role: Oid, mode: LockMode) -> Result<()> {
+        self.lock_shared_name_as(store::ROLE_NAMES, &format!("\0{role}"), mode).await
+    }
+
+    /// Keeps a role from being dropped before the transaction ends: it is to own something, or to
+    /// have privileges. 42704 if it has gone.
+    pub(super) async fn hold_role(&mut self, role: Oid) -> Result<()> {
+        if always_stays(role) {
+            return Ok(());
+        }
+        let name = self.catalog.role_name(role).map_or_else(|| role.to_string(), str::to_owned);
+        self.lock_role(role, LockMode::Shared).await?;
+        match self.catalog.role_by_oid(role) {
+            Some(_) => Ok(()),
+            None => Err(undefined(&name)),
+        }
+    }
+
+    /// The same of the role that the session acts as, which is to own what is made, and of those
+    /// that have privileges on what it makes.
+    pub(crate) async fn hold_own_role(&mut self) -> Result<()> {
+        if !self.catalog.has_roles() {
+            return Ok(());
+        }
+        let own = self.facts.role(&self.catalog);
+        self.hold_role(own).await?;
+        self.facts.check_is_there(&self.catalog)?;
+        let defaults = self.catalog.default_accesses().filter(|default| default.role == own);
+        let mut grantees: Vec<Oid> =
+            defaults.flat_map(|default| default.list.iter().map(|item| item.grantee)).collect();
+        grantees.sort_unstable();
+        grantees.dedup();
+        for grantee in grantees {
+            // One that has gone meanwhile is in no default any more.
+            if grantee != own && !always_stays(grantee) {
+                self.lock_role(grantee, LockMode::Shared).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes the role of who was there before all roles, unless there are some.
@@ -333,7 +381,10 @@ impl Work<'_> {
         let mut dropped: Vec<Arc<Role>> = Vec::new();
         for role in roles {
             match self.role_to_drop(role).await {
-                Ok(role) => dropped.push(role),
+                Ok(role) => {
+                    self.lock_role(role.oid, LockMode::Exclusive).await?;
+                    dropped.push(role);
+                }
                 Err(error) if if_exists && error.sqlstate == sqlstate::UNDEFINED_OBJECT => {
                     self.notice(SqlError::notice(format!("{}, skipping", error.message)));
                 }
@@ -474,6 +525,11 @@ impl Work<'_> {
         found.sort();
         found.into_iter().map(|(_, line)| line).collect()
     }
+}
+
+/// Whether nobody can drop a role. 0 is everybody, or somebody who is no role.
+fn always_stays(role: Oid) -> bool {
+    role == 0 || role == OWNER_OID || PREDEFINED.iter().any(|(known, _)| *known == role)
 }
 
 /// `default privileges on new relations belonging to role ann in schema s`.

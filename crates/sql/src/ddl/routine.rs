@@ -48,6 +48,8 @@ impl Work<'_> {
         let schema = self.creation_schema(&name, false)?;
         let mut arguments = self.routine_arguments(create)?;
         let returned = self.returned(create, &mut arguments)?;
+        let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).chain([returned.ty]).collect();
+        self.require_types(&types)?;
         check_names(&arguments)?;
         let routine = Routine {
             oid: 0,

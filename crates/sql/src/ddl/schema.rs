@@ -32,7 +32,7 @@ impl Work<'_> {
         }
         self.require_on_database(Privileges::CREATE, None)?;
         let owner = match role {
-            Some(role) => Some(self.owner_named(role)?),
+            Some(role) => Some(self.owner_named(role).await?),
             None => None,
         };
         self.lock_schema_name(&name).await?;

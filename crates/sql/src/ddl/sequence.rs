@@ -110,8 +110,8 @@ impl Work<'_> {
         };
         match self.make_sequence(&schema, &name.name, ty, options, owner, false).await {
             Ok(oid) => {
-                if let Some((table, place)) = owner {
-                    self.set_column_sequence(table, place, Some(oid))?;
+                if let Some(column) = owner {
+                    self.link_to_column(column, oid)?;
                 }
                 Ok(true)
             }
@@ -188,6 +188,7 @@ impl Work<'_> {
             AlterSequence::Rename(new) => {
                 let new = fold(new);
                 let schema = self.schema_of(sequence.schema)?;
+                self.require_create(&schema)?;
                 self.claim_name(&schema, &new).await?;
                 sequence.name = new;
             }
@@ -240,14 +241,14 @@ impl Work<'_> {
                     "cannot change ownership of identity sequence",
                 ));
             }
-            if let Some((table, place)) = sequence.owner.take() {
-                self.set_column_sequence(table, place, None)?;
+            if let Some(column) = sequence.owner.take() {
+                self.unlink_from_column(column, sequence.oid)?;
             }
             if let Some(column) = owned_by {
                 let role = self.catalog.owner(sequence.oid);
-                let (table, place) = self.owning_column(column, sequence.schema, role)?;
-                self.set_column_sequence(table, place, Some(sequence.oid))?;
-                sequence.owner = Some((table, place));
+                let column = self.owning_column(column, sequence.schema, role)?;
+                self.link_to_column(column, sequence.oid)?;
+                sequence.owner = Some(column);
             }
         }
         Ok(())
@@ -284,6 +285,27 @@ impl Work<'_> {
         let place = table.column_place(column);
         let place = place.ok_or_else(|| super::resolve::undefined_column(column, &table.name))?;
         Ok((table.oid, place))
+    }
+
+    /// A column gets a sequence. Of several it knows the first: of a serial or identity column that
+    /// is the one that its values come from.
+    fn link_to_column(&mut self, (table, place): (u32, usize), sequence: u32) -> Result<()> {
+        let known = self.catalog.table_by_oid(table).and_then(|table| table.columns[place].sequence);
+        match known {
+            Some(_) => Ok(()),
+            None => self.set_column_sequence(table, place, Some(sequence)),
+        }
+    }
+
+    /// A column loses a sequence. If it was the one that it knows, another one takes its place.
+    fn unlink_from_column(&mut self, (table, place): (u32, usize), sequence: u32) -> Result<()> {
+        let known = self.catalog.table_by_oid(table).and_then(|table| table.columns[place].sequence);
+        if known != Some(sequence) {
+            return Ok(());
+        }
+        let owned = self.catalog.sequences().filter(|other| other.owner == Some((table, place)));
+        let other = owned.map(|other| other.oid).filter(|other| *other != sequence).min();
+        self.set_column_sequence(table, place, other)
     }
 
     fn set_column_sequence(&mut self, table: u32, place: usize, sequence: Option<u32>) -> Result<()> {

@@ -58,7 +58,7 @@ impl Work<'_> {
         let Some(table) = self.catalog.table_by_oid(oid) else { return Ok(()) };
         let mut table = Table::clone(table);
         self.replace_trees(&mut table);
-        let sequences: Vec<Oid> = table.columns.iter().filter_map(|column| column.sequence).collect();
+        let sequences = self.catalog.sequences_of(&table);
         self.change(Object::Table(table.into()))?;
         for sequence in sequences.into_iter().filter(|_| restart) {
             let Some(sequence) = self.catalog.sequence_by_oid(sequence).cloned() else { continue };

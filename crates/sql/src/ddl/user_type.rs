@@ -140,8 +140,10 @@ impl Work<'_> {
         if again.oid() == ty.oid() { Ok(again) } else { Err(undefined_type(name)) }
     }
 
-    /// Keeps types of users from going while columns get them. 42704 for one that has gone.
+    /// Keeps types of users from going while columns get them. 42501 for one that the session may
+    /// not use, 42704 for one that has gone.
     pub(crate) async fn hold_types(&mut self, types: &[Type]) -> Result<()> {
+        self.require_types(types)?;
         for oid in types.iter().filter_map(|ty| ty.user_type()) {
             // It was looked up just now, by the same catalog.
             let Some(ty) = self.catalog.user_type_by_oid(oid) else { continue };

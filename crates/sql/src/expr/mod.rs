@@ -319,8 +319,21 @@ pub struct ArrayConstructor {
 pub enum SubqueryKind {
     /// The value of its only row's only column; NULL without a row; 21000 with more than one.
     Scalar,
-    /// Several columns of its only row (`(a, b) = (SELECT ...)`): the column asked for.
+    /// Of several columns of its only row (`(a, b) = (SELECT ...)`) the column asked for.
     Column(usize),
+    /// The same, of a row that one run gives to all columns that were written together.
+    Shared {
+        /// The column asked for.
+        column: usize,
+        /// The same number for all columns of the row, and for no other.
+        row: u64,
+        /// The columns are evaluated one after the other, the first one first: SET. Else only a
+        /// query that is run once can be shared.
+        in_order: bool,
+        /// Once planned: the query is run once for an execution, and not once for each first
+        /// column.
+        once: bool,
+    },
     /// Whether there is a row.
     Exists,
     /// `operand operator ANY (subquery)`, also of rows; IN is `= ANY`.

@@ -19,7 +19,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cognate_engine::{LockMode, TreeMode};
+use cognate_engine::{Isolation, LockMode, TreeMode};
 
 use super::constraint::{check_not_null, check_violation, named_key_detail};
 use super::index_maintenance::{columns_into, key_tree, same};
@@ -218,11 +218,7 @@ impl Work<'_> {
         let noted = key_tree(index.tree);
         loop {
             let Some(holder) = self.key_holder(index.tree, &entry)? else {
-                // Nothing to lock: it is read as the snapshot shows it, if that is how it is.
-                match self.engine.changed(index.tree, &entry)? {
-                    None => self.engine.note_read(noted, &entry),
-                    Some(_) => self.engine.note_latest(noted, &entry),
-                }
+                self.note_absent(index.tree, &entry)?;
                 return Ok(false);
             };
             let row_key = if index.is_clustered() { &entry } else { &holder[..] };
@@ -237,6 +233,20 @@ impl Work<'_> {
                 return Ok(true);
             }
         }
+    }
+
+    /// Notes that nobody has a key. There is nothing to lock, so it is read as the snapshot shows
+    /// it. 40001 for a serializable transaction whose snapshot shows the key: it has gone since,
+    /// and what would be read after that could change again until the commit.
+    fn note_absent(&self, tree: u32, entry: &[u8]) -> Result<()> {
+        if self.engine.isolation() == Isolation::Serializable
+            && self.engine.changed(tree, entry)?.is_some()
+            && self.view.get(tree, entry)?.is_some()
+        {
+            self.engine.check_unchanged(tree, entry)?;
+        }
+        self.engine.note_read(key_tree(tree), entry);
+        Ok(())
     }
 
     /// Whether the referenced key exists, without a lock: the caller holds both tables.

@@ -43,6 +43,21 @@ pub(crate) fn evaluate(subquery: &Subquery, env: &Env<'_>) -> Result<Datum> {
             };
             any(&left, operators, *all, &result, env)
         }
+        SubqueryKind::Shared { column, once, .. } => {
+            let place = cache.ok_or_else(|| SqlError::internal("a shared row has no place"))?;
+            // The first column begins with a row of its own, which the others read.
+            if *column == 0 && !*once {
+                forget(place, env);
+            }
+            let result = cached(place, env, |env| only_row(node, env).map(SubqueryResult::Rows))?;
+            match &*result {
+                SubqueryResult::Rows(rows) => {
+                    let value = rows.first().and_then(|row| row.get(*column));
+                    Ok(value.cloned().unwrap_or(Datum::Null))
+                }
+                _ => Err(SqlError::internal("a subquery's cached result is of another kind")),
+            }
+        }
         kind => match cache {
             Some(place) => {
                 let result = cached(place, env, |env| value(kind, node, env).map(SubqueryResult::Value))?;
@@ -91,7 +106,37 @@ fn cached(
     Ok(result)
 }
 
-/// Runs a subquery for everything but ANY and ALL.
+/// Lets go of a cached result.
+fn forget(place: usize, env: &Env<'_>) {
+    if let Some(slot) = env.execution.runtime.subqueries.borrow_mut().get_mut(place) {
+        *slot = None;
+    }
+}
+
+fn several_rows() -> SqlError {
+    SqlError::new(
+        sqlstate::CARDINALITY_VIOLATION,
+        "more than one row returned by a subquery used as an expression",
+    )
+}
+
+/// The only row of a subquery, or none. 21000 if it has more.
+fn only_row(node: &Node, env: &Env<'_>) -> Result<Vec<Vec<Datum>>> {
+    let context = Context { execution: env.execution, outer: Some(env) };
+    let mut state = NodeState::new(node);
+    let mut rows = vec![];
+    let mut row = vec![];
+    while state.next(node, context, &mut row)? {
+        if !rows.is_empty() {
+            return Err(several_rows());
+        }
+        rows.push(std::mem::take(&mut row));
+    }
+    state.release(context);
+    Ok(rows)
+}
+
+/// Runs a subquery for everything but ANY and ALL, and shared rows.
 fn value(kind: &SubqueryKind, node: &Node, env: &Env<'_>) -> Result<Datum> {
     let context = Context { execution: env.execution, outer: Some(env) };
     let mut state = NodeState::new(node);
@@ -103,10 +148,7 @@ fn value(kind: &SubqueryKind, node: &Node, env: &Env<'_>) -> Result<Datum> {
             if state.next(node, context, &mut row)? {
                 let value = row.get_mut(column).map(std::mem::take).unwrap_or(Datum::Null);
                 if state.next(node, context, &mut row)? {
-                    return Err(SqlError::new(
-                        sqlstate::CARDINALITY_VIOLATION,
-                        "more than one row returned by a subquery used as an expression",
-                    ));
+                    return Err(several_rows());
                 }
                 value
             } else {
@@ -124,7 +166,9 @@ fn value(kind: &SubqueryKind, node: &Node, env: &Env<'_>) -> Result<Datum> {
                 None => Array::new(*element, elements).into(),
             }
         }
-        SubqueryKind::Any { .. } => return Err(SqlError::internal("ANY evaluated as a value")),
+        SubqueryKind::Any { .. } | SubqueryKind::Shared { .. } => {
+            return Err(SqlError::internal("rows of a subquery evaluated as a value"));
+        }
     };
     state.release(context);
     Ok(result)

@@ -220,7 +220,8 @@ fn bind_tuple(
     let places = names.iter().map(|name| bound.claim(table, name)).collect::<Result<Vec<_>>>()?;
     let mismatch = || SqlError::syntax("number of columns does not match number of values");
     if let ast::Expr::Subquery(query) = value {
-        let columns = binder.in_clause(Clause::Update, |binder| binder.row_subquery(query, places.len()));
+        let columns =
+            binder.in_clause(Clause::Update, |binder| binder.row_subquery(query, places.len(), true));
         let columns = columns.map_err(|error| match error.sqlstate {
             sqlstate::SYNTAX_ERROR => mismatch(),
             _ => error,

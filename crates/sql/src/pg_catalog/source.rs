@@ -239,8 +239,8 @@ pub struct FamilyRow {
     pub age_us: i64,
     /// Locks that they hold.
     pub locks: u64,
-    /// The request.
-    pub request: String,
+    /// The request, if the session may see it.
+    pub request: Option<String>,
 }
 
 /// A running transaction.

@@ -17,6 +17,8 @@ pub(super) struct Planner<'a> {
     pub(super) parameters: Vec<TypeId>,
     /// Places handed out for cached results of subqueries.
     subqueries: usize,
+    /// Plans of subqueries that several columns share, and the places of their results, by row.
+    rows: HashMap<u64, (Arc<Node>, usize)>,
     ctes: HashMap<usize, CteState>,
     /// Recursive parts around what is being planned.
     recursions: usize,
@@ -56,8 +58,14 @@ pub fn plan(
     row_counts: &dyn RowCounts,
 ) -> Result<Plan> {
     let types = parameters.iter().map(|ty| ty.id).collect();
-    let mut planner =
-        Planner { row_counts, parameters: types, subqueries: 0, ctes: HashMap::new(), recursions: 0 };
+    let mut planner = Planner {
+        row_counts,
+        parameters: types,
+        subqueries: 0,
+        rows: HashMap::new(),
+        ctes: HashMap::new(),
+        recursions: 0,
+    };
     let columns = query.columns.clone();
     let locks = take_locks(&mut query)?;
     let (mut limit, mut offset) = (None, None);
@@ -98,6 +106,7 @@ pub fn plan_expressions(
         row_counts,
         parameters: vec![],
         subqueries: *subqueries,
+        rows: HashMap::new(),
         ctes: HashMap::new(),
         recursions: 0,
     };
@@ -146,6 +155,12 @@ impl Planner<'_> {
 
     fn subquery(&mut self, subquery: &mut Subquery) -> Result<()> {
         let SubqueryBody::Bound(query) = &mut subquery.body else { return Ok(()) };
+        if let SubqueryKind::Shared { row, .. } = &subquery.kind
+            && let Some((node, place)) = self.rows.get(row)
+        {
+            subquery.body = SubqueryBody::Planned { node: node.clone(), cache: Some(*place) };
+            return Ok(());
+        }
         let empty = Query::of(Body::Values(vec![]), vec![]);
         let mut query = std::mem::replace(query.as_mut(), empty);
         // One that refers to nothing around it is run once, volatile or not: `(SELECT random())`
@@ -157,12 +172,22 @@ impl Planner<'_> {
             query.order.clear();
             query.limit = Some(Expr::Constant(1i64.into()));
         }
-        let planned = self.query(query)?;
-        let cache = once.then(|| {
+        let node = Arc::new(self.query(query)?.node);
+        if let SubqueryKind::Shared { column, in_order: false, .. } = subquery.kind
+            && !once
+        {
+            subquery.kind = SubqueryKind::Column(column);
+        }
+        let is_shared = matches!(subquery.kind, SubqueryKind::Shared { .. });
+        let cache = (once || is_shared).then(|| {
             self.subqueries += 1;
             self.subqueries - 1
         });
-        subquery.body = SubqueryBody::Planned { node: Arc::new(planned.node), cache };
+        if let (SubqueryKind::Shared { row, once: is_once, .. }, Some(place)) = (&mut subquery.kind, cache) {
+            *is_once = once;
+            self.rows.insert(*row, (node.clone(), place));
+        }
+        subquery.body = SubqueryBody::Planned { node, cache };
         Ok(())
     }
 

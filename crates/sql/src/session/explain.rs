@@ -157,6 +157,7 @@ impl Session {
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
         work.require_writable("CREATE TABLE AS")?;
+        work.hold_own_role().await?;
         work.warn_of_global(create);
         let schema = work.creation_schema(&name, kind.temporary)?;
         if create.if_not_exists && work.is_taken(&schema.name, &name.name) {

@@ -33,6 +33,8 @@ pub(crate) struct Facts {
     pub(crate) database: SqlDatabase,
     /// Who connected. What runs is asked as `current_user`.
     pub(crate) user: String,
+    /// The role that `user` was when the session began, or the first one of that name afterwards.
+    pub(super) connected: OnceLock<Oid>,
     /// What the client has called the database.
     pub(crate) given_database: String,
     pub(crate) process_id: i32,
@@ -90,6 +92,7 @@ impl Facts {
             awaiting_safety: AtomicBool::new(false),
             database,
             user,
+            connected: OnceLock::new(),
             given_database,
             process_id,
             authority,
@@ -495,13 +498,13 @@ impl ServerView for Facts {
     }
 
     fn locks(&self) -> Vec<LockRow> {
-        let rows = presence::locks(&self.database);
+        let rows = presence::locks(self);
         self.rest_on_everything();
         rows
     }
 
     fn transactions(&self) -> Vec<TransactionRow> {
-        let rows = presence::transactions(&self.database);
+        let rows = presence::transactions(self);
         self.rest_on_everything();
         rows
     }
@@ -513,9 +516,7 @@ impl ServerView for Facts {
     }
 
     fn in_doubt(&self) -> Vec<FamilyRow> {
-        let rows = presence::in_doubt(&self.database);
-        self.rest_on_everything();
-        rows
+        presence::in_doubt(self)
     }
 
     fn nodes(&self) -> Vec<super::NodeRow> {
@@ -531,9 +532,7 @@ impl ServerView for Facts {
     }
 
     fn failures(&self) -> Vec<Failure> {
-        let rows = self.database.failures().list(self.database.oid());
-        self.rest_on_everything();
-        rows
+        presence::failures(self)
     }
 
     fn commits(&self) -> (u64, u64) {

@@ -32,6 +32,8 @@ pub struct Failure {
     pub kind: &'static str,
     /// The database in which it was.
     pub database: Oid,
+    /// The role of who connected, 0 if that was none.
+    pub role: Oid,
     /// The table concerned, if one is.
     pub relation: Option<String>,
     /// Failures over this table since the start, with this one.
@@ -79,7 +81,7 @@ impl Failures {
     pub(crate) fn note(
         &self,
         at: i64,
-        (process_id, database): (i32, Oid),
+        (process_id, database, role): (i32, Oid, Oid),
         transaction: u64,
         error: &SqlError,
     ) {
@@ -101,6 +103,7 @@ impl Failures {
             transaction,
             kind: KINDS[kind],
             database,
+            role,
             relation: error.table.clone(),
             relation_failures,
             message: error.message.clone(),
@@ -148,12 +151,12 @@ mod tests {
             error("could not serialize access due to a concurrent change of table \"t\""),
         ];
         for (at, error) in (1..).zip(&named) {
-            failures.note(at, (7, 5), 8, error);
+            failures.note(at, (7, 5, 0), 8, error);
         }
         let kinds: Vec<_> = failures.list(5).iter().rev().map(|failure| failure.kind).collect();
         assert_eq!(kinds, KINDS);
         for at in 0..2 * KEPT as i64 {
-            failures.note(at, (7, 5), 8, &named[1].clone().with_table("public", "t"));
+            failures.note(at, (7, 5, 0), 8, &named[1].clone().with_table("public", "t"));
         }
         let (list, two) = (failures.list(5), failures.latest(2));
         assert_eq!((list.len(), two.len()), (KEPT, 2));

@@ -10,6 +10,10 @@
 //! Both are settings like others, so that SET LOCAL and ROLLBACK mean the same for them; but nobody
 //! gives them a value except here, where it is seen whether he may.
 //!
+//! A session has a role by its oid ([`Facts::role_of`]): of a name that becomes another role's, it
+//! has nothing. That of the connection is the one that had its name when the session began, or the
+//! first one afterwards.
+//!
 //! What may be done is asked when a statement runs, and not when it is planned: plans are shared. A
 //! plan says what it needs ([`Need`]); a session holds its [`Standing`] for one state of the catalog.
 //! For superusers, and as long as there are no roles, that is one look at a flag.
@@ -33,10 +37,17 @@ pub(super) struct Standing {
     pub(super) sees_less: bool,
     /// What the user may do; none is everything.
     rights: Option<Arc<Rights>>,
+    /// The role that the session acts as was dropped.
+    is_gone: bool,
 }
 
 fn undefined_role(name: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist"))
+}
+
+/// 42704 for what a session does whose role was dropped.
+fn gone(name: &str) -> SqlError {
+    SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
 }
 
 /// Whether a session begins as a superuser's.
@@ -59,11 +70,54 @@ impl Facts {
         if !catalog.has_roles() {
             return None;
         }
-        self.rights_of(catalog, &self.effective().user)
+        let effective = self.effective();
+        self.rights_of(catalog, &effective.user, effective.user_role)
     }
 
-    fn rights_of(&self, catalog: &Catalog, user: &str) -> Option<Arc<Rights>> {
-        let rights = match catalog.role_oid(user) {
+    /// The role that the session has by a name; `role` is its oid, if the session has become it.
+    fn role_of(&self, catalog: &Catalog, user: &str, role: Option<Oid>) -> Option<Oid> {
+        match role.or_else(|| self.known_role(user)) {
+            Some(role) => Some(role).filter(|role| catalog.role_name(*role).is_some()),
+            None => catalog.role_oid(user),
+        }
+    }
+
+    /// The role of who connected, if that is one.
+    pub(super) fn connected_role(&self, catalog: &Catalog) -> Option<Oid> {
+        self.role_of(catalog, &self.user, None)
+    }
+
+    /// The role of the connection, if that is meant and the session knows it.
+    fn known_role(&self, user: &str) -> Option<Oid> {
+        self.connected.get().copied().filter(|_| user == self.user)
+    }
+
+    /// Remembers which role the name of the connection is, unless that is known or there is none.
+    pub(super) fn know_role(&self) {
+        if self.connected.get().is_none()
+            && let Some(role) = self.database.catalog().role(&self.user)
+        {
+            // Another thread could only have found the same.
+            let _ = self.connected.set(role.oid);
+        }
+    }
+
+    /// Whether the session acts as a role that was dropped: it is nobody.
+    fn is_gone(&self, catalog: &Catalog) -> bool {
+        let effective = self.effective();
+        let known = effective.user_role.or_else(|| self.known_role(&effective.user));
+        known.is_some()
+            && self.rights(catalog).is_some()
+            && self.role_of(catalog, &effective.user, known).is_none()
+    }
+
+    /// 42704 for a session that acts as a role that was dropped.
+    pub(crate) fn check_is_there(&self, catalog: &Catalog) -> Result<()> {
+        if self.is_gone(catalog) { Err(gone(&self.current_user())) } else { Ok(()) }
+    }
+
+    fn rights_of(&self, catalog: &Catalog, user: &str, role: Option<Oid>) -> Option<Arc<Rights>> {
+        let rights = match self.role_of(catalog, user, role) {
             Some(role) => catalog.rights(role),
             // The operator, who need be no role.
             None if user == self.user && self.authority == Authority::Superuser => return None,
@@ -77,8 +131,17 @@ impl Facts {
     pub(crate) fn role(&self, catalog: &Catalog) -> Oid {
         match self.rights(catalog) {
             Some(rights) => rights.role,
-            None => catalog.role_oid(&self.effective().user).unwrap_or(OWNER_OID),
+            None => {
+                let effective = self.effective();
+                self.role_of(catalog, &effective.user, effective.user_role).unwrap_or(OWNER_OID)
+            }
         }
+    }
+
+    /// Oid of `session_user`, if that is a role.
+    pub(crate) fn session_role(&self, catalog: &Catalog) -> Option<Oid> {
+        let effective = self.effective();
+        self.role_of(catalog, &effective.session_user, effective.session_role)
     }
 
     /// Whether the session may change what is the whole server's, and make superusers.
@@ -96,15 +159,15 @@ impl Facts {
             return self.authority == Authority::Superuser || other.user == self.user;
         }
         let Some(rights) = self.rights(&catalog) else { return true };
-        let is_superuser = other.rights_of(&catalog, &other.user).is_none();
-        let role = catalog.role_oid(&other.user).unwrap_or(0);
+        let is_superuser = other.rights_of(&catalog, &other.user, None).is_none();
+        let role = other.connected_role(&catalog).unwrap_or(0);
         !is_superuser && (rights.has(SIGNAL_OID) || rights.has(role))
     }
 
     /// Whether the user that connected, or that the session was made, may become a role.
     fn may_become(&self, catalog: &Catalog, role: Oid) -> bool {
-        let session_user = self.effective().session_user.clone();
-        match self.rights_of(catalog, &session_user) {
+        let effective = self.effective();
+        match self.rights_of(catalog, &effective.session_user, effective.session_role) {
             None => true,
             Some(rights) => catalog.memberships(rights.role, false).contains(&role),
         }
@@ -126,49 +189,62 @@ impl Facts {
 
     fn set_role(&self, name: &str, local: bool) -> Result<()> {
         let catalog = self.catalog();
-        let user = if name == "none" { self.effective().session_user.clone() } else { name.to_owned() };
-        if name != "none" && user != self.effective().session_user {
+        let effective = self.effective();
+        let mut become_role = effective.session_role;
+        if name != "none" && name != effective.session_user {
             let role = catalog.role_oid(name).filter(|_| catalog.has_roles());
             let role = role.ok_or_else(|| undefined_role(name))?;
             if !self.may_become(&catalog, role) {
                 return Err(denied(format!("permission denied to set role \"{name}\"")));
             }
+            become_role = Some(role);
         }
-        self.put_identity(&catalog, &[("role", name)], &user, local);
+        let user = if name == "none" { effective.session_user.as_str() } else { name };
+        self.put_identity(&catalog, &[("role", name)], (user, become_role), local);
         Ok(())
     }
 
     fn set_session_user(&self, name: Option<&str>, local: bool) -> Result<()> {
         let catalog = self.catalog();
         let name = name.unwrap_or(&self.user);
+        let mut role = None;
         if name != self.user {
-            let role = catalog.role_oid(name).filter(|_| catalog.has_roles());
+            role = catalog.role_oid(name).filter(|_| catalog.has_roles());
             role.ok_or_else(|| undefined_role(name))?;
-            if self.rights_of(&catalog, &self.user).is_some() {
+            if self.rights_of(&catalog, &self.user, None).is_some() {
                 return Err(denied("permission denied to set session authorization"));
             }
         }
-        self.put_identity(&catalog, &[("session_authorization", name), ("role", "none")], name, local);
+        let values = [("session_authorization", name), ("role", "none")];
+        self.put_identity(&catalog, &values, (name, role), local);
         Ok(())
     }
 
-    fn put_identity(&self, catalog: &Catalog, values: &[(&str, &str)], user: &str, local: bool) {
+    /// Gives settings their values. The session acts as `user` then, which is this role; none is
+    /// that of the connection.
+    fn put_identity(
+        &self,
+        catalog: &Catalog,
+        values: &[(&str, &str)],
+        (user, role): (&str, Option<Oid>),
+        local: bool,
+    ) {
         let superuser = match catalog.has_roles() {
-            true => self.rights_of(catalog, user).is_none(),
+            true => self.rights_of(catalog, user, role).is_none(),
             false => self.authority == Authority::Superuser,
         };
         self.with_settings(|settings| {
             for (name, value) in values {
-                settings.put(name, value, local);
+                settings.put(name, value, role.filter(|_| *value != "none"), local);
             }
-            settings.put("is_superuser", if superuser { "on" } else { "off" }, local);
+            settings.put("is_superuser", if superuser { "on" } else { "off" }, None, local);
         });
     }
 
     /// Acts as a role until the settings are put back: a function runs with its owner's rights.
     pub(super) fn act_as(&self, catalog: &Catalog, role: Oid) {
         if let Some(name) = catalog.role_name(role).filter(|_| catalog.has_roles()) {
-            self.put_identity(catalog, &[("role", name)], name, true);
+            self.put_identity(catalog, &[("role", name)], (name, Some(role)), true);
         }
     }
 }
@@ -195,10 +271,9 @@ impl Session {
     fn stand_anew(&mut self) {
         let (catalog, state) = self.catalog_with_state();
         self.facts.set_catalog(&catalog);
-        let rights = match catalog.has_roles() {
-            true => self.facts.rights_of(&catalog, &self.effective.user),
-            false => None,
-        };
+        self.facts.know_role();
+        let rights = self.facts.rights(&catalog);
+        let is_gone = self.facts.is_gone(&catalog);
         let sees_less = rights.as_deref().is_some_and(|rights| {
             let mut path = self.effective.search_path.iter();
             path.any(|name| {
@@ -207,13 +282,16 @@ impl Session {
             })
         });
         let has_own_schema = catalog.schema(&self.effective.user).is_some();
-        self.standing = Standing { state, has_own_schema, sees_less, rights };
+        self.standing = Standing { state, has_own_schema, sees_less, rights, is_gone };
     }
 
     /// 42501 unless the session, and the owners of what the statement reads through, may do what it
     /// does. The plan is that of the present catalog.
     #[inline]
     pub(super) fn check_needs(&mut self, planned: &Planned) -> Result<()> {
+        if self.standing.is_gone {
+            return Err(gone(&self.effective.user));
+        }
         if planned.needs_of_owners.is_empty() && (self.standing.rights.is_none() || planned.needs.is_empty())
         {
             return Ok(());

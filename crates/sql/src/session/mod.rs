@@ -315,6 +315,7 @@ impl Session {
 
     fn with_settings(database: SqlDatabase, parameters: SessionParameters, settings: Settings) -> Session {
         let facts = Arc::new(Facts::new(database.clone(), parameters, settings));
+        facts.know_role();
         let presence = presence::Entry::new(&database, &facts);
         let guard = advisory::Guard(facts.clone());
         let temporary = temporary::Guard(facts.clone());
@@ -417,7 +418,9 @@ impl Session {
     /// Keeps a serialization failure for the views, unless that was done.
     pub(super) fn note_failure(&mut self, error: &SqlError, transaction: u64) {
         if error.is_retryable() && !std::mem::take(&mut self.failure_noted) {
-            let (now, session) = (self.database.now(), (self.facts.process_id, self.database.oid()));
+            let role = self.facts.connected_role(&self.facts.catalog()).unwrap_or_default();
+            let session = (self.facts.process_id, self.database.oid(), role);
+            let now = self.database.now();
             self.database.failures().note(now, session, transaction, error);
         }
     }

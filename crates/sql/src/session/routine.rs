@@ -243,6 +243,7 @@ impl Session {
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
         work.require_writable(words)?;
+        work.hold_own_role().await?;
         let routine = work.create_routine(create).await?;
         self.body(&routine).map(drop)
     }

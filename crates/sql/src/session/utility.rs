@@ -210,6 +210,7 @@ impl Session {
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
         work.require_writable(words)?;
+        work.hold_own_role().await?;
         work.define(sql).await?;
         work.run_checks().await?;
         Ok(words)
@@ -264,6 +265,7 @@ impl Session {
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
         work.require_writable(words)?;
+        work.hold_own_role().await?;
         match command {
             Command::CreateSequence { name, if_not_exists, temporary, options } => {
                 work.create_sequence(name, *if_not_exists, *temporary, options).await?;

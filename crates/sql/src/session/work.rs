@@ -215,9 +215,14 @@ impl Work<'_> {
 
     /// Locks the name of something that all databases share: `space` says what.
     pub(crate) async fn lock_shared_name(&mut self, space: Oid, name: &str) -> Result<()> {
+        self.lock_shared_name_as(space, name, LockMode::Exclusive).await
+    }
+
+    /// The same with others who only want that it stays.
+    pub(crate) async fn lock_shared_name_as(&mut self, space: Oid, name: &str, mode: LockMode) -> Result<()> {
         let mut key = space.to_be_bytes().to_vec();
         key.extend_from_slice(name.as_bytes());
-        self.lock_key(store::NAME_TREE, &key, LockMode::Exclusive).await?;
+        self.lock_key(store::NAME_TREE, &key, mode).await?;
         self.refresh_catalog();
         Ok(())
     }

@@ -120,7 +120,8 @@ fn serial_sequence(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     let relation = find(source, text(arguments, 0))?;
     let AnyRelation::Stored(Relation::Table(table)) = relation else { return Ok(Datum::Null) };
     let column = place(table, text(arguments, 1))?;
-    let owned = source.catalog.sequences().find(|sequence| sequence.owner == Some((table.oid, column)));
+    let all = source.catalog.sequences().filter(|sequence| sequence.owner == Some((table.oid, column)));
+    let owned = all.min_by_key(|sequence| sequence.oid);
     let named = |sequence: &Arc<Sequence>| {
         let is_own = source.temporary_schema().is_some_and(|schema| schema.oid == sequence.schema);
         let schema = if is_own { TEMPORARY_ALIAS } else { &sequence.schema_name };

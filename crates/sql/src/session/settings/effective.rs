@@ -1,6 +1,7 @@
 //! Settings decoded for those who read them often.
 
 use super::super::replication::Choice;
+use crate::catalog::Oid;
 use crate::types::{ByteaOutput, DateOrder, DateStyle, IntervalStyle, TimeZone, time_zone};
 
 /// The decoded values.
@@ -10,6 +11,10 @@ pub struct Effective {
     pub user: String,
     /// `session_user`.
     pub session_user: String,
+    /// The role that `current_user` was when the session became it; none is that of the connection.
+    pub user_role: Option<Oid>,
+    /// The same of `session_user`.
+    pub session_role: Option<Oid>,
     /// `search_path`'s names, `$user` not replaced.
     pub search_path: Vec<String>,
     /// `TimeZone`.
@@ -61,6 +66,8 @@ impl Default for Effective {
         Effective {
             user: String::new(),
             session_user: String::new(),
+            user_role: None,
+            session_role: None,
             search_path: Vec::new(),
             time_zone: TimeZone::UTC,
             date_style: DateStyle::Iso,
@@ -88,14 +95,19 @@ impl Default for Effective {
 }
 
 impl Effective {
-    /// Decodes values in their normal form.
-    pub(super) fn read<'a>(value: impl Fn(&'static str) -> &'a str) -> Effective {
+    /// Decodes values in their normal form. `named` gives the roles that some of them name.
+    pub(super) fn read<'a>(
+        value: impl Fn(&'static str) -> &'a str,
+        named: impl Fn(&'static str) -> Option<Oid>,
+    ) -> Effective {
         let (date_style, date_order) = date_format(value("DateStyle"));
         let milliseconds = |name| value(name).parse().unwrap_or(0);
         let (role, session_user) = (value("role"), value("session_authorization"));
         Effective {
             user: if role == "none" { session_user } else { role }.to_owned(),
             session_user: session_user.to_owned(),
+            user_role: named(if role == "none" { "session_authorization" } else { "role" }),
+            session_role: named("session_authorization"),
             search_path: super::value::split_names(value("search_path")).unwrap_or_default(),
             time_zone: time_zone(value("TimeZone")).unwrap_or(TimeZone::UTC),
             date_style,

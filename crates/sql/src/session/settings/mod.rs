@@ -22,6 +22,7 @@ pub use effective::Effective;
 pub use origin::Origin;
 pub(crate) use value::{parse_bool, quote_name, split_qualified};
 
+use crate::catalog::Oid;
 use crate::error::{Result, SqlError, sqlstate};
 
 /// The settings of a session.
@@ -52,6 +53,9 @@ struct State {
     /// Settings with a dot in their name that no part of the server knows.
     custom: BTreeMap<String, Arc<str>>,
     custom_local: BTreeMap<String, Arc<str>>,
+    /// The roles that settings name, by their oids: a name may become another role's.
+    roles: BTreeMap<usize, Oid>,
+    local_roles: BTreeMap<usize, Oid>,
 }
 
 /// A state to go back to. Cheap.
@@ -103,6 +107,8 @@ impl Settings {
             local: BTreeMap::new(),
             custom: BTreeMap::new(),
             custom_local: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            local_roles: BTreeMap::new(),
         };
         let origins = vec![Origin::BuiltIn; values.len()];
         let defaults = Defaults { values, origins, custom: BTreeMap::new() };
@@ -225,18 +231,31 @@ impl Settings {
     }
 
     /// Sets one of those that say who the session is, once somebody has seen that it may be that.
-    pub(crate) fn put(&mut self, name: &str, value: &str, local: bool) {
+    /// `role` is the role of that name, if it is not that of the connection.
+    pub(crate) fn put(&mut self, name: &str, value: &str, role: Option<Oid>, local: bool) {
         let Some(index) = definition::find(name) else { return };
         let default = &self.defaults.values[index];
         let value: Arc<str> = if **default == *value { default.clone() } else { value.into() };
         let state = Arc::make_mut(&mut self.state);
+        state.local_roles.remove(&index);
         if local {
             state.local.insert(index, value);
+            state.local_roles.extend(role.map(|role| (index, role)));
         } else {
             state.local.remove(&index);
             state.session[index] = value;
+            state.roles.remove(&index);
+            state.roles.extend(role.map(|role| (index, role)));
         }
         self.refresh();
+    }
+
+    /// The role that a setting names, unless it is that of the connection.
+    fn role(&self, name: &str) -> Option<Oid> {
+        let index = definition::find(name)?;
+        let is_local = self.state.local.contains_key(&index);
+        let roles = if is_local { &self.state.local_roles } else { &self.state.roles };
+        roles.get(&index).copied()
     }
 
     /// RESET ALL.
@@ -324,6 +343,7 @@ impl Settings {
         }
         let state = Arc::make_mut(&mut self.state);
         state.local.clear();
+        state.local_roles.clear();
         let ended = std::mem::take(&mut state.custom_local);
         self.keep_names(ended.keys());
         self.refresh();
@@ -350,7 +370,8 @@ impl Settings {
     }
 
     fn refresh(&mut self) {
-        let effective = Effective::read(|name| definition::find(name).map_or("", |index| self.raw(index)));
+        let value = |name| definition::find(name).map_or("", |index| self.raw(index));
+        let effective = Effective::read(value, |name| self.role(name));
         self.effective = Arc::new(effective);
         self.is_unreported = true;
     }
