@@ -1,7 +1,6 @@
 //! The state machine that openraft knows: it moves the mark of what is settled, and hands snapshots
 //! over.
 
-use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
@@ -189,12 +188,11 @@ impl RaftStateMachine<Types> for Machine {
         durable(wait, self.flushes_inline).await?;
         sink.finish().await.map_err(io::Error::other)?;
         self.applied = meta.last_log_id.map(id_of);
-        if self.members.at != base.members.at {
-            // Who left in between, and came again with other data, is not in the snapshot: a node that was
-            // met before must not be taken for a stranger for ever.
-            self.log.forget_others(&BTreeSet::new()).map_err(io::Error::other)?;
-        }
         self.members = base.members.clone();
+        // As where a change of the members is applied: who has left may come again with other data. Who
+        // has left *and* come again in between is refused here until that is done once more; to forget
+        // those who have stayed would let in one who has lost what it confirmed.
+        self.log.forget_others(&self.members.members.nodes).map_err(io::Error::other)?;
         let next_index = base.next_index();
         self.snapshot = Some(base);
         let index = self.applied.map(|id| id.index);

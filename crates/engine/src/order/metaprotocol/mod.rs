@@ -13,7 +13,7 @@
 //! # Figure 1, line by line
 //!
 //! ```text
-//! I.1    bot := L-TOI             the engine: `applied`, when a transaction is sealed
+//! I.1    bot := L-TOI             the engine: `struck`, when a transaction is sealed
 //! II.1   A                        Active::validate      w-pending, committable
 //! II.2   C                        Certification         refused | resolved | c-pending
 //! II.3   WV-1                     WeakVoting            c-pending
