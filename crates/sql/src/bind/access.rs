@@ -3,6 +3,7 @@
 use sqlparser::ast::{AccessExpr, Expr as Syntax, Subscript};
 
 use super::Binder;
+use super::scope::row_if_there;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, FunctionCall, Typed, fold};
 use crate::function::{jsonb_put, jsonb_subscript, name_element, put_element};
@@ -232,10 +233,13 @@ fn no_field(name: &str) -> SqlError {
 fn field_of(record: &Expr, place: usize, ty: Type) -> Typed {
     let expr = match record {
         Expr::Row(items, _) => items[place].clone(),
-        record => {
-            let number = Expr::Constant(Datum::Int4(place as i32 + 1));
-            Expr::Subscript(Box::new((record.clone(), vec![number])))
-        }
+        record => match row_if_there(record) {
+            Some(items) => items[place].clone(),
+            None => {
+                let number = Expr::Constant(Datum::Int4(place as i32 + 1));
+                Expr::Subscript(Box::new((record.clone(), vec![number])))
+            }
+        },
     };
     Typed::new(expr, ty)
 }

@@ -253,11 +253,27 @@ impl Level {
     }
 }
 
-/// A value, or NULL where a column is.
+/// A value, or NULL where a column is. What users write never tests a held operand for NULL, so
+/// [`row_if_there`] knows it again.
 fn unless_null(column: Typed, value: Typed) -> Typed {
-    let is_there = Expr::IsNull { operand: Box::new(column.expr), negated: true };
-    let case = Case { operand: None, branches: vec![(is_there, value.expr)], otherwise: Expr::NULL };
+    let is_there = Expr::IsNull { operand: Box::new(Expr::Held), negated: true };
+    let branches = vec![(is_there, value.expr)];
+    let case = Case { operand: Some(column.expr), branches, otherwise: Expr::NULL };
     Typed::new(Expr::Case(Box::new(case)), value.ty)
+}
+
+/// The fields of a row that an outer join may not have: where there is no row each of them is NULL
+/// by itself.
+pub(super) fn row_if_there(record: &Expr) -> Option<&[Expr]> {
+    let Expr::Case(case) = record else { return None };
+    match case.branches.as_slice() {
+        [(Expr::IsNull { operand, negated: true }, Expr::Row(items, _))]
+            if matches!(**operand, Expr::Held) =>
+        {
+            Some(items.as_slice())
+        }
+        _ => None,
+    }
 }
 
 impl Binder<'_> {

@@ -17,8 +17,9 @@ pub(super) struct Planner<'a> {
     pub(super) parameters: Vec<TypeId>,
     /// Places handed out for cached results of subqueries.
     subqueries: usize,
-    /// Plans of subqueries that several columns share, and the places of their results, by row.
-    rows: HashMap<u64, (Arc<Node>, usize)>,
+    /// Plans of subqueries that several columns share, the places of their results, and whether they
+    /// are run once for an execution; by row.
+    rows: HashMap<u64, (Arc<Node>, usize, bool)>,
     ctes: HashMap<usize, CteState>,
     /// Recursive parts around what is being planned.
     recursions: usize,
@@ -155,9 +156,11 @@ impl Planner<'_> {
 
     fn subquery(&mut self, subquery: &mut Subquery) -> Result<()> {
         let SubqueryBody::Bound(query) = &mut subquery.body else { return Ok(()) };
-        if let SubqueryKind::Shared { row, .. } = &subquery.kind
-            && let Some((node, place)) = self.rows.get(row)
+        if let SubqueryKind::Shared { row, once, .. } = &mut subquery.kind
+            && let Some((node, place, is_once)) = self.rows.get(&*row)
         {
+            // The first column may be there twice, where what it is part of was written out twice.
+            *once = *is_once;
             subquery.body = SubqueryBody::Planned { node: node.clone(), cache: Some(*place) };
             return Ok(());
         }
@@ -185,7 +188,7 @@ impl Planner<'_> {
         });
         if let (SubqueryKind::Shared { row, once: is_once, .. }, Some(place)) = (&mut subquery.kind, cache) {
             *is_once = once;
-            self.rows.insert(*row, (node.clone(), place));
+            self.rows.insert(*row, (node.clone(), place, once));
         }
         subquery.body = SubqueryBody::Planned { node, cache };
         Ok(())
