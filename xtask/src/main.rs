@@ -124,7 +124,8 @@ fn simulate(root: &Path, arguments: &[&str]) -> Result<(), String> {
         }
     }
     let mut tests = vec!["test", "--package", "cognate-server", "--test", "main", "--locked"];
-    // Optimized, a storm takes a fifth of the time; for a hundred, building would take longer than that.
+    // Optimized, a storm takes a fifth of the time; for a hundred, building would take longer than
+    // that.
     if seeds.len() > 3 {
         tests.push("--release");
     }

@@ -97,8 +97,8 @@ pub(crate) async fn is_prepared(
         lease.give_back();
         return Ok(true);
     }
-    // An update waits for whoever has the row: a branch that is being prepared, or just was. Whoever
-    // comes later finds a slot of another generation.
+    // An update waits for whoever has the row: a branch that is being prepared, or just was.
+    // Whoever comes later finds a slot of another generation.
     lease.execute(RETIRE, &[component, &(slot as i32), generation]).await.map_err(words)?;
     lease.give_back();
     Ok(false)

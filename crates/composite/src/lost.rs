@@ -49,8 +49,8 @@ impl Node {
         }
     }
 
-    /// Whether a branch is prepared, once nobody can be preparing it any more. If it is not, its slot
-    /// is retired.
+    /// Whether a branch is prepared, once nobody can be preparing it any more. If it is not, its
+    /// slot is retired.
     pub(crate) async fn is_prepared(&self, name: &str, slot: Slot) -> bool {
         self.pool.close_idle();
         for attempt in 1u32.. {

@@ -370,8 +370,8 @@ impl Node {
         Ok(slot)
     }
 
-    /// Commits with the statement that writes a slot, or with a look at the generation, and with the
-    /// answer where it is to be kept.
+    /// Commits with the statement that writes a slot, or with a look at the generation, and with
+    /// the answer where it is to be kept.
     async fn commit_with(
         &self,
         slot: Option<(&str, Parameters<'_>)>,

@@ -168,9 +168,9 @@ impl Cluster {
         fate
     }
 
-    /// A transaction is sealed: up to where positions had struck at this node before that. Until then
-    /// it has to be found by who strikes, or what is delivered in between would neither strike it nor
-    /// be above its `bot`.
+    /// A transaction is sealed: up to where positions had struck at this node before that. Until
+    /// then it has to be found by who strikes, or what is delivered in between would neither strike
+    /// it nor be above its `bot`.
     ///
     /// # Errors
     /// Who was faster.
@@ -404,7 +404,8 @@ impl Manager {
             }
             return self.encode(cluster, ended, isolation, held, Some(reads), None).map(Some);
         }
-        let settled = self.settle_if_room(&mut writes, &mut ended.notes, reads.as_mut());
+        let (notes, read) = (&mut ended.notes, reads.as_mut());
+        let settled = self.admit().and_then(|()| self.settle(&mut writes, notes, read));
         // What it has spilled, if it did not come to be settled.
         let settled = settled.inspect_err(|_| writes.discard_spilled(&self.store.base));
         let (loads, mut changes) = settled?;

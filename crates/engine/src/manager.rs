@@ -182,7 +182,8 @@ impl Manager {
             return Ok(Commit::new(request.rests_on, self.wait_durable(request.rests_on)));
         }
         let size = writes.bytes();
-        let settled = self.settle_if_room(writes, &mut request.notes, request.reads.as_mut());
+        let (notes, reads) = (&mut request.notes, request.reads.as_mut());
+        let settled = self.admit().and_then(|()| self.settle(writes, notes, reads));
         let (loads, changes) = match settled {
             Ok(settled) => settled,
             Err(error) => {
@@ -225,21 +226,15 @@ impl Manager {
         self.sequencer.wait_durable(csn, room)
     }
 
-    /// The same as [`Manager::settle`] of a transaction that only this database knows of yet: it is
-    /// refused where memory is full and cannot be emptied.
-    pub(crate) fn settle_if_room(
-        &self,
-        writes: &mut WriteSet,
-        notes: &mut Vec<(TreeId, SmallKey)>,
-        reads: Option<&mut ReadSet>,
-    ) -> Result<Settled, Error> {
-        self.pressure.admit(self.store.memory.bytes())?;
-        self.settle(writes, notes, reads)
+    /// Refuses a transaction that only this database knows of yet, where memory is full and cannot be
+    /// emptied.
+    pub(crate) fn admit(&self) -> Result<(), Error> {
+        self.pressure.admit(self.store.memory.bytes())
     }
 
     /// What a write set comes to: its bulk loads and its changes; and notes and reads to what is
-    /// noted in the end. Waits for nothing, and for a transaction of the order of all nodes there
-    /// is always room: other nodes do not refuse it.
+    /// noted in the end. Waits for nothing, and asks nobody for room: what is in the order of all nodes
+    /// is not refused by one of them.
     pub(crate) fn settle(
         &self,
         writes: &mut WriteSet,

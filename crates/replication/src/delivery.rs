@@ -100,8 +100,8 @@ impl Delivery {
     async fn take(&mut self, last: u64) -> Result<bool, OrderError> {
         let entries = match self.log.read(self.next_index..last + 1, BYTES).await {
             Ok(entries) => entries,
-            // A snapshot was taken in meanwhile, and its mark is there already: what was being read has
-            // left the disk, and is not needed any more.
+            // A snapshot was taken in meanwhile, and its mark is there already: what was being read
+            // has left the disk, and is not needed any more.
             Err(_) if self.settled.borrow().installs != self.installs => return Ok(true),
             Err(error) => return Err(OrderError::Unreadable(error.to_string())),
         };
@@ -122,10 +122,10 @@ impl Delivery {
         Ok(true)
     }
 
-    /// The next entries are not in the log any more. What the application has already leaves the log
-    /// as it likes, also before it was looked at here: blanks behind the application's last request, say.
-    /// Then it goes on behind them. Or else a snapshot that is being taken in has removed them, and its
-    /// mark comes next. Says whether there is more to take.
+    /// The next entries are not in the log any more. What the application has already leaves the
+    /// log as it likes, also before it was looked at here: blanks behind the application's last
+    /// request, say. Then it goes on behind them. Or else a snapshot that is being taken in has
+    /// removed them, and its mark comes next. Says whether there is more to take.
     fn pass_removed(&mut self) -> bool {
         let base = self.log.base();
         let is_had = base.position <= self.have && base.next_index() > self.next_index;
@@ -160,8 +160,8 @@ mod tests {
         LogOptions { prepare: false, idle_mark: None, rng: Arc::new(SimRng::new(7)), ..LogOptions::default() }
     }
 
-    /// Entries without requests stand at the beginning of the log, or behind what the application has,
-    /// and leave it before the delivery looks at them.
+    /// Entries without requests stand at the beginning of the log, or behind what the application
+    /// has, and leave it before the delivery looks at them.
     #[tokio::test]
     async fn what_is_had_and_removed_is_passed_over() {
         let disk = SimDisk::new(1);

@@ -148,8 +148,8 @@ async fn chunk(inner: &Inner, from: NodeNumber, bytes: Bytes) -> Result<Nothing,
 
 async fn end(inner: &Inner, from: NodeNumber, bytes: Bytes) -> Result<Ballot, String> {
     let SnapshotEnd { transfer, chunks, ballot } = body(bytes)?;
-    // Until it is the application's state: nothing else may come meanwhile. Its leader may have given it
-    // up, or be another one by now, and begin anew.
+    // Until it is the application's state: nothing else may come meanwhile. Its leader may have
+    // given it up, or be another one by now, and begin anew.
     let mut coming = inner.coming.lock().await;
     let taken = coming.take();
     let taken = taken.filter(|taken| (taken.from, taken.transfer, taken.chunks) == (from, transfer, chunks));

@@ -52,7 +52,8 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// So long everybody waits for the vote of a transaction's node.
 const VOTE_PATIENCE: Duration = Duration::from_secs(1);
-/// A vote against a transaction that still keeps everybody waiting after this time has come to nothing.
+/// A vote against a transaction that still keeps everybody waiting after this time has come to
+/// nothing.
 const VOTE_AGAIN: Duration = Duration::from_secs(5);
 /// Pause before it is looked again whether this node has something on its disk.
 const SYNC_PAUSE: Duration = Duration::from_millis(1);
@@ -413,8 +414,8 @@ async fn measure(
 struct Urged(Option<(TransactionId, Instant)>);
 
 impl Urged {
-    /// Whether this one is to be voted against now: again and again, since a vote is lost if there is no
-    /// majority for a while that could order it.
+    /// Whether this one is to be voted against now: again and again, since a vote is lost if there
+    /// is no majority for a while that could order it.
     fn is_due(&mut self, transaction: TransactionId, now: Instant) -> bool {
         let is_under_way = |(urged, since): (TransactionId, Instant)| {
             urged == transaction && now.duration_since(since) < VOTE_AGAIN
@@ -514,8 +515,8 @@ async fn cut(order: TotalOrder, engine: Database, mut before: u64, mut stopped: 
 mod tests {
     use super::*;
 
-    /// Votes that were made while there was no majority are in no order: who keeps everybody waiting
-    /// must not do so for ever.
+    /// Votes that were made while there was no majority are in no order: who keeps everybody
+    /// waiting must not do so for ever.
     #[test]
     fn who_keeps_everybody_waiting_is_voted_against_until_that_counts() {
         let (mut urged, began) = (Urged::default(), Instant::now());

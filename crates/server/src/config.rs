@@ -418,8 +418,8 @@ fn users(auth: &AuthSettings) -> Result<Users, ConfigError> {
     Ok(Users::new(&auth.users, anyone.as_deref()))
 }
 
-/// Who can be reached from other machines asks for a password, and has a certificate or is told that
-/// it needs none.
+/// Who can be reached from other machines asks for a password, and has a certificate or is told
+/// that it needs none.
 pub(crate) fn check_listen(listen: SocketAddr, users: &Users, decided: bool) -> Result<(), ConfigError> {
     if listen.ip().is_loopback() {
         return Ok(());

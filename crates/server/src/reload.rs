@@ -9,8 +9,9 @@ use cognate_sql::session::SqlDatabase;
 
 use crate::config::{Config, ConfigError, check_listen};
 
-/// Whether the address where the server listens, which stays, can do with what is new: passwords and
-/// certificate that are not needed at the new address may be needed at this one until the restart.
+/// Whether the address where the server listens, which stays, can do with what is new: passwords
+/// and certificate that are not needed at the new address may be needed at this one until the
+/// restart.
 pub(crate) fn check(old: &Config, new: &Config) -> Result<(), ConfigError> {
     check_listen(old.listen, &new.users, new.tls.is_some() || new.allow_plaintext)
 }

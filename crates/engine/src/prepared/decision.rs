@@ -56,7 +56,8 @@ impl Manager {
     ) -> Result<Csn, Error> {
         let (id, held) = (request.id, std::mem::take(&mut request.held));
         let result = self.preparable(&request).and_then(|()| self.prepared.reserve(&owner)).and_then(|()| {
-            let settled = self.settle_if_room(&mut writes, &mut request.notes, request.reads.as_mut());
+            let (notes, reads) = (&mut request.notes, request.reads.as_mut());
+            let settled = self.admit().and_then(|()| self.settle(&mut writes, notes, reads));
             let settled = settled.and_then(|(loads, changes)| {
                 self.log_prepared(&mut request, &held, &writes, &owner, texts, &note, loads, changes)
             });

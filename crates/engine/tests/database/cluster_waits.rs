@@ -22,8 +22,8 @@ impl Wake for Task {
     }
 }
 
-/// A client may wait for a position that never comes, be interrupted, and do so again: nothing may be
-/// left of it, nor may it be there once for each look.
+/// A client may wait for a position that never comes, be interrupted, and do so again: nothing may
+/// be left of it, nor may it be there once for each look.
 #[test]
 fn who_waits_for_a_position_and_gives_up_is_forgotten() {
     let cluster = Cluster::of(1);

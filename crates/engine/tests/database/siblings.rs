@@ -112,7 +112,8 @@ async fn a_prepare_buries_what_is_below_it() {
     ));
 }
 
-/// It is decided and forgotten before its slow instance notices: what that holds is free all the same.
+/// It is decided and forgotten before its slow instance notices: what that holds is free all the
+/// same.
 #[tokio::test]
 async fn a_prepare_of_a_forgotten_family_leaves_nothing_locked() {
     let (database, _folder) = fresh();

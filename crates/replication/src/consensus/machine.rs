@@ -55,8 +55,8 @@ pub(super) struct Shared {
     pub(super) claims_applied: bool,
 }
 
-/// A snapshot that is being sent, as long as this lives: who is sent it goes on behind it in the log,
-/// and would need another one, again and again, if the log were cut there meanwhile.
+/// A snapshot that is being sent, as long as this lives: who is sent it goes on behind it in the
+/// log, and would need another one, again and again, if the log were cut there meanwhile.
 pub(crate) struct Sending {
     shared: Arc<Shared>,
     index: u64,
@@ -189,9 +189,9 @@ impl RaftStateMachine<Types> for Machine {
         sink.finish().await.map_err(io::Error::other)?;
         self.applied = meta.last_log_id.map(id_of);
         self.members = base.members.clone();
-        // As where a change of the members is applied: who has left may come again with other data. Who
-        // has left *and* come again in between is refused here until that is done once more; to forget
-        // those who have stayed would let in one who has lost what it confirmed.
+        // As where a change of the members is applied: who has left may come again with other data.
+        // Who has left *and* come again in between is refused here until that is done once more; to
+        // forget those who have stayed would let in one who has lost what it confirmed.
         self.log.forget_others(&self.members.members.nodes).map_err(io::Error::other)?;
         let next_index = base.next_index();
         self.snapshot = Some(base);

@@ -35,8 +35,8 @@ use self::visitors::Visitors;
 use crate::pg::registry::same;
 use crate::server::Server;
 
-/// The server, once it accepts clients. Who lingers at the port does not keep it: its folder is free
-/// once it has stopped.
+/// The server, once it accepts clients. Who lingers at the port does not keep it: its folder is
+/// free once it has stopped.
 pub(crate) type Ready = Arc<OnceLock<Weak<Server>>>;
 
 /// What the requests share.

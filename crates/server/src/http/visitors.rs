@@ -2,7 +2,8 @@
 //! the database need, and none that is silent for ever.
 //!
 //! A place is free again when its connection has ended; until then who comes waits to be accepted.
-//! Who has said nothing yet is not waited for as long as who has asked: an answer may take its time.
+//! Who has said nothing yet is not waited for as long as who has asked: an answer may take its
+//! time.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;

@@ -197,7 +197,8 @@ impl Connection {
                 response::portal_suspended(self.transport.output());
             }
             Ran::Complete(CommandTag::Rows(_, rows)) => self.held = Some(CommandTag::Rows("SELECT", rows)),
-            _ => debug_assert!(false, "FETCH gives rows"),
+            // Nothing would be answered.
+            _ => return Err(SqlError::internal("FETCH gave no rows").into()),
         }
         Ok(())
     }

@@ -102,8 +102,8 @@ impl Binder<'_> {
         self.note_need(relation.oid(), kind, Privileges::SELECT, self.acting.reader);
     }
 
-    /// Rows of a table that the open level reads are locked, which asks for the right to change them:
-    /// of the table, and of the views that lead to it.
+    /// Rows of a table that the open level reads are locked, which asks for the right to change
+    /// them: of the table, and of the views that lead to it.
     pub(super) fn need_to_lock(&mut self, relation: usize) -> Result<()> {
         let level = self.level()?;
         let Some(Source::Table(table)) = level.select.relations.get(relation).map(|one| &one.source) else {
@@ -139,8 +139,8 @@ impl Binder<'_> {
         }
     }
 
-    /// A function or procedure is named with its schema. What stands in the default of an argument is
-    /// the words of who made the function.
+    /// A function or procedure is named with its schema. What stands in the default of an argument
+    /// is the words of who made the function.
     pub(super) fn need_schema_of_function(&mut self, schema: Option<&str>) {
         if let Some(schema) = schema.filter(|_| self.clause() != Clause::Default) {
             self.need_schema(schema);

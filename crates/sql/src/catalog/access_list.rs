@@ -103,8 +103,8 @@ pub fn change_owner(list: &[AclItem], old: Oid, new: Oid) -> Vec<AclItem> {
     changed
 }
 
-/// What a role has, and has given, is gone, and what others have given on of that. An owner keeps what
-/// is his by that.
+/// What a role has, and has given, is gone, and what others have given on of that. An owner keeps
+/// what is his by that.
 pub fn forget(list: &mut Vec<AclItem>, owner: Oid, role: Oid) {
     if role == owner {
         return;

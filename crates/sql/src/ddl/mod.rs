@@ -9,8 +9,8 @@
 
 pub(crate) mod alter_column;
 pub(crate) mod alter_constraint;
+pub(crate) mod alter_relation;
 pub(crate) mod alter_table;
-pub(crate) mod alter_view;
 pub(crate) mod build;
 pub(crate) mod comment;
 pub(crate) mod computed;

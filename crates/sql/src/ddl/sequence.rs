@@ -261,8 +261,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The column that a sequence is to belong to, which is in this schema and this role's. 55000 for a
-    /// table that is not: its definition would change by it.
+    /// The column that a sequence is to belong to, which is in this schema and this role's. 55000
+    /// for a table that is not: its definition would change by it.
     fn owning_column(&self, name: &ast::ObjectName, schema: Oid, role: Oid) -> Result<(u32, usize)> {
         let parts = super::names::parts(name)?;
         let (column, table) = match parts.as_slice() {

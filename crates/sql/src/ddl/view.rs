@@ -119,8 +119,8 @@ impl Work<'_> {
         })
     }
 
-    /// 42501 unless the session may use the schemas that a query names. Who reads the view is not asked:
-    /// what it names is known by then.
+    /// 42501 unless the session may use the schemas that a query names. Who reads the view is not
+    /// asked: what it names is known by then.
     fn require_schemas_of(&self, query: &ast::Query) -> Result<()> {
         if self.rights().is_none() {
             return Ok(());

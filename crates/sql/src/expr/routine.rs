@@ -33,8 +33,9 @@ pub struct RoutineBody {
     pub shape: Option<Shape>,
     /// It gives nothing at all.
     pub is_void: bool,
-    /// Oid of the role with whose rights it is run, if that is not who runs the statement. A function
-    /// that is called in several names has a body in each, so that the rights of all are asked.
+    /// Oid of the role with whose rights it is run, if that is not who runs the statement. A
+    /// function that is called in several names has a body in each, so that the rights of all are
+    /// asked.
     pub(crate) caller: Option<Oid>,
     /// Set once it is planned, which may be after calls to it were bound: those in itself.
     select: OnceLock<Select>,

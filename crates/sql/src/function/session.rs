@@ -120,8 +120,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     typed(1619, "pg_typeof", &[Any], Regtype, pg_typeof).called_on_null().stable(),
 ];
 
-/// What an identity column takes its numbers by, which no call finds by its name: who may insert a row
-/// needs no right on the column's sequence.
+/// What an identity column takes its numbers by, which no call finds by its name: who may insert a
+/// row needs no right on the column's sequence.
 pub static IDENTITY_NEXTVAL: Function =
     external(0, "nextval of an identity column", &[Regclass], Int8).volatile();
 

@@ -174,8 +174,8 @@ fn bind_behind(binder: &mut Binder<'_>, subject: &Subject, statement: &ast::Inse
     Ok(Behind { conflict, returning })
 }
 
-/// What an INSERT must be allowed: to read, too, where it gives rows back or says which rows may be in
-/// its way: by columns, or by a constraint, which is of columns.
+/// What an INSERT must be allowed: to read, too, where it gives rows back or says which rows may be
+/// in its way: by columns, or by a constraint, which is of columns.
 fn needed(statement: &ast::Insert) -> Privileges {
     let mut privileges = Privileges::INSERT;
     if statement.returning.is_some() {

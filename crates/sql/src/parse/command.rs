@@ -6,8 +6,8 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
+use super::alter_relation::{self, AlterRelation};
 use super::alter_settings::{self, AlterSettings};
-use super::alter_view::{self, AlterRelation};
 use super::database::{self, DatabaseStatement};
 use super::domain::{self, DomainStatement};
 use super::grant::{self, DefaultPrivileges, GrantStatement};
@@ -284,7 +284,7 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     if take_all(parser, &["ALTER", "SEQUENCE"]) {
         return alter_sequence(parser);
     }
-    if let Some(alter) = alter_view::parse(parser)? {
+    if let Some(alter) = alter_relation::parse(parser)? {
         return Ok(Command::AlterRelation(alter.into()));
     }
     if let Some(command) = routine::parse(parser)? {
@@ -297,7 +297,7 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
         return Ok(Command::Domain(Box::new(statement)));
     }
     let mut statement = parser.parse_statement()?;
-    alter_view::check_option(parser, &mut statement)?;
+    alter_relation::check_option(parser, &mut statement)?;
     Ok(Command::Sql(Box::new(into_table(statement))))
 }
 

@@ -10,7 +10,7 @@
 //!    `merge` parses MERGE for it, and what begins with WITH;
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
 //!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with,
-//!    `alter_view` ALTER VIEW, `routine`
+//!    `alter_relation` ALTER VIEW, `routine`
 //!    those of functions and procedures, `database` those of databases, `inline_code` DO, `domain` those of domains, `role`, `grant` and
 //!    `owner` those of roles and what they may do and own.
 //!
@@ -34,8 +34,8 @@
 //! the answer is 54001. A complex statement is parsed, planned, run and dropped on a stack that
 //! fits its depth, since copies, comparisons and drops of trees recurse, too.
 
+mod alter_relation;
 mod alter_settings;
-mod alter_view;
 mod command;
 mod complexity;
 mod conflict_target;
@@ -64,8 +64,8 @@ mod spelled;
 pub(crate) mod template;
 pub(crate) mod walk;
 
+pub use alter_relation::{AlterRelation, RelationChange};
 pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
-pub use alter_view::{AlterRelation, RelationChange};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
 pub(crate) use conflict_target::{ConflictTarget, conflict_target};

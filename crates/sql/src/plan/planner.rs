@@ -17,8 +17,8 @@ pub(super) struct Planner<'a> {
     pub(super) parameters: Vec<TypeId>,
     /// Places handed out for cached results of subqueries.
     subqueries: usize,
-    /// Plans of subqueries that several columns share, the places of their results, and whether they
-    /// are run once for an execution; by row.
+    /// Plans of subqueries that several columns share, the places of their results, and whether
+    /// they are run once for an execution; by row.
     rows: HashMap<u64, (Arc<Node>, usize, bool)>,
     ctes: HashMap<usize, CteState>,
     /// Recursive parts around what is being planned.

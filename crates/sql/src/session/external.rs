@@ -142,8 +142,8 @@ impl External<'_> {
         }
     }
 
-    /// `is_asked`: of who may have a number. An identity column's own gives its numbers to whoever may
-    /// insert.
+    /// `is_asked`: of who may have a number. An identity column's own gives its numbers to whoever
+    /// may insert.
     fn nextval(&self, sequence: &Datum, is_asked: bool) -> Result<i64> {
         let sequence = self.sequence(sequence)?;
         if is_asked {

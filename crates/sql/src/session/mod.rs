@@ -44,6 +44,7 @@ mod governed;
 mod identity;
 mod in_doubt;
 mod inline_code;
+mod insight;
 mod interrupt;
 mod listing;
 mod login;

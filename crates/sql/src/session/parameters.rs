@@ -81,8 +81,8 @@ impl Session {
         portal.charge_name(name, self.database.statement_budget())
     }
 
-    /// The columns that a portal of the statement has: those of FETCH are its cursor's, and those of
-    /// EXECUTE its statement's, as they are by now.
+    /// The columns that a portal of the statement has: those of FETCH are its cursor's, and those
+    /// of EXECUTE its statement's, as they are by now.
     fn given_columns(&mut self, prepared: &Prepared) -> Result<Option<Arc<[OutputColumn]>>> {
         let command = prepared.statement().map(|statement| &statement.command);
         let of_another = command.filter(|command| match command {

@@ -82,8 +82,8 @@ impl Session {
         }
     }
 
-    /// Whose a prepared transaction is, the role's that has prepared it: kept with it, for the view and
-    /// for who wants to decide about it.
+    /// Whose a prepared transaction is, the role's that has prepared it: kept with it, for the view
+    /// and for who wants to decide about it.
     pub(super) fn prepared_note(&self) -> Bytes {
         let (user, name) = (self.facts.current_user(), self.facts.database_name());
         match self.database.oid() {
@@ -150,13 +150,14 @@ impl Session {
         }
     }
 
-    /// 42501 for what another role has prepared, unless the session is a superuser's; 0A000 for what was
-    /// prepared in another database.
+    /// 42501 for what another role has prepared, unless the session is a superuser's; 0A000 for
+    /// what was prepared in another database.
     async fn check_prepared(&mut self, identifier: &str) -> Result<()> {
         let (catalog, _) = self.catalog_with_state();
         let may_all = self.facts.rights(&catalog).is_none();
         if !may_all && self.database.engine().is_node() {
-            // This node may not know of it yet, and the decision would find it at its place in the order.
+            // This node may not know of it yet, and the decision would find it at its place in the
+            // order.
             Box::pin(self.await_newest()).await?;
         }
         let all = self.database.engine().prepared();

@@ -1,7 +1,7 @@
 //! Which sessions there are: for `pg_stat_activity`, `cognate_transactions`, `pg_locks`, and who
 //! blocks whom.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use cognate_engine::{ADVISORY_TREE, AdvisoryKey};
@@ -11,8 +11,9 @@ use super::SqlDatabase;
 use super::cycle::{Place, locate};
 use super::facts::Facts;
 use super::failures::Failure;
+use super::insight::Insight;
 use super::prepare_transaction::Note;
-use crate::catalog::{Catalog, Oid, Rights, STATISTICS_OID};
+use crate::catalog::{Catalog, Oid};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::pg_catalog::{FamilyRow, LockRow, PreparedRow, SessionRow, TransactionRow};
 
@@ -197,52 +198,6 @@ fn locate_in(catalogs: &[Arc<Catalog>], own: Oid, tree: u32, key: Option<&[u8]>)
     (own, Place { relation: key.is_none().then_some(tree), name: None, key: None })
 }
 
-/// Whose keys and requests a session is shown: those of roles that it counts as. They are parts of
-/// rows that it may have no right to read.
-struct Insight {
-    catalog: Arc<Catalog>,
-    /// None is everything: what superusers see, and who may read all statistics.
-    rights: Option<Arc<Rights>>,
-}
-
-impl Insight {
-    fn new(asking: &Facts) -> Insight {
-        let catalog = asking.catalog();
-        let rights = asking.rights(&catalog).filter(|rights| !rights.has(STATISTICS_OID));
-        Insight { catalog, rights }
-    }
-
-    fn covers(&self, role: Option<Oid>) -> bool {
-        self.rights.as_deref().is_none_or(|rights| role.is_some_and(|role| rights.has(role)))
-    }
-
-    /// Transactions that it is shown all of, running and prepared ones. None is every one.
-    fn transactions(&self, database: &SqlDatabase) -> Option<HashSet<u64>> {
-        self.rights.as_ref()?;
-        let sessions = database.presence().list().into_iter();
-        let of_role = sessions.filter(|facts| self.covers(facts.connected_role(&self.catalog)));
-        let mut shown: HashSet<u64> = of_role.map(|facts| facts.transaction()).collect();
-        shown.extend(self.prepared(database).iter().map(|info| info.transaction));
-        Some(shown)
-    }
-
-    /// The same of what is prepared.
-    fn prepared(&self, database: &SqlDatabase) -> Vec<cognate_engine::PreparedInfo> {
-        let mut all = database.engine().prepared();
-        all.retain(|info| self.covers(self.catalog.role_oid(&Note::of(&info.note).user)));
-        all
-    }
-
-    /// The same of families, by their XIDs.
-    fn families(&self, database: &SqlDatabase) -> HashSet<String> {
-        let xid = |info: cognate_engine::PreparedInfo| match info.owner {
-            cognate_engine::Owner::Instance(xid, _) => Some(xid.to_string()),
-            cognate_engine::Owner::Global(_) => None,
-        };
-        self.prepared(database).into_iter().filter_map(xid).collect()
-    }
-}
-
 /// Rows of `cognate_serialization_failures`.
 pub(crate) fn failures(asking: &Facts) -> Vec<Failure> {
     let insight = Insight::new(asking);
@@ -281,7 +236,7 @@ pub(crate) fn locks(asking: &Facts) -> Vec<LockRow> {
             transaction: lock.transaction,
             relation: place.relation,
             relation_name: place.name,
-            key: place.key.filter(|_| is_shown(shown.as_ref(), lock.transaction)),
+            key: place.key.filter(|_| shown.has(&lock.transaction)),
             row: lock.key.is_some(),
             mode: mode_name(mode),
             granted: lock.granted,
@@ -318,24 +273,17 @@ pub(crate) fn prepared(database: &SqlDatabase) -> Vec<PreparedRow> {
     database.engine().prepared().into_iter().map(row).collect()
 }
 
-/// Whether all of a transaction is shown; none is every one.
-fn is_shown(shown: Option<&HashSet<u64>>, transaction: u64) -> bool {
-    shown.is_none_or(|shown| shown.contains(&transaction))
-}
-
 /// Rows of `cognate_in_doubt`.
 pub(crate) fn in_doubt(asking: &Facts) -> Vec<FamilyRow> {
     let database = &asking.database;
-    let insight = Insight::new(asking);
-    let shown = insight.families(database);
-    let is_shown = |xid: &str| insight.rights.is_none() || shown.contains(xid);
+    let shown = Insight::new(asking).families(database);
     let row = |family: cognate_engine::sibling::InDoubt| FamilyRow {
         xid: family.xid.to_string(),
         instances: family.instances.iter().map(|instance| instance.get()).collect(),
         prepared: family.prepared_us - super::database::EPOCH_US,
         age_us: family.age_us,
         locks: family.locks as u64,
-        request: is_shown(family.xid.as_str()).then(|| family.request.to_string()),
+        request: shown.has(family.xid.as_str()).then(|| family.request.to_string()),
     };
     let rows = database.engine().in_doubt().into_iter().map(row).collect();
     asking.rest_on_everything();
@@ -359,7 +307,7 @@ pub(crate) fn transactions(asking: &Facts) -> Vec<TransactionRow> {
             },
             key => {
                 let place = locate_in(&catalogs, database.oid(), *tree, key).1;
-                Place { key: place.key.filter(|_| is_shown(shown.as_ref(), info.id)), ..place }
+                Place { key: place.key.filter(|_| shown.has(&info.id)), ..place }
             }
         });
         TransactionRow {

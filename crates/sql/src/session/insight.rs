@@ -1,0 +1,79 @@
+//! Whose keys and requests a session is shown in the views of what goes on: those of roles that it
+//! counts as. They are parts of rows that it may have no right to read.
+
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use cognate_engine::{Owner, PreparedInfo};
+
+use super::SqlDatabase;
+use super::facts::Facts;
+use super::prepare_transaction::Note;
+use crate::catalog::{Catalog, Oid, Rights, STATISTICS_OID};
+
+/// See the module's description.
+pub(super) struct Insight {
+    catalog: Arc<Catalog>,
+    /// None is everything: what superusers see, and who may read all statistics.
+    rights: Option<Arc<Rights>>,
+}
+
+/// What is shown with all that belongs to it; none is everything.
+pub(super) struct Shown<T>(Option<HashSet<T>>);
+
+impl<T: Eq + Hash> Shown<T> {
+    /// Whether this one is.
+    pub(super) fn has<Q>(&self, one: &Q) -> bool
+    where
+        T: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.0.as_ref().is_none_or(|shown| shown.contains(one))
+    }
+}
+
+impl Insight {
+    /// That of the session that asks.
+    pub(super) fn new(asking: &Facts) -> Insight {
+        let catalog = asking.catalog();
+        let rights = asking.rights(&catalog).filter(|rights| !rights.has(STATISTICS_OID));
+        Insight { catalog, rights }
+    }
+
+    /// Whether it is shown what is this role's, if it is a role's.
+    pub(super) fn covers(&self, role: Option<Oid>) -> bool {
+        self.rights.as_deref().is_none_or(|rights| role.is_some_and(|role| rights.has(role)))
+    }
+
+    /// Transactions, running and prepared ones.
+    pub(super) fn transactions(&self, database: &SqlDatabase) -> Shown<u64> {
+        if self.rights.is_none() {
+            return Shown(None);
+        }
+        let sessions = database.presence().list().into_iter();
+        let of_role = sessions.filter(|facts| self.covers(facts.connected_role(&self.catalog)));
+        let mut shown: HashSet<u64> = of_role.map(|facts| facts.transaction()).collect();
+        shown.extend(self.prepared(database).map(|info| info.transaction));
+        Shown(Some(shown))
+    }
+
+    /// Families, by their XIDs.
+    pub(super) fn families(&self, database: &SqlDatabase) -> Shown<String> {
+        if self.rights.is_none() {
+            return Shown(None);
+        }
+        let xid = |info: PreparedInfo| match info.owner {
+            Owner::Instance(xid, _) => Some(xid.to_string()),
+            Owner::Global(_) => None,
+        };
+        Shown(Some(self.prepared(database).filter_map(xid).collect()))
+    }
+
+    /// What its roles have prepared.
+    fn prepared(&self, database: &SqlDatabase) -> impl Iterator<Item = PreparedInfo> {
+        let all = database.engine().prepared().into_iter();
+        all.filter(|info| self.covers(self.catalog.role_oid(&Note::of(&info.note).user)))
+    }
+}
