@@ -12,11 +12,13 @@ mod clients;
 mod isolation;
 mod regress;
 mod server;
+mod step;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::process::ExitCode;
+
+use step::cargo;
 
 const USAGE: &str = "usage: cargo xtask <ci | tidy | isolation | regress | clients | simulate>
   ci    fmt, clippy, tidy, tests, explored schedules, fault points, planted faults, simulated clusters, a trial of exactly-once and docs, all with
@@ -141,21 +143,4 @@ fn schedules(root: &Path) -> Result<(), String> {
     cargo(root, "clippy of schedules", &clippy, &[])?;
     let tests = [&["test"], &engine[..], &["schedules::"]].concat();
     cargo(root, "schedules", &tests, &[])
-}
-
-fn cargo(root: &Path, name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String> {
-    println!("== {name}");
-    let begin = Instant::now();
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let status = Command::new(cargo)
-        .args(arguments)
-        .envs(environment.iter().copied())
-        .current_dir(root)
-        .status()
-        .map_err(|error| format!("{name}: cannot start cargo: {error}"))?;
-    if !status.success() {
-        return Err(format!("{name} failed"));
-    }
-    println!("== {name}: {} s", begin.elapsed().as_secs());
-    Ok(())
 }

@@ -281,7 +281,7 @@ fn who_is_overtaken_by_another_node_is_told_by_whom() {
     other.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
     other.query("UPDATE item SET stock = stock - 1 WHERE id = 1").expect("not blocked");
     match one.query("COMMIT") {
-        Err(Failure::Error { sqlstate, message }) => {
+        Err(Failure::Error { sqlstate, message, .. }) => {
             assert_eq!(sqlstate, "40001");
             assert_eq!(message, "could not serialize access due to a transaction of another node");
         }

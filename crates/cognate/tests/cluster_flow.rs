@@ -105,7 +105,7 @@ fn insert(wire: &mut Wire, size: u64) -> Result<(), (String, String)> {
     let text = format!("INSERT INTO item (content) VALUES (repeat('x', {size}))");
     match wire.query(&text) {
         Ok(_) => Ok(()),
-        Err(Refused::Error { sqlstate, message }) => Err((sqlstate, message)),
+        Err(Refused::Error { sqlstate, message, .. }) => Err((sqlstate, message)),
         Err(other) => panic!("{other:?}"),
     }
 }

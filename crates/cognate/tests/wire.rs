@@ -10,8 +10,8 @@ pub(crate) type Rows = Vec<Vec<Option<String>>>;
 /// Why a statement did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The server answered with this SQLSTATE and message.
-    Error { sqlstate: String, message: String },
+    /// The server answered with this SQLSTATE, message and detail.
+    Error { sqlstate: String, message: String, detail: String },
     /// The connection ended before the answer.
     Broken,
 }
@@ -124,5 +124,5 @@ fn error(body: &[u8]) -> Failure {
         let field = body.split(|&byte| byte == 0).find(|field| field.first() == Some(&code));
         field.map(|field| String::from_utf8_lossy(&field[1..]).into_owned()).unwrap_or_default()
     };
-    Failure::Error { sqlstate: field(b'C'), message: field(b'M') }
+    Failure::Error { sqlstate: field(b'C'), message: field(b'M'), detail: field(b'D') }
 }

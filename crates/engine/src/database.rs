@@ -346,6 +346,15 @@ impl Database {
         Applied::new(Arc::clone(&self.manager), position)
     }
 
+    /// Says at this node's start which snapshots it has, and resolves once all nodes know it. Without
+    /// that, what begins here counts as too old as soon as the others have gone on.
+    ///
+    /// # Errors
+    /// `NotOrdered`.
+    pub async fn introduce(&self) -> Result<(), Error> {
+        self.manager.introduce().await
+    }
+
     /// A proposal was never ordered, and never will be: its transaction is rolled back.
     pub fn not_ordered(&self, request: &[u8]) {
         self.manager.not_ordered(request);

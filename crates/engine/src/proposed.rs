@@ -119,6 +119,17 @@ impl Future for Proposed {
 }
 
 impl Manager {
+    /// Says which snapshots there are here, and waits until all nodes know it: from then on the
+    /// horizon waits for this node's transactions (`order`). Without effect in a database of its own.
+    pub(crate) async fn introduce(&self) -> Result<(), Error> {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        match self.propose_about(cluster, Purpose::Commit)?.await {
+            // Who is refused for its age has been heard all the same.
+            Err(error) if !error.is_retryable() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// A request that does nothing itself, made when so much was applied.
     pub(crate) fn request_about(&self, applied: Csn, purpose: Purpose) -> Request {
         Request {

@@ -234,7 +234,10 @@ impl Member {
         loop {
             let reached = async {
                 let barrier = self.order.read_barrier().await?;
-                self.order.until_applied(barrier).await
+                self.order.until_applied(barrier).await?;
+                // Before anybody begins what others would take for too old.
+                database.engine().introduce().await?;
+                Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
             };
             let reached = tokio::select! {
                 biased;

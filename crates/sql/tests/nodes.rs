@@ -4,8 +4,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::Poll;
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
@@ -416,4 +418,48 @@ async fn what_is_seen_between_a_refusal_and_the_look_at_it_is_looked_at_again() 
     simple_query(&mut two, "BEGIN; SELECT * FROM later").await;
     let refusal = two.prepare("SELECT * FROM never", &[]).unwrap_err();
     assert!(two.look_again(refusal).await.is_err());
+}
+
+/// Whatever a transaction begins with, its snapshot is to have what `cognate.read_after` names.
+#[tokio::test]
+async fn the_first_statement_of_a_transaction_waits_for_what_it_is_to_see() {
+    let cluster = Cluster::start();
+    let session = |node: usize| {
+        let database = cluster.nodes[node].1.clone();
+        database.nodes().identify("cafe".to_owned());
+        Session::new(database, SessionParameters::default()).unwrap()
+    };
+    let (mut one, mut two) = (session(0), session(1));
+    simple_query(&mut one, "CREATE TABLE seen (a int)").await;
+    // Numbers of rows are taken from the order before the first one.
+    simple_query(&mut one, "INSERT INTO seen VALUES (1000)").await;
+    let begins = [
+        "BEGIN; SELECT 1",
+        "BEGIN; SAVEPOINT s",
+        "BEGIN; LOCK TABLE seen IN ACCESS SHARE MODE",
+        "BEGIN; DECLARE c CURSOR FOR SELECT a FROM seen",
+        "BEGIN; SET CONSTRAINTS ALL IMMEDIATE",
+        "BEGIN; DO $$ BEGIN PERFORM 1; EXCEPTION WHEN OTHERS THEN NULL; END $$",
+        "BEGIN; COPY seen FROM STDIN\n  | 1000",
+        "BEGIN; CREATE TEMPORARY TABLE own (a int)",
+        "BEGIN; EXPLAIN ANALYZE SELECT a FROM seen",
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT 1",
+        "BEGIN MIP <'family', 1>",
+    ];
+    for (count, begin) in (1..).zip(begins) {
+        cluster.settle().await;
+        let next = cluster.nodes[0].0.applied() + 1;
+        simple_query(&mut two, &format!("SET cognate.read_after = 'cafe/{next}'")).await;
+        let mut both = Box::pin(async {
+            let begun = simple_query(&mut two, begin).await;
+            (begun, simple_query(&mut two, "SELECT count(*) FROM seen WHERE a < 1000").await)
+        });
+        let waits = std::future::poll_fn(|context| Poll::Ready(both.as_mut().poll(context).is_pending()));
+        assert!(waits.await, "{begin}: what it is to see has not come");
+        simple_query(&mut one, &format!("INSERT INTO seen VALUES ({count})")).await;
+        let (begun, seen) = both.await;
+        assert!(!begun.iter().any(|line| line.starts_with("ERROR")), "{begin}: {begun:?}");
+        assert!(seen.iter().any(|line| line.trim() == count.to_string()), "{begin}: {seen:?}");
+        simple_query(&mut two, "ROLLBACK").await;
+    }
 }

@@ -50,7 +50,7 @@ fn twenty_kills_lose_nothing_acknowledged_and_leave_nothing_else() {
                             Ok(false) => {}
                             // A killed process says nothing: an error that comes is the server's
                             // own failure.
-                            Err(Failure::Error { sqlstate, message }) => panic!("{sqlstate}: {message}"),
+                            Err(Failure::Error { sqlstate, message, .. }) => panic!("{sqlstate}: {message}"),
                             Err(Failure::Broken) => return Err(Failure::Broken),
                         }
                     }
@@ -62,7 +62,7 @@ fn twenty_kills_lose_nothing_acknowledged_and_leave_nothing_else() {
                 let address = process.address;
                 scope.spawn(move || {
                     let told = |failure: Failure| match failure {
-                        Failure::Error { sqlstate, message } => panic!("{sqlstate}: {message}"),
+                        Failure::Error { sqlstate, message, .. } => panic!("{sqlstate}: {message}"),
                         Failure::Broken => {}
                     };
                     let Ok(mut wire) = Wire::connect(address) else { return };

@@ -36,7 +36,8 @@ impl Sql for Session {
 }
 
 fn failure(error: cognate::Error) -> Failure {
-    Failure::Error { sqlstate: error.sqlstate.to_owned(), message: error.message.clone() }
+    let (message, detail) = (error.message.clone(), error.detail.clone().unwrap_or_default());
+    Failure::Error { sqlstate: error.sqlstate.to_owned(), message, detail }
 }
 
 /// Names the seed of a round that panics.

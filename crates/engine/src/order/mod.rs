@@ -72,7 +72,7 @@
 //! more what it conflicts with. Each request announces the oldest snapshot of its origin, so that
 //! the horizon stays below what runs anywhere, as long as that is not older than [`AGE_MAX`]
 //! positions, and nodes that have not announced anything for [`SILENCE_MAX`] positions are not
-//! waited for.
+//! waited for. A node that starts announces itself before anybody begins anything there.
 
 mod footprint;
 pub(crate) mod metaprotocol;

@@ -8,7 +8,7 @@ use std::{io, thread};
 
 use cognate_engine::{Error, Isolation, LockMode, WaitPolicy};
 
-use super::cluster::{Cluster, TREE, put};
+use super::cluster::{Cluster, Commitment, TREE, put};
 use super::cluster_prepared::{decide, prepare};
 use super::support::{all, value};
 
@@ -43,6 +43,36 @@ fn who_waits_for_a_position_and_gives_up_is_forgotten() {
     assert_eq!(Arc::strong_count(&task), 3);
     drop(never);
     assert_eq!(Arc::strong_count(&task), 2);
+}
+
+/// A node that has never proposed anything, and whose first transaction lasts.
+#[test]
+fn who_introduces_himself_is_waited_for_and_nobody_else() {
+    for introduced in [false, true] {
+        let cluster = Cluster::of(2);
+        cluster.write(1, &[("a", "0"), ("b", "0")]);
+        if introduced {
+            let node = cluster.node(2).clone();
+            let mut introducing = Commitment::on(async move { node.introduce().await });
+            assert!(introducing.poll().is_none(), "nobody knows it yet");
+            cluster.settle();
+            introducing.poll().unwrap().unwrap();
+        }
+        let mut slow = cluster.begin(2, Isolation::Serializable);
+        put(&mut slow, "a", "slow").unwrap();
+        for number in 1..10 {
+            cluster.write(1, &[("b", &number.to_string())]);
+        }
+        let mut commit = Commitment::of(slow);
+        assert!(commit.poll().is_none());
+        cluster.settle();
+        let committed = commit.poll().unwrap();
+        match introduced {
+            true => assert!(committed.is_ok(), "{:?}", committed.err()),
+            false => assert!(matches!(committed, Err(Error::SerializationFailure { .. }))),
+        }
+        cluster.assert_equal();
+    }
 }
 
 /// A task that goes on at once, in the thread that wakes it.

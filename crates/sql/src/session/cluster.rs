@@ -140,9 +140,35 @@ impl Session {
         (!is_asked_for).then(|| self.name_failure(overtaken))
     }
 
+    /// Waits until what a statement is to see can be seen here, before its snapshot is taken: every
+    /// statement that may be the first to have one asks for this, a savepoint as well as a query.
+    pub(super) async fn await_reads(&mut self) -> Result<()> {
+        // Whose turn it is sees what was ordered before, and nothing else.
+        if self.is_ordered() {
+            return Ok(());
+        }
+        if !self.effective.read_after.is_empty() {
+            self.await_token().await?;
+        }
+        if self.effective.linearizable_reads {
+            self.await_newest().await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the transaction has taken a snapshot: an instance is begun without one.
+    fn has_begun(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| !open.state.begun_ahead)
+    }
+
+    /// Whether the next statement looks with the snapshot that there is.
+    fn has_snapshot(&self) -> bool {
+        self.has_begun() && self.modes.isolation != Isolation::ReadCommitted
+    }
+
     /// Waits until what `cognate.read_after` names can be seen here.
-    pub(super) async fn await_token(&mut self) -> Result<()> {
-        if self.open.is_some() {
+    async fn await_token(&mut self) -> Result<()> {
+        if self.has_snapshot() {
             return Ok(());
         }
         let position = position_of(&self.database, &self.effective.read_after)?;
@@ -160,10 +186,9 @@ impl Session {
     /// # Errors
     /// 25006 if no majority can say how far that is; what interrupts the wait.
     pub(super) async fn await_newest(&mut self) -> Result<()> {
-        // The snapshot that a transaction has is what it reads, except at READ COMMITTED.
-        let has_snapshot = self.open.is_some() && self.modes.isolation != Isolation::ReadCommitted;
         let database = self.database.clone();
-        let Some(barrier) = database.nodes().barrier.get().filter(|_| !has_snapshot) else { return Ok(()) };
+        let barrier = database.nodes().barrier.get().filter(|_| !self.has_snapshot());
+        let Some(barrier) = barrier else { return Ok(()) };
         let interrupts = self.interrupts();
         let newest = async {
             let position = barrier().await.map_err(|why| {
@@ -188,7 +213,7 @@ impl Session {
     /// # Errors
     /// The refusal, if it stands; what interrupts the wait.
     pub async fn look_again(&mut self, refusal: SqlError) -> Result<()> {
-        if self.open.is_some() {
+        if self.has_begun() {
             return Err(refusal);
         }
         if self.effective.linearizable_reads && self.database.engine().is_node() {

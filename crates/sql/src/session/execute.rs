@@ -254,11 +254,8 @@ impl Session {
             }
             let reading = planned.is_reading();
             self.check_sibling()?;
-            if !self.effective.read_after.is_empty() {
-                Box::pin(self.await_token()).await?;
-            }
-            if self.effective.linearizable_reads {
-                Box::pin(self.await_newest()).await?;
+            if self.reads_after() {
+                Box::pin(self.await_reads()).await?;
             }
             self.await_safe_snapshot().await?;
             if planned.is_changing() {

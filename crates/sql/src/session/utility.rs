@@ -72,6 +72,9 @@ impl Session {
         self.enter_implicit();
         if super::governed::executes(&statement.command) {
             self.go().await?;
+            if self.reads_after() {
+                self.await_reads().await?;
+            }
         }
         match &statement.command {
             Command::Sql(sql) => match sql.as_ref() {
@@ -131,6 +134,9 @@ impl Session {
                 "ROLLBACK"
             }
             ast::Statement::Savepoint { name } => {
+                if self.reads_after() {
+                    Box::pin(self.await_reads()).await?;
+                }
                 self.savepoint(fold(name))?;
                 "SAVEPOINT"
             }

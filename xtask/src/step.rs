@@ -1,0 +1,88 @@
+//! One step of the gate: a command of cargo's, whose output passes through. If it fails, what the
+//! tests said when they panicked is printed once more, last: whoever reads the end of a long output
+//! has it there.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// So many lines are said again, and so many of each panic.
+const LINES_MAX: usize = 160;
+const LINES_OF_ONE: usize = 12;
+
+/// Runs cargo, and prints the step's name and its time.
+///
+/// # Errors
+/// That it cannot be started, or has failed.
+pub(crate) fn cargo(
+    root: &Path,
+    name: &str,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Result<(), String> {
+    println!("== {name}");
+    let begin = Instant::now();
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut child = Command::new(cargo)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .current_dir(root)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{name}: cannot start cargo: {error}"))?;
+    let mut panics = Panics::default();
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).split(b'\n') {
+            let line = line.map_err(|error| format!("{name}: cannot read its output: {error}"))?;
+            let mut out = std::io::stdout().lock();
+            // Who does not want to read it any more does not keep the step from ending.
+            let _ = out.write_all(&line).and_then(|()| out.write_all(b"\n"));
+            panics.see(&String::from_utf8_lossy(&line));
+        }
+    }
+    let status = child.wait().map_err(|error| format!("{name}: cannot wait for cargo: {error}"))?;
+    if !status.success() {
+        panics.lines.iter().for_each(|line| println!("{line}"));
+        return Err(format!("{name} failed"));
+    }
+    println!("== {name}: {} s", begin.elapsed().as_secs());
+    Ok(())
+}
+
+/// The lines of a test's output that say why it failed.
+#[derive(Default)]
+struct Panics {
+    lines: Vec<String>,
+    /// How many more belong to the last panic.
+    left: usize,
+}
+
+impl Panics {
+    fn see(&mut self, line: &str) {
+        if line.contains("panicked at") {
+            self.left = LINES_OF_ONE;
+        }
+        if line.starts_with("stack backtrace:") || line.starts_with("note: run with") {
+            self.left = 0;
+        }
+        if self.left > 0 && self.lines.len() < LINES_MAX {
+            self.left -= 1;
+            self.lines.push(line.chars().take(600).collect());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_test_said_is_kept_without_its_backtrace() {
+        let mut panics = Panics::default();
+        let said =
+            ["test a ... ok", "thread 'b' panicked at c.rs:1:1:", "left: 1", "stack backtrace:", "0: d"];
+        said.iter().for_each(|line| panics.see(line));
+        assert_eq!(panics.lines, said[1..3]);
+    }
+}
