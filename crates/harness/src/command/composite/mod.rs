@@ -32,8 +32,9 @@ use crate::error::{Error, Result};
 use crate::report::{self, Record};
 use crate::workload::composite::place::{DatabaseKind, Place};
 
-/// Time before each measured window: connections are opened and slots are made.
-const WARMUP: Duration = Duration::from_millis(400);
+/// Time before each measured window: connections are opened and slots are made. A tree of fifteen
+/// components with 25 clients opens several hundred connections.
+const WARMUP: Duration = Duration::from_millis(1500);
 
 /// A part of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
