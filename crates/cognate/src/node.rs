@@ -115,12 +115,21 @@ fn add(number: u16, at: &At) -> Result<(), String> {
         let goal = *goal.get_or_insert(settled);
         let row = row_of(&nodes, number).cloned().unwrap_or_default();
         let applied = row["applied"].as_u64();
+        let mut refused = None;
         if applied.is_some_and(|applied| applied >= goal) && row["role"] == "learner" {
-            break;
+            match at.change(number, "promote") {
+                Ok(()) => break,
+                // It has fallen behind again, or has just gone.
+                Err(why) if ["cannot vote yet", "does not answer"].iter().any(|what| why.contains(what)) => {
+                    refused = Some(why);
+                }
+                Err(why) => return Err(why),
+            }
         }
-        let progress = match (applied, row["reason"].as_str()) {
-            (Some(applied), _) if applied > 0 => format!("node {number} is at {applied} of {goal}"),
-            (_, Some(reason)) if !reason.is_empty() => format!("waiting for node {number}: {reason}"),
+        let progress = match (refused, applied, row["reason"].as_str()) {
+            (Some(why), ..) => format!("waiting: {why}"),
+            (_, Some(applied), _) if applied > 0 => format!("node {number} is at {applied} of {goal}"),
+            (_, _, Some(reason)) if !reason.is_empty() => format!("waiting for node {number}: {reason}"),
             _ => format!("waiting for node {number}"),
         };
         if progress != said {
@@ -129,7 +138,6 @@ fn add(number: u16, at: &At) -> Result<(), String> {
         }
         std::thread::sleep(PERIOD);
     }
-    at.change(number, "promote")?;
     say(&format!("node {number} takes part"));
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::thread;
 use cognate_env::Rng as _;
 
 use crate::process::{Process, command, fails};
-use crate::wire::{Failure, Rows, Wire};
+use crate::wire::{Failure, Rows, Wire, message};
 
 /// Three nodes in folders of their own.
 pub(crate) struct Cluster {
@@ -308,6 +308,35 @@ fn who_is_overtaken_is_not_prepared_and_is_told_so() {
         assert_eq!(sqlstate(one.query("ROLLBACK PREPARED 'p'")), "42704");
     }
     assert_eq!(cluster.assert_equal("SELECT stock FROM item"), [["8"]]);
+}
+
+/// So is who has not ended his pipeline: what was answered before Sync is not committed, and what
+/// comes behind it is not taken for all that there was.
+#[test]
+fn a_pipeline_that_is_overtaken_before_its_end_fails() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = one_item(&cluster);
+    let run = |text: &str| {
+        let parse = [b"\0", text.as_bytes(), b"\0\0\0"].concat();
+        [message(b'P', &parse), message(b'B', &[0; 8]), message(b'E', &[0; 5])].concat()
+    };
+    let sync = message(b'S', b"");
+    let more = [run("INSERT INTO item VALUES (2, 1)"), sync.clone()].concat();
+    for rest in [sync, more, message(b'Q', b"INSERT INTO item VALUES (3, 1)\0")] {
+        let first = [run("UPDATE item SET stock = 9 WHERE id = 1"), message(b'H', b"")].concat();
+        one.send(&first).expect("sent");
+        let answered: Vec<u8> = (0..3).map(|_| one.message().expect("an answer").0).collect();
+        assert_eq!(answered, b"12C");
+        two.query("UPDATE item SET stock = 8 WHERE id = 1").expect("the first in the order");
+        let token = rows(&mut two, "SHOW cognate.commit_token")[0][0].clone();
+        // Once its node shows that, it is overtaken.
+        let mut other = cluster.connect(1);
+        other.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+        rows(&mut other, "SELECT stock FROM item");
+        one.send(&rest).expect("sent");
+        assert_eq!(sqlstate(one.answer()), "40001");
+    }
+    assert_eq!(cluster.assert_equal("SELECT id, stock FROM item"), [["1", "8"]]);
 }
 
 #[test]

@@ -139,8 +139,8 @@ impl Database {
     }
 
     /// The note that a transaction was prepared with, if it is prepared.
-    pub fn prepared_note(&self, identifier: &str) -> Option<Value> {
-        self.manager.prepared.note(&Owner::Global(identifier.into())).map(|(note, _)| note)
+    pub fn prepared_note(&self, owner: &Owner) -> Option<Value> {
+        self.manager.prepared.note(owner).map(|(note, _)| note)
     }
 
     /// What a prepared transaction writes in one tree; nothing if there is no such transaction.

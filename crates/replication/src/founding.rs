@@ -8,14 +8,21 @@
 //! this one has one, not begun; a majority has not joined          invite
 //! this one has one, not begun; a majority has joined              begin: the first entry
 //! this one has one, not begun, and another one has begun          join that one instead
+//! every node has one, and none of these a majority                join the smallest of them
 //! the own one has begun                                           wait for the leader
 //! ```
 //!
 //! Two nodes that do not hear each other may both found a cluster. At most one begins: each must be
 //! joined by a majority before, a node joins durably before it says so, and it leaves a cluster
-//! only for one that has begun already. Two majorities have a node in common; it would have had to
-//! leave one of them before anything had begun. What begins is the same entry, whichever node
-//! writes it, since the lists are equal; the consensus resolves the rest.
+//! only for one that has begun already, or out of a tie. Two majorities have a node in common (of
+//! an even number, too: half of the nodes are none); it would have had to leave one of them before
+//! anything had begun. What begins is the same entry, whichever node writes it, since the lists are
+//! equal; the consensus resolves the rest.
+//!
+//! A *tie* is what two founders of four nodes may come to, who do not hear each other: every node
+//! has joined one of them, and none has a majority, nor will ever have. Who has heard all nodes
+//! sees it, and since nobody leaves before, whoever sees it sees the same; so all go on with the
+//! smallest id, and no other cluster is joined by anybody any more.
 //!
 //! A node whose folder was emptied must not join again as the one that it was: it has forgotten its
 //! votes, and what it confirmed. Whoever has met it refuses it, and it joins nobody while somebody
@@ -74,13 +81,29 @@ fn decide(node: NodeNumber, own: &Newborn, others: &BTreeMap<NodeNumber, Newborn
     if 1 + ours.count() > own.numbers.len() / 2 {
         return Step::Begin;
     }
+    if let Some(least) = end_of_tie(own, others).filter(|least| *least != cluster) {
+        return Step::Join(least, own.began);
+    }
     let strangers = others.iter().filter(|(_, other)| other.cluster.is_none() && alike(other));
     Step::Invite(strangers.map(|(number, _)| *number).collect())
 }
 
+/// The cluster that all go on with if every node has joined one and none of these has a majority.
+fn end_of_tie(own: &Newborn, others: &BTreeMap<NodeNumber, Newborn>) -> Option<ClusterId> {
+    let alike = others.values().filter(|other| other.numbers == own.numbers && other.began == own.began);
+    let joined: Vec<ClusterId> =
+        alike.map(|other| other.cluster).chain([own.cluster]).collect::<Option<_>>()?;
+    let members = |cluster: &ClusterId| joined.iter().filter(|other| *other == cluster).count();
+    let has_majority = joined.iter().any(|cluster| members(cluster) > own.numbers.len() / 2);
+    let is_tie = joined.len() == own.numbers.len() && !has_majority;
+    joined.iter().min().copied().filter(|_| is_tie)
+}
+
 /// What this node says of itself.
 pub(crate) fn introduce(inner: &Inner, invites: bool) -> Newborn {
-    let birth = inner.log.birth();
+    // What it is about to join is not said before it is durable.
+    let cluster = inner.identity.cluster();
+    let birth = inner.log.birth().filter(|birth| Some(birth.cluster) == cluster);
     Newborn {
         numbers: inner.identity.numbers(),
         cluster: birth.map(|birth| birth.cluster),
@@ -93,21 +116,23 @@ pub(crate) fn introduce(inner: &Inner, invites: bool) -> Newborn {
 /// Answers another node's introduction, and accepts its invitation.
 pub(crate) async fn answer(inner: &Inner, other: Newborn) -> Newborn {
     let own = introduce(inner, false);
-    // Two invitations at once: the first is accepted.
     if let (true, None, Some(cluster)) = (other.invites, own.cluster, other.cluster)
         && other.numbers == own.numbers
         && other.began == own.began
     {
-        join(inner, cluster, other.began).await;
+        join(inner, cluster, other.began, None).await;
     }
     introduce(inner, false)
 }
 
-/// Writes down that this node belongs to a cluster, before it says so to anybody.
-async fn join(inner: &Inner, cluster: ClusterId, began: Position) {
+/// Writes down that this node belongs to a cluster, before it says so to anybody. That was decided
+/// when it belonged to `instead_of`: if it has joined another one meanwhile, which counts on it by
+/// now, it stays there. So of two invitations at once the first is accepted.
+async fn join(inner: &Inner, cluster: ClusterId, began: Position, instead_of: Option<ClusterId>) {
     let _one = inner.founding.lock().await;
+    let own = inner.log.birth().map(|birth| birth.cluster);
     // What has begun is not left any more; nor is one's own joined again.
-    if !inner.log.is_untouched() || inner.log.birth().is_some_and(|birth| birth.cluster == cluster) {
+    if !inner.log.is_untouched() || own != instead_of || own == Some(cluster) {
         return;
     }
     if inner.started_at != began && inner.started_at > 0 {
@@ -139,11 +164,11 @@ pub(crate) async fn run(inner: Arc<Inner>) {
         match decide(inner.identity.node(), &own, &others, rounds) {
             Step::Found => {
                 tracing::info!("founding a cluster");
-                join(&inner, inner.draw_cluster(), own.began).await;
+                join(&inner, inner.draw_cluster(), own.began, own.cluster).await;
             }
             // Somebody knows that this node has lost what it had: it would vote twice.
             Step::Join(..) if is_refused(&inner) => {}
-            Step::Join(cluster, began) => join(&inner, cluster, began).await,
+            Step::Join(cluster, began) => join(&inner, cluster, began, own.cluster).await,
             Step::Invite(nodes) => {
                 let own = Newborn { invites: true, ..own };
                 ask(&inner, &own, nodes).await;
@@ -260,6 +285,29 @@ mod tests {
         assert_eq!(decide(1, &own, &joined(&newborn(Some(7), true), &nobody), 0), Step::Wait);
         let begun = newborn(Some(8), true);
         assert_eq!(decide(1, &own, &joined(&begun, &own), 0), Step::Join([8; 16], 0));
+    }
+
+    /// Half of the nodes are no majority, and two halves do not wait for each other for ever.
+    #[test]
+    fn of_four_nodes_two_begin_nothing_and_a_tie_goes_on_with_the_smallest() {
+        let of_four = |cluster| Newborn { numbers: [1, 2, 3, 4].into(), ..newborn(cluster, false) };
+        let others = |clusters: &[(NodeNumber, Option<u8>)]| {
+            clusters.iter().map(|(number, cluster)| (*number, of_four(*cluster))).collect()
+        };
+        let decided =
+            |own, clusters: &[(NodeNumber, Option<u8>)]| decide(1, &of_four(own), &others(clusters), ROUNDS);
+        assert_eq!(decided(None, &[(2, None)]), Step::Wait);
+        assert_eq!(decided(None, &[(2, None), (3, None)]), Step::Found);
+        assert_eq!(decided(Some(7), &[(2, Some(7)), (3, None)]), Step::Invite(vec![3]));
+        assert_eq!(decided(Some(7), &[(2, Some(7)), (3, Some(7))]), Step::Begin);
+        // Somebody who is not heard may be the majority of one of them.
+        assert_eq!(decided(Some(8), &[(2, Some(8)), (3, Some(7))]), Step::Invite(vec![]));
+        assert_eq!(decided(Some(8), &[(2, Some(8)), (3, Some(7)), (4, None)]), Step::Invite(vec![4]));
+        let tie = [(2, Some(8)), (3, Some(7)), (4, Some(7))];
+        assert_eq!(decided(Some(8), &tie), Step::Join([7; 16], 0));
+        assert_eq!(decided(Some(6), &tie), Step::Invite(vec![]), "it is joined by the others");
+        assert_eq!(decided(Some(7), &tie), Step::Begin, "three have joined it");
+        assert_eq!(decided(Some(8), &[(2, Some(7)), (3, Some(7)), (4, Some(7))]), Step::Invite(vec![]));
     }
 
     #[test]

@@ -16,8 +16,9 @@
 //! Rooms, the lowest floor first: bytes ([`codec`]), what the order is made of ([`entry`]), the log
 //! (`log`), what nodes say (`messages`), how they reach each other ([`net`]), the consensus
 //! library (`consensus`, the only room that knows it), and the order itself ([`order`]) with its
-//! parts: proposals, delivery, the first start, the state of the nodes, and which of them is slow. Rules of it are left out on
-//! purpose (`planted`) to see that tests notice.
+//! parts: proposals, delivery, the first start, when a learner may vote, the state of the nodes,
+//! and which of them is slow. Rules of it are left out on purpose (`planted`) to see that tests
+//! notice.
 
 pub mod application;
 pub mod codec;
@@ -26,6 +27,7 @@ pub mod delivery;
 pub mod entry;
 pub mod error;
 mod founding;
+mod learner;
 mod log;
 mod messages;
 pub mod net;

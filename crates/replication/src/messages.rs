@@ -211,7 +211,7 @@ pub(crate) enum Proposed {
 pub enum Change {
     /// Add a node that receives everything and does not vote.
     AddLearner(NodeNumber),
-    /// Let a learner vote.
+    /// Let a learner vote, which must be there and lack next to nothing.
     Promote(NodeNumber),
     /// Remove a node.
     Remove(NodeNumber),

@@ -19,6 +19,7 @@ use crate::delivery::Delivery;
 use crate::entry::{ClusterId, Members, NodeNumber, Position};
 use crate::error::{OrderError, ProposeError, StartError};
 use crate::founding;
+use crate::learner;
 use crate::log::OrderLog;
 use crate::log::record::LOG_VERSION;
 pub use crate::messages::Change;
@@ -417,13 +418,13 @@ impl Inner {
 
     /// Changes the membership, if this node leads.
     pub(crate) async fn change(&self, change: Change) -> Result<Nothing, String> {
-        if let Change::AddLearner(node) = change
-            && !self.settings.peers.contains_key(&node)
-        {
-            return Err(format!(
-                "node {node} is not on the list of node {}, which leads",
-                self.identity.node()
-            ));
+        match change {
+            Change::AddLearner(node) if !self.settings.peers.contains_key(&node) => {
+                let own = self.identity.node();
+                return Err(format!("node {node} is not on the list of node {own}, which leads"));
+            }
+            Change::Promote(node) => learner::until_near(self, node).await?,
+            Change::AddLearner(_) | Change::Remove(_) => {}
         }
         self.consensus.change(change).await
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::application::{Answer, SnapshotSink};
+use crate::application::{Answer, Failure, SnapshotSink};
 use crate::codec::Coded;
 use crate::entry::{Ballot, Base, NodeNumber, Position, Requests};
 use crate::founding;
@@ -122,13 +122,17 @@ async fn hand_over(inner: &Inner, bytes: Bytes) -> Result<Nothing, String> {
 
 async fn begin(inner: &Inner, from: NodeNumber, bytes: Bytes) -> Result<Nothing, String> {
     let SnapshotBegin { transfer, base, position } = body(bytes)?;
+    // All of it would be sent in vain.
+    if let Some(why) = inner.consensus.view().failure {
+        return Err(format!("its order has ended: {why}"));
+    }
     if position < base.position {
         return Err("a snapshot from before its own base".to_owned());
     }
     let mut coming = inner.coming.lock().await;
     // What was coming before is given up first: the application takes in one at a time.
     *coming = None;
-    let sink = inner.application.begin_install(position).await?;
+    let sink = inner.application.begin_install(position).await.map_err(not_kept)?;
     *coming = Some(Coming { from, transfer, base, position, chunks: 0, sink });
     Ok(Nothing {})
 }
@@ -140,10 +144,16 @@ async fn chunk(inner: &Inner, from: NodeNumber, bytes: Bytes) -> Result<Nothing,
     let Some(mut taken) = taken.filter(|taken| taken.chunks == number) else {
         return Err("a part of a snapshot that does not follow".to_owned());
     };
-    taken.sink.put(bytes).await?;
+    taken.sink.put(bytes).await.map_err(not_kept)?;
     taken.chunks += 1;
     *coming = Some(taken);
     Ok(Nothing {})
+}
+
+/// Says why a snapshot cannot be taken in: here, too, where somebody can do something about it.
+fn not_kept(why: Failure) -> String {
+    tracing::error!(why, "this node cannot keep the state that another one sends; it is sent again later");
+    why
 }
 
 async fn end(inner: &Inner, from: NodeNumber, bytes: Bytes) -> Result<Ballot, String> {

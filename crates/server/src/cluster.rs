@@ -356,7 +356,7 @@ fn apply(
             }
             Ok(Delivered::Installed { position }) => {
                 tracing::info!(position, "this node goes on with another one's state");
-                database.nodes().close(Some("This node was far behind, and starts again.".to_owned()));
+                database.nodes().leave("This node was far behind, and starts again.".to_owned());
                 replaced.send_replace(true);
                 return;
             }
@@ -364,12 +364,13 @@ fn apply(
             Err(error @ OrderError::Unreadable(_)) => error.to_string(),
             Err(error) => {
                 tracing::info!(%error, "the order has ended");
+                database.nodes().leave(error.to_string());
                 return;
             }
         };
         tracing::error!("{failed}");
         order.set_diverged(Some(failed.clone()));
-        database.nodes().close(Some(failed));
+        database.nodes().leave(failed);
         return;
     }
 }

@@ -126,6 +126,9 @@ async fn bad_bodies_fail_alone_and_skip_to_sync() {
     // COPY messages outside a COPY are left-overs of one that failed.
     client.send(&[message(b'd', b"x"), message(b'c', b""), message(b'f', b"x\0"), sync()].concat()).await;
     assert_eq!(client::tags(&client.until_ready().await), "Z");
+    // Whatever they say: of the simple protocol no Sync would follow.
+    client.send(&[message(b'f', b"\xe9\0"), message(b'f', b"no end"), message(b'c', b"x")].concat()).await;
+    assert_eq!(client::tags(&client.query("SELECT 1").await), "TDC");
     server.stop().await;
 }
 

@@ -42,6 +42,25 @@ async fn a_portal_ends_with_its_transaction_also_where_the_next_one_begins_at_on
         client.send(&[execute("p", 3), sync()].concat()).await;
         let answer = client.until_ready().await;
         assert_eq!((tags(&answer).as_str(), answer[0].sqlstate().as_str()), ("EZ", "34000"), "{end}");
+        // Its name is free, also if nobody has asked for it.
+        let mut client = suspended(&server, "BEGIN").await;
+        client.query(end).await;
+        client.send(&[parse("", "SELECT 1"), bind("p", "", &[]), execute("p", 0), sync()].concat()).await;
+        assert_eq!(tags(&client.until_ready().await), "12DCZ", "{end}");
+        // What is bound for the block that begins behind it stays.
+        let chained = [
+            parse("", "COMMIT AND CHAIN"),
+            bind("", "", &[]),
+            execute("", 0),
+            parse("", "SELECT 2"),
+            bind("q", "", &[]),
+            sync(),
+            execute("q", 0),
+            sync(),
+        ];
+        client.send(&chained.concat()).await;
+        assert_eq!(tags(&client.until_ready().await), "12C12Z", "{end}");
+        assert_eq!(rows(&client.until_ready().await), ["2"], "{end}");
     }
     server.stop().await;
 }
@@ -208,6 +227,10 @@ async fn a_portal_takes_new_columns_as_long_as_its_client_was_told_of_none() {
     let told = [parse("", insert), named(b'D', b'S', ""), bind("", "", &[]), execute("", 0), sync()];
     let answer = meanwhile(&server, &mut client, &told, "ALTER TABLE t ADD COLUMN d int").await;
     assert_eq!((tags(&answer).as_str(), answer[4].sqlstate().as_str()), ("1tT2EZ", "0A000"));
+    // So does who was told of them when the portal was bound already.
+    let bound = [parse("", insert), bind("", "", &[]), named(b'D', b'S', ""), execute("", 0), sync()];
+    let answer = meanwhile(&server, &mut client, &bound, "ALTER TABLE t ADD COLUMN e int").await;
+    assert_eq!((tags(&answer).as_str(), answer[4].sqlstate().as_str()), ("12tTEZ", "0A000"));
     server.stop().await;
 }
 

@@ -9,6 +9,7 @@ use crate::oltp::insert::InsertPlan;
 use crate::oltp::parts::Step;
 use crate::oltp::target::{Access, Target};
 use crate::session::{Action, Planned};
+use crate::types::FormatContext;
 
 /// The lines of a plan.
 pub(crate) fn lines(planned: &Planned) -> Vec<String> {
@@ -26,7 +27,9 @@ pub(crate) fn lines(planned: &Planned) -> Vec<String> {
             }
             lines
         }
-        Action::Call(plan) => vec![format!("Call of {}", plan.routine.signature())],
+        Action::Call(plan) => {
+            vec![format!("Call of {}", plan.routine.signature(&FormatContext::default()))]
+        }
         Action::Utility => vec!["Utility statements have no plan structure".to_owned()],
     }
 }
@@ -58,6 +61,7 @@ fn changing(what: &str, target: &Target) -> Vec<String> {
             let key = target.table.primary_key().map_or("primary key", |index| &index.name);
             lines.push(format!("  Row by {key} of {}", target.table.name));
         }
+        Access::Current(cursor) => lines.push(format!("  Row of cursor {cursor}")),
         Access::Query(plan) => lines.extend(plan.explain().into_iter().map(|line| format!("  {line}"))),
     }
     lines
@@ -134,6 +138,11 @@ fn target(target: &Target) -> Outline {
                 ("Alias", table.into()),
             ];
             Outline { kind: "Index Scan", properties, plans: vec![] }
+        }
+        Access::Current(_) => {
+            let table = target.table.name.as_str();
+            let properties = vec![("Relation Name", table.into()), ("Alias", table.into())];
+            Outline { kind: "Tid Scan", properties, plans: vec![] }
         }
         Access::Query(plan) => plan.outline(),
     }

@@ -20,6 +20,7 @@
 //! | jsonb | the ordering form (see `types::json::write_key`), escaped the same |
 //! | interval | the length in microseconds by which intervals order, 16 bytes big-endian with the sign bit flipped |
 //! | uuid | its 16 bytes |
+//! | inet, cidr | `02` for IPv4 or `03`; the network, the number of its bits, the address |
 //! | enum types | the position, like int8 |
 //! | array | each element as an ascending column, then `00`; then the number of dimensions, their lengths, their lower bounds |
 //!
@@ -32,7 +33,7 @@
 use bytes::Bytes;
 
 use crate::error::{SqlError, sqlstate};
-use crate::types::{Array, Datum, Dimension, EnumValue, Interval, Numeric, Text, Type, TypeId};
+use crate::types::{Array, Datum, Dimension, EnumValue, Inet, Interval, Numeric, Text, Type, TypeId};
 
 /// How a column orders within a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -162,6 +163,7 @@ fn encode_value(out: &mut Vec<u8>, datum: &Datum) {
             out.extend_from_slice(&((value as u128) ^ (1 << 127)).to_be_bytes());
         }
         Datum::Uuid(bytes) => out.extend_from_slice(bytes),
+        Datum::Inet(value) => value.write_key(out),
         Datum::Enum(value) => out.extend_from_slice(&((value.position as u64) ^ (1 << 63)).to_be_bytes()),
         Datum::Array(array) => encode_array(out, array),
         Datum::Record(record) => {
@@ -401,6 +403,7 @@ impl<'a> Reader<'a> {
                 Datum::Interval(Interval::from_ordering_value(value)?)
             }
             T::Uuid => Datum::Uuid(self.fixed()?),
+            T::Inet | T::Cidr => Datum::Inet(self.inet()?),
             T::Enum => Datum::Enum(EnumValue { ty: ty.bare().oid(), position: self.int8()? }),
             T::Jsonb if self.skipping => {
                 self.terminated()?;
@@ -416,6 +419,22 @@ impl<'a> Reader<'a> {
 
     fn int8(&mut self) -> Option<i64> {
         Some((u64::from_be_bytes(self.fixed()?) ^ (1 << 63)) as i64)
+    }
+
+    fn inet(&mut self) -> Option<Inet> {
+        match self.byte()? {
+            2 => {
+                self.fixed::<4>()?;
+                let bits = self.byte()?;
+                Inet::v4(self.fixed()?, bits)
+            }
+            3 => {
+                self.fixed::<16>()?;
+                let bits = self.byte()?;
+                Inet::v6(self.fixed()?, bits)
+            }
+            _ => None,
+        }
     }
 
     fn terminated(&mut self) -> Option<Vec<u8>> {

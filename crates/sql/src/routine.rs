@@ -168,20 +168,26 @@ fn reads_only(body: &ast::SetExpr) -> bool {
     }
 }
 
+/// A type without a modifier as messages name it.
+pub(crate) fn name_of(ty: Type, format: &FormatContext) -> String {
+    if ty.is_of_enum() { ty.bare().format_with(format) } else { ty.id.sql_name().to_owned() }
+}
+
 /// How the columns of the last statement become the result: a conversion for each that needs one.
 /// 42P13 if they cannot. `columns` are the last statement's, if it gives rows.
 pub(crate) fn conversions(
     routine: &Routine,
     outcome: &Outcome,
     columns: Option<&[OutputColumn]>,
+    format: &FormatContext,
 ) -> Result<Vec<Option<Cast>>> {
     let wanted = outcome.types();
     if *outcome == Outcome::Nothing {
         return Ok(vec![]);
     }
     let declared = match outcome {
-        Outcome::Value(_, ty) => ty.id.sql_name(),
-        _ => TypeId::Record.sql_name(),
+        Outcome::Value(_, ty) => name_of(*ty, format),
+        _ => TypeId::Record.sql_name().to_owned(),
     };
     let mismatch = |detail: String| {
         let message = format!("return type mismatch in function declared to return {declared}");
@@ -205,11 +211,11 @@ pub(crate) fn conversions(
     let conversion = |(place, (column, to)): (usize, (&OutputColumn, &Type))| {
         // An untyped NULL or text is text by now.
         let found = cast::find(column.ty, *to, CastContext::Assignment).ok_or_else(|| match outcome {
-            Outcome::Value(..) => mismatch(format!("Actual return type is {}.", column.ty.id.sql_name())),
+            Outcome::Value(..) => mismatch(format!("Actual return type is {}.", name_of(column.ty, format))),
             _ => mismatch(format!(
                 "Final statement returns {} instead of {} at column {}.",
-                column.ty.id.sql_name(),
-                to.id.sql_name(),
+                name_of(column.ty, format),
+                name_of(*to, format),
                 place + 1
             )),
         })?;
@@ -322,7 +328,7 @@ mod tests {
         let outcome = Outcome::of(&routine, &Catalog::new(1, [])).expect("an outcome");
         assert_eq!(outcome, Outcome::Value(None, TypeId::Int4.into()));
         let convert = |columns: Option<&[OutputColumn]>| {
-            let found = conversions(&routine, &outcome, columns);
+            let found = conversions(&routine, &outcome, columns, &FormatContext::default());
             found.map(|found| found[0].is_some()).map_err(|error| error.detail.clone().unwrap_or_default())
         };
         assert_eq!(convert(Some(&[column(TypeId::Int4)])), Ok(false));

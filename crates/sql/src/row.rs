@@ -343,7 +343,7 @@ fn write_variable(datum: &Datum, id: TypeId, out: &mut Vec<u8>) -> Result<(), Sq
         Datum::Bpchar(text) => out.extend_from_slice(text.trim_end_blanks().as_bytes()),
         Datum::Bytea(bytes) => out.extend_from_slice(bytes),
         Datum::Numeric(value) => value.write_stored(out),
-        Datum::Array(_) => datum.to_binary(Type::new(id), out),
+        Datum::Array(_) | Datum::Inet(_) => datum.to_binary(Type::new(id), out),
         _ => return Err(mismatch(datum, id)),
     }
     Ok(())

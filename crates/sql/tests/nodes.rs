@@ -6,17 +6,24 @@
 
 use std::future::Future;
 use std::path::Path;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::task::Poll;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cognate_engine::{Database, Node, Options, Progress, TotalOrder};
 use cognate_env::sim::SimDisk;
-use cognate_sql::session::{Session, SessionParameters, SqlDatabase};
+use cognate_sql::SqlError;
+use cognate_sql::session::{
+    Format, OutputColumn, Prepared, RowSink, Session, SessionParameters, SinkState, SqlDatabase,
+};
+use cognate_sql::types::{Datum, FormatContext};
 
 use crate::script::simple_query;
 
+/// Far more than anything takes: who waits for longer has found a defect.
+const FOR_EVER: Duration = Duration::from_secs(60);
 /// How many nodes.
 pub(crate) const NODES: usize = 3;
 
@@ -110,6 +117,11 @@ impl Cluster {
         self.open(kilobytes);
     }
 
+    /// Nothing more is ordered as long as this is held.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, Vec<Bytes>> {
+        self.ordered.lock().unwrap()
+    }
+
     /// Waits until every node has delivered what any of them has.
     pub(crate) async fn settle(&self) {
         let position = self.nodes.iter().map(|(engine, _)| engine.applied()).max().unwrap();
@@ -195,6 +207,9 @@ mod at_one {
         updatable_views,
         generated_columns,
         deferrable_unique,
+        deferrable_primary_key,
+        network_addresses,
+        enum_functions,
         with_changes,
         constraints,
         copy,
@@ -296,6 +311,9 @@ mod going_round {
         updatable_views,
         generated_columns,
         deferrable_unique,
+        deferrable_primary_key,
+        network_addresses,
+        enum_functions,
         with_changes,
         constraints,
         copy,
@@ -415,9 +433,143 @@ async fn what_is_seen_between_a_refusal_and_the_look_at_it_is_looked_at_again() 
     let refusal = two.prepare("SELECT * FROM never", &[]).unwrap_err();
     two.look_again(refusal).await.unwrap();
     assert!(two.prepare("SELECT * FROM never", &[]).is_err());
-    simple_query(&mut two, "BEGIN; SELECT * FROM later").await;
-    let refusal = two.prepare("SELECT * FROM never", &[]).unwrap_err();
-    assert!(two.look_again(refusal).await.is_err());
+    for (isolation, has_its_own) in [("REPEATABLE READ", false), ("READ COMMITTED", true)] {
+        let begin = format!("BEGIN ISOLATION LEVEL {isolation}; SELECT * FROM later");
+        simple_query(&mut two, &begin).await;
+        let refusal = two.prepare("SELECT * FROM never", &[]).unwrap_err();
+        assert_eq!(two.look_again(refusal).await.is_ok(), has_its_own, "{isolation}");
+        simple_query(&mut two, "ROLLBACK").await;
+    }
+}
+
+/// Sessions at two nodes, of which the second one is to see the next position of the order.
+async fn before_the_next(cluster: &Cluster) -> (Session, Session) {
+    let session = |node: usize| {
+        let database = cluster.nodes[node].1.clone();
+        database.nodes().identify("cafe".to_owned());
+        let (user, name) = ("test".to_owned(), "test".to_owned());
+        let parameters = SessionParameters { user, database: name, ..SessionParameters::default() };
+        Session::new(database, parameters).unwrap()
+    };
+    let (one, mut two) = (session(0), session(1));
+    cluster.settle().await;
+    let next = cluster.nodes[0].0.applied() + 1;
+    simple_query(&mut two, &format!("SET cognate.read_after = 'cafe/{next}'")).await;
+    (one, two)
+}
+
+/// A client is told of the columns of what it prepares, and would be refused when it runs that.
+#[tokio::test]
+async fn what_is_prepared_has_the_columns_that_it_is_to_see() {
+    let cluster = Cluster::start();
+    let (mut one, _) = before_the_next(&cluster).await;
+    simple_query(&mut one, "CREATE TABLE grows (a int)").await;
+    let (mut one, mut two) = before_the_next(&cluster).await;
+    let text = "SELECT * FROM grows";
+    let before = two.prepare(text, &[]).unwrap();
+    assert_eq!(before.columns().unwrap().len(), 1);
+    let mut prepared = Box::pin(two.prepare_as_seen(before, text, &[]));
+    let waits = std::future::poll_fn(|context| Poll::Ready(prepared.as_mut().poll(context).is_pending()));
+    assert!(waits.await, "what it is to see has not come");
+    simple_query(&mut one, "ALTER TABLE grows ADD COLUMN b int").await;
+    cluster.settle().await;
+    assert_eq!(prepared.await.unwrap().columns().unwrap().len(), 2);
+    // What has no columns to be told of is prepared at once: the token itself can be taken back.
+    let (_, mut two) = before_the_next(&cluster).await;
+    let text = "RESET cognate.read_after";
+    let before = two.prepare(text, &[]).unwrap();
+    two.prepare_as_seen(before, text, &[]).await.unwrap();
+}
+
+/// Statements without a plan look names up, too, where their client cannot ask once more.
+#[tokio::test]
+async fn names_are_looked_up_in_what_is_to_be_seen() {
+    let cases = [
+        ("CREATE TABLE later (a int)", "PREPARE p AS SELECT a FROM later", "PREPARE"),
+        ("CREATE ROLE later", "SET ROLE later", "SET"),
+        ("CREATE ROLE later", "SET SESSION AUTHORIZATION later", "SET"),
+    ];
+    for (made, used, tag) in cases {
+        let cluster = Cluster::start();
+        let (mut one, mut two) = before_the_next(&cluster).await;
+        let mut answer = Box::pin(simple_query(&mut two, used));
+        let waits = std::future::poll_fn(|context| Poll::Ready(answer.as_mut().poll(context).is_pending()));
+        assert!(waits.await, "{used}: what it is to see has not come");
+        simple_query(&mut one, made).await;
+        cluster.settle().await;
+        assert_eq!(answer.await, [tag], "{used}");
+    }
+}
+
+/// What a program names may be what this node is to see; it goes to all nodes afterwards.
+#[tokio::test]
+async fn a_program_is_made_of_what_is_to_be_seen() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = before_the_next(&cluster).await;
+    simple_query(&mut two, "SET cognate.replication = active").await;
+    let both = "INSERT INTO later VALUES (1); INSERT INTO later VALUES (2)";
+    let mut answer = Box::pin(simple_query(&mut two, both));
+    let waits = std::future::poll_fn(|context| Poll::Ready(answer.as_mut().poll(context).is_pending()));
+    assert!(waits.await, "what it is to see has not come");
+    simple_query(&mut one, "CREATE TABLE later (a int PRIMARY KEY)").await;
+    cluster.settle().await;
+    assert_eq!(answer.await, ["INSERT 0 1", "INSERT 0 1"]);
+}
+
+/// Another node is asked to wait for what the session has done last, whatever that was.
+#[tokio::test]
+async fn who_prepares_and_decides_an_instance_has_the_token_of_that() {
+    let cluster = Cluster::start();
+    let (mut one, _) = before_the_next(&cluster).await;
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    simple_query(&mut one, "BEGIN MIP <'family', 1>").await;
+    simple_query(&mut one, "INSERT INTO t VALUES (1)").await;
+    for step in ["PREPARE MIP <'family', 1> 'buy' 'done'", "COMMIT MIP <'family', 1>"] {
+        let before = cluster.nodes[0].0.applied();
+        simple_query(&mut one, step).await;
+        let shown = simple_query(&mut one, "SHOW cognate.commit_token").await;
+        let position = shown.iter().find_map(|line| line.trim().strip_prefix("cafe/")?.parse::<u64>().ok());
+        assert!(position.is_some_and(|position| position > before), "{step}: {shown:?}");
+    }
+    assert!(simple_query(&mut one, "TABLE t").await.iter().any(|line| line.trim() == "1"));
+}
+
+/// Who waits for what never comes is told so, and a node that has left stays closed, whatever is
+/// seen of the order, which goes on without it.
+#[tokio::test]
+async fn nobody_waits_for_ever_at_a_node_that_has_left() {
+    let cluster = Cluster::start();
+    let (mut one, _) = before_the_next(&cluster).await;
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    let (_, mut two) = before_the_next(&cluster).await;
+    let nodes = cluster.nodes[1].1.nodes();
+    {
+        let mut answer = Box::pin(simple_query(&mut two, "SELECT 1"));
+        let waits = std::future::poll_fn(|context| Poll::Ready(answer.as_mut().poll(context).is_pending()));
+        assert!(waits.await, "what it is to see has not come");
+        nodes.leave("its disk is full".to_owned());
+        let answer = answer.await;
+        assert!(answer[0].starts_with("ERROR 25006") && answer[1].contains("its disk is full"), "{answer:?}");
+    }
+    simple_query(&mut two, "RESET cognate.read_after").await;
+    nodes.close(None);
+    let refused = simple_query(&mut two, "INSERT INTO t VALUES (1)").await;
+    assert!(refused[0].starts_with("ERROR 25006"), "{refused:?}");
+    assert_eq!(simple_query(&mut two, "SELECT count(*) FROM t").await, ["count", "0", "SELECT 1"]);
+}
+
+/// A cursor has its rows from the moment of its declaration: nobody is asked about them again.
+#[tokio::test]
+async fn a_cursor_goes_on_without_what_comes_later() {
+    let cluster = Cluster::start();
+    let (_, mut two) = before_the_next(&cluster).await;
+    simple_query(&mut two, "RESET cognate.read_after").await;
+    simple_query(&mut two, "BEGIN ISOLATION LEVEL READ COMMITTED; DECLARE c CURSOR FOR SELECT 7 AS a").await;
+    let next = cluster.nodes[0].0.applied() + 1;
+    simple_query(&mut two, &format!("SET cognate.read_after = 'cafe/{next}'")).await;
+    let fetched = tokio::time::timeout(FOR_EVER, simple_query(&mut two, "FETCH c")).await;
+    let fetched = fetched.expect("it waits for nothing");
+    assert!(fetched.iter().any(|line| line.trim() == "7"), "{fetched:?}");
 }
 
 /// Whatever a transaction begins with, its snapshot is to have what `cognate.read_after` names.
@@ -462,4 +614,91 @@ async fn the_first_statement_of_a_transaction_waits_for_what_it_is_to_see() {
         assert!(seen.iter().any(|line| line.trim() == count.to_string()), "{begin}: {seen:?}");
         simple_query(&mut two, "ROLLBACK").await;
     }
+}
+
+/// Takes rows that are as wide as they are said to be, and drops them.
+struct Nowhere;
+
+impl RowSink for Nowhere {
+    fn row(
+        &mut self,
+        columns: &[OutputColumn],
+        formats: &[Format],
+        row: &[Datum],
+        _: &FormatContext,
+    ) -> SinkState {
+        assert_eq!((columns.len(), formats.len()), (row.len(), row.len()));
+        SinkState::Ready
+    }
+
+    fn copy_out(&mut self, _: &[u8]) -> SinkState {
+        SinkState::Ready
+    }
+}
+
+/// What a message has done so far is given up when another node's transaction was faster. Its client
+/// does not ask at that time, and is told when it does.
+#[tokio::test]
+async fn an_implicit_transaction_that_is_given_up_says_so() {
+    let cluster = Cluster::start();
+    let session =
+        |node: usize| Session::new(cluster.nodes[node].1.clone(), SessionParameters::default()).unwrap();
+    let (mut one, mut two) = (session(0), session(1));
+    simple_query(&mut one, "CREATE TABLE t (id int PRIMARY KEY, v int)").await;
+    simple_query(&mut one, "INSERT INTO t VALUES (1, 0)").await;
+    cluster.settle().await;
+    let prepared = one.prepare("UPDATE t SET v = 1", &[]).unwrap();
+    let mut portal = one.bind(&prepared, &[], &[], &[]).unwrap();
+    one.fetch(&mut portal, &mut Nowhere, 0).await.unwrap();
+    simple_query(&mut two, "UPDATE t SET v = 2").await;
+    cluster.settle().await;
+    one.doomed().unwrap().await;
+    one.give_up();
+    assert_eq!(one.take_lost().map(|lost| lost.sqlstate), Some("40001"));
+    one.sync().await.unwrap();
+    assert!(one.take_lost().is_none());
+    assert_eq!(simple_query(&mut one, "SELECT v FROM t").await, ["v", "2", "SELECT 1"]);
+}
+
+/// Inserts a row by a statement with one parameter; the number of columns that it gives.
+async fn insert(
+    session: &mut Session,
+    prepared: &Arc<Prepared>,
+    value: &str,
+    is_open: bool,
+) -> Result<usize, SqlError> {
+    let mut portal = session.bind(prepared, &[Some(value.as_bytes())], &[], &[])?;
+    if is_open {
+        portal.leave_open();
+    }
+    let ran = session.fetch(&mut portal, &mut Nowhere, 0).await;
+    session.sync().await.unwrap();
+    ran.map(|_| portal.columns().map_or(0, <[OutputColumn]>::len))
+}
+
+/// What every node executes when it is its turn gives the columns that there are by then, unless its
+/// client was told of others.
+#[tokio::test]
+async fn a_program_gives_the_columns_that_its_client_was_told_of() {
+    let cluster = Cluster::start();
+    let session =
+        |node: usize| Session::new(cluster.nodes[node].1.clone(), SessionParameters::default()).unwrap();
+    let (mut one, mut two) = (session(0), session(1));
+    simple_query(&mut two, "CREATE TABLE r (a int PRIMARY KEY)").await;
+    cluster.settle().await;
+    simple_query(&mut one, "SET cognate.replication = active").await;
+    let prepared = one.prepare("INSERT INTO r VALUES ($1) RETURNING *", &[]).unwrap();
+    assert_eq!(insert(&mut one, &prepared, "1", false).await.unwrap(), 1);
+    cluster.settle().await;
+    simple_query(&mut two, "ALTER TABLE r ADD COLUMN b int").await;
+    cluster.settle().await;
+    let refused = insert(&mut one, &prepared, "2", false).await.unwrap_err();
+    assert_eq!(refused.message, "cached plan must not change result type");
+    assert_eq!(insert(&mut one, &prepared, "3", true).await.unwrap(), 2);
+    let protocol = simple_query(&mut one, "SHOW cognate.last_protocol").await;
+    assert_eq!(protocol, ["cognate.last_protocol", "active", "SHOW"]);
+    let all = simple_query(&mut one, "SELECT * FROM r ORDER BY a").await;
+    assert_eq!(all, ["a|b", "1|NULL", "3|NULL", "SELECT 2"]);
+    cluster.settle().await;
+    cluster.assert_equal();
 }

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use cognate_sql::types::{Array, Datum, Dimension, Interval, Numeric, Type, TypeId};
+use cognate_sql::types::{Array, Datum, Dimension, Inet, Interval, Numeric, Type, TypeId};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
@@ -32,6 +32,8 @@ const SCALARS: &[TypeId] = &[
     TypeId::Timestamptz,
     TypeId::Interval,
     TypeId::Uuid,
+    TypeId::Inet,
+    TypeId::Cidr,
     TypeId::Json,
     TypeId::Jsonb,
     TypeId::Oid,
@@ -50,6 +52,17 @@ pub(crate) fn any_type() -> impl Strategy<Value = Type> {
 /// Types whose keys order.
 pub(crate) fn key_type() -> impl Strategy<Value = Type> {
     any_type().prop_filter("json has no order", |ty| !matches!(ty.id, TypeId::Json | TypeId::JsonArray))
+}
+
+/// Addresses that often share their first bits.
+fn inet() -> impl Strategy<Value = Inet> {
+    let byte = || prop_oneof![4 => 0u8..3, 1 => any::<u8>()];
+    let v4 = (prop::array::uniform4(byte()), 0u8..=32);
+    let v6 = (prop::array::uniform16(byte()), 0u8..=128);
+    prop_oneof![
+        v4.prop_map(|(address, bits)| Inet::v4(address, bits).expect("few enough bits")),
+        v6.prop_map(|(address, bits)| Inet::v6(address, bits).expect("few enough bits")),
+    ]
 }
 
 fn float() -> impl Strategy<Value = f64> {
@@ -156,6 +169,8 @@ fn scalar(ty: Type) -> BoxedStrategy<Datum> {
         TypeId::Timestamptz => timestamp().prop_map(Datum::Timestamptz).boxed(),
         TypeId::Interval => interval().prop_map(Datum::Interval).boxed(),
         TypeId::Uuid => any::<[u8; 16]>().prop_map(Datum::Uuid).boxed(),
+        TypeId::Inet => inet().prop_map(Datum::Inet).boxed(),
+        TypeId::Cidr => inet().prop_map(|value| Datum::Inet(value.network())).boxed(),
         TypeId::Json => json().prop_map(Datum::from).boxed(),
         TypeId::Jsonb => json().prop_map(|text| read(Type::new(TypeId::Jsonb), &text)).boxed(),
         TypeId::Oid => any::<u32>().prop_map(Datum::Oid).boxed(),

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::task::{Context, Waker};
+
 use cognate_sql::session::{Session, SessionParameters};
 
 use crate::nodes::{Cluster, NODES};
@@ -340,6 +342,31 @@ fn a_session_begins_with_the_protocol_of_its_role() {
     assert!(answer.contains("0A000") && answer.contains("ALTER ROLE"), "{answer}");
     assert_eq!(world.run(2, "ALTER ROLE test RESET ALL"), "ALTER ROLE");
     assert_eq!(world.run(3, "SELECT count(*) FROM pg_db_role_setting"), "count / 2 / SELECT 1");
+    world.end();
+}
+
+/// What a role has asked for is ordered behind what gives its name to another one.
+#[test]
+fn a_program_has_the_rights_of_its_role_whatever_that_is_called_by_then() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (a int PRIMARY KEY); CREATE ROLE ann; GRANT SELECT, INSERT ON t TO ann");
+    assert_eq!(world.run(2, "SET ROLE ann; SET cognate.replication = active"), "SET / SET");
+    assert_eq!(world.run(2, "INSERT INTO t VALUES (1)"), "INSERT 0 1");
+    world.runtime.block_on(world.cluster.settle());
+    let World { runtime, cluster, sessions } = &mut world;
+    let [first, second, ..] = &mut sessions[..] else { panic!("too few nodes") };
+    let inside = runtime.enter();
+    let held = cluster.hold();
+    let mut renamed = Box::pin(simple_query(first, "ALTER ROLE ann RENAME TO eve; CREATE ROLE ann"));
+    let mut inserted = Box::pin(simple_query(second, "INSERT INTO t VALUES (2)"));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(renamed.as_mut().poll(&mut context).is_pending());
+    assert!(inserted.as_mut().poll(&mut context).is_pending());
+    drop((held, inside));
+    assert_eq!(runtime.block_on(renamed).join(" / "), "ALTER ROLE / CREATE ROLE");
+    assert_eq!(runtime.block_on(inserted).join(" / "), "INSERT 0 1");
+    assert_eq!(world.run(2, "INSERT INTO t VALUES (3)"), "INSERT 0 1");
+    assert_eq!(world.run(3, "SELECT a FROM t ORDER BY a"), "a / 1 / 2 / 3 / SELECT 3");
     world.end();
 }
 

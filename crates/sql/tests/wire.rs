@@ -71,6 +71,38 @@ fn binary_forms_read_back() {
     TestRunner::new(config(2_000)).run(&value_and_type(), check).expect("binary forms read back");
 }
 
+/// An array whose last element would have a subscript beyond all numbers is none, in both forms.
+#[test]
+fn subscripts_of_arrays_are_numbers() {
+    let ty = Type::new(TypeId::Int4Array);
+    let context = FormatContext::default();
+    for (lower, length, fits) in [
+        (i32::MAX - 2, 2, true),
+        (i32::MAX - 1, 1, true),
+        (i32::MIN, 2, true),
+        (i32::MAX - 1, 2, false),
+        (i32::MAX, 1, false),
+    ] {
+        let mut words = vec![1, 0, 23, length, lower];
+        for element in 0..length {
+            words.extend([4, element]);
+        }
+        let bytes: Vec<u8> = words.into_iter().flat_map(i32::to_be_bytes).collect();
+        let upper = i64::from(lower) + i64::from(length) - 1;
+        let elements: Vec<String> = (0..length).map(|element| element.to_string()).collect();
+        let text = format!("[{lower}:{upper}]={{{}}}", elements.join(","));
+        let received = Datum::receive(ty, &bytes, &context);
+        assert_eq!(received.as_ref().err().map(|error| error.sqlstate), (!fits).then_some("54000"), "{text}");
+        if upper <= i64::from(i32::MAX) {
+            let read = Datum::from_text(ty, &text, &context);
+            assert_eq!(read.as_ref().err().map(|error| error.sqlstate), (!fits).then_some("54000"), "{text}");
+        }
+        if let Ok(array) = received {
+            assert_eq!(array.to_text_string(ty, &context), text);
+        }
+    }
+}
+
 #[test]
 fn any_input_is_read_without_panic() {
     let texts = prop_oneof![

@@ -37,6 +37,8 @@ pub enum Begun {
 pub struct Told {
     /// The table.
     pub table: Mipt,
+    /// The commit that has made it so; at a node of a cluster, the position where it was so.
+    pub csn: Csn,
     /// Resolves when all of it is durable.
     pub durable: DurableWait,
 }
@@ -127,7 +129,7 @@ impl Manager {
             next.settle();
             self.store(xid, live, next)?;
         }
-        Ok(Told { table: live.family.mipt(), durable: self.wait_durable(live.last) })
+        Ok(Told { table: live.family.mipt(), csn: live.last, durable: self.wait_durable(live.last) })
     }
 
     /// Logs the rows of a family, and nothing else, and puts it in its place.
@@ -222,7 +224,8 @@ impl Manager {
                 live.release(owner);
                 live.strike(&effects.abort_active);
                 if live.family.is_settled() {
-                    return Ok(Told { table: live.family.mipt(), durable: self.wait_durable_with_room(csn) });
+                    let durable = self.wait_durable_with_room(csn);
+                    return Ok(Told { table: live.family.mipt(), csn, durable });
                 }
                 let told = self.told(xid, live);
                 shard.part(xid, 0);

@@ -51,7 +51,7 @@ impl Manager {
                 if is_unknown {
                     return Err(Refusal::FamilyUnknown.into());
                 }
-                Ok(Told { table, durable: self.wait_durable(csn) })
+                Ok(Told { table, csn, durable: self.wait_durable(csn) })
             }
             (Err(Error::Refused(Refusal::InstanceUnknown { instance })), Operation::Commit(_))
                 if self.is_active(xid, instance) =>
@@ -129,7 +129,7 @@ impl Transaction {
         match proposed.await {
             Ok(csn) if manager.given_up(&xid, Operation::Show).is_empty() => {
                 let table = outcome.table().ok_or(Error::Defect("a prepared instance has no answer"))?;
-                Ok(Told { table, durable: manager.wait_durable_with_room(csn) })
+                Ok(Told { table, csn, durable: manager.wait_durable_with_room(csn) })
             }
             Ok(_) => manager.operate_in_order(&xid, Operation::Show).await,
             Err(Error::Refused(Refusal::InstanceAborted { .. } | Refusal::DecidedOtherwise { .. })) => {

@@ -163,11 +163,22 @@ impl Incoming {
         Ok(Incoming { disk, folder, round, head: Some(Vec::new()), names, files, open: None })
     }
 
-    /// Keeps the next bytes.
+    /// Keeps the next bytes. If that fails, what was kept is given up at once: a disk that it has
+    /// filled is needed for other things.
     ///
     /// # Errors
     /// `Undecodable`, `Io`, `DiskFull`.
-    pub fn put(&mut self, mut bytes: Bytes) -> Result<(), Error> {
+    pub fn put(&mut self, bytes: Bytes) -> Result<(), Error> {
+        self.keep(bytes).inspect_err(|_| {
+            self.open = None;
+            let round = self.round;
+            if let Err(error) = clear(self.disk.as_ref(), &self.folder, |name| is_of_round(name, round)) {
+                tracing::warn!(%error, "a part of another node's state stays until the next one comes");
+            }
+        })
+    }
+
+    fn keep(&mut self, mut bytes: Bytes) -> Result<(), Error> {
         while !bytes.is_empty() {
             if self.head.is_some() {
                 self.put_head(&mut bytes)?;

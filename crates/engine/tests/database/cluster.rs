@@ -480,6 +480,30 @@ fn an_incomplete_state_of_another_node_counts_for_nothing() {
     }
 }
 
+/// What was kept of a state that does not fit on the disk gives it back at once: the next one comes
+/// later, and the node needs its disk for other things.
+#[test]
+fn a_state_of_another_node_for_which_there_is_no_space_leaves_nothing() {
+    let mut cluster = Cluster::of(2);
+    cluster.write(1, &[("x", "1")]);
+    cluster.node(1).checkpoint().unwrap();
+    let mut outgoing = cluster.node(1).outgoing().unwrap();
+    let mut incoming = Incoming::begin(cluster.disk(2).handle(), FOLDER.as_ref()).unwrap();
+    let used = cluster.disk(2).used_bytes();
+    cluster.disk(2).set_quota(Some(used + 50));
+    let mut put = Ok(());
+    while put.is_ok() {
+        let bytes = outgoing.next(100).unwrap().expect("it does not fit");
+        put = incoming.put(bytes);
+    }
+    assert_eq!(cluster.disk(2).used_bytes(), used, "{put:?}");
+    cluster.disk(2).set_quota(None);
+    drop(incoming);
+    assert!(cluster.transfer(1, 2, 100));
+    cluster.settle();
+    cluster.assert_equal();
+}
+
 /// Whenever the power fails, it is a single database or a node's afterwards, with everything.
 #[test]
 fn a_database_that_becomes_a_node_is_one_or_the_other_at_any_time() {

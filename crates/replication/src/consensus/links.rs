@@ -28,6 +28,9 @@ const SHORT: Duration = Duration::from_secs(1);
 const CHUNK: Duration = Duration::from_secs(10);
 /// How long the application may take to make a snapshot its state.
 const INSTALL: Duration = Duration::from_secs(300);
+/// Pause after a node has refused a snapshot, the first time, and the longest: it doubles. All of
+/// it was sent in vain, perhaps, and will be again.
+const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Bytes of entries for which a second more is granted.
 const BYTES_A_SECOND: usize = 4 << 20;
 
@@ -42,13 +45,16 @@ pub(super) struct Link {
     wire: Arc<dyn Wire>,
     identity: Arc<Identity>,
     target: NodeNumber,
+    /// Pause after the next snapshot that is refused.
+    pause: Duration,
 }
 
 impl RaftNetworkFactory<Types> for Links {
     type Network = Link;
 
     async fn new_client(&mut self, target: u64, _: &EmptyNode) -> Link {
-        Link { wire: Arc::clone(&self.wire), identity: Arc::clone(&self.identity), target }
+        let (wire, identity) = (Arc::clone(&self.wire), Arc::clone(&self.identity));
+        Link { wire, identity, target, pause: REFUSED.0 }
     }
 }
 
@@ -59,13 +65,29 @@ impl Link {
         body: &impl Coded,
         limit: Duration,
     ) -> Result<T, RPCError<Types>> {
+        self.ask(kind, body, limit).await?.map_err(|why| Unreachable::<Types>::from_string(why).into())
+    }
+
+    /// The same; that the other node refuses it, and why, is told apart.
+    async fn ask<T: Coded>(
+        &self,
+        kind: Kind,
+        body: &impl Coded,
+        limit: Duration,
+    ) -> Result<Result<T, String>, RPCError<Types>> {
         let call = self.wire.call(self.target, request(kind, self.identity.cluster(), body));
         match tokio::time::timeout(limit, call).await {
-            Ok(Ok(bytes)) => open_answer(bytes).map_err(|why| Unreachable::<Types>::from_string(why).into()),
+            Ok(Ok(bytes)) => Ok(open_answer(bytes)),
             Ok(Err(CallError::NotSent(why))) => Err(Unreachable::<Types>::from_string(why).into()),
             Ok(Err(CallError::Lost(why))) => Err(NetworkError::<Types>::from_string(why).into()),
             Err(_) => Err(NetworkError::<Types>::from_string("no answer in time").into()),
         }
+    }
+
+    /// A part of a snapshot. If it is refused, as by a node whose disk is full, the next try has to
+    /// wait: what was sent and the state that it was read from are given up before.
+    async fn send_part<T: Coded>(&self, kind: Kind, part: &impl Coded, limit: Duration) -> Result<T, Unsent> {
+        self.ask(kind, part, limit).await.map_err(Unsent::Failed)?.map_err(Unsent::Refused)
     }
 
     async fn ask_vote(
@@ -82,28 +104,56 @@ impl Link {
         Ok(VoteResponse::new(vote_of(vote.ballot), vote.last.map(log_id), vote.is_granted))
     }
 
-    async fn send_snapshot(&self, vote: RaftVote, parcel: Parcel) -> Result<RaftVote, StreamingError<Types>> {
+    async fn send_snapshot(&self, vote: RaftVote, parcel: Parcel) -> Result<RaftVote, Unsent> {
+        let unreachable = |why: String| Unsent::Failed(Unreachable::<Types>::from_string(why).into());
         let (base, position, mut source, _sending) = match parcel {
             Parcel::Outgoing { base, position, source, sending } => (base, position, source, sending),
             // It is asked for again after a pause.
-            Parcel::Refused(why) => return Err(Unreachable::<Types>::from_string(why).into()),
-            Parcel::Nothing | Parcel::Incoming { .. } => {
-                return Err(ReplicationClosed::new("there is no snapshot to send").into());
-            }
+            Parcel::Refused(why) => return Err(unreachable(why)),
+            Parcel::Nothing | Parcel::Incoming { .. } => return Err(Unsent::Nothing),
         };
         let transfer = rand::random();
         let begin = SnapshotBegin { transfer, base, position };
-        let _: Nothing = self.call(Kind::SnapshotBegin, &begin, CHUNK).await?;
+        let _: Nothing = self.send_part(Kind::SnapshotBegin, &begin, CHUNK).await?;
         let mut number = 0;
-        while let Some(bytes) = source.next().await.map_err(Unreachable::<Types>::from_string)? {
+        while let Some(bytes) = source.next().await.map_err(unreachable)? {
             let chunk = SnapshotChunk { transfer, number, bytes };
-            let _: Nothing = self.call(Kind::SnapshotChunk, &chunk, CHUNK).await?;
+            let _: Nothing = self.send_part(Kind::SnapshotChunk, &chunk, CHUNK).await?;
             number += 1;
         }
         let end = SnapshotEnd { transfer, chunks: number, ballot: ballot_of(vote) };
-        let ballot: Ballot = self.call(Kind::SnapshotEnd, &end, INSTALL).await?;
+        let ballot: Ballot = self.send_part(Kind::SnapshotEnd, &end, INSTALL).await?;
         Ok(vote_of(ballot))
     }
+
+    /// Sends a snapshot, or waits until it makes sense to try it again.
+    async fn try_snapshot(
+        &mut self,
+        vote: RaftVote,
+        parcel: Parcel,
+    ) -> Result<RaftVote, StreamingError<Types>> {
+        let why = match self.send_snapshot(vote, parcel).await {
+            Ok(vote) => return Ok(vote),
+            Err(Unsent::Failed(error)) => return Err(error.into()),
+            Err(Unsent::Nothing) => return Err(ReplicationClosed::new("there is no snapshot to send").into()),
+            Err(Unsent::Refused(why)) => why,
+        };
+        let (node, pause) = (self.target, self.pause);
+        tracing::warn!(node, why, ?pause, "a node does not take this one's state: it is sent again later");
+        self.pause = (2 * pause).min(REFUSED.1);
+        tokio::time::sleep(pause).await;
+        Err(Unreachable::<Types>::from_string(why).into())
+    }
+}
+
+/// Why a snapshot was not sent.
+enum Unsent {
+    /// It did not come through, or could not be read.
+    Failed(RPCError<Types>),
+    /// The other node does not take it: why.
+    Refused(String),
+    /// There is none.
+    Nothing,
 }
 
 impl RaftNetworkV2<Types> for Link {
@@ -167,7 +217,7 @@ impl RaftNetworkV2<Types> for Link {
         tokio::select! {
             biased;
             closed = cancel => Err(closed.into()),
-            sent = self.send_snapshot(vote, snapshot.snapshot) => sent.map(SnapshotResponse::new),
+            sent = self.try_snapshot(vote, snapshot.snapshot) => sent.map(SnapshotResponse::new),
         }
     }
 

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "planted-faults")]
 mod faults;
+mod founding;
 mod pace;
 mod proxy;
 mod recorder;

@@ -29,6 +29,8 @@ impl State {
 struct Transfers {
     /// How many more cannot be opened.
     refused: u64,
+    /// Whether nothing of one can be kept.
+    is_full: bool,
     /// How many have begun to come.
     begun: u64,
     /// Whether one is becoming the state.
@@ -124,6 +126,11 @@ impl Recorder {
         self.transfers.lock().unwrap().refused = count;
     }
 
+    /// From now on it has no place for snapshots, or has again.
+    pub(crate) fn fill(&self, is_full: bool) {
+        self.transfers.lock().unwrap().is_full = is_full;
+    }
+
     /// From now on it keeps no part of a snapshot, or does again.
     pub(crate) fn hold_parts(&self, are_held: bool) {
         self.are_parts_held.send_replace(are_held);
@@ -167,6 +174,9 @@ struct Taking {
 
 impl SnapshotSink for Taking {
     fn put(&mut self, chunk: Bytes) -> Answer<'_, Result<(), Failure>> {
+        if self.recorder.transfers.lock().unwrap().is_full {
+            return Box::pin(async { Err("no space left on device".to_owned()) });
+        }
         self.history.push(chunk);
         let mut are_held = self.recorder.are_parts_held.subscribe();
         Box::pin(async move {

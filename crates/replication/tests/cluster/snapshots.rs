@@ -12,6 +12,8 @@ use crate::support::{FOR_EVER, until};
 const AWAY: NodeNumber = 3;
 /// Far longer than it takes until the log is cut: who is away is tried in between.
 const CUT: Duration = Duration::from_secs(4);
+/// Long enough for very many snapshots.
+const LONG: Duration = Duration::from_secs(330);
 /// Longer than a leader waits until a snapshot is the other node's state.
 const GIVEN_UP: Duration = Duration::from_secs(330);
 
@@ -71,6 +73,23 @@ fn a_snapshot_that_cannot_be_opened_is_tried_again() {
             storm.recorders[&node].refuse_snapshots(3);
         }
         storm.start(AWAY).await;
+        takes_part(storm, 1).await;
+    });
+}
+
+/// A node whose disk is full is sent a snapshot ever more rarely, and has it once there is space.
+#[test]
+fn a_node_without_space_is_not_sent_snapshots_without_end() {
+    simulated(async {
+        let mut storm = one_away(25).await;
+        storm.recorders[&AWAY].fill(true);
+        storm.start(AWAY).await;
+        tokio::time::sleep(LONG).await;
+        let (tries, _) = storm.recorders[&AWAY].begun();
+        assert!((5..=20).contains(&tries), "{tries} tries");
+        // Whoever leads goes on meanwhile.
+        storm.running[&1].order("meanwhile").await;
+        storm.recorders[&AWAY].fill(false);
         takes_part(storm, 1).await;
     });
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cognate_env::RealDisk;
@@ -309,6 +310,46 @@ async fn a_single_node_with_data_grows_and_shrinks() {
     trio.same(103).await;
     let refused = trio.node(2).order.change(Change::Promote(9)).await;
     assert!(matches!(refused, Err(OrderError::Refused(_))), "{refused:?}");
+}
+
+/// With the vote of a node that is not there, or that has nothing yet, a cluster of one would order
+/// nothing more, not even that the vote is taken back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_lacks_everything_does_not_vote() {
+    let mut trio = Trio::new(2);
+    trio.recorders.insert(1, Recorder::new(100));
+    let mut alone = trio.settings(1);
+    alone.peers.retain(|node, _| *node == 1);
+    let running = trio.try_start(alone, SECRET).await.unwrap();
+    assert_eq!(running.order("first").await, 101);
+    running.until(101).await;
+    running.kill().await.crash();
+    let mut settings = trio.settings(1);
+    settings.timing.answer = Duration::from_secs(1);
+    let running = trio.try_start(settings, SECRET).await.unwrap();
+    trio.running.insert(1, running);
+    // A leader, before it is asked.
+    assert_eq!(trio.node(1).order("second").await, 102);
+    trio.node(1).order.change(Change::AddLearner(2)).await.unwrap();
+    let promoted = trio.node(1).order.change(Change::Promote(2)).await;
+    assert!(
+        matches!(&promoted, Err(OrderError::Refused(why)) if why.contains("does not answer")),
+        "{promoted:?}"
+    );
+    trio.recorders[&2].hold_finish(true);
+    trio.start(2).await;
+    until("it has a snapshot", || trio.recorders[&2].is_finishing()).await;
+    let promoted = trio.node(1).order.change(Change::Promote(2)).await;
+    assert!(
+        matches!(&promoted, Err(OrderError::Refused(why)) if why.contains("lacks the state")),
+        "{promoted:?}"
+    );
+    assert_eq!(trio.node(1).order("third").await, 103);
+    trio.recorders[&2].hold_finish(false);
+    trio.node(2).until(103).await;
+    trio.node(1).order.change(Change::Promote(2)).await.unwrap();
+    assert_eq!(trio.node(2).order("fourth").await, 104);
+    trio.same(104).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

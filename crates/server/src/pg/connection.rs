@@ -159,6 +159,9 @@ impl Connection {
         if self.copy.is_some() {
             return self.copy_message(first, body).await;
         }
+        if let Some(lost) = self.lost_before(first) {
+            return self.refuse(first, lost).await;
+        }
         if first != tag::SYNC {
             self.release_held();
             // What this message answers could not be taken back with the statement's answer.
@@ -207,17 +210,31 @@ impl Connection {
             // Left over from a COPY that failed on our side while the client was still sending.
             Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
             Frontend::FunctionCall => {
-                self.report(SqlError::unsupported("the function call protocol")).await;
-                self.end_simple().await
+                self.refuse(first, SqlError::unsupported("the function call protocol")).await
             }
             Frontend::Password(_) => Err(FrameError::UnknownTag(first).into()),
         }
     }
 
+    /// Why the transaction has ended that a message was to be part of, if it has while the client was
+    /// not asking. Sync, which is the end of it, asks for itself.
+    fn lost_before(&mut self, first: u8) -> Option<SqlError> {
+        if matches!(first, tag::SYNC | tag::TERMINATE) { None } else { self.session.take_lost() }
+    }
+
     /// Answers a message whose body is wrong.
     async fn malformed(&mut self, first: u8, error: &MessageError) -> Result<(), End> {
-        let error = SqlError::new(error.sqlstate(), error.to_string());
-        if first == tag::QUERY || first == tag::SYNC {
+        if matches!(first, tag::COPY_DONE | tag::COPY_FAIL) {
+            // What is left over from a COPY that failed on our side is not answered, whatever it says:
+            // a client of the simple protocol sends no Sync behind it.
+            return Ok(());
+        }
+        self.refuse(first, SqlError::new(error.sqlstate(), error.to_string())).await
+    }
+
+    /// Answers a message by an error.
+    async fn refuse(&mut self, first: u8, error: SqlError) -> Result<(), End> {
+        if matches!(first, tag::QUERY | tag::SYNC | tag::FUNCTION_CALL) {
             self.report(error).await;
             return self.end_simple().await;
         }

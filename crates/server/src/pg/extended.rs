@@ -52,6 +52,10 @@ impl Connection {
                 self.session.prepare(text, parameter_oids)?
             }
         };
+        let prepared = match self.session.reads_after() {
+            true => Box::pin(self.session.prepare_as_seen(prepared, text, parameter_oids)).await?,
+            false => prepared,
+        };
         if name.is_empty() {
             self.unnamed = Some(prepared);
             self.is_unnamed_told = false;
@@ -102,7 +106,15 @@ impl Connection {
         match target {
             Target::Statement => {
                 let prepared = self.statement(name)?;
-                self.is_unnamed_told |= name.is_empty();
+                if name.is_empty() {
+                    self.is_unnamed_told = true;
+                    // So is who has bound it already and executes that next.
+                    self.portals.for_each(|portal| {
+                        if portal.is_of(&prepared) {
+                            portal.close_columns();
+                        }
+                    });
+                }
                 let output = self.transport.output();
                 let oids = prepared.parameter_types().iter().map(|ty| ty.oid());
                 response::parameter_description(output, oids);
@@ -206,7 +218,8 @@ impl Connection {
     pub(crate) async fn sync(&mut self) -> Result<(), End> {
         let held = self.held.take();
         self.head_due = None;
-        let ended = match self.end_transaction().await {
+        let lost = self.session.take_lost();
+        let ended = match self.end_transaction().await.and_then(|()| lost.map_or(Ok(()), Err)) {
             Ok(()) => Ok(held),
             Err(error) => self.run_again(error).await,
         };
@@ -271,6 +284,9 @@ impl Connection {
             };
             if let Some(bound) = self.session.take_undone_portals() {
                 self.portals.retain(|portal| portal.bound() <= bound);
+            }
+            if let Some(bound) = self.session.take_ended_portals() {
+                self.portals.retain(|portal| portal.bound() > bound);
             }
             self.write_due_head(portal, fetched.is_ok());
             self.transport.append(&mut self.rows.bytes);

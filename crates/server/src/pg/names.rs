@@ -63,6 +63,11 @@ impl<T> Names<T> {
         if name.is_empty() { self.unnamed.as_mut() } else { self.named.get_mut(name) }
     }
 
+    /// Changes all of them.
+    pub(crate) fn for_each(&mut self, change: impl FnMut(&mut T)) {
+        self.unnamed.iter_mut().chain(self.named.values_mut()).for_each(change);
+    }
+
     /// Forgets all but those that are to stay.
     pub(crate) fn retain(&mut self, mut stays: impl FnMut(&T) -> bool) {
         drop(self.unnamed.take_if(|thing| !stays(&*thing)));
@@ -123,5 +128,7 @@ mod tests {
         names.retain(|thing| *thing != 3);
         assert_eq!((names.get("a"), names.get("b")), (Some(&2), None));
         assert_eq!(names.get_mut(""), Some(&mut 5));
+        names.for_each(|thing| *thing += 1);
+        assert_eq!((names.get(""), names.get("a")), (Some(&6), Some(&3)));
     }
 }

@@ -4,7 +4,7 @@ use super::group::place_results;
 use super::select::output_column;
 use super::{Body, Distinct, From, Query, Select, SlotPart, Source};
 use crate::expr::{Expr, Typed};
-use crate::types::Type;
+use crate::types::{Datum, Type, TypeId};
 
 /// A sorted SELECT with its volatile and set-returning outputs computed after the sort, and after
 /// DISTINCT ON, as PostgreSQL does, for the rows that LIMIT asks for: `SELECT nextval('s') FROM t
@@ -103,6 +103,18 @@ impl HandedUp {
             Some(if depth == 0 { Expr::Slot(column) } else { Expr::Outer { depth, slot: column } })
         });
     }
+}
+
+/// `SELECT *, true FROM (query)`: the last column says that there is a row. Its name is the one
+/// that messages have for a whole row.
+pub(super) fn with_presence(query: Query) -> Query {
+    let mut query = wrap(query);
+    if let Body::Select(select) = &mut query.body {
+        select.targets.push(Typed::new(Expr::Constant(Datum::Bool(true)), TypeId::Bool));
+        select.visible += 1;
+    }
+    query.columns.push(output_column("*".to_owned(), TypeId::Bool.into()));
+    query
 }
 
 /// `SELECT * FROM (query)`.

@@ -4,9 +4,10 @@
 use sqlparser::ast::{Query as QuerySyntax, SetExpr, TableAlias};
 
 use super::from::Item;
+use super::scope::ColumnSource;
 use super::{Binder, Source};
 use crate::catalog::{Oid, Privileges, Relation, Table, View};
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 
 /// A view that a statement changes, while it is bound in the place of a table.
@@ -52,6 +53,27 @@ impl Binder<'_> {
             from = to;
         }
         Ok(conditions)
+    }
+
+    /// Names the columns of the view that the open level has once more, as those of `excluded`: of
+    /// another row of the table, whose columns begin at this slot. Qualified names only.
+    pub(crate) fn name_excluded(&mut self, start: usize) -> Result<()> {
+        let level = self.level()?;
+        let Some(mut excluded) = level.namespace.tables.first().cloned() else {
+            return Err(SqlError::internal("the level has no view"));
+        };
+        excluded.schema = None;
+        excluded.name = "excluded".to_owned();
+        for column in &mut excluded.columns {
+            let mut typed = level.resolve(&column.source);
+            typed.expr.replace_references(0, &mut |depth, slot| {
+                let slot = start + slot;
+                Some(if depth == 0 { Expr::Slot(slot) } else { Expr::Outer { depth, slot } })
+            });
+            column.source = ColumnSource::Expr(typed);
+        }
+        level.namespace.tables.push(excluded);
+        Ok(())
     }
 
     /// The view that is changed, if it is this level that it is bound in.

@@ -101,22 +101,28 @@ impl Binder<'_> {
     /// An expression of an index over a row of the table. 0A000, 42803 and the like for what cannot
     /// be computed from a row.
     pub(crate) fn index_expression(&mut self, table: &Arc<Table>, syntax: &Syntax) -> Result<Typed> {
-        self.over_row(table, Clause::INDEX_EXPRESSION, |binder| {
-            let typed = binder.expression(syntax)?;
-            let typed = binder.settle(typed)?;
-            refuse_subquery(&typed.expr, "index expression")?;
-            Ok(typed)
-        })
+        self.over_row(table, Clause::INDEX_EXPRESSION, |binder| binder.row_expression(syntax))
+    }
+
+    /// The same over the row of the open level.
+    pub(crate) fn row_expression(&mut self, syntax: &Syntax) -> Result<Typed> {
+        let typed = self.expression(syntax)?;
+        let typed = self.settle(typed)?;
+        refuse_subquery(&typed.expr, "index expression")?;
+        Ok(typed)
     }
 
     /// The predicate of an index, likewise. 42804 if it is not boolean.
     pub(crate) fn index_predicate(&mut self, table: &Arc<Table>, syntax: &Syntax) -> Result<Expr> {
-        self.over_row(table, Clause::INDEX_PREDICATE, |binder| {
-            let typed = binder.expression(syntax)?;
-            let condition = binder.condition(typed, "WHERE")?;
-            refuse_subquery(&condition, "index predicate")?;
-            Ok(condition)
-        })
+        self.over_row(table, Clause::INDEX_PREDICATE, |binder| binder.row_predicate(syntax))
+    }
+
+    /// The same over the row of the open level.
+    pub(crate) fn row_predicate(&mut self, syntax: &Syntax) -> Result<Expr> {
+        let typed = self.expression(syntax)?;
+        let condition = self.condition(typed, "WHERE")?;
+        refuse_subquery(&condition, "index predicate")?;
+        Ok(condition)
     }
 
     /// What a generated column is, likewise, as a value of the column's type.

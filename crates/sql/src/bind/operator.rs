@@ -205,6 +205,15 @@ impl Binder<'_> {
                 .with_hint("Row comparison operators must be associated with btree operator families."));
             }
         };
+        self.compare_in_order(comparison, pairs)
+    }
+
+    /// Compares rows pair by pair, in order, by an expression that stays whole.
+    pub(super) fn compare_in_order(
+        &mut self,
+        comparison: Comparison,
+        pairs: Vec<(Typed, Typed)>,
+    ) -> Result<Typed> {
         let pairs = pairs
             .into_iter()
             .map(|(left, right)| self.comparable(left, right))

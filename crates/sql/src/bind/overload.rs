@@ -66,7 +66,12 @@ impl Candidate {
             if places[place].replace(at).is_some() {
                 return None;
             }
-            types.push(listed[place].ty.id);
+            let (wanted, ty) = (listed[place].ty, given.value.ty);
+            // The choice among candidates goes by what does not tell enum types apart.
+            if wanted.is_of_enum() && ty.is_of_enum() && wanted.modifier != ty.modifier {
+                return None;
+            }
+            types.push(wanted.id);
         }
         let complete =
             listed.iter().zip(&places).all(|(known, place)| place.is_some() || known.default.is_some());
@@ -147,14 +152,17 @@ impl Binder<'_> {
         };
         match found {
             Found::BuiltIn(_) => Ok(None),
-            Found::Other(place) if candidates[place].rivaled => {
-                Err(function::ambiguous(noun, &signature(schema, name, given)))
+            Found::Other(place) if !candidates[place].rivaled => Ok(Some(candidates.swap_remove(place))),
+            Found::Other(_) | Found::Several => {
+                let error = function::ambiguous(noun, &signature(schema, name, given));
+                Err(self.name_types(error, &types))
             }
-            Found::Other(place) => Ok(Some(candidates.swap_remove(place))),
-            Found::Several => Err(function::ambiguous(noun, &signature(schema, name, given))),
             Found::Nothing => Err(match schema.filter(|name| self.context.catalog.schema(name).is_none()) {
                 Some(schema) => undefined_schema(schema),
-                None => function::undefined(noun, &signature(schema, name, given)),
+                None => {
+                    let error = function::undefined(noun, &signature(schema, name, given));
+                    self.name_types(error, &types)
+                }
             }),
         }
     }

@@ -31,7 +31,7 @@ use crate::parse::{self, Command, Statement};
 use crate::plan;
 use crate::routine::{self, DEPTH_MAX, Outcome, Scope};
 use crate::session::OutputColumn;
-use crate::types::{Type, TypeId};
+use crate::types::{FormatContext, Type, TypeId};
 
 /// A call that is a whole statement.
 pub(crate) struct Called {
@@ -159,7 +159,7 @@ impl Binder<'_> {
     /// A call of a function whose body is one SELECT. 0A000 for others, 42809 for a procedure.
     fn bound_call(&mut self, candidate: &Candidate, given: Vec<Given>) -> Result<(RoutineCall, Outcome)> {
         let routine = &candidate.routine;
-        check_function(routine)?;
+        check_function(routine, self.context.eval.format)?;
         let clause = self.clause();
         let is_stored = [
             Clause::Check,
@@ -170,7 +170,8 @@ impl Binder<'_> {
         ];
         if is_stored.contains(&clause) || clause == Clause::Other("transform expressions") {
             let place = clause.name();
-            return Err(self.lacks(format!("function {} in {place}", routine.signature())));
+            let signature = routine.signature(self.context.eval.format);
+            return Err(self.lacks(format!("function {signature} in {place}")));
         }
         let inputs = self.inputs(candidate, given)?;
         self.need_to_call(routine);
@@ -193,11 +194,11 @@ impl Binder<'_> {
         }
         let statements = routine::statements(routine)?;
         let [Statement { command: Command::Sql(sql), .. }] = statements.as_slice() else {
-            return Err(only_alone(routine));
+            return Err(only_alone(routine, self.context.eval.format));
         };
         let (ast::Statement::Query(query), true) = (sql.as_ref(), routine::is_single_select(&statements))
         else {
-            return Err(only_alone(routine));
+            return Err(only_alone(routine, self.context.eval.format));
         };
         if self.routine_depth == DEPTH_MAX {
             return Err(routine::too_deep());
@@ -238,7 +239,7 @@ impl Binder<'_> {
         self.routines = std::mem::take(&mut inner.routines);
         let bound = bound?;
         if inner.wants_parts() {
-            return Err(only_alone(routine));
+            return Err(only_alone(routine, self.context.eval.format));
         }
         inner.tables().iter().for_each(|table| self.note_table(table));
         self.take_needs(std::mem::take(&mut inner.needs));
@@ -249,7 +250,7 @@ impl Binder<'_> {
         if routine.behavior == Behavior::Volatile {
             self.volatile_reads.extend(inner.tables().iter().map(|table| table.oid));
         }
-        let conversions = routine::conversions(routine, outcome, Some(&bound.columns))?;
+        let conversions = routine::conversions(routine, outcome, Some(&bound.columns), context.eval.format)?;
         let types = inner.parameter_types()?;
         let tables = inner.tables().to_vec();
         let plan = plan::plan(bound, inner.cte_count(), types, tables, context.row_counts)?;
@@ -288,7 +289,9 @@ impl Binder<'_> {
                     let arguments = binder.inputs(&candidate, given)?;
                     Ok((candidate.routine, arguments))
                 }
-                Some(candidate) => Err(not_a_procedure(candidate.routine.signature())),
+                Some(candidate) => {
+                    Err(not_a_procedure(candidate.routine.signature(binder.context.eval.format)))
+                }
                 None => Err(not_a_procedure(shown)),
             }
         });
@@ -325,7 +328,7 @@ impl Binder<'_> {
             if routine::is_single_select(&routine::statements(&candidate.routine)?) {
                 return Ok(None);
             }
-            check_function(&candidate.routine)?;
+            check_function(&candidate.routine, binder.context.eval.format)?;
             let arguments = binder.inputs(&candidate, given)?;
             Ok(Some((candidate.routine, arguments)))
         });
@@ -371,18 +374,19 @@ fn columns(outcome: Outcome, name: &str, alias: Option<&TableAlias>) -> Vec<(Str
 }
 
 /// 42809 if it is a procedure.
-fn check_function(routine: &Routine) -> Result<()> {
+fn check_function(routine: &Routine, format: &FormatContext) -> Result<()> {
     match routine.kind {
         RoutineKind::Function => Ok(()),
         RoutineKind::Procedure => {
-            Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("{} is a procedure", routine.signature()))
+            let message = format!("{} is a procedure", routine.signature(format));
+            Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message)
                 .with_hint("To call a procedure, use CALL."))
         }
     }
 }
 
-fn only_alone(routine: &Routine) -> SqlError {
-    SqlError::unsupported(format!("function {} in this place", routine.signature()))
+fn only_alone(routine: &Routine, format: &FormatContext) -> SqlError {
+    SqlError::unsupported(format!("function {} in this place", routine.signature(format)))
         .with_detail("Its body is more than one SELECT, or changes or locks rows.")
         .with_hint(
             "Such a function is called by a statement of its own: SELECT f(...) or SELECT * FROM f(...).",

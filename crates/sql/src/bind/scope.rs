@@ -7,10 +7,12 @@
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use sqlparser::tokenizer::Span;
 
-use super::{Binder, Level, Source};
+use super::around::with_presence;
+use super::{Binder, Body, Level, Query, Relation, Source};
 use crate::ddl::names::cross_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Case, Expr, Typed};
+use crate::parse::ROW_KEY;
 use crate::types::{Datum, TypeId};
 
 /// What is in sight at one level.
@@ -239,17 +241,49 @@ impl Level {
         Some((oid, ColumnSource::Relation { relation, column }))
     }
 
+    /// The key of the row of the only table, if the level reads nothing else.
+    fn row_key(&mut self) -> Option<Typed> {
+        let [only] = self.namespace.tables.as_slice() else { return None };
+        let ColumnSource::Relation { relation, .. } = only.columns.first()?.source else { return None };
+        let [Relation { source: Source::Table(_), .. }] = self.select.relations.as_slice() else {
+            return None;
+        };
+        Some(Typed::new(Expr::Slot(self.key_slot(relation)), TypeId::Bytea))
+    }
+
     /// Such a column of a table that an outer join may have no row of, if the name stands for that
     /// table alone.
     fn column_of_presence(&self, table: &NamedTable) -> Option<ColumnSource> {
+        let of = self.maybe_missing(table)?;
         let (_, source) = self.table_oid_where_it_is(table)?;
-        let ColumnSource::Relation { relation: of, .. } = source else { return None };
+        matches!(source, ColumnSource::Relation { relation, .. } if relation == of).then_some(source)
+    }
+
+    /// The same of a derived table, which is given one more column for it.
+    fn added_presence(&mut self, table: &NamedTable) -> Option<ColumnSource> {
+        let of = self.maybe_missing(table)?;
+        let relation = self.select.relations.get_mut(of)?;
+        let Source::Query(query) = &mut relation.source else { return None };
+        let column = table.columns.len();
+        if relation.types.len() == column {
+            let empty = Query::of(Body::Values(vec![]), vec![]);
+            let inner = std::mem::replace(query.as_mut(), empty);
+            **query = with_presence(inner);
+            relation.types.push(TypeId::Bool.into());
+            relation.slots.push(None);
+        }
+        Some(ColumnSource::Relation { relation: of, column })
+    }
+
+    /// The relation that a name stands for alone, if an outer join may have no row of it.
+    fn maybe_missing(&self, table: &NamedTable) -> Option<usize> {
+        let ColumnSource::Relation { relation: of, .. } = table.columns.first()?.source else { return None };
         let is_of_it = |column: &NamedColumn| match column.source {
             ColumnSource::Relation { relation, .. } => relation == of,
             ColumnSource::Expr(_) => false,
         };
-        let may_be_missing = self.select.relations.get(of).is_some_and(|relation| relation.nullable);
-        (may_be_missing && table.columns.iter().all(is_of_it)).then_some(source)
+        let is_nullable = self.select.relations.get(of).is_some_and(|relation| relation.nullable);
+        (is_nullable && table.columns.iter().all(is_of_it)).then_some(of)
     }
 }
 
@@ -331,6 +365,11 @@ impl Binder<'_> {
         {
             return Ok(oid);
         }
+        if name == ROW_KEY
+            && let Some(key) = self.levels.last_mut().and_then(Level::row_key)
+        {
+            return Ok(key);
+        }
         // A table's name alone is its whole row.
         for index in (self.barrier..self.levels.len()).rev() {
             let table = self.levels[index].namespace.tables.iter().find(|table| table.name == name);
@@ -357,7 +396,9 @@ impl Binder<'_> {
         }
         let row = Typed::new(Expr::Row(items, shape.into()), TypeId::Record);
         // Where an outer join has no row of the table there is none, and not one of NULLs.
-        match self.levels[index].column_of_presence(table) {
+        let level = &mut self.levels[index];
+        let presence = level.column_of_presence(table).or_else(|| level.added_presence(table));
+        match presence {
             Some(source) => unless_null(self.at_level(index, &source), row),
             None => row,
         }

@@ -524,7 +524,6 @@ fn origin(select: &Select, name: &str, typed: &Typed) -> OutputColumn {
     let mut column = output_column(name.to_owned(), typed.ty);
     if let Expr::Slot(slot) = typed.expr
         && let Some(slot) = select.slots.get(slot)
-        && let SlotPart::Column(place) = slot.part
     {
         let relation = &select.relations[slot.relation];
         let oid = match &relation.source {
@@ -533,7 +532,9 @@ fn origin(select: &Select, name: &str, typed: &Typed) -> OutputColumn {
             _ => return column,
         };
         column.table_oid = oid;
-        column.attribute_number = i16::try_from(place + 1).unwrap_or(0);
+        if let SlotPart::Column(place) = slot.part {
+            column.attribute_number = i16::try_from(place + 1).unwrap_or(0);
+        }
     }
     column
 }

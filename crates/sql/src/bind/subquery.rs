@@ -9,6 +9,7 @@ use super::{Binder, Query};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, Subquery, SubqueryBody, SubqueryKind, Typed};
 use crate::function::operator::{self, Comparison};
+use crate::session::OutputColumn;
 use crate::types::{Type, TypeId};
 
 /// Numbers for rows whose columns belong together: plans are shared, and views are bound on their
@@ -112,23 +113,68 @@ impl Binder<'_> {
         syntax: &QuerySyntax,
     ) -> Result<Typed> {
         let operands = items.into_iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
-        let columns = self.row_subquery(syntax, operands.len(), false)?;
-        self.compare_rows(name, operands.into_iter().zip(columns).collect())
+        let query = self.row_query(syntax, operands.len())?;
+        let comparison = match name {
+            "=" => Comparison::Equal,
+            "<>" => Comparison::NotEqual,
+            // The others look at the columns in order.
+            _ => {
+                let pairs = operands.into_iter().zip(row_columns(&query, true)).collect();
+                return self.compare_rows(name, pairs);
+            }
+        };
+        let is_plain = |(operand, column): (&Typed, &OutputColumn)| {
+            let operator = self.operator(name, operand.ty, column.ty);
+            operator.is_ok_and(|operator| operator.comparison() == Some(comparison))
+        };
+        // A comparison that falls into parts can be looked up in an index, but its parts come in
+        // any order.
+        let is_whole = !operands.is_empty()
+            && is_for_each_row(&query)
+            && operands.iter().zip(&query.columns).all(is_plain);
+        let pairs = operands.into_iter().zip(row_columns(&query, is_whole)).collect();
+        match is_whole {
+            true => self.compare_in_order(comparison, pairs),
+            false => self.compare_rows(name, pairs),
+        }
     }
 
     /// The columns of a subquery's only row, as values. `in_order` says that they will be evaluated
     /// one after the other, the first one first.
     pub fn row_subquery(&mut self, syntax: &QuerySyntax, width: usize, in_order: bool) -> Result<Vec<Typed>> {
-        let row = ROWS.fetch_add(1, Ordering::Relaxed);
+        let query = self.row_query(syntax, width)?;
+        Ok(row_columns(&query, in_order))
+    }
+
+    /// A subquery of so many columns. 42601.
+    fn row_query(&mut self, syntax: &QuerySyntax, width: usize) -> Result<Query> {
         let query = self.query_within(syntax)?;
         check_width(width, query.columns.len())?;
-        let types: Vec<Type> = query.columns.iter().map(|column| column.ty).collect();
-        let column = |(column, ty)| {
-            let kind = SubqueryKind::Shared { column, row, in_order, once: false };
-            Typed::new(subquery(kind, query.clone()), ty)
-        };
-        Ok(types.into_iter().enumerate().map(column).collect())
+        Ok(query)
     }
+}
+
+/// The columns of a query's only row, as values.
+fn row_columns(query: &Query, in_order: bool) -> Vec<Typed> {
+    let row = ROWS.fetch_add(1, Ordering::Relaxed);
+    let value = |(column, output): (usize, &OutputColumn)| {
+        let kind = SubqueryKind::Shared { column, row, in_order, once: false };
+        Typed::new(subquery(kind, query.clone()), output.ty)
+    };
+    query.columns.iter().enumerate().map(value).collect()
+}
+
+/// Whether a subquery is to be run for each row of the level that it stands in: it refers to the
+/// row, or to one further out and gives another result each time.
+fn is_for_each_row(query: &Query) -> bool {
+    let (mut reads_row, mut is_volatile) = (false, false);
+    query.for_each_expr(&mut |expr, nested| {
+        is_volatile |= expr.is_volatile();
+        reads_row |=
+            expr.any(&mut |part| matches!(part, Expr::Aggregate { depth, .. } if *depth == nested + 1));
+        expr.for_each_reference(nested + 1, &mut |depth, _| reads_row |= depth == 0);
+    });
+    reads_row || (is_volatile && query.is_correlated())
 }
 
 fn single_column(query: &Query) -> Result<Type> {

@@ -121,8 +121,6 @@ fn unknown_type(name: &str) -> SqlError {
         "path",
         "polygon",
         "circle",
-        "inet",
-        "cidr",
         "macaddr",
         "macaddr8",
         "tsvector",

@@ -12,7 +12,9 @@
 //! ```
 //!
 //! A UNIQUE constraint that is DEFERRABLE has the entries of an index that is not unique: equal keys
-//! may stand beside each other until it is looked at.
+//! may stand beside each other until it is looked at. So has a primary key that is DEFERRABLE: two
+//! rows may have it for a while, so it cannot order the table and has a tree of its own, and the
+//! table is ordered by row ids.
 //!
 //! So a unique violation is a meeting of keys, except where NULLs are distinct. [`Index::row_key`]
 //! reads all three.
@@ -52,8 +54,8 @@ pub struct Index {
     pub predicate: Option<Computed>,
     /// Refuses equal keys (NULLs are distinct, unless they are said not to be).
     pub unique: bool,
-    /// It is of a DEFERRABLE UNIQUE constraint, which may be INITIALLY DEFERRED; then it is not
-    /// `unique`.
+    /// It is of a UNIQUE or PRIMARY KEY constraint that is DEFERRABLE, perhaps INITIALLY DEFERRED;
+    /// then it is not `unique`.
     #[serde(default)]
     pub deferrable: Option<Deferrable>,
     /// NULLS NOT DISTINCT: to a unique index NULLs are equal.
@@ -76,7 +78,7 @@ pub struct Index {
     pub comment: Option<String>,
 }
 
-/// When a UNIQUE constraint is looked at that is DEFERRABLE.
+/// When a UNIQUE or PRIMARY KEY constraint is looked at that is DEFERRABLE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Deferrable {
@@ -234,14 +236,15 @@ impl Index {
         self.made_from().any(|place| place == column) || self.included.contains(&column)
     }
 
-    /// Is the table's own tree (the clustered primary key)?
+    /// Is the table's own tree (the clustered primary key)? Every primary key is that is not
+    /// DEFERRABLE.
     pub fn is_clustered(&self) -> bool {
-        self.primary
+        self.primary && self.deferrable.is_none()
     }
 
     /// The row key an entry leads to. For the clustered primary key it is the key itself.
     pub fn row_key<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Result<&'a [u8]> {
-        if self.primary {
+        if self.is_clustered() {
             return Ok(key);
         }
         if self.unique {

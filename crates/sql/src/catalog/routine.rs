@@ -14,7 +14,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::function::Volatility;
-use crate::types::{Type, TypeId};
+use crate::types::{FormatContext, Type};
 
 /// A function or procedure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -166,8 +166,8 @@ impl Routine {
     }
 
     /// Types of the inputs.
-    pub fn input_types(&self) -> Vec<TypeId> {
-        self.inputs().map(|argument| argument.ty.id).collect()
+    pub fn input_types(&self) -> Vec<Type> {
+        self.inputs().map(|argument| argument.ty).collect()
     }
 
     /// The arguments that a call lists: of a procedure all, as CALL names a place for what comes
@@ -191,14 +191,20 @@ impl Routine {
     }
 
     /// `name(integer, text)`, as messages name it.
-    pub fn signature(&self) -> String {
-        let types: Vec<String> = self.inputs().map(|argument| argument.ty.format()).collect();
+    pub fn signature(&self, format: &FormatContext) -> String {
+        let types: Vec<String> = self.inputs().map(|argument| argument.ty.format_with(format)).collect();
         format!("{}({})", self.name, types.join(", "))
     }
 
     /// `name(integer,text)`, as hints and dependencies name it.
-    pub fn identity(&self) -> String {
-        let types: Vec<String> = self.inputs().map(|argument| argument.ty.format()).collect();
+    pub fn identity(&self, format: &FormatContext) -> String {
+        let types: Vec<String> = self.inputs().map(|argument| argument.ty.format_with(format)).collect();
         format!("{}({})", self.name, types.join(","))
+    }
+
+    /// A type of users, or the array type over it, if an argument or the result is of it.
+    pub fn type_over(&self, oid: u32) -> Option<Type> {
+        let mut types = self.arguments.iter().map(|argument| argument.ty).chain([self.result]);
+        types.find(|ty| ty.user_type() == Some(oid))
     }
 }

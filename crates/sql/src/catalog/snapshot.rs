@@ -308,13 +308,11 @@ impl Catalog {
         self.relations.get(&schema).into_iter().flat_map(HashMap::values)
     }
 
-    /// Oids of the sequences that belong to a table's columns; they are in its schema.
+    /// Oids of the sequences that belong to a table's columns. Earlier builds let them go to other
+    /// schemas than its own.
     pub fn sequences_of(&self, table: &Table) -> Vec<Oid> {
-        let is_own = |relation: &&Relation| match relation {
-            Relation::Sequence(of) => of.owner.is_some_and(|owner| owner.0 == table.oid),
-            _ => false,
-        };
-        let mut all: Vec<Oid> = self.relations_in(table.schema).filter(is_own).map(Relation::oid).collect();
+        let is_own = |of: &&Arc<Sequence>| of.owner.is_some_and(|owner| owner.0 == table.oid);
+        let mut all: Vec<Oid> = self.sequences().filter(is_own).map(|sequence| sequence.oid).collect();
         all.sort_unstable();
         all
     }

@@ -165,12 +165,17 @@ pub(super) mod datum_document {
 
     use crate::types::{Datum, FormatContext, Type, TypeId};
 
+    /// Not every value that these hold reads back as one of them.
+    fn is_narrow(id: TypeId) -> bool {
+        matches!(id, TypeId::InternalChar | TypeId::Name | TypeId::Cidr)
+    }
+
     /// A type that can hold the value: reading it back as that type gives the same value.
     fn type_of(datum: &Datum) -> Option<TypeId> {
         if let Datum::Array(array) = datum {
             return array.element.array();
         }
-        TypeId::all().find(|id| !matches!(id, TypeId::InternalChar | TypeId::Name) && id.holds(datum))
+        TypeId::all().find(|id| !is_narrow(*id) && id.holds(datum))
     }
 
     pub(in crate::catalog) fn serialize<S: Serializer>(

@@ -132,8 +132,14 @@ impl Table {
     }
 
     /// The primary key's index, by which the table's tree is ordered. A table without one is
-    /// ordered by a hidden row id: 8 bytes, big-endian.
+    /// ordered by a hidden row id: 8 bytes, big-endian. So is one whose primary key is DEFERRABLE,
+    /// which is not this one.
     pub fn primary_key(&self) -> Option<&Index> {
+        self.indexes.iter().find(|index| index.is_clustered())
+    }
+
+    /// The index of what was declared PRIMARY KEY, DEFERRABLE or not.
+    pub fn declared_primary_key(&self) -> Option<&Index> {
         self.indexes.iter().find(|index| index.primary)
     }
 

@@ -31,7 +31,7 @@ impl Work<'_> {
             Operation::DropNotNull => {
                 let in_key =
                     |index: &crate::catalog::Index| index.key_columns().any(|column| column == place);
-                if table.primary_key().is_some_and(in_key) {
+                if table.declared_primary_key().is_some_and(in_key) {
                     return Err(SqlError::new(
                         sqlstate::INVALID_TABLE_DEFINITION,
                         format!("column \"{name}\" is in a primary key"),
@@ -101,7 +101,7 @@ impl Work<'_> {
         Err(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, what))
     }
 
-    fn check_no_nulls(&mut self, table: &Table, place: usize) -> Result<()> {
+    pub(super) fn check_no_nulls(&mut self, table: &Table, place: usize) -> Result<()> {
         self.for_each_row(table, |_, _, row| match row[place].is_null() {
             true => Err(contains_nulls(table, &table.columns[place].name)),
             false => Ok(()),
@@ -197,6 +197,11 @@ impl Work<'_> {
             Ok(row)
         })?;
         self.change(Object::Table(table.clone().into()))?;
+        let shared = std::sync::Arc::new(table.clone());
+        let deferrable = table.indexes.iter().filter(|index| index.deferrable.is_some());
+        for index in deferrable.filter(|index| index.mentions(place)) {
+            self.validate_unique(&shared, index)?;
+        }
         for check in table.checks.iter().filter(|check| !check.not_valid) {
             self.validate_check(&table, check)?;
         }
@@ -255,7 +260,7 @@ impl Work<'_> {
         self.drop_trees(before);
         table.tree = self.allocate_tree();
         for index in &mut table.indexes {
-            index.tree = if index.primary { table.tree } else { self.allocate_tree() };
+            index.tree = if index.is_clustered() { table.tree } else { self.allocate_tree() };
         }
     }
 

@@ -84,7 +84,7 @@ impl Work<'_> {
         let before = self.table_copy(oid)?;
         let mut table = before.clone();
         table.indexes.retain(|other| other.oid != index.oid);
-        if index.primary {
+        if index.is_clustered() {
             self.replace_trees_of(&before, &mut table);
             let after = table.clone();
             self.rekey_table(&before, &after, |_| Ok(()))?;

@@ -42,6 +42,8 @@ impl Work<'_> {
             RelationChange::Rename(new) => self.rename_relation(&relation, fold(new)).await,
             RelationChange::RenameColumn { from, to } => self.rename_any_column(&relation, from, to),
             RelationChange::SetSchema(schema) => self.set_schema(&relation, &fold(schema)).await,
+            RelationChange::SetOptions(options) => self.set_view_options(&relation, options),
+            RelationChange::ResetOptions(options) => self.reset_view_options(&relation, options),
         }
     }
 
@@ -168,6 +170,9 @@ impl Work<'_> {
             }
             for oid in self.catalog.sequences_of(table) {
                 let Some(sequence) = self.catalog.sequence_by_oid(oid).cloned() else { continue };
+                if sequence.schema == schema.oid {
+                    continue;
+                }
                 self.lock_table(oid, TreeMode::Exclusive).await?;
                 self.claim_in(&schema, &sequence.name).await?;
                 sequences.push(sequence);

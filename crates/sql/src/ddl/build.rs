@@ -56,7 +56,7 @@ impl Work<'_> {
         })
     }
 
-    /// 23505 if rows have equal keys in the index of a UNIQUE constraint that is DEFERRABLE.
+    /// 23505 if rows have equal keys in the index of a constraint that is DEFERRABLE.
     pub(crate) fn validate_unique(&mut self, table: &Arc<Table>, index: &Index) -> Result<()> {
         let shared = Arc::clone(table);
         self.for_each_row(table, |work, _, row| {
@@ -143,7 +143,7 @@ impl Work<'_> {
         self.drop_trees(table);
         table.tree = self.allocate_tree();
         for index in &mut table.indexes {
-            index.tree = if index.primary { table.tree } else { self.allocate_tree() };
+            index.tree = if index.is_clustered() { table.tree } else { self.allocate_tree() };
         }
     }
 

@@ -10,6 +10,7 @@ use crate::catalog::{
     ForeignKey, Index, IndexColumn, Object, Privileges, Reference, ReferentialAction, Relation, Table,
 };
 use crate::error::{Result, SqlError, sqlstate};
+use crate::oltp::deferred_unique::not_at_once;
 use crate::session::work::Work;
 use crate::types::cast::{self, CastContext};
 
@@ -78,7 +79,7 @@ impl Work<'_> {
             return Err(SqlError::internal("the constraint is no key"));
         };
         let places = key_places(table, &columns, primary)?;
-        if primary && table.primary_key().is_some() {
+        if primary && table.declared_primary_key().is_some() {
             return Err(SqlError::new(
                 sqlstate::INVALID_TABLE_DEFINITION,
                 format!("multiple primary keys for table \"{}\" are not allowed", table.name),
@@ -95,10 +96,11 @@ impl Work<'_> {
         }
         self.claim_name(&schema, &name).await?;
         let before = table.clone();
+        let is_clustered = primary && deferrable.is_none();
         let index = Index {
             oid: self.allocate_oid()?,
             name,
-            tree: if primary { table.tree } else { self.allocate_tree() },
+            tree: if is_clustered { table.tree } else { self.allocate_tree() },
             columns: places.iter().map(|&column| IndexColumn::ascending(column)).collect(),
             expressions: Vec::new(),
             predicate: None,
@@ -120,14 +122,8 @@ impl Work<'_> {
         if !loaded {
             return Ok(());
         }
-        if !primary {
-            let index =
-                table.indexes.last().cloned().ok_or_else(|| SqlError::internal("the index is there"))?;
-            self.build_index(table, &index)?;
-            return match deferrable {
-                Some(_) => self.validate_unique(&Arc::new(table.clone()), &index),
-                None => Ok(()),
-            };
+        if !is_clustered {
+            return self.fill_key(table);
         }
         // Rows move into a tree ordered by the new key, and every index leads to the new keys.
         self.replace_trees(table);
@@ -139,6 +135,16 @@ impl Work<'_> {
                 None => Ok(()),
             }
         })
+    }
+
+    /// Fills the index of the newest key, which has a tree of its own, with the rows there are.
+    fn fill_key(&mut self, table: &Table) -> Result<()> {
+        let index = table.indexes.last().cloned().ok_or_else(|| SqlError::internal("the index is there"))?;
+        self.build_index(table, &index)?;
+        if index.deferrable.is_some() {
+            self.validate_unique(&Arc::new(table.clone()), &index)?;
+        }
+        index.key_columns().filter(|_| index.primary).try_for_each(|place| self.check_no_nulls(table, place))
     }
 
     async fn add_foreign_key(
@@ -253,15 +259,21 @@ fn key_places(table: &Table, columns: &[String], primary: bool) -> Result<Vec<us
 }
 
 /// The places of a referenced key's columns, in the order asked for, and the oid of its unique
-/// index.
+/// index. 55000 for one that is DEFERRABLE.
 fn referenced_key(parent: &Table, columns: &[String]) -> Result<(Vec<usize>, u32)> {
     if columns.is_empty() {
-        let key = parent.primary_key().ok_or_else(|| {
+        let key = parent.declared_primary_key().ok_or_else(|| {
             SqlError::new(
                 sqlstate::UNDEFINED_OBJECT,
                 format!("there is no primary key for referenced table \"{}\"", parent.name),
             )
         })?;
+        if key.deferrable.is_some() {
+            let table = &parent.name;
+            return Err(not_at_once(&format!(
+                "cannot use a deferrable primary key for referenced table \"{table}\""
+            )));
+        }
         return Ok((key.key_columns().collect(), key.oid));
     }
     let places = places(parent, columns, |column| {
@@ -272,10 +284,16 @@ fn referenced_key(parent: &Table, columns: &[String]) -> Result<(Vec<usize>, u32
     let matches = |index: &&Index| {
         let mut columns: Vec<usize> = index.key_columns().collect();
         columns.sort_unstable();
-        index.is_key() && columns == sorted
+        index.is_plain() && columns == sorted
     };
-    match parent.indexes.iter().find(matches) {
+    match parent.indexes.iter().filter(matches).find(|index| index.is_key()) {
         Some(index) => Ok((places, index.oid)),
+        None if parent.indexes.iter().filter(matches).any(|index| index.deferrable.is_some()) => {
+            let table = &parent.name;
+            Err(not_at_once(&format!(
+                "cannot use a deferrable unique constraint for referenced table \"{table}\""
+            )))
+        }
         None => Err(SqlError::new(
             sqlstate::INVALID_FOREIGN_KEY,
             format!(

@@ -39,9 +39,9 @@ pub(super) fn describe_routine(work: &Work<'_>, routine: &Routine) -> String {
     let mut named = work.catalog.routines_named(&path, None, &routine.name);
     let found = named.find(|(_, known)| known.input_types() == inputs);
     if found.is_some_and(|(_, known)| known.oid == routine.oid) {
-        format!("function {}", routine.identity())
+        format!("function {}", routine.identity(work.format))
     } else {
-        format!("function {}.{}", routine.schema_name, routine.identity())
+        format!("function {}.{}", routine.schema_name, routine.identity(work.format))
     }
 }
 

@@ -104,8 +104,12 @@ pub(crate) fn column(
     let mut previous_is_deferrable = false;
     for option in &definition.options {
         let name = option.name.as_ref().map(fold);
-        let is_deferrable =
-            matches!(option.option, ast::ColumnOption::ForeignKey(_) | ast::ColumnOption::Unique(_));
+        let is_deferrable = matches!(
+            option.option,
+            ast::ColumnOption::ForeignKey(_)
+                | ast::ColumnOption::Unique(_)
+                | ast::ColumnOption::PrimaryKey(_)
+        );
         let deferral = deferral(&option.option);
         if let (Some(words), true, Some(constraint)) =
             (deferral, previous_is_deferrable, constraints.last_mut())
@@ -119,7 +123,7 @@ pub(crate) fn column(
     Ok((column, constraints))
 }
 
-/// DEFERRABLE and the like as loose words after a column's REFERENCES or UNIQUE.
+/// DEFERRABLE and the like as loose words after a column's REFERENCES, UNIQUE or PRIMARY KEY.
 fn deferral(option: &ast::ColumnOption) -> Option<&str> {
     match option {
         ast::ColumnOption::DialectSpecific(tokens) => match tokens.first() {
@@ -182,13 +186,12 @@ fn column_option(
             column.default = Some(expression.clone());
         }
         ast::ColumnOption::PrimaryKey(key) => {
-            refuse_deferral(key.characteristics.as_ref(), "PRIMARY KEY")?;
             constraints.push(ConstraintRequest::Key {
                 name,
                 columns: columns(),
                 primary: true,
                 nulls_not_distinct: false,
-                deferrable: None,
+                deferrable: deferrable(key.characteristics.as_ref(), false)?,
             });
         }
         ast::ColumnOption::Unique(key) => {
@@ -308,14 +311,13 @@ fn set_null(table: &str, column: &mut ColumnRequest, not_null: bool) -> Result<(
 pub(crate) fn constraint(constraint: &ast::TableConstraint) -> Result<ConstraintRequest> {
     match constraint {
         ast::TableConstraint::PrimaryKey(key) => {
-            refuse_deferral(key.characteristics.as_ref(), "PRIMARY KEY")?;
             let columns = key_columns(&key.columns)?;
             Ok(ConstraintRequest::Key {
                 name: key.name.as_ref().map(fold),
                 columns,
                 primary: true,
                 nulls_not_distinct: false,
-                deferrable: None,
+                deferrable: deferrable(key.characteristics.as_ref(), false)?,
             })
         }
         ast::TableConstraint::Unique(key) => {
@@ -352,7 +354,7 @@ fn key_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>> {
         .collect()
 }
 
-/// DEFERRABLE and INITIALLY of a UNIQUE constraint.
+/// DEFERRABLE and INITIALLY of a UNIQUE or PRIMARY KEY constraint.
 fn deferrable(
     characteristics: Option<&ast::ConstraintCharacteristics>,
     nulls_not_distinct: bool,
@@ -370,17 +372,6 @@ fn deferrable(
     match nulls_not_distinct {
         true => Err(SqlError::unsupported("UNIQUE NULLS NOT DISTINCT that is DEFERRABLE")),
         false => Ok(Some(deferrable)),
-    }
-}
-
-fn refuse_deferral(characteristics: Option<&ast::ConstraintCharacteristics>, what: &str) -> Result<()> {
-    match characteristics {
-        Some(characteristics)
-            if characteristics.deferrable == Some(true) || characteristics.initially.is_some() =>
-        {
-            Err(SqlError::unsupported(format_args!("DEFERRABLE {what}")))
-        }
-        _ => Ok(()),
     }
 }
 

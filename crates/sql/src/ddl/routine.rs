@@ -15,8 +15,9 @@ use crate::bind::resolve_type;
 use crate::catalog::{Argument, ArgumentMode, Object, Relation, Routine, RoutineKind};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
+use crate::routine::name_of;
 use crate::session::work::Work;
-use crate::types::{Type, TypeId};
+use crate::types::{FormatContext, Type, TypeId};
 
 /// Longest body in bytes: it is read anew with each statement that calls it.
 const BODY_MAX: usize = 256 << 10;
@@ -49,7 +50,7 @@ impl Work<'_> {
         let mut arguments = self.routine_arguments(create)?;
         let returned = self.returned(create, &mut arguments)?;
         let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).chain([returned.ty]).collect();
-        self.require_types(&types)?;
+        self.hold_types(&types).await?;
         check_names(&arguments)?;
         let routine = Routine {
             oid: 0,
@@ -80,7 +81,7 @@ impl Work<'_> {
             None => self.allocate_oid()?,
             Some(existing) if create.or_replace => {
                 self.require_routine_owner(&existing)?;
-                check_replacement(&existing, &routine)?;
+                check_replacement(&existing, &routine, self.format)?;
                 existing.oid
             }
             Some(_) => {
@@ -140,9 +141,6 @@ impl Work<'_> {
                 });
             }
         };
-        if ty.is_of_enum() {
-            return Err(SqlError::unsupported("an argument of an enum type"));
-        }
         if ty.id.is_pseudo() || ty.id == TypeId::Unknown {
             return Err(match is_polymorphic(ty.id) {
                 true => SqlError::unsupported("a polymorphic argument"),
@@ -207,9 +205,9 @@ impl Work<'_> {
         };
         let (ty, row_of) = self.result_type(data_type)?;
         match by_arguments {
-            Some(wanted) if wanted.id != ty.id || row_of.is_some() => Err(invalid(format!(
+            Some(wanted) if wanted != ty || row_of.is_some() => Err(invalid(format!(
                 "function result type must be {} because of OUT parameters",
-                wanted.id.sql_name()
+                name_of(wanted, self.format)
             ))),
             None if ty.id == TypeId::Record && row_of.is_none() => {
                 Err(SqlError::unsupported("a function that returns record without OUT arguments")
@@ -240,7 +238,6 @@ impl Work<'_> {
         };
         match ty.id {
             TypeId::Void | TypeId::Record => Ok((ty, None)),
-            TypeId::Enum | TypeId::EnumArray => Err(SqlError::unsupported("a result of an enum type")),
             id if is_polymorphic(id) => Err(SqlError::unsupported("a polymorphic result")),
             id if id.is_pseudo() || id == TypeId::Unknown => {
                 Err(invalid(format!("SQL functions cannot return type {}", id.sql_name())))
@@ -307,22 +304,22 @@ impl Work<'_> {
         let types = |is_counted: fn(ArgumentMode) -> bool| {
             let counted = arguments.iter().filter(|argument| is_counted(argument.mode));
             counted
-                .map(|argument| Ok(resolve_type(&argument.data_type, self.format)?.id))
+                .map(|argument| Ok(resolve_type(&argument.data_type, self.format)?.plain()))
                 .collect::<Result<Vec<_>>>()
         };
         let (all, inputs) = (types(|_| true)?, types(ArgumentMode::is_input)?);
         let is_meant = |routine: &Routine| {
-            let listed: Vec<TypeId> = routine.listed().map(|argument| argument.ty.id).collect();
+            let listed: Vec<Type> = routine.listed().map(|argument| argument.ty).collect();
             routine.input_types() == inputs || listed == all
         };
         let Some((_, routine)) = named.find(|(_, routine)| is_meant(routine)) else {
-            let shown: Vec<&str> = all.iter().map(|id| id.sql_name()).collect();
+            let shown: Vec<String> = all.iter().map(|ty| name_of(*ty, self.format)).collect();
             return Err(undefined(format!("{noun} {}({}) does not exist", name.display(), shown.join(", "))));
         };
         if kind.is_some_and(|kind| kind != routine.kind) {
             return Err(SqlError::new(
                 sqlstate::WRONG_OBJECT_TYPE,
-                format!("{} is not a {noun}", routine.signature()),
+                format!("{} is not a {noun}", routine.signature(self.format)),
             ));
         }
         Ok(routine.clone())
@@ -414,7 +411,7 @@ fn check_names(arguments: &[Argument]) -> Result<()> {
 }
 
 /// OR REPLACE may change what a routine does, not what its callers rely on.
-fn check_replacement(before: &Routine, after: &Routine) -> Result<()> {
+fn check_replacement(before: &Routine, after: &Routine, format: &FormatContext) -> Result<()> {
     if before.kind != after.kind {
         let (noun, name) = (before.kind.noun(), &before.name);
         return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, "cannot change routine kind")
@@ -422,9 +419,9 @@ fn check_replacement(before: &Routine, after: &Routine) -> Result<()> {
     }
     let drop_first = |error: SqlError| {
         let noun = before.kind.noun().to_uppercase();
-        error.with_hint(format!("Use DROP {noun} {} first.", before.identity()))
+        error.with_hint(format!("Use DROP {noun} {} first.", before.identity(format)))
     };
-    let same_result = before.result.id == after.result.id
+    let same_result = before.result == after.result
         && before.returns_set == after.returns_set
         && before.row_of == after.row_of;
     if !same_result {

@@ -58,9 +58,9 @@ impl Work<'_> {
         let Some(table) = self.catalog.table_by_oid(oid) else { return Ok(()) };
         let mut table = Table::clone(table);
         self.replace_trees(&mut table);
-        let sequences = self.catalog.sequences_of(&table);
+        let sequences = if restart { self.catalog.sequences_of(&table) } else { Vec::new() };
         self.change(Object::Table(table.into()))?;
-        for sequence in sequences.into_iter().filter(|_| restart) {
+        for sequence in sequences {
             let Some(sequence) = self.catalog.sequence_by_oid(sequence).cloned() else { continue };
             self.require_relation_owner(&Relation::Sequence(sequence.clone()))?;
             let mut sequence = Sequence::clone(&sequence);

@@ -11,12 +11,15 @@ use std::sync::Arc;
 use cognate_engine::{LockMode, TreeMode};
 use sqlparser::ast;
 
-use super::drop::{cascade_notice, depend, describe};
+use super::drop::{cascade_notice, depend, describe, describe_routine};
 use super::expression::{bind_check, bind_default};
 use super::names::Qualified;
 use super::resolve::undefined_schema;
+use super::routine::lock_name;
 use crate::bind::renamed;
-use crate::catalog::{Catalog, Check, Column, Index, Object, Oid, Relation, Schema, Table, UserType, View};
+use crate::catalog::{
+    Catalog, Check, Column, Index, Object, Oid, Relation, Routine, Schema, Table, UserType, View,
+};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::walk::has_expression;
 use crate::parse::{Command, parse_expression, parse_single};
@@ -34,6 +37,8 @@ struct Uses {
     defaults: Vec<(Oid, String)>,
     /// Constraints that name a type, by table and name.
     constraints: Vec<(Oid, String)>,
+    /// Functions and procedures with arguments or results of the types.
+    routines: Vec<Oid>,
     /// Who depends, and on what: "column m of table t", "type mood".
     dependents: Vec<(String, String)>,
     is_viewed: bool,
@@ -186,8 +191,12 @@ impl Work<'_> {
                 return refused(describe_type(self, &UserType::Domain(domain.clone())));
             }
         }
-        match self.catalog.routines().find(|routine| has(&routine.body)) {
-            Some(routine) => refused(format!("{} {}", routine.kind.noun(), routine.identity())),
+        let names = |routine: &&Arc<Routine>| {
+            let mut defaults = routine.inputs().filter_map(|input| input.default.as_deref());
+            has(&routine.body) || defaults.any(has)
+        };
+        match self.catalog.routines().find(names) {
+            Some(routine) => refused(format!("{} {}", routine.kind.noun(), routine.identity(self.format))),
             None => Ok(()),
         }
     }
@@ -300,6 +309,14 @@ impl Work<'_> {
             self.lock_table(table, TreeMode::Exclusive).await?;
             self.alter_drop_column(table, &column, false, true).await?;
         }
+        for oid in uses.routines {
+            let Some(routine) = self.catalog.routine_by_oid(oid).cloned() else { continue };
+            self.lock_name(routine.schema, &lock_name(&routine.name)).await?;
+            // Somebody else may have dropped it before.
+            if self.catalog.routine_by_oid(oid).is_some() {
+                self.remove(oid)?;
+            }
+        }
         for ty in uses.types {
             self.remove(ty.oid())?;
         }
@@ -312,6 +329,14 @@ impl Work<'_> {
         let is_outside = |oid: &Oid| self.catalog.table_by_oid(*oid).is_some_and(|t| t.schema != schema);
         let mut tables =
             uses.columns.iter().chain(&uses.defaults).chain(&uses.constraints).map(|(table, _)| table);
+        let mut routines = uses.routines.iter().filter_map(|oid| self.catalog.routine_by_oid(*oid));
+        if let Some(routine) = routines.find(|routine| routine.schema != schema) {
+            return Err(SqlError::unsupported(format!(
+                "DROP SCHEMA where {} of another schema uses {}",
+                describe_routine(self, routine),
+                describe_type(self, ty)
+            )));
+        }
         if uses.is_viewed || tables.any(is_outside) || uses.types.iter().any(|ty| ty.schema() != schema) {
             return Err(SqlError::unsupported(format!(
                 "DROP SCHEMA where a view, another schema's table or another schema's domain uses {}",
@@ -338,6 +363,7 @@ impl Work<'_> {
             for table in self.catalog.tables() {
                 self.uses_in_table(&ty, &on, table, &mut uses)?;
             }
+            self.uses_in_routines(&ty, &on, &mut uses);
             for view in self.catalog.views() {
                 let has_column = view.columns.iter().any(|column| column.ty.user_type() == Some(ty.oid()));
                 if has_column || view.depends_on.contains(&ty.oid()) {
@@ -348,6 +374,26 @@ impl Work<'_> {
             }
         }
         Ok(uses)
+    }
+
+    /// Functions and procedures with arguments or results of a type, and views that call them.
+    fn uses_in_routines(&self, ty: &UserType, on: &str, uses: &mut Uses) {
+        for routine in self.catalog.routines() {
+            let Some(its_type) = routine.type_over(ty.oid()) else { continue };
+            if uses.routines.contains(&routine.oid) {
+                continue;
+            }
+            let array = if its_type.oid() == ty.oid() { "" } else { "[]" };
+            let who = describe_routine(self, routine);
+            uses.dependents.push((who.clone(), format!("{on}{array}")));
+            uses.routines.push(routine.oid);
+            for view in self.catalog.views().filter(|view| view.depends_on.contains(&routine.oid)) {
+                uses.is_viewed = true;
+                if !view.depends_on.contains(&ty.oid()) {
+                    uses.dependents.push((describe(self, &Relation::View(view.clone())), who.clone()));
+                }
+            }
+        }
     }
 
     fn uses_in_table(&self, ty: &UserType, on: &str, table: &Arc<Table>, uses: &mut Uses) -> Result<()> {

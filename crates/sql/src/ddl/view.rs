@@ -1,10 +1,11 @@
-//! CREATE VIEW.
+//! CREATE VIEW, and the options of views.
 
 use std::sync::Arc;
 
 use sqlparser::ast;
 
 use super::names::{Qualified, fold};
+use super::resolve::{duplicate_relation, wrong_type};
 use crate::bind::{Stars, base_table, pinned};
 use crate::catalog::{self, CheckOption, Column, Object, Relation, Securable, View};
 use crate::error::{Result, SqlError, sqlstate};
@@ -38,8 +39,8 @@ impl Work<'_> {
                 self.require_relation_owner(relation)?;
                 Some(view.clone())
             }
-            Some(_) if statement.or_replace => return Err(super::resolve::wrong_type(&name.name, "view")),
-            Some(_) => return Err(super::resolve::duplicate_relation(&name.name)),
+            Some(_) if statement.or_replace => return Err(wrong_type(&name.name, "view")),
+            Some(_) => return Err(duplicate_relation(&name.name)),
         };
         let (columns, depends_on, stars) = self.bind_query(&statement.query)?;
         self.require_schemas_of(&statement.query)?;
@@ -64,14 +65,48 @@ impl Work<'_> {
             comment: existing.and_then(|view| view.comment.clone()),
         };
         let view = Arc::new(view);
-        if check_option.is_some()
-            && let Err(refusal) = base_table(&view, &self.catalog, true)
+        self.check_updatable(&view)?;
+        self.change(Object::View(view))
+    }
+
+    /// 0A000 for a check option of a view that stands for no table.
+    fn check_updatable(&self, view: &Arc<View>) -> Result<()> {
+        if view.check_option.is_some()
+            && let Err(refusal) = base_table(view, &self.catalog, true)
             && refusal.view == view.name
         {
             let message = "WITH CHECK OPTION is supported only on automatically updatable views";
             return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message).with_hint(refusal.detail));
         }
+        Ok(())
+    }
+
+    /// ALTER VIEW ... SET (option, ...).
+    pub(super) fn set_view_options(&mut self, relation: &Relation, options: &[ast::SqlOption]) -> Result<()> {
+        let Relation::View(view) = relation else { return Err(wrong_type(relation.name(), "view")) };
+        let check_option = check_option_in(options)?.or(view.check_option);
+        let view = Arc::new(View { check_option, ..View::clone(view) });
+        self.check_updatable(&view)?;
         self.change(Object::View(view))
+    }
+
+    /// ALTER VIEW ... RESET (option, ...): names that no option has do not matter.
+    pub(super) fn reset_view_options(
+        &mut self,
+        relation: &Relation,
+        options: &[ast::SqlOption],
+    ) -> Result<()> {
+        let Relation::View(view) = relation else { return Err(wrong_type(relation.name(), "view")) };
+        let mut view = View::clone(view);
+        for option in options {
+            let ast::SqlOption::Ident(name) = option else {
+                return Err(SqlError::syntax("RESET must not include values for parameters"));
+            };
+            if fold(name) == "check_option" {
+                view.check_option = None;
+            }
+        }
+        self.change(Object::View(view.into()))
     }
 
     /// Whether a query reads something of the session's temporary objects: a view of it is one of
@@ -155,30 +190,51 @@ fn refuse(statement: &ast::CreateView) -> Result<()> {
     }
 }
 
-/// WITH CHECK OPTION, which comes as one of the options in parentheses. 22023, 0A000.
+/// The options of CREATE VIEW, WITH CHECK OPTION among them. 22023, 0A000.
 fn check_option(options: &ast::CreateTableOptions) -> Result<Option<CheckOption>> {
-    let options = match options {
-        ast::CreateTableOptions::None => return Ok(None),
-        ast::CreateTableOptions::With(options) => options,
-        _ => return Err(SqlError::unsupported("CREATE VIEW ... WITH")),
-    };
+    match options {
+        ast::CreateTableOptions::None => Ok(None),
+        ast::CreateTableOptions::With(options) => check_option_in(options),
+        _ => Err(SqlError::unsupported("CREATE VIEW ... WITH")),
+    }
+}
+
+/// The check option among a view's options, of which there is no other yet. 22023, 0A000.
+fn check_option_in(options: &[ast::SqlOption]) -> Result<Option<CheckOption>> {
+    let invalid = |message: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message);
     let mut found = None;
     for option in options {
-        let ast::SqlOption::KeyValue { key, value } = option else {
-            return Err(SqlError::unsupported("CREATE VIEW ... WITH"));
+        let (name, value) = match option {
+            ast::SqlOption::KeyValue { key, value } => (fold(key), option_value(value)),
+            ast::SqlOption::Ident(key) => (fold(key), "true".to_owned()),
+            _ => return Err(SqlError::unsupported("this option of a view")),
         };
-        if fold(key) != "check_option" {
-            return Err(SqlError::unsupported("CREATE VIEW ... WITH"));
+        match name.as_str() {
+            "check_option" if found.is_some() => {
+                return Err(invalid(format!("parameter \"{name}\" specified more than once")));
+            }
+            "check_option" => {}
+            "security_barrier" | "security_invoker" => {
+                return Err(SqlError::unsupported(format_args!("the option \"{name}\" of a view")));
+            }
+            _ => return Err(invalid(format!("unrecognized parameter \"{name}\""))),
         }
-        let value = value.to_string().trim_matches('\'').to_lowercase();
         let known = [CheckOption::Local, CheckOption::Cascaded];
-        found = Some(known.into_iter().find(|known| known.word() == value).ok_or_else(|| {
-            let message = format!("invalid value for enum option \"check_option\": {value}");
-            SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+        let meant = known.into_iter().find(|known| known.word().eq_ignore_ascii_case(&value));
+        found = Some(meant.ok_or_else(|| {
+            invalid(format!("invalid value for enum option \"check_option\": {value}"))
                 .with_detail("Valid values are \"local\" and \"cascaded\".")
         })?);
     }
     Ok(found)
+}
+
+/// The value of an option as its text.
+fn option_value(value: &ast::Expr) -> String {
+    match value {
+        ast::Expr::Identifier(word) => fold(word),
+        other => other.to_string().trim_matches('\'').to_owned(),
+    }
 }
 
 fn view_columns(columns: Vec<OutputColumn>, names: &[ast::ViewColumnDef]) -> Result<Vec<Column>> {

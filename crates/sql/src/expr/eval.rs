@@ -315,6 +315,9 @@ fn evaluate_quantified(quantified: &Quantified, env: &Env<'_>) -> Result<Datum> 
 }
 
 fn row_compare(compare: &RowCompare, env: &Env<'_>) -> Result<Datum> {
+    if matches!(compare.comparison, Comparison::Equal | Comparison::NotEqual) {
+        return row_equality(compare, env);
+    }
     let last = compare.pairs.len() - 1;
     for (i, (left, right)) in compare.pairs.iter().enumerate() {
         let (left, right) = (left.value(env)?, right.value(env)?);
@@ -327,6 +330,20 @@ fn row_compare(compare: &RowCompare, env: &Env<'_>) -> Result<Datum> {
         }
     }
     Ok(Datum::Null)
+}
+
+/// `=` and `<>` of rows.
+fn row_equality(compare: &RowCompare, env: &Env<'_>) -> Result<Datum> {
+    let mut is_unknown = false;
+    for (left, right) in &compare.pairs {
+        let (left, right) = (left.value(env)?, right.value(env)?);
+        if left.is_null() || right.is_null() {
+            is_unknown = true;
+        } else if !Comparison::Equal.test(&left, &right) {
+            return Ok(Datum::Bool(compare.comparison == Comparison::NotEqual));
+        }
+    }
+    Ok(if is_unknown { Datum::Null } else { Datum::Bool(compare.comparison == Comparison::Equal) })
 }
 
 fn array(constructor: &ArrayConstructor, env: &Env<'_>) -> Result<Datum> {

@@ -294,10 +294,12 @@ impl PartialEq for Quantified {
     }
 }
 
-/// An ordering comparison of rows: the first pair that differs decides.
+/// A comparison of rows: the first pair that differs decides. The pairs are looked at in order,
+/// each of them wholly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowCompare {
-    /// `<`, `<=`, `>` or `>=`.
+    /// Any. For `=` and `<>` a pair with a NULL leaves the result open only if no later pair
+    /// differs.
     pub comparison: Comparison,
     /// Pairs of values of one type each.
     pub pairs: Vec<(Expr, Expr)>,

@@ -165,9 +165,8 @@ fn with_element(array: &Datum, element: &Datum, ty: TypeId, at_end: bool) -> Com
     let (before, after) = if at_end { (None, Some(element)) } else { (Some(element), None) };
     let elements = copied(before.into_iter().chain(&old.elements).chain(after))?;
     let mut grown = Array { element: old.element, dimensions: old.dimensions.clone(), elements };
-    let lower = grown.dimensions.first().map_or(1, |d| if at_end { d.lower } else { d.lower - 1 });
-    // Prepending keeps the lower bound at what it was.
-    let lower = if at_end { lower } else { lower + 1 };
+    // Prepending keeps the lower bound at what it was, too.
+    let lower = grown.dimensions.first().map_or(1, |dimension| dimension.lower);
     grown.dimensions = vec![Dimension { length: grown.elements.len(), lower }];
     Ok(grown.into())
 }

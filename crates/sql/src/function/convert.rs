@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
 
+use sha2::Digest;
+
 use super::EvalContext;
 use super::math::unexpected;
 use super::registry::{Body, Function, plain, typed};
@@ -30,6 +32,31 @@ fn hex(digest: &[u8]) -> Computed {
 
 fn md5(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     hex(&md5_digest(bytes(&arguments[0])?, &|| context.check_interrupt())?)
+}
+
+/// SHA-2 of any length.
+fn sha<D: Digest>(arguments: &[Datum]) -> Computed {
+    let mut digest = D::new();
+    for part in parts(bytes(&arguments[0])?) {
+        digest.update(part?);
+    }
+    Ok(Datum::Bytea(digest.finalize().to_vec().into()))
+}
+
+fn sha224(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    sha::<sha2::Sha224>(arguments)
+}
+
+fn sha256(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    sha::<sha2::Sha256>(arguments)
+}
+
+fn sha384(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    sha::<sha2::Sha384>(arguments)
+}
+
+fn sha512(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    sha::<sha2::Sha512>(arguments)
 }
 
 /// Bytes that are digested between two questions whether to stop.
@@ -261,6 +288,10 @@ fn hash_text(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 pub(super) static FUNCTIONS: &[Function] = &[
     plain(2311, "md5", &[T], T, md5),
     plain(2321, "md5", &[Bytea], T, md5),
+    plain(3419, "sha224", &[Bytea], Bytea, sha224),
+    plain(3420, "sha256", &[Bytea], Bytea, sha256),
+    plain(3421, "sha384", &[Bytea], Bytea, sha384),
+    plain(3422, "sha512", &[Bytea], Bytea, sha512),
     plain(1946, "encode", &[Bytea, T], T, encode),
     plain(1947, "decode", &[T, T], Bytea, decode),
     plain(1714, "convert_from", &[Bytea, TypeId::Name], T, convert_from),
@@ -307,6 +338,8 @@ cast_functions! {
     "timestamptz" Timestamptz;
     "interval" Interval;
     "uuid" Uuid;
+    "inet" Inet;
+    "cidr" Cidr;
     "json" Json;
     "jsonb" Jsonb;
     "oid" Oid;

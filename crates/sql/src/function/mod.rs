@@ -12,6 +12,7 @@ mod element;
 mod enumeration;
 mod json;
 mod math;
+mod network;
 pub mod operator;
 mod pattern;
 mod regexp;

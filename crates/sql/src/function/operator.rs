@@ -7,7 +7,7 @@ use smallvec::smallvec;
 
 use super::resolve::with_enum;
 use super::select::{self, Choice, Parameters};
-use super::{EvalContext, Volatility, array, datetime, json, math, pattern, regexp, string};
+use super::{EvalContext, Volatility, array, datetime, json, math, network, pattern, regexp, string};
 use crate::error::{SqlError, sqlstate};
 use crate::types::{Arithmetic, Datum, Type, TypeId};
 
@@ -258,6 +258,7 @@ fn comparable() -> Vec<(TypeId, TypeId)> {
         T::Timestamptz,
         T::Interval,
         T::Uuid,
+        T::Inet,
         T::Enum,
         T::Jsonb,
         T::AnyArray,
@@ -298,6 +299,7 @@ fn catalog() -> &'static HashMap<&'static str, Vec<Operator>> {
             datetime::operators(),
             json::operators(),
             array::operators(),
+            network::operators(),
         ];
         for operator in tables.into_iter().flatten() {
             map.entry(operator.name).or_default().push(operator);

@@ -1,5 +1,5 @@
-//! What the session knows: users, settings, ids, random numbers. Sequences and waiting are only
-//! declared here; the session implements them. Functions over the catalog are in
+//! What the session knows: users, settings, ids, random numbers; and what calls know of their
+//! arguments. Sequences and waiting are only declared here; the session implements them. Functions over the catalog are in
 //! [`pg_catalog`](crate::pg_catalog).
 
 use super::EvalContext;
@@ -98,6 +98,14 @@ fn pg_typeof(_: &[Datum], types: &[Type], _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Oid(types[0].oid()))
 }
 
+fn num_nulls(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Int4(arguments.iter().filter(|argument| argument.is_null()).count() as i32))
+}
+
+fn num_nonnulls(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Int4(arguments.iter().filter(|argument| !argument.is_null()).count() as i32))
+}
+
 pub(super) static FUNCTIONS: &[Function] = &[
     plain(89, "version", &[], T, version).stable(),
     plain(745, "current_user", &[], Name, current_user).stable(),
@@ -117,6 +125,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(1598, "random", &[], Float8, random).volatile(),
     plain(1599, "setseed", &[Float8], Void, setseed).volatile(),
     plain(3432, "gen_random_uuid", &[], Uuid, gen_random_uuid).volatile(),
+    plain(438, "num_nulls", &[Any], Int4, num_nulls).variadic().called_on_null(),
+    plain(440, "num_nonnulls", &[Any], Int4, num_nonnulls).variadic().called_on_null(),
     typed(1619, "pg_typeof", &[Any], Regtype, pg_typeof).called_on_null().stable(),
 ];
 

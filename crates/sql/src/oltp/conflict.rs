@@ -19,11 +19,11 @@ use super::inference;
 use super::run::{Checks, Run};
 use super::source::Pieces;
 use super::stored::decode;
-use super::target::open_table_as;
-use super::update::{Assignments, bind_assignments};
+use super::subject::Subject;
+use super::update::{Assignments, assigned_names, bind_assignments};
 use super::write::serialization_failure;
 use crate::bind::{Binder, Clause};
-use crate::catalog::Table;
+use crate::catalog::{Index, Table};
 use crate::ddl::names::single;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
@@ -41,8 +41,10 @@ pub(crate) struct Conflict {
 #[derive(Debug)]
 enum Action {
     Nothing,
-    /// Over a frame of the existing row, then the row that was to be inserted (`excluded`).
+    /// Over a frame of the existing row, then, from a slot on, the row that was to be inserted
+    /// (`excluded`). What is in between is not read.
     Update {
+        excluded: usize,
         assignments: Assignments,
         condition: Option<Expr>,
     },
@@ -66,7 +68,7 @@ impl Conflict {
 
     /// Makes its expressions ready to be evaluated.
     pub(crate) fn plan(&mut self, binder: &Binder<'_>, pieces: &mut Pieces) -> Result<()> {
-        let Action::Update { assignments, condition } = &mut self.action else { return Ok(()) };
+        let Action::Update { assignments, condition, .. } = &mut self.action else { return Ok(()) };
         assignments.plan(binder, pieces)?;
         pieces.expressions(binder, condition.as_mut_slice())
     }
@@ -75,11 +77,11 @@ impl Conflict {
 /// Binds the clause.
 pub(crate) fn bind(
     binder: &mut Binder<'_>,
-    table: &Arc<Table>,
+    subject: &Subject,
     alias: Option<&ast::TableAlias>,
     on: &ast::OnConflict,
 ) -> Result<Conflict> {
-    let arbiters = arbiters(binder, table, on)?;
+    let arbiters = arbiters(binder, subject, on)?;
     let action = match &on.action {
         ast::OnConflictAction::DoNothing => Action::Nothing,
         ast::OnConflictAction::DoUpdate(update) => {
@@ -89,9 +91,9 @@ pub(crate) fn bind(
                 )
                 .with_hint("For example, ON CONFLICT (column_name)."));
             }
-            open_table_as(binder, table, alias)?;
-            add_excluded(binder, table)?;
-            let bound = bind_update(binder, table, update);
+            subject.check_columns(update.assignments.iter().flat_map(assigned_names))?;
+            subject.open(binder, alias)?;
+            let bound = bind_update(binder, subject, update);
             binder.pop_level()?;
             bound?
         }
@@ -99,22 +101,28 @@ pub(crate) fn bind(
     Ok(Conflict { arbiters, action })
 }
 
-/// Puts `excluded` beside the table: qualified names only.
-fn add_excluded(binder: &mut Binder<'_>, table: &Arc<Table>) -> Result<()> {
+/// Puts `excluded` beside what is changed: qualified names only. Its first slot.
+fn add_excluded(binder: &mut Binder<'_>, subject: &Subject) -> Result<usize> {
     let alias =
         ast::TableAlias { explicit: true, name: ast::Ident::new("excluded"), columns: Vec::new(), at: None };
-    let (_, names) = binder.stored_table(table, Some(&alias), false)?;
+    let (_, names) = binder.stored_table(&subject.table, Some(&alias), false)?;
     let level = binder.level()?;
-    // An unqualified name means the existing row.
-    level.namespace.tables.extend(names.tables);
-    for place in 0..table.columns.len() {
-        level.slot(1, place);
+    let start = level.select.slots.len();
+    let relation = level.select.relations.len() - 1;
+    for place in 0..subject.table.columns.len() {
+        level.slot(relation, place);
     }
-    Ok(())
+    match subject.is_view() {
+        true => binder.name_excluded(start)?,
+        // An unqualified name means the existing row.
+        false => level.namespace.tables.extend(names.tables),
+    }
+    Ok(start)
 }
 
-fn bind_update(binder: &mut Binder<'_>, table: &Arc<Table>, update: &ast::DoUpdate) -> Result<Action> {
-    let assignments = bind_assignments(binder, table, &update.assignments)?;
+fn bind_update(binder: &mut Binder<'_>, subject: &Subject, update: &ast::DoUpdate) -> Result<Action> {
+    let excluded = add_excluded(binder, subject)?;
+    let assignments = bind_assignments(binder, &subject.named, &update.assignments)?;
     let condition = match &update.selection {
         None => None,
         Some(condition) => Some(binder.in_clause(Clause::Where, |binder| {
@@ -122,7 +130,7 @@ fn bind_update(binder: &mut Binder<'_>, table: &Arc<Table>, update: &ast::DoUpda
             binder.condition(typed, "WHERE")
         })?),
     };
-    Ok(Action::Update { assignments, condition })
+    Ok(Action::Update { excluded, assignments, condition })
 }
 
 /// 55000.
@@ -132,24 +140,27 @@ pub(super) fn deferrable_arbiter() -> SqlError {
     )
 }
 
-fn arbiters(binder: &mut Binder<'_>, table: &Arc<Table>, on: &ast::OnConflict) -> Result<Vec<u32>> {
+fn arbiters(binder: &mut Binder<'_>, subject: &Subject, on: &ast::OnConflict) -> Result<Vec<u32>> {
+    let table = &subject.table;
     match &on.conflict_target {
         None if table.indexes.iter().any(|index| index.deferrable.is_some()) => Err(deferrable_arbiter()),
         None => Ok(table.indexes.iter().filter(|index| index.unique).map(|index| index.oid).collect()),
         Some(ast::ConflictTarget::OnConstraint(name)) => {
             let name = single(name)?;
-            let index = table.indexes.iter().find(|index| index.constraint.is_some() && index.name == name);
+            let is_meant = |index: &&Index| index.constraint.is_some() && index.name == name;
+            // A view has no constraints of its own.
+            let index = table.indexes.iter().find(is_meant).filter(|_| !subject.is_view());
             if index.is_some_and(|index| index.deferrable.is_some()) {
                 return Err(deferrable_arbiter());
             }
             index.map(|index| vec![index.oid]).ok_or_else(|| {
                 SqlError::new(
                     sqlstate::UNDEFINED_OBJECT,
-                    format!("constraint \"{name}\" for table \"{}\" does not exist", table.name),
+                    format!("constraint \"{name}\" for table \"{}\" does not exist", subject.named.name),
                 )
             })
         }
-        Some(ast::ConflictTarget::Columns(columns)) => inference::arbiters(binder, table, columns),
+        Some(ast::ConflictTarget::Columns(columns)) => inference::arbiters(binder, subject, columns),
     }
 }
 
@@ -170,13 +181,14 @@ impl Work<'_> {
             let Some(holder) = self.holder(table, conflict, indexed).await? else {
                 return Ok(Outcome::Free);
             };
-            let Action::Update { assignments, condition } = &conflict.action else {
+            let Action::Update { excluded, assignments, condition } = &conflict.action else {
                 return self.skip(table, &holder);
             };
             let Some(existing) = self.lock_holder(table, conflict, &holder, indexed, touched).await? else {
                 continue;
             };
             let mut frame = existing.clone();
+            frame.resize(*excluded, Datum::Null);
             frame.extend_from_slice(row);
             if let Some(condition) = condition
                 && !run.holds(self, condition, &frame)?
@@ -212,7 +224,7 @@ impl Work<'_> {
     ) -> Result<Option<Bytes>> {
         for oid in &conflict.arbiters {
             let Some(index) = table.index(*oid) else { continue };
-            if index.primary {
+            if index.is_clustered() {
                 let mut key = Vec::new();
                 columns_into(index, row, &mut key);
                 if self.lock_unique_key(table, table.tree, &key).await?.is_some() {

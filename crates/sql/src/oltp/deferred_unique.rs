@@ -1,5 +1,5 @@
-//! UNIQUE constraints that are DEFERRABLE: looked at when the statement has ended, or the
-//! transaction.
+//! UNIQUE and PRIMARY KEY constraints that are DEFERRABLE: looked at when the statement has ended,
+//! or the transaction.
 //!
 //! Rows with equal keys may stand beside each other until then, so the index is one that is not
 //! unique, and nobody is refused while a row is written. The check then locks the key, so that of

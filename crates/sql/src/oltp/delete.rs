@@ -13,6 +13,7 @@ use crate::bind::Binder;
 use crate::catalog::Privileges;
 use crate::error::{Result, SqlError};
 use crate::function::Interrupt;
+use crate::parse::current_of;
 use crate::session::work::Work;
 use crate::types::Datum;
 
@@ -47,15 +48,20 @@ pub(crate) fn bind(
     if !joins.is_empty() {
         return Err(SqlError::syntax("syntax error at or near \"JOIN\""));
     }
-    let reads = statement.selection.is_some() || statement.returning.is_some() || statement.using.is_some();
+    let cursor = statement.selection.as_ref().and_then(current_of);
+    let condition = statement.selection.as_ref().filter(|_| cursor.is_none());
+    let reads = condition.is_some() || statement.returning.is_some() || statement.using.is_some();
     let read = if reads { Privileges::SELECT } else { Privileges::NONE };
     let subject = Subject::find(binder, name, Change::Delete, Privileges::DELETE | read)?;
+    if cursor.is_some() {
+        subject.check_current(statement.using.is_none() && with.is_empty())?;
+    }
     let table = subject.table.clone();
     let mut parts = None;
     let query = with.bind(binder, |binder| {
         subject.open(binder, alias.as_ref())?;
         binder.from_beside_target(statement.using.as_deref().unwrap_or_default())?;
-        if let Some(condition) = &statement.selection {
+        if let Some(condition) = condition {
             binder.where_clause(condition)?;
         }
         let returning = match &statement.returning {
@@ -71,7 +77,7 @@ pub(crate) fn bind(
     })?;
     let (mut returning, filter) = parts.ok_or_else(|| SqlError::internal("a DELETE was not bound"))?;
     let mut pieces = Pieces::default();
-    let target = Target::plan(binder, &mut pieces, table, query, filter)?;
+    let target = Target::plan(binder, &mut pieces, table, query, filter)?.at_cursor(cursor);
     if let Some(returning) = &mut returning {
         pieces.expressions(binder, &mut returning.exprs)?;
     }
@@ -88,6 +94,12 @@ impl Work<'_> {
                 if let Some((row_key, frame)) =
                     self.point_row(&plan.target, key, LockMode::Exclusive, run).await?
                 {
+                    self.delete_one(plan, run, row_key, frame, &mut changed).await?;
+                }
+            }
+            Access::Current(cursor) => {
+                let mode = LockMode::Exclusive;
+                if let Some((row_key, frame)) = self.current_row(&plan.target, cursor, mode).await? {
                     self.delete_one(plan, run, row_key, frame, &mut changed).await?;
                 }
             }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::conflict::deferrable_arbiter;
-use crate::bind::{Binder, BoundComputed, bind_computed};
+use super::subject::Subject;
+use crate::bind::{Binder, BoundComputed, Clause, bind_computed};
 use crate::catalog::{Index, IndexKey, Table};
 use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Expr, same};
+use crate::expr::{Expr, Typed, same};
 use crate::parse::{ConflictTarget, conflict_target};
 use crate::plan::implies;
 
@@ -27,10 +28,18 @@ struct Wanted {
 /// Oids of the indexes. 42P10 if there is none.
 pub(super) fn arbiters(
     binder: &mut Binder<'_>,
-    table: &Arc<Table>,
+    subject: &Subject,
     columns: &[ast::Ident],
 ) -> Result<Vec<u32>> {
+    let table = &subject.table;
     let wanted = match conflict_target(columns)? {
+        target if subject.is_view() => {
+            let target = target.unwrap_or_else(|| ConflictTarget {
+                parts: columns.iter().cloned().map(ast::Expr::Identifier).collect(),
+                predicate: None,
+            });
+            bind_of_view(binder, subject, &target)?
+        }
         None => {
             let places = columns.iter().map(|name| place(table, name)).collect::<Result<Vec<_>>>()?;
             Wanted { columns: places, ..Wanted::default() }.in_order()
@@ -63,10 +72,7 @@ fn bind(binder: &mut Binder<'_>, table: &Arc<Table>, target: &ConflictTarget) ->
     let mut wanted = Wanted::default();
     for part in &target.parts {
         let typed = binder.index_expression(table, part)?;
-        match typed.expr {
-            Expr::Slot(place) if table.columns[place].ty == typed.ty => wanted.columns.push(place),
-            expr => wanted.expressions.push(expr),
-        }
+        wanted.add(table, typed);
     }
     if let Some(predicate) = &target.predicate {
         binder.index_predicate(table, predicate)?.into_conjuncts(&mut wanted.conditions);
@@ -74,7 +80,41 @@ fn bind(binder: &mut Binder<'_>, table: &Arc<Table>, target: &ConflictTarget) ->
     Ok(wanted.in_order())
 }
 
+/// The same for a view, whose columns may be expressions over the table's.
+fn bind_of_view(binder: &mut Binder<'_>, subject: &Subject, target: &ConflictTarget) -> Result<Wanted> {
+    subject.open(binder, None)?;
+    let bound = bind_over_view(binder, &subject.table, target);
+    binder.pop_level()?;
+    bound.map_err(|mut error| {
+        // The text may be another one than the statement's.
+        error.position = None;
+        error
+    })
+}
+
+fn bind_over_view(binder: &mut Binder<'_>, table: &Table, target: &ConflictTarget) -> Result<Wanted> {
+    let mut wanted = Wanted::default();
+    for part in &target.parts {
+        let typed = binder.in_clause(Clause::INDEX_EXPRESSION, |binder| binder.row_expression(part))?;
+        wanted.add(table, typed);
+    }
+    if let Some(predicate) = &target.predicate {
+        let predicate =
+            binder.in_clause(Clause::INDEX_PREDICATE, |binder| binder.row_predicate(predicate))?;
+        predicate.into_conjuncts(&mut wanted.conditions);
+    }
+    Ok(wanted.in_order())
+}
+
 impl Wanted {
+    /// One more part: a column of the table, or an expression.
+    fn add(&mut self, table: &Table, part: Typed) {
+        match part.expr {
+            Expr::Slot(place) if table.columns[place].ty == part.ty => self.columns.push(place),
+            expr => self.expressions.push(expr),
+        }
+    }
+
     fn in_order(mut self) -> Wanted {
         self.columns.sort_unstable();
         self.columns.dedup();

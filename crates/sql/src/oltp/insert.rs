@@ -152,12 +152,7 @@ fn bind_behind(binder: &mut Binder<'_>, subject: &Subject, statement: &ast::Inse
     let conflict = match &statement.on {
         None => None,
         Some(ast::OnInsert::OnConflict(on)) => {
-            let renamed = match subject.is_view() {
-                true => Some(subject.conflict(on)?),
-                false => None,
-            };
-            let on = renamed.as_ref().unwrap_or(on);
-            Some(super::conflict::bind(binder, &subject.table, alias.as_ref(), on)?)
+            Some(super::conflict::bind(binder, subject, alias.as_ref(), on)?)
         }
         Some(_) => return Err(SqlError::syntax("syntax error at or near \"DUPLICATE\"")),
     };
@@ -509,6 +504,7 @@ impl Work<'_> {
                 Outcome::Skipped => return Ok(()),
                 Outcome::Updated(updated) => {
                     row = updated;
+                    plan.view_checks.test(self, run, &plan.table, &row)?;
                     return run.give_back(self, plan.returning.as_ref(), &row, changed);
                 }
             }

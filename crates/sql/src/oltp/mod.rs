@@ -16,7 +16,7 @@ pub(crate) mod conflict;
 pub(crate) mod constraint;
 mod cte;
 mod cursor;
-mod deferred_unique;
+pub(crate) mod deferred_unique;
 pub(crate) mod delete;
 mod distinct;
 pub(crate) mod foreign_key;

@@ -18,7 +18,7 @@ use super::source::Pieces;
 use super::target::{find_changed, open_table_as, open_target};
 use crate::bind::{BaseTable, Binder, FixedColumn, NoBaseTable, ViewColumn, base_table};
 use crate::catalog::{CheckOption, Privileges, Relation, Table, View};
-use crate::ddl::names::{fold, single};
+use crate::ddl::names::single;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::session::work::Work;
@@ -75,6 +75,15 @@ impl Subject {
     /// Whether it is a view.
     pub(crate) fn is_view(&self) -> bool {
         self.under.is_some()
+    }
+
+    /// 0A000 unless the row of a cursor can be changed: of a table, and with nothing beside it.
+    pub(crate) fn check_current(&self, is_alone: bool) -> Result<()> {
+        if self.is_view() {
+            let message = "WHERE CURRENT OF on a view is not implemented";
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+        }
+        if is_alone { Ok(()) } else { Err(SqlError::unsupported("WHERE CURRENT OF beside other tables")) }
     }
 
     /// Opens a level with it: its columns are the first slots, in order; those of a view have the
@@ -157,28 +166,6 @@ impl Subject {
             places.push(column.as_ref().map_or(0, |place| *place));
         }
         (places, fixed)
-    }
-
-    /// ON CONFLICT of a view with the names of the table's columns. 42703, 0A000.
-    pub(crate) fn conflict(&self, on: &ast::OnConflict) -> Result<ast::OnConflict> {
-        let mut on = on.clone();
-        if matches!(on.action, ast::OnConflictAction::DoUpdate(_)) {
-            return Err(SqlError::unsupported("ON CONFLICT DO UPDATE on a view"));
-        }
-        if let Some(ast::ConflictTarget::Columns(columns)) = &mut on.conflict_target {
-            if crate::parse::conflict_target(columns)?.is_some() {
-                return Err(SqlError::unsupported("ON CONFLICT with expressions on a view"));
-            }
-            for column in columns {
-                let name = fold(column);
-                let place = self.named.column_place(&name).ok_or_else(|| {
-                    let message = format!("column \"{name}\" does not exist");
-                    SqlError::new(sqlstate::UNDEFINED_COLUMN, message)
-                })?;
-                *column = ast::Ident::with_quote('"', &self.table.columns[place].name);
-            }
-        }
-        Ok(on)
     }
 }
 

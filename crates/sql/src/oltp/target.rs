@@ -117,6 +117,8 @@ pub(crate) enum Access {
     Point(Vec<Expr>),
     /// By a query whose output is the frame.
     Query(Arc<Plan>),
+    /// The one at which a cursor of this name stands.
+    Current(String),
 }
 
 impl Target {
@@ -159,7 +161,7 @@ impl Target {
             None => Err(pieces.query(binder, query)?),
         };
         pieces.expressions(binder, std::slice::from_mut(&mut filter))?;
-        Ok(PlannedTarget { table, access, filter, is_joined })
+        Ok(PlannedTarget { table, access, filter, is_joined, cursor: None })
     }
 
     /// Whether the row is found by its whole primary key.
@@ -179,14 +181,21 @@ pub(crate) struct PlannedTarget {
     access: Result<Vec<Expr>, Plan>,
     filter: Expr,
     is_joined: bool,
+    cursor: Option<String>,
 }
 
 impl PlannedTarget {
+    /// The row is that of a cursor, if one is given.
+    pub(crate) fn at_cursor(self, cursor: Option<&str>) -> PlannedTarget {
+        PlannedTarget { cursor: cursor.map(str::to_owned), ..self }
+    }
+
     /// The target, once the statement's places are known.
     pub(crate) fn finish(self, places: Places) -> Target {
-        let access = match self.access {
-            Ok(key) => Access::Point(key),
-            Err(plan) => Access::Query(share(plan, places)),
+        let access = match (self.cursor, self.access) {
+            (Some(cursor), _) => Access::Current(cursor),
+            (None, Ok(key)) => Access::Point(key),
+            (None, Err(plan)) => Access::Query(share(plan, places)),
         };
         Target { table: self.table, access, filter: self.filter, is_joined: self.is_joined }
     }

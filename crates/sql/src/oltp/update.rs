@@ -23,7 +23,7 @@ use crate::expr::{Expr, Typed};
 use crate::function::Interrupt;
 use crate::function::puts_element;
 use crate::keys;
-use crate::parse::element;
+use crate::parse::{current_of, element};
 use crate::session::work::Work;
 use crate::types::Datum;
 
@@ -78,6 +78,14 @@ impl Assignments {
             row[place] = value;
         }
         Ok(())
+    }
+}
+
+/// The columns that one of the items of SET assigns to.
+pub(crate) fn assigned_names(assignment: &ast::Assignment) -> &[ast::ObjectName] {
+    match &assignment.target {
+        ast::AssignmentTarget::ColumnName(name) => std::slice::from_ref(name),
+        ast::AssignmentTarget::Tuple(names) => names.as_slice(),
     }
 }
 
@@ -282,23 +290,25 @@ pub(crate) fn bind(
             return Err(SqlError::syntax("syntax error at or near \"FROM\""));
         }
     };
-    let reads = statement.selection.is_some()
+    let cursor = statement.selection.as_ref().and_then(current_of);
+    let condition = statement.selection.as_ref().filter(|_| cursor.is_none());
+    let reads = condition.is_some()
         || statement.returning.is_some()
         || statement.assignments.iter().any(|assignment| names_columns(&assignment.value));
     let read = if reads { Privileges::SELECT } else { Privileges::NONE };
     let subject = Subject::find(binder, name, Change::Update, Privileges::UPDATE | read)?;
+    if cursor.is_some() {
+        subject.check_current(from.is_empty() && with.is_empty())?;
+    }
     let table = subject.table.clone();
     for assignment in &statement.assignments {
-        subject.check_columns(match &assignment.target {
-            ast::AssignmentTarget::ColumnName(name) => std::slice::from_ref(name),
-            ast::AssignmentTarget::Tuple(names) => names.as_slice(),
-        })?;
+        subject.check_columns(assigned_names(assignment))?;
     }
     let mut parts = None;
     let query = with.bind(binder, |binder| {
         let view_checks = subject.open(binder, alias.as_ref())?;
         binder.from_beside_target(from)?;
-        if let Some(condition) = &statement.selection {
+        if let Some(condition) = condition {
             binder.where_clause(condition)?;
         }
         let assignments = bind_assignments(binder, &subject.named, &statement.assignments)?;
@@ -319,7 +329,7 @@ pub(crate) fn bind(
     let checks = Checks::bind(binder, &table, |place| table.changes_with(place, &places))?;
     let keys = assignments.keys(&table);
     let mut pieces = Pieces::default();
-    let target = Target::plan(binder, &mut pieces, table, query, filter)?;
+    let target = Target::plan(binder, &mut pieces, table, query, filter)?.at_cursor(cursor);
     assignments.plan(binder, &mut pieces)?;
     view_checks.plan(binder, &mut pieces)?;
     if let Some(returning) = &mut returning {
@@ -339,6 +349,12 @@ impl Work<'_> {
                 if let Some((row_key, frame)) =
                     self.point_row(&plan.target, key, LockMode::NoKeyExclusive, run).await?
                 {
+                    self.update_one(plan, run, row_key, frame, &mut changed).await?;
+                }
+            }
+            Access::Current(cursor) => {
+                let mode = LockMode::NoKeyExclusive;
+                if let Some((row_key, frame)) = self.current_row(&plan.target, cursor, mode).await? {
                     self.update_one(plan, run, row_key, frame, &mut changed).await?;
                 }
             }
@@ -414,6 +430,29 @@ impl Work<'_> {
         let mut frame = decode(table, &bytes)?;
         frame.push(Datum::Bytea(row_key.clone()));
         Ok(run.holds(self, &target.filter, &frame)?.then_some((row_key, frame)))
+    }
+
+    /// The row at which a cursor stands, if it is still there: its key and frame. 34000, 24000.
+    pub(crate) async fn current_row(
+        &mut self,
+        target: &Target,
+        cursor: &str,
+        mode: LockMode,
+    ) -> Result<Option<(Bytes, Vec<Datum>)>> {
+        let table = &target.table;
+        let row_key = self.facts.current_row(cursor, table)?;
+        let found = match self.state.locks_reads {
+            false => self.view.get(table.tree, &row_key)?,
+            true => {
+                self.lock_key(table.tree, &row_key, mode).await?;
+                self.engine.note_latest(table.tree, &row_key);
+                self.key_holder(table.tree, &row_key)?
+            }
+        };
+        let Some(bytes) = found else { return Ok(None) };
+        let mut frame = decode(table, &bytes)?;
+        frame.push(Datum::Bytea(row_key.clone()));
+        Ok(Some((row_key, frame)))
     }
 
     /// Locks a row that was found. If it changed meanwhile, the frame gets what it is now; false if

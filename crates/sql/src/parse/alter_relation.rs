@@ -3,6 +3,8 @@
 //! ```text
 //! ALTER VIEW [IF EXISTS] name RENAME TO new
 //! ALTER VIEW [IF EXISTS] name RENAME [COLUMN] column TO new
+//! ALTER VIEW [IF EXISTS] name SET (option [= value], ...)
+//! ALTER VIEW [IF EXISTS] name RESET (option, ...)
 //! ALTER { TABLE | VIEW } [IF EXISTS] [ONLY] name SET SCHEMA schema
 //! CREATE VIEW name AS query WITH [CASCADED | LOCAL] CHECK OPTION
 //! ```
@@ -41,6 +43,10 @@ pub enum RelationChange {
     },
     /// SET SCHEMA.
     SetSchema(Ident),
+    /// SET of options.
+    SetOptions(Vec<SqlOption>),
+    /// RESET of options.
+    ResetOptions(Vec<SqlOption>),
 }
 
 impl AlterRelation {
@@ -80,6 +86,12 @@ fn change(parser: &mut Parser<'_>) -> Parsed<RelationChange> {
     if take_all(parser, &["SET", "SCHEMA"]) {
         return parser.parse_identifier().map(RelationChange::SetSchema);
     }
+    if take(parser, "SET") {
+        return options(parser).map(RelationChange::SetOptions);
+    }
+    if take(parser, "RESET") {
+        return options(parser).map(RelationChange::ResetOptions);
+    }
     expect(parser, "RENAME")?;
     if take(parser, "TO") {
         return parser.parse_identifier().map(RelationChange::Rename);
@@ -88,6 +100,26 @@ fn change(parser: &mut Parser<'_>) -> Parsed<RelationChange> {
     let from = parser.parse_identifier()?;
     expect(parser, "TO")?;
     Ok(RelationChange::RenameColumn { from, to: parser.parse_identifier()? })
+}
+
+/// Options in parentheses.
+fn options(parser: &mut Parser<'_>) -> Parsed<Vec<SqlOption>> {
+    parser.expect_token(&Token::LParen)?;
+    let options = parser.parse_comma_separated(option)?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(options)
+}
+
+fn option(parser: &mut Parser<'_>) -> Parsed<SqlOption> {
+    let key = parser.parse_identifier()?;
+    if !parser.consume_token(&Token::Eq) {
+        return Ok(SqlOption::Ident(key));
+    }
+    let value = match &parser.peek_token_ref().token {
+        Token::Word(_) => Expr::Identifier(parser.parse_identifier()?),
+        _ => parser.parse_expr()?,
+    };
+    Ok(SqlOption::KeyValue { key, value })
 }
 
 /// WITH CHECK OPTION behind a view's query: it becomes one of the options before that.
@@ -122,6 +154,8 @@ mod tests {
             ("ALTER VIEW IF EXISTS s.v RENAME COLUMN a TO \"B\"", "ALTER VIEW"),
             ("ALTER VIEW v RENAME a TO b", "ALTER VIEW"),
             ("ALTER VIEW v SET SCHEMA s", "ALTER VIEW"),
+            ("ALTER VIEW v SET (check_option = local, security_barrier)", "ALTER VIEW"),
+            ("ALTER VIEW IF EXISTS v RESET (check_option)", "ALTER VIEW"),
             ("ALTER TABLE IF EXISTS ONLY s.t SET SCHEMA \"S\"", "ALTER TABLE"),
         ] {
             match &parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))[0].command {

@@ -113,7 +113,9 @@ fn target(tokens: &[TokenWithSpan], start: usize) -> Option<(String, usize)> {
 /// A token as text that gives the same token. Those of texts and names have lost their quotes.
 fn written(token: &Token) -> String {
     match token {
-        Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => {
+        Token::SingleQuotedString(text)
+        | Token::EscapedStringLiteral(text)
+        | Token::UnicodeStringLiteral(text) => {
             format!("'{}'", text.replace('\'', "''"))
         }
         Token::Word(Word { value, quote_style: Some(quote), .. }) => {

@@ -172,8 +172,12 @@ impl Dialect for CognateDialect {
         true
     }
 
+    /// The tokenizer knows the backslash only: see `unicode`.
+    fn supports_unicode_string_literal(&self) -> bool {
+        false
+    }
+
     delegate!(
-        supports_unicode_string_literal,
         supports_filter_during_aggregation,
         allow_extract_custom,
         allow_extract_single_quotes,

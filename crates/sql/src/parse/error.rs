@@ -82,6 +82,22 @@ impl<'a> Source<'a> {
             .at(self.position(self.byte(location)))
     }
 
+    /// Another complaint about the token at a place.
+    pub(super) fn complaint(&self, what: &str, location: Location) -> SqlError {
+        let byte = self.byte(location);
+        let message = match token_at(&self.text[byte..]) {
+            "" => format!("{what} at end of input"),
+            token => format!("{what} at or near \"{token}\""),
+        };
+        SqlError::syntax(message).at(self.position(byte))
+    }
+
+    /// A complaint about the character so far behind a place.
+    pub(super) fn inside(&self, location: Location, behind: usize, message: &str) -> SqlError {
+        let behind = u32::try_from(behind).unwrap_or(u32::MAX);
+        SqlError::syntax(message).at(self.position(self.byte(location)).saturating_add(behind))
+    }
+
     fn near_byte(&self, byte: usize) -> SqlError {
         let token = token_at(&self.text[byte..]);
         if token.is_empty() {

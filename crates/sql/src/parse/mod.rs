@@ -16,7 +16,8 @@
 //!
 //! What none of these knows `refused` may know by name.
 //!
-//! Before all that, `operator` tells the tokenizer where PostgreSQL ends an operator (`x>-1`).
+//! Before all that, `operator` tells the tokenizer where PostgreSQL ends an operator (`x>-1`), and
+//! `unicode` reads strings and names with `U&` before them.
 //! `plain` reads the few statements that always come as text and are sent in masses, without any of
 //! this.
 //!
@@ -39,6 +40,7 @@ mod alter_settings;
 mod command;
 mod complexity;
 mod conflict_target;
+mod current_of;
 mod database;
 mod dialect;
 mod domain;
@@ -62,6 +64,7 @@ mod routine;
 mod rows;
 mod spelled;
 pub(crate) mod template;
+mod unicode;
 pub(crate) mod walk;
 
 pub use alter_relation::{AlterRelation, RelationChange};
@@ -69,6 +72,7 @@ pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
 pub(crate) use conflict_target::{ConflictTarget, conflict_target};
+pub(crate) use current_of::{ROW_KEY, current_of, with_row_key};
 pub use database::{DatabaseOption, DatabaseStatement};
 pub use domain::{DomainChange, DomainClause, DomainStatement};
 pub(crate) use effects::{changes_rows, locks_rows_within};
@@ -249,6 +253,7 @@ fn parse_tokens(
     let places = Source::new(text);
     let tokens = tokenize(text, &survey.runs).map_err(|error| places.tokenizer_error(&error))?;
     junk::refuse(&tokens, &places)?;
+    let tokens = unicode::decode(tokens, &places)?;
     let parts = Parts { source: text.into(), places, interrupt, charge };
     let mut statements = vec![];
     for part in split(tokens) {
@@ -354,6 +359,7 @@ fn parse_part<T>(
     let dialect = CognateDialect::default();
     let tokens =
         operator::space(text).tokenize(text, &dialect).map_err(|error| places.tokenizer_error(&error))?;
+    let tokens = unicode::decode(tokens, &places)?;
     let mut notes = Notes::default();
     let tokens = rewrite::rewrite(tokens, &mut notes)?;
     complexity::check_up_to(&tokens, depth)?;

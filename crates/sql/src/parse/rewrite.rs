@@ -21,6 +21,7 @@
 //! | `IDENTITY (START WITH 5 INCREMENT BY 2)` | its options in the order the parser wants |
 //! | `IDENTITY (SEQUENCE NAME s)` | a number of CACHE with the name behind: see [`sequence_name_of`] |
 //! | `ON CONFLICT (lower(a)) WHERE b` | one marked name in the parentheses: see [`conflict_target`](super::conflict_target) |
+//! | `WHERE CURRENT OF c` | a marked name: see [`current_of`](super::current_of) |
 //! | `CREATE TABLE t (LIKE u INCLUDING ALL)` | a column with a marked name: see [`like`](super::like) |
 //! | `text ARRAY`, `numeric(10,2) ARRAY` as types | `text[]`, `numeric(10,2)[]` |
 //! | `ALTER COLUMN a DROP EXPRESSION` | `SET DEFAULT` of a marked name: see [`dropped_expression`] |
@@ -96,6 +97,7 @@ fn compact(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 /// One pass over a statement's tokens.
 pub(super) fn rewrite(tokens: Vec<TokenWithSpan>, notes: &mut Notes) -> Result<Vec<TokenWithSpan>> {
     let tokens = super::conflict_target::rewrite(super::element::rewrite(compact(tokens)));
+    let tokens = super::current_of::rewrite(tokens);
     if !tokens.iter().any(needs_rewriting) {
         return Ok(tokens);
     }

@@ -99,6 +99,8 @@ const CLASSES: &[(Oid, &str, Oid, TypeId, bool)] = &[
     (10004, "bpchar_ops", 426, TypeId::Bpchar, true),
     (10006, "bytea_ops", 428, TypeId::Bytea, true),
     (10007, "char_ops", 429, TypeId::InternalChar, true),
+    (10009, "cidr_ops", 1974, TypeId::Inet, false),
+    (10015, "inet_ops", 1974, TypeId::Inet, true),
     (10012, "float4_ops", 1970, TypeId::Float4, true),
     (10022, "interval_ops", 1982, TypeId::Interval, true),
     (10028, "name_ops", 1994, TypeId::Name, true),
@@ -120,6 +122,7 @@ const FAMILIES: &[(Oid, &str)] = &[
     (429, "char_ops"),
     (434, "datetime_ops"),
     (1970, "float_ops"),
+    (1974, "network_ops"),
     (1976, "integer_ops"),
     (1982, "interval_ops"),
     (1988, "numeric_ops"),
@@ -139,6 +142,7 @@ const FAMILIES: &[(Oid, &str)] = &[
 fn operator_class(id: TypeId) -> Oid {
     let id = match id {
         TypeId::Varchar => TypeId::Text,
+        TypeId::Cidr => TypeId::Inet,
         _ if id.is_array() => TypeId::AnyArray,
         _ if id.is_oid() => TypeId::Oid,
         _ => id,

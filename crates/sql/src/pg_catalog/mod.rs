@@ -13,9 +13,9 @@
 //! ```
 //!
 //! Invariants: a row has one value for each column, of the column's type; oids of built-in objects
-//! are PostgreSQL's; types PostgreSQL has and we do not (`pg_node_tree`, `aclitem`, `xid`, `inet`
-//! ...) show as the type that prints alike. A table of a feature that does not exist here
-//! (triggers, policies, publications ...) is there and empty, because clients join it.
+//! are PostgreSQL's; types PostgreSQL has and we do not (`pg_node_tree`, `aclitem`, `xid` ...) show
+//! as the type that prints alike. A table of a feature that does not exist here (triggers,
+//! policies, publications ...) is there and empty, because clients join it.
 //!
 //! As long as nobody has made a role, the session's user owns everything, and other roles are known only
 //! where settings are stored for them (`role`). There is one database, the one the client asked for by whatever name.

@@ -222,13 +222,13 @@ system_table! {
         Procedure::optional,
         |routine| count(routine.inputs().filter(|input| input.default.is_some()).count()),
     ),
-    prorettype: Oid = row.say(|procedure| procedure.result, |routine| routine.result.id.oid()),
+    prorettype: Oid = row.say(|procedure| procedure.result, |routine| routine.result.oid()),
     proargtypes: Oidvector = row.say(
         |procedure| types(&procedure.arguments),
-        |routine| vector(TypeId::Oid, routine.inputs().map(|input| input.ty.id.oid())),
+        |routine| vector(TypeId::Oid, routine.inputs().map(|input| input.ty.oid())),
     ),
     proallargtypes: OidArray = row.list(has_outputs, |routine| {
-        array(TypeId::Oid, routine.arguments.iter().map(|argument| argument.ty.id.oid()))
+        array(TypeId::Oid, routine.arguments.iter().map(|argument| argument.ty.oid()))
     }),
     proargmodes: InternalCharArray = row.list(has_outputs, |routine| {
         array(TypeId::InternalChar, routine.arguments.iter().map(|argument| argument.mode.letter()))

@@ -6,12 +6,12 @@ use super::names::{qualified, quote_identifier};
 use super::value::NULL;
 use super::{Source, SystemTable};
 use crate::catalog::{Argument, ArgumentMode, Behavior, Catalog, Oid, Routine, RoutineKind};
-use crate::types::TypeId;
+use crate::types::Type;
 
 pub(super) const TABLES: &[&SystemTable] = &[&ROUTINES];
 
 /// What `pg_get_function_arguments` prints: with defaults, unless they are to tell routines apart.
-pub(super) fn arguments(routine: &Routine, with_defaults: bool) -> String {
+pub(super) fn arguments(source: &Source<'_>, routine: &Routine, with_defaults: bool) -> String {
     let printed = routine.arguments.iter().filter(|argument| argument.mode != ArgumentMode::Table);
     let print = |argument: &Argument| {
         let mode = match argument.mode {
@@ -23,16 +23,17 @@ pub(super) fn arguments(routine: &Routine, with_defaults: bool) -> String {
         };
         let default = argument.default.as_ref().filter(|_| with_defaults);
         let default = default.map(|default| format!(" DEFAULT {default}")).unwrap_or_default();
-        format!("{mode}{}{default}", named(argument))
+        format!("{mode}{}{default}", named(source, argument))
     };
     printed.map(print).collect::<Vec<_>>().join(", ")
 }
 
 /// `name type`, or the type alone.
-fn named(argument: &Argument) -> String {
+fn named(source: &Source<'_>, argument: &Argument) -> String {
+    let ty = argument.ty.format_with(source.eval.format);
     match &argument.name {
-        Some(name) => format!("{} {}", quote_identifier(name), argument.ty.format()),
-        None => argument.ty.format(),
+        Some(name) => format!("{} {ty}", quote_identifier(name)),
+        None => ty,
     }
 }
 
@@ -42,13 +43,14 @@ pub(super) fn result(source: &Source<'_>, routine: &Routine) -> Option<String> {
         return None;
     }
     let is_column = |argument: &&Argument| argument.mode == ArgumentMode::Table;
-    let columns: Vec<String> = routine.arguments.iter().filter(is_column).map(named).collect();
+    let columns = routine.arguments.iter().filter(is_column);
+    let columns: Vec<String> = columns.map(|argument| named(source, argument)).collect();
     if !columns.is_empty() {
         return Some(format!("TABLE({})", columns.join(", ")));
     }
     let set = if routine.returns_set { "SETOF " } else { "" };
     let row = routine.row_of.and_then(|oid| source.display(oid));
-    Some(format!("{set}{}", row.unwrap_or_else(|| routine.result.format())))
+    Some(format!("{set}{}", row.unwrap_or_else(|| routine.result.format_with(source.eval.format))))
 }
 
 /// What `pg_get_functiondef` prints.
@@ -56,7 +58,7 @@ pub(super) fn definition(source: &Source<'_>, routine: &Routine) -> String {
     let noun = routine.kind.noun();
     let name = qualified(&routine.schema_name, &routine.name);
     let mut text = format!("CREATE OR REPLACE {} {name}(", noun.to_uppercase());
-    text.push_str(&arguments(routine, true));
+    text.push_str(&arguments(source, routine, true));
     text.push_str(")\n");
     if let Some(result) = result(source, routine) {
         text.push_str(&format!(" RETURNS {result}\n"));
@@ -106,8 +108,21 @@ pub(super) fn by_name(catalog: &Catalog, path: &[String], schema: Option<&str>, 
 }
 
 /// Name of the type in `information_schema`.
-fn data_type(id: TypeId) -> &'static str {
-    if id.is_array() { "ARRAY" } else { id.sql_name() }
+fn data_type(ty: Type) -> &'static str {
+    match ty.id {
+        id if id.is_array() => "ARRAY",
+        _ if ty.user_type().is_some() => "USER-DEFINED",
+        id => id.sql_name(),
+    }
+}
+
+/// Schema and name of the type there.
+fn udt(source: &Source<'_>, ty: Type) -> (String, String) {
+    match ty.user_type().and_then(|oid| source.catalog.user_type_by_oid(oid)) {
+        Some(of) if of.oid() != ty.oid() => (of.schema_name().to_owned(), format!("_{}", of.name())),
+        Some(of) => (of.schema_name().to_owned(), of.name().to_owned()),
+        None => ("pg_catalog".to_owned(), ty.id.internal_name().to_owned()),
+    }
 }
 
 system_table! {
@@ -126,7 +141,7 @@ system_table! {
     udt_catalog: Name = NULL,
     udt_schema: Name = NULL,
     udt_name: Name = NULL,
-    data_type: Varchar = (routine.kind == RoutineKind::Function).then(|| data_type(routine.result.id)),
+    data_type: Varchar = (routine.kind == RoutineKind::Function).then(|| data_type(routine.result)),
     character_maximum_length: Int4 = NULL,
     character_octet_length: Int4 = NULL,
     character_set_catalog: Name = NULL,
@@ -142,8 +157,8 @@ system_table! {
     interval_type: Varchar = NULL,
     interval_precision: Int4 = NULL,
     type_udt_catalog: Name = (routine.kind == RoutineKind::Function).then(|| source.database()),
-    type_udt_schema: Name = (routine.kind == RoutineKind::Function).then_some("pg_catalog"),
-    type_udt_name: Name = (routine.kind == RoutineKind::Function).then(|| routine.result.id.internal_name()),
+    type_udt_schema: Name = (routine.kind == RoutineKind::Function).then(|| udt(source, routine.result).0),
+    type_udt_name: Name = (routine.kind == RoutineKind::Function).then(|| udt(source, routine.result).1),
     scope_catalog: Name = NULL,
     scope_schema: Name = NULL,
     scope_name: Name = NULL,

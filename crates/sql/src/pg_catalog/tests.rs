@@ -287,6 +287,19 @@ fn rows_found_by_oid_are_those_of_the_scan() {
 }
 
 #[test]
+fn sequences_of_a_column_are_found_in_whatever_schema_they_are() {
+    let known = catalog();
+    let (a, b) = (known.table_by_oid(16384).unwrap(), known.table_by_oid(16394).unwrap());
+    assert_eq!(known.sequences_of(b), [16393_u32]);
+    assert!(known.sequences_of(a).is_empty());
+    let sequence = Sequence::clone(known.sequence_by_oid(16393).unwrap());
+    let moved = Sequence { schema: PUBLIC_OID + 1, schema_name: "elsewhere".to_owned(), ..sequence };
+    let objects = [Object::Table(a.clone()), Object::Table(b.clone()), Object::Sequence(Arc::new(moved))];
+    let changed = Catalog::new(3, objects);
+    assert_eq!(changed.sequences_of(changed.table_by_oid(16394).unwrap()), [16393_u32]);
+}
+
+#[test]
 fn oids_and_names_are_unique() {
     let mut oids = std::collections::BTreeSet::new();
     let mut names = std::collections::BTreeSet::new();

@@ -240,6 +240,7 @@ const EQUALITY: &[(Oid, TypeId, Oid)] = &[
     (1093, TypeId::Date, 1086),
     (1108, TypeId::Time, 1145),
     (2060, TypeId::Timestamp, 2052),
+    (1201, TypeId::Inet, 920),
     (1320, TypeId::Timestamptz, 1152),
     (1330, TypeId::Interval, 1162),
     (1752, TypeId::Numeric, 1718),
@@ -254,6 +255,7 @@ const EQUALITY: &[(Oid, TypeId, Oid)] = &[
 pub(super) fn equality_operator(id: TypeId) -> Oid {
     let id = match id {
         TypeId::Varchar => TypeId::Text,
+        TypeId::Cidr => TypeId::Inet,
         _ if id.is_array() => TypeId::AnyArray,
         _ if id.is_oid() => TypeId::Oid,
         _ => id,

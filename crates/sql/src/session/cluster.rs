@@ -10,12 +10,16 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use cognate_engine::{Commit, Csn, Isolation, Transaction};
+use sqlparser::ast;
+use tokio::sync::watch;
 
 use super::flow_control::{FlowBounds, FlowControl, FlowCounts, SlowNode};
+use super::governed::executes;
 use super::settings::Origin;
-use super::{Session, SqlDatabase};
+use super::{Action, Prepared, Session, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::Finished;
+use crate::parse::{Command, Statement};
 
 /// How long a COMMIT waits for its place in the order.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
@@ -63,6 +67,9 @@ pub struct Nodes {
     rows: ArcSwap<Vec<NodeRow>>,
     /// Why this node accepts no writes, if it does not.
     closed: ArcSwap<Option<String>>,
+    /// Why nothing comes to this node any more.
+    left: OnceLock<String>,
+    has_left: watch::Sender<bool>,
     pub(super) flow: FlowControl,
 }
 
@@ -91,6 +98,23 @@ impl Nodes {
         }
     }
 
+    /// Nothing is applied here any more: this node goes on after it was started again, if it does.
+    pub fn leave(&self, reason: String) {
+        // The first reason is the cause of others.
+        let _ = self.left.set(reason);
+        self.has_left.send_replace(true);
+    }
+
+    /// Resolves to the reason once nothing is applied here any more.
+    async fn until_left(&self) -> String {
+        let mut has_left = self.has_left.subscribe();
+        let is_told = has_left.wait_for(|has_left| *has_left).await.is_ok();
+        match self.left.get().filter(|_| is_told) {
+            Some(reason) => reason.clone(),
+            None => std::future::pending().await,
+        }
+    }
+
     /// When who writes waits for slow nodes.
     pub fn configure_flow(&self, bounds: FlowBounds) {
         self.flow.configure(bounds);
@@ -113,7 +137,7 @@ impl Nodes {
 
     /// Why this node accepts no writes, if it does not.
     pub fn closed(&self) -> Option<String> {
-        self.closed.load().as_ref().clone()
+        self.closed.load().as_ref().clone().or_else(|| self.left.get().cloned())
     }
 }
 
@@ -156,14 +180,11 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the transaction has taken a snapshot: an instance is begun without one.
-    fn has_begun(&self) -> bool {
-        self.open.as_ref().is_some_and(|open| !open.state.begun_ahead)
-    }
-
-    /// Whether the next statement looks with the snapshot that there is.
+    /// Whether the next statement looks with the snapshot that there is. An instance is begun
+    /// without one, and at READ COMMITTED each statement takes its own.
     fn has_snapshot(&self) -> bool {
-        self.has_begun() && self.modes.isolation != Isolation::ReadCommitted
+        let has_begun = self.open.as_ref().is_some_and(|open| !open.state.begun_ahead);
+        has_begun && self.modes.isolation != Isolation::ReadCommitted
     }
 
     /// Waits until what `cognate.read_after` names can be seen here.
@@ -172,12 +193,11 @@ impl Session {
             return Ok(());
         }
         let position = position_of(&self.database, &self.effective.read_after)?;
-        let engine = self.database.engine();
-        if engine.applied() >= position {
+        if self.database.engine().applied() >= position {
             return Ok(());
         }
-        let interrupts = self.interrupts();
-        interrupts.wait(engine.wait_applied(position)).await
+        let (database, interrupts) = (self.database.clone(), self.interrupts());
+        interrupts.wait(until_seen(&database, position)).await
     }
 
     /// With `cognate.read_consistency = linearizable`, waits until this node has everything that
@@ -196,7 +216,7 @@ impl Session {
                     .with_detail(why)
                     .with_hint("SET cognate.read_consistency = local reads what this node has.")
             })?;
-            database.engine().wait_applied(position).await.map_err(SqlError::from)
+            until_seen(&database, position).await
         };
         interrupts.wait(newest).await
     }
@@ -213,7 +233,7 @@ impl Session {
     /// # Errors
     /// The refusal, if it stands; what interrupts the wait.
     pub async fn look_again(&mut self, refusal: SqlError) -> Result<()> {
-        if self.has_begun() {
+        if self.has_snapshot() {
             return Err(refusal);
         }
         if self.effective.linearizable_reads && self.database.engine().is_node() {
@@ -223,6 +243,45 @@ impl Session {
             Ok(position) if position > 0 => self.await_token().await,
             _ => Err(refusal),
         }
+    }
+
+    /// A statement was prepared, and its client is told of its columns and parameters before it
+    /// runs. If that is what they were before `cognate.read_after`, it would be refused when it
+    /// runs: so it is prepared anew once this node has seen that.
+    ///
+    /// # Errors
+    /// Those of the text; what interrupts the wait.
+    pub async fn prepare_as_seen(
+        &mut self,
+        prepared: Arc<Prepared>,
+        text: &str,
+        parameter_oids: &[u32],
+    ) -> Result<Arc<Prepared>> {
+        let is_planned = !matches!(prepared.planned().action, Action::Utility | Action::Empty);
+        let token = &self.effective.read_after;
+        if !is_planned || token.is_empty() || self.has_snapshot() {
+            return Ok(prepared);
+        }
+        // What is wrong with a token is said when the statement runs.
+        let applied = self.database.engine().applied();
+        if position_of(&self.database, token).is_ok_and(|position| position > applied) {
+            self.await_token().await?;
+            return self.prepare(text, parameter_oids);
+        }
+        Ok(prepared)
+    }
+
+    /// SET. A role that is not known here may have been made by what is to be seen.
+    pub(super) async fn set_as_seen(&mut self, set: &ast::Set, statement: &Statement) -> Result<()> {
+        let is_of_role = matches!(set, ast::Set::SetRole { .. } | ast::Set::SetSessionAuthorization(_));
+        let refusal = match self.set(set, statement) {
+            Err(refusal) if is_of_role && self.reads_after() => refusal,
+            done => return done,
+        };
+        self.look_again(refusal).await?;
+        let (catalog, _) = self.catalog_with_state();
+        self.facts.set_catalog(&catalog);
+        self.set(set, statement)
     }
 
     /// Commits at a node: waits until its place in the order is known, for a bounded time.
@@ -312,10 +371,34 @@ impl Session {
     }
 }
 
+/// Whether a statement without a plan looks at what there is, by a snapshot or by names. A cursor
+/// that goes on looks no more: it has what it was declared with.
+pub(super) fn looks(command: &Command) -> bool {
+    match command {
+        Command::Fetch { .. } | Command::Maintenance { command: "CHECKPOINT", .. } => false,
+        Command::Sql(sql) if matches!(sql.as_ref(), ast::Statement::Prepare { .. }) => true,
+        command => executes(command),
+    }
+}
+
 fn closed(reason: &str) -> SqlError {
     SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, "this node accepts no writes at present")
         .with_detail(reason)
         .with_hint("Connect to a node that is with the majority: see cognate_nodes.")
+}
+
+/// Waits until a position can be seen here. 25006 if it never will be.
+async fn until_seen(database: &SqlDatabase, position: Csn) -> Result<()> {
+    tokio::select! {
+        biased;
+        seen = database.engine().wait_applied(position) => seen.map_err(SqlError::from),
+        reason = database.nodes().until_left() => Err(SqlError::new(
+            sqlstate::READ_ONLY_SQL_TRANSACTION,
+            "what is to be seen does not come to this node any more",
+        )
+        .with_detail(reason)
+        .with_hint("Connect to another node: see cognate_nodes.")),
+    }
 }
 
 /// The position that a token of this cluster names.

@@ -338,7 +338,7 @@ impl Session {
 
     /// Data of COPY FROM STDIN, cut anywhere.
     pub async fn copy_data(&mut self, data: &[u8]) -> Result<()> {
-        let Some(mut copy) = self.copy.take() else { return Ok(()) };
+        let Some(mut copy) = self.copy.take() else { return self.take_lost().map_or(Ok(()), Err) };
         copy.reader.feed(data);
         let result = self.copy_rows(&mut copy).await;
         self.seat.pause();
@@ -357,7 +357,8 @@ impl Session {
     /// End of COPY FROM STDIN's data.
     pub async fn copy_done(&mut self) -> Result<CommandTag> {
         let Some(mut copy) = self.copy.take() else {
-            return Err(SqlError::new(sqlstate::PROTOCOL_VIOLATION, "there is no COPY to end"));
+            let none = || SqlError::new(sqlstate::PROTOCOL_VIOLATION, "there is no COPY to end");
+            return Err(self.take_lost().unwrap_or_else(none));
         };
         copy.reader.finish();
         let result = match self.copy_rows(&mut copy).await {
@@ -381,7 +382,7 @@ impl Session {
 
     /// The client gave up COPY FROM STDIN; returns the error to report.
     pub async fn copy_fail(&mut self, message: &str) -> SqlError {
-        self.copy = None;
+        (self.copy, self.lost) = (None, None);
         self.fail();
         SqlError::new(sqlstate::QUERY_CANCELED, format!("COPY from stdin failed: {message}"))
     }

@@ -3,20 +3,25 @@
 //! A cursor is a portal with a name. One that can move backwards (SCROLL), or that outlives its
 //! transaction (WITH HOLD), has all its rows in memory: from its first use, or from COMMIT. They,
 //! and what FETCH gives, are charged to the memory that statements share.
+//!
+//! The rows of one that reads a single table end with their keys, which FETCH takes off: WHERE
+//! CURRENT OF is about the row that was given last.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sqlparser::ast;
 
-use super::listing::Listed;
+use super::listing::{CursorPlace, Listed};
 use super::portal::{PortalState, Tag};
-use super::{CommandTag, Fetch, Format, OutputColumn, Portal, RowSink, Session, SinkState};
+use super::{CommandTag, Fetch, Format, OutputColumn, Portal, Prepared, RowSink, Session, SinkState};
 use crate::budget::{Budget, Charge};
+use crate::catalog::Oid;
 use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::memory::row_bytes;
-use crate::parse::{Command, FetchCount, Statement, changes_rows};
+use crate::parse::{Command, FetchCount, ROW_KEY, Statement, changes_rows, with_row_key};
 use crate::pg_catalog::CursorRow;
 use crate::types::{Datum, FormatContext};
 
@@ -40,7 +45,29 @@ pub(super) struct NamedCursor {
     held: bool,
     /// Savepoints that were open when it was declared.
     depth: usize,
-    _listed: Listed,
+    /// The table that it reads, if its rows end with their keys.
+    table: Option<Oid>,
+    /// The key of the row that it gave last.
+    key: Option<Bytes>,
+    listed: Listed,
+}
+
+impl NamedCursor {
+    /// The columns that FETCH gives.
+    fn columns(&self) -> Option<&[OutputColumn]> {
+        let columns = self.portal.columns()?;
+        match columns.split_last() {
+            Some((_, given)) if self.table.is_some() => Some(given),
+            _ => Some(columns),
+        }
+    }
+
+    /// Says where it stands.
+    fn tell(&self) {
+        let has_locks = self.portal.prepared.planned().is_changing();
+        let place = CursorPlace { is_held: self.held, has_locks, table: self.table, row: self.key.clone() };
+        self.listed.stands(place);
+    }
 }
 
 /// Rows that are kept, and the memory that was taken for them.
@@ -76,11 +103,30 @@ impl Kept {
         }
         Ok(kept)
     }
+
+    /// The same without the keys that the rows end with.
+    fn without_keys(mut self) -> Kept {
+        for row in &mut self.rows {
+            row.pop();
+        }
+        self
+    }
+}
+
+/// The key that a row ends with.
+fn key_of(row: &[Datum]) -> Option<Bytes> {
+    match row.last() {
+        Some(Datum::Bytea(key)) => Some(key.clone()),
+        _ => None,
+    }
 }
 
 /// Gathers rows, as many as there is memory for, or only counts them.
 struct Gather {
     kept: Kept,
+    /// The rows end with their keys; that of the last one.
+    has_keys: bool,
+    key: Option<Bytes>,
     counted_only: bool,
     bytes: usize,
     charged: usize,
@@ -89,7 +135,9 @@ struct Gather {
 
 impl Gather {
     fn new(counted_only: bool, budget: &Arc<Budget>) -> Result<Gather> {
-        Ok(Gather { kept: Kept::new(budget)?, counted_only, bytes: 0, charged: 0, refused: None })
+        let kept = Kept::new(budget)?;
+        let (has_keys, key) = (false, None);
+        Ok(Gather { kept, has_keys, key, counted_only, bytes: 0, charged: 0, refused: None })
     }
 
     /// The rows. 53200 if there were more than there was memory for.
@@ -104,6 +152,9 @@ impl Gather {
 impl RowSink for Gather {
     fn row(&mut self, _: &[OutputColumn], _: &[Format], row: &[Datum], _: &FormatContext) -> SinkState {
         self.kept.number += 1;
+        if self.has_keys {
+            self.key = key_of(row);
+        }
         if self.counted_only {
             return SinkState::Ready;
         }
@@ -124,14 +175,15 @@ impl RowSink for Gather {
     }
 }
 
-fn no_cursor(name: &str) -> SqlError {
+/// 34000.
+pub(super) fn no_cursor(name: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"))
 }
 
 impl Session {
     /// The columns of a cursor that DECLARE made: clients may describe it like a portal.
     pub fn cursor_columns(&self, name: &str) -> Option<&[OutputColumn]> {
-        self.cursors.get(name)?.portal.columns()
+        self.cursors.get(name)?.columns()
     }
 
     /// Closes a cursor that DECLARE made, if there is one of this name.
@@ -171,8 +223,6 @@ impl Session {
                 format!("cursor \"{name}\" already exists"),
             ));
         }
-        let command = Command::Sql(Box::new(ast::Statement::Query(query.clone())));
-        let statement = statement.with_command(command);
         let scroll = declare.scroll == Some(true);
         let row = CursorRow {
             name: name.clone(),
@@ -181,8 +231,8 @@ impl Session {
             scrollable: scroll,
             declared: self.facts.now(),
         };
-        let prepared = Arc::new(self.plan_prepared(Some(statement), Vec::new())?);
-        let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
+        let prepared = self.plan_cursor(query, statement)?;
+        let mut portal = Portal::new(Arc::new(prepared), Arc::from([]), Vec::new());
         portal.leave_open();
         let depth = self.open.as_ref().map_or(0, |open| open.state.savepoints.len());
         let mut cursor = NamedCursor {
@@ -195,12 +245,29 @@ impl Session {
             hold,
             held: false,
             depth,
-            _listed: Listed::cursor(&self.facts, row),
+            table: None,
+            key: None,
+            listed: Listed::cursor(&self.facts, row),
         };
         // The snapshot is that of the declaration.
         self.begin_cursor(&mut cursor).await?;
+        let last = cursor.portal.columns().and_then(<[OutputColumn]>::last);
+        cursor.table = last.filter(|column| column.name == ROW_KEY).map(|column| column.table_oid);
+        cursor.tell();
         self.cursors.insert(name, cursor);
         Ok(())
+    }
+
+    /// The query of a cursor, with the keys of its rows if it can have them.
+    fn plan_cursor(&mut self, query: &ast::Query, statement: &Statement) -> Result<Prepared> {
+        let mut plan = |query: Box<ast::Query>| {
+            let command = Command::Sql(Box::new(ast::Statement::Query(query)));
+            self.plan_prepared(Some(statement.with_command(command)), Vec::new())
+        };
+        match with_row_key(query).map(&mut plan) {
+            Some(Ok(prepared)) => Ok(prepared),
+            _ => plan(Box::new(query.clone())),
+        }
     }
 
     /// Starts a cursor's portal without giving a row; all rows of one that scrolls are read.
@@ -228,7 +295,7 @@ impl Session {
     /// The columns of FETCH.
     pub(super) fn fetch_columns(&self, name: &str) -> Result<Vec<OutputColumn>> {
         let cursor = self.cursors.get(name).ok_or_else(|| no_cursor(name))?;
-        Ok(cursor.portal.columns().unwrap_or_default().to_vec())
+        Ok(cursor.columns().unwrap_or_default().to_vec())
     }
 
     /// FETCH and MOVE: the rows, as a portal's state.
@@ -242,7 +309,7 @@ impl Session {
         let name = fold(name);
         if let Some(cursor) = self.cursors.get(&name).filter(|_| !skip) {
             // Its name may have been another one's when FETCH was prepared.
-            portal.check_gives(cursor.portal.columns())?;
+            portal.check_gives(cursor.columns())?;
         }
         // Out of the map while it runs: a cursor whose query fails is gone.
         let mut cursor = self.cursors.remove(&name).ok_or_else(|| no_cursor(&name))?;
@@ -260,6 +327,7 @@ impl Session {
                 return Err(error);
             }
         };
+        cursor.tell();
         self.cursors.insert(name, cursor);
         let number = rows.number as u64;
         if skip {
@@ -312,15 +380,18 @@ impl Session {
             let kept = Kept::copied(rest.rows[from..].iter().take(count), counted_only, &budget)?;
             cursor.at_end = kept.number < count;
             cursor.position += kept.number;
-            return Ok(kept);
+            return Ok(if cursor.table.is_some() { kept.without_keys() } else { kept });
         }
-        let mut sink = Gather::new(counted_only, &budget)?;
+        let has_keys = cursor.table.is_some();
+        let mut sink = Gather { has_keys, ..Gather::new(counted_only, &budget)? };
         let fetch = Box::pin(self.advance(&mut cursor.portal, &mut sink, wanted)).await?;
+        let key = sink.key.take();
         let kept = sink.finish()?;
         cursor.at_end = matches!(fetch, Fetch::Complete(_));
         cursor.position += kept.number;
+        cursor.key = key.filter(|_| !cursor.at_end);
         cursor.portal.charge_held(&budget)?;
-        Ok(kept)
+        Ok(if has_keys { kept.without_keys() } else { kept })
     }
 
     /// CLOSE.
@@ -353,6 +424,7 @@ impl Session {
                 cursor.at_end = false;
             }
             cursor.held = true;
+            cursor.tell();
             self.cursors.insert(name, cursor);
         }
         Ok(())
@@ -422,8 +494,11 @@ fn scroll(
     };
     let found = range.iter().filter(|row| (1..=length).contains(*row)).map(|row| &rows[*row as usize - 1]);
     let kept = Kept::copied(found, counted_only, budget)?;
+    let row = usize::try_from(position - 1).ok().and_then(|at| rows.get(at));
+    let key = row.filter(|_| cursor.table.is_some()).and_then(|row| key_of(row));
     cursor.position = position as usize;
-    Ok(kept)
+    cursor.key = key;
+    Ok(if cursor.table.is_some() { kept.without_keys() } else { kept })
 }
 
 fn forward(at: i64, count: i64, length: i64) -> (Vec<i64>, i64) {

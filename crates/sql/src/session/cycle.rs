@@ -190,7 +190,8 @@ pub(super) fn locate(catalog: &Catalog, tree: TreeId, key: Option<&[u8]>) -> Pla
 /// The table that a tree belongs to, and the index if it is one's.
 fn find(catalog: &Catalog, tree: TreeId) -> Option<(&Table, Option<&Index>)> {
     catalog.tables().find_map(|table| {
-        let of_tree = |index: &&Index| (index.tree == tree && !index.primary) || key_tree(index.tree) == tree;
+        let of_tree =
+            |index: &&Index| (index.tree == tree && !index.is_clustered()) || key_tree(index.tree) == tree;
         let index = table.indexes.iter().find(of_tree);
         (table.tree == tree || index.is_some()).then_some((&**table, index))
     })

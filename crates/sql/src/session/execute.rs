@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cognate_engine::{Access, LockMode, TrackedView, TreeMode};
 
-use super::portal::{PortalState, Tag};
+use super::portal::{PortalState, Tag, changed_result};
 use super::{Action, Block, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session, Statement};
 use crate::catalog::Oid;
 use crate::error::{Result, SqlError, sqlstate};
@@ -247,9 +247,10 @@ impl Session {
     ) -> Result<Arc<Planned>> {
         loop {
             if !self.fits(&planned) || planned.is_outgrown(self.database.engine()) {
-                planned = match self.replan(prepared) {
-                    Err(error) if is_open => self.prepare_anew(prepared, error)?,
-                    planned => planned?,
+                planned = match self.replan_alike(prepared)? {
+                    Some(planned) => planned,
+                    None if is_open => self.prepare_anew(prepared)?,
+                    None => return Err(changed_result()),
                 };
             }
             let reading = planned.is_reading();

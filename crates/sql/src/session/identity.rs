@@ -46,7 +46,7 @@ fn undefined_role(name: &str) -> SqlError {
 }
 
 /// 42704 for what a session does whose role was dropped.
-fn gone(name: &str) -> SqlError {
+pub(super) fn gone(name: &str) -> SqlError {
     SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
 }
 
@@ -136,6 +136,12 @@ impl Facts {
                 self.role_of(catalog, &effective.user, effective.user_role).unwrap_or(OWNER_OID)
             }
         }
+    }
+
+    /// The role that the session acts as, if that is one.
+    pub(super) fn current_role(&self, catalog: &Catalog) -> Option<Oid> {
+        let effective = self.effective();
+        self.role_of(catalog, &effective.user, effective.user_role).filter(|_| catalog.has_roles())
     }
 
     /// Oid of `session_user`, if that is a role.

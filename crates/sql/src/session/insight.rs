@@ -74,6 +74,6 @@ impl Insight {
     /// What its roles have prepared.
     fn prepared(&self, database: &SqlDatabase) -> impl Iterator<Item = PreparedInfo> {
         let all = database.engine().prepared().into_iter();
-        all.filter(|info| self.covers(self.catalog.role_oid(&Note::of(&info.note).user)))
+        all.filter(|info| self.covers(Note::of(&info.note).role_in(&self.catalog)))
     }
 }

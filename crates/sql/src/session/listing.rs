@@ -1,15 +1,20 @@
 //! What a session's own views list: `pg_prepared_statements` and `pg_cursors`.
 //!
 //! Statements and cursors are the session's, and views see only what stays of it ([`Facts`]). So
-//! each of them has a row there, which goes when it goes.
+//! each of them has a row there, which goes when it goes. So it is with the places of cursors,
+//! which WHERE CURRENT OF asks for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::Prepared;
+use super::cursor::no_cursor;
 use super::facts::Facts;
+use crate::catalog::{Oid, Table};
+use crate::error::{Result, SqlError, sqlstate};
 use crate::pg_catalog::{CursorRow, StatementRow};
 
 /// The rows, by name.
@@ -17,6 +22,38 @@ use crate::pg_catalog::{CursorRow, StatementRow};
 pub(super) struct Listing {
     statements: Mutex<BTreeMap<String, StatementRow>>,
     cursors: Mutex<BTreeMap<String, CursorRow>>,
+    places: Mutex<BTreeMap<String, CursorPlace>>,
+}
+
+/// Where a cursor stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CursorPlace {
+    /// It has outlived its transaction.
+    pub(super) is_held: bool,
+    /// It locks the rows that it gives.
+    pub(super) has_locks: bool,
+    /// The table that it reads, if it reads one and nothing else.
+    pub(super) table: Option<Oid>,
+    /// The key of the row that it gave last; none before the first one, and behind the last.
+    pub(super) row: Option<Bytes>,
+}
+
+impl Facts {
+    /// The key of the row of a table at which a cursor stands. 34000, 24000.
+    pub(crate) fn current_row(&self, cursor: &str, table: &Table) -> Result<Bytes> {
+        let place = self.listing.places.lock().get(cursor).cloned();
+        let place = place.ok_or_else(|| no_cursor(cursor))?;
+        let wrong = match place.row {
+            _ if place.is_held => "is held from a previous transaction".to_owned(),
+            Some(row) if place.table == Some(table.oid) => return Ok(row),
+            None if place.table == Some(table.oid) => "is not positioned on a row".to_owned(),
+            _ if place.has_locks && place.table.is_some() => {
+                format!("does not have a FOR UPDATE/SHARE reference to table \"{}\"", table.name)
+            }
+            _ => format!("is not a simply updatable scan of table \"{}\"", table.name),
+        };
+        Err(SqlError::new(sqlstate::INVALID_CURSOR_STATE, format!("cursor \"{cursor}\" {wrong}")))
+    }
 }
 
 impl Listing {
@@ -51,12 +88,20 @@ impl Listed {
         facts.listing.cursors.lock().insert(name.clone(), row);
         Listed { facts: facts.clone(), name, is_cursor: true }
     }
+
+    /// Says where the cursor stands.
+    pub(super) fn stands(&self, place: CursorPlace) {
+        self.facts.listing.places.lock().insert(self.name.clone(), place);
+    }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
         match self.is_cursor {
-            true => drop(self.facts.listing.cursors.lock().remove(&self.name)),
+            true => {
+                self.facts.listing.cursors.lock().remove(&self.name);
+                self.facts.listing.places.lock().remove(&self.name);
+            }
             false => drop(self.facts.listing.statements.lock().remove(&self.name)),
         }
     }

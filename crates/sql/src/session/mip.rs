@@ -390,6 +390,7 @@ impl Session {
         };
         match prepared {
             Ok(told) => {
+                self.keep_token_at_node(told.csn);
                 let ended = self.end_prepared(told.durable).await;
                 Some(ended.map(|()| told.table))
             }
@@ -429,7 +430,8 @@ impl Session {
             }
             (told, _) => told?,
         };
-        let Told { table, durable } = told;
+        let Told { table, csn, durable } = told;
+        self.keep_token_at_node(csn);
         durable.await?;
         if table.request.as_ref().is_some_and(|known| known != request) {
             return Err(refused(Refusal::RequestDiffers));
@@ -467,6 +469,10 @@ impl Session {
             self.rollback();
         }
         self.refuse_in_block(operation)?;
+        // What REFUSE ends is nobody's promise.
+        if operation != MipOperation::Refuse {
+            self.check_prepared_instance(&xid, instance).await?;
+        }
         self.check_majority()?;
         let engine = self.database.engine().clone();
         let asked: Pin<Box<dyn Future<Output = _> + Send>> = match operation {
@@ -475,6 +481,7 @@ impl Session {
             _ => Box::pin(engine.rollback_instance_in_order(&xid, instance)),
         };
         let told = self.in_order(None, asked).await??;
+        self.keep_token_at_node(told.csn);
         if operation == MipOperation::Commit {
             self.commits += 1;
         }

@@ -205,6 +205,9 @@ pub struct Session {
     decided: Option<Box<Outcome>>,
     /// Why a block has failed while its client was not asking.
     overtaken: Option<SqlError>,
+    /// Why a COPY, or an implicit transaction of which something is answered, has ended while its
+    /// client was not asking.
+    lost: Option<SqlError>,
     /// Settings before the transaction.
     settings_mark: Option<Mark>,
     effective: Arc<Effective>,
@@ -224,6 +227,8 @@ pub struct Session {
     bound: u64,
     /// A savepoint was gone back to, behind which the portals after this one were bound.
     undone_portals: Option<u64>,
+    /// A block has ended, and with it the portals up to this one.
+    ended_portals: Option<u64>,
     /// The failure was noted where it arose.
     failure_noted: bool,
     /// Since the last Sync a statement was executed at every node, and is committed.
@@ -339,6 +344,7 @@ impl Session {
             sibling: None,
             decided: None,
             overtaken: None,
+            lost: None,
             settings_mark: None,
             effective,
             format: FormatContext {
@@ -356,6 +362,7 @@ impl Session {
             transactions: 0,
             bound: 0,
             undone_portals: None,
+            ended_portals: None,
             failure_noted: false,
             has_run_active: false,
             was_refused: false,

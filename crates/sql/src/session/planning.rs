@@ -7,7 +7,7 @@ use sqlparser::ast;
 
 use super::interrupt;
 use super::plan_cache::Key;
-use super::portal::{changed_result, is_changed_result};
+use super::portal::changed_result;
 use super::routine::CallPlan;
 use super::statement::tag;
 use super::{Action, Block, OutputColumn, Planned, Prepared, Session, Statement};
@@ -261,6 +261,11 @@ impl Session {
     /// Plans a statement again after the catalog has changed. 0A000 if its result would change its
     /// shape.
     pub(super) fn replan(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<Planned>> {
+        self.replan_alike(prepared)?.ok_or_else(changed_result)
+    }
+
+    /// The same; none if its result would change its shape.
+    pub(super) fn replan_alike(&mut self, prepared: &Arc<Prepared>) -> Result<Option<Arc<Planned>>> {
         let statement =
             prepared.statement().ok_or_else(|| SqlError::internal("an empty query has no plan"))?;
         let mut planned = self.plan(statement, prepared.declared())?;
@@ -280,31 +285,25 @@ impl Session {
             _ => false,
         };
         if !same_types || planned.parameter_types != prepared.parameter_types() {
-            return Err(changed_result());
+            return Ok(None);
         }
         // Others who have the statement may look its names up otherwise; and who prepares the text
         // from now on is told other types of its parameters.
         if is_told_otherwise || !self.finds_alike(prepared) {
-            return Ok(self.own_plans.keep(prepared, planned));
+            return Ok(Some(self.own_plans.keep(prepared, planned)));
         }
         self.own_plans.forget(prepared);
-        Ok(prepared.replan(planned))
+        Ok(Some(prepared.replan(planned)))
     }
 
-    /// A statement could not be planned again. If that is because its columns have changed, and its
-    /// client was not told of them yet, another one of the same text takes its place. PostgreSQL
-    /// would have prepared it only now: once nobody changes its tables any more.
-    pub(super) fn prepare_anew(
-        &mut self,
-        prepared: &mut Arc<Prepared>,
-        error: SqlError,
-    ) -> Result<Arc<Planned>> {
-        if !is_changed_result(&error) {
-            return Err(error);
-        }
+    /// The result of a statement has changed its shape, and its client was not told of the former
+    /// one yet: another statement of the same text takes its place. PostgreSQL would have prepared
+    /// it only now: once nobody changes its tables any more. 0A000 if the client has sent
+    /// parameters of other types.
+    pub(super) fn prepare_anew(&mut self, prepared: &mut Arc<Prepared>) -> Result<Arc<Planned>> {
         let anew = self.plan_prepared(prepared.statement().cloned(), prepared.declared().to_vec())?;
         if anew.parameter_types() != prepared.parameter_types() {
-            return Err(error);
+            return Err(changed_result());
         }
         *prepared = Arc::new(anew);
         Ok(prepared.planned())

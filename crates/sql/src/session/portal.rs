@@ -131,6 +131,11 @@ impl Portal {
         !matches!(self.state, PortalState::Ready)
     }
 
+    /// Whether it was made of this statement.
+    pub fn is_of(&self, prepared: &Arc<Prepared>) -> bool {
+        Arc::ptr_eq(&self.prepared, prepared)
+    }
+
     /// Its place among those that its session has bound.
     pub fn bound(&self) -> u64 {
         self.bound
@@ -139,9 +144,19 @@ impl Portal {
     /// Takes the statement as it was prepared anew, and its columns.
     pub(super) fn renew(&mut self, prepared: Arc<Prepared>) {
         self.columns = prepared.shared_columns();
-        let format = self.formats.first().copied().unwrap_or(Format::Text);
-        self.formats = vec![format; self.columns.as_ref().map_or(0, |columns| columns.len())];
+        let formats = std::mem::take(&mut self.formats);
+        self.spread_formats(&formats);
         self.prepared = prepared;
+    }
+
+    /// Takes the formats that its columns were asked for in. If it has others by now, they were all
+    /// to have the same one.
+    pub(super) fn spread_formats(&mut self, formats: &[Format]) {
+        let columns = self.columns.as_ref().map_or(0, |columns| columns.len());
+        self.formats = match formats.len() == columns {
+            true => formats.to_vec(),
+            false => vec![formats.first().copied().unwrap_or(Format::Text); columns],
+        };
     }
 
     /// The same statement with the same parameters, not begun.
@@ -274,16 +289,9 @@ impl Portal {
     }
 }
 
-const CHANGED_RESULT: &str = "cached plan must not change result type";
-
 /// The rows of a statement are not what they were when it was prepared.
 pub(super) fn changed_result() -> SqlError {
-    SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, CHANGED_RESULT)
-}
-
-/// Whether an error says so.
-pub(super) fn is_changed_result(error: &SqlError) -> bool {
-    error.sqlstate == sqlstate::FEATURE_NOT_SUPPORTED && error.message == CHANGED_RESULT
+    SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
 }
 
 /// How far [`Session::fetch`](super::Session::fetch) came.

@@ -1,10 +1,12 @@
 //! PREPARE TRANSACTION, and the decision about what it left.
 
 use bytes::Bytes;
+use cognate_engine::Owner;
+use cognate_engine::sibling::{Instance, Xid};
 
 use super::transaction::no_transaction;
 use super::{Block, Open, Session, SqlDatabase};
-use crate::catalog::{DATABASE_OID, Oid};
+use crate::catalog::{Catalog, DATABASE_OID, Oid};
 use crate::ddl::permission::denied;
 use crate::error::{Result, SqlError, sqlstate};
 
@@ -86,10 +88,8 @@ impl Session {
     /// and for who wants to decide about it.
     pub(super) fn prepared_note(&self) -> Bytes {
         let (user, name) = (self.facts.current_user(), self.facts.database_name());
-        match self.database.oid() {
-            DATABASE_OID => format!("{user}\0{name}").into(),
-            other => format!("{user}\0{name}\0{other}").into(),
-        }
+        let (database, role) = (self.database.oid(), self.facts.role(&self.facts.catalog()));
+        format!("{user}\0{name}\0{database}\0{role}").into()
     }
 
     /// A transaction was prepared, or its instance was told that it will not be.
@@ -153,19 +153,11 @@ impl Session {
     /// 42501 for what another role has prepared, unless the session is a superuser's; 0A000 for
     /// what was prepared in another database.
     async fn check_prepared(&mut self, identifier: &str) -> Result<()> {
+        let Some(note) = self.note_of(&Owner::Global(identifier.into())).await? else { return Ok(()) };
         let (catalog, _) = self.catalog_with_state();
+        let own = self.facts.role(&catalog);
         let may_all = self.facts.rights(&catalog).is_none();
-        if !may_all && self.database.engine().is_node() {
-            // This node may not know of it yet, and the decision would find it at its place in the
-            // order.
-            Box::pin(self.await_newest()).await?;
-        }
-        let all = self.database.engine().prepared();
-        let found = all.iter().find(
-            |info| matches!(&info.owner, cognate_engine::Owner::Global(known) if **known == *identifier),
-        );
-        let Some(note) = found.map(|info| Note::of(&info.note)) else { return Ok(()) };
-        if !may_all && note.user != self.facts.current_user() {
+        if !may_all && (own == NOBODY || note.role_in(&catalog) != Some(own)) {
             return Err(denied("permission denied to finish prepared transaction")
                 .with_hint("Must be superuser or the user that prepared the transaction."));
         }
@@ -176,14 +168,58 @@ impl Session {
         Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message)
             .with_hint("Connect to the database where the transaction was prepared to finish it."))
     }
+
+    /// 42501 for an instance of a family that a role has prepared of which the session's is no
+    /// member, unless the session is a superuser's. Any session of those may decide about it:
+    /// application servers finish what others have left.
+    pub(super) async fn check_prepared_instance(&mut self, xid: &Xid, instance: Instance) -> Result<()> {
+        let (catalog, _) = self.catalog_with_state();
+        if self.facts.rights(&catalog).is_none() {
+            return Ok(());
+        }
+        let Some(note) = self.note_of(&Owner::Instance(xid.clone(), instance)).await? else { return Ok(()) };
+        let (catalog, _) = self.catalog_with_state();
+        let role = note.role_in(&catalog);
+        match self.facts.rights(&catalog) {
+            Some(rights) if !role.is_some_and(|role| rights.has(role)) => {
+                Err(denied("permission denied to finish prepared instance")
+                    .with_hint("Must be superuser or a member of the role that prepared the instance."))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What is kept with a prepared transaction. At a node that does not know of it, the order may
+    /// know, and the decision would find it at its place: so that is waited for.
+    async fn note_of(&mut self, owner: &Owner) -> Result<Option<Note>> {
+        let engine = self.database.engine().clone();
+        if let Some(note) = engine.prepared_note(owner) {
+            return Ok(Some(Note::of(&note)));
+        }
+        if engine.is_node() {
+            Box::pin(self.await_newest()).await?;
+        }
+        Ok(engine.prepared_note(owner).map(|note| Note::of(&note)))
+    }
 }
 
+/// What a session acts as whose role has gone.
+const NOBODY: Oid = 0;
+
 /// What is kept with a prepared transaction: who has prepared it, and where.
+///
+/// ```text
+/// user · 0 · name of the database · 0 · its oid · 0 · oid of the role      as texts
+/// ```
+///
+/// Builds before did not write the role, and not the database's oid either if it was the first one.
 pub(super) struct Note {
-    pub(super) user: String,
+    /// What the role was called.
+    user: String,
     /// What its session has called the database.
     pub(super) name: String,
     pub(super) database: Oid,
+    role: Option<Oid>,
 }
 
 impl Note {
@@ -191,8 +227,21 @@ impl Note {
         let note = String::from_utf8_lossy(note);
         let mut parts = note.split('\0').map(str::to_owned);
         let mut next = || parts.next().unwrap_or_default();
-        let (user, name, database) = (next(), next(), next());
-        Note { user, name, database: database.parse().unwrap_or(DATABASE_OID) }
+        let (user, name, database, role) = (next(), next(), next(), next());
+        let database = database.parse().unwrap_or(DATABASE_OID);
+        Note { user, name, database, role: role.parse().ok() }
+    }
+
+    /// The role, if it is one: of a name that becomes another role's it has nothing. An older note
+    /// has nothing but the name.
+    pub(super) fn role_in(&self, catalog: &Catalog) -> Option<Oid> {
+        self.role.or_else(|| catalog.role_oid(&self.user))
+    }
+
+    /// What the role is called now; of one that has gone, or was none, what it was called.
+    pub(super) fn owner_in(&self, catalog: &Catalog) -> String {
+        let known = self.role.and_then(|role| catalog.role_name(role));
+        known.unwrap_or(&self.user).to_owned()
     }
 }
 
@@ -201,5 +250,31 @@ impl SqlDatabase {
     pub(crate) fn prepared_in(&self, database: Oid) -> usize {
         let all = self.engine().prepared();
         all.iter().filter(|info| Note::of(&info.note).database == database).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{Object, Role};
+
+    #[test]
+    fn a_role_is_known_by_its_oid_and_in_older_notes_by_its_name() {
+        let role = |oid, name: &str| Object::Role(Role::new(oid, name.to_owned()).into());
+        let catalog = Catalog::new(1, [role(20_000, "ann"), role(20_001, "bob")]);
+        let of = |parts: &[&str]| {
+            let note = Note::of(parts.join("\0").as_bytes());
+            let (role, owner) = (note.role_in(&catalog), note.owner_in(&catalog));
+            (note.database, role, owner)
+        };
+        let told = |database, role, owner: &str| (database, role, owner.to_owned());
+        assert_eq!(of(&["ann", "d"]), told(DATABASE_OID, Some(20_000), "ann"));
+        assert_eq!(of(&["ann", "d", "16390"]), told(16_390, Some(20_000), "ann"));
+        assert_eq!(of(&["eve", "d"]), told(DATABASE_OID, None, "eve"));
+        // Since then bob was called ann, or eve.
+        assert_eq!(of(&["ann", "d", "16390", "20001"]), told(16_390, Some(20_001), "bob"));
+        assert_eq!(of(&["eve", "d", "5", "20001"]), told(DATABASE_OID, Some(20_001), "bob"));
+        // It has gone, and somebody else has its name.
+        assert_eq!(of(&["bob", "d", "5", "19999"]), told(DATABASE_OID, Some(19_999), "bob"));
     }
 }

@@ -266,7 +266,7 @@ pub(crate) fn prepared(database: &SqlDatabase) -> Vec<PreparedRow> {
                 cognate_engine::Owner::Instance(xid, instance) => format!("<{xid},{instance}>"),
             },
             prepared: info.prepared_us - super::database::EPOCH_US,
-            owner: note.user,
+            owner: note.owner_in(&catalog),
             database: known.map_or(note.name, |known| known.name.clone()),
         }
     };

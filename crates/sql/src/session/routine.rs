@@ -226,7 +226,7 @@ impl Session {
         }
         let outcome = Outcome::of(routine, &catalog)?;
         let last = statements.last().and_then(|last| last.columns());
-        let conversions = routine::conversions(routine, &outcome, last)?;
+        let conversions = routine::conversions(routine, &outcome, last, self.format_context())?;
         let routine = routine.clone();
         let body = Arc::new(Body { routine, search_path, state, statements, outcome, conversions });
         if is_shared && body.routine.body.len() <= KEPT_TEXT_MAX {

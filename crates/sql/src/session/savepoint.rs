@@ -45,6 +45,12 @@ impl Session {
         self.undone_portals.take()
     }
 
+    /// After the end of a block: the portals that were bound first, so many, were of it. They are to
+    /// be dropped although another block may have begun at once.
+    pub fn take_ended_portals(&mut self) -> Option<u64> {
+        self.ended_portals.take()
+    }
+
     fn find_savepoint(&self, name: &str) -> Result<usize> {
         let savepoints = self.open.as_ref().map_or(&[][..], |open| &open.state.savepoints);
         savepoints.iter().rposition(|frame| frame.name == name).ok_or_else(|| {

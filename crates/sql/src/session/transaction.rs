@@ -278,6 +278,7 @@ impl Session {
             Block::Explicit => {
                 let modes = self.modes;
                 self.commit().await?;
+                self.ended_portals = Some(self.bound);
                 self.chain(chain, modes);
                 Ok("COMMIT")
             }
@@ -305,6 +306,7 @@ impl Session {
             Block::Explicit | Block::Failed | Block::Decided => {
                 let modes = self.modes;
                 self.rollback();
+                self.ended_portals = Some(self.bound);
                 self.chain(chain, modes);
             }
         }
@@ -459,9 +461,18 @@ impl Session {
     /// told with its next statement.
     pub fn give_up(&mut self) {
         let doom = self.open.as_ref().and_then(|open| open.engine.check_member().err());
-        let overtaken = doom.filter(|_| self.sibling.is_none()).map(|error| self.name_failure(error));
+        let doom = doom.map(|error| self.name_failure(error));
+        let (is_implicit, is_copying) = (self.block == Block::Implicit, self.copy.is_some());
+        let is_sibling = self.sibling.is_some();
         self.fail();
-        self.overtaken = overtaken.filter(|_| self.block == Block::Failed);
+        self.lost = doom.clone().filter(|_| is_implicit || is_copying);
+        self.overtaken = doom.filter(|_| !is_copying && !is_sibling && self.block == Block::Failed);
+    }
+
+    /// Why the implicit transaction was given up that the last messages were of: no failed block is
+    /// left to say so, and what comes next must not be taken for its end.
+    pub fn take_lost(&mut self) -> Option<SqlError> {
+        self.lost.take()
     }
 
     /// An error was met: an open block becomes failed, an implicit transaction is rolled back. A

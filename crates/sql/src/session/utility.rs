@@ -72,9 +72,9 @@ impl Session {
         self.enter_implicit();
         if super::governed::executes(&statement.command) {
             self.go().await?;
-            if self.reads_after() {
-                self.await_reads().await?;
-            }
+        }
+        if self.reads_after() && super::cluster::looks(&statement.command) {
+            self.await_reads().await?;
         }
         match &statement.command {
             Command::Sql(sql) => match sql.as_ref() {
@@ -158,7 +158,7 @@ impl Session {
         use ast::Statement as S;
         let words = match sql {
             S::Set(set) => {
-                self.set(set, statement)?;
+                self.set_as_seen(set, statement).await?;
                 "SET"
             }
             S::Reset(reset) => {

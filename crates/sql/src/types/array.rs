@@ -13,6 +13,20 @@ pub struct Dimension {
     pub lower: i32,
 }
 
+/// 54000 unless the subscript behind the last element is a number, too, along each dimension.
+pub(super) fn check_bounds(dimensions: &[Dimension]) -> Result<(), SqlError> {
+    let fits = |dimension: &Dimension| {
+        i32::try_from(dimension.length).is_ok_and(|length| dimension.lower.checked_add(length).is_some())
+    };
+    match dimensions.iter().find(|dimension| !fits(dimension)) {
+        None => Ok(()),
+        Some(dimension) => Err(SqlError::new(
+            sqlstate::PROGRAM_LIMIT_EXCEEDED,
+            format!("array lower bound is too large: {}", dimension.lower),
+        )),
+    }
+}
+
 /// An array value. No dimensions means empty.
 #[derive(Clone, Debug)]
 pub struct Array {

@@ -1,5 +1,6 @@
 //! Arrays as text: `{1,2,NULL}`, `{{"a b",c},{d,e}}`, `[0:1]={7,8}`.
 
+use super::array::check_bounds;
 use super::bounds::Meter;
 use super::{Array, Datum, Dimension, FormatContext, Type};
 use crate::error::{SqlError, sqlstate};
@@ -114,6 +115,7 @@ pub(super) fn parse(text: &str, element: Type, context: &FormatContext) -> Resul
             if declared.iter().map(|d| d.length).ne(lengths.iter().copied()) {
                 return Err(reader.malformed("Specified array dimensions do not match array contents."));
             }
+            check_bounds(&declared)?;
             declared
         }
     };

@@ -4,11 +4,12 @@ use bytes::Bytes;
 
 use std::sync::Arc;
 
+use super::array::check_bounds;
 use super::input::truncate_name;
 use super::malformed::{TOO_LONG, insufficient, invalid, nothing};
 use super::{
-    Array, Category, Datum, Dimension, EnumValue, FormatContext, Interval, Numeric, Text, Type, TypeId, cast,
-    datetime, json,
+    Array, Category, Datum, Dimension, EnumValue, FormatContext, Inet, Interval, Numeric, Text, Type, TypeId,
+    cast, datetime, json,
 };
 use crate::error::{SqlError, sqlstate};
 
@@ -53,6 +54,7 @@ impl Datum {
             }
             Datum::Bytea(bytes) => out.extend_from_slice(bytes),
             Datum::Uuid(bytes) => out.extend_from_slice(bytes),
+            Datum::Inet(value) => value.write_binary(ty.id == TypeId::Cidr, out),
             Datum::Interval(value) => {
                 out.extend_from_slice(&value.micros.to_be_bytes());
                 out.extend_from_slice(&value.days.to_be_bytes());
@@ -115,6 +117,7 @@ impl Datum {
             TypeId::Void => Datum::Text(Text::default()),
             TypeId::Bytea => Datum::Bytea(Bytes::copy_from_slice(bytes)),
             TypeId::Uuid => Datum::Uuid(fixed(bytes)?),
+            TypeId::Inet | TypeId::Cidr => Datum::Inet(Inet::read_binary(bytes, ty.id == TypeId::Cidr)?),
             id if id.is_oid() => Datum::Oid(u32::from_be_bytes(fixed(bytes)?)),
             id if id.category() == Category::Array => read_array(bytes, ty, context)?,
             id => {
@@ -268,6 +271,10 @@ fn read_array(bytes: &[u8], ty: Type, context: Option<&FormatContext>) -> Result
         };
         total = size;
         dimensions.push(Dimension { length, lower });
+    }
+    if context.is_some() {
+        // Rows that earlier builds have stored are read as they are.
+        check_bounds(&dimensions)?;
     }
     if count == 0 || total == 0 {
         return Ok(Datum::Array(Arc::new(Array::new(element.id, vec![]))));

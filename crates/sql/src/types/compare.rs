@@ -45,6 +45,7 @@ impl Datum {
             (Time(a), Time(b)) | (Timestamp(a), Timestamp(b)) | (Timestamptz(a), Timestamptz(b)) => a.cmp(b),
             (Interval(a), Interval(b)) => a.cmp(b),
             (Uuid(a), Uuid(b)) => a.cmp(b),
+            (Inet(a), Inet(b)) => a.cmp(b),
             (Enum(a), Enum(b)) => a.cmp(b),
             (Array(a), Array(b)) => a.cmp(b),
             (Record(a), Record(b)) => a.cmp(b),
@@ -75,6 +76,7 @@ impl Datum {
             Datum::Array(_) => 14,
             Datum::Record(_) => 15,
             Datum::Enum(_) => 16,
+            Datum::Inet(_) => 17,
             Datum::Null => u8::MAX,
         }
     }
@@ -124,6 +126,7 @@ impl Hash for Datum {
             Datum::Time(value) | Datum::Timestamp(value) | Datum::Timestamptz(value) => value.hash(state),
             Datum::Interval(value) => value.hash(state),
             Datum::Uuid(value) => value.hash(state),
+            Datum::Inet(value) => value.hash(state),
             Datum::Enum(value) => value.position.hash(state),
             Datum::Array(value) => value.hash(state),
             Datum::Record(value) => value.hash(state),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Array, EnumValue, Interval, Numeric, Record, Text};
+use super::{Array, EnumValue, Inet, Interval, Numeric, Record, Text};
 
 /// A value. The variant follows from the type; see [`TypeId::holds`](super::TypeId::holds).
 #[derive(Clone, Debug, Default)]
@@ -50,6 +50,8 @@ pub enum Datum {
     Interval(Interval),
     /// uuid.
     Uuid([u8; 16]),
+    /// inet, cidr.
+    Inet(Inet),
     /// A value of an enum type.
     Enum(EnumValue),
     /// oid, regclass, regtype, regproc, regnamespace, regrole.
@@ -114,7 +116,7 @@ macro_rules! from {
     };
 }
 from!(bool => Bool, i16 => Int2, i32 => Int4, i64 => Int8, f32 => Float4, f64 => Float8, Numeric => Numeric, Text => Text,
-    Interval => Interval, Bytes => Bytea);
+    Interval => Interval, Inet => Inet, Bytes => Bytea);
 
 impl From<&str> for Datum {
     fn from(value: &str) -> Datum {

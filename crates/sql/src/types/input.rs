@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{
-    Datum, EnumValue, FormatContext, Numeric, Text, Type, TypeId, array_text, bytea, cast, datetime, float,
-    json, object,
+    Datum, EnumValue, FormatContext, Inet, Numeric, Text, Type, TypeId, array_text, bytea, cast, datetime,
+    float, json, object,
 };
 use crate::error::{SqlError, sqlstate};
 
@@ -53,6 +53,7 @@ fn read(ty: Type, text: &str, context: &FormatContext) -> Result<Datum, SqlError
             Datum::Interval(datetime::parse_interval(text, ty.modifier, context.interval_style)?)
         }
         TypeId::Uuid => Datum::Uuid(parse_uuid(text).ok_or_else(|| SqlError::invalid_text("uuid", text))?),
+        TypeId::Inet | TypeId::Cidr => Datum::Inet(Inet::parse(text, ty.id == TypeId::Cidr)?),
         TypeId::Enum => Datum::Enum(EnumValue::parse(ty.bare().oid(), text, context)?),
         TypeId::Oid => Datum::Oid(parse_oid(text)?),
         id if id.is_oid() => Datum::Oid(object::parse(id, text, context)?),

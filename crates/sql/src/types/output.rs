@@ -60,6 +60,7 @@ impl Datum {
             Datum::Timestamptz(timestamp) => datetime::write_timestamptz(*timestamp, context, out),
             Datum::Interval(interval) => datetime::write_interval(*interval, context.interval_style, out),
             Datum::Uuid(bytes) => write_uuid(bytes, out),
+            Datum::Inet(value) => value.write(ty.id == TypeId::Cidr, out),
             Datum::Enum(value) => value.write(context, out),
             Datum::Oid(oid) if ty.id == TypeId::Oid => write_integer(i64::from(*oid), out),
             Datum::Oid(oid) => object::write(ty.id, *oid, context, out),

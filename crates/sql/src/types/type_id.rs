@@ -13,6 +13,8 @@ pub enum Category {
     DateTime,
     /// `E`: enum types, which users make.
     Enum,
+    /// `I`: addresses of hosts and networks.
+    Network,
     /// `N`: numbers and oids.
     Numeric,
     /// `P`: pseudo-types.
@@ -37,6 +39,7 @@ impl Category {
             Category::Boolean => 'B',
             Category::DateTime => 'D',
             Category::Enum => 'E',
+            Category::Network => 'I',
             Category::Numeric => 'N',
             Category::Pseudo => 'P',
             Category::String => 'S',
@@ -102,9 +105,11 @@ types! {
     Oid OidArray 26 1028 "oid" "oid" 4 Numeric true;
     Oidvector OidvectorArray 30 1013 "oidvector" "oidvector" -1 Array false;
     Json JsonArray 114 199 "json" "json" -1 UserDefined false;
+    Cidr CidrArray 650 651 "cidr" "cidr" -1 Network false;
     Float4 Float4Array 700 1021 "float4" "real" 4 Numeric false;
     Float8 Float8Array 701 1022 "float8" "double precision" 8 Numeric true;
     Unknown - 705 0 "unknown" "unknown" -2 Unknown false;
+    Inet InetArray 869 1041 "inet" "inet" -1 Network true;
     Bpchar BpcharArray 1042 1014 "bpchar" "character" -1 String false;
     Varchar VarcharArray 1043 1015 "varchar" "character varying" -1 String false;
     Date DateArray 1082 1182 "date" "date" 4 DateTime false;
@@ -272,6 +277,7 @@ impl TypeId {
             Datum::Timestamptz(_) => self == Timestamptz,
             Datum::Interval(_) => self == Interval,
             Datum::Uuid(_) => self == Uuid,
+            Datum::Inet(_) => matches!(self, Inet | Cidr),
             Datum::Enum(_) => self == Enum,
             Datum::Oid(_) => self.is_oid(),
             Datum::Array(_) => self.category() == Category::Array,

@@ -133,3 +133,12 @@ pub(super) fn bits_of_any(_: &[Type]) -> Box<dyn Accumulator> {
         _ => None,
     })
 }
+
+pub(super) fn bits_of_odd(_: &[Type]) -> Box<dyn Accumulator> {
+    fold(|kept, next| match (kept, next) {
+        (Datum::Int2(a), Datum::Int2(b)) => Some(Datum::Int2(a ^ b)),
+        (Datum::Int4(a), Datum::Int4(b)) => Some(Datum::Int4(a ^ b)),
+        (Datum::Int8(a), Datum::Int8(b)) => Some(Datum::Int8(a ^ b)),
+        _ => None,
+    })
+}

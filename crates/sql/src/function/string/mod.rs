@@ -317,7 +317,8 @@ fn concatenate(a: &Datum, b: &Datum, context: &EvalContext<'_>) -> Computed {
     Ok(Datum::Text(Text::from_stored(Bytes::from(out))))
 }
 
-/// Appends the value cast to text, which spells out booleans and drops padding.
+/// Appends the value cast to text, which spells out booleans and the bits of networks and drops
+/// padding.
 fn append_cast(
     datum: &Datum,
     ty: Type,
@@ -327,6 +328,7 @@ fn append_cast(
     match datum {
         Datum::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
         Datum::Bpchar(text) => out.extend_from_slice(text.trim_end_blanks().as_bytes()),
+        Datum::Inet(value) => value.write(true, out),
         other => append_text(other, ty, context, out)?,
     }
     Ok(())

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::types::{Array, Datum, Dimension, EnumValue, Interval, Numeric, Record, Shape, Text, TypeId};
+use crate::types::{
+    Array, Datum, Dimension, EnumValue, Inet, Interval, Numeric, Record, Shape, Text, TypeId,
+};
 
 const NULL: u8 = 0;
 const FALSE: u8 = 1;
@@ -30,6 +32,7 @@ const OID: u8 = 19;
 const ARRAY: u8 = 20;
 const RECORD: u8 = 21;
 const ENUM: u8 = 22;
+const INET: u8 = 23;
 
 /// Appends a row.
 pub(super) fn put_row(row: &[Datum], shapes: &mut Vec<Shape>, out: &mut Vec<u8>) {
@@ -80,6 +83,7 @@ fn put(datum: &Datum, shapes: &mut Vec<Shape>, out: &mut Vec<u8>) {
             out.extend_from_slice(&value.months.to_le_bytes());
         }
         Datum::Uuid(value) => fixed(UUID, value, out),
+        Datum::Inet(value) => fixed(INET, &value.to_bytes(), out),
         Datum::Enum(value) => {
             fixed(ENUM, &value.ty.to_le_bytes(), out);
             out.extend_from_slice(&value.position.to_le_bytes());
@@ -167,6 +171,7 @@ fn take(bytes: &mut &[u8], shapes: &[Shape]) -> Option<Datum> {
             months: i32::from_le_bytes(take_fixed(bytes)?),
         }),
         UUID => Datum::Uuid(take_fixed(bytes)?),
+        INET => Datum::Inet(Inet::from_bytes(take_fixed(bytes)?)),
         ENUM => Datum::Enum(EnumValue {
             ty: u32::from_le_bytes(take_fixed(bytes)?),
             position: i64::from_le_bytes(take_fixed(bytes)?),

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::codec::{put_row, take_row};
-use crate::types::{Array, Datum, Dimension, Interval, Numeric, Record, Type, TypeId};
+use crate::types::{Array, Datum, Dimension, Inet, Interval, Numeric, Record, Type, TypeId};
 
 /// Shows also what equality hides: digits, blanks, dimensions.
 fn shown(row: &[Datum]) -> String {
@@ -42,6 +42,8 @@ fn every_variant_comes_back_as_it_was() {
         Datum::Timestamptz(-1),
         Datum::Interval(Interval { micros: -1, days: 2, months: 3 }),
         Datum::Uuid([9; 16]),
+        Datum::Inet(Inet::v4([10, 0, 0, 1], 8).expect("an address")),
+        Datum::Inet(Inet::v6([7; 16], 128).expect("an address")),
         Datum::Oid(u32::MAX),
         Datum::Array(Arc::new(array)),
         Datum::Record(Arc::new(record)),

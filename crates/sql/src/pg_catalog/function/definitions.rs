@@ -178,14 +178,14 @@ fn function_result(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
 
 fn identity_arguments(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     match source.catalog.routine_by_oid(oid(arguments, 0)) {
-        Some(found) => Ok(routine::arguments(found, false).into()),
+        Some(found) => Ok(routine::arguments(source, found, false).into()),
         None => function_arguments(arguments, source),
     }
 }
 
 fn function_arguments(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     if let Some(found) = source.catalog.routine_by_oid(oid(arguments, 0)) {
-        return Ok(routine::arguments(found, true).into());
+        return Ok(routine::arguments(source, found, true).into());
     }
     let Some(procedure) = procedure::by_oid(oid(arguments, 0)) else { return Ok(Datum::Null) };
     let mut types: Vec<String> = procedure.arguments.iter().map(|oid| type_name(*oid)).collect();

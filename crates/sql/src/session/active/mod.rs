@@ -31,6 +31,7 @@ use cognate_engine::{Executed, Execution, TransactionId};
 use parking_lot::Mutex;
 
 use super::facts::Facts;
+use super::identity::gone;
 use super::portal::{PortalState, Tag};
 use super::settings::Origin;
 use super::state::TransactionState;
@@ -66,8 +67,25 @@ struct Given {
 
 /// What a statement of a program gave.
 struct Answer {
+    /// As they were when it was its turn: others may have changed its table since it was given.
+    columns: Option<Arc<[OutputColumn]>>,
     rows: Vec<Vec<Datum>>,
     tag: CommandTag,
+}
+
+impl Answer {
+    /// A portal that gives its rows.
+    fn into_portal(self, prepared: Arc<Prepared>) -> Portal {
+        let columns = self.columns.as_ref().map_or(0, |columns| columns.len());
+        let mut portal = Portal::new(prepared, Arc::from([]), vec![Format::Text; columns]);
+        portal.columns = self.columns;
+        let tag = Tag::Fixed(self.tag);
+        portal.state = match columns {
+            0 => PortalState::Done(self.tag),
+            _ => PortalState::Rows { rows: self.rows.into_iter(), sent: 0, tag },
+        };
+        portal
+    }
 }
 
 /// What a program gave, where it was asked for.
@@ -139,7 +157,14 @@ impl Session {
         let mut given = Vec::with_capacity(statements.len());
         self.attempt.is_fit = true;
         for statement in statements {
-            let one = self.given(statement)?;
+            let one = match self.given(statement) {
+                // It may be about what this node has not seen yet, and is to see.
+                Err(refusal) if self.reads_after() => {
+                    Box::pin(self.look_again(refusal)).await?;
+                    self.given(statement)?
+                }
+                one => one?,
+            };
             self.note_statement(&one.prepared);
             given.push(one);
         }
@@ -169,7 +194,7 @@ impl Session {
         self.attempt.is_fit = true;
         self.note_statement(&portal.prepared.clone());
         let prepared = portal.prepared.clone();
-        let given = match prepared.statement() {
+        let mut given = match prepared.statement() {
             Some(statement) if portal.parameters.is_empty() => self.given(statement)?,
             statement => {
                 let catalog = self.database.catalog();
@@ -177,6 +202,9 @@ impl Session {
                 Given { step: self.step(&prepared, &portal.parameters)?, prepared }
             }
         };
+        if !portal.is_open() {
+            given.step.told = portal.columns().map(Step::types_of);
+        }
         let answers = self.run_program(vec![given]).await?;
         // It is committed: what comes before Sync would be part of it.
         self.has_run_active = true;
@@ -184,7 +212,7 @@ impl Session {
             let Portal { formats, .. } = portal;
             let formats = std::mem::take(formats);
             *portal = answer;
-            portal.formats = formats;
+            portal.spread_formats(&formats);
         }
         Ok(true)
     }
@@ -234,7 +262,7 @@ impl Session {
         let values: Vec<Option<&[u8]>> = template.values.iter().map(|value| Some(value.as_bytes())).collect();
         self.bind(&prepared, &values, &[Format::Text], &[]).ok()?;
         let parameters = template.values.into_iter().map(Some).collect();
-        let step = Step { text: template.text, types: template.types, parameters };
+        let step = Step { text: template.text, types: template.types, parameters, told: None };
         Some(Given { prepared, step })
     }
 
@@ -249,10 +277,12 @@ impl Session {
             let shown = SETTINGS.iter().filter_map(|name| Some((*name, settings.show(name).ok()?)));
             shown.map(|(name, value)| (name.to_owned(), value)).collect()
         });
+        let (catalog, _) = self.catalog_with_state();
         let program = Program {
             steps,
             // Every node asks what this role may do.
             user: self.facts.current_user(),
+            role: self.facts.current_role(&catalog),
             database: self.facts.database_name(),
             database_oid: self.database.oid(),
             settings,
@@ -296,17 +326,8 @@ impl Session {
         };
         let (commit, answers) = commit;
         commit.durable.await?;
-        let portals = statements.into_iter().zip(answers.statements).map(|(prepared, answer)| {
-            let columns = prepared.columns().map_or(0, <[OutputColumn]>::len);
-            let mut portal = Portal::new(prepared, Arc::from([]), vec![Format::Text; columns]);
-            let tag = Tag::Fixed(answer.tag);
-            portal.state = match columns {
-                0 => PortalState::Done(answer.tag),
-                _ => PortalState::Rows { rows: answer.rows.into_iter(), sent: 0, tag },
-            };
-            portal
-        });
-        Ok(portals.collect())
+        let answers = statements.into_iter().zip(answers.statements);
+        Ok(answers.map(|(prepared, answer)| answer.into_portal(prepared)).collect())
     }
 
     /// A statement with its parameters, as texts.
@@ -321,6 +342,7 @@ impl Session {
             text: statement.text.to_string(),
             types: types.iter().map(|ty| ty.oid()).collect(),
             parameters: parameters.iter().zip(types).map(text).collect(),
+            told: None,
         })
     }
 }
@@ -390,7 +412,14 @@ impl SqlDatabase {
             }
             return Ok(Executed { transaction, trees: Vec::new(), commits: false });
         };
-        let mut session = database.session_of(&program)?;
+        let Some(user) = database.user_of(&program) else {
+            // So has its role, and whoever is called so by now is somebody else.
+            if is_here {
+                self.programs().tell(id, Err(gone(&program.user)));
+            }
+            return Ok(Executed { transaction, trees: Vec::new(), commits: false });
+        };
+        let mut session = database.session_of(&program, user)?;
         session.modes = super::transaction::Modes { isolation, read_only: false, deferrable: false };
         session.block = Block::Implicit;
         session.facts.fix(Fixed::new(program.now, transaction.view()));
@@ -419,11 +448,19 @@ impl SqlDatabase {
         Ok(Executed { transaction, trees, commits })
     }
 
-    fn session_of(&self, program: &Program) -> Result<Session> {
+    /// What the role that asks for a program is called now; nothing if it has gone.
+    fn user_of(&self, program: &Program) -> Option<String> {
+        match program.role {
+            Some(role) => self.catalog().role_name(role).map(str::to_owned),
+            None => Some(program.user.clone()),
+        }
+    }
+
+    fn session_of(&self, program: &Program, user: String) -> Result<Session> {
         // A role that has gone since is nobody at all nodes, and not the operator of any.
         let is_of_role = self.catalog().has_roles();
         let parameters = SessionParameters {
-            user: program.user.clone(),
+            user,
             database: program.database.clone(),
             authority: if is_of_role { Authority::Ordinary } else { Authority::Superuser },
             ..SessionParameters::default()
@@ -444,6 +481,7 @@ impl Session {
         for step in &program.steps {
             // The catalog is another one than where it was asked for, perhaps.
             let prepared = self.prepare_alike(&step.text, &step.types)?;
+            step.check_told(prepared.columns())?;
             trees.extend(self.routine_trees(&prepared)?);
             let values: Vec<Option<&[u8]>> =
                 step.parameters.iter().map(|value| value.as_deref().map(str::as_bytes)).collect();
@@ -457,7 +495,7 @@ impl Session {
                     Fetch::CopyIn(_) | Fetch::CopyOut(_) => return Err(fitness::unfit("COPY")),
                 }
             };
-            answers.push(Answer { rows: rows.0, tag });
+            answers.push(Answer { columns: prepared.shared_columns(), rows: rows.0, tag });
         }
         self.before_commit().await?;
         Ok(answers)

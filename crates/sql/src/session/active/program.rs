@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::{DATABASE_OID, Oid};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::session::OutputColumn;
+use crate::session::portal::changed_result;
 
 /// In which version a program is written.
 const VERSION: u8 = 1;
@@ -17,6 +19,24 @@ pub(super) struct Step {
     pub(super) types: Vec<u32>,
     /// Their values as texts; nothing is NULL.
     pub(super) parameters: Vec<Option<String>>,
+    /// Oids of the types of its columns, if the client was told of them: by then they may be others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) told: Option<Vec<u32>>,
+}
+
+impl Step {
+    /// Of columns, what a client is told and reads their values by.
+    pub(super) fn types_of(columns: &[OutputColumn]) -> Vec<u32> {
+        columns.iter().map(|column| column.ty.oid()).collect()
+    }
+
+    /// 0A000 if its client was told of other columns.
+    pub(super) fn check_told(&self, columns: Option<&[OutputColumn]>) -> Result<()> {
+        match &self.told {
+            Some(told) if *told != Step::types_of(columns.unwrap_or_default()) => Err(changed_result()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// See the module's prose.
@@ -24,6 +44,9 @@ pub(super) struct Step {
 pub(super) struct Program {
     pub(super) steps: Vec<Step>,
     pub(super) user: String,
+    /// Which role that is, if it is one: by its turn it may be called otherwise.
+    #[serde(default)]
+    pub(super) role: Option<Oid>,
     pub(super) database: String,
     #[serde(default = "initial")]
     pub(super) database_oid: Oid,
@@ -73,8 +96,10 @@ mod tests {
                 text: "INSERT INTO t VALUES ($1, $2)".into(),
                 types: vec![23, 25],
                 parameters: vec![Some("1".into()), None],
+                told: Some(vec![20, 16384]),
             }],
             user: "u".into(),
+            role: Some(16390),
             database: "d".into(),
             database_oid: 16384,
             settings: vec![("TimeZone".into(), "Asia/Tokyo".into())],
@@ -83,6 +108,8 @@ mod tests {
         };
         let bytes = program.encode().unwrap();
         assert_eq!(format!("{:?}", Program::decode(&bytes).unwrap()), format!("{program:?}"));
+        let older = String::from_utf8(bytes.clone()).unwrap().replace("\"role\":16390,", "");
+        assert_eq!(Program::decode(older.as_bytes()).unwrap().role, None);
         for wrong in [&[][..], &[9], &bytes[..bytes.len() - 1]] {
             assert_eq!(Program::decode(wrong).unwrap_err().sqlstate, sqlstate::DATA_CORRUPTED);
         }

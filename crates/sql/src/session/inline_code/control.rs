@@ -84,7 +84,11 @@ impl Session {
         let mut handlers = block.handlers.iter();
         let handler = handlers.find(|handler| plpgsql::matches(&handler.conditions, error.sqlstate));
         let handler = handler.filter(|_| super::raising::is_of_the_block(&error));
-        let Some(handler) = handler.filter(|_| self.can_undo_to(savepoint)) else { return Err(error) };
+        let has_savepoint = self.can_undo_to(savepoint);
+        let Some(handler) = handler.filter(|_| has_savepoint) else {
+            self.leave_savepoint(savepoint);
+            return Err(error);
+        };
         running.placed = false;
         self.undo_to_savepoint(savepoint);
         self.release_savepoint(savepoint);
@@ -105,6 +109,14 @@ impl Session {
         self.open
             .as_ref()
             .is_some_and(|open| open.state.savepoints.len() > savepoint && open.engine.check_member().is_ok())
+    }
+
+    /// Nothing of the block goes back to its savepoint any more: what fails with it is all that is
+    /// around. Were it left, a failed transaction would keep what it holds for who could go back.
+    fn leave_savepoint(&mut self, savepoint: usize) {
+        if self.open.as_ref().is_some_and(|open| open.state.savepoints.len() > savepoint) {
+            self.release_savepoint(savepoint);
+        }
     }
 
     async fn declare_variable(

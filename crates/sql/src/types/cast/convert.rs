@@ -3,7 +3,7 @@
 use crate::error::{SqlError, sqlstate};
 use crate::types::datetime::{self, arithmetic, calendar};
 use crate::types::json::{self, Value};
-use crate::types::{Datum, FormatContext, Interval, Numeric, Type, TypeId, input};
+use crate::types::{Datum, FormatContext, Interval, Numeric, Text, Type, TypeId, input};
 
 type Converted = Result<Datum, SqlError>;
 
@@ -52,6 +52,24 @@ pub(super) fn text_to_char(datum: &Datum, _: &FormatContext) -> Converted {
 pub(super) fn text_to_name(datum: &Datum, _: &FormatContext) -> Converted {
     let text = datum.as_text().ok_or_else(|| unexpected(datum))?;
     Ok(Datum::Text(if text.len() < 64 { text.clone() } else { input::truncate_name(text.as_str()).into() }))
+}
+
+/// Without the bits that do not name the network.
+pub(super) fn inet_to_cidr(datum: &Datum, _: &FormatContext) -> Converted {
+    let Datum::Inet(value) = datum else { return Err(unexpected(datum)) };
+    Ok(Datum::Inet(value.network()))
+}
+
+/// Unlike the text form, always with the number of bits.
+pub(super) fn inet_to_text(datum: &Datum, _: &FormatContext) -> Converted {
+    let Datum::Inet(value) = datum else { return Err(unexpected(datum)) };
+    let mut text = Vec::new();
+    value.write(true, &mut text);
+    Ok(Datum::Text(Text::from_stored(text.into())))
+}
+
+pub(super) fn inet_to_bpchar(datum: &Datum, context: &FormatContext) -> Converted {
+    text_to_bpchar(&inet_to_text(datum, context)?, context)
 }
 
 pub(super) fn text_to_bpchar(datum: &Datum, _: &FormatContext) -> Converted {

@@ -49,6 +49,11 @@ pub(super) fn find(from: TypeId, to: TypeId) -> Option<Rule> {
         (T::Bpchar, T::Name) => function(Implicit, c::bpchar_to_name),
         (T::Bpchar, T::Text | T::Varchar) => function(Implicit, c::bpchar_to_text),
 
+        (T::Cidr, T::Inet) => binary(Implicit),
+        (T::Inet, T::Cidr) => function(Assignment, c::inet_to_cidr),
+        (T::Inet | T::Cidr, T::Text | T::Varchar) => function(Assignment, c::inet_to_text),
+        (T::Inet | T::Cidr, T::Bpchar) => function(Assignment, c::inet_to_bpchar),
+
         (T::Json, T::Jsonb) => function(Assignment, c::json_to_jsonb),
         (T::Jsonb, T::Json) => function(Assignment, c::jsonb_to_json),
         (T::Jsonb, T::Bool) => function(Explicit, c::jsonb_to_bool),
