@@ -26,7 +26,8 @@ use crate::node::{Node, Options, vote_facts};
 use crate::participant::{Arrival, Effect, Origin, Participant, Remembered, SlotFacts};
 use crate::peers::Peers;
 use crate::service::{Erased, Handler, Service};
-use crate::slots::{Row, Slots, Taken, application_name, pool, take_over};
+use crate::sessions::{application_name, pool};
+use crate::slots::{Row, Slots, Taken, fenced, take_over};
 use crate::tls::{Tls, untrusting};
 
 /// Connections to the local database, if nothing else is said.
@@ -231,14 +232,14 @@ impl Component {
         rows_of_branches(&mut taken, &found)?;
         let id = found.id.clone();
         let slots = Slots::new(&self.name, &taken);
-        let pool = pool(target, &self.name, taken.generation, self.connections);
+        let pool = pool(target, &self.name, (taken.generation, taken.is_postgresql), self.connections);
         let origins: Vec<_> =
             found.votes.iter().map(|vote| (vote.root.clone(), vote.origins.clone())).collect();
         let remembered = remembered(&taken.rows, found, is_journal_whole, &matrix)?;
         let (participant, mut effects) =
             Participant::recover(Arc::clone(&matrix), taken.generation, remembered);
         if !is_journal_whole || taken.journal.is_none() {
-            agree(&lease, &self.name, &journal, id, &participant, &effects).await?;
+            agree(&lease, (&self.name, taken.generation), &journal, id, &participant, &effects).await?;
             effects.retain(|effect| !matches!(effect, Effect::WriteVote(..)));
         }
         fault::point("start-recovered");
@@ -290,7 +291,7 @@ fn is_journal_whole(component: &str, taken: &Taken, found: &Found) -> bool {
 /// database names it.
 async fn agree(
     connection: &crate::database::Connection,
-    component: &str,
+    (component, generation): (&String, u64),
     journal: &Journal,
     id: Option<String>,
     participant: &Participant,
@@ -311,11 +312,12 @@ async fn agree(
         }
     };
     fault::point("start-naming-before");
-    let update = "UPDATE cognate_composite.component SET journal = $2 WHERE name = $1";
-    connection
-        .execute(update, &[&component, &id])
-        .await
-        .map_err(|error| crate::database::in_words(&error))?;
+    let update = "UPDATE cognate_composite.component SET journal = $2 WHERE name = $1 AND generation = $3";
+    let named = connection.execute(update, &[component, &id, &(generation as i64)]).await;
+    // A later start has a journal of its own.
+    if named.map_err(|error| crate::database::in_words(&error))? == 0 {
+        return Err(fenced().detail);
+    }
     fault::point("start-naming-after");
     Ok(())
 }

@@ -9,7 +9,8 @@
 //! 2. *Bounded.* At most `connections_max` at a time, and a few more for calls that others wait for
 //!    who have a connection of their own here; who waits for one waits a bound of the pool's own.
 //! 3. *Told apart.* Connections are named after component and generation, so that a later process
-//!    of the same component can end those of an earlier one.
+//!    of the same component can end those of an earlier one. What else tells them apart is in
+//!    [`Terms`].
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -37,6 +38,37 @@ const CANCEL: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What every connection begins with: waits that only the database sees are bounded here.
 const SETTINGS: &str = "SET lock_timeout = '2s'; SET idle_in_transaction_session_timeout = '60s'";
+/// On PostgreSQL also this: a block at this level then begins by one word, which sets nothing that
+/// its end would have to take back. Another default, whoever sets it, could only be a stronger one.
+const SETTINGS_OF_POSTGRESQL: &str = "SET default_transaction_isolation = 'read committed'";
+/// COMMIT after a look at the generation, over connections that have none: nothing is committed.
+const NO_FENCE: &str = "EXECUTE cognate_composite_fence; COMMIT";
+
+/// What the connections of a component that was taken over begin with, and how they commit what
+/// writes no slot (see `sessions`).
+#[derive(Debug)]
+pub(crate) struct Terms {
+    /// On PostgreSQL: holds the connection's session for this generation, and prepares a statement
+    /// that looks at nothing. It fails if there was a later start.
+    pub(crate) hold: Option<String>,
+    /// Prepares a look at the generation instead.
+    pub(crate) look: String,
+    /// The message that executes what was prepared, and commits.
+    pub(crate) commit: String,
+}
+
+impl Terms {
+    async fn set(&self, client: &Client) -> Result<(), Error> {
+        if let Some(hold) = &self.hold {
+            client.batch_execute(SETTINGS_OF_POSTGRESQL).await?;
+            if client.batch_execute(hold).await.is_ok() {
+                return Ok(());
+            }
+            client.batch_execute("ROLLBACK").await?;
+        }
+        client.batch_execute(&self.look).await
+    }
+}
 
 /// Parameters of a statement.
 pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -66,8 +98,7 @@ impl Target {
         Ok(Target::Server(Box::new(config)))
     }
 
-    /// `settings` are statements that the connection begins with.
-    async fn connect(&self, application_name: &str, settings: &str) -> Result<Connection, String> {
+    async fn connect(&self, application_name: &str, terms: Option<&Terms>) -> Result<Connection, String> {
         let (client, io) = match self {
             Target::Server(config) => {
                 let mut config = config.as_ref().clone();
@@ -84,7 +115,10 @@ impl Target {
                 (client, tokio::spawn(async move { drop(connection.await) }))
             }
         };
-        client.batch_execute(settings).await.map_err(|error| in_words(&error))?;
+        client.batch_execute(SETTINGS).await.map_err(|error| in_words(&error))?;
+        if let Some(terms) = terms {
+            terms.set(&client).await.map_err(|error| in_words(&error))?;
+        }
         Ok(Connection { client, io, statements: Mutex::default() })
     }
 
@@ -179,7 +213,7 @@ impl Connection {
 pub(crate) struct Pool {
     target: Target,
     application_name: String,
-    settings: String,
+    terms: Option<Terms>,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
     /// For calls that are part of a call which has a connection: they must not wait for its end.
@@ -188,28 +222,19 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(target: Target, application_name: String, connections_max: usize) -> Arc<Pool> {
-        Pool::telling(target, application_name, connections_max, SETTINGS.to_owned())
+        Pool::on(None, target, application_name, connections_max)
     }
 
-    /// The same; each connection is told this statement before it is used.
-    pub(crate) fn with_first(
+    /// The same; each connection is on these terms before it is used.
+    pub(crate) fn on(
+        terms: Option<Terms>,
         target: Target,
         application_name: String,
         connections_max: usize,
-        statement: &str,
-    ) -> Arc<Pool> {
-        Pool::telling(target, application_name, connections_max, format!("{SETTINGS}; {statement}"))
-    }
-
-    fn telling(
-        target: Target,
-        application_name: String,
-        connections_max: usize,
-        settings: String,
     ) -> Arc<Pool> {
         let permits = Arc::new(Semaphore::new(connections_max.max(1)));
         let reserve = Arc::new(Semaphore::new(connections_max / RESERVED + RESERVED_MIN));
-        Arc::new(Pool { target, application_name, settings, idle: Mutex::default(), permits, reserve })
+        Arc::new(Pool { target, application_name, terms, idle: Mutex::default(), permits, reserve })
     }
 
     fn with_idle<T>(&self, work: impl FnOnce(&mut Vec<Connection>) -> T) -> T {
@@ -218,6 +243,16 @@ impl Pool {
 
     pub(crate) fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// The message that commits if no later process has taken the component over.
+    pub(crate) fn fenced_commit(&self) -> &str {
+        self.terms.as_ref().map_or(NO_FENCE, |terms| terms.commit.as_str())
+    }
+
+    /// Whether a block that begins without saying so is at READ COMMITTED.
+    pub(crate) fn is_read_committed(&self) -> bool {
+        self.terms.as_ref().is_some_and(|terms| terms.hold.is_some())
     }
 
     /// A connection that is known to be idle.
@@ -249,7 +284,7 @@ impl Pool {
         let connection = match idle {
             Some(connection) => connection,
             None => {
-                let connecting = self.target.connect(&self.application_name, &self.settings);
+                let connecting = self.target.connect(&self.application_name, self.terms.as_ref());
                 timeout(PATIENCE, connecting)
                     .await
                     .map_err(|_| away("the component's database does not answer".to_owned()))?

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::de::DeserializeOwned;
@@ -135,8 +135,7 @@ fn same(a: &str, b: &str) -> bool {
 /// The text of a header, which may be there once.
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Problem> {
     let bad = |what: &str| Problem::new(400, "arguments", format!("the header {name} {what}"));
-    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad("is none"))?;
-    let mut values = headers.get_all(&name).iter();
+    let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         return Err(bad("is given twice"));
@@ -240,8 +239,8 @@ async fn service(
         Ok(answer) => {
             fault::point("reply-before");
             let headers = [
-                (header::CONTENT_TYPE.as_str(), "application/json".to_owned()),
-                (wire::GENERATION, generation.to_string()),
+                (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+                (HeaderName::from_static(wire::GENERATION), HeaderValue::from(generation)),
             ];
             (StatusCode::OK, headers, answer).into_response()
         }
@@ -266,7 +265,8 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, body: Result<Bytes, B
         }
         key => key.map(|key| Key { key: key.to_owned(), arguments: arguments.to_string() }),
     };
-    let hash = hash(&arguments);
+    // A call may come again, and has the same ones then. What begins a root is given a new name.
+    let hash = place.as_ref().map_or(0, |_| hash(&arguments));
     let entry = &app.node.services[usize::from(service)];
     let prepared = entry.prepared(arguments)?;
     let item = prepared.item.clone();

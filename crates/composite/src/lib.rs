@@ -40,9 +40,9 @@
 //!
 //! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks);
 //! `participant` (a component's part in everything, pure); `problem`, `wire`; `journal`,
-//! `database`, `branch`, `slots`, `sql` (what is remembered); `service`, `call` (what a developer
-//! has); `node`, `undo`, `lost`, `run`, `answers` (effects are done); `tls`, `openapi`, `http`,
-//! `kit`, `component`. Beside them all: `fault` (where tests make a process die).
+//! `database`, `branch`, `sessions`, `slots`, `sql` (what is remembered); `service`, `call` (what a
+//! developer has); `node`, `undo`, `lost`, `run`, `answers` (effects are done); `tls`, `openapi`,
+//! `http`, `kit`, `component`. Beside them all: `fault` (where tests make a process die).
 
 mod answers;
 mod branch;
@@ -66,6 +66,7 @@ mod peers;
 mod problem;
 mod run;
 mod service;
+mod sessions;
 mod slots;
 mod sql;
 mod tls;

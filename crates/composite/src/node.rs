@@ -486,6 +486,10 @@ impl Node {
         core.origins.remove(root);
         core.forsaken.remove(root);
         core.noes.remove(root);
+        if outcome == Outcome::Committed && !core.participant.is_marked(root) {
+            // It called nobody: nothing is refused for it, and the journal has never heard of it.
+            return;
+        }
         core.later(deadline + LATE, Timer::MarkOver(root.clone()));
         self.journal.end(root, outcome == Outcome::Committed);
     }
@@ -493,6 +497,9 @@ impl Node {
     /// Waits until the abort messages of a root were answered, within a bound.
     pub(crate) async fn aborted(&self, root: &RootId) {
         let tasks = self.core().aborts.remove(root).unwrap_or_default();
+        if tasks.is_empty() {
+            return;
+        }
         let all = async {
             for task in tasks {
                 let _ = task.await;

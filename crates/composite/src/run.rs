@@ -152,7 +152,7 @@ impl Node {
     async fn run(self: &Arc<Self>, request: &Request, cancel: &Arc<Notify>) -> Reply {
         let Arrival { root, call, ancestors, service, parent, .. } = &request.arrival;
         let begin = self.services[usize::from(*service)].begin;
-        let is_within = self.core().participant.is_within(root, ancestors);
+        let is_within = !ancestors.is_empty() && self.core().participant.is_within(root, ancestors);
         for attempt in 1.. {
             let sql = Sql::new(&self.pool, begin, is_within);
             let running = Call::new(self, root, call, ancestors, (request.deadline, &request.trace), sql);
@@ -235,10 +235,14 @@ impl Node {
     ) -> Result<String, Error> {
         let Arrival { root, call, .. } = &request.arrival;
         let (sender, decided) = oneshot::channel();
-        if let Some(under_way) = self.core().under_way.get_mut(&(root.clone(), call.clone())) {
-            under_way.decide = Some(sender);
+        {
+            let mut core = self.core();
+            if let Some(under_way) = core.under_way.get_mut(&(root.clone(), call.clone())) {
+                under_way.decide = Some(sender);
+            }
+            let effects = core.participant.handle(Event::Finish(root.clone()));
+            self.perform(&mut core, &effects);
         }
-        self.tell(Event::Finish(root.clone()));
         let is_decided = tokio::select! {
             decided = decided => decided.is_ok(),
             () = cancel.notified() => false,

@@ -19,6 +19,8 @@
 //! its first error. So a look that fails leaves COMMIT undone, as it would if both were sent one
 //! after the other, with less time between them; and the database has one message less to answer.
 //!
+//! On PostgreSQL itself it need not look: `sessions` has the reason.
+//!
 //! # Who comes late
 //!
 //! A statement whose connection was lost may still be on its way, and be carried out after the slot
@@ -40,11 +42,12 @@ use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
 use crate::branch::Branch;
-use crate::database::{Connection, Pool, Target};
+use crate::database::{Connection, Pool};
 use crate::fault;
 use crate::name::{Name, RootId};
 use crate::participant::{Nonce, Slot};
 use crate::problem::Problem;
+use crate::sessions::{end_older, is_postgresql};
 
 /// Slots of a new component, and how many are added when they do not suffice.
 const SLOTS: u32 = 128;
@@ -79,8 +82,6 @@ pub(crate) const RELEASE: &str = "INSERT INTO cognate_composite.slot AS s VALUES
 /// Divides by zero if the component has another generation.
 pub(crate) const FENCE: &str =
     "SELECT 1 / count(*) FROM cognate_composite.component WHERE name = $1 AND generation = $2";
-/// The same and COMMIT, as one message, over a connection of [`pool`].
-pub(crate) const FENCE_AND_COMMIT: &str = "EXECUTE cognate_composite_fence; COMMIT";
 /// Retires a slot, unless it is this root's. Twice is as once.
 pub(crate) const RETIRE: &str = "UPDATE cognate_composite.slot SET
         generation = CASE WHEN root = $4 THEN generation ELSE 0::bigint END,
@@ -137,6 +138,8 @@ pub(crate) struct Row {
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) generation: u64,
+    /// Whether the database is PostgreSQL itself.
+    pub(crate) is_postgresql: bool,
     /// The database's mark.
     pub(crate) database: String,
     pub(crate) journal: Option<String>,
@@ -170,7 +173,8 @@ pub(crate) async fn take_over(connection: &Connection, component: &str) -> Resul
     let row = row.first().ok_or("the component has no row")?;
     let (generation, journal) = (row.get::<_, i64>(0), row.get::<_, Option<String>>(1));
     let database = row.get::<_, String>(2);
-    end_older(connection, component, generation).await.map_err(words)?;
+    let is_postgresql = is_postgresql(connection).await.map_err(words)?;
+    end_older(connection, component, generation, is_postgresql).await?;
     let branches = take_slots(connection, component, generation).await.map_err(words)?;
     let found = connection
         .query(
@@ -179,6 +183,10 @@ pub(crate) async fn take_over(connection: &Connection, component: &str) -> Resul
         )
         .await
         .map_err(words)?;
+    // A start that was overtaken must not take back what the later one has taken.
+    if !is_latest(connection, component, generation).await.map_err(words)? {
+        return Err(fenced().detail);
+    }
     fault::point("start-slots-before");
     connection.batch("COMMIT").await.map_err(words)?;
     fault::point("start-slots-after");
@@ -198,7 +206,14 @@ pub(crate) async fn take_over(connection: &Connection, component: &str) -> Resul
         let facts = serde_json::from_str(&facts).map_err(|error| damaged(error.to_string()))?;
         rows.push(Row { slot, root, facts, is_noted: row.get(3), is_held: false });
     }
-    Ok(Taken { generation: generation as u64, database, journal, rows, branches, free })
+    Ok(Taken { generation: generation as u64, is_postgresql, database, journal, rows, branches, free })
+}
+
+/// Whether no later start has written its generation. One that does so after this look takes the
+/// slots after this transaction, which has their rows.
+async fn is_latest(connection: &Connection, component: &str, generation: i64) -> Result<bool, Error> {
+    let own = "SELECT 1 FROM cognate_composite.component WHERE name = $1 AND generation = $2";
+    Ok(!connection.query(own, &[&component, &generation]).await?.is_empty())
 }
 
 /// Begins a local transaction and writes the generation into all slots but those of branches,
@@ -220,42 +235,6 @@ async fn take_slots(connection: &Connection, component: &str, generation: i64) -
         }
     }
     unreachable!("the last attempt returns")
-}
-
-/// The connections of a component that was taken over. Each begins with what it needs to execute
-/// the look at the generation by name. A component's name needs no quoting.
-pub(crate) fn pool(target: Target, component: &str, generation: u64, connections_max: usize) -> Arc<Pool> {
-    let fence = format!(
-        "PREPARE cognate_composite_fence AS SELECT 1 / count(*) FROM cognate_composite.component
-            WHERE name = '{component}' AND generation = {generation}"
-    );
-    Pool::with_first(target, application_name(component, generation), connections_max, &fence)
-}
-
-/// The name of a component's connections.
-pub(crate) fn application_name(component: &str, generation: u64) -> String {
-    format!("cognate-composite:{component}:{generation}")
-}
-
-/// Ends the connections of earlier processes of the component, where the database can: a local
-/// transaction that wrote no slot (it only read, or began a root and called nobody) meets no other
-/// fence than the look at the generation before its COMMIT.
-async fn end_older(connection: &Connection, component: &str, generation: i64) -> Result<(), Error> {
-    let mine = application_name(component, generation as u64);
-    let pattern = application_name(component, 0).trim_end_matches('0').to_owned();
-    let sessions = "SELECT pid, application_name FROM pg_stat_activity
-        WHERE application_name IS NOT NULL AND pid <> pg_backend_pid()";
-    for row in connection.query(sessions, &[]).await? {
-        let (pid, name): (i32, String) = (row.get(0), row.get(1));
-        if name.starts_with(&pattern) && name != mine {
-            let ended = connection.query("SELECT pg_terminate_backend($1)", &[&pid]).await;
-            match ended {
-                Err(error) if error.code().is_some_and(|code| code.code() == "0A000") => return Ok(()),
-                ended => drop(ended?),
-            }
-        }
-    }
-    Ok(())
 }
 
 /// A slot of a root that is over.
@@ -490,6 +469,8 @@ pub(crate) fn fenced() -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::database::Target;
+    use crate::sessions::application_name;
 
     /// What is said of a root's slots may come after they were freed and written for another one.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -517,6 +498,26 @@ mod tests {
             assert_eq!(slots.write(&pool, FREE, &[slot], &[root.as_str()]).await.unwrap(), is_own);
             let rows = lease.query(read, &[slots.component(), &id]).await.unwrap();
             assert_eq!(rows[0].get::<_, Option<String>>(0).is_none(), is_own, "{root}");
+        }
+        lease.give_back();
+        pool.close_idle();
+        pool.target().clone().close().await;
+    }
+
+    /// Of two starts at once, the one that has the earlier generation and is slower takes nothing.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_start_that_was_overtaken_takes_no_slots() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("embedded:{}", folder.path().join("database").display());
+        let pool = Pool::new(Target::open(&url).await.unwrap(), application_name("solo", 0), 2);
+        let lease = pool.take().await.unwrap();
+        for generation in [1, 2] {
+            assert_eq!(take_over(&lease, "solo").await.unwrap().generation, generation);
+        }
+        for (generation, is_it) in [(1, false), (2, true)] {
+            lease.batch("BEGIN ISOLATION LEVEL READ COMMITTED").await.unwrap();
+            assert_eq!(is_latest(&lease, "solo", generation).await.unwrap(), is_it, "{generation}");
+            lease.batch("ROLLBACK").await.unwrap();
         }
         lease.give_back();
         pool.close_idle();

@@ -6,7 +6,9 @@
 //! believed that was none. Where no slot is written, our statement is in the same message as COMMIT
 //! (see `slots`): if it fails, COMMIT is not even tried, and the block has to be rolled back.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Mutex;
 use tokio_postgres::Row;
@@ -15,7 +17,6 @@ use tokio_postgres::error::SqlState;
 use crate::database::{Lease, Parameters, Pool};
 use crate::fault;
 use crate::problem::{Error, Problem, Result};
-use crate::slots::FENCE_AND_COMMIT;
 
 /// How a local transaction begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +69,13 @@ impl Sql {
         Sql { pool: Arc::clone(pool), begin, is_within: false, lease }
     }
 
+    fn begin_statement(&self) -> &'static str {
+        match self.begin {
+            Begin::ReadCommitted if self.pool.is_read_committed() => "BEGIN",
+            begin => begin.statement(),
+        }
+    }
+
     /// The connection, with whatever is under way on it.
     pub(crate) async fn take_lease(&self) -> Result<Lease> {
         let lease = self.lease.lock().await.take();
@@ -85,11 +93,8 @@ impl Sql {
             None => {
                 let lease = slot.insert(self.pool.take_as(self.is_within).await?);
                 lease.statement(sql).await?;
-                let (begun, rows) = tokio::join!(
-                    biased;
-                    lease.batch(self.begin.statement()),
-                    lease.query(sql, parameters),
-                );
+                let begin = lease.batch(self.begin_statement());
+                let (begun, rows) = in_turn(begin, lease.query(sql, parameters)).await;
                 begun?;
                 Ok(rows?)
             }
@@ -107,11 +112,8 @@ impl Sql {
             None => {
                 let lease = slot.insert(self.pool.take_as(self.is_within).await?);
                 lease.statement(sql).await?;
-                let (begun, changed) = tokio::join!(
-                    biased;
-                    lease.batch(self.begin.statement()),
-                    lease.execute(sql, parameters),
-                );
+                let begin = lease.batch(self.begin_statement());
+                let (begun, changed) = in_turn(begin, lease.execute(sql, parameters)).await;
                 begun?;
                 Ok(changed?)
             }
@@ -144,7 +146,7 @@ impl Sql {
         &self,
         statements: &[(&str, Parameters<'_>)],
     ) -> std::result::Result<(), NotCommitted> {
-        self.end_with(statements, "COMMIT").await
+        self.end(statements, "COMMIT", false).await
     }
 
     /// The same, if no later process has taken the component over.
@@ -152,7 +154,7 @@ impl Sql {
         &self,
         statements: &[(&str, Parameters<'_>)],
     ) -> std::result::Result<(), NotCommitted> {
-        self.end_with(statements, FENCE_AND_COMMIT).await
+        self.end(statements, self.pool.fenced_commit(), true).await
     }
 
     /// The same with another end: the statement that prepares the local transaction.
@@ -161,8 +163,17 @@ impl Sql {
         statements: &[(&str, Parameters<'_>)],
         end: &str,
     ) -> std::result::Result<(), NotCommitted> {
+        self.end(statements, end, false).await
+    }
+
+    /// `is_fenced`: the end begins with a statement of ours.
+    async fn end(
+        &self,
+        statements: &[(&str, Parameters<'_>)],
+        end: &str,
+        is_fenced: bool,
+    ) -> std::result::Result<(), NotCommitted> {
         let rolled_back = |error: Error| NotCommitted::RolledBack(error);
-        let is_fenced = end == FENCE_AND_COMMIT;
         let mut slot = self.lease.lock().await;
         let is_begun = slot.is_some();
         if !is_begun {
@@ -176,7 +187,7 @@ impl Sql {
         for (sql, _) in statements {
             lease.statement(sql).await.map_err(|error| rolled_back(error.into()))?;
         }
-        let begin = async { if is_begun { Ok(()) } else { lease.batch(self.begin.statement()).await } };
+        let begin = async { if is_begun { Ok(()) } else { lease.batch(self.begin_statement()).await } };
         let ours = futures_util::future::join_all(
             statements.iter().map(|(sql, parameters)| lease.query(sql, parameters)),
         );
@@ -221,6 +232,20 @@ impl Sql {
             lease.roll_back().await;
         }
     }
+}
+
+/// Sends BEGIN, and then what follows it, in one round trip. The answer to BEGIN wakes nobody: it
+/// comes before the other one, and is looked at after it. That holds nothing up, since it has two
+/// parts at most, and as many are kept for whoever does not take them.
+async fn in_turn<A, B>(begin: impl Future<Output = A>, next: impl Future<Output = B>) -> (A, B) {
+    let mut begin = pin!(begin);
+    let sent = begin.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    let next = next.await;
+    let begun = match sent {
+        Poll::Ready(begun) => begun,
+        Poll::Pending => begin.await,
+    };
+    (begun, next)
 }
 
 /// Whether an error of COMMIT says that it was rolled back.

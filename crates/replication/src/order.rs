@@ -64,8 +64,6 @@ pub(crate) struct Inner {
     pub(crate) wire: Arc<dyn Wire>,
     pub(crate) application: Arc<dyn Application>,
     pub(crate) settled: watch::Receiver<Settled>,
-    /// Counts changes of what the consensus says of itself.
-    pub(crate) changed: watch::Sender<u64>,
     pub(crate) stopped: watch::Sender<bool>,
     /// When a leader was heard of last.
     pub(crate) contact: Mutex<Option<Instant>>,
@@ -143,7 +141,6 @@ impl TotalOrder {
             wire,
             application,
             settled: settled.clone(),
-            changed: watch::channel(0).0,
             stopped: watch::channel(false).0,
             contact: Mutex::new(None),
             coming: tokio::sync::Mutex::new(None),
@@ -159,7 +156,6 @@ impl TotalOrder {
         });
         server.set(&inner);
         let tasks = [
-            tokio::spawn(inner.consensus.watch(inner.changed.clone())),
             tokio::spawn(proposer::run(Arc::clone(&inner), waiting)),
             tokio::spawn(founding::run(Arc::clone(&inner))),
         ];
@@ -274,14 +270,14 @@ impl TotalOrder {
         let others = view.matched.iter().filter(|(node, _)| is_fit(**node));
         let Some((&next, _)) = others.max_by_key(|(_, matched)| **matched) else { return Ok(Some(own)) };
         inner.consensus.let_lead(next).await.map_err(OrderError::Ended)?;
-        let mut changed = inner.changed.subscribe();
+        let mut changes = inner.consensus.changes();
         let others_lead = async {
             loop {
                 let view = inner.consensus.view();
                 if view.leader != Some(own) && view.leader.is_some() {
                     return view.leader;
                 }
-                if changed.changed().await.is_err() {
+                if !changes.next().await {
                     return None;
                 }
             }
@@ -325,11 +321,6 @@ impl TotalOrder {
     /// The members, as this node knows them.
     pub fn members(&self) -> Members {
         self.0.consensus.view().members
-    }
-
-    /// Changes when role, leader, term, members or what is settled may have changed.
-    pub fn watch(&self) -> watch::Receiver<u64> {
-        self.0.changed.subscribe()
     }
 
     /// Rows of `cognate_nodes`: what every node says of itself, and the leader of the others. It is also
@@ -441,7 +432,8 @@ impl Inner {
 
     fn marks(&self) -> Marks {
         let settled = *self.settled.borrow();
-        let end = settled.index.and_then(|index| self.log.end_of(index)).unwrap_or(self.log.base().position);
+        let end = settled.index.and_then(|index| self.log.end_of(index));
+        let end = end.unwrap_or_else(|| self.log.base().position);
         Marks {
             settled: end.max(settled.installed),
             synced: self.log.synced().max(settled.installed),

@@ -127,9 +127,12 @@ async fn forward(inner: &Inner, leader: NodeNumber, requests: &Requests) -> Prop
 
 /// Resolves once another node than this one leads.
 async fn another_leads(inner: &Inner, leader: NodeNumber) {
-    let mut changed = inner.changed.subscribe();
+    // Until then there is nothing to look at, although what the consensus says of itself changes
+    // several times with each entry, and every entry that is under way would look.
+    inner.consensus.until_other_leader(leader).await;
+    let mut changes = inner.consensus.changes();
     while inner.leader().is_none_or(|now| now == leader) {
-        if changed.changed().await.is_err() {
+        if !changes.next().await {
             std::future::pending::<()>().await;
         }
     }

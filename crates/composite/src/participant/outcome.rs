@@ -130,8 +130,11 @@ impl Participant {
     pub(super) fn freed(&mut self, root: &RootId, out: &mut Effects) {
         let known = self.roots.remove(root).expect("a root is known until its slots are free");
         assert_eq!(known.phase, Phase::Committed, "only a committed root's slots are freed at once");
-        // Its vote is in the journal for as long, so this mark needs no record.
-        self.marks.insert(root.clone(), Mark::Committed);
+        // Nobody has heard of a root that began here and called nobody, so nothing can come of it.
+        // Of others the vote is in the journal for as long, so this mark needs no record.
+        if known.began.is_none() || !known.children.is_empty() {
+            self.marks.insert(root.clone(), Mark::Committed);
+        }
         out.push(Effect::Forget(root.clone(), Outcome::Committed));
     }
 

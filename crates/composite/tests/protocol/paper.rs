@@ -116,6 +116,36 @@ impl Server {
         );
     }
 
+    /// A root begins here, calls these, and is committed once all are done; answers what its end
+    /// leaves to be done.
+    fn begins_and_commits(&mut self, its: &str, children: &[&str]) -> Vec<Effect> {
+        let arrival = Arrival {
+            root: of(its),
+            call: call(its),
+            parent: None,
+            ancestors: Vec::new(),
+            service: TAKE,
+            item: "7".into(),
+            arguments: 0,
+        };
+        self.0.handle(Event::Arrive(arrival));
+        children.iter().for_each(|child| self.calls(its, child));
+        self.0.handle(Event::Finish(of(its)));
+        for child in children {
+            self.0.handle(Event::Voted(of(its), component(child), Vote::Yes(NONCE)));
+        }
+        let slot = (!children.is_empty()).then_some(0);
+        let ended = Ended::Committed { slot, answer: "".into() };
+        let mut effects = self.0.handle(Event::Ended(of(its), call(its), ended));
+        for child in children {
+            effects = self.0.handle(Event::Told(of(its), component(child), Settled::Done));
+        }
+        match slot {
+            Some(_) => self.0.handle(Event::Freed(of(its))),
+            None => effects,
+        }
+    }
+
     fn calls(&mut self, its: &str, child: &str) {
         assert!(self.0.may_call(&of(its), &call(its), &component(child)));
         let sent = Sent::Answered { generation: 1 };
@@ -461,4 +491,17 @@ fn nothing_that_conflicts_comes_between_a_call_and_its_undo() {
         [Effect::SendSettled(root("r"), component("parent"), Settled::Done)]
     );
     server.runs("q.1", TAKE, "7");
+}
+
+/// Ours: whoever was called may still say something late about a root, so its end is remembered for
+/// a while. Nobody has heard of one that called nobody.
+#[test]
+fn only_a_root_that_has_called_somebody_is_remembered() {
+    let mut server = Server::new(&same());
+    for (its, children, is_remembered) in [("r.1", &[][..], false), ("q.1", &["stock"][..], true)] {
+        let effects = server.begins_and_commits(its, children);
+        assert!(effects.contains(&Effect::Forget(of(its), Outcome::Committed)), "{its}: {effects:?}");
+        assert_eq!(server.0.is_marked(&of(its)), is_remembered, "{its}");
+    }
+    assert!(server.0.is_idle());
 }

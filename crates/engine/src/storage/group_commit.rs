@@ -15,6 +15,10 @@
 //! log thread leaves the sweep to a second thread and writes on; otherwise it sweeps itself, which
 //! answers soonest.
 //!
+//! A record that nobody waits for ([`GroupCommit::queue_along`]) begins no batch: it goes along
+//! with the next one that is queued otherwise. A pause after which a mark is due has it written,
+//! too, and so has the close. So no commit waits for a flush that nobody has asked for.
+//!
 //! Nobody sleeps per commit: a [`DurableWait`] is a future, ready at once if its csn is durable.
 //! The batch grows as long as the flush before it takes, so a slower disk gets larger batches. In
 //! steady state nothing is allocated: two buffers take turns, and the list of waiters keeps its
@@ -76,6 +80,8 @@ struct Pending {
     buffer: Vec<u8>,
     first: Csn,
     count: u32,
+    /// There is a record that is to be written now. Then `count` is not 0.
+    is_wanted: bool,
     closing: bool,
 }
 
@@ -137,6 +143,7 @@ impl GroupCommit {
                 buffer,
                 first: last + 1,
                 count: 0,
+                is_wanted: false,
                 closing: false,
             })),
             work: Condvar::new(),
@@ -155,6 +162,15 @@ impl GroupCommit {
     /// [`GroupCommit::nudge`]: waking is a system call, after which the woken thread may take the
     /// caller's processor; so it is not done under the caller's mutex.
     pub fn queue(&self, payload: &[&[u8]], record_bytes_max: u64) -> Result<Csn, Error> {
+        self.add(payload, record_bytes_max, true)
+    }
+
+    /// As [`GroupCommit::queue`], for a record that nobody waits for.
+    pub fn queue_along(&self, payload: &[&[u8]], record_bytes_max: u64) -> Result<Csn, Error> {
+        self.add(payload, record_bytes_max, false)
+    }
+
+    fn add(&self, payload: &[&[u8]], record_bytes_max: u64, is_wanted: bool) -> Result<Csn, Error> {
         let length: usize = payload.iter().map(|part| part.len()).sum();
         if length as u64 > record_bytes_max {
             return Err(Error::TransactionTooLarge { limit: record_bytes_max });
@@ -164,6 +180,7 @@ impl GroupCommit {
             && pending.count > 0
             && self.poisoned.get().is_none()
         {
+            pending.is_wanted = true;
             self.work.notify_one();
             self.room.wait(&mut pending);
         }
@@ -176,6 +193,7 @@ impl GroupCommit {
         let csn = pending.first + u64::from(pending.count);
         encode_record(&mut pending.buffer, csn, payload);
         pending.count += 1;
+        pending.is_wanted |= is_wanted;
         self.last.store(csn, Ordering::Release);
         Ok(csn)
     }
@@ -302,7 +320,7 @@ impl GroupCommit {
             match taken {
                 Taken::Records { .. } => {
                     self.count(batch.len() as u64, clock.monotonic().saturating_sub(start));
-                    if self.last() > self.durable() {
+                    if self.pending.lock().is_wanted {
                         self.sweeping.lock().wanted = true;
                         self.sweep.notify_one();
                     } else {
@@ -339,15 +357,21 @@ impl GroupCommit {
         batch.clear();
         batch.resize(BATCH_HEADER, 0);
         let mut pending = self.pending.lock();
-        while pending.count == 0 {
+        while !pending.is_wanted {
             if pending.closing {
+                if pending.count > 0 {
+                    break;
+                }
                 return Taken::Closing { next: pending.first };
             }
             match idle_mark {
                 None => self.work.wait(&mut pending),
                 Some(idle) => {
                     let timed_out = self.work.wait_for(&mut pending, idle).timed_out();
-                    if timed_out && pending.count == 0 && !pending.closing {
+                    if timed_out && !pending.is_wanted && !pending.closing {
+                        if pending.count > 0 {
+                            break;
+                        }
                         return Taken::Idle { next: pending.first };
                     }
                 }
@@ -357,6 +381,7 @@ impl GroupCommit {
         mem::swap(&mut pending.buffer, batch);
         pending.first += u64::from(count);
         pending.count = 0;
+        pending.is_wanted = false;
         drop(pending);
         self.room.notify_all();
         Taken::Records { first, count }

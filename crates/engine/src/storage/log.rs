@@ -230,10 +230,23 @@ impl Log {
     /// As [`Log::append`], but nobody writes the record before [`Log::nudge`] or another append.
     /// For callers that hold a mutex.
     pub fn queue(&self, payload: &[&[u8]]) -> Result<Csn, Error> {
+        self.check_numbers()?;
+        self.shared.queue(payload, self.record_bytes_max)
+    }
+
+    /// As [`Log::queue`], for a record that nobody waits for: it is written with the next one that
+    /// is queued or appended otherwise, or when the log closes; or earlier, in a pause.
+    pub fn queue_along(&self, payload: &[&[u8]]) -> Result<Csn, Error> {
+        self.check_numbers()?;
+        self.shared.queue_along(payload, self.record_bytes_max)
+    }
+
+    /// Whether records get their numbers here.
+    fn check_numbers(&self) -> Result<(), Error> {
         if self.follows {
             return Err(Error::Defect("a record was to be numbered by a node of a cluster on its own"));
         }
-        self.shared.queue(payload, self.record_bytes_max)
+        Ok(())
     }
 
     /// Has the records written that were queued.

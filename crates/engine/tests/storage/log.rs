@@ -71,6 +71,24 @@ fn end_of(path: &Path) -> usize {
     bytes.len() - bytes.iter().rev().take_while(|&&byte| byte == 0).count()
 }
 
+/// A flush of its own would hold up the commit that comes next.
+#[test]
+fn what_nobody_waits_for_is_written_with_the_next_record_or_at_the_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, _) = open(folder.path(), 0).unwrap();
+    for waited in (2..=40).step_by(2) {
+        assert_eq!(log.queue_along(&[&payload(waited - 1)]).unwrap(), waited - 1);
+        assert_eq!(log.append(&[&payload(waited)]).unwrap(), waited);
+        log.wait_durable(waited).wait().unwrap();
+    }
+    assert_eq!(log.queue_along(&[&payload(41)]).unwrap(), 41);
+    log.close().unwrap();
+    assert_eq!(log.statistics().batches, 21, "one for each that was waited for, and the last");
+    drop(log);
+    let (_log, found) = open(folder.path(), 0).unwrap();
+    assert_eq!(found, expected(0, 41));
+}
+
 #[test]
 fn records_come_back_in_order_after_close_and_after_a_crash() {
     let folder = tempfile::tempdir().unwrap();

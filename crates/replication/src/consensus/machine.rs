@@ -1,5 +1,5 @@
-//! The state machine that openraft knows: it moves the mark of what is settled, and hands snapshots
-//! over.
+//! The state machine that openraft knows: it moves the mark of what is settled, if the storage has
+//! not done so before, and hands snapshots over.
 
 use std::fmt::Debug;
 use std::io;
@@ -51,6 +51,10 @@ pub(super) struct Shared {
     pub(super) sending: Mutex<Vec<u64>>,
     /// Whether the start is over.
     pub(super) is_running: AtomicBool,
+    /// Whether another node's snapshot has come since the start: from then on the machine alone
+    /// moves the mark of what is settled, since nobody else knows when the snapshot is this node's
+    /// state.
+    pub(super) takes_snapshots: AtomicBool,
     /// Tests of the storage alone: what is applied is a checkpoint.
     pub(super) claims_applied: bool,
 }
@@ -83,12 +87,21 @@ impl Drop for Sending {
 pub(crate) struct Machine {
     pub(super) log: Arc<OrderLog>,
     pub(super) application: Arc<dyn Application>,
-    pub(super) settled: watch::Sender<Settled>,
+    pub(super) settled: Arc<watch::Sender<Settled>>,
     pub(super) shared: Arc<Shared>,
     pub(super) flushes_inline: bool,
     pub(super) applied: Option<EntryId>,
     pub(super) members: MembersAt,
     pub(super) snapshot: Option<Base>,
+}
+
+/// Moves the mark of what is settled up to an index, if it does not stand there or behind already.
+pub(super) fn settle(settled: &watch::Sender<Settled>, index: Option<u64>) {
+    settled.send_if_modified(|settled| {
+        let is_later = index > settled.index;
+        settled.index = settled.index.max(index);
+        is_later
+    });
 }
 
 /// Says where the last checkpoint stands; openraft takes it for the making of a snapshot.
@@ -157,8 +170,7 @@ impl RaftStateMachine<Types> for Machine {
                 responder.send(self.log.first_position(id.index).unwrap_or_default());
             }
         }
-        let index = self.applied.map(|id| id.index);
-        self.settled.send_modify(|settled| settled.index = settled.index.max(index));
+        settle(&self.settled, self.applied.map(|id| id.index));
         Ok(())
     }
 

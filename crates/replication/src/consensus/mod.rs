@@ -5,12 +5,13 @@
 //! [`crate::messages`] over a [`Wire`]), and what is done with settled entries. [`machine`], the
 //! state machine that openraft knows, does nothing but move the mark of what is settled: the
 //! application reads behind that mark from the log, at its own pace, so a slow one holds back
-//! neither votes nor heartbeats.
+//! neither votes nor heartbeats. Mostly the mark is there already: openraft has the storage note
+//! what is settled before it tells anybody else, and who waits for a commit is woken by that.
 //!
 //! ```text
 //! write ──▶ openraft ──▶ Storage.append ──▶ OrderLog ──▶ flush ──▶ callback ┐
 //!                  └───▶ Link.append_entries ──▶ followers ──▶ their flush ─┤ majority
-//! Delivery ◀── OrderLog ◀── mark of what is settled ◀── Machine.apply ◀─────┘
+//! Delivery ◀── OrderLog ◀── mark of what is settled ◀── save_committed ◀────┘
 //! ```
 //!
 //! Its traps, and what is done about them: a vote is durable before it is told; an append can be
@@ -32,7 +33,10 @@ use std::time::Duration;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::errors::{ClientWriteError, RaftError};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest};
-use openraft::{ChangeMembers, EmptyNode, EntryPayload, Instant as _, ReadPolicy, SnapshotPolicy};
+use openraft::type_config::alias::WatchReceiverOf;
+use openraft::{
+    ChangeMembers, EmptyNode, EntryPayload, Instant as _, RaftMetrics, ReadPolicy, SnapshotPolicy,
+};
 use tokio::sync::watch;
 
 use self::links::Links;
@@ -170,6 +174,18 @@ pub(crate) struct Parts {
     pub(crate) flushes_inline: bool,
 }
 
+/// Tells when the view may have changed: several times with each entry, so nobody should wait here
+/// who need not.
+pub(crate) struct Changes(WatchReceiverOf<Types, RaftMetrics<Types>>);
+
+impl Changes {
+    /// Waits for the next change, if there was none since the last time. False once the consensus
+    /// has ended.
+    pub(crate) async fn next(&mut self) -> bool {
+        self.0.changed().await.is_ok()
+    }
+}
+
 /// See the module's description.
 pub(crate) struct Consensus {
     raft: Raft,
@@ -203,17 +219,21 @@ impl Consensus {
         };
         let config = config.validate().map_err(|error| failed(error.to_string()))?;
         let log = Arc::clone(&parts.log);
+        let shared = Arc::new(Shared::default());
+        let settled = Arc::new(parts.settled);
         let storage = Storage {
             log: Arc::clone(&log),
             flushes_inline: parts.flushes_inline,
             append_bytes: limits.append_bytes,
+            unconfirmed: Arc::default(),
+            shared: Arc::clone(&shared),
+            settled: Arc::downgrade(&settled),
         };
-        let shared = Arc::new(Shared::default());
         let applied = log.committed();
         let base = log.base();
         let machine = Machine {
             application: parts.application,
-            settled: parts.settled,
+            settled,
             shared: Arc::clone(&shared),
             flushes_inline: parts.flushes_inline,
             applied,
@@ -280,6 +300,7 @@ impl Consensus {
         position: Position,
         sink: Box<dyn SnapshotSink>,
     ) -> Result<Ballot, String> {
+        self.shared.takes_snapshots.store(true, Ordering::Release);
         let meta = meta_of(&base);
         let snapshot = RaftSnapshot { meta, snapshot: Parcel::Incoming { base, position, sink } };
         let installed = self.raft.install_full_snapshot(vote_of(ballot), snapshot).await;
@@ -372,15 +393,21 @@ impl Consensus {
         }
     }
 
-    /// Calls `changed` whenever the view may have changed, until the consensus ends.
-    pub(crate) fn watch(&self, changed: watch::Sender<u64>) -> impl Future<Output = ()> + Send + 'static {
-        let mut metrics = self.raft.metrics();
-        async move {
-            while metrics.changed().await.is_ok() {
-                changed.send_modify(|count| *count += 1);
+    /// Resolves once the consensus calls another node the leader, or has ended. Unlike the view,
+    /// this changes with elections only, and not with every entry.
+    pub(crate) async fn until_other_leader(&self, leader: NodeNumber) {
+        let mut known = self.raft.server_metrics();
+        loop {
+            let named = known.borrow_watched().current_leader;
+            if named.is_some_and(|named| named != leader) || known.changed().await.is_err() {
+                return;
             }
-            changed.send_modify(|count| *count += 1);
         }
+    }
+
+    /// Tells when the view may have changed from now on.
+    pub(crate) fn changes(&self) -> Changes {
+        Changes(self.raft.metrics())
     }
 
     pub(crate) async fn stop(&self) {

@@ -1,15 +1,24 @@
 //! The order's log as openraft sees it.
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, Range, RangeBounds};
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 
 use cognate_engine::storage::DurableWait;
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::{LogState, OptionalSend, RaftLogReader};
+use parking_lot::Mutex;
+use tokio::sync::watch;
 
-use super::{LogId, RaftEntry, RaftVote, Types, ballot_of, entry_of, id_of, log_id, raft_entry, vote_of};
+use super::machine::{Shared, settle};
+use super::{
+    LogId, RaftEntry, RaftVote, Settled, Types, ballot_of, entry_of, id_of, log_id, raft_entry, vote_of,
+};
 use crate::log::OrderLog;
 use crate::planted::{self, Planted};
 
@@ -19,6 +28,57 @@ pub(super) struct Storage {
     pub(super) log: Arc<OrderLog>,
     pub(super) flushes_inline: bool,
     pub(super) append_bytes: usize,
+    pub(super) unconfirmed: Arc<Unconfirmed>,
+    pub(super) shared: Arc<Shared>,
+    /// The mark of what is settled. It ends with the machine, whose it is.
+    pub(super) settled: Weak<watch::Sender<Settled>>,
+}
+
+/// Appends that wait for their flush, in the order of the log. The thread that has the news of a
+/// flush confirms them itself, so that there is no task between the log and openraft.
+///
+/// Whenever the mutex is free, the first of them is in the log's list of waiters, or its news is
+/// about to take the mutex. Under it the log's list is locked; the log has nothing locked when it
+/// wakes.
+#[derive(Default)]
+pub(super) struct Unconfirmed(Mutex<VecDeque<(DurableWait, IOFlushed<Types>)>>);
+
+impl Debug for Unconfirmed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Unconfirmed")
+    }
+}
+
+impl Unconfirmed {
+    /// Confirms an append once it is durable, or says why it never will be.
+    fn confirm_after(self: &Arc<Self>, wait: DurableWait, callback: IOFlushed<Types>) {
+        self.0.lock().push_back((wait, callback));
+        self.confirm();
+    }
+
+    /// Confirms what is durable, and has itself woken for the rest.
+    fn confirm(self: &Arc<Self>) {
+        let waker = Waker::from(Arc::clone(self));
+        let mut context = Context::from_waker(&waker);
+        let mut known = Vec::new();
+        {
+            let mut waiting = self.0.lock();
+            while let Some((wait, _)) = waiting.front_mut() {
+                let Poll::Ready(outcome) = Pin::new(wait).poll(&mut context) else { break };
+                known.extend(waiting.pop_front().map(|(_, callback)| (outcome, callback)));
+            }
+        }
+        // The last one first: it says the same of those before it, so openraft is woken once.
+        for (outcome, callback) in known.into_iter().rev() {
+            callback.io_completed(outcome.map_err(io::Error::other));
+        }
+    }
+}
+
+impl Wake for Unconfirmed {
+    fn wake(self: Arc<Self>) {
+        self.confirm();
+    }
 }
 
 /// Waits until a record is durable, on this thread if need be.
@@ -31,6 +91,17 @@ impl Storage {
     async fn entries(&self, range: Range<u64>, bytes_max: usize) -> io::Result<Vec<RaftEntry>> {
         let placed = self.log.read(range, bytes_max).await.map_err(io::Error::other)?;
         Ok(placed.into_iter().map(|placed| raft_entry(placed.entry)).collect())
+    }
+
+    /// Moves the mark of what is settled as soon as openraft knows it. The machine hears of it by
+    /// way of a task whose turn comes behind those that tell the other nodes. Once a snapshot may
+    /// be on its way to the machine, only the machine knows which of both comes first.
+    fn settle(&self, index: u64) {
+        if !self.shared.takes_snapshots.load(Ordering::Acquire)
+            && let Some(settled) = self.settled.upgrade()
+        {
+            settle(&settled, Some(index));
+        }
     }
 }
 
@@ -82,7 +153,10 @@ impl RaftLogStorage<Types> for Storage {
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
-        committed.map_or(Ok(()), |id| self.log.note_committed(id_of(id))).map_err(io::Error::other)
+        let Some(id) = committed.map(id_of) else { return Ok(()) };
+        self.log.note_committed(id).map_err(io::Error::other)?;
+        self.settle(id.index);
+        Ok(())
     }
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
@@ -100,7 +174,7 @@ impl RaftLogStorage<Types> for Storage {
         } else if self.flushes_inline {
             callback.io_completed(wait.wait().map_err(io::Error::other));
         } else {
-            tokio::spawn(async move { callback.io_completed(wait.await.map_err(io::Error::other)) });
+            self.unconfirmed.confirm_after(wait, callback);
         }
         Ok(())
     }

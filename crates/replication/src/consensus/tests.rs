@@ -3,8 +3,9 @@ use crate::application::SnapshotSource;
 use crate::application::{Answer, Failure, Snapshot};
 use bytes::Bytes;
 use openraft::StorageError;
-use openraft::storage::RaftStateMachine;
+use openraft::storage::{IOFlushed, RaftLogStorage, RaftStateMachine};
 use openraft::testing::log::{StoreBuilder, Suite};
+use openraft::type_config::TypeConfigExt;
 
 /// An application of which only snapshots matter, and they are empty.
 struct Empty;
@@ -47,13 +48,22 @@ impl StoreBuilder<Types, Storage, Machine> for Stores {
         let log = OrderLog::open(&disk, std::path::Path::new("/log"), options, 1 << 20, 0);
         let log = Arc::new(log.expect("an empty disk"));
         let flushes_inline = self.flushes_inline;
-        let storage = Storage { log: Arc::clone(&log), flushes_inline, append_bytes: 1 << 20 };
         let shared = Shared { claims_applied: true, is_running: true.into(), ..Shared::default() };
+        let shared = Arc::new(shared);
+        let settled = Arc::new(watch::channel(Settled::default()).0);
+        let storage = Storage {
+            log: Arc::clone(&log),
+            flushes_inline,
+            append_bytes: 1 << 20,
+            unconfirmed: Arc::default(),
+            shared: Arc::clone(&shared),
+            settled: Arc::downgrade(&settled),
+        };
         let machine = Machine {
             log,
             application: Arc::new(Empty),
-            settled: watch::channel(Settled::default()).0,
-            shared: Arc::new(shared),
+            settled,
+            shared,
             flushes_inline,
             applied: None,
             members: MembersAt::default(),
@@ -68,6 +78,44 @@ async fn the_log_passes_the_suite_of_openraft() {
     for flushes_inline in [false, true] {
         Suite::test_all(Stores { flushes_inline }).await.expect("the suite");
     }
+}
+
+/// Many wait at a time: they are confirmed all, by the thread that has flushed them.
+#[tokio::test]
+async fn whatever_is_appended_is_confirmed() {
+    let stores = Stores { flushes_inline: false };
+    let ((), mut storage, _machine) = stores.build().await.expect("an empty log");
+    let mut told = Vec::new();
+    for index in 0..200 {
+        let (tell, answer) = Types::oneshot::<std::io::Result<()>>();
+        let id = EntryId { leadership: Leadership { term: 1, node: 1 }, index };
+        let entry = raft_entry(Entry { id, content: Content::Blank });
+        storage.append([entry], IOFlushed::<Types>::signal(tell)).await.expect("it follows");
+        told.push(answer);
+    }
+    for answer in told {
+        answer.await.expect("it is told").expect("it is durable");
+    }
+}
+
+/// Who waits for a commit is woken before the other nodes are told of it. A snapshot is this node's
+/// state once the machine says so, and what follows it is settled after that.
+#[tokio::test]
+async fn what_is_settled_is_known_at_once_unless_a_snapshot_may_come_before_it() {
+    let stores = Stores { flushes_inline: true };
+    let ((), mut storage, machine) = stores.build().await.expect("an empty log");
+    let id = |index| Some(log_id(EntryId { leadership: Leadership { term: 1, node: 1 }, index }));
+    let mut settled = machine.settled.subscribe();
+    storage.save_committed(id(3)).await.expect("it is noted");
+    assert_eq!(settled.borrow_and_update().index, Some(3));
+    storage.save_committed(id(2)).await.expect("it is noted");
+    assert!(!settled.has_changed().expect("the machine is there"), "nobody is woken in vain");
+    assert_eq!(settled.borrow().index, Some(3));
+    storage.shared.takes_snapshots.store(true, Ordering::Release);
+    storage.save_committed(id(5)).await.expect("it is noted");
+    assert_eq!(settled.borrow().index, Some(3), "the machine knows");
+    drop(machine);
+    assert!(settled.changed().await.is_err(), "the mark ends with the machine");
 }
 
 /// A node that is sent a snapshot has not seen who was removed: that one may come again with other

@@ -159,7 +159,7 @@ impl OrderLog {
     pub(crate) fn note_committed(&self, id: EntryId) -> Result<(), Error> {
         let mut slots = self.slots.lock();
         if slots.committed < Some(id) {
-            self.log.queue(&[&Record::Committed(id).encode()])?;
+            self.log.queue_along(&[&Record::Committed(id).encode()])?;
             slots.committed = Some(id);
         }
         Ok(())
@@ -184,7 +184,8 @@ impl OrderLog {
     /// Adds entries; they can be read at once, and the answer says when they are durable.
     pub(crate) fn append(&self, entries: impl Iterator<Item = Entry>) -> Result<DurableWait, Error> {
         let mut slots = self.slots.lock();
-        let mut csn = self.log.last();
+        // Without entries there is nothing to wait for.
+        let mut csn = self.log.durable();
         for entry in entries {
             let (head, rest) = Record::entry_head(&entry);
             csn = self.log.queue(&[&head, &rest])?;

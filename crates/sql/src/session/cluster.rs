@@ -15,7 +15,6 @@ use tokio::sync::watch;
 
 use super::flow_control::{FlowBounds, FlowControl, FlowCounts, SlowNode};
 use super::governed::executes;
-use super::settings::Origin;
 use super::{Action, Prepared, Session, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::Finished;
@@ -364,7 +363,7 @@ impl Session {
         let Some(id) = self.database.nodes().id.get() else { return };
         let token = format!("{id}/{csn}");
         self.facts.with_settings(|settings| {
-            if let Err(error) = settings.set_default(COMMIT_TOKEN, &token, Origin::Fact) {
+            if let Err(error) = settings.set_fact(COMMIT_TOKEN, &token) {
                 tracing::warn!(%error, "the token of a commit could not be kept");
             }
         });

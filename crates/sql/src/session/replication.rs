@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cognate_engine::{Replication, Transaction};
 
-use super::settings::Origin;
 use super::{Block, Prepared, Session, Statement, active};
 use crate::error::{SqlError, sqlstate};
 use crate::monitor::{Class, Fingerprint, Finished, Protocol};
@@ -193,7 +192,7 @@ impl Session {
         }
         self.last_protocol = Some(protocol);
         self.facts.with_settings(|settings| {
-            if let Err(error) = settings.set_default(LAST_PROTOCOL, protocol.name(), Origin::Fact) {
+            if let Err(error) = settings.set_fact(LAST_PROTOCOL, protocol.name()) {
                 tracing::warn!(%error, "the protocol of a transaction could not be kept");
             }
         });

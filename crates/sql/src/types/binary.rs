@@ -280,9 +280,7 @@ fn read_array(bytes: &[u8], ty: Type, context: Option<&FormatContext>) -> Result
         return Ok(Datum::Array(Arc::new(Array::new(element.id, vec![]))));
     }
     // Each element has at least its length word.
-    if total > rest.len() / 4 {
-        return Err(insufficient());
-    }
+    (total <= rest.len() / 4).then_some(()).ok_or_else(insufficient)?;
     let mut elements = Vec::with_capacity(total);
     for place in 1..=total {
         let length = word(&mut rest)?;

@@ -136,13 +136,27 @@ impl Settings {
     /// session. A value that is there from a stronger origin stays; this one is checked all the
     /// same.
     pub fn set_default(&mut self, name: &str, text: &str, origin: Origin) -> Result<()> {
+        if self.put_default(name, text, origin)? {
+            self.refresh();
+        }
+        Ok(())
+    }
+
+    /// As [`Settings::set_default`], for a fact about the session that is neither in [`Effective`]
+    /// nor told to the client: it may change with every transaction, and nothing else does.
+    pub(crate) fn set_fact(&mut self, name: &str, text: &str) -> Result<()> {
+        self.put_default(name, text, Origin::Fact).map(drop)
+    }
+
+    /// Says whether the value counts.
+    fn put_default(&mut self, name: &str, text: &str, origin: Origin) -> Result<bool> {
         match place(name)? {
             Place::Known(index) => {
                 let definition = &definition::all()[index];
                 check_scope(definition)?;
                 let value: Arc<str> = value::normalize(definition, text, self.raw(index))?.into();
                 if self.defaults.origins[index] > origin {
-                    return Ok(());
+                    return Ok(false);
                 }
                 let defaults = Arc::make_mut(&mut self.defaults);
                 (defaults.values[index], defaults.origins[index]) = (value.clone(), origin);
@@ -150,15 +164,14 @@ impl Settings {
             }
             Place::Custom(name) => {
                 if self.defaults.custom.get(&name).is_some_and(|(_, known)| *known > origin) {
-                    return Ok(());
+                    return Ok(false);
                 }
                 let value: Arc<str> = text.into();
                 Arc::make_mut(&mut self.defaults).custom.insert(name.clone(), (value.clone(), origin));
                 Arc::make_mut(&mut self.state).custom.insert(name, value);
             }
         }
-        self.refresh();
-        Ok(())
+        Ok(true)
     }
 
     /// Checks a value that sessions are to begin with: the setting's canonical name, and the value
@@ -483,6 +496,24 @@ mod tests {
         assert_eq!(settings.show("lock_timeout").unwrap(), "3ms");
         settings.restore(&mark);
         assert_eq!(settings.show("lock_timeout").unwrap(), "0");
+    }
+
+    /// Each commit at a node of a cluster sets one.
+    #[test]
+    fn a_fact_that_nobody_decodes_changes_nothing_else() {
+        let mut settings = Settings::new();
+        settings.take_changes();
+        let before = settings.effective().clone();
+        settings.set_fact("cognate.commit_token", "c/7").unwrap();
+        assert_eq!(settings.show("cognate.commit_token").unwrap(), "c/7");
+        assert_eq!(settings.source("cognate.commit_token"), Some(("override", "c/7")));
+        assert!(Arc::ptr_eq(&before, settings.effective()), "nothing was decoded anew");
+        assert!(settings.take_changes().is_empty());
+        // And it stays where the transaction after it is rolled back.
+        let mark = settings.mark();
+        settings.set("lock_timeout", Some("7s"), false).unwrap();
+        settings.restore(&mark);
+        assert_eq!(settings.show("cognate.commit_token").unwrap(), "c/7");
     }
 
     #[test]
