@@ -700,6 +700,7 @@ scripts!(
     prepared_transactions,
     owners,
     privileges,
+    column_rights,
     rights,
     procedures,
     refusals,

@@ -4,6 +4,7 @@
 use sqlparser::ast::{Query as QuerySyntax, SetExpr, TableAlias};
 
 use super::from::Item;
+use super::need::ColumnRead;
 use super::scope::ColumnSource;
 use super::{Binder, Source};
 use crate::catalog::{Oid, Privileges, Relation, Table, View};
@@ -33,7 +34,8 @@ impl Binder<'_> {
         privileges: Privileges,
         alias: Option<&TableAlias>,
     ) -> Result<Vec<Vec<Expr>>> {
-        self.need_to_change(view.oid, &view.schema_name, privileges);
+        // What is read of the view its names say.
+        let read = self.need_to_change(view.oid, &view.schema_name, privileges & !Privileges::SELECT);
         self.push_level();
         let changed = ChangedView { level: self.levels.len(), privileges, conditions: vec![], table: None };
         let before = self.changed_view.replace(changed);
@@ -45,7 +47,7 @@ impl Binder<'_> {
         };
         let level = self.level()?;
         level.select.from.push(tree);
-        level.namespace.extend(names)?;
+        level.namespace.extend(names.read_as(read))?;
         let mut from = 0;
         let mut conditions = Vec::with_capacity(changed.conditions.len());
         for to in changed.conditions {
@@ -56,7 +58,8 @@ impl Binder<'_> {
     }
 
     /// Names the columns of the view that the open level has once more, as those of `excluded`: of
-    /// another row of the table, whose columns begin at this slot. Qualified names only.
+    /// another row of the table, whose columns begin at this slot. Qualified names only. Who reads one
+    /// of them reads the column of the view.
     pub(crate) fn name_excluded(&mut self, start: usize) -> Result<()> {
         let level = self.level()?;
         let Some(mut excluded) = level.namespace.tables.first().cloned() else {
@@ -118,11 +121,13 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// A relation in FROM is read, or changed in the place of the view over it.
-    pub(super) fn need_in_from(&mut self, relation: &Relation) {
-        match self.changed_here().map(|changed| changed.privileges) {
-            Some(privileges) => self.need_to_change(relation.oid(), relation.schema_name(), privileges),
-            None => self.need_to_read(relation),
-        }
+    /// A relation in FROM is read, or changed in the place of the view over it. What the view says
+    /// of that one's columns is read only if something is read of the view.
+    pub(super) fn need_in_from(&mut self, relation: &Relation) -> Option<ColumnRead> {
+        let Some(privileges) = self.changed_here().map(|changed| changed.privileges) else {
+            return self.need_to_read(relation);
+        };
+        let read = self.need_to_change(relation.oid(), relation.schema_name(), privileges);
+        read.map(ColumnRead::unasked)
     }
 }

@@ -4,6 +4,7 @@ use sqlparser::ast::{
     Join as JoinSyntax, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins,
 };
 
+use super::need::ColumnRead;
 use super::scope::{
     Closed, ColumnSource, NamedColumn, NamedTable, Namespace, name_parts, name_span, object_name,
 };
@@ -144,15 +145,18 @@ impl Binder<'_> {
         let mut merged = vec![];
         let mut on = vec![];
         for column in columns {
-            let left_source = common_column(&left, column, "left")?;
-            let right_source = common_column(&right, column, "right")?;
+            let (left_source, left_read) = common_column(&left, column, "left")?;
+            let (right_source, right_read) = common_column(&right, column, "right")?;
+            self.note_read(left_read);
+            self.note_read(right_read);
             let level = self.level()?;
             let left_value = level.resolve(&left_source);
             let right_value = level.resolve(&right_source);
             let equal = self.operate("=", left_value.clone(), right_value.clone())?;
             equal.expr.into_conjuncts(&mut on);
             let value = self.merged_column(kind, right_join, left_value, right_value)?;
-            merged.push(NamedColumn { name: column.clone(), source: ColumnSource::Expr(value) });
+            let source = ColumnSource::Expr(value);
+            merged.push(NamedColumn { name: column.clone(), source, read: None });
         }
         let rest = |names: &Namespace| {
             names.star.iter().filter(|column| !columns.contains(&column.name)).cloned().collect::<Vec<_>>()
@@ -261,7 +265,10 @@ impl Binder<'_> {
         let names = new.columns.iter().map(|(name, _)| name.clone());
         let fields = if new.schema.is_some() { names.collect() } else { vec![] };
         let columns = (new.columns.into_iter())
-            .map(|(name, column)| NamedColumn { name, source: ColumnSource::Relation { relation, column } })
+            .map(|(name, column)| {
+                let source = ColumnSource::Relation { relation, column };
+                NamedColumn { name, source, read: None }
+            })
             .collect();
         let columns = rename(columns, alias, &shown)?;
         let schema = if alias.is_some() { None } else { new.schema.map(str::to_owned) };
@@ -300,10 +307,11 @@ fn using_name(name: &ObjectName) -> Result<String> {
     }
 }
 
-fn common_column(names: &Namespace, column: &str, side: &str) -> Result<ColumnSource> {
+/// What a column that is merged means, and what who reads it needs.
+fn common_column(names: &Namespace, column: &str, side: &str) -> Result<(ColumnSource, Option<ColumnRead>)> {
     let mut matches = names.star.iter().filter(|known| known.name == column);
     match (matches.next(), matches.next()) {
-        (Some(found), None) => Ok(found.source.clone()),
+        (Some(found), None) => Ok((found.source.clone(), found.read)),
         (None, _) => Err(SqlError::new(
             sqlstate::UNDEFINED_COLUMN,
             format!("column \"{column}\" specified in USING clause does not exist in {side} table"),

@@ -9,13 +9,20 @@
 //! What a view reads is read with the rights of its owner; functions in it are called with the
 //! rights of who reads the view. A function that is SECURITY DEFINER does all with its owner's.
 //! Temporary objects are nobody's but the session's, so nothing is asked of them.
+//!
+//! Who may not do all that with a table may do it with those columns on which he has the privilege, so
+//! a need says which columns are read, and which get values. A column is read where a name, a star
+//! or a whole row is resolved to it: names carry with them whose need that is. Of a table that is
+//! changed nothing need be read.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::{Binder, Clause, Source};
-use crate::catalog::{Oid, Privileges, Relation, Routine, Securable, Table, View, is_temporary};
+use super::{Binder, Clause, Source, base_table};
+use crate::catalog::{Catalog, Oid, Privileges, Relation, Routine, Securable, Table, View, is_temporary};
 use crate::error::Result;
 use crate::parse::walk::has_expression;
 
@@ -30,6 +37,45 @@ pub struct Need {
     pub privileges: Privileges,
     /// Of whom, if not of who runs the statement.
     pub role: Option<Oid>,
+    /// The columns on which SELECT, INSERT and UPDATE do, too.
+    pub columns: NeededColumns,
+}
+
+/// Places of the columns of a table or view that a statement is about. Where there are none, a
+/// privilege on any column is enough: `SELECT count(*)`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NeededColumns {
+    /// Those that are read.
+    pub read: BTreeSet<usize>,
+    /// Those that new rows are given values of.
+    pub inserted: BTreeSet<usize>,
+    /// Those that are set.
+    pub updated: BTreeSet<usize>,
+}
+
+/// Stands among the places for a column that is none of the user's: `tableoid`. Nothing can be
+/// given on it.
+const SYSTEM_COLUMN: usize = usize::MAX;
+
+/// What who reads a column needs: the number of the need, and the place of the column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ColumnRead {
+    need: usize,
+    column: usize,
+    /// Whether it is by reading it that SELECT is asked for.
+    asks: bool,
+}
+
+impl ColumnRead {
+    /// The same of another column.
+    pub(super) fn of(self, column: usize) -> ColumnRead {
+        ColumnRead { column, ..self }
+    }
+
+    /// The same where SELECT is asked for elsewhere, or not at all.
+    pub(super) fn unasked(self) -> ColumnRead {
+        ColumnRead { asks: false, ..self }
+    }
 }
 
 /// In whose names a statement, or a part of it, is bound; none is who runs it.
@@ -64,42 +110,126 @@ impl Binder<'_> {
         self.needs.iter().cloned().partition(|need| need.role.is_none())
     }
 
-    fn note_need(&mut self, object: Oid, kind: Securable, privileges: Privileges, role: Option<Oid>) {
+    fn note_need(
+        &mut self,
+        object: Oid,
+        kind: Securable,
+        privileges: Privileges,
+        role: Option<Oid>,
+    ) -> Option<ColumnRead> {
         // Superusers need nothing. One who is none any more has changed the catalog, and the plan goes.
         if role.is_some_and(|role| self.context.catalog.rights(role).superuser) {
-            return;
+            return None;
         }
-        let of_it = |need: &&mut Need| need.object == object && need.role == role;
-        match self.needs.iter_mut().find(of_it) {
+        let known = self.needs.iter().position(|need| need.object == object && need.role == role);
+        let need = known.unwrap_or(self.needs.len());
+        match self.needs.get_mut(need) {
             Some(need) => need.privileges = need.privileges | privileges,
-            None => self.needs.push(Need { object, kind, privileges, role }),
+            None => {
+                self.needs.push(Need { object, kind, privileges, role, columns: NeededColumns::default() });
+            }
+        }
+        Some(ColumnRead { need, column: 0, asks: true })
+    }
+
+    /// A column is read.
+    pub(super) fn note_read(&mut self, read: Option<ColumnRead>) {
+        let Some(ColumnRead { need, column, asks }) = read else { return };
+        if let Some(need) = self.needs.get_mut(need) {
+            need.columns.read.insert(column);
+            need.privileges = if asks { need.privileges | Privileges::SELECT } else { need.privileges };
         }
     }
 
-    /// A table is read or changed.
+    /// A column is read of the same table that is none of the user's.
+    pub(super) fn note_system_read(&mut self, read: Option<ColumnRead>) {
+        self.note_read(read.map(|read| read.of(SYSTEM_COLUMN)));
+    }
+
+    /// A table is changed. What is read of it the names say that
+    /// [`need_what_names_read`](Binder::need_what_names_read) is told of.
     pub(crate) fn need(&mut self, table: &Table, privileges: Privileges) {
         if self.context.catalog.has_roles() && !table.temporary {
             self.note_need(table.oid, Securable::Table, privileges, self.acting.reader);
         }
     }
 
-    /// A view, or what it is over, is changed.
-    pub(super) fn need_to_change(&mut self, relation: Oid, schema: &str, privileges: Privileges) {
-        if self.context.catalog.has_roles() && !is_temporary(schema) {
-            self.note_need(relation, Securable::Table, privileges, self.acting.reader);
+    /// The names of the open level are those of a table that the statement changes: what they are
+    /// resolved to is read of it.
+    pub(crate) fn need_what_names_read(&mut self, table: &Table) -> Result<()> {
+        let role = self.acting.reader;
+        let known = self.needs.iter().position(|need| need.object == table.oid && need.role == role);
+        let read = known.map(|need| ColumnRead { need, column: 0, asks: true });
+        let level = self.level()?;
+        level.namespace = std::mem::take(&mut level.namespace).read_as(read);
+        Ok(())
+    }
+
+    /// Columns of a table that is changed are read or given values; it is changed through these
+    /// views, the innermost first.
+    pub(crate) fn need_columns(
+        &mut self,
+        views: &[Arc<View>],
+        table: &Table,
+        privilege: Privileges,
+        places: &[usize],
+    ) {
+        if !self.context.catalog.has_roles() {
+            return;
         }
+        let before = self.acting;
+        for view in views.iter().rev() {
+            let columns = columns_over(view, self.context.catalog, places);
+            self.note_columns(view.oid, privilege, &columns);
+            self.enter_view(view);
+        }
+        self.note_columns(table.oid, privilege, places);
+        self.acting = before;
+    }
+
+    fn note_columns(&mut self, object: Oid, privilege: Privileges, columns: &[usize]) {
+        let role = self.acting.reader;
+        let of_it = |need: &&mut Need| need.object == object && need.role == role;
+        let Some(need) = self.needs.iter_mut().find(of_it) else { return };
+        need.privileges = need.privileges | privilege;
+        let noted = match privilege {
+            Privileges::INSERT => &mut need.columns.inserted,
+            Privileges::UPDATE => &mut need.columns.updated,
+            _ => &mut need.columns.read,
+        };
+        noted.extend(columns);
+    }
+
+    /// Places of the columns of a table that the statement gives values, as far as anybody needs to
+    /// be allowed to.
+    pub(crate) fn given_columns(&self, table: &Table) -> Vec<usize> {
+        let of_it = self.needs.iter().filter(|need| need.object == table.oid);
+        of_it.flat_map(|need| need.columns.inserted.union(&need.columns.updated).copied()).collect()
+    }
+
+    /// A view, or what it is over, is changed.
+    pub(super) fn need_to_change(
+        &mut self,
+        relation: Oid,
+        schema: &str,
+        privileges: Privileges,
+    ) -> Option<ColumnRead> {
+        if !self.context.catalog.has_roles() || is_temporary(schema) {
+            return None;
+        }
+        self.note_need(relation, Securable::Table, privileges, self.acting.reader)
     }
 
     /// A relation that a name in FROM means is read.
-    pub(super) fn need_to_read(&mut self, relation: &Relation) {
+    pub(super) fn need_to_read(&mut self, relation: &Relation) -> Option<ColumnRead> {
         if !self.context.catalog.has_roles() || relation.is_temporary() {
-            return;
+            return None;
         }
         let kind = match relation {
             Relation::Sequence(_) => Securable::Sequence,
             _ => Securable::Table,
         };
-        self.note_need(relation.oid(), kind, Privileges::SELECT, self.acting.reader);
+        self.note_need(relation.oid(), kind, Privileges::SELECT, self.acting.reader)
     }
 
     /// Rows of a table that the open level reads are locked, which asks for the right to change
@@ -189,9 +319,23 @@ impl Binder<'_> {
     /// Takes over what the body of a function needs.
     pub(super) fn take_needs(&mut self, inner: Vec<Need>) {
         for need in inner {
-            self.note_need(need.object, need.kind, need.privileges, need.role);
+            let known = self.note_need(need.object, need.kind, need.privileges, need.role);
+            if let Some(known) = known.and_then(|known| self.needs.get_mut(known.need)) {
+                known.columns.read.extend(need.columns.read);
+                known.columns.inserted.extend(need.columns.inserted);
+                known.columns.updated.extend(need.columns.updated);
+            }
         }
     }
+}
+
+/// Places of the columns of a view that stand for these columns of the table under it.
+fn columns_over(view: &Arc<View>, catalog: &Catalog, places: &[usize]) -> Vec<usize> {
+    let Ok(base) = base_table(view, catalog, false) else { return Vec::new() };
+    let over = |place: &usize| {
+        base.columns.iter().position(|(_, column)| matches!(column, Ok(known) if known == place))
+    };
+    places.iter().filter_map(over).collect()
 }
 
 /// Whether an expression may read a column of the table that a statement changes: it names anything.

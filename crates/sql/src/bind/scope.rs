@@ -8,6 +8,7 @@ use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use sqlparser::tokenizer::Span;
 
 use super::around::with_presence;
+use super::need::ColumnRead;
 use super::{Binder, Body, Level, Query, Relation, Source};
 use crate::ddl::names::cross_database;
 use crate::error::{Result, SqlError, sqlstate};
@@ -31,6 +32,8 @@ pub(crate) struct Namespace {
 pub(crate) struct NamedColumn {
     pub(crate) name: String,
     pub(crate) source: ColumnSource,
+    /// What whoever reads it needs.
+    pub(crate) read: Option<ColumnRead>,
 }
 
 /// What a column's name stands for, over its level's frame.
@@ -77,6 +80,23 @@ impl Namespace {
     /// Lets LATERAL items see these tables, but not refer to them.
     pub(crate) fn close(&mut self, names: &Namespace, why: Closed) {
         self.closed.extend(names.tables.iter().map(|table| (table.clone(), why)));
+    }
+
+    /// The same names, where who reads a column needs it of what these name.
+    pub(super) fn read_as(mut self, read: Option<ColumnRead>) -> Namespace {
+        let Some(read) = read else { return self };
+        let lists = self.tables.iter_mut().map(|table| table.columns.as_mut_slice());
+        for columns in lists.chain([self.star.as_mut_slice()]) {
+            for (at, column) in columns.iter_mut().enumerate() {
+                let place = match &column.source {
+                    ColumnSource::Relation { column, .. } => *column,
+                    // An output of a view, which are in order.
+                    ColumnSource::Expr(_) => at,
+                };
+                column.read = Some(read.of(place));
+            }
+        }
+        self
     }
 
     /// Forgets which tables are closed.
@@ -353,7 +373,8 @@ impl Binder<'_> {
                         format!("column reference \"{name}\" is ambiguous"),
                     ));
                 }
-                let source = first.source.clone();
+                let (source, read) = (first.source.clone(), first.read);
+                self.note_read(read);
                 return Ok(self.at_level(index, &source));
             }
             self.levels[index].namespace.check_open(None, name)?;
@@ -363,6 +384,8 @@ impl Binder<'_> {
             && let [only] = level.namespace.tables.as_slice()
             && let Some(oid) = level.table_oid(only)
         {
+            let read = only.columns.first().and_then(|column| column.read);
+            self.note_system_read(read);
             return Ok(oid);
         }
         if name == ROW_KEY
@@ -385,11 +408,13 @@ impl Binder<'_> {
         if let [only] = table.columns.as_slice()
             && only.name == table.name
         {
+            self.note_read(only.read);
             return self.at_level(index, &only.source);
         }
         let mut items = Vec::with_capacity(table.columns.len());
         let mut shape = Vec::with_capacity(table.columns.len());
         for (place, column) in table.columns.iter().enumerate() {
+            self.note_read(column.read);
             let typed = self.at_level(index, &column.source);
             items.push(typed.expr);
             shape.push((table.fields.get(place).unwrap_or(&column.name).clone(), typed.ty));
@@ -449,15 +474,18 @@ impl Binder<'_> {
         };
         let mut matches = found.columns.iter().filter(|known| known.name == column);
         let Some(first) = matches.next() else {
+            let read = found.columns.first().and_then(|column| column.read);
             if column == TABLE_OID
                 && let Some(oid) = self.levels[index].table_oid(found)
             {
+                self.note_system_read(read);
                 return Ok(oid);
             }
             if column == TABLE_OID
                 && index + 1 == self.levels.len()
                 && let Some((oid, source)) = self.levels[index].table_oid_where_it_is(found)
             {
+                self.note_system_read(read);
                 let oid = Typed::new(Expr::Constant(Datum::Oid(oid)), TypeId::Oid);
                 return Ok(unless_null(self.levels[index].resolve(&source), oid));
             }
@@ -472,17 +500,20 @@ impl Binder<'_> {
                 format!("column reference \"{column}\" is ambiguous"),
             ));
         }
-        let source = first.source.clone();
+        let (source, read) = (first.source.clone(), first.read);
+        self.note_read(read);
         Ok(self.at_level(index, &source))
     }
 
-    /// The columns `*` stands for. 42601 if there are no tables.
-    pub(crate) fn star(&mut self) -> Result<Vec<(String, Typed)>> {
+    /// The columns `*` stands for: so many of those in sight. 42601 if there are no tables.
+    pub(crate) fn star(&mut self, listed: usize) -> Result<Vec<(String, Typed)>> {
         let level = self.level()?;
         if level.namespace.tables.is_empty() {
             return Err(SqlError::syntax("SELECT * with no tables specified is not valid"));
         }
-        let columns = level.namespace.star.clone();
+        let columns: Vec<NamedColumn> = level.namespace.star.iter().take(listed).cloned().collect();
+        columns.iter().for_each(|column| self.note_read(column.read));
+        let level = self.level()?;
         Ok(columns.into_iter().map(|column| (column.name, level.resolve(&column.source))).collect())
     }
 
@@ -493,6 +524,7 @@ impl Binder<'_> {
             return Err(self.at(self.missing_table(&table), name_span(name)));
         };
         let columns = found.columns.clone();
+        columns.iter().for_each(|column| self.note_read(column.read));
         Ok(columns.into_iter().map(|column| (column.name, self.at_level(index, &column.source))).collect())
     }
 }

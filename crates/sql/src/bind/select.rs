@@ -290,9 +290,7 @@ impl Binder<'_> {
             }
             SelectItem::Wildcard(options) => {
                 check_wildcard(options)?;
-                let mut columns = self.star()?;
-                columns.truncate(listed);
-                targets.extend(columns);
+                targets.extend(self.star(listed)?);
                 let named = self.level()?.namespace.star.get(..listed).unwrap_or_default().to_vec();
                 self.note_star(options, None, &named);
             }

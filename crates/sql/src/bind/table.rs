@@ -108,8 +108,8 @@ impl Binder<'_> {
         if let Some(schema) = &schema {
             self.need_schema(schema);
         }
-        self.need_in_from(&relation);
-        match &relation {
+        let read = self.need_in_from(&relation);
+        let item = match &relation {
             CatalogRelation::Table(table) => self.stored_table(&table.clone(), alias, nullable),
             CatalogRelation::View(view) => self.view(&view.clone(), alias, nullable),
             CatalogRelation::Sequence(sequence)
@@ -124,7 +124,8 @@ impl Binder<'_> {
             CatalogRelation::Index(..) => {
                 Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{table}\" is an index")))
             }
-        }
+        };
+        item.map(|(tree, names)| (tree, names.read_as(read)))
     }
 
     /// Whether a plain name is that of a temporary object, which is found before the system's own.
@@ -367,7 +368,7 @@ impl Binder<'_> {
             .into_iter()
             .map(|(name, typed)| {
                 let typed = self.settle(typed)?;
-                Ok(NamedColumn { name, source: ColumnSource::Expr(typed) })
+                Ok(NamedColumn { name, source: ColumnSource::Expr(typed), read: None })
             })
             .collect()
     }

@@ -72,6 +72,7 @@ impl Binder<'_> {
         let columns = table.visible_columns().map(|(column, definition)| NamedColumn {
             name: definition.name.clone(),
             source: ColumnSource::Relation { relation, column },
+            read: None,
         });
         let columns = columns.collect();
         let (schema, name) = (schema.map(str::to_owned), name.to_owned());

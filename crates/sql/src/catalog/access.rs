@@ -16,7 +16,9 @@ use std::ops::{BitAnd, BitOr, Not};
 use serde::{Deserialize, Serialize};
 
 use super::role::{DATABASE_OWNER_OID, READ_ALL_OID, WRITE_ALL_OID};
-use super::{Catalog, INFORMATION_SCHEMA_OID, OWNER_OID, Object, Oid, PG_CATALOG_OID, PUBLIC_OID, Rights};
+use super::{
+    Catalog, ColumnAccess, INFORMATION_SCHEMA_OID, OWNER_OID, Object, Oid, PG_CATALOG_OID, PUBLIC_OID, Rights,
+};
 
 /// A set of privileges: a bit for each, in PostgreSQL's order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +57,8 @@ impl Privileges {
     pub const CREATE: Privileges = Privileges(1 << 9);
     pub const TEMPORARY: Privileges = Privileges(1 << 10);
     pub const CONNECT: Privileges = Privileges(1 << 11);
+    /// All that can be given on a column: to read, to insert, to update, and to refer to it.
+    pub const COLUMN: Privileges = Privileges(0x27);
 
     /// The privilege that a word names, in any case.
     pub fn of_word(word: &str) -> Option<Privileges> {
@@ -210,6 +214,9 @@ pub struct Access {
     /// Who may do what; none is what the kind gives by default.
     #[serde(default)]
     pub list: Option<Vec<AclItem>>,
+    /// What is given on single columns of a table or view, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<ColumnAccess>,
 }
 
 /// Privileges of objects that a role will make.

@@ -19,6 +19,7 @@
 mod access;
 pub mod access_list;
 mod column;
+mod column_access;
 mod constraint;
 mod database;
 mod domain;
@@ -40,6 +41,7 @@ pub mod store;
 
 pub use access::{Access, AclItem, DefaultAccess, Privileges, Securable};
 pub use column::{Column, Identity};
+pub use column_access::ColumnAccess;
 pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
 pub use database::{Database, TEMPLATE0_OID, TEMPLATE1_OID};
 pub use domain::{Domain, DomainCheck};

@@ -298,6 +298,7 @@ impl Work<'_> {
         bury(&mut table.columns[place], place);
         let before = self.catalog.clone();
         self.change(Object::Table(table.clone().into()))?;
+        self.forget_column(oid, place).await?;
         self.follow_in_views(&before, oid)?;
         for key in &gone {
             self.forget_reference(key).await?;

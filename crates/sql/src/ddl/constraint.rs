@@ -7,7 +7,7 @@ use cognate_engine::TreeMode;
 use super::names::make_up;
 use super::request::{ConstraintRequest, ForeignKeyRequest};
 use crate::catalog::{
-    ForeignKey, Index, IndexColumn, Object, Privileges, Reference, ReferentialAction, Relation, Table,
+    ForeignKey, Index, IndexColumn, Object, Privileges, Reference, ReferentialAction, Table,
 };
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::deferred_unique::not_at_once;
@@ -155,7 +155,7 @@ impl Work<'_> {
     ) -> Result<()> {
         let own = table.oid;
         let mut parent = self.table(&request.table)?;
-        self.require_on(&Relation::Table(parent.clone()), Privileges::REFERENCES)?;
+        self.require_on_columns(&parent, &[], Privileges::REFERENCES)?;
         if parent.oid != own {
             parent = self.locked_table(&request.table, TreeMode::Exclusive).await?;
         } else {
@@ -172,6 +172,7 @@ impl Work<'_> {
             format!("column \"{column}\" referenced in foreign key constraint does not exist")
         })?;
         let (referenced_places, index) = referenced_key(&parent, &request.referenced)?;
+        self.require_on_columns(&parent, &referenced_places, Privileges::REFERENCES)?;
         if places.len() != referenced_places.len() {
             return Err(SqlError::new(
                 sqlstate::INVALID_FOREIGN_KEY,

@@ -56,7 +56,7 @@ impl Work<'_> {
         if owner == OWNER_OID && list.is_none() {
             return Ok(());
         }
-        let access = Access { oid: self.allocate_oid()?, object: oid, owner, list };
+        let access = Access { oid: self.allocate_oid()?, object: oid, owner, list, columns: Vec::new() };
         self.change(Object::Access(access.into()))
     }
 
@@ -71,7 +71,7 @@ impl Work<'_> {
             self.notice(SqlError::notice(message));
             return Ok(());
         }
-        if grant.has_columns {
+        if !grant.columns.is_empty() {
             let message = "default privileges cannot be set for columns";
             return Err(SqlError::new(sqlstate::INVALID_GRANT_OPERATION, message));
         }

@@ -2,7 +2,8 @@
 //!
 //! For each object: who gives (the owner, for whoever counts as him; else the one with the right to
 //! give on), what of the wanted privileges he may give, and the list as it is afterwards. Objects are
-//! not locked, their lists are: a GRANT goes beside whatever is done with a table.
+//! not locked, their lists are: a GRANT goes beside whatever is done with a table. Of columns see
+//! `grant_column`.
 
 use std::sync::Arc;
 
@@ -17,15 +18,15 @@ use crate::parse::{GrantStatement, Objects, RoleRef};
 use crate::session::work::Work;
 
 /// An object with privileges, and the name that messages have for it.
-struct Subject {
-    oid: Oid,
+pub(super) struct Subject {
+    pub(super) oid: Oid,
     kind: Securable,
-    name: String,
+    pub(super) name: String,
     /// TABLE was said, or nothing.
     as_table: bool,
 }
 
-fn invalid(message: impl Into<String>) -> SqlError {
+pub(super) fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(sqlstate::INVALID_GRANT_OPERATION, message)
 }
 
@@ -43,23 +44,28 @@ pub(super) fn refused(refused: Refused) -> SqlError {
 /// What a statement's words mean on objects of a kind; none is ALL. 42601, 0LP01.
 pub(super) fn wanted(words: Option<&[String]>, kind: Securable, noun: &str) -> Result<Option<Privileges>> {
     let Some(words) = words else { return Ok(None) };
+    // Of a sequence privileges may be given as if it were a table.
+    let more = if kind == Securable::Table { Privileges::USAGE } else { Privileges::NONE };
     let mut wanted = Privileges::NONE;
     for word in words {
-        if ["SET", "ALTER SYSTEM"].contains(&word.as_str()) {
-            return Err(invalid(format!("invalid privilege type {word} for {noun}")));
-        }
-        let privilege = Privileges::of_word(word).ok_or_else(|| {
-            SqlError::syntax(format!("unrecognized privilege type \"{}\"", word.to_lowercase()))
-        })?;
-        // Of a sequence privileges may be given as if it were a table.
-        let of_table = kind == Securable::Table && privilege == Privileges::USAGE;
-        if !kind.all().has_all(privilege) && !of_table {
-            let word = privilege.words().next().unwrap_or_default();
-            return Err(invalid(format!("invalid privilege type {word} for {noun}")));
-        }
-        wanted = wanted | privilege;
+        wanted = wanted | privilege(word, kind.all() | more, noun)?;
     }
     Ok(Some(wanted))
+}
+
+/// What a word means that is to be one of these privileges. 42601, 0LP01.
+pub(super) fn privilege(word: &str, all: Privileges, noun: &str) -> Result<Privileges> {
+    let misplaced = |word: &str| invalid(format!("invalid privilege type {word} for {noun}"));
+    if ["SET", "ALTER SYSTEM"].contains(&word) {
+        return Err(misplaced(word));
+    }
+    let privilege = Privileges::of_word(word).ok_or_else(|| {
+        SqlError::syntax(format!("unrecognized privilege type \"{}\"", word.to_lowercase()))
+    })?;
+    match all.has_all(privilege) {
+        true => Ok(privilege),
+        false => Err(misplaced(privilege.words().next().unwrap_or_default())),
+    }
 }
 
 impl Work<'_> {
@@ -74,13 +80,13 @@ impl Work<'_> {
             self.notice(SqlError::notice(message));
             return Ok(());
         }
-        if statement.has_columns {
-            return Err(SqlError::unsupported("GRANT on columns"));
-        }
         self.require_own_grantor(statement.granted_by.as_ref())?;
         let grantees = self.grantees(statement)?;
         self.hold_grantees(statement, &grantees).await?;
         let (kind, noun) = kind_of(&statement.objects);
+        if !statement.columns.is_empty() && kind != Securable::Table {
+            return Err(invalid("column privileges are only valid for relations"));
+        }
         let wanted = wanted(statement.privileges.as_deref(), kind, noun)?;
         for subject in self.subjects(&statement.objects)? {
             self.grant_on(&subject, statement, &grantees, wanted).await?;
@@ -255,34 +261,32 @@ impl Work<'_> {
             }
             Some(wanted) => wanted & all,
         };
-        let (grantor, may) = self.grantor(subject, asked)?;
-        let given = asked & may;
-        self.warn(subject, statement, wanted.is_some(), asked, given);
-        let owner = self.catalog.owner(subject.oid);
-        let mut list = self.catalog.list_or_default(subject.oid, subject.kind);
-        for &grantee in grantees {
-            change(&mut list, owner, (grantee, grantor), given, statement)?;
+        let before = self.catalog.list_or_default(subject.oid, subject.kind);
+        // Nothing may be said but of columns.
+        if wanted != Some(Privileges::NONE) {
+            let (grantor, may) = self.grantor(subject, &before, asked)?;
+            let given = asked & may;
+            self.warn(&format!("\"{}\"", subject.name), statement, wanted.is_some(), asked, given);
+            let owner = self.catalog.owner(subject.oid);
+            let mut list = before.clone();
+            for &grantee in grantees {
+                change(&mut list, owner, (grantee, grantor), given, statement)?;
+            }
+            self.set_list(subject.oid, Some(list))?;
         }
-        self.set_list(subject.oid, Some(list))
+        match subject.kind {
+            Securable::Table => self.grant_on_columns(subject, statement, grantees, asked, &before),
+            _ if statement.columns.is_empty() => Ok(()),
+            _ => Err(SqlError::unsupported("GRANT on columns of a sequence")),
+        }
     }
 
-    /// Who gives, and which of the wanted privileges he may give. 42501 for who has nothing to do with
-    /// the object.
-    fn grantor(&self, subject: &Subject, wanted: Privileges) -> Result<(Oid, Privileges)> {
+    /// Who gives by an object's list, and which of the wanted privileges he may give. 42501 for who
+    /// has nothing to do with the object.
+    fn grantor(&self, subject: &Subject, list: &[AclItem], wanted: Privileges) -> Result<(Oid, Privileges)> {
         let owner = self.catalog.owner(subject.oid);
-        let Some(rights) = self.rights().filter(|rights| !rights.has(owner)) else {
-            return Ok((owner, wanted));
-        };
-        let list = self.catalog.list_or_default(subject.oid, subject.kind);
-        let of = |role: Oid| {
-            let own = list.iter().filter(|item| item.grantee == role);
-            own.fold(Privileges::NONE, |found, item| found | item.grantable) & wanted
-        };
-        let roles = self.catalog.memberships(rights.role, true);
-        let best = roles.into_iter().map(|role| (role, of(role)));
-        let best = best.fold((rights.role, Privileges::NONE), |best, next| {
-            if next.1.words().count() > best.1.words().count() { next } else { best }
-        });
+        let best = self.best_grantor(owner, list, wanted);
+        let Some(rights) = self.rights().filter(|rights| !rights.has(owner)) else { return Ok(best) };
         let all = subject.kind.all();
         let has_any = !self.catalog.privileges(&rights, subject.oid, subject.kind, all).is_empty();
         if best.1.is_empty() && !has_any {
@@ -295,9 +299,25 @@ impl Work<'_> {
         Ok(best)
     }
 
-    fn warn(
+    /// Who gives by a list, of the roles that the session counts as: the owner if it is one, else
+    /// the one that may give most. And which of the wanted privileges that one may give.
+    pub(super) fn best_grantor(&self, owner: Oid, list: &[AclItem], wanted: Privileges) -> (Oid, Privileges) {
+        let Some(rights) = self.rights().filter(|rights| !rights.has(owner)) else { return (owner, wanted) };
+        let of = |role: Oid| {
+            let own = list.iter().filter(|item| item.grantee == role);
+            own.fold(Privileges::NONE, |found, item| found | item.grantable) & wanted
+        };
+        let roles = self.catalog.memberships(rights.role, true);
+        let each = roles.into_iter().map(|role| (role, of(role)));
+        each.fold((rights.role, Privileges::NONE), |best, next| {
+            if next.1.words().count() > best.1.words().count() { next } else { best }
+        })
+    }
+
+    /// Says that not all was given, or taken, that was asked for.
+    pub(super) fn warn(
         &mut self,
-        subject: &Subject,
+        name: &str,
         statement: &GrantStatement,
         by_words: bool,
         asked: Privileges,
@@ -312,7 +332,7 @@ impl Work<'_> {
             () if by_words && given != asked => "not all",
             () => return,
         };
-        let message = format!("{which} privileges {verb} for \"{}\"", subject.name);
+        let message = format!("{which} privileges {verb} for {name}");
         self.notice(SqlError::warning(state, message));
     }
 
@@ -329,7 +349,10 @@ impl Work<'_> {
         let access = match self.catalog.access(object) {
             Some(known) if known.list == list => return Ok(()),
             Some(known) => Access { list, ..Access::clone(known) },
-            None => Access { oid: self.allocate_oid()?, object, owner: self.catalog.owner(object), list },
+            None => {
+                let (oid, owner) = (self.allocate_oid()?, self.catalog.owner(object));
+                Access { oid, object, owner, list, columns: Vec::new() }
+            }
         };
         self.change(Object::Access(Arc::new(access)))
     }

@@ -24,6 +24,7 @@ pub(crate) mod drop;
 pub(crate) mod enum_type;
 pub(crate) mod expression;
 pub(crate) mod grant;
+mod grant_column;
 pub(crate) mod like;
 pub(crate) mod membership;
 pub(crate) mod names;

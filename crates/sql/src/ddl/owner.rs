@@ -194,12 +194,17 @@ impl Work<'_> {
         }
         let old = self.catalog.owner(object);
         let list = self.catalog.list(object).map(|list| access_list::change_owner(&list, old, owner));
-        let oid = match self.catalog.access(object).map(|known| known.oid) {
-            Some(oid) => oid,
+        let known = self.catalog.access(object).cloned();
+        let oid = match &known {
+            Some(known) => known.oid,
             None if old == owner => return Ok(()),
             None => self.allocate_oid()?,
         };
-        self.change(Object::Access(Access { oid, object, owner, list }.into()))
+        let mut columns = known.map_or_else(Vec::new, |known| known.columns.clone());
+        for of in &mut columns {
+            of.list = access_list::change_owner(&of.list, old, owner);
+        }
+        self.change(Object::Access(Access { oid, object, owner, list, columns }.into()))
     }
 
     /// The roles that REASSIGN and DROP OWNED name, if the session counts as each. 42501, 2BP01.
@@ -253,13 +258,22 @@ impl Work<'_> {
 
     /// Takes from roles all that they have and gave, and what was said of objects to come.
     async fn revoke_all(&mut self, of: &[Oid]) -> Result<()> {
-        let accesses: Vec<Arc<Access>> = self.catalog.accesses().cloned().collect();
-        for access in accesses {
-            let Some(mut list) = access.list.clone() else { continue };
-            of.iter().for_each(|role| access_list::forget(&mut list, access.owner, *role));
-            if Some(&list) != access.list.as_ref() {
-                self.lock_access(access.object).await?;
-                self.set_list(access.object, Some(list))?;
+        let is_about = |access: &&Arc<Access>| of.iter().any(|role| access.mentions(*role));
+        let objects: Vec<Oid> =
+            self.catalog.accesses().filter(is_about).map(|access| access.object).collect();
+        for object in objects {
+            self.lock_access(object).await?;
+            let Some(mut left) = self.catalog.access(object).map(|access| Access::clone(access)) else {
+                continue;
+            };
+            let owner = left.owner;
+            let columns = left.columns.iter_mut().map(|column| &mut column.list);
+            for list in left.list.iter_mut().chain(columns) {
+                of.iter().for_each(|role| access_list::forget(list, owner, *role));
+            }
+            self.set_list(object, left.list)?;
+            for column in left.columns {
+                self.set_column_list(object, column.column, column.list)?;
             }
         }
         let defaults: Vec<Arc<DefaultAccess>> = self.catalog.default_accesses().cloned().collect();

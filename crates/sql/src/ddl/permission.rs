@@ -139,6 +139,34 @@ impl Work<'_> {
         if relation.is_temporary() { Ok(()) } else { self.require(relation.oid(), kind, wanted) }
     }
 
+    /// 42501 unless the session has a privilege on a table, or on each of these columns of it; on
+    /// any column, if these are none.
+    pub(crate) fn require_on_columns(
+        &self,
+        table: &Table,
+        places: &[usize],
+        wanted: Privileges,
+    ) -> Result<()> {
+        let Some(rights) = self.rights().filter(|_| !table.temporary) else { return Ok(()) };
+        let of_table = self.catalog.privileges(&rights, table.oid, Securable::Table, wanted);
+        let places = places.iter().copied();
+        match of_table.has_all(wanted) || self.catalog.has_on_columns(&rights, table.oid, places, wanted) {
+            true => Ok(()),
+            false => Err(denied(format!("permission denied for table {}", table.name))),
+        }
+    }
+
+    /// The columns of a table that the session may read, if it may not read all of it.
+    pub(crate) fn readable(&self, table: &Table) -> Option<Vec<usize>> {
+        let rights = self.rights().filter(|_| !table.temporary)?;
+        let (catalog, wanted) = (&self.catalog, Privileges::SELECT);
+        if !catalog.privileges(&rights, table.oid, Securable::Table, wanted).is_empty() {
+            return None;
+        }
+        let columns = table.visible_columns().map(|(place, _)| place);
+        Some(columns.filter(|place| catalog.has_on_column(&rights, table.oid, *place, wanted)).collect())
+    }
+
     /// 42501 unless the session has one of these privileges on a table.
     pub(crate) fn require_any(&self, table: &Table, wanted: Privileges) -> Result<()> {
         let Some(rights) = self.rights().filter(|_| !table.temporary) else { return Ok(()) };

@@ -481,17 +481,22 @@ impl Work<'_> {
         let mut lines = Vec::new();
         for other in self.database.all().iter().filter(|other| other.oid() != self.database.oid()) {
             let catalog = other.catalog();
-            let own = catalog.accesses().filter(|access| catalog.database_by_oid(access.object).is_none());
+            let own = catalog.accesses().filter(|access| {
+                catalog.database_by_oid(access.object).is_none() && catalog.securable(access.object).is_some()
+            });
             let is_of_role =
                 |items: &[AclItem]| items.iter().any(|item| [item.grantee, item.grantor].contains(&role));
-            let accesses = own.filter(|access| {
-                catalog.securable(access.object).is_some()
-                    && (access.owner == role || access.list.as_deref().is_some_and(is_of_role))
+            let accesses = own.map(|access| {
+                if access.owner == role {
+                    return 1;
+                }
+                let columns = catalog.column_lists(access.object).filter(|of| is_of_role(&of.list));
+                usize::from(access.list.as_deref().is_some_and(is_of_role)) + columns.count()
             });
             let defaults = catalog.default_accesses();
             let defaults = defaults.filter(|default| default.role == role || is_of_role(&default.list));
             let name = catalog.database_by_oid(other.oid()).map_or("", |known| &known.name);
-            match accesses.count() + defaults.count() {
+            match accesses.sum::<usize>() + defaults.count() {
                 0 => {}
                 1 => lines.push(format!("1 object in database {name}")),
                 count => lines.push(format!("{count} objects in database {name}")),
@@ -503,27 +508,36 @@ impl Work<'_> {
     /// What keeps a role from being dropped, as PostgreSQL lists it.
     fn dependants_of(&self, role: Oid) -> Vec<String> {
         let catalog = &self.catalog;
-        let mut found: Vec<(Oid, String)> = Vec::new();
+        let mut found: Vec<(Oid, usize, String)> = Vec::new();
         // One may be left of an object that went while its privileges changed.
         let known = catalog.accesses().filter(|access| catalog.securable(access.object).is_some());
         for access in known {
             let what = || self.shown(access.object);
+            let is_of_role =
+                |items: &[AclItem]| items.iter().any(|item| [item.grantee, item.grantor].contains(&role));
             if access.owner == role {
-                found.push((access.object, format!("owner of {}", what())));
-            } else if access.list.iter().flatten().any(|item| [item.grantee, item.grantor].contains(&role)) {
-                found.push((access.object, format!("privileges for {}", what())));
+                found.push((access.object, 0, format!("owner of {}", what())));
+                continue;
+            }
+            if access.list.as_deref().is_some_and(is_of_role) {
+                found.push((access.object, 0, format!("privileges for {}", what())));
+            }
+            for of in catalog.column_lists(access.object).filter(|of| is_of_role(&of.list)) {
+                let column = catalog.column_name(access.object, of.column).unwrap_or_default();
+                let what = format!("privileges for column {column} of {}", what());
+                found.push((access.object, of.column + 1, what));
             }
         }
         for default in catalog.default_accesses() {
             let of = || described_default(catalog, default.role, default.schema, default.kind);
             if default.role == role {
-                found.push((default.oid, format!("owner of {}", of())));
+                found.push((default.oid, 0, format!("owner of {}", of())));
             } else if default.list.iter().any(|item| item.grantee == role) {
-                found.push((default.oid, format!("privileges for {}", of())));
+                found.push((default.oid, 0, format!("privileges for {}", of())));
             }
         }
         found.sort();
-        found.into_iter().map(|(_, line)| line).collect()
+        found.into_iter().map(|(_, _, line)| line).collect()
     }
 }
 

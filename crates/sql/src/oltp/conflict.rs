@@ -35,6 +35,8 @@ use crate::types::Datum;
 pub(crate) struct Conflict {
     /// Oids of the indexes.
     arbiters: Vec<u32>,
+    /// Places of the columns that the clause names them by, if it does.
+    target: Option<Vec<usize>>,
     action: Action,
 }
 
@@ -66,6 +68,19 @@ impl Conflict {
         matches!(self.action, Action::Update { .. })
     }
 
+    /// Places of the columns that are read to say what is in the way; none if nothing is said.
+    pub(crate) fn reads(&self) -> Option<&[usize]> {
+        self.target.as_deref()
+    }
+
+    /// Places of the columns that DO UPDATE sets.
+    pub(crate) fn updated(&self) -> Option<&[usize]> {
+        match &self.action {
+            Action::Nothing => None,
+            Action::Update { assignments, .. } => Some(assignments.places()),
+        }
+    }
+
     /// Makes its expressions ready to be evaluated.
     pub(crate) fn plan(&mut self, binder: &Binder<'_>, pieces: &mut Pieces) -> Result<()> {
         let Action::Update { assignments, condition, .. } = &mut self.action else { return Ok(()) };
@@ -81,7 +96,7 @@ pub(crate) fn bind(
     alias: Option<&ast::TableAlias>,
     on: &ast::OnConflict,
 ) -> Result<Conflict> {
-    let arbiters = arbiters(binder, subject, on)?;
+    let (arbiters, target) = arbiters(binder, subject, on)?;
     let action = match &on.action {
         ast::OnConflictAction::DoNothing => Action::Nothing,
         ast::OnConflictAction::DoUpdate(update) => {
@@ -98,7 +113,7 @@ pub(crate) fn bind(
             bound?
         }
     };
-    Ok(Conflict { arbiters, action })
+    Ok(Conflict { arbiters, target, action })
 }
 
 /// Puts `excluded` beside what is changed: qualified names only. Its first slot.
@@ -114,8 +129,12 @@ fn add_excluded(binder: &mut Binder<'_>, subject: &Subject) -> Result<usize> {
     }
     match subject.is_view() {
         true => binder.name_excluded(start)?,
-        // An unqualified name means the existing row.
-        false => level.namespace.tables.extend(names.tables),
+        false => {
+            // An unqualified name means the existing row.
+            level.namespace.tables.extend(names.tables);
+            // Who reads a column of `excluded` needs that of the table.
+            binder.need_what_names_read(&subject.table)?;
+        }
     }
     Ok(start)
 }
@@ -140,11 +159,17 @@ pub(super) fn deferrable_arbiter() -> SqlError {
     )
 }
 
-fn arbiters(binder: &mut Binder<'_>, subject: &Subject, on: &ast::OnConflict) -> Result<Vec<u32>> {
+/// Oids of the indexes, and places of the columns that they are named by.
+type Arbiters = (Vec<u32>, Option<Vec<usize>>);
+
+fn arbiters(binder: &mut Binder<'_>, subject: &Subject, on: &ast::OnConflict) -> Result<Arbiters> {
     let table = &subject.table;
     match &on.conflict_target {
         None if table.indexes.iter().any(|index| index.deferrable.is_some()) => Err(deferrable_arbiter()),
-        None => Ok(table.indexes.iter().filter(|index| index.unique).map(|index| index.oid).collect()),
+        None => {
+            let unique = table.indexes.iter().filter(|index| index.unique);
+            Ok((unique.map(|index| index.oid).collect(), None))
+        }
         Some(ast::ConflictTarget::OnConstraint(name)) => {
             let name = single(name)?;
             let is_meant = |index: &&Index| index.constraint.is_some() && index.name == name;
@@ -153,14 +178,17 @@ fn arbiters(binder: &mut Binder<'_>, subject: &Subject, on: &ast::OnConflict) ->
             if index.is_some_and(|index| index.deferrable.is_some()) {
                 return Err(deferrable_arbiter());
             }
-            index.map(|index| vec![index.oid]).ok_or_else(|| {
+            index.map(|index| (vec![index.oid], Some(index.key_columns().collect()))).ok_or_else(|| {
                 SqlError::new(
                     sqlstate::UNDEFINED_OBJECT,
                     format!("constraint \"{name}\" for table \"{}\" does not exist", subject.named.name),
                 )
             })
         }
-        Some(ast::ConflictTarget::Columns(columns)) => inference::arbiters(binder, subject, columns),
+        Some(ast::ConflictTarget::Columns(columns)) => {
+            let (arbiters, read) = inference::arbiters(binder, subject, columns)?;
+            Ok((arbiters, Some(read)))
+        }
     }
 }
 

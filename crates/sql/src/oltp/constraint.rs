@@ -1,5 +1,13 @@
 //! NOT NULL, CHECK and unique constraints: what is asked of a row before it is written, and how a
 //! violation reads.
+//!
+//! What is in a row is said to who may read its table. Others are told of the columns that they may
+//! read, or that their statement has given values; a key they are told if they may read all of it.
+//!
+//! ```text
+//! DETAIL: Failing row contains (1, null, x).          DETAIL: Key (a, b)=(1, x) already exists.
+//! DETAIL: Failing row contains (a, b) = (1, null).
+//! ```
 
 use bytes::Bytes;
 use cognate_engine::LockMode;
@@ -66,22 +74,39 @@ pub(crate) fn named_key_detail(
 
 /// `Failing row contains (1, null, x).`
 fn failing_row(table: &Table, row: &[Datum], format: &FormatContext) -> String {
+    let places = table.visible_columns().map(|(place, _)| place);
+    format!("Failing row contains ({}).", values(table, places, row, format))
+}
+
+fn values(
+    table: &Table,
+    places: impl Iterator<Item = usize>,
+    row: &[Datum],
+    format: &FormatContext,
+) -> String {
     let context = plain(format);
-    let texts: Vec<String> = table
-        .visible_columns()
-        .map(|(place, column)| match &row[place] {
-            Datum::Null => "null".to_owned(),
-            value => {
-                let mut text = value.to_text_string(column.ty, &context);
-                if text.len() > 64 {
-                    crate::ddl::names::cut(&mut text, 64);
-                    text.push_str("...");
-                }
-                text
+    let texts = places.map(|place| match &row[place] {
+        Datum::Null => "null".to_owned(),
+        value => {
+            let mut text = value.to_text_string(table.columns[place].ty, &context);
+            if text.len() > 64 {
+                crate::ddl::names::cut(&mut text, 64);
+                text.push_str("...");
             }
-        })
-        .collect();
-    format!("Failing row contains ({}).", texts.join(", "))
+            text
+        }
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// The same of some columns, if there are any.
+fn failing_columns(table: &Table, places: &[usize], row: &[Datum], format: &FormatContext) -> Option<String> {
+    if places.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = places.iter().map(|place| table.columns[*place].name.as_str()).collect();
+    let values = values(table, places.iter().copied(), row, format);
+    Some(format!("Failing row contains ({}) = ({values}).", names.join(", ")))
 }
 
 /// 23502 if a NOT NULL column is NULL.
@@ -143,6 +168,45 @@ pub(crate) fn unique_violation(
 }
 
 impl Work<'_> {
+    /// An error about a row, with as much of the row as whoever runs the statement may see. The
+    /// statement has given these columns their values.
+    #[cold]
+    pub(crate) fn tell_row(
+        &self,
+        mut error: SqlError,
+        table: &Table,
+        row: &[Datum],
+        given: &[usize],
+    ) -> SqlError {
+        let Some(mut seen) = self.readable(table) else { return error };
+        let is_there = |place: &&usize| table.columns.get(**place).is_some_and(|column| !column.dropped);
+        seen.extend(given.iter().filter(is_there));
+        seen.sort_unstable();
+        seen.dedup();
+        error.detail = failing_columns(table, &seen, row, self.format);
+        error
+    }
+
+    /// An error about a key, which is said only to who may read its columns. What an expression
+    /// reads is not looked for.
+    #[cold]
+    pub(crate) fn tell_key(&self, mut error: SqlError, table: &Table, index: &Index) -> SqlError {
+        if let Some(seen) = self.readable(table)
+            && !index.columns.iter().all(|part| part.key.column().is_some_and(|place| seen.contains(&place)))
+        {
+            error.detail = None;
+        }
+        error
+    }
+
+    /// `Key (a, b)=(1, x)` of columns and values for them; `Key` alone for who may not read them.
+    pub(crate) fn told_key(&self, table: &Table, places: &[usize], values: &[Datum]) -> String {
+        match self.readable(table) {
+            Some(seen) if !places.iter().all(|place| seen.contains(place)) => "Key".to_owned(),
+            _ => named_key_detail(table, places, values, self.format),
+        }
+    }
+
     /// Locks a key of a unique index (or the row key of a clustered table) and looks who has it:
     /// the newest committed entry or the own one, whatever the snapshot. `None` if it is free; it
     /// then stays free for this transaction. Others may go on referring to a row that is there.

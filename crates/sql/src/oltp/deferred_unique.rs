@@ -75,7 +75,8 @@ impl Work<'_> {
                 }
             }
             if !waited {
-                return Err(unique_violation(&table, &index, Indexed::plain(&row), self.format));
+                let error = unique_violation(&table, &index, Indexed::plain(&row), self.format);
+                return Err(self.tell_key(error, &table, &index));
             }
         }
     }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cognate_engine::{Isolation, LockMode, TreeMode};
 
-use super::constraint::{check_not_null, check_violation, named_key_detail};
+use super::constraint::{check_not_null, check_violation};
 use super::index_maintenance::{columns_into, key_tree, same};
 use super::indexed::Indexed;
 use super::stored::{LatestScan, decode};
@@ -174,12 +174,7 @@ impl Work<'_> {
                 if !self.refers(&table, key, &values)? {
                     return Ok(());
                 }
-                Err(no_parent(
-                    &table,
-                    &parent,
-                    key,
-                    &named_key_detail(&table, &key.columns, &values, self.format),
-                ))
+                Err(no_parent(&table, &parent, key, &self.told_key(&table, &key.columns, &values)))
             }
             Check::Unique { table, index, values } => self.check_unique(table, index, &values).await,
             Check::Children { parent, child, key, before, after } => {
@@ -311,12 +306,7 @@ impl Work<'_> {
         if action == ReferentialAction::NoAction && self.lock_parent(child, parent, key, &values).await? {
             return Ok(());
         }
-        Err(still_referenced(
-            parent,
-            child,
-            key,
-            &named_key_detail(parent, &key.referenced_columns, before, self.format),
-        ))
+        Err(still_referenced(parent, child, key, &self.told_key(parent, &key.referenced_columns, before)))
     }
 
     /// CASCADE, SET NULL, SET DEFAULT.

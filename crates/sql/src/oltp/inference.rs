@@ -25,12 +25,12 @@ struct Wanted {
     conditions: Vec<Expr>,
 }
 
-/// Oids of the indexes. 42P10 if there is none.
+/// Oids of the indexes, and places of the columns that the clause reads. 42P10 if there is no index.
 pub(super) fn arbiters(
     binder: &mut Binder<'_>,
     subject: &Subject,
     columns: &[ast::Ident],
-) -> Result<Vec<u32>> {
+) -> Result<(Vec<u32>, Vec<usize>)> {
     let table = &subject.table;
     let wanted = match conflict_target(columns)? {
         target if subject.is_view() => {
@@ -58,7 +58,7 @@ pub(super) fn arbiters(
             "there is no unique or exclusion constraint matching the ON CONFLICT specification",
         ));
     }
-    Ok(found.iter().map(|index| index.oid).collect())
+    Ok((found.iter().map(|index| index.oid).collect(), wanted.read()))
 }
 
 fn place(table: &Table, name: &ast::Ident) -> Result<usize> {
@@ -119,6 +119,15 @@ impl Wanted {
         self.columns.sort_unstable();
         self.columns.dedup();
         self
+    }
+
+    /// Places of all columns that are named.
+    fn read(&self) -> Vec<usize> {
+        let mut read = self.columns.clone();
+        for expr in self.expressions.iter().chain(&self.conditions) {
+            expr.for_each_slot(&mut |slot| read.push(slot));
+        }
+        read
     }
 
     fn fits(&self, index: &Index, bound: Option<&BoundComputed>) -> bool {

@@ -95,15 +95,21 @@ pub(crate) fn bind(
     let columns = Columns::of(&subject, &statement.columns, overriding)?;
     let mut view_checks = subject.checks(binder)?;
     let mut pieces = Pieces::default();
+    let mut given: Vec<usize> = Vec::new();
     let (source, mut behind) = match plain_values(statement).filter(|_| with.is_empty()) {
         Some(rows) => {
+            given.extend(columns.given(rows_width(rows)));
             let rows = columns.values(binder, rows, !statement.columns.is_empty())?;
+            subject.need_columns(binder, Privileges::INSERT, &given);
             (BoundSource::Values(rows), bind_behind(binder, &subject, statement)?)
         }
         None => {
             let mut rest = None;
             let query = with.bind(binder, |binder| {
                 let (query, map) = columns.query(binder, statement)?;
+                let width = plain_values(statement).map_or(query.columns.len(), rows_width);
+                given.extend(columns.given(width));
+                subject.need_columns(binder, Privileges::INSERT, &given);
                 rest = Some((map, bind_behind(binder, &subject, statement)?));
                 Ok(query)
             })?;
@@ -111,7 +117,8 @@ pub(crate) fn bind(
             (BoundSource::Query(Box::new(pieces.query(binder, query)?), map), behind)
         }
     };
-    let checks = Checks::bind(binder, &table, |_| true)?;
+    given.extend(behind.conflict.iter().filter_map(Conflict::updated).flatten());
+    let checks = Checks::bind(binder, &table, |_| true)?.giving(given);
     view_checks.plan(binder, &mut pieces)?;
     if let Some(conflict) = &mut behind.conflict {
         conflict.plan(binder, &mut pieces)?;
@@ -152,7 +159,15 @@ fn bind_behind(binder: &mut Binder<'_>, subject: &Subject, statement: &ast::Inse
     let conflict = match &statement.on {
         None => None,
         Some(ast::OnInsert::OnConflict(on)) => {
-            Some(super::conflict::bind(binder, subject, alias.as_ref(), on)?)
+            let conflict = super::conflict::bind(binder, subject, alias.as_ref(), on)?;
+            // What says which rows of a view are meant was resolved by the view's names.
+            if let Some(read) = conflict.reads().filter(|_| !subject.is_view()) {
+                subject.need_columns(binder, Privileges::SELECT, read);
+            }
+            if let Some(updated) = conflict.updated() {
+                subject.need_columns(binder, Privileges::UPDATE, updated);
+            }
+            Some(conflict)
         }
         Some(_) => return Err(SqlError::syntax("syntax error at or near \"DUPLICATE\"")),
     };
@@ -202,6 +217,16 @@ fn plain_values(statement: &ast::Insert) -> Option<&[ast::Parens<Vec<ast::Expr>>
         ast::SetExpr::Values(values) if plain => Some(&values.rows),
         _ => None,
     }
+}
+
+/// How many values rows have; none, if there is no row.
+fn rows_width(rows: &[ast::Parens<Vec<ast::Expr>>]) -> usize {
+    rows.first().map_or(0, |row| width_of(&row.content))
+}
+
+/// How many values a row has.
+fn width_of(row: &[ast::Expr]) -> usize {
+    marked(row).map_or(row.len(), |run| run.width)
 }
 
 fn refuse(statement: &ast::Insert) -> Result<()> {
@@ -273,7 +298,6 @@ impl Columns {
         listed: bool,
     ) -> Result<Vec<Rows>> {
         let Some(first) = rows.first() else { return Ok(vec![Rows::One(self.row(binder, &[])?)]) };
-        let width_of = |row: &[ast::Expr]| marked(row).map_or(row.len(), |run| run.width);
         let width = width_of(&first.content);
         if rows.iter().any(|row| width_of(&row.content) != width) {
             return Err(SqlError::syntax("VALUES lists must all be the same length"));
@@ -325,6 +349,11 @@ impl Columns {
             })
             .collect::<Result<Vec<_>>>()?;
         Ok((query, map))
+    }
+
+    /// Places of the columns that so many values are for.
+    pub(crate) fn given(&self, width: usize) -> &[usize] {
+        self.places.get(..width).unwrap_or(&self.places)
     }
 
     /// 42601 if there are more values than columns, or fewer than are listed.
@@ -504,13 +533,13 @@ impl Work<'_> {
                 Outcome::Skipped => return Ok(()),
                 Outcome::Updated(updated) => {
                     row = updated;
-                    plan.view_checks.test(self, run, &plan.table, &row)?;
+                    plan.view_checks.test(self, run, &plan.checks, &plan.table, &row)?;
                     return run.give_back(self, plan.returning.as_ref(), &row, changed);
                 }
             }
         }
         let row_key = self.insert_row(&plan.table, &row).await?;
-        plan.view_checks.test(self, run, &plan.table, &row)?;
+        plan.view_checks.test(self, run, &plan.checks, &plan.table, &row)?;
         if plan.conflict.as_ref().is_some_and(Conflict::updates) {
             touched.insert(row_key);
         }

@@ -85,6 +85,7 @@ pub(crate) fn bind(
     let mut parts = None;
     let query = with.bind(binder, |binder| {
         open_table_as(binder, &table, alias.as_ref())?;
+        binder.need_what_names_read(&table)?;
         binder.level()?.key_slot(0);
         let on = join(binder, merge)?;
         let clauses = bind_clauses(binder, &table, merge, statement)?;
@@ -93,7 +94,7 @@ pub(crate) fn bind(
         Ok(query)
     })?;
     let (mut on, mut clauses) = parts.ok_or_else(|| SqlError::internal("a MERGE was not bound"))?;
-    let checks = Checks::bind(binder, &table, |_| true)?;
+    let checks = Checks::bind(binder, &table, |_| true)?.giving(binder.given_columns(&table));
     let mut pieces = Pieces::default();
     let source = pieces.query(binder, query)?;
     pieces.expressions(binder, std::slice::from_mut(&mut on))?;
@@ -109,10 +110,10 @@ pub(crate) fn bind(
     Ok(MergePlan { table, source: share(source, places), on, clauses, checks, places })
 }
 
-/// What a MERGE must be allowed to do with its target.
+/// What a MERGE must be allowed to do with its target, beside what it reads of it.
 fn needed(merge: &ast::Merge) -> Privileges {
     let changes = merge.clauses.iter().filter(|clause| !does_nothing(&clause.action));
-    changes.fold(Privileges::SELECT, |needed, clause| {
+    changes.fold(Privileges::NONE, |needed, clause| {
         needed
             | match &clause.action {
                 ast::MergeAction::Insert(_) => Privileges::INSERT,
@@ -221,6 +222,7 @@ fn bind_clause(
         ast::MergeAction::Delete { .. } => Action::Delete,
         ast::MergeAction::Update(update) => {
             let assignments = bind_assignments(binder, table, &update.assignments)?;
+            binder.need_columns(&[], table, Privileges::UPDATE, assignments.places());
             let keys = assignments.keys(table);
             Action::Update(assignments, keys)
         }
@@ -237,6 +239,7 @@ fn bind_clause(
             if !matches!(insert.kind, ast::MergeInsertKind::Row) {
                 columns.check_width(values.len(), !insert.columns.is_empty())?;
             }
+            binder.need_columns(&[], table, Privileges::INSERT, columns.given(values.len()));
             Action::Insert(columns.row_in_level(binder, values)?)
         }
     };

@@ -116,6 +116,8 @@ pub(crate) struct Checks {
     domains: Vec<(usize, Arc<DomainCheck>)>,
     /// Columns are computed from others.
     generates: bool,
+    /// Places of the columns that the statement gives values.
+    given: Vec<usize>,
 }
 
 impl Checks {
@@ -144,7 +146,17 @@ impl Checks {
             .filter(|(_, column)| column.not_null && !column.dropped)
             .map(|(place, _)| place)
             .collect();
-        Ok(Checks { checks, not_null, domains, generates: table.has_generated() })
+        Ok(Checks { checks, not_null, domains, generates: table.has_generated(), given: Vec::new() })
+    }
+
+    /// The same for a statement that gives these columns values, which messages show it.
+    pub(crate) fn giving(self, given: Vec<usize>) -> Checks {
+        Checks { given, ..self }
+    }
+
+    /// Places of the columns that the statement gives values.
+    pub(super) fn given(&self) -> &[usize] {
+        &self.given
     }
 
     /// Gives a row the values of its generated columns, and tests it. 23502, 23514.
@@ -161,12 +173,14 @@ impl Checks {
     /// The same for a complete row whose values are known to be of their columns' domains.
     pub(crate) fn test_row(&self, work: &Work<'_>, table: &Table, row: &[Datum]) -> Result<()> {
         if self.not_null.iter().any(|&place| row[place].is_null()) {
-            super::constraint::check_not_null(table, row, work.format)?;
+            let checked = super::constraint::check_not_null(table, row, work.format);
+            checked.map_err(|error| work.tell_row(error, table, row, &self.given))?;
         }
         for (name, condition) in &self.checks {
             // NULL passes.
             if work.evaluate(condition, row)?.as_bool() == Some(false) {
-                return Err(check_violation(table, name, row, work.format));
+                let error = check_violation(table, name, row, work.format);
+                return Err(work.tell_row(error, table, row, &self.given));
             }
         }
         Ok(())

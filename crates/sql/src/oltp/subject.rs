@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::run::Run;
+use super::run::{Checks, Run};
 use super::source::Pieces;
 use super::target::{find_changed, open_table_as, open_target};
 use crate::bind::{BaseTable, Binder, FixedColumn, NoBaseTable, ViewColumn, base_table};
@@ -49,7 +49,8 @@ struct Under {
 }
 
 impl Subject {
-    /// What is meant by a name. 42P01, 42809; 55000 for a view that stands for no table.
+    /// What is meant by a name. Of `privileges` SELECT is what may be read of the table under a
+    /// view. 42P01, 42809; 55000 for a view that stands for no table.
     pub(crate) fn find(
         binder: &mut Binder<'_>,
         name: &ast::ObjectName,
@@ -61,7 +62,8 @@ impl Subject {
             found => {
                 let table = found.as_table().cloned();
                 let table = table.ok_or_else(|| SqlError::internal("neither a table nor a view"))?;
-                binder.need(&table, privileges);
+                // What is read of it is seen where its names are resolved.
+                binder.need(&table, privileges & !Privileges::SELECT);
                 return Ok(Subject { named: table.clone(), table, under: None, change, privileges });
             }
         };
@@ -98,6 +100,7 @@ impl Subject {
                 Change::Insert => open_table_as(binder, &self.table, alias)?,
                 Change::Update | Change::Delete => open_target(binder, &self.table, alias)?,
             }
+            binder.need_what_names_read(&self.table)?;
             return Ok(ViewChecks::default());
         };
         let conditions = binder.open_changed_view(view, &self.table, self.privileges, alias)?;
@@ -112,6 +115,13 @@ impl Subject {
         // Inner views are asked first.
         checks.reverse();
         Ok(ViewChecks(checks))
+    }
+
+    /// Columns of the table, by their places, are read, or given values. A view must have been
+    /// opened before.
+    pub(crate) fn need_columns(&self, binder: &mut Binder<'_>, privilege: Privileges, places: &[usize]) {
+        let views = self.under.as_ref().map_or(&[][..], |under| under.base.views.as_slice());
+        binder.need_columns(views, &self.table, privilege, places);
     }
 
     /// What new rows must meet.
@@ -232,11 +242,19 @@ impl ViewChecks {
         Ok(())
     }
 
-    /// Tests a row of the table. 44000.
-    pub(crate) fn test(&self, work: &Work<'_>, run: &Run, table: &Table, row: &[Datum]) -> Result<()> {
+    /// Tests a row of the table, which met `checks`. 44000.
+    pub(crate) fn test(
+        &self,
+        work: &Work<'_>,
+        run: &Run,
+        checks: &Checks,
+        table: &Table,
+        row: &[Datum],
+    ) -> Result<()> {
         for (view, condition) in &self.0 {
             if !run.holds(work, condition, row)? {
-                return Err(super::constraint::view_violation(table, view, row, work.format));
+                let error = super::constraint::view_violation(table, view, row, work.format);
+                return Err(work.tell_row(error, table, row, checks.given()));
             }
         }
         Ok(())

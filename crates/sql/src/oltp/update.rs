@@ -65,6 +65,11 @@ impl Assignments {
         pieces.expressions(binder, &mut self.exprs)
     }
 
+    /// Places of the columns that they set.
+    pub(crate) fn places(&self) -> &[usize] {
+        &self.places
+    }
+
     /// Changes a row by what the expressions give over the frame.
     pub(crate) fn apply(
         &self,
@@ -301,9 +306,7 @@ pub(crate) fn bind(
         subject.check_current(from.is_empty() && with.is_empty())?;
     }
     let table = subject.table.clone();
-    for assignment in &statement.assignments {
-        subject.check_columns(assigned_names(assignment))?;
-    }
+    subject.check_columns(statement.assignments.iter().flat_map(assigned_names))?;
     let mut parts = None;
     let query = with.bind(binder, |binder| {
         let view_checks = subject.open(binder, alias.as_ref())?;
@@ -312,6 +315,7 @@ pub(crate) fn bind(
             binder.where_clause(condition)?;
         }
         let assignments = bind_assignments(binder, &subject.named, &statement.assignments)?;
+        subject.need_columns(binder, Privileges::UPDATE, &assignments.places);
         let returning = match &statement.returning {
             None => None,
             Some(items) => {
@@ -326,7 +330,7 @@ pub(crate) fn bind(
     let (mut assignments, mut view_checks, mut returning, filter) =
         parts.ok_or_else(|| SqlError::internal("an UPDATE was not bound"))?;
     let places = assignments.places.clone();
-    let checks = Checks::bind(binder, &table, |place| table.changes_with(place, &places))?;
+    let checks = Checks::bind(binder, &table, |place| table.changes_with(place, &places))?.giving(places);
     let keys = assignments.keys(&table);
     let mut pieces = Pieces::default();
     let target = Target::plan(binder, &mut pieces, table, query, filter)?.at_cursor(cursor);
@@ -392,7 +396,7 @@ impl Work<'_> {
         plan.assignments.apply(self, run, &frame, &mut after)?;
         plan.checks.complete(self, table, &mut after)?;
         self.update_row(table, &row_key, &frame[..width], &after).await?;
-        plan.view_checks.test(self, run, table, &after)?;
+        plan.view_checks.test(self, run, &plan.checks, table, &after)?;
         if plan.returning.is_some() {
             frame.splice(..width, after);
         }

@@ -126,7 +126,7 @@ impl Work<'_> {
                 }
             }
         }
-        Ok(unique_violation(table, index, row, self.format))
+        Ok(self.tell_key(unique_violation(table, index, row, self.format), table, index))
     }
 
     /// Stores a row, with what that changes. A row without a lock may have been changed since it

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! GRANT  { privilege, ... | ALL [PRIVILEGES] } ON object TO role, ... [WITH GRANT OPTION] [GRANTED BY role]
+//! GRANT  { privilege (column, ...), ... | ALL [PRIVILEGES] (column, ...) } ON [TABLE] name, ... TO ...
 //! REVOKE [GRANT OPTION FOR] ... ON object FROM role, ... [GRANTED BY role] [CASCADE | RESTRICT]
 //! ALTER DEFAULT PRIVILEGES [FOR { ROLE | USER } role, ...] [IN SCHEMA name, ...]
 //!     { GRANT | REVOKE } ... ON { TABLES | SEQUENCES | FUNCTIONS | ROUTINES | TYPES | SCHEMAS } ...
@@ -27,10 +28,10 @@ pub struct GrantStatement {
     pub grant: bool,
     /// GRANT OPTION FOR: only the right to give them on is taken.
     pub option_for: bool,
-    /// The words, in upper case; none is ALL.
+    /// The words without columns, in upper case; none is ALL.
     pub privileges: Option<Vec<String>>,
-    /// A privilege names columns.
-    pub has_columns: bool,
+    /// What is said of columns.
+    pub columns: Vec<OnColumns>,
     /// On what.
     pub objects: Objects,
     /// To whom, or from whom.
@@ -41,6 +42,15 @@ pub struct GrantStatement {
     pub granted_by: Option<RoleRef>,
     /// CASCADE.
     pub cascade: bool,
+}
+
+/// A privilege on columns.
+#[derive(Clone, Debug)]
+pub struct OnColumns {
+    /// The word, in upper case; none is ALL.
+    pub privilege: Option<String>,
+    /// The columns.
+    pub columns: Vec<Ident>,
 }
 
 /// A routine by its name, and its arguments if they are given.
@@ -112,8 +122,8 @@ fn statement(parser: &mut Parser<'_>, is_default: bool) -> Parsed<GrantStatement
         expect(parser, "REVOKE")?;
     }
     let option_for = !grant && take_all(parser, &["GRANT", "OPTION", "FOR"]);
-    let mut has_columns = false;
-    let privileges = privileges(parser, &mut has_columns)?;
+    let mut on_columns = Vec::new();
+    let privileges = privileges(parser, &mut on_columns)?;
     expect(parser, "ON")?;
     let objects = if is_default { to_come(parser)? } else { objects(parser)? };
     expect(parser, if grant { "TO" } else { "FROM" })?;
@@ -128,7 +138,7 @@ fn statement(parser: &mut Parser<'_>, is_default: bool) -> Parsed<GrantStatement
         grant,
         option_for,
         privileges,
-        has_columns,
+        columns: on_columns,
         objects,
         grantees,
         with_option,
@@ -137,11 +147,13 @@ fn statement(parser: &mut Parser<'_>, is_default: bool) -> Parsed<GrantStatement
     })
 }
 
-fn privileges(parser: &mut Parser<'_>, has_columns: &mut bool) -> Parsed<Option<Vec<String>>> {
+/// The words without columns. Those with columns go to the others.
+fn privileges(parser: &mut Parser<'_>, on_columns: &mut Vec<OnColumns>) -> Parsed<Option<Vec<String>>> {
     if take(parser, "ALL") {
         take(parser, "PRIVILEGES");
-        skip_columns(parser, has_columns)?;
-        return Ok(None);
+        let Some(columns) = columns(parser)? else { return Ok(None) };
+        on_columns.push(OnColumns { privilege: None, columns });
+        return Ok(Some(Vec::new()));
     }
     let mut words = Vec::new();
     loop {
@@ -149,21 +161,23 @@ fn privileges(parser: &mut Parser<'_>, has_columns: &mut bool) -> Parsed<Option<
         if word == "ALTER" && take(parser, "SYSTEM") {
             word.push_str(" SYSTEM");
         }
-        words.push(word);
-        skip_columns(parser, has_columns)?;
+        match columns(parser)? {
+            Some(columns) => on_columns.push(OnColumns { privilege: Some(word), columns }),
+            None => words.push(word),
+        }
         if !parser.consume_token(&Token::Comma) {
             return Ok(Some(words));
         }
     }
 }
 
-fn skip_columns(parser: &mut Parser<'_>, has_columns: &mut bool) -> Parsed<()> {
-    if parser.consume_token(&Token::LParen) {
-        *has_columns = true;
-        parser.parse_comma_separated(Parser::parse_identifier)?;
-        parser.expect_token(&Token::RParen)?;
+fn columns(parser: &mut Parser<'_>) -> Parsed<Option<Vec<Ident>>> {
+    if !parser.consume_token(&Token::LParen) {
+        return Ok(None);
     }
-    Ok(())
+    let columns = idents(parser)?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(Some(columns))
 }
 
 fn names(parser: &mut Parser<'_>) -> Parsed<Vec<ObjectName>> {
@@ -297,6 +311,24 @@ mod tests {
             Objects::AllIn(Securable::Sequence, None, _)
         ));
         assert!(matches!(on("GRANT USAGE ON LANGUAGE sql TO a"), Objects::Unsupported(_)));
+    }
+
+    #[test]
+    fn privileges_on_columns() {
+        let of = |text: &str| match &parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))[0].command
+        {
+            Command::Grant(grant) => GrantStatement::clone(grant),
+            other => panic!("{text}: {other:?}"),
+        };
+        let mixed = of("GRANT SELECT (a), delete, Update (b, \"C\") ON t TO x");
+        assert_eq!(mixed.privileges.unwrap(), ["DELETE"]);
+        let said: Vec<_> =
+            mixed.columns.iter().map(|on| (on.privilege.as_deref(), on.columns.len())).collect();
+        assert_eq!(said, [(Some("SELECT"), 1), (Some("UPDATE"), 2)]);
+        let all = of("REVOKE ALL PRIVILEGES (a) ON TABLE t FROM x CASCADE");
+        assert_eq!(all.privileges.unwrap().len(), 0);
+        assert_eq!(all.columns[0].privilege, None);
+        assert!(of("GRANT ALL ON t TO x").privileges.is_none());
     }
 
     #[test]

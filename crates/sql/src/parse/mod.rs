@@ -78,7 +78,7 @@ pub use domain::{DomainChange, DomainClause, DomainStatement};
 pub(crate) use effects::{changes_rows, locks_rows_within};
 pub(crate) use element::element;
 pub use error::character_position;
-pub use grant::{DefaultPrivileges, GrantStatement, NamedRoutine, Objects};
+pub use grant::{DefaultPrivileges, GrantStatement, NamedRoutine, Objects, OnColumns};
 pub(crate) use like::Like;
 pub(crate) use merge::does_nothing;
 pub use mip::{MipArgument, MipOperation};

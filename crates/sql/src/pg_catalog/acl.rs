@@ -38,6 +38,13 @@ pub(super) fn of(source: &Source<'_>, object: Oid) -> Datum {
     source.catalog.list(object).map_or(NULL, |items| list(source, &items))
 }
 
+/// The list of a column, by its number; NULL if it has none.
+pub(super) fn of_column(source: &Source<'_>, relation: Oid, number: i16) -> Datum {
+    let place = usize::try_from(number - 1).ok();
+    let found = source.catalog.column_lists(relation).find(|of| Some(of.column) == place);
+    found.map_or(NULL, |of| list(source, &of.list))
+}
+
 /// The name of an object's owner.
 pub(super) fn owner(source: &Source<'_>, object: Oid) -> String {
     role_name(source, source.catalog.owner(object))

@@ -327,8 +327,8 @@ fn attributes_of(catalog: &Catalog, oid: Oid) -> Vec<Attribute> {
 
 system_table! {
     static PG_ATTRIBUTE = 1249 table "pg_catalog"."pg_attribute",
-    |source| attributes(source.catalog) => |attribute|,
-    [by attrelid(key) => attributes_of(source.catalog, key)],
+    |source| attributes(source.catalog).into_iter().map(|one| (source, one)) => |(source, attribute)|,
+    [by attrelid(key) => attributes_of(source.catalog, key).into_iter().map(|one| (source, one))],
     attrelid: Oid = attribute.relation,
     attname: Name = attribute.name.clone(),
     atttypid: Oid = if attribute.dropped { 0 } else { attribute.ty.oid() },
@@ -355,7 +355,7 @@ system_table! {
     attislocal: Bool = true,
     attinhcount: Int4 = 0,
     attcollation: Oid = attribute.facts().collation,
-    attacl: TextArray = NULL,
+    attacl: TextArray = acl::of_column(source, attribute.relation, attribute.number),
     attoptions: TextArray = NULL,
     attfdwoptions: TextArray = NULL,
     attmissingval: TextArray = attribute.missing_array(),

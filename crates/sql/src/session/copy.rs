@@ -189,10 +189,12 @@ impl Session {
             work.engine.allow_writes();
         }
         let table = work.table(&name)?;
-        work.require_any(&table, Privileges::INSERT)?;
+        work.require_on_columns(&table, &copy_columns(&table, columns)?, Privileges::INSERT)?;
         let table = work.locked_table(&name, cognate_engine::TreeMode::Write).await?;
+        // They may be others by now.
         let places = copy_columns(&table, columns)?;
-        let checks = work.bind(|binder| Checks::bind(binder, &table, |_| true))?;
+        work.require_on_columns(&table, &places, Privileges::INSERT)?;
+        let checks = work.bind(|binder| Checks::bind(binder, &table, |_| true))?.giving(places.clone());
         let mut defaults = Vec::new();
         for place in (0..table.columns.len()).filter(|place| !places.contains(place)) {
             if let Some(default) = work.bind_default(&table, place)?.filter(|_| !table.columns[place].dropped)

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use super::facts::Facts;
 use super::{Authority, Planned, Session, SessionParameters};
 use crate::bind::Need;
-use crate::catalog::{Catalog, OWNER_OID, Oid, Rights, SIGNAL_OID};
+use crate::catalog::{Catalog, OWNER_OID, Oid, Privileges, Rights, SIGNAL_OID, Securable};
 use crate::ddl::permission::{denied, described};
 use crate::error::{Result, SqlError, sqlstate};
 
@@ -325,9 +325,26 @@ impl Session {
     }
 }
 
+/// Whether one who may not do something with a table may do it with the columns that it is about.
+fn has_on_columns(catalog: &Catalog, rights: &Rights, need: &Need, missing: Privileges) -> bool {
+    let by_column = [
+        (Privileges::SELECT, &need.columns.read),
+        (Privileges::INSERT, &need.columns.inserted),
+        (Privileges::UPDATE, &need.columns.updated),
+    ];
+    let all = by_column.iter().fold(Privileges::NONE, |all, (privilege, _)| all | *privilege);
+    let mut asked = by_column.into_iter().filter(|(privilege, _)| missing.has_all(*privilege));
+    need.kind == Securable::Table
+        && all.has_all(missing)
+        && asked.all(|(privilege, columns)| {
+            catalog.has_on_columns(rights, need.object, columns.iter().copied(), privilege)
+        })
+}
+
 fn check(catalog: &Catalog, rights: &Rights, need: &Need) -> Result<()> {
     let found = catalog.privileges(rights, need.object, need.kind, need.privileges);
-    if found.has_all(need.privileges) {
+    let missing = need.privileges & !found;
+    if missing.is_empty() || has_on_columns(catalog, rights, need, missing) {
         return Ok(());
     }
     Err(denied(format!("permission denied for {}", described(catalog, need.object, need.kind))))

@@ -131,13 +131,22 @@ fn named_role(source: &Source<'_>, name: &str) -> Result<Number> {
 
 /// The privileges that the last argument lists. 22023 for what is none of the kind.
 fn asked(arguments: &[Datum], kind: Securable) -> Result<Asked> {
+    asked_of(arguments, kind.all())
+}
+
+/// The same of a column.
+fn asked_of_column(arguments: &[Datum]) -> Result<Asked> {
+    asked_of(arguments, Privileges::COLUMN)
+}
+
+fn asked_of(arguments: &[Datum], all: Privileges) -> Result<Asked> {
     let list = arguments.last().and_then(Datum::as_str).unwrap_or("");
     let one = |word: &str| {
         let word = word.trim();
         let upper = word.to_uppercase();
         let plain = upper.strip_suffix(" WITH GRANT OPTION");
         let known = Privileges::of_word(plain.unwrap_or(&upper).trim());
-        let known = known.filter(|known| kind.all().has_all(*known));
+        let known = known.filter(|known| all.has_all(*known));
         let known = known.ok_or_else(|| {
             let message = format!("unrecognized privilege type: \"{word}\"");
             SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
@@ -178,11 +187,7 @@ fn on_any(
     let asked = asked(arguments, kind)?;
     let stored = match relation {
         AnyRelation::Stored(stored) => stored,
-        AnyRelation::System(table) => {
-            let is_public = ![1260, 12005].contains(&table.oid);
-            let reads = asked.iter().any(|(wanted, to_give)| *wanted == Privileges::SELECT && !to_give);
-            return Ok(Datum::Bool(rights.superuser || (is_public && reads)));
-        }
+        AnyRelation::System(table) => return Ok(on_system(table.oid, rights, &asked)),
     };
     if stored.is_temporary() {
         return Ok(Datum::Bool(true));
@@ -196,6 +201,12 @@ fn on_any(
         _ => Securable::Table,
     };
     Ok(Datum::Bool(has(source.catalog, rights, stored.oid(), kind, &asked)))
+}
+
+fn on_system(table: Number, rights: &Rights, asked: &Asked) -> Datum {
+    let is_public = ![1260, 12005].contains(&table);
+    let reads = asked.iter().any(|(wanted, to_give)| *wanted == Privileges::SELECT && !to_give);
+    Datum::Bool(rights.superuser || (is_public && reads))
 }
 
 fn on_relation(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
@@ -214,33 +225,77 @@ fn on_sequence(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     }
 }
 
-/// Privileges are on whole tables, so a column has its table's.
+/// Whether somebody has one of these on a relation, or on the columns of it that `places` gives:
+/// who has it on the relation has it on each.
+fn on_columns(
+    source: &Source<'_>,
+    relation: &AnyRelation<'_>,
+    rights: &Rights,
+    asked: &Asked,
+    places: impl Fn(&Relation) -> Vec<usize>,
+) -> Datum {
+    let catalog = source.catalog;
+    let stored = match relation {
+        AnyRelation::Stored(stored) => *stored,
+        AnyRelation::System(table) => return on_system(table.oid, rights, asked),
+    };
+    if stored.is_temporary() {
+        return Datum::Bool(true);
+    }
+    let (oid, kind) = match stored {
+        Relation::Sequence(sequence) => (sequence.oid, Securable::Sequence),
+        stored => (stored.oid(), Securable::Table),
+    };
+    let by_own = |place: usize| {
+        asked.iter().any(|(wanted, to_give)| match to_give {
+            false => !catalog.column_privileges(rights, oid, place, *wanted).is_empty(),
+            true => !catalog.column_grantable(rights, oid, place, *wanted).is_empty(),
+        })
+    };
+    Datum::Bool(has(catalog, rights, oid, kind, asked) || places(stored).into_iter().any(by_own))
+}
+
 fn on_any_column(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
-    on_relation(arguments, source)
+    let relation = relation(source, object(arguments, 1))?;
+    match (rights(arguments, 2, source)?, &relation) {
+        (Some(rights), Some(relation)) => {
+            let asked = asked_of_column(arguments)?;
+            let places = |stored: &Relation| source.catalog.column_places(stored.oid());
+            Ok(on_columns(source, relation, &rights, &asked, places))
+        }
+        _ => Ok(found(relation.is_some())),
+    }
 }
 
 fn on_column(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     let Some(relation) = relation(source, object(arguments, 2))? else { return Ok(Datum::Null) };
-    if let AnyRelation::Stored(Relation::Table(table)) = &relation {
-        let column = object(arguments, 1);
-        match column.as_str() {
+    let stored = match &relation {
+        AnyRelation::Stored(stored) => Some(*stored),
+        AnyRelation::System(_) => None,
+    };
+    let mut place = None;
+    if let Some(stored) = stored.filter(|stored| matches!(stored, Relation::Table(_) | Relation::View(_))) {
+        let (catalog, column) = (source.catalog, object(arguments, 1));
+        let mut places = catalog.column_places(stored.oid()).into_iter();
+        place = match column.as_str() {
             None => {
-                let place = column.as_i64().and_then(|number| usize::try_from(number - 1).ok());
-                if place.and_then(|place| table.columns.get(place)).is_none_or(|column| column.dropped) {
-                    return Ok(Datum::Null);
-                }
+                let number = column.as_i64().and_then(|number| usize::try_from(number - 1).ok());
+                places.find(|place| Some(*place) == number)
             }
-            Some(name) if table.column_place(name).is_none() => {
-                let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
+            Some(name) => places.find(|place| catalog.column_name(stored.oid(), *place) == Some(name)),
+        };
+        match (place, column.as_str()) {
+            (None, None) => return Ok(Datum::Null),
+            (None, Some(name)) => {
+                let message = format!("column \"{name}\" of relation \"{}\" does not exist", stored.name());
                 return Err(SqlError::new(sqlstate::UNDEFINED_COLUMN, message));
             }
-            Some(_) => {}
+            (Some(_), _) => {}
         }
     }
-    match rights(arguments, 3, source)? {
-        Some(rights) => on_any(arguments, source, relation, &rights, false),
-        None => Ok(Datum::Bool(true)),
-    }
+    let Some(rights) = rights(arguments, 3, source)? else { return Ok(Datum::Bool(true)) };
+    let asked = asked_of_column(arguments)?;
+    Ok(on_columns(source, &relation, &rights, &asked, |_| place.into_iter().collect()))
 }
 
 fn schema_exists(catalog: &Catalog, oid: Number) -> bool {

@@ -6,6 +6,7 @@
 mod column;
 mod constraint;
 mod domain;
+mod privilege;
 mod relation;
 
 use super::SystemTable;
@@ -18,6 +19,8 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &relation::SEQUENCES,
     &relation::TABLE_PRIVILEGES,
     &relation::ROLE_TABLE_GRANTS,
+    &privilege::COLUMN_PRIVILEGES,
+    &privilege::ROLE_COLUMN_GRANTS,
     &relation::ENABLED_ROLES,
     &relation::APPLICABLE_ROLES,
     &relation::COLLATIONS,
