@@ -310,6 +310,16 @@ fn who_is_overtaken_is_not_prepared_and_is_told_so() {
     assert_eq!(cluster.assert_equal("SELECT stock FROM item"), [["8"]]);
 }
 
+/// Commits a change of the item, and waits until node 1 shows it: whoever has changed it there, and
+/// has not committed, is overtaken then.
+fn overtake(two: &mut Wire, cluster: &Cluster) {
+    two.query("UPDATE item SET stock = 8 WHERE id = 1").expect("the first in the order");
+    let token = rows(two, "SHOW cognate.commit_token")[0][0].clone();
+    let mut other = cluster.connect(1);
+    other.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    rows(&mut other, "SELECT stock FROM item");
+}
+
 /// So is who has not ended his pipeline: what was answered before Sync is not committed, and what
 /// comes behind it is not taken for all that there was.
 #[test]
@@ -327,14 +337,20 @@ fn a_pipeline_that_is_overtaken_before_its_end_fails() {
         one.send(&first).expect("sent");
         let answered: Vec<u8> = (0..3).map(|_| one.message().expect("an answer").0).collect();
         assert_eq!(answered, b"12C");
-        two.query("UPDATE item SET stock = 8 WHERE id = 1").expect("the first in the order");
-        let token = rows(&mut two, "SHOW cognate.commit_token")[0][0].clone();
-        // Once its node shows that, it is overtaken.
-        let mut other = cluster.connect(1);
-        other.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
-        rows(&mut other, "SELECT stock FROM item");
+        overtake(&mut two, &cluster);
         one.send(&rest).expect("sent");
         assert_eq!(sqlstate(one.answer()), "40001");
+    }
+    // So is who sends the data of a COPY.
+    for rest in [message(b'c', b""), message(b'd', b"5\t5\n")] {
+        one.query("BEGIN").expect("begun");
+        one.query("UPDATE item SET stock = 9 WHERE id = 1").expect("changed");
+        one.send(&message(b'Q', b"COPY item FROM STDIN\0")).expect("sent");
+        assert_eq!(one.message().expect("an answer").0, b'G');
+        overtake(&mut two, &cluster);
+        one.send(&rest).expect("sent");
+        assert_eq!(sqlstate(one.answer()), "40001");
+        one.query("ROLLBACK").expect("ended");
     }
     assert_eq!(cluster.assert_equal("SELECT id, stock FROM item"), [["1", "8"]]);
 }

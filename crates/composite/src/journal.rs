@@ -12,12 +12,13 @@
 //! {"end":["r",true]}                                        r has ended; true: committed
 //! ```
 //!
-//! Votes, branches and marks are waited for. An end that is lost makes its root be in doubt once
-//! more, and its parents still remember. What is older than everything alive is removed, whole
-//! segments at a time.
+//! Votes, branches and marks are waited for. An end has no flush of its own, and nobody waits for
+//! one: if it is lost, its root is in doubt once more, and its parents still remember. What is older
+//! than everything alive is removed, whole segments at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cognate_engine::Csn;
@@ -114,6 +115,8 @@ impl Alive {
 /// An open journal.
 pub(crate) struct Journal {
     log: Log,
+    /// The last record that somebody may wait for.
+    waited_for: AtomicU64,
     alive: Mutex<Alive>,
     id: Mutex<Option<String>>,
     _lock: Box<dyn Lock>,
@@ -184,12 +187,15 @@ impl Journal {
         found.votes = votes.into_values().collect();
         found.marks = marks.into_iter().collect();
         let id = Mutex::new(found.id.clone());
-        Ok((Journal { log, alive: Mutex::new(alive), id, _lock: lock }, found))
+        let (waited_for, alive) = (AtomicU64::new(0), Mutex::new(alive));
+        Ok((Journal { log, waited_for, alive, id, _lock: lock }, found))
     }
 
     fn append(&self, record: &Record) -> Result<Csn, cognate_engine::Error> {
         let text = serde_json::to_vec(record).map_err(|_| cognate_engine::Error::Defect("a record"))?;
-        self.log.append(&[&text])
+        let csn = self.log.append(&[&text])?;
+        self.waited_for.fetch_max(csn, Ordering::AcqRel);
+        Ok(csn)
     }
 
     fn append_for(&self, root: &RootId, record: &Record) -> Result<DurableWait, cognate_engine::Error> {
@@ -251,9 +257,10 @@ impl Journal {
         self.append_for(root, &Record::Mark(root.clone(), mark)).map(drop)
     }
 
-    /// Over once all that was written before is durable.
+    /// Over once all that was written before is durable, but for ends: none of them is flushed by
+    /// itself, so waiting for one would be waiting for somebody else's record.
     pub(crate) fn written(&self) -> DurableWait {
-        self.log.wait_durable(self.log.last())
+        self.log.wait_durable(self.waited_for.load(Ordering::Acquire))
     }
 
     /// Writes that a root has ended. Nobody waits for that.
@@ -262,8 +269,9 @@ impl Journal {
             return;
         }
         let text = serde_json::to_vec(&Record::End(root.clone(), is_committed)).unwrap_or_default();
-        // It goes along with the next record that somebody waits for.
-        if let Err(error) = self.log.queue(&[&text]) {
+        // It goes along with the next record that somebody waits for. A flush of its own would hold
+        // up the vote that comes next.
+        if let Err(error) = self.log.queue_along(&[&text]) {
             tracing::error!("the journal cannot be written: {error}");
         }
     }
@@ -339,6 +347,32 @@ mod tests {
         assert!(!alive.is_due(20_000), "one removal at a time");
         assert_eq!((alive.due(9001), alive.due(9002), alive.due(9002)), (None, Some(8193), None));
         assert!(alive.is_due(20_000));
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_an_end_and_it_is_there_after_a_close() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Journal::open(Arc::new(cognate_env::RealDisk), folder.path()).unwrap();
+        let root = |name: &str| RootId::new(name).unwrap();
+        let facts = |name: &str| VoteFacts {
+            root: root(name),
+            nonce: Some(7),
+            parents: Vec::new(),
+            children: Vec::new(),
+            origins: Vec::new(),
+        };
+        let (journal, _) = open();
+        for name in ["a", "b"] {
+            journal.vote(facts(name)).unwrap().await.unwrap();
+        }
+        journal.end(&root("a"), true);
+        let written = std::pin::pin!(journal.written());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(written.poll(&mut context).is_ready(), "what was to be waited for is durable");
+        drop(journal);
+        let (_, found) = open();
+        let votes: Vec<RootId> = found.votes.iter().map(|vote| vote.root.clone()).collect();
+        assert_eq!((votes, found.marks), (vec![root("b")], vec![(root("a"), Mark::Committed)]));
     }
 
     /// A branch is written of before it is prepared. If the process ends in between, nobody

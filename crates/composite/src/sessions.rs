@@ -28,8 +28,9 @@
 //!   was changed.
 //! - Who may not terminate a session does not start: the older process cannot be told to look.
 //! - A start that ends halfway leaves the older process at work, alone, until its connections are
-//!   gone. Of two starts the later one ends the earlier one's sessions. The earlier one may still be
-//!   about to take the slots: it keeps them only if the component still has its generation.
+//!   gone. Of two starts the later one ends the earlier one's session, which is named after its
+//!   generation as soon as there is one. The earlier one may still be about to take the slots: it
+//!   keeps them only if the component still has its generation.
 //! - A PostgreSQL that was started again, or a standby that has taken over, has no sessions, and so
 //!   no locks: each connection is made anew. Prepared transactions are fenced by their slots.
 //!
@@ -96,7 +97,8 @@ fn lock_class(component: &str) -> u32 {
     u32::from_be_bytes(std::array::from_fn(|place| digest[place])) >> 1
 }
 
-/// The name of a component's connections.
+/// The name of a component's connections. Those of a start have generation 0 until it has taken its
+/// own, and are nobody's to end: whichever of two starts is the later one is not known yet.
 pub(crate) fn application_name(component: &str, generation: u64) -> String {
     format!("cognate-composite:{component}:{generation}")
 }
@@ -145,7 +147,7 @@ async fn older(
     let prefix = own.trim_end_matches('0');
     let is_older = |name: &str| {
         let its = name.strip_prefix(prefix).and_then(|its| its.parse::<i64>().ok());
-        its.is_some_and(|its| its < generation)
+        its.is_some_and(|its| (1..generation).contains(&its))
     };
     let sessions = connection.query(named, &[]).await?;
     let sessions = sessions.iter().filter(|row| is_older(row.get(1)));
@@ -195,14 +197,17 @@ mod tests {
         assert_ne!(lock_class("shop"), lock_class("stock"));
     }
 
-    /// Those of a later start are not, and neither are those of a component whose name goes on.
+    /// Those of a later start are not, and neither are those of a component whose name goes on, or
+    /// of a start that has no generation yet.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn sessions_of_earlier_processes_are_told_from_others_by_their_names() {
+        const SESSIONS: [(&str, u64); 6] =
+            [("solo", 1), ("solo", 2), ("solo", 3), ("solo", 12), ("solo-2", 1), ("solo", 0)];
         let folder = tempfile::tempdir().unwrap();
         let url = format!("embedded:{}", folder.path().join("database").display());
         let target = Target::open(&url).await.unwrap();
         let mut sessions = Vec::new();
-        for (component, generation) in [("solo", 1), ("solo", 2), ("solo", 3), ("solo", 12), ("solo-2", 1)] {
+        for (component, generation) in SESSIONS {
             let pool = Pool::new(target.clone(), application_name(component, generation), 1);
             let lease = pool.take().await.unwrap();
             let rows = lease.query("SELECT pg_backend_pid()", &[]).await.unwrap();

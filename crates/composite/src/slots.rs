@@ -47,7 +47,7 @@ use crate::fault;
 use crate::name::{Name, RootId};
 use crate::participant::{Nonce, Slot};
 use crate::problem::Problem;
-use crate::sessions::{end_older, is_postgresql};
+use crate::sessions::{application_name, end_older, is_postgresql};
 
 /// Slots of a new component, and how many are added when they do not suffice.
 const SLOTS: u32 = 128;
@@ -173,6 +173,9 @@ pub(crate) async fn take_over(connection: &Connection, component: &str) -> Resul
     let row = row.first().ok_or("the component has no row")?;
     let (generation, journal) = (row.get::<_, i64>(0), row.get::<_, Option<String>>(1));
     let database = row.get::<_, String>(2);
+    // By that name a later start ends this one's session, and an earlier one does not.
+    let name = application_name(component, generation as u64);
+    connection.batch(&format!("SET application_name = '{name}'")).await.map_err(words)?;
     let is_postgresql = is_postgresql(connection).await.map_err(words)?;
     end_older(connection, component, generation, is_postgresql).await?;
     let branches = take_slots(connection, component, generation).await.map_err(words)?;
@@ -470,7 +473,6 @@ pub(crate) fn fenced() -> Problem {
 mod tests {
     use super::*;
     use crate::database::Target;
-    use crate::sessions::application_name;
 
     /// What is said of a root's slots may come after they were freed and written for another one.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -513,6 +515,9 @@ mod tests {
         let lease = pool.take().await.unwrap();
         for generation in [1, 2] {
             assert_eq!(take_over(&lease, "solo").await.unwrap().generation, generation);
+            // Whoever starts meanwhile sees which of both is the later one.
+            let name = lease.texts("SHOW application_name").await.unwrap();
+            assert_eq!(name, [[Some(application_name("solo", generation))]]);
         }
         for (generation, is_it) in [(1, false), (2, true)] {
             lease.batch("BEGIN ISOLATION LEVEL READ COMMITTED").await.unwrap();

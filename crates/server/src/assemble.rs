@@ -92,7 +92,8 @@ async fn begin(config: Config, disk: Arc<dyn Disk>) -> Result<Running, StartErro
     }
     let (database, member) = open(&config, &disk).await?;
     let order = member.as_ref().map(Member::order);
-    let server = serving(database, access, &config, order)?;
+    let crew = Arc::new(Crew::start(config.worker_threads).map_err(no_threads)?);
+    let server = serving(database, crew, access, &config, order);
     tasks.push(tokio::spawn(listener::accept(clients, server.clone(), stopped.clone())));
     let leads: stub::Leads = match &member {
         Some(member) => Box::new(member.leadership()),
@@ -120,20 +121,21 @@ async fn open(config: &Config, disk: &Arc<dyn Disk>) -> Result<(SqlDatabase, Opt
     }
 }
 
-/// The serving threads, and what they share.
+pub(crate) fn no_threads(error: io::Error) -> StartError {
+    StartError(format!("cannot start the serving threads: {error}"))
+}
+
+/// What the serving threads share.
 pub(crate) fn serving(
     database: SqlDatabase,
+    crew: Arc<Crew>,
     access: Access,
     config: &Config,
     order: Option<TotalOrder>,
-) -> Result<Arc<Server>, StartError> {
-    let threads =
-        config.worker_threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
-    let crew = Crew::start(threads.unwrap_or(1))
-        .map_err(|error| StartError(format!("cannot start the serving threads: {error}")))?;
+) -> Arc<Server> {
     let server = Arc::new(Server::new(database, crew, access, config, order));
     server.database.healing().configure(config.in_doubt_push_after, config.application_servers.clone());
-    Ok(server)
+    server
 }
 
 /// Opens the engine and the SQL layer on a thread of their own: recovery reads files and takes its

@@ -8,18 +8,26 @@
 //! A member of the crew is a runtime with one worker. A statement that computes for long steps
 //! aside (see the session's interrupts): then a further thread takes over the member's other
 //! connections, so that nobody waits behind it.
+//!
+//! Servers inside the process ([`crate::embedded`]) share one crew: a process may have many of
+//! them, with threads for each that mostly sleep. Each message would then wake a thread that does
+//! this one thing and sleeps again, instead of being the next one of a thread that is awake.
 
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 
 /// Stack of a thread that serves connections: room for stored expressions and views, whose depth no
 /// statement shows. Only what is used of it takes memory.
 const STACK_BYTES: usize = 16 << 20;
+
+/// The crew of the servers inside this process, as long as there is one of them.
+static EMBEDDED: Mutex<Weak<Crew>> = Mutex::new(Weak::new());
 
 /// All serving threads.
 pub(crate) struct Crew {
@@ -73,14 +81,27 @@ impl Drop for Counted {
 }
 
 impl Crew {
-    /// So many threads, at least one.
-    pub(crate) fn start(threads: usize) -> io::Result<Crew> {
+    /// So many threads, at least one; as many as there are cores, if nothing is said.
+    pub(crate) fn start(threads: Option<usize>) -> io::Result<Crew> {
+        let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
         let member = |_| {
             let mut builder = Builder::new_multi_thread();
             builder.worker_threads(1).thread_name("serving").thread_stack_size(STACK_BYTES).enable_all();
             Ok(Member { runtime: builder.build()?, open: Arc::default() })
         };
-        Ok(Crew { members: (0..threads.max(1)).map(member).collect::<io::Result<_>>()? })
+        let threads = threads.unwrap_or(1).max(1);
+        Ok(Crew { members: (0..threads).map(member).collect::<io::Result<_>>()? })
+    }
+
+    /// The one of the servers inside this process. It ends with the last of them.
+    pub(crate) fn of_embedded() -> io::Result<Arc<Crew>> {
+        let mut shared = EMBEDDED.lock();
+        if let Some(crew) = shared.upgrade() {
+            return Ok(crew);
+        }
+        let crew = Arc::new(Crew::start(None)?);
+        *shared = Arc::downgrade(&crew);
+        Ok(crew)
     }
 
     /// Gives a connection to the member that has the fewest.
@@ -106,5 +127,22 @@ impl Drop for Crew {
     fn drop(&mut self) {
         // Also from a task of another runtime, where waiting for threads is not allowed.
         self.members.drain(..).for_each(|member| member.runtime.shutdown_background());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_inside_the_process_share_threads_that_end_with_the_last_of_them() {
+        let [one, two] = [(); 2].map(|()| Crew::of_embedded().expect("threads"));
+        assert!(Arc::ptr_eq(&one, &two));
+        let first = Arc::downgrade(&one);
+        drop(one);
+        assert!(first.upgrade().is_some());
+        drop(two);
+        assert!(first.upgrade().is_none());
+        assert_eq!(Arc::strong_count(&Crew::of_embedded().expect("threads")), 1);
     }
 }

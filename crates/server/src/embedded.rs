@@ -1,5 +1,6 @@
 //! A server without a listening socket: its connections are pipes inside the process, over which
-//! any client library speaks PostgreSQL's protocol as it would over a network.
+//! any client library speaks PostgreSQL's protocol as it would over a network. All of them in a
+//! process are served by the same threads.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,9 +10,9 @@ use std::time::Duration;
 use cognate_env::RealDisk;
 use tokio::net::UnixStream;
 
-use crate::assemble::{StartError, close_database, end_sessions, open_database, serving};
+use crate::assemble::{StartError, close_database, end_sessions, no_threads, open_database, serving};
 use crate::config::{Config, Settings};
-use crate::crew::Incoming;
+use crate::crew::{Crew, Incoming};
 use crate::pg::handshake;
 use crate::server::{Access, Server};
 
@@ -38,8 +39,10 @@ impl Embedded {
         let settings = Settings { data: Some(data.into()), ..Settings::default() };
         let config = Config::resolve(settings).map_err(|error| StartError(error.to_string()))?;
         let access = Access::read(&config).map_err(StartError)?;
+        let crew = Crew::of_embedded().map_err(no_threads)?;
         let database = open_database(&config, Arc::new(RealDisk), None).await?;
-        Ok(Embedded { server: serving(database, access, &config, None)?, grace: config.shutdown_grace })
+        let server = serving(database, crew, access, &config, None);
+        Ok(Embedded { server, grace: config.shutdown_grace })
     }
 
     /// The client's end of a new connection, for the runtime that this is called from. The user is

@@ -19,7 +19,8 @@ use crate::pg::transport::Budget;
 /// The shared part of a running server.
 pub(crate) struct Server {
     pub(crate) database: SqlDatabase,
-    pub(crate) crew: Crew,
+    /// Its own, or that of all servers inside the process.
+    pub(crate) crew: Arc<Crew>,
     pub(crate) registry: Arc<Registry>,
     /// Who gets in and how: replaced as a whole when the configuration is read again, and read once
     /// for each connection.
@@ -68,7 +69,7 @@ impl Access {
 impl Server {
     pub(crate) fn new(
         database: SqlDatabase,
-        crew: Crew,
+        crew: Arc<Crew>,
         access: Access,
         config: &Config,
         order: Option<TotalOrder>,

@@ -7,6 +7,7 @@ mod codec;
 mod databases;
 mod departure;
 mod durability;
+mod embedded;
 mod enums;
 mod governor;
 mod hostile;

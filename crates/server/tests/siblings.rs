@@ -11,7 +11,6 @@ use cognate_server::config::Settings;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_postgres::Client;
 
-use crate::client::{RawClient, message, string, tags};
 use crate::support::TestServer;
 
 async fn lines(client: &Client, statement: &str) -> Vec<String> {
@@ -83,33 +82,6 @@ async fn an_idle_client_does_not_keep_the_locks_of_a_doomed_instance() {
     assert_eq!(lines(&stalled, "PREPARE MIP <x,1> 'req' 'one'").await, ["2|prepared|two|req"]);
     other.batch_execute("COMMIT MIP <x,2>").await.expect("committed");
     assert_eq!(lines(&other, "SELECT v FROM t ORDER BY id").await, ["2", "9"]);
-    server.stop().await;
-}
-
-/// The same while the client sends the data of a COPY, which is told why it has ended.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_copy_of_a_doomed_instance_ends_with_what_became_of_that() {
-    let server = TestServer::start().await;
-    let other = server.connect().await;
-    other
-        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)")
-        .await
-        .expect("made");
-    for (instance, end) in [(1, message(b'c', b"")), (3, message(b'd', b"5\t5\n"))] {
-        let mut copying = RawClient::connect(server.address()).await;
-        copying.query(&format!("BEGIN MIP <x,{instance}>")).await;
-        copying.query("UPDATE t SET v = 1").await;
-        copying.send(&message(b'Q', &string("COPY t FROM STDIN"))).await;
-        assert_eq!(copying.message().await.tag, 'G');
-        let next = format!("<x,{}>", instance + 1);
-        other.batch_execute(&format!("BEGIN MIP {next}")).await.expect("begun");
-        other.batch_execute(&format!("PREPARE MIP {next} 'req' 'res'")).await.expect("prepared");
-        // The row is free only if the copying one was let go.
-        other.batch_execute("UPDATE t SET v = 9").await.expect("not blocked for ever");
-        copying.send(&end).await;
-        let answer = copying.until_ready().await;
-        assert_eq!((tags(&answer).as_str(), answer[0].sqlstate().as_str()), ("EZ", "MI011"));
-    }
     server.stop().await;
 }
 

@@ -467,3 +467,25 @@ fn a_prepared_transaction_minds_what_it_minded() {
         assert!(!refused(sum, "UPDATE item SET price = 0 WHERE category = 2", restart));
     }
 }
+
+/// A key is a part of a row, which may be one that another has written.
+#[test]
+fn keys_are_said_to_who_may_read_them() {
+    let detail = |role: &str| {
+        let script = format!(
+            "{SETUP}a: INSERT INTO mark VALUES (2, 7); CREATE ROLE eve; GRANT SELECT (v), UPDATE (v) ON mark TO eve\n\
+             b: {role}\na: BEGIN ISOLATION LEVEL SERIALIZABLE\nb: BEGIN ISOLATION LEVEL SERIALIZABLE\n\
+             a: SELECT sum(v) FROM mark\nb: SELECT sum(v) FROM mark\na: UPDATE mark SET v = 1 WHERE id = 1\n\
+             b: UPDATE mark SET v = 8 WHERE v = 7\na: COMMIT\nb: COMMIT\n"
+        );
+        let answers = play(&script);
+        let last = answers.last().unwrap();
+        assert!(last[0].starts_with("ERROR 40001"), "{answers:?}");
+        last[1].clone()
+    };
+    let all = detail("RESET ROLE");
+    assert!(all.starts_with("DETAIL: Cycle: ") && all.contains("(id)=("), "{all}");
+    let less = detail("SET ROLE eve");
+    assert!(less.starts_with("DETAIL: Cycle: ") && !less.contains("=("), "{less}");
+    assert!(less.contains("of table \"mark\""), "{less}");
+}

@@ -29,7 +29,8 @@ const SAMPLE_BYTES: u64 = 128 << 10;
 /// How a log is kept.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
-    /// Size at which a segment is full.
+    /// Size at which a segment is full. The first ones are smaller where the next segment is
+    /// prepared: each may have twice the bytes of the one before.
     pub segment_bytes: u64,
     /// Bytes by which a segment file grows at once.
     pub grow_bytes: u64,
@@ -151,7 +152,7 @@ impl Log {
                 (LogWriter::create(Arc::clone(&disk), folder, shape, rng, after + 1, 0)?, after)
             }
         };
-        let preparer = options.prepare.then(|| Preparer::start(&disk, folder, options.segment_bytes));
+        let preparer = options.prepare.then(|| Preparer::start(&disk, folder));
         let preparer =
             preparer.transpose().map_err(|cause| Error::io("starting a thread of", folder, cause))?;
         let writer = writer.with_preparer(preparer);

@@ -7,6 +7,10 @@
 //! batch that needs room. A new segment's header, and the folder, are flushed before its first
 //! batch.
 //!
+//! A segment is prepared with twice the length of the one before it, up to that of a full one. So
+//! the zeros are in proportion to what is logged: a small database does not write those of a large
+//! one, which would take the device for seconds where a process has many of them.
+//!
 //! Inside the file a batch is written in whole pages, past the operating system's cache and durable
 //! in one call ([`super::staging`]). The first of these pages begins with the end of the batch
 //! before, unchanged: no sector of it can become anything that it was not.
@@ -173,7 +177,8 @@ impl LogWriter {
         if end >= self.length / 4
             && let Some(preparer) = &self.preparer
         {
-            preparer.want();
+            let bytes = (2 * self.length).next_multiple_of(PAGE as u64);
+            preparer.want(bytes.min(self.shape.segment_bytes));
         }
         Ok(())
     }
@@ -181,7 +186,8 @@ impl LogWriter {
     fn rotate(&mut self, first: Csn) -> Result<(), Error> {
         let salt = self.rng.next_u64();
         let prepared = self.preparer.as_ref().and_then(Preparer::take);
-        self.length = if prepared.is_some() { self.shape.segment_bytes } else { SEGMENT_HEADER as u64 };
+        self.length = prepared.as_ref().map_or(SEGMENT_HEADER as u64, |(_, bytes)| *bytes);
+        let prepared = prepared.map(|(file, _)| file);
         let (file, path, header) =
             create_segment(self.disk.as_ref(), &self.folder, first, self.chain, salt, prepared)?;
         (self.file, self.path) = (file, path);

@@ -4,6 +4,9 @@
 //! States, one mutex: `Idle → Wanted → Ready → Idle`, with the writer asking and taking, the thread
 //! here filling. It writes in portions with pauses, so that a log flush beside it waits for one
 //! portion at most. If it fails, the writer does without: segments then grow as they are written.
+//!
+//! How large a segment is to be, the writer says each time: what is written here is written twice
+//! to the medium, and with many logs beside each other all of it competes with their flushes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,8 +27,10 @@ const PAUSE: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 enum State {
     Idle,
-    Wanted,
-    Ready(Arc<dyn File>),
+    /// So many bytes.
+    Wanted(u64),
+    /// The file, and its length.
+    Ready(Arc<dyn File>, u64),
     Closing,
 }
 
@@ -45,44 +50,44 @@ pub struct Preparer {
 }
 
 impl Preparer {
-    /// Starts the thread; files will have `bytes`.
-    pub fn start(disk: &Arc<dyn Disk>, folder: &Path, bytes: u64) -> io::Result<Preparer> {
+    /// Starts the thread.
+    pub fn start(disk: &Arc<dyn Disk>, folder: &Path) -> io::Result<Preparer> {
         let shared = Arc::new(Shared { state: Mutex::new(State::Idle), changed: Condvar::new() });
         let path = folder.join(PREPARED);
         let thread = {
             let (shared, disk, path) = (Arc::clone(&shared), Arc::clone(disk), path.clone());
             let body = move || {
                 lower_thread_priority();
-                shared.run(disk.as_ref(), &path, bytes);
+                shared.run(disk.as_ref(), &path);
             };
             thread::Builder::new().name("log-prepare".into()).spawn(body)?
         };
         Ok(Preparer { shared, disk: Arc::clone(disk), path, thread: Some(thread) })
     }
 
-    /// Asks for a file, unless one is ready or asked for.
-    pub fn want(&self) {
+    /// Asks for a file of so many bytes, unless one is ready or asked for.
+    pub fn want(&self, bytes: u64) {
         let mut state = self.shared.state.lock();
         if matches!(*state, State::Idle) {
-            *state = State::Wanted;
+            *state = State::Wanted(bytes);
             self.shared.changed.notify_one();
         }
     }
 
     /// Whether a file is ready.
     pub fn is_ready(&self) -> bool {
-        matches!(*self.shared.state.lock(), State::Ready(_))
+        matches!(*self.shared.state.lock(), State::Ready(..))
     }
 
-    /// The file, if it is ready: all zeros and durable, under the name [`PREPARED`], from which the
-    /// caller moves it.
-    pub fn take(&self) -> Option<Arc<dyn File>> {
+    /// The file and its length, if it is ready: all zeros and durable, under the name [`PREPARED`],
+    /// from which the caller moves it.
+    pub fn take(&self) -> Option<(Arc<dyn File>, u64)> {
         let mut state = self.shared.state.lock();
         match &*state {
-            State::Ready(file) => {
-                let file = Arc::clone(file);
+            State::Ready(file, bytes) => {
+                let taken = (Arc::clone(file), *bytes);
                 *state = State::Idle;
-                Some(file)
+                Some(taken)
             }
             _ => None,
         }
@@ -92,7 +97,7 @@ impl Preparer {
 impl Drop for Preparer {
     fn drop(&mut self) {
         let ready =
-            matches!(std::mem::replace(&mut *self.shared.state.lock(), State::Closing), State::Ready(_));
+            matches!(std::mem::replace(&mut *self.shared.state.lock(), State::Closing), State::Ready(..));
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
             // A panic there has been reported and concerns no commit.
@@ -105,20 +110,12 @@ impl Drop for Preparer {
 }
 
 impl Shared {
-    fn run(&self, disk: &dyn Disk, path: &Path, bytes: u64) {
-        loop {
-            let mut state = self.state.lock();
-            while !matches!(*state, State::Wanted | State::Closing) {
-                self.changed.wait(&mut state);
-            }
-            if matches!(*state, State::Closing) {
-                return;
-            }
-            drop(state);
+    fn run(&self, disk: &dyn Disk, path: &Path) {
+        while let Some(bytes) = self.wanted() {
             let filled = self.fill(disk, path, bytes);
             let mut state = self.state.lock();
             match (filled, &*state) {
-                (Ok(Some(file)), State::Wanted) => *state = State::Ready(file),
+                (Ok(Some(file)), State::Wanted(_)) => *state = State::Ready(file, bytes),
                 (result, current) => {
                     if let Err(error) = result {
                         tracing::debug!(%error, "could not prepare a log segment");
@@ -134,6 +131,20 @@ impl Shared {
         }
     }
 
+    /// Waits until a file is asked for; `None` if the log closes.
+    fn wanted(&self) -> Option<u64> {
+        let mut state = self.state.lock();
+        loop {
+            if let State::Wanted(bytes) = *state {
+                return Some(bytes);
+            }
+            if matches!(*state, State::Closing) {
+                return None;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
     /// `None` if the log closes meanwhile.
     fn fill(&self, disk: &dyn Disk, path: &Path, bytes: u64) -> io::Result<Option<Arc<dyn File>>> {
         let file = disk.open(path, OpenMode::Truncate)?;
@@ -145,7 +156,7 @@ impl Shared {
             file.sync_data()?;
             position += portion;
             let mut state = self.state.lock();
-            if matches!(*state, State::Wanted) {
+            if matches!(*state, State::Wanted(_)) {
                 self.changed.wait_for(&mut state, PAUSE);
             }
             if matches!(*state, State::Closing) {

@@ -89,6 +89,28 @@ fn what_nobody_waits_for_is_written_with_the_next_record_or_at_the_close() {
     assert_eq!(found, expected(0, 41));
 }
 
+/// Beside many small logs, the zeros of full segments would take the device from their flushes.
+#[test]
+fn a_segment_is_prepared_in_proportion_to_what_was_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let prepared = LogOptions { segment_bytes: 1 << 20, grow_bytes: 8 << 10, prepare: true, ..options() };
+    let log = Log::open(Arc::new(RealDisk), folder.path(), 0, prepared, &mut |_, _| Ok(())).unwrap();
+    let logs = || {
+        let is_log = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "log");
+        segments(folder.path()).into_iter().filter(is_log).collect::<Vec<_>>()
+    };
+    // The next one is begun where the first one ends, once it is ready.
+    while logs().len() < 3 {
+        fill(&log, log.last() + 1);
+    }
+    let last = log.last();
+    drop(log);
+    let lengths: Vec<u64> = logs().iter().map(|path| fs::metadata(path).unwrap().len()).collect();
+    assert!(lengths.windows(2).all(|two| two[1] <= 2 * two[0]), "{lengths:?}");
+    assert_eq!(logs().len(), segments(folder.path()).len(), "what was prepared and not used is removed");
+    assert_eq!(open(folder.path(), 0).unwrap().1, expected(0, last));
+}
+
 #[test]
 fn records_come_back_in_order_after_close_and_after_a_crash() {
     let folder = tempfile::tempdir().unwrap();

@@ -222,7 +222,8 @@ mod tests {
         transaction.put(tree, b"key", Bytes::new()).expect("written");
         transaction.prepare("a name", Bytes::new()).expect("prepared").durable.await.expect("durable");
         let access = Access::read(&config).expect("no files are named");
-        let server = serving(database, access, &config, None).expect("threads");
+        let crew = Arc::new(crate::crew::Crew::start(Some(1)).expect("threads"));
+        let server = serving(database, crew, access, &config, None);
         assert!(ready.set(Arc::downgrade(&server)).is_ok());
         let (status, body) = heard(&ready, None, true).await;
         assert!(status == 200 && body.contains("a name") && body.contains("\"texts\":true"), "{body}");

@@ -21,6 +21,7 @@ use crate::catalog::{CheckOption, Privileges, Relation, Table, View};
 use crate::ddl::names::single;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
+use crate::parse::hidden_column;
 use crate::session::work::Work;
 use crate::types::Datum;
 
@@ -184,13 +185,12 @@ fn named(view: &View, base: &BaseTable) -> Table {
     let mut named = Table::clone(&base.table);
     named.name.clone_from(&view.name);
     named.schema_name.clone_from(&view.schema_name);
-    let hidden = |place: usize| format!("\u{1}{place}");
     for (place, column) in named.columns.iter_mut().enumerate() {
-        column.name = hidden(place);
+        column.name = hidden_column(place);
     }
     for (name, column) in &base.columns {
         if let Ok(place) = column
-            && named.columns[*place].name == hidden(*place)
+            && named.columns[*place].name == hidden_column(*place)
         {
             named.columns[*place].name.clone_from(name);
         }

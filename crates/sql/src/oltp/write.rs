@@ -120,7 +120,8 @@ impl Work<'_> {
                 match self.engine.check_reads() {
                     Ok(()) => {}
                     Err(cognate_engine::Error::DependencyCycle { cycle }) => {
-                        return Ok(explain(&cycle, &self.catalog, self.format));
+                        let reader = self.rights();
+                        return Ok(explain(&cycle, &self.catalog, self.format, reader.as_deref()));
                     }
                     Err(error) => return Err(error.into()),
                 }

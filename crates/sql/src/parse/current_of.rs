@@ -9,7 +9,8 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 /// Begins such a name.
 const MARK: &str = "\u{1}current of ";
 
-/// Names the key of a row in its table, in the queries of cursors only.
+/// Names the key of a row in its table, in the queries of cursors only: no text may (see
+/// [`reserved`](super::reserved)).
 pub(crate) const ROW_KEY: &str = "\u{1}row key";
 
 /// The cursor whose row is meant, if the condition says so.

@@ -17,7 +17,8 @@
 //! What none of these knows `refused` may know by name.
 //!
 //! Before all that, `operator` tells the tokenizer where PostgreSQL ends an operator (`x>-1`), and
-//! `unicode` reads strings and names with `U&` before them.
+//! `unicode` reads strings and names with `U&` before them; `reserved` refuses names that only the
+//! binder makes up.
 //! `plain` reads the few statements that always come as text and are sent in masses, without any of
 //! this.
 //!
@@ -58,6 +59,7 @@ mod operator;
 mod owner;
 mod plain;
 mod refused;
+mod reserved;
 mod rewrite;
 mod role;
 mod routine;
@@ -83,6 +85,7 @@ pub(crate) use like::Like;
 pub(crate) use merge::does_nothing;
 pub use mip::{MipArgument, MipOperation};
 pub use owner::OwnerStatement;
+pub(crate) use reserved::hidden_column;
 pub(crate) use rewrite::{DISTINCT_SETS, dropped_expression, exclusion_of, sequence_name_of};
 pub use role::{RoleOption, RoleRef, RoleStatement};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
@@ -254,6 +257,7 @@ fn parse_tokens(
     let tokens = tokenize(text, &survey.runs).map_err(|error| places.tokenizer_error(&error))?;
     junk::refuse(&tokens, &places)?;
     let tokens = unicode::decode(tokens, &places)?;
+    reserved::refuse(&tokens, &places)?;
     let parts = Parts { source: text.into(), places, interrupt, charge };
     let mut statements = vec![];
     for part in split(tokens) {
@@ -360,6 +364,7 @@ fn parse_part<T>(
     let tokens =
         operator::space(text).tokenize(text, &dialect).map_err(|error| places.tokenizer_error(&error))?;
     let tokens = unicode::decode(tokens, &places)?;
+    reserved::refuse(&tokens, &places)?;
     let mut notes = Notes::default();
     let tokens = rewrite::rewrite(tokens, &mut notes)?;
     complexity::check_up_to(&tokens, depth)?;

@@ -128,7 +128,9 @@ impl Session {
                 Ok(())
             }
             Refresh::Stale(read) => {
-                Err(cycle::explain_stale(error, &read, &self.database.catalog(), &self.format))
+                let catalog = self.database.catalog();
+                let reader = self.facts.rights(&catalog);
+                Err(cycle::explain_stale(error, &read, &catalog, &self.format, reader.as_deref()))
             }
             Refresh::Held => Err(cycle::explain_held(error)),
             Refresh::Kept => Err(error),

@@ -8,6 +8,9 @@
 //! Where the serial order has to be one of real time, a step can say that alone:
 //! `11 -real time-> 13: 11 had committed before 13 began`.
 //!
+//! Keys are parts of rows, also of rows that others have written: they are said to who may read the
+//! columns, and others are told of the table alone.
+//!
 //! And what was read before, where the snapshot could not move past another's update for it.
 //!
 //! ```text
@@ -19,7 +22,7 @@ use std::ops::Bound;
 
 use cognate_engine::{Cycle, Dependency, Edge, Object, StaleRead, TreeId};
 
-use crate::catalog::{Catalog, Index, IndexKey, Oid, Table};
+use crate::catalog::{Catalog, Index, IndexKey, Oid, Privileges, Rights, Securable, Table};
 use crate::error::{SqlError, sqlstate};
 use crate::keys;
 use crate::oltp::index_maintenance::key_tree;
@@ -53,7 +56,7 @@ pub(crate) fn overtaken(by: u64, place: Option<String>) -> SqlError {
     .with_hint("The transaction might succeed if retried.")
 }
 
-/// The same in terms of the catalog.
+/// The same in terms of the catalog, for a reader of these rights; none may read everything.
 #[cold]
 pub(super) fn explain_overtaken(
     by: u64,
@@ -61,6 +64,7 @@ pub(super) fn explain_overtaken(
     key: Option<&[u8]>,
     catalog: &Catalog,
     format: &FormatContext,
+    reader: Option<&Rights>,
 ) -> SqlError {
     let (place, table) = match key {
         // Whole tables are locked by their oid.
@@ -70,7 +74,7 @@ pub(super) fn explain_overtaken(
         }
         Some(key) => {
             let object = Object::Key(tree, cognate_engine::Key::copy_from_slice(key));
-            (Some(describe(&object, catalog, format)), find(catalog, tree).map(|(table, _)| table))
+            (Some(describe(&object, catalog, format, reader)), find(catalog, tree).map(|(table, _)| table))
         }
     };
     let error = overtaken(by, place);
@@ -80,9 +84,14 @@ pub(super) fn explain_overtaken(
     }
 }
 
-/// 40001 with a cycle in terms of the catalog.
+/// 40001 with a cycle in terms of the catalog, likewise.
 #[cold]
-pub(crate) fn explain(cycle: &Cycle, catalog: &Catalog, format: &FormatContext) -> SqlError {
+pub(crate) fn explain(
+    cycle: &Cycle,
+    catalog: &Catalog,
+    format: &FormatContext,
+    reader: Option<&Rights>,
+) -> SqlError {
     let mut detail = String::from("Cycle: ");
     for (at, edge) in cycle.edges.iter().enumerate() {
         if at > 0 {
@@ -92,7 +101,7 @@ pub(crate) fn explain(cycle: &Cycle, catalog: &Catalog, format: &FormatContext) 
         // Writing to a string does not fail.
         let _ = write!(detail, "{from} -{}-> {to}", edge.dependency.short_name());
         if let Some(object) = &edge.object {
-            let _ = write!(detail, ": {}", describe(object, catalog, format));
+            let _ = write!(detail, ": {}", describe(object, catalog, format, reader));
         } else if edge.dependency == Dependency::RealTime {
             let _ = write!(detail, ": {from} had committed before {to} began");
         }
@@ -124,6 +133,7 @@ pub(super) fn explain_stale(
     read: &StaleRead,
     catalog: &Catalog,
     format: &FormatContext,
+    reader: Option<&Rights>,
 ) -> SqlError {
     if error.message == DEPENDENCIES {
         return error;
@@ -132,7 +142,7 @@ pub(super) fn explain_stale(
         0 => EARLIER.to_owned(),
         writer => format!("transaction {writer}"),
     };
-    let object = read.object.as_ref().map(|object| describe(object, catalog, format));
+    let object = read.object.as_ref().map(|object| describe(object, catalog, format, reader));
     let object = object.as_deref().unwrap_or("a row that is not known any more");
     let mut detail = format!("What was read before has been replaced by {writer}: {object}.");
     if read.is_summarized {
@@ -197,7 +207,16 @@ fn find(catalog: &Catalog, tree: TreeId) -> Option<(&Table, Option<&Index>)> {
     })
 }
 
-fn describe(object: &Object, catalog: &Catalog, format: &FormatContext) -> String {
+/// Whether somebody may read all that the keys of an index say. What an expression reads is not
+/// looked for.
+fn may_read(reader: Option<&Rights>, catalog: &Catalog, table: &Table, index: &Index) -> bool {
+    let Some(rights) = reader.filter(|_| !table.temporary) else { return true };
+    let on_table = catalog.privileges(rights, table.oid, Securable::Table, Privileges::SELECT);
+    let may = |place: usize| catalog.has_on_column(rights, table.oid, place, Privileges::SELECT);
+    !on_table.is_empty() || index.columns.iter().all(|part| part.key.column().is_some_and(may))
+}
+
+fn describe(object: &Object, catalog: &Catalog, format: &FormatContext, reader: Option<&Rights>) -> String {
     let Some((table, index)) = find(catalog, object.tree()) else {
         return "the catalog".to_owned();
     };
@@ -206,6 +225,7 @@ fn describe(object: &Object, catalog: &Catalog, format: &FormatContext) -> Strin
         None => format!("table \"{}\"", table.name),
     };
     let index = index.or_else(|| table.primary_key());
+    let index = index.filter(|index| may_read(reader, catalog, table, index));
     let values = |key: &[u8]| index.and_then(|index| values(catalog, table, index, key, format));
     match object {
         Object::Key(_, key) => match values(key) {

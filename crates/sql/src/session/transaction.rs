@@ -384,11 +384,14 @@ impl Session {
     pub(super) fn name_failure(&self, error: cognate_engine::Error) -> SqlError {
         match &error {
             cognate_engine::Error::DependencyCycle { cycle } => {
-                super::cycle::explain(cycle, &self.database.catalog(), &self.format)
+                let catalog = self.database.catalog();
+                let reader = self.facts.rights(&catalog);
+                super::cycle::explain(cycle, &catalog, &self.format, reader.as_deref())
             }
             cognate_engine::Error::Overtaken { by, tree, key, .. } => {
                 let (catalog, key) = (self.database.catalog(), key.as_deref());
-                super::cycle::explain_overtaken(*by, *tree, key, &catalog, &self.format)
+                let reader = self.facts.rights(&catalog);
+                super::cycle::explain_overtaken(*by, *tree, key, &catalog, &self.format, reader.as_deref())
             }
             _ => error.into(),
         }
