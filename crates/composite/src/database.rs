@@ -38,9 +38,6 @@ const CANCEL: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What every connection begins with: waits that only the database sees are bounded here.
 const SETTINGS: &str = "SET lock_timeout = '2s'; SET idle_in_transaction_session_timeout = '60s'";
-/// On PostgreSQL also this: a block at this level then begins by one word, which sets nothing that
-/// its end would have to take back. Another default, whoever sets it, could only be a stronger one.
-const SETTINGS_OF_POSTGRESQL: &str = "SET default_transaction_isolation = 'read committed'";
 /// COMMIT after a look at the generation, over connections that have none: nothing is committed.
 const NO_FENCE: &str = "EXECUTE cognate_composite_fence; COMMIT";
 
@@ -60,7 +57,6 @@ pub(crate) struct Terms {
 impl Terms {
     async fn set(&self, client: &Client) -> Result<(), Error> {
         if let Some(hold) = &self.hold {
-            client.batch_execute(SETTINGS_OF_POSTGRESQL).await?;
             if client.batch_execute(hold).await.is_ok() {
                 return Ok(());
             }
@@ -248,11 +244,6 @@ impl Pool {
     /// The message that commits if no later process has taken the component over.
     pub(crate) fn fenced_commit(&self) -> &str {
         self.terms.as_ref().map_or(NO_FENCE, |terms| terms.commit.as_str())
-    }
-
-    /// Whether a block that begins without saying so is at READ COMMITTED.
-    pub(crate) fn is_read_committed(&self) -> bool {
-        self.terms.as_ref().is_some_and(|terms| terms.hold.is_some())
     }
 
     /// A connection that is known to be idle.

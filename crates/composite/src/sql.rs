@@ -6,9 +6,7 @@
 //! believed that was none. Where no slot is written, our statement is in the same message as COMMIT
 //! (see `slots`): if it fails, COMMIT is not even tried, and the block has to be rolled back.
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Mutex;
 use tokio_postgres::Row;
@@ -69,13 +67,6 @@ impl Sql {
         Sql { pool: Arc::clone(pool), begin, is_within: false, lease }
     }
 
-    fn begin_statement(&self) -> &'static str {
-        match self.begin {
-            Begin::ReadCommitted if self.pool.is_read_committed() => "BEGIN",
-            begin => begin.statement(),
-        }
-    }
-
     /// The connection, with whatever is under way on it.
     pub(crate) async fn take_lease(&self) -> Result<Lease> {
         let lease = self.lease.lock().await.take();
@@ -93,8 +84,11 @@ impl Sql {
             None => {
                 let lease = slot.insert(self.pool.take_as(self.is_within).await?);
                 lease.statement(sql).await?;
-                let begin = lease.batch(self.begin_statement());
-                let (begun, rows) = in_turn(begin, lease.query(sql, parameters)).await;
+                let (begun, rows) = tokio::join!(
+                    biased;
+                    lease.batch(self.begin.statement()),
+                    lease.query(sql, parameters),
+                );
                 begun?;
                 Ok(rows?)
             }
@@ -112,8 +106,11 @@ impl Sql {
             None => {
                 let lease = slot.insert(self.pool.take_as(self.is_within).await?);
                 lease.statement(sql).await?;
-                let begin = lease.batch(self.begin_statement());
-                let (begun, changed) = in_turn(begin, lease.execute(sql, parameters)).await;
+                let (begun, changed) = tokio::join!(
+                    biased;
+                    lease.batch(self.begin.statement()),
+                    lease.execute(sql, parameters),
+                );
                 begun?;
                 Ok(changed?)
             }
@@ -187,7 +184,7 @@ impl Sql {
         for (sql, _) in statements {
             lease.statement(sql).await.map_err(|error| rolled_back(error.into()))?;
         }
-        let begin = async { if is_begun { Ok(()) } else { lease.batch(self.begin_statement()).await } };
+        let begin = async { if is_begun { Ok(()) } else { lease.batch(self.begin.statement()).await } };
         let ours = futures_util::future::join_all(
             statements.iter().map(|(sql, parameters)| lease.query(sql, parameters)),
         );
@@ -232,20 +229,6 @@ impl Sql {
             lease.roll_back().await;
         }
     }
-}
-
-/// Sends BEGIN, and then what follows it, in one round trip. The answer to BEGIN wakes nobody: it
-/// comes before the other one, and is looked at after it. That holds nothing up, since it has two
-/// parts at most, and as many are kept for whoever does not take them.
-async fn in_turn<A, B>(begin: impl Future<Output = A>, next: impl Future<Output = B>) -> (A, B) {
-    let mut begin = pin!(begin);
-    let sent = begin.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    let next = next.await;
-    let begun = match sent {
-        Poll::Ready(begun) => begun,
-        Poll::Pending => begin.await,
-    };
-    (begun, next)
 }
 
 /// Whether an error of COMMIT says that it was rolled back.

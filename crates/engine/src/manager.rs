@@ -233,8 +233,8 @@ impl Manager {
     }
 
     /// What a write set comes to: its bulk loads and its changes; and notes and reads to what is
-    /// noted in the end. Waits for nothing, and asks nobody for room: what is in the order of all nodes
-    /// is not refused by one of them.
+    /// noted in the end. Waits for nothing, and asks nobody for room: what is in the order of all
+    /// nodes is not refused by one of them.
     pub(crate) fn settle(
         &self,
         writes: &mut WriteSet,

@@ -225,8 +225,8 @@ impl Connection {
     /// Answers a message whose body is wrong.
     async fn malformed(&mut self, first: u8, error: &MessageError) -> Result<(), End> {
         if matches!(first, tag::COPY_DONE | tag::COPY_FAIL) {
-            // What is left over from a COPY that failed on our side is not answered, whatever it says:
-            // a client of the simple protocol sends no Sync behind it.
+            // What is left over from a COPY that failed on our side is not answered, whatever it
+            // says: a client of the simple protocol sends no Sync behind it.
             return Ok(());
         }
         self.refuse(first, SqlError::new(error.sqlstate(), error.to_string())).await

@@ -58,8 +58,8 @@ impl Binder<'_> {
     }
 
     /// Names the columns of the view that the open level has once more, as those of `excluded`: of
-    /// another row of the table, whose columns begin at this slot. Qualified names only. Who reads one
-    /// of them reads the column of the view.
+    /// another row of the table, whose columns begin at this slot. Qualified names only. Who reads
+    /// one of them reads the column of the view.
     pub(crate) fn name_excluded(&mut self, start: usize) -> Result<()> {
         let level = self.level()?;
         let Some(mut excluded) = level.namespace.tables.first().cloned() else {

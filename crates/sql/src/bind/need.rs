@@ -10,10 +10,10 @@
 //! rights of who reads the view. A function that is SECURITY DEFINER does all with its owner's.
 //! Temporary objects are nobody's but the session's, so nothing is asked of them.
 //!
-//! Who may not do all that with a table may do it with those columns on which he has the privilege, so
-//! a need says which columns are read, and which get values. A column is read where a name, a star
-//! or a whole row is resolved to it: names carry with them whose need that is. Of a table that is
-//! changed nothing need be read.
+//! Who may not do all that with a table may do it with those columns on which he has the privilege,
+//! so a need says which columns are read, and which get values. A column is read where a name, a
+//! star or a whole row is resolved to it: names carry with them whose need that is. Of a table that
+//! is changed nothing need be read.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -186,6 +186,11 @@ pub struct AclItem {
 }
 
 impl AclItem {
+    /// Whether a role has it, or gave it.
+    pub fn is_about(&self, role: Oid) -> bool {
+        [self.grantee, self.grantor].contains(&role)
+    }
+
     /// The privileges as PostgreSQL prints them: a star behind what may be given on.
     pub fn letters(&self) -> String {
         let mut letters = String::new();

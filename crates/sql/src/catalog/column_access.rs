@@ -39,8 +39,8 @@ impl Access {
 
     /// Whether one of its lists says that somebody has or gave something.
     pub fn mentions(&self, role: Oid) -> bool {
-        let is_of_it = |item: &AclItem| [item.grantee, item.grantor].contains(&role);
-        self.list.iter().flatten().chain(self.columns.iter().flat_map(|of| &of.list)).any(is_of_it)
+        let columns = self.columns.iter().flat_map(|of| &of.list);
+        self.list.iter().flatten().chain(columns).any(|item| item.is_about(role))
     }
 }
 

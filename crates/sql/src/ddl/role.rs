@@ -484,8 +484,7 @@ impl Work<'_> {
             let own = catalog.accesses().filter(|access| {
                 catalog.database_by_oid(access.object).is_none() && catalog.securable(access.object).is_some()
             });
-            let is_of_role =
-                |items: &[AclItem]| items.iter().any(|item| [item.grantee, item.grantor].contains(&role));
+            let is_of_role = |items: &[AclItem]| items.iter().any(|item| item.is_about(role));
             let accesses = own.map(|access| {
                 if access.owner == role {
                     return 1;
@@ -513,8 +512,7 @@ impl Work<'_> {
         let known = catalog.accesses().filter(|access| catalog.securable(access.object).is_some());
         for access in known {
             let what = || self.shown(access.object);
-            let is_of_role =
-                |items: &[AclItem]| items.iter().any(|item| [item.grantee, item.grantor].contains(&role));
+            let is_of_role = |items: &[AclItem]| items.iter().any(|item| item.is_about(role));
             if access.owner == role {
                 found.push((access.object, 0, format!("owner of {}", what())));
                 continue;

@@ -4,6 +4,7 @@
 //! conversions, preferring preferred types, with untyped literals taken for what fits.
 
 pub mod aggregate;
+mod arguments;
 mod array;
 mod context;
 mod convert;

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use super::aggregate::AccumulatorMaker;
 use super::window::{self, WindowFunction};
 use super::{
-    EvalContext, aggregate, array, convert, datetime, enumeration, json, math, network, pattern, regexp,
-    session, string,
+    EvalContext, aggregate, arguments, array, convert, datetime, enumeration, json, math, network, pattern,
+    regexp, session, string,
 };
 use crate::error::SqlError;
 use crate::types::{Datum, Type, TypeId};
@@ -218,7 +218,7 @@ pub(super) const fn external(
     Function::new(oid, name, arguments, result, Body::External)
 }
 
-fn tables() -> [&'static [Function]; 14] {
+fn tables() -> [&'static [Function]; 15] {
     [
         math::FUNCTIONS,
         string::FUNCTIONS,
@@ -231,6 +231,7 @@ fn tables() -> [&'static [Function]; 14] {
         enumeration::FUNCTIONS,
         network::FUNCTIONS,
         session::FUNCTIONS,
+        arguments::FUNCTIONS,
         aggregate::FUNCTIONS,
         window::FUNCTIONS,
         session::EXTERNAL,

@@ -1,15 +1,15 @@
-//! What the session knows: users, settings, ids, random numbers; and what calls know of their
-//! arguments. Sequences and waiting are only declared here; the session implements them. Functions over the catalog are in
+//! What the session knows: users, settings, ids, random numbers. Sequences and waiting are only
+//! declared here; the session implements them. Functions over the catalog are in
 //! [`pg_catalog`](crate::pg_catalog).
 
 use super::EvalContext;
-use super::registry::{Function, external, plain, typed};
+use super::registry::{Function, external, plain};
 use super::string::str_of;
 use crate::error::{SqlError, sqlstate};
 use crate::types::TypeId::{
-    self, Any, Bool, Float8, Int4, Int8, Name, NameArray, Regclass, Regtype, Text as T, Uuid, Void,
+    self, Bool, Float8, Int4, Int8, Name, NameArray, Regclass, Text as T, Uuid, Void,
 };
-use crate::types::{Array, Datum, Type};
+use crate::types::{Array, Datum};
 
 type Computed = Result<Datum, SqlError>;
 
@@ -94,18 +94,6 @@ fn gen_random_uuid(_: &[Datum], context: &EvalContext<'_>) -> Computed {
     Ok(Datum::Uuid(bytes))
 }
 
-fn pg_typeof(_: &[Datum], types: &[Type], _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Oid(types[0].oid()))
-}
-
-fn num_nulls(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Int4(arguments.iter().filter(|argument| argument.is_null()).count() as i32))
-}
-
-fn num_nonnulls(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Int4(arguments.iter().filter(|argument| !argument.is_null()).count() as i32))
-}
-
 pub(super) static FUNCTIONS: &[Function] = &[
     plain(89, "version", &[], T, version).stable(),
     plain(745, "current_user", &[], Name, current_user).stable(),
@@ -125,9 +113,6 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(1598, "random", &[], Float8, random).volatile(),
     plain(1599, "setseed", &[Float8], Void, setseed).volatile(),
     plain(3432, "gen_random_uuid", &[], Uuid, gen_random_uuid).volatile(),
-    plain(438, "num_nulls", &[Any], Int4, num_nulls).variadic().called_on_null(),
-    plain(440, "num_nonnulls", &[Any], Int4, num_nonnulls).variadic().called_on_null(),
-    typed(1619, "pg_typeof", &[Any], Regtype, pg_typeof).called_on_null().stable(),
 ];
 
 /// What an identity column takes its numbers by, which no call finds by its name: who may insert a

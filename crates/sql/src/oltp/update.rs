@@ -403,9 +403,8 @@ impl Work<'_> {
         run.give_back(self, plan.returning.as_ref(), &frame, changed)
     }
 
-    /// The row of a primary key, if the snapshot has one and it meets the condition: its key and
-    /// frame. A transaction that locks what it reads locks the key, row or not, and looks at the
-    /// newest version.
+    /// The row of a primary key, if there is one ([`Work::row_at`]) and it meets the condition: its
+    /// key and frame.
     pub(crate) async fn point_row(
         &mut self,
         target: &Target,
@@ -421,19 +420,11 @@ impl Work<'_> {
             let Some(value) = as_key(value, table.key_type(index, column.key)) else { return Ok(None) };
             keys::encode_into(&mut row_key, &value, column.order());
         }
-        let found = match self.state.locks_reads {
-            false => self.view.get(table.tree, &row_key)?,
-            true => {
-                self.lock_key(table.tree, &row_key, mode).await?;
-                self.engine.note_latest(table.tree, &row_key);
-                self.key_holder(table.tree, &row_key)?
-            }
-        };
-        let Some(bytes) = found else { return Ok(None) };
-        let row_key = Bytes::from(row_key);
-        let mut frame = decode(table, &bytes)?;
-        frame.push(Datum::Bytea(row_key.clone()));
-        Ok(run.holds(self, &target.filter, &frame)?.then_some((row_key, frame)))
+        let found = self.row_at(table, row_key.into(), mode).await?;
+        match &found {
+            Some((_, frame)) if !run.holds(self, &target.filter, frame)? => Ok(None),
+            _ => Ok(found),
+        }
     }
 
     /// The row at which a cursor stands, if it is still there: its key and frame. 34000, 24000.
@@ -443,8 +434,18 @@ impl Work<'_> {
         cursor: &str,
         mode: LockMode,
     ) -> Result<Option<(Bytes, Vec<Datum>)>> {
-        let table = &target.table;
-        let row_key = self.facts.current_row(cursor, table)?;
+        let row_key = self.facts.current_row(cursor, &target.table)?;
+        self.row_at(&target.table, row_key, mode).await
+    }
+
+    /// The row of a key, if the snapshot has one, as a frame. A transaction that locks what it reads
+    /// locks the key, row or not, and looks at the newest version.
+    async fn row_at(
+        &mut self,
+        table: &Table,
+        row_key: Bytes,
+        mode: LockMode,
+    ) -> Result<Option<(Bytes, Vec<Datum>)>> {
         let found = match self.state.locks_reads {
             false => self.view.get(table.tree, &row_key)?,
             true => {

@@ -6,6 +6,8 @@ use sqlparser::ast::{self, Expr, GroupByExpr, Ident, SelectItem, SetExpr};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
+use super::rewrite::is;
+
 /// Begins such a name.
 const MARK: &str = "\u{1}current of ";
 
@@ -39,11 +41,6 @@ pub(crate) fn with_row_key(query: &ast::Query) -> Option<Box<ast::Query>> {
         select.projection.push(SelectItem::UnnamedExpr(key));
     }
     Some(query)
-}
-
-fn is(token: Option<&TokenWithSpan>, expected: &str) -> bool {
-    matches!(token.map(|token| &token.token),
-        Some(Token::Word(word)) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected))
 }
 
 /// The tokens with such a condition rewritten.

@@ -55,7 +55,8 @@ fn word(token: Option<&TokenWithSpan>) -> &str {
     }
 }
 
-fn is(token: Option<&TokenWithSpan>, expected: &str) -> bool {
+/// Whether a token is this word, without quotes and in any case.
+pub(super) fn is(token: Option<&TokenWithSpan>, expected: &str) -> bool {
     word(token).eq_ignore_ascii_case(expected)
 }
 

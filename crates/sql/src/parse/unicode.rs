@@ -12,6 +12,7 @@ use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
 use super::error::Source;
 use super::is_line_break;
+use super::rewrite::is;
 use crate::error::Result;
 
 const NO_ESCAPE: &str = "invalid Unicode escape";
@@ -37,11 +38,6 @@ pub(super) fn decode(tokens: Vec<TokenWithSpan>, places: &Source<'_>) -> Result<
         }
     }
     Ok(out)
-}
-
-fn is(token: Option<&TokenWithSpan>, expected: &str) -> bool {
-    matches!(token.map(|token| &token.token),
-        Some(Token::Word(word)) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected))
 }
 
 /// Whether `U`, `&` and something in quotes stand here side by side.
