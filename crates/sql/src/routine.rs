@@ -20,8 +20,10 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use crate::bind::Binder;
 use crate::catalog::{Catalog, Routine, RoutineKind};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{DomainCheck, ReadContext};
 use crate::parse::{self, Command, Statement};
 use crate::session::OutputColumn;
 use crate::types::cast::{self, Cast, CastContext};
@@ -170,7 +172,7 @@ fn reads_only(body: &ast::SetExpr) -> bool {
 
 /// A type without a modifier as messages name it.
 pub(crate) fn name_of(ty: Type, format: &FormatContext) -> String {
-    if ty.is_of_enum() { ty.bare().format_with(format) } else { ty.id.sql_name().to_owned() }
+    if ty.user_type().is_some() { ty.format_with(format) } else { ty.id.sql_name().to_owned() }
 }
 
 /// How the columns of the last statement become the result: a conversion for each that needs one.
@@ -210,7 +212,8 @@ pub(crate) fn conversions(
     }
     let conversion = |(place, (column, to)): (usize, (&OutputColumn, &Type))| {
         // An untyped NULL or text is text by now.
-        let found = cast::find(column.ty, *to, CastContext::Assignment).ok_or_else(|| match outcome {
+        let found = cast::find(column.ty.bare(), to.bare(), CastContext::Assignment);
+        let found = found.ok_or_else(|| match outcome {
             Outcome::Value(..) => mismatch(format!("Actual return type is {}.", name_of(column.ty, format))),
             _ => mismatch(format!(
                 "Final statement returns {} instead of {} at column {}.",
@@ -232,6 +235,33 @@ pub(crate) fn convert(row: &mut [Datum], conversions: &[Option<Cast>], format: &
         }
     }
     Ok(())
+}
+
+/// What the values of the result's columns must meet, by place, where they become values of domains.
+pub(crate) type Checks = Vec<(usize, Arc<DomainCheck>)>;
+
+/// What the columns of the last statement, if it gives rows, must meet to become the result.
+pub(crate) fn checks(
+    binder: &mut Binder<'_>,
+    outcome: &Outcome,
+    columns: Option<&[OutputColumn]>,
+) -> Result<Checks> {
+    let mut checks = Vec::new();
+    for (place, (column, to)) in columns.unwrap_or_default().iter().zip(outcome.types()).enumerate() {
+        if column.ty != to {
+            checks.extend(binder.domain_check(to)?.map(|check| (place, check)));
+        }
+    }
+    Ok(checks)
+}
+
+/// 23502 or 23514 for a converted row of the last statement that is not of the result's domains.
+pub(crate) fn test_row(
+    row: &[Datum],
+    checks: &[(usize, Arc<DomainCheck>)],
+    read: &ReadContext<'_>,
+) -> Result<()> {
+    checks.iter().try_for_each(|(place, check)| check.test(&row[*place], read))
 }
 
 /// The error, saying in which routine it arose, and in which of its statements, from 1.

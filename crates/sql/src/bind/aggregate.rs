@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use sqlparser::ast::{
     DuplicateTreatment, Expr as Syntax, Function as FunctionSyntax, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArgumentList,
+    FunctionArgumentClause, FunctionArgumentList, OrderByExpr,
 };
 
 use super::call::plain_arguments;
@@ -23,9 +23,7 @@ impl Binder<'_> {
         syntax: &FunctionSyntax,
         list: &FunctionArgumentList,
     ) -> Result<Typed> {
-        if !syntax.within_group.is_empty() {
-            return Err(self.lacks("an ordered-set aggregate"));
-        }
+        check_within_group(name, syntax, list)?;
         let wildcard = matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
         let arguments = if wildcard { vec![] } else { plain_arguments(&list.args)? };
         if arguments.is_empty() && !wildcard && name == "count" {
@@ -35,8 +33,9 @@ impl Binder<'_> {
             ));
         }
         let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
-        let call = self.in_clause(Clause::Aggregate, |binder| {
-            binder.aggregate_call(schema, name, &arguments, distinct, list)
+        let call = self.in_clause(Clause::Aggregate, |binder| match function::is_ordered_set(name) {
+            true => binder.ordered_set(schema, name, &arguments, &syntax.within_group),
+            false => binder.aggregate_call(schema, name, &arguments, distinct, list),
         })?;
         let filter = self.filter(syntax)?;
         let call = AggregateCall { filter, ..call };
@@ -69,6 +68,7 @@ impl Binder<'_> {
             function: &function::GROUPING,
             arguments: SmallVec::new(),
             result: TypeId::Int4.into(),
+            is_spread: false,
         };
         let grouping = Some(vec![]);
         self.own_aggregate(AggregateCall {
@@ -184,6 +184,55 @@ impl Binder<'_> {
             ));
         }
         Ok(AggregateCall { function, arguments, distinct, order, filter: None, grouping: None })
+    }
+
+    /// The call of an aggregate with WITHIN GROUP: what that orders by is its last argument.
+    fn ordered_set(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        direct: &[&Syntax],
+        keys: &[OrderByExpr],
+    ) -> Result<AggregateCall> {
+        let all = direct.iter().copied().chain(keys.iter().map(|key| &key.expr));
+        let arguments = all.map(|argument| self.expression(argument)).collect::<Result<Vec<_>>>()?;
+        let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).collect();
+        let function = function::resolve(schema, name, &types);
+        let function = function.map_err(|error| self.name_types(error, &types))?;
+        let arguments = self.convert_arguments(arguments, &function)?;
+        let mut is_constant = true;
+        for argument in &arguments[..direct.len()] {
+            argument.for_each_reference(0, &mut |_, _| is_constant = false);
+        }
+        if !is_constant {
+            return Err(self.lacks("a direct argument of an ordered-set aggregate that refers to columns"));
+        }
+        let ([key], Some(ordered), Some(ty)) = (keys, arguments.last(), function.arguments.last()) else {
+            return Err(self.lacks("an ordered-set aggregate of several columns"));
+        };
+        self.check_sortable(*ty, "ordering")?;
+        let (descending, nulls_first) = sort_direction(&key.options);
+        let order = vec![(ordered.clone(), descending, nulls_first)];
+        Ok(AggregateCall { function, arguments, distinct: false, order, filter: None, grouping: None })
+    }
+}
+
+/// 42809 for WITHIN GROUP where it has no place, or where it is missing; 42601.
+fn check_within_group(name: &str, syntax: &FunctionSyntax, list: &FunctionArgumentList) -> Result<()> {
+    let wrong = |message: String| Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message));
+    match (function::is_ordered_set(name), syntax.within_group.is_empty()) {
+        (false, true) => Ok(()),
+        (false, false) => {
+            wrong(format!("{name} is not an ordered-set aggregate, so it cannot have WITHIN GROUP"))
+        }
+        (true, true) => wrong(format!("WITHIN GROUP is required for ordered-set aggregate {name}")),
+        (true, false) if list.duplicate_treatment.is_some() => {
+            Err(SqlError::syntax("cannot use DISTINCT with WITHIN GROUP"))
+        }
+        (true, false) if !list.clauses.is_empty() => {
+            Err(SqlError::syntax("cannot use multiple ORDER BY clauses with WITHIN GROUP"))
+        }
+        (true, false) => Ok(()),
     }
 }
 

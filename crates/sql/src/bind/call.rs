@@ -6,7 +6,7 @@ use sqlparser::ast::{
 };
 
 use super::scope::name_span;
-use super::{Binder, Clause, RowsCall, SetReturning};
+use super::{Binder, Clause, RowsCall, SetReturning, json_record};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, FunctionCall, Typed, fold};
 use crate::function::{self, Kind, ResolvedFunction};
@@ -27,9 +27,8 @@ pub(super) fn plain_arguments(arguments: &[FunctionArg]) -> Result<Vec<&Syntax>>
         .collect()
 }
 
-/// Aggregates over an order, which are not supported.
-const ORDERED_SET: [&str; 7] =
-    ["percentile_cont", "percentile_disc", "mode", "rank", "dense_rank", "percent_rank", "cume_dist"];
+/// Aggregates that say where a row would be in an order, which are not supported.
+const HYPOTHETICAL_SET: [&str; 4] = ["rank", "dense_rank", "percent_rank", "cume_dist"];
 
 impl Binder<'_> {
     pub(crate) fn function(&mut self, syntax: &FunctionSyntax) -> Result<Typed> {
@@ -76,8 +75,8 @@ impl Binder<'_> {
             && syntax.filter.is_none()
             && syntax.within_group.is_empty()
             && !matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
-        if is_plain && !function::is_aggregate(&name) {
-            if let Some(call) = self.routine_call(schema.as_deref(), &name, &list.args)? {
+        if is_plain && (!function::is_aggregate(&name) || function::is_ordered_set(&name)) {
+            if let Some(call) = self.spread_or_routine_call(schema.as_deref(), &name, &list.args)? {
                 return Ok(call);
             }
             let arguments = match self.named_arguments(schema.as_deref(), &name, list)? {
@@ -90,8 +89,8 @@ impl Binder<'_> {
             return self.call(schema.as_deref(), &name, arguments);
         }
         if !function::is_aggregate(&name) {
-            if !syntax.within_group.is_empty() && ORDERED_SET.contains(&name.as_str()) {
-                return Err(self.lacks("an ordered-set aggregate"));
+            if !syntax.within_group.is_empty() && HYPOTHETICAL_SET.contains(&name.as_str()) {
+                return Err(self.lacks("a hypothetical-set aggregate"));
             }
             let wildcard = matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
             let arguments = if wildcard { vec![] } else { plain_arguments(&list.args)? };
@@ -199,7 +198,8 @@ impl Binder<'_> {
         let resolved = match function::resolve(schema, name, &types) {
             Ok(resolved) => resolved,
             Err(error) => {
-                let error = self.name_types(error, &types);
+                let elsewhere = json_record::elsewhere(schema, name);
+                let error = elsewhere.unwrap_or_else(|| self.name_types(error, &types));
                 return self.conversion_call(schema, name, arguments, error);
             }
         };
@@ -227,7 +227,10 @@ impl Binder<'_> {
                 sqlstate::WRONG_OBJECT_TYPE,
                 format!("window function {name} requires an OVER clause"),
             )),
-            Kind::Aggregate => Err(SqlError::internal("an aggregate called as a scalar function")),
+            Kind::Aggregate => Err(SqlError::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("WITHIN GROUP is required for ordered-set aggregate {name}"),
+            )),
         }
     }
 

@@ -46,6 +46,10 @@ pub(super) struct Candidate {
     places: Vec<Option<usize>>,
     /// Types of the parameters in the order of what was given.
     types: SmallVec<[TypeId; 4]>,
+    /// Their oids, which tell domains and enum types apart.
+    oids: SmallVec<[u32; 4]>,
+    /// Which of them are domains, or arrays of such.
+    of_domain: SmallVec<[bool; 4]>,
     /// Another one of its schema fits just as well.
     rivaled: bool,
 }
@@ -57,7 +61,7 @@ impl Candidate {
             return None;
         }
         let mut places = vec![None; listed.len()];
-        let mut types = SmallVec::new();
+        let (mut types, mut oids, mut of_domain) = (SmallVec::new(), SmallVec::new(), SmallVec::new());
         for (at, given) in given.iter().enumerate() {
             let place = match &given.name {
                 None => at,
@@ -72,10 +76,13 @@ impl Candidate {
                 return None;
             }
             types.push(wanted.id);
+            oids.push(wanted.oid());
+            of_domain.push(wanted.domain_named().is_some());
         }
         let complete =
             listed.iter().zip(&places).all(|(known, place)| place.is_some() || known.default.is_some());
-        complete.then(|| Candidate { routine: routine.clone(), schema, places, types, rivaled: false })
+        let (routine, rivaled) = (routine.clone(), false);
+        complete.then_some(Candidate { routine, schema, places, types, oids, of_domain, rivaled })
     }
 
     fn defaults(&self) -> usize {
@@ -88,7 +95,7 @@ impl Candidate {
 fn without_hidden(candidates: impl Iterator<Item = Candidate>) -> Vec<Candidate> {
     let mut kept: Vec<Candidate> = vec![];
     for candidate in candidates {
-        let Some(rival) = kept.iter_mut().find(|known| known.types == candidate.types) else {
+        let Some(rival) = kept.iter_mut().find(|known| known.oids == candidate.oids) else {
             kept.push(candidate);
             continue;
         };
@@ -104,6 +111,15 @@ fn without_hidden(candidates: impl Iterator<Item = Candidate>) -> Vec<Candidate>
     kept
 }
 
+/// The candidate whose parameters are just what was given, where some of that is of a domain: no
+/// built-in function is.
+fn exact(candidates: &[Candidate], types: &[Type]) -> Option<usize> {
+    if types.iter().all(|ty| ty.domain_named().is_none()) {
+        return None;
+    }
+    candidates.iter().position(|known| types.iter().map(|ty| ty.oid()).eq(known.oids.iter().copied()))
+}
+
 impl Binder<'_> {
     /// Binds a call's arguments.
     pub(super) fn given(&mut self, arguments: &[FunctionArg]) -> Result<Vec<Given>> {
@@ -117,6 +133,9 @@ impl Binder<'_> {
                 _ => return Err(SqlError::syntax("syntax error at or near \"*\"")),
             };
             match &name {
+                Some(name) if name == parse::VARIADIC => {
+                    return Err(SqlError::unsupported("VARIADIC in this place"));
+                }
                 None if given.last().is_some_and(|last| last.name.is_some()) => {
                     return Err(SqlError::syntax("positional argument cannot follow named argument"));
                 }
@@ -142,13 +161,14 @@ impl Binder<'_> {
         let mut candidates =
             without_hidden(named.filter_map(|(schema, routine)| Candidate::of(schema, routine, given)));
         let types: Vec<Type> = given.iter().map(|given| given.value.ty).collect();
-        let others: Vec<SmallVec<[TypeId; 4]>> =
-            candidates.iter().map(|candidate| candidate.types.clone()).collect();
+        let (others, of_domains): (Vec<_>, Vec<_>) =
+            candidates.iter().map(|known| (known.types.clone(), known.of_domain.clone())).unzip();
         // Arguments of built-in functions have no names here.
         let has_names = given.iter().any(|given| given.name.is_some());
-        let found = match has_names {
-            true => function::find(Some(""), name, &types, &others),
-            false => function::find(schema, name, &types, &others),
+        let found = match exact(&candidates, &types) {
+            Some(place) => Found::Other(place),
+            None if has_names => function::find(Some(""), name, &types, &others, &of_domains),
+            None => function::find(schema, name, &types, &others, &of_domains),
         };
         match found {
             Found::BuiltIn(_) => Ok(None),
@@ -198,14 +218,15 @@ impl Binder<'_> {
             let typed = binder.expression(&syntax)?;
             let from = typed.ty;
             binder.coerce(typed, ty, CastContext::Assignment)?.ok_or_else(|| {
-                SqlError::new(
+                let error = SqlError::new(
                     sqlstate::DATATYPE_MISMATCH,
                     format!(
                         "argument of DEFAULT must be type {}, not type {}",
                         ty.id.sql_name(),
                         from.id.sql_name()
                     ),
-                )
+                );
+                binder.name_types(error, &[ty, from])
             })
         });
         self.pop_level()?;

@@ -13,6 +13,7 @@ use super::virtual_table::VirtualTable;
 use crate::catalog::Table;
 use crate::expr::{Expr, RoutineCall, Typed};
 use crate::function::{Function, ResolvedFunction};
+use crate::routine::Checks;
 use crate::session::OutputColumn;
 use crate::types::cast::Cast;
 use crate::types::{Shape, Type};
@@ -224,6 +225,23 @@ pub enum RowsCall {
     Scalar(Expr),
     /// A function that a user has defined.
     Routine(Box<RoutineCall>),
+    /// A JSON value as rows.
+    Records(Box<JsonRecords>),
+}
+
+/// A JSON value as rows of columns that the statement says.
+#[derive(Clone, Debug)]
+pub struct JsonRecords {
+    /// The function's name: which of several, and for messages.
+    pub name: &'static str,
+    /// The value, over the frame.
+    pub value: Expr,
+    /// Names and types.
+    pub columns: Vec<(String, Type)>,
+    /// They stand in the alias.
+    pub defined: bool,
+    /// What the values of domains must meet, by place.
+    pub(crate) checks: Checks,
 }
 
 /// A set-returning call among the targets.
@@ -417,6 +435,13 @@ impl Query {
     }
 }
 
+impl JsonRecords {
+    /// It gives a row for each object of an array.
+    pub fn is_set(&self) -> bool {
+        self.name.ends_with("recordset")
+    }
+}
+
 impl RowsCall {
     /// The expressions in it.
     pub fn exprs(&self) -> &[Expr] {
@@ -424,6 +449,7 @@ impl RowsCall {
             RowsCall::Set { arguments, .. } | RowsCall::Unnest(arguments) => arguments,
             RowsCall::Routine(call) => &call.arguments,
             RowsCall::Scalar(expr) => std::slice::from_ref(expr),
+            RowsCall::Records(records) => std::slice::from_ref(&records.value),
         }
     }
 
@@ -433,6 +459,7 @@ impl RowsCall {
             RowsCall::Set { arguments, .. } | RowsCall::Unnest(arguments) => arguments,
             RowsCall::Routine(call) => &mut call.arguments,
             RowsCall::Scalar(expr) => std::slice::from_mut(expr),
+            RowsCall::Records(records) => std::slice::from_mut(&mut records.value),
         }
     }
 }

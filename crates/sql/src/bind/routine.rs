@@ -251,10 +251,11 @@ impl Binder<'_> {
             self.volatile_reads.extend(inner.tables().iter().map(|table| table.oid));
         }
         let conversions = routine::conversions(routine, outcome, Some(&bound.columns), context.eval.format)?;
+        let checks = routine::checks(&mut inner, outcome, Some(&bound.columns))?;
         let types = inner.parameter_types()?;
         let tables = inner.tables().to_vec();
         let plan = plan::plan(bound, inner.cte_count(), types, tables, context.row_counts)?;
-        body.set(plan, conversions, depth);
+        body.set(plan, conversions, checks, depth);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use sqlparser::ast::{
 use super::call::plain_arguments;
 use super::computed::bind_computed;
 use super::from::{Item, NewRelation, undefined_table};
+use super::json_record::check_definitions;
 use super::scope::{ColumnSource, NamedColumn, NamedTable, Namespace, name_span, object_name};
 use super::sequence_table::SequenceTable;
 use super::{Binder, Clause, From, Join, JoinKind, Query, RowsCall, Source, TableFunction, VirtualTable};
@@ -388,6 +389,10 @@ impl Binder<'_> {
         {
             return self.function_relation(call, columns, ordinality, &function, alias, nullable);
         }
+        if let Some(call) = self.json_records(schema.as_deref(), &function, arguments, ordinality, alias) {
+            let (call, columns) = call.map_err(|error| self.at(error, name_span(name)))?;
+            return self.function_relation(call, columns, ordinality, &function, alias, nullable);
+        }
         let arguments = plain_arguments(arguments)?;
         if function == "unnest" && arguments.len() > 1 {
             return self.unnest_of(&arguments, ordinality, alias, nullable);
@@ -480,11 +485,9 @@ impl Binder<'_> {
         alias: Option<&TableAlias>,
         nullable: bool,
     ) -> Result<Item> {
+        check_definitions(&call, &columns, alias)?;
         if ordinality {
             columns.push(("ordinality".to_owned(), TypeId::Int8.into()));
-        }
-        if alias.is_some_and(|alias| alias.columns.iter().any(|column| column.data_type.is_some())) {
-            return Err(self.lacks("a column definition list in FROM"));
         }
         let types = columns.iter().map(|(_, ty)| *ty).collect();
         let columns = columns.into_iter().enumerate().map(|(i, (name, _))| (name, i)).collect();

@@ -352,8 +352,18 @@ fn check_call(
                 sqlstate::WRONG_OBJECT_TYPE,
                 format!("window function {name} cannot have WITHIN GROUP"),
             ),
-            _ => SqlError::unsupported("an ordered-set aggregate"),
+            _ if function::is_ordered_set(name) => {
+                not_implemented(format!("OVER is not supported for ordered-set aggregate {name}"))
+            }
+            _ => SqlError::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("{name} is not an ordered-set aggregate, so it cannot have WITHIN GROUP"),
+            ),
         });
+    }
+    if function::is_ordered_set(name) {
+        let message = format!("WITHIN GROUP is required for ordered-set aggregate {name}");
+        return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message));
     }
     if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
         return Err(not_implemented("DISTINCT is not implemented for window functions"));

@@ -83,7 +83,7 @@ pub struct Argument {
     pub name: Option<String>,
     /// Its direction.
     pub mode: ArgumentMode,
-    /// Its type, without a modifier.
+    /// Its type, without a modifier but for that of a domain.
     #[serde(with = "super::store::type_document")]
     pub ty: Type,
     /// DEFAULT as SQL text.

@@ -129,10 +129,7 @@ impl Work<'_> {
             return Err(SqlError::unsupported("a VARIADIC argument"));
         }
         let ty = match resolve_type(&argument.data_type, self.format) {
-            Ok(ty) if ty.domain_named().is_some() => {
-                return Err(SqlError::unsupported("an argument of a domain"));
-            }
-            Ok(ty) => ty.plain(),
+            Ok(ty) => ty.of_routine(),
             Err(error) => {
                 return Err(match self.row_type(&argument.data_type) {
                     Some(_) => SqlError::unsupported("an argument of a row's type"),
@@ -219,10 +216,7 @@ impl Work<'_> {
 
     fn result_type(&self, data_type: &ast::DataType) -> Result<(Type, Option<u32>)> {
         let ty = match resolve_type(data_type, self.format) {
-            Ok(ty) if ty.domain_named().is_some() => {
-                return Err(SqlError::unsupported("a result of a domain"));
-            }
-            Ok(ty) => ty.plain(),
+            Ok(ty) => ty.of_routine(),
             Err(error) => {
                 if let Some(oid) = self.row_type(data_type) {
                     return Ok((TypeId::Record.into(), Some(oid)));
@@ -304,7 +298,7 @@ impl Work<'_> {
         let types = |is_counted: fn(ArgumentMode) -> bool| {
             let counted = arguments.iter().filter(|argument| is_counted(argument.mode));
             counted
-                .map(|argument| Ok(resolve_type(&argument.data_type, self.format)?.plain()))
+                .map(|argument| Ok(resolve_type(&argument.data_type, self.format)?.of_routine()))
                 .collect::<Result<Vec<_>>>()
         };
         let (all, inputs) = (types(|_| true)?, types(ArgumentMode::is_input)?);

@@ -11,9 +11,10 @@ use super::{
     ArrayConstructor, Case, Env, Expr, FunctionCall, InList, NullIf, OperatorCall, Quantified, RowCompare,
 };
 use crate::error::{Result, SqlError, sqlstate};
-use crate::function::Body;
 use crate::function::operator::{Comparison, ResolvedOperator};
+use crate::function::{Body, EvalContext};
 use crate::oltp::{routine, subquery};
+use crate::types::datetime::arithmetic::add_to_timestamptz;
 use crate::types::{Array, Datum, Dimension, Record, Word};
 
 /// Longest wait.
@@ -202,14 +203,29 @@ fn function(call: &FunctionCall, env: &Env<'_>) -> Result<Datum> {
         if call.function.function.strict && arguments.iter().any(Datum::is_null) {
             return Ok(Datum::Null);
         }
-        if let ("pg_sleep", [Datum::Float8(seconds)]) = (call.function.function.name, arguments.as_slice()) {
-            // Beyond what a duration can express, and for NaN, nobody lives to see the difference.
-            let time = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(FOREVER);
+        if let Some(time) = pause(call.function.function.name, &arguments, &read.eval)? {
             return read.interrupt.pause(time.min(FOREVER)).map(|()| Datum::text(""));
         }
         return read.external.call(call.function.function, &arguments, &read.eval);
     }
     call.function.call(&arguments, &read.eval)
+}
+
+/// How long a call of `pg_sleep` and its like waits; none for other functions.
+fn pause(name: &str, arguments: &[Datum], context: &EvalContext<'_>) -> Result<Option<Duration>> {
+    let micros = match (name, arguments) {
+        ("pg_sleep", [Datum::Float8(seconds)]) => {
+            // Beyond what a duration can express, and for NaN, nobody lives to see the difference.
+            return Ok(Some(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(FOREVER)));
+        }
+        ("pg_sleep_for", [Datum::Interval(interval)]) => {
+            let now = context.session.clock();
+            add_to_timestamptz(now, *interval, context.time_zone)?.saturating_sub(now)
+        }
+        ("pg_sleep_until", [Datum::Timestamptz(end)]) => end.saturating_sub(context.session.clock()),
+        _ => return Ok(None),
+    };
+    Ok(Some(Duration::from_micros(u64::try_from(micros).unwrap_or(0))))
 }
 
 fn evaluate_case(case: &Case, env: &Env<'_>) -> Result<Datum> {

@@ -207,6 +207,7 @@ impl PartialEq for FunctionCall {
     fn eq(&self, other: &FunctionCall) -> bool {
         std::ptr::eq(self.function.function, other.function.function)
             && self.function.result == other.function.result
+            && self.function.is_spread == other.function.is_spread
             && self.function.arguments == other.function.arguments
             && self.arguments == other.arguments
     }

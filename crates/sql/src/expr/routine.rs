@@ -11,6 +11,7 @@ use crate::catalog::{Oid, Routine};
 use crate::error::{Result, SqlError};
 use crate::function::Volatility;
 use crate::plan::Plan;
+use crate::routine::Checks;
 use crate::types::cast::Cast;
 use crate::types::{Shape, Type};
 
@@ -20,6 +21,8 @@ pub(crate) struct Select {
     pub(crate) plan: Arc<Plan>,
     /// Conversions of its columns to the result's.
     pub(crate) conversions: Vec<Option<Cast>>,
+    /// What they must meet then, where the result's are of domains.
+    pub(crate) checks: Checks,
     /// A bound on the depth of its tree.
     pub(crate) depth: usize,
 }
@@ -53,9 +56,9 @@ impl RoutineBody {
     }
 
     /// The SELECT was planned.
-    pub(crate) fn set(&self, plan: Plan, conversions: Vec<Option<Cast>>, depth: usize) {
+    pub(crate) fn set(&self, plan: Plan, conversions: Vec<Option<Cast>>, checks: Checks, depth: usize) {
         // It is planned once, by whoever made this.
-        let _ = self.select.set(Select { plan: Arc::new(plan), conversions, depth });
+        let _ = self.select.set(Select { plan: Arc::new(plan), conversions, checks, depth });
     }
 
     /// Its SELECT.

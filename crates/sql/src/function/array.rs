@@ -265,6 +265,20 @@ fn trim_array(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     Ok(Array::new(array.element, copied(array.elements[..have - drop].iter())?).into())
 }
 
+/// How many of the thresholds, which grow, a value is not below.
+fn width_bucket(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let array = array_of(&arguments[1])?;
+    if array.dimensions.len() > 1 {
+        let message = "thresholds must be one-dimensional array";
+        return Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, message));
+    }
+    if array.elements.iter().any(Datum::is_null) {
+        let message = "thresholds array must not contain NULLs";
+        return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, message));
+    }
+    Ok(Datum::Int4(array.elements.partition_point(|threshold| *threshold <= arguments[0]) as i32))
+}
+
 fn array_fill(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
     if arguments[1].is_null() {
         return Err(SqlError::new(
@@ -368,6 +382,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     )
     .called_on_null(),
     plain(6172, "trim_array", &[AnyArray, Int4], AnyArray, trim_array),
+    plain(3292, "width_bucket", &[AnyCompatible, AnyCompatibleArray], Int4, width_bucket),
     typed(1193, "array_fill", &[AnyElement, Int4Array], AnyArray, array_fill).called_on_null(),
     set(2331, "unnest", &[AnyArray], AnyElement),
     set(1192, "generate_subscripts", &[AnyArray, Int4], Int4),

@@ -265,15 +265,69 @@ fn convert_to(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Bytea(text(&arguments[0])?.clone().into_bytes()))
 }
 
-fn get_byte(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    let (bytes, index) = (bytes(&arguments[0])?, arguments[1].as_i64().unwrap_or(-1));
-    let byte = usize::try_from(index).ok().and_then(|i| bytes.get(i));
-    byte.map(|b| Datum::Int4(i32::from(*b))).ok_or_else(|| {
+/// The index of a byte or bit, of which there are so many. 2202E.
+fn index(datum: &Datum, count: usize) -> Result<usize, SqlError> {
+    let index = datum.as_i64().unwrap_or(-1);
+    usize::try_from(index).ok().filter(|index| *index < count).ok_or_else(|| {
         SqlError::new(
             sqlstate::ARRAY_SUBSCRIPT_ERROR,
-            format!("index {index} out of valid range, 0..{}", bytes.len() as i64 - 1),
+            format!("index {index} out of valid range, 0..{}", count as i64 - 1),
         )
     })
+}
+
+fn get_byte(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let bytes = bytes(&arguments[0])?;
+    Ok(Datum::Int4(i32::from(bytes[index(&arguments[1], bytes.len())?])))
+}
+
+fn set_byte(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let mut bytes = bytes(&arguments[0])?.to_vec();
+    let place = index(&arguments[1], bytes.len())?;
+    // Of a larger number the lowest byte counts.
+    bytes[place] = arguments[2].as_i64().unwrap_or(0) as u8;
+    Ok(Datum::Bytea(bytes.into()))
+}
+
+fn get_bit(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let bytes = bytes(&arguments[0])?;
+    let place = index(&arguments[1], bytes.len() * 8)?;
+    Ok(Datum::Int4(i32::from(bytes[place / 8] >> (place % 8) & 1)))
+}
+
+fn set_bit(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let mut bytes = bytes(&arguments[0])?.to_vec();
+    let place = index(&arguments[1], bytes.len() * 8)?;
+    match arguments[2].as_i64() {
+        Some(0) => bytes[place / 8] &= !(1 << (place % 8)),
+        Some(1) => bytes[place / 8] |= 1 << (place % 8),
+        _ => return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "new bit must be 0 or 1")),
+    }
+    Ok(Datum::Bytea(bytes.into()))
+}
+
+fn bit_count(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let mut count = 0;
+    for part in parts(bytes(&arguments[0])?) {
+        count += part?.iter().map(|byte| i64::from(byte.count_ones())).sum::<i64>();
+    }
+    Ok(Datum::Int8(count))
+}
+
+/// Without the bytes of a set at its ends.
+fn trim(arguments: &[Datum], at_start: bool, at_end: bool) -> Computed {
+    let (mut rest, set) = (bytes(&arguments[0])?, bytes(&arguments[1])?);
+    while let ([first, behind @ ..], true) = (rest, at_start)
+        && set.contains(first)
+    {
+        rest = behind;
+    }
+    while let ([before @ .., last], true) = (rest, at_end)
+        && set.contains(last)
+    {
+        rest = before;
+    }
+    Ok(Datum::Bytea(rest.to_vec().into()))
 }
 
 /// A hash of a text that spreads well; not the one of PostgreSQL.
@@ -297,6 +351,13 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(1714, "convert_from", &[Bytea, TypeId::Name], T, convert_from),
     plain(1717, "convert_to", &[T, TypeId::Name], Bytea, convert_to),
     plain(721, "get_byte", &[Bytea, Int4], Int4, get_byte),
+    plain(722, "set_byte", &[Bytea, Int4, Int4], Bytea, set_byte),
+    plain(723, "get_bit", &[Bytea, Int8], Int4, get_bit),
+    plain(724, "set_bit", &[Bytea, Int8, Int4], Bytea, set_bit),
+    plain(6163, "bit_count", &[Bytea], Int8, bit_count),
+    plain(2015, "btrim", &[Bytea, Bytea], Bytea, |a, _| trim(a, true, true)),
+    plain(6195, "ltrim", &[Bytea, Bytea], Bytea, |a, _| trim(a, true, false)),
+    plain(6196, "rtrim", &[Bytea, Bytea], Bytea, |a, _| trim(a, false, true)),
     plain(400, "hashtext", &[T], Int4, hash_text),
     plain(949, "hashint8", &[Int8], Int4, hash_int),
 ];

@@ -37,7 +37,7 @@ pub(crate) fn put_element(array: Type, element: Type, subscripts: usize) -> Reso
     let mut arguments = SmallVec::new();
     arguments.extend([array, element]);
     arguments.extend(std::iter::repeat_n(Type::new(Int4), subscripts));
-    ResolvedFunction { function: &PUT, arguments, result: array }
+    ResolvedFunction { function: &PUT, arguments, result: array, is_spread: false }
 }
 
 static NAME_ELEMENT: LazyLock<Function> = LazyLock::new(|| Function {
@@ -56,7 +56,7 @@ static NAME_ELEMENT: LazyLock<Function> = LazyLock::new(|| Function {
 /// The function of a name and a place that gives the character there, from 0.
 pub(crate) fn name_element() -> ResolvedFunction {
     let arguments = [Name, Int4].into_iter().map(Type::new).collect();
-    ResolvedFunction { function: &NAME_ELEMENT, arguments, result: Type::new(InternalChar) }
+    ResolvedFunction { function: &NAME_ELEMENT, arguments, result: Type::new(InternalChar), is_spread: false }
 }
 
 /// A name takes 64 bytes, whatever its length: behind its end there are empty characters, and

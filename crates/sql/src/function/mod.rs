@@ -26,12 +26,13 @@ mod string;
 mod to_char;
 mod window;
 
+pub(crate) use aggregate::is_ordered_set;
 pub use aggregate::{Accumulator, Successor};
 pub use context::{EvalContext, Interrupt, NeverInterrupted, NoSession, SessionView};
 pub(crate) use element::{name_element, put_element, puts_element};
-pub(crate) use json::{jsonb_put, jsonb_subscript};
+pub(crate) use json::{json_records, jsonb_put, jsonb_subscript};
 pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility, all};
-pub(crate) use resolve::{Found, ambiguous, find, undefined};
+pub(crate) use resolve::{Found, ambiguous, find, resolve_spread, undefined};
 pub use resolve::{ResolvedFunction, resolve};
 pub use session::IDENTITY_NEXTVAL;
 pub(crate) use string::quote_identifier;

@@ -331,7 +331,7 @@ pub fn resolve(name: &str, left: Option<Type>, right: Type) -> Result<ResolvedOp
     let is_other = |left: Type| left.is_of_enum() && right.is_of_enum() && left.modifier != right.modifier;
     let candidates = if left.is_some_and(is_other) { vec![] } else { candidates };
     let exact = exact.filter(|_| !candidates.is_empty());
-    match exact.map_or_else(|| select::choose(&candidates, &types), Choice::One) {
+    match exact.map_or_else(|| select::choose(&candidates, &|_, _| false, &types), Choice::One) {
         Choice::One(index) => Ok(resolved(operators[index], &candidates[index], left, right)),
         Choice::None => Err(failure("operator does not exist", sqlstate::UNDEFINED_FUNCTION, name, left, right).with_hint(
             if left.is_some() {

@@ -18,6 +18,8 @@ pub struct ResolvedFunction {
     pub arguments: SmallVec<[Type; 4]>,
     /// Type of the result.
     pub result: Type,
+    /// The last argument is an array of those that the function takes in its place (VARIADIC).
+    pub is_spread: bool,
 }
 
 impl ResolvedFunction {
@@ -26,10 +28,36 @@ impl ResolvedFunction {
         if self.function.strict && arguments.iter().any(Datum::is_null) {
             return Ok(Datum::Null);
         }
+        if self.is_spread {
+            return self.call_spread(arguments, context);
+        }
         match self.function.body {
             Body::Plain(body) => body(arguments, context),
             Body::Typed(body) => body(arguments, &self.arguments, context),
             _ => Err(SqlError::unsupported(format!("function {} in this place", self.function.name))),
+        }
+    }
+
+    /// Calls it with the elements of the array that is the last argument.
+    fn call_spread(&self, arguments: &[Datum], context: &EvalContext<'_>) -> Result<Datum, SqlError> {
+        let (Some((last, fixed)), Some((array, fixed_types))) =
+            (arguments.split_last(), self.arguments.split_last())
+        else {
+            return Err(SqlError::internal("VARIADIC without an argument"));
+        };
+        let mut values = fixed.to_vec();
+        match last {
+            Datum::Array(array) => values.extend_from_slice(&array.elements),
+            // The template needs no values; whatever else there is has none then.
+            _ if self.function.name == "format" => {}
+            _ => return Ok(Datum::Null),
+        }
+        let mut types = fixed_types.to_vec();
+        types.resize(values.len(), array.element().unwrap_or(*array));
+        match self.function.body {
+            Body::Plain(body) => body(&values, context),
+            Body::Typed(body) => body(&values, &types, context),
+            _ => Err(SqlError::unsupported(format!("function {} with VARIADIC", self.function.name))),
         }
     }
 
@@ -79,20 +107,54 @@ pub(crate) enum Found {
 /// literals or parameters have type `Unknown`. A type's name with one argument is a cast. 42883 if
 /// there is none that fits, 42725 if several do equally.
 pub fn resolve(schema: Option<&str>, name: &str, arguments: &[Type]) -> Result<ResolvedFunction, SqlError> {
-    match find(schema, name, arguments, &[]) {
+    match find(schema, name, arguments, &[], &[]) {
         Found::BuiltIn(resolved) => Ok(resolved),
         Found::Nothing | Found::Other(_) => Err(undefined("function", &signature(schema, name, arguments))),
         Found::Several => Err(ambiguous("function", &signature(schema, name, arguments))),
     }
 }
 
+/// The same for a call with VARIADIC: its last argument is an array of what the function takes there.
+/// 42804 if it is none.
+pub(crate) fn resolve_spread(
+    schema: Option<&str>,
+    name: &str,
+    arguments: &[Type],
+) -> Result<ResolvedFunction, SqlError> {
+    let built_in = if matches!(schema, None | Some("pg_catalog")) { registry::named(name) } else { &[] };
+    let types: SmallVec<[TypeId; 4]> = arguments.iter().map(|ty| ty.id).collect();
+    let is_fit = |function: &&Function| function.variadic && function.arguments.len() == types.len();
+    let spread = |function: &'static Function| {
+        let mut parameters: Parameters = function.arguments.iter().copied().collect();
+        if let Some(last) = parameters.last_mut() {
+            // "any" has no array type.
+            *last = last.array().unwrap_or(*last);
+        }
+        (function, parameters)
+    };
+    let (functions, candidates): (Vec<&'static Function>, Vec<Parameters>) =
+        built_in.iter().copied().filter(is_fit).map(spread).unzip();
+    let index = match select::choose(&candidates, &|_, _| false, &types) {
+        Choice::One(index) => index,
+        Choice::None => return Err(undefined("function", &signature(schema, name, arguments))),
+        Choice::Ambiguous => return Err(ambiguous("function", &signature(schema, name, arguments))),
+    };
+    let takes_any = candidates[index].last() == Some(&TypeId::Any);
+    if takes_any && arguments.last().is_none_or(|ty| ty.element().is_none()) {
+        return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, "VARIADIC argument must be an array"));
+    }
+    let found = resolved(functions[index], &candidates[index], arguments, &types);
+    Ok(ResolvedFunction { is_spread: true, ..found })
+}
+
 /// The same among the built-in functions of a name and `others`, each with the types of its
-/// parameters, as many as the call has arguments.
+/// parameters, as many as the call has arguments, and `of_domains` saying which of those are domains.
 pub(crate) fn find(
     schema: Option<&str>,
     name: &str,
     arguments: &[Type],
     others: &[SmallVec<[TypeId; 4]>],
+    of_domains: &[SmallVec<[bool; 4]>],
 ) -> Found {
     let known = match schema {
         None => true,
@@ -104,16 +166,20 @@ pub(crate) fn find(
     let (functions, mut candidates): (Vec<&'static Function>, Vec<Parameters>) =
         built_in.iter().filter_map(|function| Some((*function, parameters(function, types.len())?))).unzip();
     // Built-in functions hide others with the same parameters.
-    let shown: Vec<usize> = (0..others.len()).filter(|&at| !candidates.contains(&others[at])).collect();
+    let is_shown = |at: &usize| of_domains[*at].contains(&true) || !candidates.contains(&others[*at]);
+    let shown: Vec<usize> = (0..others.len()).filter(is_shown).collect();
     candidates.extend(shown.iter().map(|&at| others[at].clone()));
-    let exact = candidates.contains(&types);
+    let of_domain = |candidate: usize, place: usize| {
+        candidate.checked_sub(functions.len()).is_some_and(|at| of_domains[shown[at]][place])
+    };
+    let exact = select::exact(&candidates, &of_domain, &types).is_some();
     if !exact
         && known
         && let Some(cast) = as_cast(name, arguments)
     {
         return Found::BuiltIn(cast);
     }
-    match select::choose(&candidates, &types) {
+    match select::choose(&candidates, &of_domain, &types) {
         Choice::One(index) => match functions.get(index) {
             Some(_) if are_mixed(&candidates[index], arguments) => Found::Nothing,
             Some(function) => Found::BuiltIn(resolved(function, &candidates[index], arguments, &types)),
@@ -145,7 +211,7 @@ fn resolved(
     let targets: SmallVec<[Type; 4]> = targets.collect();
     let result = with_enum(generic.actual(function.result), arguments);
     let result = with_domain(result, function.result, parameters, arguments);
-    ResolvedFunction { function, result, arguments: targets }
+    ResolvedFunction { function, result, arguments: targets, is_spread: false }
 }
 
 /// The result of a polymorphic function whose arguments are all of one domain, or arrays of it.
@@ -190,7 +256,8 @@ fn as_cast(name: &str, arguments: &[Type]) -> Option<ResolvedFunction> {
     let to = function.result;
     cast::find(*from, Type::new(to), CastContext::Explicit)?;
     let from = if from.id == TypeId::Unknown { Type::new(to) } else { *from };
-    Some(ResolvedFunction { function, arguments: SmallVec::from_slice(&[from]), result: Type::new(to) })
+    let (arguments, result) = (SmallVec::from_slice(&[from]), Type::new(to));
+    Some(ResolvedFunction { function, arguments, result, is_spread: false })
 }
 
 fn signature(schema: Option<&str>, name: &str, arguments: &[Type]) -> String {

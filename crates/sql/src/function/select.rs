@@ -33,10 +33,24 @@ pub(super) fn converts(from: TypeId, to: TypeId) -> bool {
     }
 }
 
+/// Whether the parameter at this place of this candidate is a domain: its values are those of the
+/// type under it, but nothing is of it by itself, and no category prefers it.
+pub(super) type OfDomain<'a> = &'a dyn Fn(usize, usize) -> bool;
+
+/// The candidate whose parameters are of just these types.
+pub(super) fn exact(
+    candidates: &[Parameters],
+    of_domain: OfDomain<'_>,
+    arguments: &[TypeId],
+) -> Option<usize> {
+    let is_plain = |candidate| (0..arguments.len()).all(|place| !of_domain(candidate, place));
+    (0..candidates.len()).find(|&i| candidates[i].as_slice() == arguments && is_plain(i))
+}
+
 /// Chooses the candidate for arguments of these types.
-pub(super) fn choose(candidates: &[Parameters], arguments: &[TypeId]) -> Choice {
+pub(super) fn choose(candidates: &[Parameters], of_domain: OfDomain<'_>, arguments: &[TypeId]) -> Choice {
     // A perfect match needs no rules.
-    if let Some(exact) = candidates.iter().position(|c| c.as_slice() == arguments) {
+    if let Some(exact) = exact(candidates, of_domain, arguments) {
         return Choice::One(exact);
     }
     let mut left: Vec<usize> = (0..candidates.len())
@@ -48,17 +62,15 @@ pub(super) fn choose(candidates: &[Parameters], arguments: &[TypeId]) -> Choice 
         [one] => return Choice::One(*one),
         _ => {}
     }
+    let typed = |i: usize| {
+        let typed = candidates[i].iter().zip(arguments).enumerate();
+        typed.filter(move |(place, (_, from))| **from != TypeId::Unknown && !of_domain(i, *place))
+    };
+    keep_best(&mut left, |i| typed(i).filter(|(_, (to, from))| to == from).count());
     keep_best(&mut left, |i| {
-        let matches =
-            candidates[i].iter().zip(arguments).filter(|(to, from)| **from != TypeId::Unknown && to == from);
-        matches.count()
-    });
-    keep_best(&mut left, |i| {
-        let matches = candidates[i].iter().zip(arguments).filter(|(to, from)| {
-            **from != TypeId::Unknown
-                && (to == from || (to.is_preferred() && to.category() == from.category()))
-        });
-        matches.count()
+        let fits =
+            |to: TypeId, from: TypeId| to == from || (to.is_preferred() && to.category() == from.category());
+        typed(i).filter(|(_, (to, from))| fits(**to, **from)).count()
     });
     if let [one] = left.as_slice() {
         return Choice::One(*one);
@@ -66,7 +78,7 @@ pub(super) fn choose(candidates: &[Parameters], arguments: &[TypeId]) -> Choice 
     if !arguments.contains(&TypeId::Unknown) {
         return Choice::Ambiguous;
     }
-    choose_for_unknown(candidates, arguments, left)
+    choose_for_unknown(candidates, of_domain, arguments, left)
 }
 
 fn keep_best(left: &mut Vec<usize>, score: impl Fn(usize) -> usize) {
@@ -76,7 +88,13 @@ fn keep_best(left: &mut Vec<usize>, score: impl Fn(usize) -> usize) {
 
 /// Untyped literals: a category for each place on which the candidates agree, or strings; then the
 /// type of the other arguments.
-fn choose_for_unknown(candidates: &[Parameters], arguments: &[TypeId], mut left: Vec<usize>) -> Choice {
+fn choose_for_unknown(
+    candidates: &[Parameters],
+    of_domain: OfDomain<'_>,
+    arguments: &[TypeId],
+    mut left: Vec<usize>,
+) -> Choice {
+    let is_preferred = |i: usize, place: usize| candidates[i][place].is_preferred() && !of_domain(i, place);
     let mut slots: Vec<(usize, Category, bool)> = Vec::new();
     let mut resolved = true;
     for (place, _) in arguments.iter().enumerate().filter(|(_, ty)| **ty == TypeId::Unknown) {
@@ -84,11 +102,11 @@ fn choose_for_unknown(candidates: &[Parameters], arguments: &[TypeId], mut left:
         for &i in &left {
             let ty = candidates[i][place];
             if category == Category::Unknown {
-                (category, preferred) = (ty.category(), ty.is_preferred());
+                (category, preferred) = (ty.category(), is_preferred(i, place));
             } else if ty.category() == category {
-                preferred |= ty.is_preferred();
+                preferred |= is_preferred(i, place);
             } else if ty.category() == Category::String {
-                (category, preferred) = (Category::String, ty.is_preferred());
+                (category, preferred) = (Category::String, is_preferred(i, place));
             } else {
                 conflict = true;
             }
@@ -103,7 +121,7 @@ fn choose_for_unknown(candidates: &[Parameters], arguments: &[TypeId], mut left:
         let fits = |i: &usize| {
             slots.iter().all(|(place, category, preferred)| {
                 let ty = candidates[*i][*place];
-                ty.category() == *category && (!preferred || ty.is_preferred())
+                ty.category() == *category && (!preferred || is_preferred(*i, *place))
             })
         };
         if left.iter().any(fits) {

@@ -128,6 +128,8 @@ pub(super) static EXTERNAL: &[Function] = &[
     external(1765, "setval", &[Regclass, Int8, Bool], Int8).volatile(),
     external(2559, "lastval", &[], Int8).volatile(),
     external(2626, "pg_sleep", &[Float8], Void).volatile(),
+    external(3935, "pg_sleep_for", &[TypeId::Interval], Void).volatile(),
+    external(3936, "pg_sleep_until", &[TypeId::Timestamptz], Void).volatile(),
     external(15931, "cognate_digest", &[Int8], T).volatile(),
     external(15932, "cognate_outcome", &[T], T).volatile(),
     external(2171, "pg_cancel_backend", &[Int4], Bool).volatile(),

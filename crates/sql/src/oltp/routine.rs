@@ -8,7 +8,7 @@ use super::memory::row_bytes;
 use crate::error::Result;
 use crate::expr::{Env, ReadContext, RoutineBody, RoutineCall, check_held};
 use crate::parse::on_large_stack;
-use crate::routine::{DEPTH_MAX, convert, too_deep};
+use crate::routine::{DEPTH_MAX, convert, test_row, too_deep};
 use crate::types::{Datum, Record};
 
 /// Stack left before a call goes on on a fresh one, and the size of that.
@@ -63,6 +63,7 @@ fn run(call: &RoutineCall, body: &RoutineBody, env: &Env<'_>) -> Result<Vec<Vec<
             }
             let mut row = row.to_vec();
             convert(&mut row, &select.conversions, read.eval.format)?;
+            test_row(&row, &select.checks, &read)?;
             bytes += row_bytes(&row);
             check_held(bytes + cursor.memory(), memory_limit)?;
             rows.push(row);

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::bind::RowsCall;
+use crate::bind::{JsonRecords, RowsCall};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Env, Expr};
-use crate::function::Function;
 use crate::function::set::{self, Rows};
+use crate::function::{Function, json_records};
+use crate::routine::test_row;
 use crate::types::{Array, Datum, Interval, Numeric, TimeZone, datetime};
 
 /// The rows of a call.
@@ -32,6 +33,7 @@ impl TableRows {
             RowsCall::Scalar(expr) => Ok(ready(vec![vec![expr.eval(env)?]])),
             RowsCall::Unnest(arrays) => unnest(arrays, env),
             RowsCall::Routine(call) => Ok(ready(super::routine::rows(call, env)?)),
+            RowsCall::Records(records) => Ok(ready(of_json(records, env)?)),
             RowsCall::Set { function, arguments, .. } => {
                 let mut values = Vec::with_capacity(arguments.len());
                 for argument in arguments {
@@ -107,6 +109,16 @@ impl TableRows {
 
 fn ready(rows: Vec<Vec<Datum>>) -> TableRows {
     TableRows::Ready(rows.into_iter())
+}
+
+fn of_json(records: &JsonRecords, env: &Env<'_>) -> Result<Vec<Vec<Datum>>> {
+    let (value, read) = (records.value.eval(env)?, env.execution.read);
+    let rows = json_records(records.name, &value, &records.columns, &read.eval)?;
+    // The row of no value is none, and nothing is asked of it.
+    if !value.is_null() {
+        rows.iter().try_for_each(|row| test_row(row, &records.checks, read))?;
+    }
+    Ok(rows)
 }
 
 fn unnest(arrays: &[Expr], env: &Env<'_>) -> Result<TableRows> {

@@ -119,6 +119,9 @@ pub(crate) const KEY_MARK: &str = "\u{1}key";
 /// The field that stands for all fields of a record, as the parser has no star there.
 pub(crate) const ALL_FIELDS: &str = "\u{1}*";
 
+/// The name of an argument behind VARIADIC.
+pub(crate) const VARIADIC: &str = "\u{1}variadic";
+
 /// One statement of a text.
 #[derive(Clone, Debug)]
 pub struct Statement {

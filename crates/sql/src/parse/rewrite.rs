@@ -30,11 +30,13 @@
 //! | `GROUP BY DISTINCT x`, `GROUP BY ALL x` | a marked name before `x`; without `ALL` |
 //! | `(... ROWS n PRECEDING EXCLUDE TIES)` | a marked name at the beginning of the window: see [`exclusion_of`] |
 //! | `RANGE '1 day'::interval PRECEDING` | the string in parentheses |
+//! | `f(a, VARIADIC b)` | an argument with a marked name ([`VARIADIC`](super::VARIADIC)) |
 //! | `(record).*` | a field with a marked name ([`ALL_FIELDS`](super::ALL_FIELDS)) |
 
 mod expression;
 mod identity;
 mod new_table;
+mod spread;
 
 use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
@@ -144,6 +146,7 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::EXCLUDE
             | Keyword::PRECEDING
             | Keyword::FOLLOWING
+            | Keyword::VARIADIC
     )
 }
 
@@ -266,6 +269,7 @@ impl<'a> Pass<'a> {
                 self.frame_offset();
             }
             "EXCLUDE" => self.exclusion(),
+            "VARIADIC" if self.begins_spread() => self.spread(span),
             "OVERRIDING" => self.overriding(),
             "MERGE" if self.is(1, "INTO") && !self.out.is_empty() => {
                 super::merge::check_place(&self.out)?;

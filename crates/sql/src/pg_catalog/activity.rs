@@ -8,7 +8,7 @@ use super::value::{NULL, array};
 use super::{LockRow, SessionRow, Source, SystemTable};
 use crate::catalog::OWNER_OID;
 use crate::session::settings::{Access, Definition, Kind, Unit, definitions};
-use crate::types::{Datum, Interval, TypeId};
+use crate::types::{Datum, Inet, Interval, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] = &[
     &PG_STAT_ACTIVITY,
@@ -55,7 +55,7 @@ system_table! {
     usesysid: Oid = source.catalog.role_oid(&session.user).unwrap_or(OWNER_OID),
     usename: Name = session.user,
     application_name: Text = session.application_name,
-    client_addr: Text = session.client.as_ref().map(|(address, _)| address.clone()),
+    client_addr: Inet = session.client.as_ref().and_then(|(address, _)| Inet::parse(address, false).ok()),
     client_hostname: Text = NULL,
     client_port: Int4 = session.client.map(|(_, port)| port),
     backend_start: Timestamptz = time((session.started != 0).then_some(session.started)),

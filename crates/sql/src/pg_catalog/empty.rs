@@ -362,7 +362,7 @@ empty_table! {
 
 empty_table! {
     PG_STAT_REPLICATION = 12227 view "pg_catalog"."pg_stat_replication",
-    pid: Int4, usesysid: Oid, usename: Name, application_name: Text, client_addr: Text, client_hostname: Text,
+    pid: Int4, usesysid: Oid, usename: Name, application_name: Text, client_addr: Inet, client_hostname: Text,
     client_port: Int4, backend_start: Timestamptz, backend_xmin: Oid, state: Text, sent_lsn: Text,
     write_lsn: Text, flush_lsn: Text, replay_lsn: Text, write_lag: Interval, flush_lag: Interval,
     replay_lag: Interval, sync_priority: Int4, sync_state: Text, reply_time: Timestamptz,

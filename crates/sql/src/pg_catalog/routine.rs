@@ -110,7 +110,7 @@ pub(super) fn by_name(catalog: &Catalog, path: &[String], schema: Option<&str>, 
 /// Name of the type in `information_schema`.
 fn data_type(ty: Type) -> &'static str {
     match ty.id {
-        id if id.is_array() => "ARRAY",
+        id if id.is_array() && ty.domain_oid().is_none() => "ARRAY",
         _ if ty.user_type().is_some() => "USER-DEFINED",
         id => id.sql_name(),
     }

@@ -1,6 +1,6 @@
 //! From Rust values to the values of catalog columns.
 
-use crate::types::{Array, Datum, Dimension, Text, TypeId};
+use crate::types::{Array, Datum, Dimension, Inet, Text, TypeId};
 
 /// A value of a catalog column.
 pub(super) trait IntoDatum {
@@ -17,7 +17,8 @@ macro_rules! into_datum {
         })*
     };
 }
-into_datum!(bool => Bool, i16 => Int2, i32 => Int4, i64 => Int8, f32 => Float4, f64 => Float8, u32 => Oid, Text => Text);
+into_datum!(bool => Bool, i16 => Int2, i32 => Int4, i64 => Int8, f32 => Float4, f64 => Float8, u32 => Oid);
+into_datum!(Text => Text, Inet => Inet);
 
 impl IntoDatum for Datum {
     fn into_datum(self) -> Datum {

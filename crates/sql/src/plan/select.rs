@@ -251,6 +251,7 @@ impl Planner<'_> {
                 let rows = match &function.call {
                     RowsCall::Scalar(_) => 1.0,
                     RowsCall::Routine(call) if !call.is_set => 1.0,
+                    RowsCall::Records(records) if !records.is_set() => 1.0,
                     _ => 100.0,
                 };
                 (SourceNode::Function { call: function.call, ordinality, slots }, rows, rows * 0.1)

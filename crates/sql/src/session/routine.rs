@@ -29,15 +29,16 @@ use super::statement::tag;
 use super::{
     Action, CommandTag, Fetch, Format, OutputColumn, Portal, Prepared, RowSink, Session, SinkState, Statement,
 };
-use crate::bind::{Binder, Called, Form};
+use crate::bind::{BindContext, Binder, Called, Form, NoRowCounts, NoVirtualTables};
 use crate::catalog::{Behavior, Oid, Routine};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, check_held};
+use crate::function::EvalContext;
 use crate::oltp::memory::row_bytes;
 use crate::oltp::run::Run;
 use crate::oltp::source::{Pieces, Places};
 use crate::parse::CreateRoutine;
-use crate::routine::{self, DEPTH_MAX, Outcome};
+use crate::routine::{self, Checks, DEPTH_MAX, Outcome};
 use crate::types::cast::Cast;
 use crate::types::{Datum, FormatContext, Record, Shape, Type};
 
@@ -76,6 +77,8 @@ struct Body {
     outcome: Outcome,
     /// Of the last statement's columns to the result's.
     conversions: Vec<Option<Cast>>,
+    /// What they must meet then, where the result's are of domains.
+    checks: Checks,
 }
 
 /// Bodies by the oids of their routines, shared by all sessions.
@@ -227,12 +230,42 @@ impl Session {
         let outcome = Outcome::of(routine, &catalog)?;
         let last = statements.last().and_then(|last| last.columns());
         let conversions = routine::conversions(routine, &outcome, last, self.format_context())?;
+        let checks = self.result_checks(&outcome, last)?;
         let routine = routine.clone();
-        let body = Arc::new(Body { routine, search_path, state, statements, outcome, conversions });
+        let body = Arc::new(Body { routine, search_path, state, statements, outcome, conversions, checks });
         if is_shared && body.routine.body.len() <= KEPT_TEXT_MAX {
             self.database.bodies().put(&body);
         }
         Ok(body)
+    }
+
+    /// What the columns of a body's last statement must meet where the result's are of domains.
+    fn result_checks(&mut self, outcome: &Outcome, columns: Option<&[OutputColumn]>) -> Result<Checks> {
+        let (catalog, _) = self.catalog_with_state();
+        self.facts.set_catalog(&catalog);
+        let search_path = self.facts.binding_path(&catalog);
+        let interrupts = self.interrupts();
+        let context = BindContext {
+            catalog: &catalog,
+            search_path: &search_path,
+            eval: EvalContext { interrupt: &*interrupts, ..self.eval() },
+            virtual_tables: &NoVirtualTables,
+            row_counts: &NoRowCounts,
+            source: &"".into(),
+        };
+        let mut binder = Binder::new(&context, &[]);
+        routine::checks(&mut binder, outcome, columns)
+    }
+
+    /// 23502 or 23514 for converted rows of a body's last statement that are not of the result's
+    /// domains.
+    fn test_result(&mut self, body: &Body, rows: &[Vec<Datum>]) -> Result<()> {
+        if body.checks.is_empty() || rows.is_empty() {
+            return Ok(());
+        }
+        let interrupts = self.interrupts();
+        let work = self.work(&interrupts)?;
+        work.read(|read| rows.iter().try_for_each(|row| routine::test_row(row, &body.checks, read)))
     }
 
     /// CREATE FUNCTION and CREATE PROCEDURE. The body is looked at when the routine is there: it may
@@ -316,6 +349,8 @@ impl Session {
         for row in &mut rows {
             routine::convert(row, &body.conversions, &self.format)?;
         }
+        let tested = self.test_result(&body, &rows);
+        tested.map_err(|error| routine::within(error, &routine.name, Some(body.statements.len())))?;
         Ok((body.outcome.clone(), rows))
     }
 

@@ -61,6 +61,11 @@ impl Type {
         Type { domain: self.domain, ..self.plain() }
     }
 
+    /// The type of a routine's argument or result: without a modifier, unless a domain brings it.
+    pub fn of_routine(self) -> Type {
+        if self.domain_named().is_some() { self } else { self.plain() }
+    }
+
     /// The oid of the type made by a user that it is or has elements of: a domain or an enum type.
     pub fn user_type(self) -> Option<u32> {
         self.domain_named().or_else(|| self.enum_named())
@@ -79,6 +84,7 @@ mod tests {
         assert_eq!((code.oid(), code.base(), code.shown_modifier()), (20000, base, -1));
         assert_eq!((code.id, code.character_limit()), (TypeId::Varchar, Some(5)));
         assert_eq!(code.plain(), Type::new(TypeId::Varchar));
+        assert_eq!((code.of_routine(), base.of_routine()), (code, code.plain()));
         let codes = crate::bind::array_type(code).unwrap();
         assert_eq!((codes.id, codes.oid(), codes.base()), (TypeId::VarcharArray, 20001, codes));
         assert_eq!(codes.element(), Some(code));

@@ -6,8 +6,12 @@
 
 mod collect;
 mod extreme;
+mod ordered;
+mod regression;
 mod statistic;
 mod sum;
+
+pub(crate) use ordered::is_ordered_set;
 
 use super::EvalContext;
 use super::registry::{Function, aggregate};
@@ -61,6 +65,7 @@ pub type AccumulatorMaker = fn(&[Type]) -> Box<dyn Accumulator>;
 
 pub(super) static FUNCTIONS: &[Function] = {
     use TypeId::*;
+    use regression::{Wanted, pairs};
     &[
         aggregate(2803, "count", &[], Int8, sum::count_rows),
         aggregate(2147, "count", &[Any], Int8, sum::count_values),
@@ -168,5 +173,24 @@ pub(super) static FUNCTIONS: &[Function] = {
         aggregate(2723, "var_pop", &[Numeric], Numeric, statistic::population_variance),
         aggregate(2721, "var_pop", &[Float4], Float8, statistic::float_population_variance),
         aggregate(2722, "var_pop", &[Float8], Float8, statistic::float_population_variance),
+        aggregate(2818, "regr_count", &[Float8, Float8], Int8, |_| pairs(Wanted::Count)),
+        aggregate(2819, "regr_sxx", &[Float8, Float8], Float8, |_| pairs(Wanted::SquaresOfX)),
+        aggregate(2820, "regr_syy", &[Float8, Float8], Float8, |_| pairs(Wanted::SquaresOfY)),
+        aggregate(2821, "regr_sxy", &[Float8, Float8], Float8, |_| pairs(Wanted::Products)),
+        aggregate(2822, "regr_avgx", &[Float8, Float8], Float8, |_| pairs(Wanted::AverageOfX)),
+        aggregate(2823, "regr_avgy", &[Float8, Float8], Float8, |_| pairs(Wanted::AverageOfY)),
+        aggregate(2824, "regr_r2", &[Float8, Float8], Float8, |_| pairs(Wanted::Determination)),
+        aggregate(2825, "regr_slope", &[Float8, Float8], Float8, |_| pairs(Wanted::Slope)),
+        aggregate(2826, "regr_intercept", &[Float8, Float8], Float8, |_| pairs(Wanted::Intercept)),
+        aggregate(2827, "covar_pop", &[Float8, Float8], Float8, |_| pairs(Wanted::PopulationCovariance)),
+        aggregate(2828, "covar_samp", &[Float8, Float8], Float8, |_| pairs(Wanted::SampleCovariance)),
+        aggregate(2829, "corr", &[Float8, Float8], Float8, |_| pairs(Wanted::Correlation)),
+        aggregate(3972, "percentile_disc", &[Float8, AnyElement], AnyElement, ordered::discrete),
+        aggregate(3974, "percentile_cont", &[Float8, Float8], Float8, ordered::continuous),
+        aggregate(3976, "percentile_cont", &[Float8, Interval], Interval, ordered::continuous),
+        aggregate(3978, "percentile_disc", &[Float8Array, AnyElement], AnyArray, ordered::discrete),
+        aggregate(3980, "percentile_cont", &[Float8Array, Float8], Float8Array, ordered::continuous),
+        aggregate(3982, "percentile_cont", &[Float8Array, Interval], IntervalArray, ordered::continuous),
+        aggregate(3984, "mode", &[AnyElement], AnyElement, ordered::mode),
     ]
 };

@@ -143,7 +143,7 @@ pub(super) fn type_of(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 }
 
 /// What a row takes beside its values.
-const ROW_BYTES: usize = size_of::<Vec<Datum>>() + 16;
+pub(super) const ROW_BYTES: usize = size_of::<Vec<Datum>>() + 16;
 
 /// The rows of the JSON functions that give rows; `None` for another name.
 pub(in crate::function) fn rows(

@@ -2,11 +2,13 @@
 
 mod access;
 mod change;
+mod record;
 mod subscript;
 
 pub(super) use self::access::rows;
 use self::access::*;
 use self::change::*;
+pub(crate) use self::record::json_records;
 pub(super) use self::subscript::puts_part;
 pub(crate) use self::subscript::{jsonb_put, jsonb_subscript};
 use super::EvalContext;

@@ -49,13 +49,13 @@ static PUT: LazyLock<Function> = LazyLock::new(|| Function {
 /// The function of a document and subscripts of these types.
 pub(crate) fn jsonb_subscript(subscripts: &[Type]) -> ResolvedFunction {
     let arguments = [Type::new(Jsonb)].into_iter().chain(subscripts.iter().copied()).collect();
-    ResolvedFunction { function: &GET, arguments, result: Type::new(Jsonb) }
+    ResolvedFunction { function: &GET, arguments, result: Type::new(Jsonb), is_spread: false }
 }
 
 /// The function of a document, a value and subscripts of these types.
 pub(crate) fn jsonb_put(subscripts: &[Type]) -> ResolvedFunction {
     let arguments = [Type::new(Jsonb); 2].into_iter().chain(subscripts.iter().copied()).collect();
-    ResolvedFunction { function: &PUT, arguments, result: Type::new(Jsonb) }
+    ResolvedFunction { function: &PUT, arguments, result: Type::new(Jsonb), is_spread: false }
 }
 
 /// Whether a function assigns to a part of a document.

@@ -5,6 +5,7 @@ mod identifier;
 mod letters;
 mod quote;
 mod search;
+mod unistr;
 
 use std::collections::HashSet;
 
@@ -18,6 +19,7 @@ pub(crate) use self::quote::quote_identifier;
 use self::quote::{quote_ident, quote_literal, quote_nullable};
 pub(super) use self::search::parts;
 use self::search::{position, replace, split_part, string_to_array};
+use self::unistr::unistr;
 
 use super::EvalContext;
 use super::math::unexpected;
@@ -423,6 +425,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(3696, "starts_with", &[T, T], Bool, starts_with),
     plain(1621, "chr", &[Int4], T, chr),
     plain(1620, "ascii", &[T], Int4, ascii),
+    plain(6198, "unistr", &[T], T, unistr),
     plain(2089, "to_hex", &[Int4], T, to_hex),
     plain(2090, "to_hex", &[Int8], T, to_hex),
     typed(3058, "concat", &[Any], T, concat).variadic().called_on_null().stable(),

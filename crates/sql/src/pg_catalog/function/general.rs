@@ -11,7 +11,7 @@ use crate::function::{EvalContext, Function};
 use crate::oltp::subject::updatable_columns;
 use crate::types::Datum;
 use crate::types::TypeId::{
-    Bool, Float8, Int2, Int4, Int4Array, Int8, Name, Oid, Regclass, Text, Timestamptz,
+    Bool, Float8, Inet, Int2, Int4, Int4Array, Int8, Name, Oid, Regclass, Text, Timestamptz,
 };
 
 pub(super) static FUNCTIONS: &[Function] = &[
@@ -35,9 +35,9 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(6249, "pg_database_collation_actual_version", &[Oid], Text, null),
     volatile(over_catalog!(4032, "pg_sequence_last_value", &[Regclass], Int8, last_value)),
     volatile(plain(3296, "pg_notification_queue_usage", &[], Float8, zero_float)),
-    called_on_null(plain(2196, "inet_client_addr", &[], Text, null)),
-    called_on_null(plain(2197, "inet_client_port", &[], Int4, null)),
-    called_on_null(plain(2198, "inet_server_addr", &[], Text, null)),
+    called_on_null(over_catalog!(2196, "inet_client_addr", &[], Inet, client_address)),
+    called_on_null(over_catalog!(2197, "inet_client_port", &[], Int4, client_port)),
+    called_on_null(plain(2198, "inet_server_addr", &[], Inet, null)),
     called_on_null(plain(2199, "inet_server_port", &[], Int4, null)),
     plain(1928, "pg_stat_get_numscans", &[Oid], Int8, null),
     plain(1929, "pg_stat_get_tuples_returned", &[Oid], Int8, null),
@@ -71,6 +71,21 @@ fn is_blocked(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     };
     let process_id = i32::try_from(integer(arguments, 0)).unwrap_or_default();
     Ok(Datum::Bool(source.server.is_blocked_by(process_id, &others)))
+}
+
+/// Address and port of the session's client; none if it is not connected over a network.
+fn client(source: &Source<'_>) -> Option<(String, i32)> {
+    let process_id = source.eval.session.process_id();
+    source.server.sessions().into_iter().find(|session| session.process_id == process_id)?.client
+}
+
+fn client_address(_: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let address = client(source).and_then(|(address, _)| crate::types::Inet::parse(&address, false).ok());
+    Ok(address.map_or(Datum::Null, Datum::Inet))
+}
+
+fn client_port(_: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    Ok(client(source).map_or(Datum::Null, |(_, port)| Datum::Int4(port)))
 }
 
 fn encoding_to_char(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
