@@ -15,6 +15,10 @@ use clap::{Args, Parser, Subcommand};
 use cognate_engine::{Database, Options};
 use cognate_server::assemble::{self, Running};
 use cognate_server::config::{AuthSettings, Config, Settings, TlsSettings};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -250,11 +254,9 @@ fn main() -> ExitCode {
 }
 
 fn run(config: Config, sources: &Serve) -> Result<(), String> {
-    let filter = log_filter(&config.log)?;
-    let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let logging = logging.with_filter_reloading();
-    let log = logging.reload_handle();
-    logging.init();
+    let (filter, log) = reload::Layer::new(log_filter(&config.log)?);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(filter).with(lines).init();
     // Reads the same sources again; what they say of the log takes effect here.
     let reread = || {
         let config = sources.clone().resolve()?;
@@ -277,12 +279,14 @@ fn run(config: Config, sources: &Serve) -> Result<(), String> {
 
 /// The filter of the log. The consensus library says much that only its authors need; who wants it
 /// names it.
-fn log_filter(text: &str) -> Result<tracing_subscriber::EnvFilter, String> {
-    let text = match text.contains("openraft") {
-        true => text.to_owned(),
-        false => format!("{text},openraft=error"),
+fn log_filter(text: &str) -> Result<Targets, String> {
+    let parts: Vec<&str> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    let named: Targets = match parts[..] {
+        // Nothing is named, and not a target without a name: that would be all of them.
+        [] => Targets::new(),
+        _ => parts.join(",").parse::<Targets>().map_err(|e| format!("log: {e}"))?,
     };
-    tracing_subscriber::EnvFilter::try_new(text).map_err(|e| format!("log: {e}"))
+    Ok(if text.contains("openraft") { named } else { named.with_target("openraft", LevelFilter::ERROR) })
 }
 
 async fn serve(config: Config, reread: impl Fn() -> Result<Config, String>) -> Result<(), String> {
@@ -460,5 +464,27 @@ impl Signals {
     /// Waits for one that asks to stop.
     async fn end(&mut self) {
         while self.next().await != Asked::End {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::log_filter;
+
+    #[test]
+    fn the_log_says_what_is_asked_for_and_little_of_the_consensus_library() {
+        let filter = log_filter("warn, cognate_engine=debug,").expect("a filter");
+        assert!(filter.would_enable("cognate_engine::database", &Level::DEBUG));
+        assert!(filter.would_enable("cognate_sql", &Level::WARN));
+        assert!(!filter.would_enable("cognate_sql", &Level::INFO));
+        assert!(filter.would_enable("openraft::engine", &Level::ERROR));
+        assert!(!filter.would_enable("openraft::engine", &Level::WARN));
+        let filter = log_filter("openraft=info").expect("a filter");
+        assert!(filter.would_enable("openraft::engine", &Level::INFO));
+        assert!(!filter.would_enable("cognate_sql", &Level::ERROR));
+        assert!(!log_filter("").expect("a filter").would_enable("cognate_sql", &Level::ERROR));
+        assert!(log_filter("cognate_engine=loud").is_err());
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::application::Application;
+use crate::application::{Answer, Application};
 use crate::codec::Coded;
 use crate::consensus::{Consensus, NOT_LEADER, Parts, Settled, View};
 use crate::delivery::Delivery;
@@ -95,7 +95,22 @@ impl TotalOrder {
     /// The order may have no leader yet, and the cluster may not exist yet: it is founded in the
     /// background once a majority is there. It lives until [`TotalOrder::stop`] or
     /// [`TotalOrder::abandon`], whatever is dropped before.
-    pub async fn start(
+    ///
+    /// Boxed in a function that is no future itself, all of the consensus is compiled in this crate,
+    /// and none of it once more in each that starts a node.
+    #[inline(never)]
+    pub fn start(
+        settings: Settings,
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        applied: Position,
+        application: Arc<dyn Application>,
+        network: Box<dyn Network>,
+    ) -> Answer<'_, Result<(TotalOrder, Delivery), StartError>> {
+        Box::pin(TotalOrder::begin(settings, disk, folder, applied, application, network))
+    }
+
+    async fn begin(
         settings: Settings,
         disk: Arc<dyn Disk>,
         folder: &Path,

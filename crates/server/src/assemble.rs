@@ -230,8 +230,14 @@ impl Running {
         }
     }
 
-    /// Stops: nobody new, a grace time for what runs, then cancel, checkpoint, close.
-    pub async fn stop(self) -> Result<(), StartError> {
+    /// Stops: nobody new, a grace time for what runs, then cancel, checkpoint, close. Boxed for the
+    /// same reason as a start.
+    #[inline(never)]
+    pub fn stop(self) -> Pin<Box<dyn Future<Output = Result<(), StartError>> + Send>> {
+        Box::pin(self.end())
+    }
+
+    async fn end(self) -> Result<(), StartError> {
         let _ = self.stop.send(true);
         end_sessions(&self.server, self.config.shutdown_grace).await;
         for task in self.tasks {

@@ -64,7 +64,7 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(io::stderr).with_env_filter("info").init();
+    tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(tracing::Level::INFO).init();
     let arguments = Arguments::parse();
     let started = match arguments.which {
         Which::All => all(&arguments).await,

@@ -78,7 +78,15 @@ impl Binder<'_> {
             JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => (JoinKind::Left, false),
             JoinOperator::Right(_) | JoinOperator::RightOuter(_) => (JoinKind::Left, true),
             JoinOperator::FullOuter(_) => (JoinKind::Full, false),
-            other => return Err(SqlError::syntax(format!("syntax error: join operator {other:?}"))),
+            other => {
+                let word = match other {
+                    JoinOperator::Semi(_) | JoinOperator::LeftSemi(_) | JoinOperator::RightSemi(_) => "SEMI",
+                    JoinOperator::Anti(_) | JoinOperator::LeftAnti(_) | JoinOperator::RightAnti(_) => "ANTI",
+                    JoinOperator::CrossApply | JoinOperator::OuterApply => "APPLY",
+                    _ => "JOIN",
+                };
+                return Err(SqlError::syntax(format!("syntax error at or near \"{word}\"")));
+            }
         })
     }
 

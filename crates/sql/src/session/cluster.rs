@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::flow_control::{FlowBounds, FlowControl, FlowCounts, SlowNode};
 use super::governed::executes;
-use super::{Action, Prepared, Session, SqlDatabase};
+use super::{Action, Boxed, Prepared, Session, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::Finished;
 use crate::parse::{Command, Statement};
@@ -284,7 +284,12 @@ impl Session {
     }
 
     /// Commits at a node: waits until its place in the order is known, for a bounded time.
-    pub(super) async fn commit_at_node(&mut self, mut engine: Transaction) -> Result<Commit> {
+    #[inline(never)]
+    pub(super) fn commit_at_node(&mut self, engine: Transaction) -> Boxed<'_, Commit> {
+        Box::pin(self.commit_at_node_here(engine))
+    }
+
+    async fn commit_at_node_here(&mut self, mut engine: Transaction) -> Result<Commit> {
         let name = self.name_request(&mut engine)?;
         let has_writes = engine.has_writes();
         let (protocol, replication) = self.protocol();

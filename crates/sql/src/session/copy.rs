@@ -377,9 +377,12 @@ impl Session {
         }
     }
 
-    async fn end_copy(&mut self) -> Result<()> {
-        let interrupts = self.interrupts();
-        self.work(&interrupts)?.run_checks().await
+    #[inline(never)]
+    fn end_copy(&mut self) -> super::Boxed<'_, ()> {
+        Box::pin(async move {
+            let interrupts = self.interrupts();
+            self.work(&interrupts)?.run_checks().await
+        })
     }
 
     /// The client gave up COPY FROM STDIN; returns the error to report.

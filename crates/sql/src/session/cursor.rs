@@ -430,10 +430,15 @@ impl Session {
         Ok(())
     }
 
+    /// Whether a cursor of the open transaction is to outlive it.
+    pub(super) fn has_cursors_to_hold(&self) -> bool {
+        self.cursors.values().any(|cursor| cursor.hold && !cursor.held)
+    }
+
     /// 0A000 if the transaction cannot be prepared: a cursor of its own that outlives it would show
     /// what is not committed yet.
     pub(super) fn check_no_held(&self) -> Result<()> {
-        if !self.cursors.values().any(|cursor| cursor.hold && !cursor.held) {
+        if !self.has_cursors_to_hold() {
             return Ok(());
         }
         Err(SqlError::new(

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use cognate_engine::{Access, LockMode, TrackedView, TreeMode};
 
 use super::portal::{PortalState, Tag, changed_result};
-use super::{Action, Block, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session, Statement};
+use super::{
+    Action, Block, Boxed, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session, Statement,
+};
 use crate::catalog::Oid;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::parts::PartsPlan;
@@ -20,7 +22,17 @@ use crate::types::Datum;
 impl Session {
     /// Runs the portal until it is done, has given `max_rows` rows (0 is no limit), or the sink is
     /// full.
-    pub async fn fetch(
+    #[inline(never)]
+    pub fn fetch<'a>(
+        &'a mut self,
+        portal: &'a mut Portal,
+        sink: &'a mut (dyn RowSink + Send),
+        max_rows: u64,
+    ) -> Boxed<'a, Fetch> {
+        Box::pin(self.fetch_here(portal, sink, max_rows))
+    }
+
+    async fn fetch_here(
         &mut self,
         portal: &mut Portal,
         sink: &mut (dyn RowSink + Send),

@@ -79,6 +79,7 @@ mod variable;
 pub(crate) mod work;
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use cognate_engine::sibling::{Instance, Outcome, Xid};
@@ -116,6 +117,11 @@ pub use replication_state::{ProtocolRow, ReplicationRow};
 pub(crate) use routine::Bodies;
 pub use sink::{Format, RowSink, SinkState};
 pub use statement::Statement;
+
+/// Work of a session under way, in a box. A function that gives one is no future itself, so what
+/// hangs on it is compiled once: what a future awaits is compiled wherever that one is, in each
+/// crate and in each unit of it.
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// What a connection says about itself at start.
 #[derive(Clone, Debug, Default)]

@@ -20,7 +20,7 @@ use cognate_engine::{Access, Csn};
 use parking_lot::Mutex;
 
 use super::facts::Facts;
-use super::{Planned, Session, SessionParameters, SqlDatabase};
+use super::{Boxed, Planned, Session, SessionParameters, SqlDatabase};
 use crate::catalog::{Catalog, Changes, Home, Oid, Schema, Sequence, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::sequence::successor;
@@ -255,7 +255,12 @@ impl SqlDatabase {
     ///
     /// # Errors
     /// Of the first that could not be dropped.
-    pub async fn sweep_temporary(&self) -> Result<()> {
+    #[inline(never)]
+    pub fn sweep_temporary(&self) -> Boxed<'_, ()> {
+        Box::pin(self.sweep_temporary_here())
+    }
+
+    async fn sweep_temporary_here(&self) -> Result<()> {
         let mut outcome = Ok(());
         for database in self.all() {
             let left = std::mem::take(&mut *database.left_behind().lock());

@@ -11,7 +11,7 @@ use sqlparser::ast;
 use super::interrupt::end_of;
 use super::notify;
 use super::state::TransactionState;
-use super::{Block, Company, Open, Session, SqlDatabase, Statement, TransactionStatus};
+use super::{Block, Boxed, Company, Open, Session, SqlDatabase, Statement, TransactionStatus};
 use crate::error::{Result, SqlError, sqlstate};
 
 /// What BEGIN and SET TRANSACTION say.
@@ -331,7 +331,7 @@ impl Session {
         let committed = match self.open.take() {
             None => Ok(None),
             Some(Open { engine, .. }) if self.database.engine().is_node() => {
-                Box::pin(self.commit_at_node(engine)).await.map(Some)
+                self.commit_at_node(engine).await.map(Some)
             }
             Some(Open { engine, state }) if state.catalog.is_empty() => {
                 let committed = end_of(engine.bytes(), || engine.commit());
@@ -398,8 +398,21 @@ impl Session {
     }
 
     /// What must happen inside the transaction before it ends: deferred checks, rows of cursors
-    /// that outlive it.
+    /// that outlive it. Mostly nothing.
     pub(super) async fn before_commit(&mut self) -> Result<()> {
+        let has_deferred = self.open.as_ref().is_some_and(|open| !open.state.deferred.is_empty());
+        if has_deferred || self.has_cursors_to_hold() || self.facts.temporary.namespace() != 0 {
+            return self.end_work().await;
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn end_work(&mut self) -> Boxed<'_, ()> {
+        Box::pin(self.end_work_here())
+    }
+
+    async fn end_work_here(&mut self) -> Result<()> {
         if self.open.as_ref().is_some_and(|open| !open.state.deferred.is_empty()) {
             let interrupts = self.interrupts();
             let mut work = self.work(&interrupts)?;

@@ -25,6 +25,7 @@ mod fixed;
 mod program;
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use cognate_engine::{Executed, Execution, TransactionId};
@@ -36,8 +37,8 @@ use super::portal::{PortalState, Tag};
 use super::settings::Origin;
 use super::state::TransactionState;
 use super::{
-    Action, Authority, Block, CommandTag, Company, Fetch, Format, Open, OutputColumn, Portal, Prepared,
-    RowSink, Session, SessionParameters, SinkState, SqlDatabase, Statement,
+    Action, Authority, Block, Boxed, CommandTag, Company, Fetch, Format, Open, OutputColumn, Portal,
+    Prepared, RowSink, Session, SessionParameters, SinkState, SqlDatabase, Statement,
 };
 use crate::catalog::Catalog;
 use crate::ddl::database::undefined_database;
@@ -147,7 +148,12 @@ impl Session {
     /// # Errors
     /// 0A000 for what cannot be executed at every node alike; what the statements fail with; 40001 if a
     /// prepared transaction is in the way.
-    pub async fn run_active(&mut self, statements: &[Statement]) -> Result<Option<Vec<Portal>>> {
+    #[inline(never)]
+    pub fn run_active<'a>(&'a mut self, statements: &'a [Statement]) -> Boxed<'a, Option<Vec<Portal>>> {
+        Box::pin(self.run_active_here(statements))
+    }
+
+    async fn run_active_here(&mut self, statements: &[Statement]) -> Result<Option<Vec<Portal>>> {
         if !statements.iter().any(fitness::may_write) {
             return Ok(None);
         }
@@ -401,7 +407,15 @@ impl SqlDatabase {
     ///
     /// # Errors
     /// What keeps this node from executing what others may have executed: it must not go on.
-    pub async fn execute_program(&self, execution: Execution) -> Result<Executed> {
+    #[inline(never)]
+    pub fn execute_program(
+        &self,
+        execution: Execution,
+    ) -> Pin<Box<dyn Future<Output = Result<Executed>> + '_>> {
+        Box::pin(self.execute_program_here(execution))
+    }
+
+    async fn execute_program_here(&self, execution: Execution) -> Result<Executed> {
         let began = std::time::Instant::now();
         let Execution { id, is_here, isolation, program, transaction, .. } = execution;
         let program = Program::decode(&program)?;
