@@ -26,12 +26,14 @@
 //! First the oldest active snapshot (or the durable mark, if that is lower). After it, every active
 //! snapshot's versions up to there are in the base, so even the oldest reader needs nothing more
 //! than the base at exactly its own point. If memory is still over its share, because that reader
-//! is long and much has been written since, a second checkpoint goes to the durable mark. The long
-//! reader continues with the view that the first one left; memory keeps only what the *other*,
-//! short-lived snapshots need. So a long reader costs disk space and one extra pass, not memory;
-//! except one that begins after the first checkpoint has chosen its watermark and before the second
-//! has: no view is at its point, and what was committed between that watermark and its snapshot
-//! stays in memory as long as it is open.
+//! is long and much has been written since, a second checkpoint goes to the durable mark. So it
+//! does if the log is still longer than it may be (the same few rows, written again and again, take
+//! little memory, and as much log as any others), or if there are many loads behind that reader.
+//! The long reader continues with the view that the first one left; memory keeps only what the
+//! *other*, short-lived snapshots need. So a long reader costs disk space and one extra pass, not
+//! memory and not log; except one that begins after the first checkpoint has chosen its watermark
+//! and before the second has: no view is at its point, and what was committed between that
+//! watermark and its snapshot stays in memory as long as it is open.
 //!
 //! One consequence: a key that is not in memory may have changed after an old snapshot, in the
 //! base. `Store::changed` compares the two views then.
@@ -112,16 +114,16 @@ impl Iterator for Changes<'_> {
 
 impl Manager {
     /// Moves what is durable into the base, as far as readers let it; further, if memory stays
-    /// above `target` bytes. Returns the bytes that had to stay in memory although the base had
-    /// them before: snapshots need them that are older than that. What younger ones need, a
-    /// transaction's that was just at work, is gone after the next sweep.
+    /// above `target` bytes, or the base far behind. Returns the bytes that had to stay in
+    /// memory although the base had them before: snapshots need them that are older than that. What
+    /// younger ones need, a transaction's that was just at work, is gone after the next sweep.
     ///
     /// # Errors
     /// From the base store or the log; nothing is lost, and the next checkpoint tries again.
     pub(crate) fn checkpoint(&self, target: u64) -> Result<u64, Error> {
         let _one = self.checkpointing.lock();
         self.discard_left();
-        self.checkpoint_further_if(|| self.store.memory.bytes() > target)
+        self.checkpoint_further_if(|| self.store.memory.bytes() > target || self.is_behind())
     }
 
     /// The same for who holds `checkpointing`. Goes on to the durable mark if `further` says so
@@ -149,15 +151,18 @@ impl Manager {
 
     pub(crate) fn checkpoint_to(&self, pin: &Pin, before: Csn) -> Result<u64, Error> {
         let (watermark, since) = (pin.csn(), self.store.base.watermark());
+        let mut removed = Ok(());
         if watermark > since {
             let dropped: Vec<TreeId> =
                 self.store.memory.dropped(watermark).into_iter().map(|(tree, _)| tree).collect();
             let mut changes = Changes::new(self, watermark, since, &dropped);
             self.store.base.apply(watermark, &mut changes, &dropped)?;
             self.store.views.publish(&self.store.base);
-            self.store.log.remove_before(watermark)?;
+            removed = self.store.log.remove_before(watermark);
         }
-        Ok(self.sweep(before))
+        // What was moved does not stay in memory because a file of the log stays.
+        let kept = self.sweep(before);
+        removed.map(|()| kept)
     }
 
     /// Removes from memory what nobody needs there. Returns the bytes of what stays although it is
@@ -183,5 +188,67 @@ impl Manager {
         self.store.memory.forget(&unseen.map(|(tree, _)| tree).collect::<Vec<_>>());
         self.store.views.prune(&needs.active);
         kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cognate_env::sim::SimDisk;
+
+    use crate::manager::LOADS_MAX;
+    use crate::{Access, Database, Isolation, Options, Value};
+
+    /// They take neither memory nor log; but all reads look at their runs, which have files open.
+    #[test]
+    fn a_long_reader_does_not_keep_loads_from_being_merged() {
+        let mut options = Options::new("data");
+        options.disk = SimDisk::new(1).handle();
+        options.spill_bytes = 4 << 10;
+        let database = Database::open(options).unwrap();
+        let reader = database.begin(Isolation::Snapshot, Access::ReadOnly);
+        let content = Value::from(vec![7; 1000]);
+        let mut trees = Vec::new();
+        for _ in 0..=LOADS_MAX {
+            let mut t = database.begin(Isolation::Snapshot, Access::ReadWrite);
+            let tree = t.create_tree();
+            (0..10u8).for_each(|key| t.put(tree, &[key], content.clone()).unwrap());
+            t.commit().unwrap().durable.wait().unwrap();
+            trees.push(tree);
+        }
+        let manager = database.manager();
+        manager.checkpoint(manager.pressure.target()).unwrap();
+        assert_eq!(database.statistics().base.attached, 0);
+        let new = database.begin(Isolation::Snapshot, Access::ReadOnly);
+        for tree in trees {
+            assert_eq!(reader.get(tree, &[5]).unwrap(), None);
+            assert_eq!(new.get(tree, &[5]).unwrap(), Some(content.clone()));
+        }
+    }
+
+    /// What is written takes little memory here, and much log.
+    #[test]
+    fn a_long_reader_does_not_keep_the_log() {
+        const LOG_BYTES: u64 = 64 << 10;
+        let mut options = Options::new("data");
+        options.disk = SimDisk::new(1).handle();
+        options.checkpoint_log_bytes = LOG_BYTES;
+        let database = Database::open(options).unwrap();
+        let content = |round: u8| Value::from(vec![round; 1000]);
+        let write = |round: u8| {
+            let mut t = database.begin(Isolation::Snapshot, Access::ReadWrite);
+            t.put(1, b"key", content(round)).unwrap();
+            t.commit().unwrap().durable.wait().unwrap();
+        };
+        write(0);
+        let reader = database.begin(Isolation::Snapshot, Access::ReadOnly);
+        (1..=200).for_each(write);
+        let manager = database.manager();
+        assert!(manager.store.memory.bytes() < manager.pressure.target());
+        manager.checkpoint(manager.pressure.target()).unwrap();
+        let left = database.statistics().replay_bytes;
+        assert!(left <= LOG_BYTES, "a recovery would replay {left} bytes");
+        assert_eq!(reader.get(1, b"key").unwrap(), Some(content(0)));
+        let new = database.begin(Isolation::Snapshot, Access::ReadOnly);
+        assert_eq!(new.get(1, b"key").unwrap(), Some(content(200)));
     }
 }

@@ -46,6 +46,7 @@ use crate::planted::{self, Planted};
 use crate::prepared::record::{Parts, Record};
 use crate::storage::Outgoing;
 use crate::storage::images::{FOLDER, Images, content};
+use crate::txn::snapshot::Pin;
 use crate::{Csn, Error, TransactionId};
 
 const VERSION: u8 = 2;
@@ -57,6 +58,9 @@ impl Manager {
     /// # Errors
     /// As `checkpoint`.
     pub(crate) fn checkpoint_node(&self, cluster: &Cluster, before: Csn) -> Result<u64, Error> {
+        if let Some(error) = self.store.base.doubt() {
+            return Err(error);
+        }
         let (pin, content) = {
             // Nothing is delivered meanwhile.
             let standing = cluster.standing.lock();
@@ -67,15 +71,32 @@ impl Manager {
             let is_new = pin.csn() > before;
             (pin, is_new.then(|| self.encode_image(cluster, &standing)))
         };
+        let moved = self.checkpoint_with_image(cluster, &pin, content, before);
+        // After a failure, too: each attempt would leave its image, until the disk is full of them.
+        // But not if nobody knows which one the manifest asks for.
+        let kept = match self.store.base.doubt() {
+            None => cluster.images.keep_only(self.store.base.watermark()),
+            Some(error) => Err(error),
+        };
+        moved.and(kept)?;
+        drop(pin);
+        // What only the pin kept.
+        Ok(self.sweep(before))
+    }
+
+    /// Keeps an image of the pinned position, if that is new, and moves the base there.
+    fn checkpoint_with_image(
+        &self,
+        cluster: &Cluster,
+        pin: &Pin,
+        content: Option<Vec<u8>>,
+        before: Csn,
+    ) -> Result<(), Error> {
         if let Some(content) = content {
             cluster.images.write(pin.csn(), &content)?;
             cluster.wait_synced(pin.csn())?;
         }
-        self.checkpoint_to(&pin, before)?;
-        cluster.images.keep_only(self.store.base.watermark())?;
-        drop(pin);
-        // What only the pin kept.
-        Ok(self.sweep(before))
+        self.checkpoint_to(pin, before).map(drop)
     }
 
     fn encode_image(&self, cluster: &Cluster, standing: &Standing) -> Vec<u8> {

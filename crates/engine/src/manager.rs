@@ -46,6 +46,10 @@ use crate::txn::readset::{Moment, ReadSet};
 use crate::txn::writeset::{Changes, WriteSet, key_writes};
 use crate::{Csn, Error, TransactionId, TreeId};
 
+/// So many runs of bulk loads may wait for a reader that is older than they. Each read of any row
+/// looks at all of them, and each has a file open.
+pub(crate) const LOADS_MAX: usize = 64;
+
 /// Everything of one open database.
 pub(crate) struct Manager {
     pub(crate) options: Options,
@@ -165,8 +169,16 @@ impl Manager {
     /// Whether recovery would have to replay more log than the options allow, or a bulk load waits
     /// to become an ordinary part of the base, and a checkpoint could get there.
     pub(crate) fn checkpoint_is_due(&self) -> bool {
-        self.store.log.size_after(self.store.base.watermark()) > self.options.checkpoint_log_bytes
+        self.is_behind()
             || self.store.base.first_attached().is_some_and(|csn| csn <= self.store.oldest_snapshot())
+    }
+
+    /// Whether recovery would have to replay more log than the options allow, or so many runs of
+    /// loads are not merged that a checkpoint is worth going past the oldest reader.
+    pub(crate) fn is_behind(&self) -> bool {
+        let store = &self.store;
+        store.log.size_after(store.base.watermark()) > self.options.checkpoint_log_bytes
+            || store.base.attached_until(store.floor()) > LOADS_MAX
     }
 
     /// Commits a write set and releases the locks.
@@ -259,7 +271,13 @@ impl Manager {
     }
 
     /// Removes the loads of a transaction that did not commit.
+    ///
+    /// Not if the log has failed: whoever was refused because of a defect may have a record in it
+    /// by then, which attaches them. The next start knows, and removes what no record names.
     pub(crate) fn discard(&self, loads: &[StagedRun]) {
+        if self.store.log.poisoned().is_some() {
+            return;
+        }
         if let Err(error) = self.store.base.discard(loads) {
             tracing::warn!(%error, "could not discard the load of a transaction that did not commit");
         }

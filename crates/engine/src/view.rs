@@ -46,21 +46,26 @@ impl Views {
     /// Makes the base's present state the view of the newest snapshots. One of the same watermark
     /// (after a merge of runs) replaces the last.
     pub(crate) fn publish(&self, base: &Base) {
-        let _publishing = self.publishing.lock();
-        let mut list = Vec::clone(&self.list.load());
+        let publishing = self.publishing.lock();
+        let before = self.list.load_full();
+        let mut list = Vec::clone(&before);
         let view = base.view();
         if list.last().is_some_and(|last| last.watermark() == view.watermark()) {
             list.pop();
         }
         list.push(view);
         self.list.store(Arc::new(list));
+        // What goes may be the last to hold runs that were merged, whose files are removed then:
+        // whoever commits a load waits for the mutex, and all others for him.
+        drop(publishing);
+        drop(before);
     }
 
     /// Lets go of views that no snapshot needs: neither one of `active` (ascending) nor a newer
     /// one.
     pub(crate) fn prune(&self, active: &[Csn]) {
-        let _publishing = self.publishing.lock();
-        let list = self.list.load();
+        let publishing = self.publishing.lock();
+        let list = self.list.load_full();
         let mut kept = Vec::with_capacity(list.len());
         for (at, view) in list.iter().enumerate() {
             let needed = list.get(at + 1).is_none_or(|next| {
@@ -74,6 +79,9 @@ impl Views {
         if kept.len() < list.len() {
             self.list.store(Arc::new(kept));
         }
+        // As above.
+        drop(publishing);
+        drop(list);
     }
 }
 

@@ -17,7 +17,8 @@
 //! `a`; the next start removes what the manifest does not name.
 //!
 //! Mutexes, in this order: `applying` or `merging` (each alone, held for the whole of the work),
-//! then `state` (held while a manifest is written). Readers take none.
+//! then `changing` (held while a manifest is written), then `state` (never held for I/O: whoever
+//! attaches a load has the commit mutex). Readers take none.
 //!
 //! Failures: anything that fails before the manifest's rename changes nothing and may be tried
 //! again. If the rename or the flush of the folder behind it fails, nobody knows which manifest is
@@ -117,6 +118,7 @@ pub struct Base {
     pub(super) version: ArcSwap<Version>,
     applying: Mutex<()>,
     merging: Mutex<()>,
+    changing: Mutex<()>,
     pub(super) state: Mutex<State>,
     pub(super) stop: AtomicBool,
 }
@@ -155,7 +157,7 @@ impl Base {
             runs.push(Arc::new(run));
         }
         let staged = runs.split_off(manifest.runs.len());
-        remove_leftovers(disk.as_ref(), folder, &names, &manifest)?;
+        manifest.remove_leftovers(disk.as_ref(), folder, &names)?;
         let (watermark, dropped) = (manifest.watermark, manifest.dropped.clone());
         let version = Version { watermark, runs, attached: Vec::new(), dropped };
         let base = Base {
@@ -167,6 +169,7 @@ impl Base {
             version: ArcSwap::from_pointee(version),
             applying: Mutex::new(()),
             merging: Mutex::new(()),
+            changing: Mutex::new(()),
             state: Mutex::new(State { manifest, staged, broken: None }),
             stop: AtomicBool::new(false),
         };
@@ -242,7 +245,7 @@ impl Base {
         let added = self.open_run(added, &version.runs)?;
         self.change(added.as_ref(), |_, next| {
             next.watermark = watermark;
-            next.dropped = all_dropped;
+            next.dropped.clone_from(&all_dropped);
             // Loads of commits up to the watermark become live below the new run, which knows later
             // changes of their trees.
             let above = next.attached_above(watermark);
@@ -321,7 +324,13 @@ impl Base {
         others: &[Arc<Run>],
     ) -> Result<Option<Arc<Run>>, Error> {
         let Some(name) = name else { return Ok(None) };
-        let run = Run::open(&self.disk, &self.folder, name, pinned_bytes_left(&self.options, others))?;
+        let run = Run::open(&self.disk, &self.folder, name, pinned_bytes_left(&self.options, others));
+        let run = run.inspect_err(|_| {
+            // Nobody will name it; and what failed is tried again, with another one.
+            if let Err(error) = self.disk.remove(&self.run_path(name.number)) {
+                tracing::debug!(%error, "could not remove a run that could not be opened");
+            }
+        })?;
         Ok(Some(Arc::new(run)))
     }
 
@@ -337,6 +346,11 @@ impl Base {
         }
     }
 
+    /// The failure after which nobody knows which manifest is in force, if there was one.
+    pub(crate) fn doubt(&self) -> Option<Error> {
+        self.state.lock().broken.clone()
+    }
+
     /// A number for a new run.
     pub(super) fn number(&self) -> Result<u64, Error> {
         let mut state = self.state.lock();
@@ -349,51 +363,67 @@ impl Base {
 
     /// Lets `edit` make the next version, and loads staged, of the present ones; writes the
     /// manifest of that and publishes it. `added` is a run that is new in it.
+    ///
+    /// `edit` is called before the manifest is written and after: loads may be attached meanwhile,
+    /// which the manifest names as it did before.
     pub(super) fn change(
         &self,
         added: Option<&Arc<Run>>,
-        edit: impl FnOnce(&mut Vec<Arc<Run>>, &mut Version),
+        mut edit: impl FnMut(&mut Vec<Arc<Run>>, &mut Version),
     ) -> Result<(), Error> {
-        let mut state = self.state.lock();
-        let result = self.try_change(&mut state, edit);
+        let _changing = self.changing.lock();
+        let result = self.try_change(&mut edit);
         // Unless the new manifest may be in force, nothing needs the new run's file.
-        if result.is_err() && state.broken.is_none() {
+        if result.is_err() && self.state.lock().broken.is_none() {
             added.into_iter().for_each(|run| run.retire());
         }
         result
     }
 
-    fn try_change(
-        &self,
-        state: &mut State,
-        edit: impl FnOnce(&mut Vec<Arc<Run>>, &mut Version),
-    ) -> Result<(), Error> {
-        if let Some(error) = &state.broken {
-            return Err(error.clone());
-        }
-        let (mut version, mut staged) = (Version::clone(&self.version.load()), state.staged.clone());
-        edit(&mut staged, &mut version);
-        let known = |tree: &TreeId| version.runs.iter().chain(&staged).any(|run| run.has_tree(*tree));
-        version.dropped = version.dropped.iter().copied().filter(|tree| known(tree)).collect();
-        let names = |runs: &[Arc<Run>]| runs.iter().map(|run| run.name()).collect::<Vec<RunName>>();
-        let (attached, live) = version.runs.split_at(version.attached.len());
-        let next = Manifest {
-            generation: state.manifest.generation + 1,
-            watermark: version.watermark,
-            next_run: state.manifest.next_run,
-            runs: names(live),
-            staged: [names(&staged), names(attached)].concat(),
-            dropped: version.dropped.clone(),
+    fn try_change(&self, edit: &mut dyn FnMut(&mut Vec<Arc<Run>>, &mut Version)) -> Result<(), Error> {
+        let mut next = {
+            let state = self.state.lock();
+            if let Some(error) = &state.broken {
+                return Err(error.clone());
+            }
+            let (version, staged) = self.edited(&state, edit);
+            let names = |runs: &[Arc<Run>]| runs.iter().map(|run| run.name()).collect::<Vec<RunName>>();
+            let (attached, live) = version.runs.split_at(version.attached.len());
+            Manifest {
+                generation: state.manifest.generation + 1,
+                watermark: version.watermark,
+                next_run: state.manifest.next_run,
+                runs: names(live),
+                staged: [names(&staged), names(attached)].concat(),
+                dropped: version.dropped.clone(),
+            }
         };
         next.prepare(self.disk.as_ref(), &self.folder)?;
         if let Err(error) = Manifest::switch(self.disk.as_ref(), &self.folder) {
             tracing::error!(%error, "the base store's manifest is in doubt; no more checkpoints");
-            state.broken = Some(error.clone());
+            self.state.lock().broken = Some(error.clone());
             return Err(error);
         }
+        let mut state = self.state.lock();
+        let (version, staged) = self.edited(&state, edit);
+        // Runs have been numbered meanwhile.
+        next.next_run = state.manifest.next_run;
         (state.manifest, state.staged) = (next, staged);
         self.publish(version);
         Ok(())
+    }
+
+    /// What `edit` makes of the present version and the loads that are staged.
+    fn edited(
+        &self,
+        state: &State,
+        edit: &mut dyn FnMut(&mut Vec<Arc<Run>>, &mut Version),
+    ) -> (Version, Vec<Arc<Run>>) {
+        let (mut version, mut staged) = (Version::clone(&self.version.load()), state.staged.clone());
+        edit(&mut staged, &mut version);
+        let known = |tree: &TreeId| version.runs.iter().chain(&staged).any(|run| run.has_tree(*tree));
+        version.dropped = version.dropped.iter().copied().filter(|tree| known(tree)).collect();
+        (version, staged)
     }
 
     /// Makes a version the one in force. The caller holds `state`.
@@ -560,22 +590,4 @@ impl Version {
 fn pinned_bytes_left(options: &BaseOptions, runs: &[Arc<Run>]) -> u64 {
     let pinned: u64 = runs.iter().map(|run| run.pinned_bytes()).sum();
     (options.cache_bytes / 6).saturating_sub(pinned)
-}
-
-/// Removes files that a crash left behind.
-fn remove_leftovers(
-    disk: &dyn Disk,
-    folder: &Path,
-    names: &[String],
-    manifest: &Manifest,
-) -> Result<(), Error> {
-    let named = |number| manifest.runs.iter().chain(&manifest.staged).any(|run| run.number == number);
-    for name in names {
-        if parse_run_file_name(name).is_some_and(|number| !named(number)) {
-            let path = folder.join(name);
-            tracing::debug!(file = %path.display(), "remove a run that no manifest names");
-            disk.remove(&path).map_err(|cause| Error::io("removing", &path, cause))?;
-        }
-    }
-    Ok(())
 }

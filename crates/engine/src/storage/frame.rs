@@ -18,6 +18,9 @@ pub const FRAME_HEADER: usize = 8;
 /// Largest body: 30 bits.
 pub const BODY_MAX: usize = (1 << 30) - 1;
 
+/// Key and value of an entry together are not longer: its block is to fit into a frame.
+pub const ENTRY_MAX: usize = BODY_MAX - 64;
+
 /// What a frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameKind {

@@ -122,8 +122,14 @@ impl Images {
         let (path, fresh) = (self.folder.join(file_name(position)), self.folder.join(NEW));
         let fail = |cause| Error::io("writing", &fresh, cause);
         let file = self.disk.open(&fresh, OpenMode::Truncate).map_err(fail)?;
-        file.write_all_at(&encode(position, content), 0).map_err(fail)?;
-        file.sync_data().map_err(|cause| Error::io("flushing", &fresh, cause))?;
+        let written = file.write_all_at(&encode(position, content), 0).map_err(fail);
+        let flush = || file.sync_data().map_err(|cause| Error::io("flushing", &fresh, cause));
+        // A part of it would take the last of a disk that is almost full.
+        let written = written.and_then(|()| flush());
+        if written.is_err() {
+            let _ = self.disk.remove(&fresh);
+        }
+        written?;
         self.disk.rename(&fresh, &path).map_err(|cause| Error::io("renaming", &path, cause))?;
         self.disk.sync_dir(&self.folder).map_err(|cause| Error::io("flushing", &self.folder, cause))?;
         let mut positions = self.positions.lock();

@@ -160,6 +160,11 @@ impl Base {
         self.version.load().attached.last().copied()
     }
 
+    /// How many portions of loads up to this commit no checkpoint has reached yet.
+    pub fn attached_until(&self, csn: Csn) -> usize {
+        self.version.load().attached.iter().filter(|at| **at <= csn).count()
+    }
+
     /// Forgets the portions of a load that was rolled back, and removes their files.
     pub fn discard(&self, staged: &[StagedRun]) -> Result<(), Error> {
         let numbers: Vec<u64> = staged.iter().map(StagedRun::number).collect();

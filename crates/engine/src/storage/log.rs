@@ -4,8 +4,8 @@
 //! the watermark; records are replayed; a torn tail is cut; anything else that is wrong refuses
 //! with file and offset. Then the log thread starts ([`super::group_commit`]).
 //!
-//! Mutexes: `segments` is a leaf, taken by the log thread after a flush and by truncation; no I/O
-//! happens under it.
+//! Mutexes: `removing` is held while old segments are removed. `segments` is a leaf, taken by the
+//! log thread after a flush and by truncation; no I/O happens under it.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use cognate_env::{Clock, Disk, File, OpenMode, RealClock, RealRng, Rng};
 
+use super::frame::ENTRY_MAX;
 use super::group_commit::{BatchListener, DurableWait, GroupCommit, LogStatistics};
 use super::log_writer::{LogWriter, Resume, SegmentShape};
 use super::prepare::{PREPARED, Preparer};
@@ -26,6 +27,9 @@ use crate::{Csn, Error};
 /// Distance of the samples by which [`Log::size_after`] estimates, in bytes of log.
 const SAMPLE_BYTES: u64 = 128 << 10;
 
+/// No record's payload is longer. It may be one entry, which a checkpoint is to take.
+const RECORD_BYTES_MAX: u64 = ENTRY_MAX as u64;
+
 /// How a log is kept.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
@@ -36,7 +40,7 @@ pub struct LogOptions {
     pub grow_bytes: u64,
     /// Whether the next segment is prepared in the background.
     pub prepare: bool,
-    /// Largest payload of one record, at most 1 GB.
+    /// Largest payload of one record, at most [`ENTRY_MAX`].
     pub record_bytes_max: u64,
     /// After this long without a commit, a mark is written behind the last batch, so that later
     /// damage to it cannot pass for a torn write.
@@ -53,7 +57,7 @@ impl Default for LogOptions {
             segment_bytes: 64 << 20,
             grow_bytes: 1 << 20,
             prepare: true,
-            record_bytes_max: 1 << 30,
+            record_bytes_max: RECORD_BYTES_MAX,
             idle_mark: Some(Duration::from_millis(100)),
             rng: Arc::new(RealRng),
             clock: Arc::new(RealClock::default()),
@@ -79,6 +83,7 @@ pub struct Log {
     folder: PathBuf,
     record_bytes_max: u64,
     segments: Arc<Mutex<Segments>>,
+    removing: Mutex<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Records are kept elsewhere, and come from there with their numbers.
     follows: bool,
@@ -162,8 +167,9 @@ impl Log {
             shared: Arc::clone(&shared),
             disk,
             folder: folder.to_path_buf(),
-            record_bytes_max: options.record_bytes_max.min(1 << 30),
+            record_bytes_max: options.record_bytes_max.min(RECORD_BYTES_MAX),
             segments: Arc::clone(&segments),
+            removing: Mutex::default(),
             threads: Mutex::default(),
             follows: false,
         };
@@ -189,8 +195,9 @@ impl Log {
             shared: Arc::new(GroupCommit::new(after)),
             disk,
             folder: folder.to_path_buf(),
-            record_bytes_max: 1 << 30,
+            record_bytes_max: RECORD_BYTES_MAX,
             segments: Arc::default(),
+            removing: Mutex::default(),
             threads: Mutex::default(),
             follows: true,
         }
@@ -288,20 +295,29 @@ impl Log {
     }
 
     /// Removes the segments that hold only records up to `csn`. The active segment stays.
+    ///
+    /// After an error all that is left is still a log: with a gap between its segments it would not
+    /// open. The next call tries again.
     pub fn remove_before(&self, csn: Csn) -> Result<(), Error> {
+        let _removing = self.removing.lock();
         let mut removed = false;
         loop {
             let first = {
-                let mut segments = self.segments.lock();
+                let segments = self.segments.lock();
                 match segments.firsts.get(1) {
-                    Some(&second) if second <= csn.saturating_add(1) => segments.firsts.pop_front(),
+                    Some(&second) if second <= csn.saturating_add(1) => segments.firsts.front().copied(),
                     _ => None,
                 }
             };
             let Some(first) = first else { break };
             let path = self.folder.join(segment_name(first));
-            self.disk.remove(&path).map_err(|cause| Error::io("removing", &path, cause))?;
-            removed = true;
+            match self.disk.remove(&path) {
+                Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("removing", &path, cause));
+                }
+                _ => removed = true,
+            }
+            self.segments.lock().firsts.pop_front();
         }
         let mut segments = self.segments.lock();
         while segments.samples.get(1).is_some_and(|&(sampled, _)| sampled <= csn) {

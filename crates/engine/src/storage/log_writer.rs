@@ -47,6 +47,8 @@ pub struct LogWriter {
     rng: Arc<dyn Rng>,
     file: Arc<dyn File>,
     path: PathBuf,
+    /// Csn of the first record that the segment may hold, after which it is named.
+    first: Csn,
     salt: u64,
     chain: u32,
     position: u64,
@@ -94,6 +96,7 @@ impl LogWriter {
             rng,
             file: at.file,
             path: at.path,
+            first: at.header.first,
             salt: at.header.salt,
             chain: at.chain,
             position: at.position,
@@ -133,7 +136,9 @@ impl LogWriter {
         let full = end > self.shape.segment_bytes;
         // Rather than grow, go on in a prepared segment.
         let ready = || self.preparer.as_ref().is_some_and(Preparer::is_ready);
-        let rotate = self.position > SEGMENT_HEADER as u64 && (full || (end > self.length && ready()));
+        // One that has no record yet, but the close of a log that was opened for reading only, is
+        // not left: the next one would have its name.
+        let rotate = first > self.first && (full || (end > self.length && ready()));
         if rotate {
             self.rotate(first)?;
         }
@@ -192,7 +197,7 @@ impl LogWriter {
             create_segment(self.disk.as_ref(), &self.folder, first, self.chain, salt, prepared)?;
         (self.file, self.path) = (file, path);
         self.staging.begin(&encode_header(first, self.chain, salt).0);
-        (self.salt, self.chain) = (header.salt, header.crc);
+        (self.first, self.salt, self.chain) = (first, header.salt, header.crc);
         self.position = SEGMENT_HEADER as u64;
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use cognate_env::{Disk, OpenMode};
 
 use super::record::{u32_at, u64_at};
-use super::run::RunName;
+use super::run::{RunName, parse_run_file_name};
 use crate::{Csn, Error, TreeId};
 
 /// Name of the manifest.
@@ -116,6 +116,19 @@ impl Manifest {
         let renamed = disk.rename(&folder.join(MANIFEST_NEW), &path);
         renamed.map_err(|cause| Error::io("replacing", &path, cause))?;
         disk.sync_dir(folder).map_err(|cause| Error::io("flushing", folder, cause))
+    }
+
+    /// Removes runs that a crash left behind, of the files of these names.
+    pub fn remove_leftovers(&self, disk: &dyn Disk, folder: &Path, names: &[String]) -> Result<(), Error> {
+        let named = |number| self.runs.iter().chain(&self.staged).any(|run| run.number == number);
+        for name in names {
+            if parse_run_file_name(name).is_some_and(|number| !named(number)) {
+                let path = folder.join(name);
+                tracing::debug!(file = %path.display(), "remove a run that no manifest names");
+                disk.remove(&path).map_err(|cause| Error::io("removing", &path, cause))?;
+            }
+        }
+        Ok(())
     }
 }
 

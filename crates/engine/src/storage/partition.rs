@@ -43,6 +43,11 @@ impl IndexBuilder {
         self.offsets.len()
     }
 
+    /// Bytes of the entries so far.
+    pub fn size(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Appends the table to `out` and starts over.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.offsets.len() as u32).to_le_bytes());

@@ -3,7 +3,10 @@
 //!
 //! States, one mutex: `Idle → Wanted → Ready → Idle`, with the writer asking and taking, the thread
 //! here filling. It writes in portions with pauses, so that a log flush beside it waits for one
-//! portion at most. If it fails, the writer does without: segments then grow as they are written.
+//! portion at most. If it fails (`Wanted → GivenUp`), the writer does without: the segment then
+//! grows as it is written, and only the next one is prepared for again. Otherwise zeros would fill
+//! an almost full device with each commit, and what little is left is the log's and the
+//! checkpoints'.
 //!
 //! How large a segment is to be, the writer says each time: what is written here is written twice
 //! to the medium, and with many logs beside each other all of it competes with their flushes.
@@ -31,6 +34,8 @@ enum State {
     Wanted(u64),
     /// The file, and its length.
     Ready(Arc<dyn File>, u64),
+    /// It could not be filled.
+    GivenUp,
     Closing,
 }
 
@@ -65,7 +70,8 @@ impl Preparer {
         Ok(Preparer { shared, disk: Arc::clone(disk), path, thread: Some(thread) })
     }
 
-    /// Asks for a file of so many bytes, unless one is ready or asked for.
+    /// Asks for a file of so many bytes, unless one is ready or asked for, or was given up since
+    /// the last [`Preparer::take`].
     pub fn want(&self, bytes: u64) {
         let mut state = self.shared.state.lock();
         if matches!(*state, State::Idle) {
@@ -88,6 +94,10 @@ impl Preparer {
                 let taken = (Arc::clone(file), *bytes);
                 *state = State::Idle;
                 Some(taken)
+            }
+            State::GivenUp => {
+                *state = State::Idle;
+                None
             }
             _ => None,
         }
@@ -125,7 +135,7 @@ impl Shared {
                     if matches!(current, State::Closing) {
                         return;
                     }
-                    *state = State::Idle;
+                    *state = State::GivenUp;
                 }
             }
         }
@@ -164,5 +174,37 @@ impl Shared {
             }
         }
         Ok(Some(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cognate_env::sim::SimDisk;
+
+    use super::*;
+
+    #[test]
+    fn what_was_given_up_is_tried_again_for_the_next_segment_only() {
+        const BYTES: u64 = 64 << 10;
+        let sim = SimDisk::new(1);
+        let (disk, folder) = (sim.handle(), Path::new("log"));
+        disk.create_dir_all(folder).unwrap();
+        sim.set_quota(Some(BYTES / 2));
+        let preparer = Preparer::start(&disk, folder).unwrap();
+        preparer.want(BYTES);
+        while matches!(*preparer.shared.state.lock(), State::Wanted(_)) {
+            thread::yield_now();
+        }
+        assert_eq!(sim.used_bytes(), 0, "it leaves nothing");
+        // There would be room by now; but the device was full, and this is each commit's question.
+        sim.set_quota(None);
+        preparer.want(BYTES);
+        assert!(matches!(*preparer.shared.state.lock(), State::GivenUp));
+        assert!(preparer.take().is_none());
+        preparer.want(BYTES);
+        while !preparer.is_ready() {
+            thread::yield_now();
+        }
+        assert_eq!(preparer.take().map(|(_, bytes)| bytes), Some(BYTES));
     }
 }

@@ -11,7 +11,7 @@ use cognate_env::{Disk, File, OpenMode};
 
 use super::block::{BlockBuilder, common_prefix};
 use super::filter;
-use super::frame::{self, BODY_MAX, FRAME_HEADER, FrameKind};
+use super::frame::{self, BODY_MAX, ENTRY_MAX, FRAME_HEADER, FrameKind};
 use super::partition::{FrameAt, IndexBuilder};
 use super::run::{RUN_FOOTER, RunName, Top, TreeShare};
 use super::run::{encode_run_footer, encode_run_header, run_file_name};
@@ -25,6 +25,10 @@ const PARTITION_BLOCKS: usize = 256;
 
 /// Keys in a partition, at most (they bound the filter's size).
 const PARTITION_KEYS: usize = 16 << 10;
+
+/// Bytes of a partition's index, at most, but for those of one more key: it is read as a whole.
+/// With keys of megabytes that begin alike it would become too large for any frame.
+const PARTITION_BYTES: usize = 16 << 20;
 
 /// Bytes written at once.
 const WRITE_BYTES: usize = 256 << 10;
@@ -86,7 +90,7 @@ impl RunWriter {
     /// Adds an entry, which must be greater than the one before it. `None` records a deletion.
     pub fn add(&mut self, tree: TreeId, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
         let length = key.len() + value.map_or(0, <[u8]>::len);
-        if length > BODY_MAX - 64 {
+        if length > ENTRY_MAX {
             return Err(Error::InvalidArgument(format!("an entry of {length} bytes is too large")));
         }
         if self.last.as_ref().is_some_and(|(last_tree, last)| (*last_tree, &last[..]) >= (tree, key)) {
@@ -134,7 +138,8 @@ impl RunWriter {
         self.block.finish(tree, &mut self.buffer);
         let at = self.close_frame(start, FrameKind::Block)?;
         self.blocks.add(at, tree, &self.block_start.1);
-        if self.blocks.count() >= PARTITION_BLOCKS || self.hashes.len() >= PARTITION_KEYS {
+        let is_full = self.blocks.count() >= PARTITION_BLOCKS || self.blocks.size() >= PARTITION_BYTES;
+        if is_full || self.hashes.len() >= PARTITION_KEYS {
             self.finish_partition()?;
         }
         Ok(())
@@ -217,6 +222,40 @@ impl Drop for RunWriter {
             && let Err(error) = self.disk.remove(&self.path)
         {
             tracing::debug!(file = %self.path.display(), %error, "could not remove an unfinished run");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cognate_env::sim::SimDisk;
+
+    use super::super::cache::BlockCache;
+    use super::super::run::Run;
+    use super::*;
+
+    /// The separators of keys that begin alike are as long as the keys.
+    #[test]
+    fn partitions_of_long_keys_have_fewer_blocks() {
+        let (disk, folder) = (SimDisk::new(1).handle(), Path::new("base"));
+        disk.create_dir_all(folder).unwrap();
+        let key = |number: u8| [&vec![b'k'; 1 << 20][..], &[number]].concat();
+        let mut writer = RunWriter::create(&disk, folder, 1).unwrap();
+        for number in 0..24 {
+            writer.add(7, &key(number), Some(&[number][..])).unwrap();
+        }
+        let name = writer.finish().unwrap().unwrap();
+        let run = Run::open(&disk, folder, name, 0).unwrap();
+        let partitions = &run.top().partitions;
+        assert!(partitions.count() > 1);
+        for index in 0..partitions.count() {
+            assert!((partitions.frame(index).length as usize) < PARTITION_BYTES + (2 << 20));
+        }
+        let cache = BlockCache::new(1 << 20);
+        for number in [0, 15, 16, 17, 23] {
+            let key = key(number);
+            let found = run.get(&cache, 7, &key, filter::hash(7, &key)).unwrap();
+            assert_eq!(found.flatten().as_deref(), Some(&[number][..]));
         }
     }
 }

@@ -109,7 +109,18 @@ impl Future for CertifiedSince {
 
 impl Drop for CertifiedSince {
     fn drop(&mut self) {
-        self.registry.waiting.fetch_sub(1, Ordering::AcqRel);
+        if self.registry.waiting.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        // Nobody is woken while nobody waits, so what is left would stay. Who comes meanwhile is
+        // counted before it registers.
+        let mut waiters = self.registry.waiters.lock();
+        let left = match self.registry.waiting.load(Ordering::Acquire) {
+            0 => std::mem::take(&mut *waiters),
+            _ => Vec::new(),
+        };
+        drop(waiters);
+        drop(left);
     }
 }
 
@@ -230,6 +241,24 @@ mod tests {
         drop(certified);
         assert_eq!(registry.oldest_certified(|| 9), 9);
         drop(plain);
+    }
+
+    #[test]
+    fn who_need_not_wait_leaves_nothing() {
+        let registry = Arc::new(Snapshots::new(2));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut poll = |wait: &mut CertifiedSince| std::pin::Pin::new(wait).poll(&mut context);
+        let mut first = registry.certified_since(5);
+        assert!(poll(&mut first).is_ready());
+        let certified = registry.pin_as(true, || 3);
+        let mut second = registry.certified_since(5);
+        assert!(poll(&mut second).is_pending());
+        drop(first);
+        assert!(!registry.waiters.lock().is_empty(), "the second one still waits");
+        drop(certified);
+        assert!(poll(&mut second).is_ready());
+        drop(second);
+        assert!(registry.waiters.lock().is_empty());
     }
 
     #[test]

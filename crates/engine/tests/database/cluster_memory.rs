@@ -50,3 +50,32 @@ fn a_node_without_room_refuses_its_own_and_follows_the_order() {
     let refused = Commitment::of(spilled).poll().unwrap().unwrap_err();
     assert!(matches!(refused, Error::DiskFull { .. }), "{refused:?}");
 }
+
+/// The files of images on a node's disk.
+fn images(cluster: &Cluster, node: u16) -> usize {
+    let files = cluster.disk(node).files().into_iter().map(|(path, _)| path);
+    files.filter(|path| path.parent().is_some_and(|folder| folder.ends_with("images"))).count()
+}
+
+/// They are tried again every second. What each of them left would take the disk from the order's
+/// log.
+#[test]
+fn checkpoints_that_fail_leave_no_images() {
+    let cluster = Cluster::of(1);
+    let disk = cluster.disk(1);
+    for round in 0..3 {
+        let large = round.to_string().repeat(1 << 18);
+        cluster.write(1, &[("key", &large)]);
+        cluster.settle();
+        // An image has room, and the row has not; or neither has.
+        for room in [1 << 17, 10] {
+            disk.set_quota(Some(disk.used_bytes() + room));
+            let failed = cluster.node(1).checkpoint();
+            assert!(matches!(failed, Err(Error::DiskFull { .. })), "{failed:?}");
+            assert_eq!(images(&cluster, 1), 0, "with room for {room} bytes");
+        }
+    }
+    disk.set_quota(None);
+    cluster.node(1).checkpoint().unwrap();
+    assert_eq!((images(&cluster, 1), runs(&cluster, 1).len()), (1, 1));
+}

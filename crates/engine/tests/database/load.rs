@@ -346,3 +346,21 @@ fn a_durable_rollback_takes_its_load() {
     database.checkpoint().unwrap();
     assert!(run_files(&disk).len() <= files.len() + 1, "what it had loaded is gone");
 }
+
+/// Whether the log has the record of a load that was refused, only the next start knows.
+#[test]
+fn a_load_that_a_failed_log_refuses_stays_until_the_next_start() {
+    let disk = SimDisk::new(13);
+    let database = open(&disk).unwrap();
+    let mut t = begin(&database);
+    let tree = load(&mut t).unwrap();
+    disk.fail_sync_after(0);
+    write(&database, 1, &[("other", Some("1"))]);
+    assert!(database.wait_durable(database.certified()).wait().is_err());
+    assert!(matches!(t.commit(), Err(Error::LogPoisoned { .. })));
+    assert!(!run_files(&disk).is_empty());
+    drop(database);
+    disk.restart(Loss::Power);
+    let database = open(&disk).unwrap();
+    assert_eq!((run_files(&disk), count(&begin(&database), tree)), (vec![], 0));
+}

@@ -483,3 +483,47 @@ fn an_unreadable_run_fails_the_read_and_not_the_process() {
     drop(base);
     assert!(matches!(open_base(&disk), Err(Error::Io { .. })));
 }
+
+/// Descriptors run out, for example, where connections have them all. The checkpoint is tried
+/// again, with a run as large.
+#[test]
+fn a_run_that_cannot_be_opened_leaves_no_file() {
+    let disk = SimDisk::new(1);
+    let base = open_base(&disk).unwrap();
+    let checkpoint = || {
+        let rows = [(1, Key::from_static(b"key"), Some(Value::from_static(b"value")))];
+        base.apply(1, &mut rows.into_iter(), &[])
+    };
+    for number in 1..4 {
+        disk.fail_reads(&Path::new(BASE).join(format!("{number:016}.run")));
+        assert!(matches!(checkpoint(), Err(Error::Io { .. })));
+        assert_eq!(disk.files().len(), 1, "the manifest alone");
+    }
+    checkpoint().unwrap();
+    assert_eq!((disk.files().len(), read_all(&base).len()), (2, 1));
+}
+
+/// Whoever attaches a load has the commit mutex: all commits would wait for the manifest.
+#[test]
+fn a_load_is_attached_while_a_manifest_is_being_written() {
+    let disk = SimDisk::new(1);
+    let base = open_base(&disk).unwrap();
+    let rows = [(1, Key::from_static(b"key"), Some(Value::from_static(b"value")))];
+    let load = base.stage(&mut rows.into_iter()).unwrap().unwrap();
+    disk.hold_flushes();
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| base.apply(1, &mut std::iter::empty(), &[]));
+        while !disk.files().iter().any(|(path, _)| path.ends_with("MANIFEST.new")) {
+            std::thread::yield_now();
+        }
+        base.attach_staged(&[load], 2);
+        assert_eq!((base.watermark(), base.first_attached()), (0, Some(2)));
+        disk.let_flushes_go();
+        checkpoint.join().unwrap().unwrap();
+    });
+    assert_eq!((base.watermark(), base.first_attached()), (1, Some(2)));
+    base.apply(2, &mut std::iter::empty(), &[]).unwrap();
+    assert_eq!((base.first_attached(), read_all(&base).len()), (None, 1));
+    drop(base);
+    assert_eq!(read_all(&open_base(&disk).unwrap()).len(), 1);
+}

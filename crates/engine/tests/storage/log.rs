@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cognate_engine::storage::frame::ENTRY_MAX;
 use cognate_engine::storage::{Log, LogOptions};
 use cognate_engine::{Csn, Error};
 use cognate_env::RealDisk;
@@ -191,6 +192,16 @@ fn a_record_over_the_limit_fails_alone() {
     assert_eq!(log.durable(), 1);
 }
 
+/// One that is accepted could not be taken back when a checkpoint cannot store it.
+#[test]
+fn no_record_is_longer_than_what_a_checkpoint_can_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(Arc::new(RealDisk), folder.path(), 0, LogOptions::default(), &mut |_, _| Ok(()));
+    let part = vec![0_u8; 1 << 26];
+    let refused = log.unwrap().append(&[&part[..]; 16]);
+    assert!(matches!(refused, Err(Error::TransactionTooLarge { limit }) if limit <= ENTRY_MAX as u64));
+}
+
 #[test]
 fn a_batch_larger_than_a_segment_is_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,6 +215,57 @@ fn a_batch_larger_than_a_segment_is_kept() {
     let (_, found) = open(folder.path(), 0).unwrap();
     assert_eq!(found.len(), 3);
     assert!(found.iter().all(|(_, payload)| *payload == large));
+}
+
+/// A log that was opened and closed has a proof of that in its first segment, and no record. What
+/// has no room beside it does not go to another segment, which would have the same name.
+#[test]
+fn a_batch_larger_than_a_segment_is_kept_behind_a_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = vec![7; 100_000];
+    for closes in 1..4 {
+        let (log, found) = open(folder.path(), 0).unwrap();
+        assert!(found.is_empty());
+        log.close().unwrap();
+        drop(log);
+        assert_eq!(segments(folder.path()).len(), 1);
+        assert!(end_of(&segments(folder.path())[0]) > 32 + closes * 32, "a close was written");
+    }
+    let (log, _) = open(folder.path(), 0).unwrap();
+    for csn in 1..3 {
+        assert_eq!(log.append(&[&large]).unwrap(), csn);
+        log.wait_durable(csn).wait().unwrap();
+    }
+    drop(log);
+    let (_, found) = open(folder.path(), 0).unwrap();
+    assert_eq!(found, [(1, large.clone()), (2, large)]);
+    assert_eq!(segments(folder.path()).len(), 2, "the second batch begins a segment of its own");
+}
+
+/// With a gap between its segments a log does not open.
+#[test]
+fn segments_behind_one_that_cannot_be_removed_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, _) = open(folder.path(), 0).unwrap();
+    fill(&log, 200);
+    let paths = segments(folder.path());
+    assert!(paths.len() > 3);
+    let aside = folder.path().join("aside");
+    fs::rename(&paths[0], &aside).unwrap();
+    // As a file it cannot be removed now.
+    fs::create_dir(&paths[0]).unwrap();
+    for _ in 0..3 {
+        assert!(matches!(log.remove_before(150), Err(Error::Io { .. })));
+    }
+    fs::remove_dir(&paths[0]).unwrap();
+    fs::rename(&aside, &paths[0]).unwrap();
+    assert_eq!(segments(folder.path()), paths);
+    let copy = crashed(folder.path());
+    assert_eq!(open(copy.path(), 0).unwrap().1, expected(0, 200));
+    log.remove_before(150).unwrap();
+    assert!(segments(folder.path()).len() < paths.len());
+    drop(log);
+    assert_eq!(open(folder.path(), 150).unwrap().1, expected(150, 200));
 }
 
 #[test]
