@@ -131,6 +131,33 @@ fn deep_statements_are_answered_or_refused() {
     }
 }
 
+/// Each of them was bound twice by the one around it.
+#[test]
+fn queries_within_queries_take_no_time_that_doubles() {
+    let (_folder, _process, mut wire) = serve(&[]);
+    let shapes: [fn(usize, &str) -> String; 3] = [
+        |_, inner| format!("SELECT count(*) AS n FROM ({inner}) AS q"),
+        |_, inner| format!("SELECT n, row_number() OVER () AS place FROM ({inner}) AS q"),
+        |level, inner| {
+            format!(
+                "WITH RECURSIVE w{level} (n) AS (SELECT n FROM ({inner}) AS q UNION ALL SELECT 2 WHERE false) \
+                 SELECT n FROM w{level}"
+            )
+        },
+    ];
+    for shape in shapes {
+        let query = (0..40).fold("SELECT 1 AS n".to_owned(), |inner, level| shape(level, &inner));
+        let rows = wire.query(&query).unwrap_or_else(|failure| panic!("{query}: {failure:?}"));
+        assert_eq!((rows.len(), rows[0][0].as_deref()), (1, Some("1")), "{query}");
+    }
+    wire.query("CREATE VIEW v0 AS SELECT 1 AS n").expect("created");
+    for level in 1..=25 {
+        let view = format!("CREATE VIEW v{level} AS SELECT count(*) AS n FROM v{}", level - 1);
+        wire.query(&view).expect("created");
+    }
+    assert_eq!(wire.query("SELECT n FROM v25").expect("a row"), [[Some("1".to_owned())]]);
+}
+
 #[test]
 fn long_statements_and_values_are_taken_whole() {
     let (_folder, _process, mut wire) = serve(&["--memory", "256MB"]);

@@ -206,6 +206,30 @@ fn rows_of_one_key_beyond_memory_are_an_error() {
     assert_eq!(session.query("SELECT 1", &[]).expect("goes on").len(), 1);
 }
 
+/// Each row of the query around needs a little, and all of them far more than there is.
+#[test]
+fn what_is_held_for_one_row_is_given_back_before_the_next() {
+    let pair = Pair::open();
+    for query in [
+        "SELECT sum(cardinality(ARRAY(SELECT m + n FROM generate_series(1, 100) AS h (m)))) \
+         FROM generate_series(1, 2000) AS g (n)",
+        "SELECT sum((WITH w AS (SELECT m + n AS v FROM generate_series(1, 100) AS h (m)) SELECT max(v) FROM w)) \
+         FROM generate_series(1, 2000) AS g (n)",
+        "SELECT sum((WITH RECURSIVE w (v) AS (SELECT n UNION SELECT v + 1 FROM w WHERE v < n + 50) \
+         SELECT count(*) FROM w)) FROM generate_series(1, 2000) AS g (n)",
+        // So it is with the steps of a recursion.
+        "WITH RECURSIVE x (a) AS (SELECT 1 UNION ALL (WITH z AS MATERIALIZED \
+         (SELECT a, m FROM x, generate_series(1, 100) AS h (m)) SELECT a + 1 FROM z WHERE m = 7 AND a < 2000)) \
+         SELECT count(*), max(a) FROM x",
+        // One NULL says as much as all.
+        "SELECT count(*) FROM generate_series(1, 10) AS g (n) \
+         WHERE n NOT IN (SELECT nullif(m, m) FROM generate_series(1, 100000) AS h (m))",
+    ] {
+        let wanted = Pair::answer(&pair.large, query);
+        assert_eq!((wanted.len(), Pair::answer(&pair.small, query)), (1, wanted), "{query}");
+    }
+}
+
 #[test]
 fn a_full_disk_ends_the_statement_and_nothing_else() {
     let disk = SimDisk::new(1);

@@ -121,3 +121,20 @@ async fn constants_are_written_as_each_session_has_it() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn intervals_are_read_as_each_session_has_it() {
+    let server = TestServer::start().await;
+    let (first, second) = (server.connect().await, server.connect().await);
+    second.batch_execute("SET intervalstyle = 'sql_standard'").await.expect("set");
+    let hours = "SELECT extract(hour FROM interval '-1 2:00:00')::int,
+        extract(hour FROM '-1 2:00:00'::text::interval)::int,
+        extract(hour FROM ('{-1 2:00:00}'::interval[])[1])::int";
+    for _ in 0..2 {
+        for (client, expected) in [(&first, 2), (&second, -2)] {
+            let row = client.query_one(hours, &[]).await.expect("a row");
+            let found: Vec<i32> = (0..3).map(|place| row.get(place)).collect();
+            assert_eq!(found, [expected; 3]);
+        }
+    }
+}

@@ -96,7 +96,7 @@ impl Binder<'_> {
             return Err(self.lacks(format!("changing view \"{name}\"")));
         };
         let before = std::mem::take(&mut self.level()?.namespace);
-        let merged = self.merge(select, None, name);
+        let merged = self.merge(select, None, name, true);
         let level = self.level()?;
         level.namespace = before;
         let conditions = level.select.filter.len();

@@ -4,7 +4,7 @@ use super::Binder;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{DomainValue, Expr, Typed, fold};
 use crate::types::cast::{self, CastContext};
-use crate::types::{Datum, FormatContext, Type, TypeId};
+use crate::types::{Datum, FormatContext, IntervalStyle, Type, TypeId};
 
 /// The type that values of these types can all be converted to implicitly, by PostgreSQL's rules
 /// for UNION, CASE, VALUES and so on. `Unknown` if all are. On failure the two types that cannot be
@@ -57,6 +57,27 @@ fn depends_on_session(ty: TypeId, text: &str) -> bool {
             element.category() == crate::types::Category::DateTime || element.is_oid()
         }),
     }
+}
+
+/// Whether a literal that was read as this value is another one in another `IntervalStyle`, as
+/// `-1 2:00:00` is in the standard's.
+fn depends_on_style(
+    value: &Datum,
+    text: &str,
+    target: Type,
+    how: CastContext,
+    format: &FormatContext,
+) -> bool {
+    let base = target.id.element().unwrap_or(target.id);
+    if base != TypeId::Interval || !text.contains('-') {
+        return false;
+    }
+    let interval_style = match format.interval_style == IntervalStyle::SqlStandard {
+        true => IntervalStyle::Postgres,
+        false => IntervalStyle::SqlStandard,
+    };
+    let other = FormatContext { interval_style, ..format.clone() };
+    !read_literal(text, target, how, &other).is_ok_and(|other| other == *value)
 }
 
 /// Reads a literal's text as a value of a type.
@@ -128,8 +149,11 @@ impl Binder<'_> {
         match typed.expr {
             Expr::Constant(Datum::Null) => Ok(Typed::new(Expr::NULL, target)),
             Expr::Constant(Datum::Text(ref text)) => {
-                let value = read_literal(text.as_str(), target, how, self.context.eval.format)?;
-                if depends_on_session(target.id, text.as_str()) {
+                let format = self.context.eval.format;
+                let value = read_literal(text.as_str(), target, how, format)?;
+                if depends_on_session(target.id, text.as_str())
+                    || depends_on_style(&value, text.as_str(), target, how, format)
+                {
                     let found = cast::find(TypeId::Unknown.into(), target, CastContext::Explicit)
                         .ok_or_else(|| cast::cannot_cast(typed.ty, target))?;
                     return Ok(Typed::new(Expr::Cast(Box::new((typed.expr, found))), target));

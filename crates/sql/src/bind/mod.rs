@@ -77,6 +77,7 @@ pub(crate) use view_names::{renamed, told};
 pub use virtual_table::{NoVirtualTables, VirtualTable, VirtualTables};
 pub(crate) use with::in_order;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use sqlparser::ast::DataType;
@@ -158,6 +159,12 @@ pub struct Binder<'a> {
     /// Constraints of domains by oid; none while they are being bound.
     domains: Vec<(u32, Option<Arc<DomainCheck>>)>,
     view_depth: usize,
+    /// The view whose text is bound; 0 is the statement itself.
+    text: u32,
+    /// Where a query turned out not to be what it was first bound as: the text, line and column.
+    /// Who binds it once more, with what is around it, does not try that again: work would double
+    /// with each query that is within another one.
+    tried: HashSet<(u32, u64, u64)>,
     /// The view that the statement changes, while it is bound.
     changed_view: Option<changed_view::ChangedView>,
     /// Expressions copied so far for operands that are needed twice.
@@ -287,6 +294,8 @@ impl<'a> Binder<'a> {
             user_types: vec![],
             domains: vec![],
             view_depth: 0,
+            text: 0,
+            tried: HashSet::new(),
             changed_view: None,
             copied: 0,
             stars: None,
@@ -296,6 +305,18 @@ impl<'a> Binder<'a> {
             routine_depth: 0,
             volatile_reads: vec![],
         }
+    }
+
+    /// Notes that what stands here is not what it was first bound as.
+    fn note_tried(&mut self, span: Span) {
+        // What the server has written itself stands nowhere.
+        if span.start.line > 0 {
+            self.tried.insert((self.text, span.start.line, span.start.column));
+        }
+    }
+
+    fn is_tried(&self, span: Span) -> bool {
+        self.tried.contains(&(self.text, span.start.line, span.start.column))
     }
 
     /// The types of all parameters, once everything is bound. 42P18 if one is still open.

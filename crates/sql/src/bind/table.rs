@@ -207,6 +207,7 @@ impl Binder<'_> {
         let positions = std::mem::replace(&mut self.positions, false);
         let from = self.level()?.select.relations.len();
         let acting = self.enter_view(view);
+        let text = std::mem::replace(&mut self.text, view.oid);
         self.view_depth += 1;
         if !self.views.contains(&view.oid) {
             self.views.push(view.oid);
@@ -216,6 +217,7 @@ impl Binder<'_> {
             false => self.derived(query, false, None, &view.name, nullable),
         };
         self.view_depth -= 1;
+        self.text = text;
         self.acting = acting;
         self.positions = positions;
         self.ctes = ctes;
@@ -249,11 +251,19 @@ impl Binder<'_> {
         let level = self.level()?;
         let before = if lateral { level.namespace.clone() } else { std::mem::take(&mut level.namespace) };
         let bound = match simple_select(query) {
-            Some(select) if !nullable => match self.merge(select, alias, name) {
-                Ok(Some(item)) => Ok(item),
-                Ok(None) => self.separate(query, alias, name, nullable),
-                Err(error) => Err(error),
-            },
+            Some(select) if !nullable && !self.is_tried(select.select_token.0.span) => {
+                match self.merge(select, alias, name, false) {
+                    Ok(Some(item)) => Ok(item),
+                    Ok(None) => {
+                        // By itself it may be merged with what grouping sets keep it apart from.
+                        if !self.level()?.has_grouping_sets {
+                            self.note_tried(select.select_token.0.span);
+                        }
+                        self.separate(query, alias, name, nullable)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
             _ => self.separate(query, alias, name, nullable),
         };
         self.level()?.namespace = before;
@@ -288,12 +298,15 @@ impl Binder<'_> {
 
     /// Merges a simple SELECT into the current level: its relations join this level's, its
     /// conditions hold here, its outputs are expressions. None if it turns out not to be simple:
-    /// volatile, aggregating or set-returning outputs. Then nothing has changed.
+    /// volatile, aggregating or set-returning outputs, or volatile conditions, which are tested
+    /// once for each of its own rows, not for each of a join around it (`is_alone`: there is none).
+    /// Then nothing has changed.
     pub(super) fn merge(
         &mut self,
         select: &ast::Select,
         alias: Option<&TableAlias>,
         name: &str,
+        is_alone: bool,
     ) -> Result<Option<Item>> {
         let level = self.level()?;
         let relations = level.select.relations.len();
@@ -314,6 +327,7 @@ impl Binder<'_> {
         let simple = level.aggregates.len() == aggregates
             && level.set_returning.len() == sets
             && level.window_results == results
+            && (is_alone || !level.select.filter[filters..].iter().any(Expr::is_volatile))
             && !outputs.iter().any(|column| match &column.source {
                 ColumnSource::Expr(typed) => {
                     level.has_grouping_sets

@@ -4,7 +4,7 @@ use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier, TableAlias};
 
 use super::from::{Item, NewRelation};
 use super::scope::object_name;
-use super::{Binder, Body, Cte, Query, Source};
+use super::{Binder, Body, Cte, Query, Relation, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::changes_rows;
 use crate::parse::walk::{Step, Walker, walk};
@@ -181,12 +181,43 @@ impl Binder<'_> {
             }
         }
         let mut query = bind(self)?;
-        for (cte, seen) in bound.iter_mut().zip(self.ctes.drain(before..)) {
+        let seen: Vec<CteInSight> = self.ctes.drain(before..).collect();
+        let mut own = Vec::with_capacity(bound.len());
+        for (mut cte, seen) in bound.into_iter().zip(seen) {
             cte.references = seen.references;
+            match seen.correlated {
+                true => own.extend(self.put_where_read(cte, &mut query)?),
+                false => own.push(cte),
+            }
         }
-        bound.append(&mut query.ctes);
-        query.ctes = bound;
+        own.append(&mut query.ctes);
+        query.ctes = own;
         Ok(query)
+    }
+
+    /// Where queries were put around the one that reads a WITH query, they stand between that and
+    /// what it refers to: it goes to where it is read. Gives it back if it is read here.
+    fn put_where_read(&self, mut cte: Cte, query: &mut Query) -> Result<Option<Cte>> {
+        let mut depths = vec![];
+        read_depths(query, cte.number, 0, &mut depths);
+        depths.sort_unstable();
+        depths.dedup();
+        let lacks = || self.lacks("a WITH query that refers to a query around it, read at several depths,");
+        let depth = match depths.as_slice() {
+            [] | [0] => return Ok(Some(cte)),
+            [depth] => *depth,
+            _ => return Err(lacks()),
+        };
+        let mut reader = query;
+        for _ in 0..depth {
+            reader = put_around(reader).ok_or_else(lacks)?;
+        }
+        cte.query.for_each_expr_mut(&mut |expr, nested| expr.raise(nested + 1, depth));
+        if let Some((recursive, _)) = &mut cte.recursive {
+            recursive.for_each_expr_mut(&mut |expr, nested| expr.raise(nested + 1, depth));
+        }
+        reader.ctes.insert(0, cte);
+        Ok(None)
     }
 
     /// The name of a WITH query. 42712 if one of the same WITH, of which those in sight from `before`
@@ -259,11 +290,13 @@ impl Binder<'_> {
         if recursive
             && let SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } =
                 cte.query.body.as_ref()
+            && !self.is_tried(cte.alias.name.span)
         {
             let distinct = !matches!(set_quantifier, SetQuantifier::All);
             if let Some(bound) = self.bind_recursive(cte, &name, number, left, right, distinct)? {
                 return Ok(bound);
             }
+            self.note_tried(cte.alias.name.span);
         }
         let query = match recursive {
             true => {
@@ -376,6 +409,35 @@ impl Binder<'_> {
             }
         }
         self.convert_columns(right, &wanted)
+    }
+}
+
+/// The query that this one was put around.
+fn put_around(query: &mut Query) -> Option<&mut Query> {
+    let Body::Select(select) = &mut query.body else { return None };
+    match select.relations.as_mut_slice() {
+        [Relation { source: Source::Query(inner), .. }] => Some(inner.as_mut()),
+        _ => None,
+    }
+}
+
+/// How many queries further in than this one a WITH query is read, for each reference.
+fn read_depths(query: &Query, number: usize, depth: usize, found: &mut Vec<usize>) {
+    match &query.body {
+        Body::Select(select) => {
+            for relation in &select.relations {
+                match &relation.source {
+                    Source::Cte(read) if *read == number => found.push(depth),
+                    Source::Query(inner) => read_depths(inner, number, depth + 1, found),
+                    _ => {}
+                }
+            }
+        }
+        Body::SetOperation(operation) => {
+            read_depths(&operation.left, number, depth, found);
+            read_depths(&operation.right, number, depth, found);
+        }
+        Body::Values(_) => {}
     }
 }
 

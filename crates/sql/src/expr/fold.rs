@@ -34,7 +34,9 @@ fn is_foldable(expr: &Expr) -> bool {
         // Conversions between texts and times depend on the session's time zone and formats.
         Expr::Cast(cast) => {
             let (from, to) = (cast.1.from.id, cast.1.to.id);
-            !depends_on_session(from, to) && !is_written_by_settings(from, to)
+            !depends_on_session(from, to)
+                && !is_written_by_settings(from, to)
+                && !is_read_by_settings(from, to)
         }
         Expr::Operator(call) => {
             let (right, result) = (call.operator.right.id, call.operator.result.id);
@@ -69,6 +71,12 @@ fn is_written_by_settings(from: TypeId, to: TypeId) -> bool {
     let from = from.element().unwrap_or(from);
     to.element().unwrap_or(to).category() == Category::String
         && matches!(from, TypeId::Float4 | TypeId::Float8 | TypeId::Interval | TypeId::Bytea)
+}
+
+/// Whether they say what such a text means as a value: `-1 2:00:00` as an interval.
+fn is_read_by_settings(from: TypeId, to: TypeId) -> bool {
+    let base = |ty: TypeId| ty.element().unwrap_or(ty);
+    base(to) == TypeId::Interval && base(from).category() == Category::String
 }
 
 /// Whether the expression is a constant already.

@@ -57,6 +57,8 @@ pub(crate) struct Chunks {
     input: Option<Box<NodeState>>,
     /// Bytes accounted for the chunks in memory, which are the last ones.
     bytes: usize,
+    /// The same for what was seen.
+    seen_bytes: usize,
     disk: Option<Box<Spill>>,
 }
 
@@ -109,12 +111,14 @@ fn put(plan: &CtePlan, context: Context<'_>, state: Option<CteState>) -> Result<
     }
 }
 
-/// All rows at once.
+/// All rows at once. They are accounted for while they are computed: for the next row of the query
+/// around there will be others.
 fn compute(plan: &CtePlan, context: Context<'_>) -> Result<Rows> {
     let mut known = Chunks::begin(plan);
     let grown = known.grow_to(plan, usize::MAX, context);
     put(plan, context, None)?;
     grown?;
+    known.release(context);
     if known.chunks.len() == 1
         && let Some(chunk) = known.get(0)?
     {
@@ -156,7 +160,11 @@ impl Chunks {
                 if !plan.correlated {
                     self.make_room(context)?;
                 }
-                self.bytes += rows.iter().map(|row| row_bytes(row)).sum::<usize>();
+                let bytes = rows.iter().map(|row| row_bytes(row)).sum::<usize>();
+                self.bytes += bytes;
+                if self.seen.is_some() {
+                    self.seen_bytes += bytes;
+                }
                 self.chunks.push(Chunk::Held(Arc::new(rows)));
             }
         }
@@ -193,9 +201,20 @@ impl Chunks {
         context.execution.read.interrupt.check()?;
         put(plan, context, Some(CteState::Working(last)))?;
         for place in context.execution.runtime.ctes.borrow_mut()[plan.number + 1..plan.end].iter_mut() {
-            *place = None;
+            if let Some(CteState::Chunks(mut before)) = place.take() {
+                before.release(context);
+            }
         }
         collect(step, context, self.seen.as_mut())
+    }
+
+    /// Gives back the memory it accounts for.
+    fn release(&mut self, context: Context<'_>) {
+        context.execution.runtime.release(self.bytes + self.seen_bytes);
+        (self.bytes, self.seen_bytes) = (0, 0);
+        if let Some(input) = &mut self.input {
+            input.release(context);
+        }
     }
 
     /// Puts the chunks in memory on disk if they are most of what the statement may hold.

@@ -112,8 +112,10 @@ impl NodeState {
                         None => 0,
                     };
                     for _ in 0..skipped {
+                        // Behind the last row there is nothing to leave out, whatever is asked for.
                         if *left == Some(0) || !input.next(node, context, out)? {
                             *left = Some(0);
+                            break;
                         }
                     }
                 }

@@ -156,11 +156,15 @@ fn value(kind: &SubqueryKind, node: &Node, env: &Env<'_>) -> Result<Datum> {
             }
         }
         SubqueryKind::Array(element) => {
-            let mut elements = vec![];
+            let (mut elements, mut held) = (vec![], 0);
             while state.next(node, context, &mut row)? {
-                context.execution.reserve(row_bytes(&row))?;
+                let bytes = row_bytes(&row);
+                context.execution.reserve(bytes)?;
+                held += bytes;
                 elements.push(row.first_mut().map(std::mem::take).unwrap_or(Datum::Null));
             }
+            // What was gathered is a value now, and counts where that is held.
+            context.execution.runtime.release(held);
             match element.element().filter(|_| element.is_array()) {
                 Some(element) => Array::stacked(element, elements)?.into(),
                 None => Array::new(*element, elements).into(),
@@ -180,13 +184,16 @@ fn collect(node: &Node, hashed: bool, env: &Env<'_>) -> Result<SubqueryResult> {
     let mut state = NodeState::new(node);
     let mut rows = vec![];
     let mut set = HashSet::<Vec<Datum>, Seeded>::default();
+    // Each of them once, too: they are looked through for each row that is not in the set.
+    let mut with_nulls = HashSet::<Vec<Datum>, Seeded>::default();
     let mut row = vec![];
     while state.next(node, context, &mut row)? {
         let bytes = row_bytes(&row);
-        if hashed && !row.iter().any(Datum::is_null) {
-            if !set.contains(&row) {
+        if hashed {
+            let known = if row.iter().any(Datum::is_null) { &mut with_nulls } else { &mut set };
+            if !known.contains(&row) {
                 context.execution.reserve(bytes)?;
-                set.insert(std::mem::take(&mut row));
+                known.insert(std::mem::take(&mut row));
             }
         } else {
             context.execution.reserve(bytes)?;
@@ -194,7 +201,10 @@ fn collect(node: &Node, hashed: bool, env: &Env<'_>) -> Result<SubqueryResult> {
         }
     }
     state.release(context);
-    Ok(if hashed { SubqueryResult::Hashed { set, with_nulls: rows } } else { SubqueryResult::Rows(rows) })
+    if hashed {
+        return Ok(SubqueryResult::Hashed { set, with_nulls: with_nulls.into_iter().collect() });
+    }
+    Ok(SubqueryResult::Rows(rows))
 }
 
 /// `left operator ANY (rows)` or ALL.
@@ -212,6 +222,11 @@ fn any(
                     return Ok(Datum::Bool(true));
                 }
                 return compare_with(left, operators, false, with_nulls.iter(), env);
+            }
+            // Of NULL alone nobody knows, whatever the rows are.
+            if left.iter().all(Datum::is_null) {
+                let is_empty = set.is_empty() && with_nulls.is_empty();
+                return Ok(if is_empty { Datum::Bool(false) } else { Datum::Null });
             }
             compare_with(left, operators, false, set.iter().chain(with_nulls), env)
         }

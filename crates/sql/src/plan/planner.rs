@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::estimate::UNKNOWN_ROWS;
 use super::{CtePlan, Node, Plan, PlannedLock};
-use crate::bind::{Body, Cte, Query, RowCounts, SetKind, Source};
+use crate::bind::{Body, Cte, Query, RowCounts, RowsCall, SetKind, Source};
 use crate::catalog::Table;
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, Subquery, SubqueryBody, SubqueryKind, Typed};
+use crate::function::Volatility;
 use crate::types::{Type, TypeId};
 
 /// State of planning one statement.
@@ -328,7 +329,22 @@ impl Planner<'_> {
 fn is_volatile(query: &Query) -> bool {
     let mut found = false;
     query.for_each_expr(&mut |expr, _| found |= expr.is_volatile());
-    found
+    found || reads_volatile(query)
+}
+
+/// Whether it reads rows of a volatile function that a user has defined.
+fn reads_volatile(query: &Query) -> bool {
+    match &query.body {
+        Body::Select(select) => select.relations.iter().any(|relation| match &relation.source {
+            Source::Function(function) => {
+                matches!(&function.call, RowsCall::Routine(call) if call.volatility == Volatility::Volatile)
+            }
+            Source::Query(query) => reads_volatile(query),
+            _ => false,
+        }),
+        Body::SetOperation(operation) => reads_volatile(&operation.left) || reads_volatile(&operation.right),
+        Body::Values(_) => false,
+    }
 }
 
 /// Whether a query reads a common table expression, or has one.

@@ -19,40 +19,53 @@ pub(super) fn push_down(select: &mut Select, conditions: &mut Vec<Condition>) {
         let Source::Query(query) = &mut select.relations[relation].source else { continue };
         conditions.retain(|condition| {
             let movable = condition.mask == bit(relation) && !condition.volatile && !condition.has_subquery;
-            !(movable && push_into(query, &condition.expr, &columns))
+            let moves = movable && takes(query, &condition.expr, &columns);
+            if moves {
+                push_into(query, &condition.expr, &columns);
+            }
+            !moves
         });
     }
 }
 
-/// Adds a condition on a query's columns to the query; false if that cannot be done. `columns`
-/// gives for each place of the outer frame the query's column.
-fn push_into(query: &mut Query, condition: &Expr, columns: &[Option<usize>]) -> bool {
+/// Whether a condition on a query's columns can be added to the query, to both sides of each UNION
+/// in it. `columns` gives for each place of the outer frame the query's column.
+fn takes(query: &Query, condition: &Expr, columns: &[Option<usize>]) -> bool {
     if query.limit.is_some() || query.offset.is_some() || query.conversions.iter().any(Option::is_some) {
         return false;
     }
-    match &mut query.body {
-        Body::Select(select) => push_into_select(select, condition, columns),
+    match &query.body {
+        Body::Select(select) => moved_into(select, condition, columns).is_some(),
         Body::SetOperation(operation) if operation.kind == SetKind::Union => {
-            // Into both or neither: try on copies.
-            let (mut left, mut right) = (operation.left.clone(), operation.right.clone());
-            let pushed =
-                push_into(&mut left, condition, columns) && push_into(&mut right, condition, columns);
-            if pushed {
-                operation.left = left;
-                operation.right = right;
-            }
-            pushed
+            takes(&operation.left, condition, columns) && takes(&operation.right, condition, columns)
         }
         _ => false,
     }
 }
 
-fn push_into_select(select: &mut Select, condition: &Expr, columns: &[Option<usize>]) -> bool {
+/// Adds a condition that the query takes.
+fn push_into(query: &mut Query, condition: &Expr, columns: &[Option<usize>]) {
+    match &mut query.body {
+        Body::Select(select) => {
+            if let Some(moved) = moved_into(select, condition, columns) {
+                moved.into_conjuncts(&mut select.filter);
+            }
+        }
+        Body::SetOperation(operation) => {
+            push_into(&mut operation.left, condition, columns);
+            push_into(&mut operation.right, condition, columns);
+        }
+        Body::Values(_) => {}
+    }
+}
+
+/// The condition over a select's input; none if it cannot be tested there.
+fn moved_into(select: &Select, condition: &Expr, columns: &[Option<usize>]) -> Option<Expr> {
     if matches!(select.distinct, Distinct::On(_))
         || !select.locks.is_empty()
         || !select.set_returning.is_empty()
     {
-        return false;
+        return None;
     }
     // The condition moves one level in: its own frame becomes the frame around.
     let mut moved = condition.clone();
@@ -66,10 +79,7 @@ fn push_into_select(select: &mut Select, condition: &Expr, columns: &[Option<usi
     });
     // An outer reference at level 0 of the moved expression is `Outer { depth: 1 }`; replaced ones
     // are the select's own.
-    if possible {
-        moved.into_conjuncts(&mut select.filter);
-    }
-    possible
+    possible.then_some(moved)
 }
 
 /// A target as an expression over the select's input, if it is the same for all rows a target row
