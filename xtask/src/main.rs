@@ -35,6 +35,10 @@ const USAGE: &str = "usage: cargo xtask <ci | tidy | isolation | regress | clien
         simulated clusters of engines, each in a storm of its own seed [default: 100 from 1 on]; each seed is printed before it runs;
         optimized from 1000 on";
 
+/// The packages of which a step's features are put together. Other packages' features would be put
+/// together otherwise, and everything below were built once more.
+const WHOLE: [&str; 2] = ["--workspace", "--locked"];
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let root = workspace_root();
@@ -83,20 +87,23 @@ fn ci(root: &Path) -> Result<(), String> {
 /// Requests over three sites and three application servers, all of which are killed: each happens
 /// once. The long trial is in the example's head.
 fn exactly_once(root: &Path) -> Result<(), String> {
-    cargo(root, "cognate for the trial", &["build", "--package", "cognate", "--locked"], &[])?;
-    let example = ["run", "--package", "cognate-client", "--example", "bookstore_tier", "--locked", "--"];
+    let build = ["build", "--workspace", "--bin", "cognate", "--example", "bookstore_tier", "--locked"];
+    cargo(root, "programs of the trial", &build, &[])?;
     let trial = ["--buys", "200", "--sites", "3", "--kill-sites", "--havoc"];
-    cargo(root, "exactly once", &[&example[..], &trial[..]].concat(), &[])
+    step::program(root, "exactly once", "target/debug/examples/bookstore_tier", &trial)
 }
 
 /// Components of composite transactions that die at every fault point. The long runs are in the
 /// heads of the tests' files.
 fn faults(root: &Path) -> Result<(), String> {
-    let composite = ["--package", "cognate-composite", "--features", "fault-points", "--locked"];
-    let clippy = [&["clippy", "--all-targets"], &composite[..], &["--", "-D", "warnings"]].concat();
+    let points = [&WHOLE[..], &["--features", "cognate-composite/fault-points"]].concat();
+    let targets = ["--lib", "--test", "components", "--test", "protocol"];
+    let example = ["--example", "purchase"];
+    let clippy = [&["clippy"], &points[..], &targets, &example, &["--", "-D", "warnings"]].concat();
     cargo(root, "clippy of fault points", &clippy, &[])?;
-    // A name before the dashes would leave the example unbuilt that these tests start.
-    let tests = [&["test"], &composite[..], &["--", "fault"]].concat();
+    // The tests start it.
+    cargo(root, "the purchase with fault points", &[&["build"], &points[..], &example].concat(), &[])?;
+    let tests = [&["test"], &points[..], &targets, &["--", "fault"]].concat();
     cargo(root, "faults", &tests, &[])
 }
 
@@ -125,13 +132,14 @@ fn simulate(root: &Path, arguments: &[&str]) -> Result<(), String> {
             _ => return Err(USAGE.to_owned()),
         }
     }
-    let mut tests = vec!["test", "--package", "cognate-server", "--test", "main", "--locked"];
     // Optimized, a storm takes a fifth of the time; for a hundred, building would take longer than
-    // that.
-    if seeds.len() > 3 {
-        tests.push("--release");
-    }
-    tests.extend(["--", "simulation", "--nocapture"]);
+    // that, and is not needed where the tests have been built.
+    let tests: &[&str] = if seeds.len() > 3 {
+        &["test", "--package", "cognate-server", "--test", "main", "--locked", "--release"]
+    } else {
+        &["test", WHOLE[0], WHOLE[1], "--test", "main"]
+    };
+    let tests = [tests, &["--", "simulation", "--nocapture"]].concat();
     cargo(root, "simulated clusters", &tests, &[("COGNATE_SEEDS", seeds), ("COGNATE_SEED", first)])
 }
 

@@ -1,4 +1,4 @@
-//! One step of the gate: a command of cargo's, whose output passes through. If it fails, what the
+//! One step of the gate: a command of cargo's, or a program that it has built, whose output passes through. If it fails, what the
 //! tests said when they panicked is printed once more, last: whoever reads the end of a long output
 //! has it there.
 
@@ -21,16 +21,29 @@ pub(crate) fn cargo(
     arguments: &[&str],
     environment: &[(&str, &str)],
 ) -> Result<(), String> {
+    let program = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut command = Command::new(program);
+    command.args(arguments).envs(environment.iter().copied()).current_dir(root);
+    run(name, command)
+}
+
+/// Runs a program that was built, and prints the step's name and its time.
+///
+/// # Errors
+/// That it cannot be started, or has failed.
+pub(crate) fn program(root: &Path, name: &str, path: &str, arguments: &[&str]) -> Result<(), String> {
+    let mut command = Command::new(root.join(path));
+    command.args(arguments).current_dir(root);
+    run(name, command)
+}
+
+fn run(name: &str, mut command: Command) -> Result<(), String> {
     println!("== {name}");
     let begin = Instant::now();
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let mut child = Command::new(cargo)
-        .args(arguments)
-        .envs(environment.iter().copied())
-        .current_dir(root)
+    let mut child = command
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("{name}: cannot start cargo: {error}"))?;
+        .map_err(|error| format!("{name}: cannot start {}: {error}", command.get_program().display()))?;
     let mut panics = Panics::default();
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).split(b'\n') {
