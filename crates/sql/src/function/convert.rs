@@ -317,14 +317,24 @@ fn bit_count(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 /// Without the bytes of a set at its ends.
 fn trim(arguments: &[Datum], at_start: bool, at_end: bool) -> Computed {
     let (mut rest, set) = (bytes(&arguments[0])?, bytes(&arguments[1])?);
+    // The set may be as long as what is trimmed: it is gone through once.
+    let mut is_cut = [false; 256];
+    for part in parts(set) {
+        for byte in part? {
+            is_cut[usize::from(*byte)] = true;
+        }
+    }
+    let mut meter = Meter::default();
     while let ([first, behind @ ..], true) = (rest, at_start)
-        && set.contains(first)
+        && is_cut[usize::from(*first)]
     {
+        meter.add(0)?;
         rest = behind;
     }
     while let ([before @ .., last], true) = (rest, at_end)
-        && set.contains(last)
+        && is_cut[usize::from(*last)]
     {
+        meter.add(0)?;
         rest = before;
     }
     Ok(Datum::Bytea(rest.to_vec().into()))

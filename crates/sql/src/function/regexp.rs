@@ -11,6 +11,7 @@ use super::string::{integer, offset_of, str_of};
 use crate::error::{SqlError, sqlstate};
 use crate::regex::{Flavour, Matcher, Options, Regex, Span};
 use crate::types::TypeId::{Bool, Bpchar, Int4, Name, Text as T, TextArray};
+use crate::types::bounds::check_size;
 use crate::types::{Array, Datum, TypeId};
 
 type Computed = Result<Datum, SqlError>;
@@ -83,6 +84,8 @@ thread_local! {
 
 /// The compiled expression. 2201B if it is none.
 fn compile(pattern: &str, flags: Flags) -> Result<Rc<Regex>, SqlError> {
+    // It is read as characters.
+    check_size(pattern.len().saturating_mul(size_of::<char>()))?;
     let key = (pattern.to_owned(), flags.options);
     if let Some(found) = EXPRESSIONS.with_borrow(|cache| cache.get(&key).cloned()) {
         return Ok(found);

@@ -487,6 +487,7 @@ fn work_on_a_large_value_can_be_left_half_way() {
     let (text_json, json) = (Datum::from(document.as_str()), Datum::Jsonb(document.as_str().into()));
     let blank_json = Datum::from(" ".repeat(1 << 20) + "1");
     let percents = Datum::from("%%".repeat(1 << 19));
+    let escapes = Datum::from("\\0061".repeat(1 << 17));
     let quoted = Datum::from(format!("\"{}\"", "\\u0061b".repeat(1 << 17)));
     let work = [
         ("lower($1)", &text),
@@ -532,6 +533,16 @@ fn work_on_a_large_value_can_be_left_half_way() {
         ("decode($1, 'escape')", &hex),
         ("convert_from($1, 'UTF8')", &bytes),
         ("$1::bytea || 'x'::bytea", &bytes),
+        ("btrim($1::bytea, $1::bytea)", &bytes),
+        ("to_char(timestamp '2024-02-29', $1::text)", &text),
+        ("to_char(timestamp '2024-02-29', '\"' || $1::text)", &text),
+        ("to_char(interval '1 day', $1::text)", &text),
+        ("to_char(1.5, $1::text)", &text),
+        ("to_char(1.5, '\"' || $1::text)", &text),
+        ("to_date('2024', 'YYYY' || $1::text)", &text),
+        ("to_number('1' || $1::text, '99')", &text),
+        ("to_number('1', '9' || $1::text)", &text),
+        ("unistr($1::text)", &escapes),
         ("$1::bytea::text", &bytes),
         ("$1::text::bytea", &hex),
         ("$1::text::json", &text_json),

@@ -221,7 +221,15 @@ mod tests {
             let error = Regex::new(pattern, Options::default()).expect_err("too large");
             assert_eq!(error.message, "invalid regular expression: regular expression is too complex");
         }
-        let deep = "(".repeat(100_000);
-        assert_eq!(Regex::new(&deep, Options::default()).expect_err("too deep").sqlstate, "2201B");
+        let letters: String = ('\u{4e00}'..'\u{9fa5}').collect();
+        // Too deep; too many parts, with parentheses and without; too many tokens; too many sets.
+        for pattern in ["(", "(a)", "(a)\\1", "a+?b+", "^", "()", "a"].map(|part| part.repeat(400_000)) {
+            assert_eq!(Regex::new(&pattern, Options::default()).expect_err("too large").sqlstate, "2201B");
+        }
+        assert_eq!(Regex::new(&letters, Options::default()).expect_err("too many sets").sqlstate, "2201B");
+        // Parts one beside the other are no levels.
+        let many = format!("{}x", "(a)|".repeat(1000));
+        assert!(Regex::new(&many, Options::default()).is_ok());
+        assert!(Regex::new(&"(a)".repeat(100), Options::default()).is_ok());
     }
 }

@@ -5,6 +5,7 @@
 //! PostgreSQL's to the letter: an atom has none; a quantifier gives its own, `{m}` passes the
 //! atom's on; a branch has that of its first part that has one; alternatives are greedy.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::lexer::{Lexer, Token};
@@ -163,15 +164,26 @@ pub(super) const WORD: usize = 2;
 
 /// Deepest nesting of parentheses.
 const MAX_DEPTH: u32 = 200;
+/// So many parts of branches may have to be divided from what follows them: each of them is a level
+/// of its own, in the tree and wherever that is gone through.
+const MAX_RESTS: u32 = 250;
+/// Tokens of a pattern. What has more takes more states than an automaton may have.
+const MAX_TOKENS: u32 = 300_000;
+/// Different sets of characters: colors take memory with the square of their number.
+const MAX_SETS: usize = 4096;
 
 struct Parser {
     lexer: Lexer,
     token: Token,
     sets: Vec<Set>,
+    /// The number of each of them.
+    numbers: HashMap<Set, usize>,
     groups: u32,
     /// What each group matches, once it is complete.
     group_expressions: Vec<Option<Rc<Expression>>>,
     depth: u32,
+    rests: u32,
+    tokens: u32,
 }
 
 /// Reads a pattern.
@@ -179,7 +191,18 @@ pub(super) fn parse(pattern: &str, options: Options) -> Result<Parsed, Failure> 
     let mut lexer = Lexer::new(pattern, options)?;
     let token = lexer.next(0)?;
     let sets = vec![Set::all(), Set::single('\n'), Class::Word.set(false)];
-    let mut parser = Parser { lexer, token, sets, groups: 0, group_expressions: vec![None], depth: 0 };
+    let numbers = sets.iter().cloned().enumerate().map(|(number, set)| (set, number)).collect();
+    let mut parser = Parser {
+        lexer,
+        token,
+        sets,
+        numbers,
+        groups: 0,
+        group_expressions: vec![None],
+        depth: 0,
+        rests: 0,
+        tokens: 0,
+    };
     let tree = parser.alternatives(false, false)?;
     Ok(Parsed {
         tree: Rc::new(tree),
@@ -200,6 +223,10 @@ struct Atom {
 
 impl Parser {
     fn advance(&mut self) -> Result<(), Failure> {
+        self.tokens += 1;
+        if self.tokens > MAX_TOKENS {
+            return Err(Failure::TOO_COMPLEX);
+        }
         self.token = self.lexer.next(self.groups)?;
         Ok(())
     }
@@ -212,12 +239,17 @@ impl Parser {
         }
     }
 
-    fn set(&mut self, set: Set) -> Rc<Expression> {
-        let number = self.sets.iter().position(|known| *known == set).unwrap_or_else(|| {
-            self.sets.push(set);
-            self.sets.len() - 1
-        });
-        Rc::new(Expression::Set(number))
+    fn set(&mut self, set: Set) -> Result<Rc<Expression>, Failure> {
+        if let Some(number) = self.numbers.get(&set) {
+            return Ok(Rc::new(Expression::Set(*number)));
+        }
+        let number = self.sets.len();
+        if number >= MAX_SETS {
+            return Err(Failure::TOO_COMPLEX);
+        }
+        self.numbers.insert(set.clone(), number);
+        self.sets.push(set);
+        Ok(Rc::new(Expression::Set(number)))
     }
 
     /// Branches up to the closing parenthesis (`inside` one) or the end. In a look-around nothing
@@ -302,7 +334,12 @@ impl Parser {
             let traits = traits | combine(traits, messy.traits);
             return Ok(Piece::sequence(traits, prefix, messy));
         }
+        self.rests += 1;
+        if self.rests > MAX_RESTS {
+            return Err(Failure::TOO_COMPLEX);
+        }
         let rest = self.branch(inside, looking)?;
+        self.rests -= 1;
         let tail_traits = messy_traits | combine(messy_traits, rest.traits);
         let traits = traits | combine(traits, tail_traits);
         if is_first {
@@ -361,7 +398,7 @@ impl Parser {
                     _ => Set::single(')'),
                 };
                 self.advance()?;
-                Ok(plain(self.set(set)))
+                Ok(plain(self.set(set)?))
             }
             Token::Open { capturing } => self.group(capturing && !looking, looking),
             Token::BackReference(number) => {

@@ -4,7 +4,7 @@ use super::{Computed, from_utf8, str_of};
 use crate::error::{SqlError, sqlstate};
 use crate::function::EvalContext;
 use crate::types::Datum;
-use crate::types::bounds::append;
+use crate::types::bounds::{Meter, append};
 
 fn invalid_pair() -> SqlError {
     SqlError::syntax("invalid Unicode surrogate pair")
@@ -36,7 +36,9 @@ pub(super) fn unistr(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let mut out = Vec::with_capacity(rest.len());
     // The first half of a pair, while the second one is awaited.
     let mut half: Option<u32> = None;
+    let mut meter = Meter::default();
     while !rest.is_empty() {
+        meter.add(0)?;
         let plain = match rest.strip_prefix('\\') {
             None => &rest[..rest.find('\\').unwrap_or(rest.len())],
             Some(escape) if escape.starts_with('\\') => &rest[..1],

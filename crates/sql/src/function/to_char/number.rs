@@ -10,6 +10,7 @@ use crate::error::SqlError;
 use crate::function::EvalContext;
 use crate::function::math::unexpected;
 use crate::function::string::str_of;
+use crate::types::bounds::{Meter, ask, pieces};
 use crate::types::{Datum, Numeric};
 
 /// A number written plainly: its sign and its characters.
@@ -49,14 +50,14 @@ fn plain(datum: &Datum, template: &mut Template) -> Result<Plain, SqlError> {
             }
         }
         Datum::Numeric(value) => {
-            let shifted = value
-                .multiply(&Numeric::from(10i64).power(&Numeric::from(shift as i64), &|| Ok(()))?.round(0))?;
+            let shifted =
+                value.multiply(&Numeric::from(10i64).power(&Numeric::from(shift as i64), &ask)?.round(0))?;
             shifted.round(template.fraction as i32).to_string()
         }
         other => {
             let value = Numeric::from(other.as_i64().ok_or_else(|| unexpected(&[other]))?);
-            let shifted = value
-                .multiply(&Numeric::from(10i64).power(&Numeric::from(shift as i64), &|| Ok(()))?.round(0))?;
+            let shifted =
+                value.multiply(&Numeric::from(10i64).power(&Numeric::from(shift as i64), &ask)?.round(0))?;
             shifted.round(template.fraction as i32).to_string()
         }
     };
@@ -84,7 +85,7 @@ pub(in crate::function) fn number_to_char(
         // Too long: signs of that in every place.
         number.text = format!("{}.{}", "#".repeat(template.integer), "#".repeat(template.fraction));
     }
-    Ok(Writer::new(&template, number, leading).run().into())
+    Writer::new(&template, number, leading).run().map(Datum::from)
 }
 
 fn to_numeric(datum: &Datum) -> Result<Numeric, SqlError> {
@@ -96,6 +97,9 @@ fn to_numeric(datum: &Datum) -> Result<Numeric, SqlError> {
     }
 }
 
+/// So many digits of a float are written behind the point, as in PostgreSQL; beyond them are zeros.
+const FLOAT_DIGITS: usize = 350;
+
 fn scientific(datum: &Datum, template: &Template) -> Result<String, SqlError> {
     // Floats are rounded as what they are in binary.
     let float = match datum {
@@ -104,12 +108,14 @@ fn scientific(datum: &Datum, template: &Template) -> Result<String, SqlError> {
         _ => None,
     };
     if let Some(value) = float.filter(|value| value.is_finite()) {
-        let text = format!("{value:.*e}", template.fraction);
+        let digits = template.fraction.min(FLOAT_DIGITS);
+        let text = format!("{value:.digits$e}");
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let exponent: i32 = exponent.parse().unwrap_or(0);
         let blank = if value < 0.0 { "" } else { " " };
+        let zeros = "0".repeat(template.fraction - digits);
         return Ok(format!(
-            "{blank}{mantissa}e{}{:02}",
+            "{blank}{mantissa}{zeros}e{}{:02}",
             if exponent < 0 { '-' } else { '+' },
             exponent.abs()
         ));
@@ -134,8 +140,9 @@ fn scientific(datum: &Datum, template: &Template) -> Result<String, SqlError> {
 
 fn roman_template(datum: &Datum, template: &Template) -> Result<String, SqlError> {
     let value = to_numeric(datum)?.to_i64("integer").unwrap_or(0);
-    let mut out = String::new();
+    let (mut out, mut meter) = (String::new(), Meter::default());
     for piece in &template.pieces {
+        let before = out.len();
         match piece {
             Piece::Roman { lower } => {
                 let letters = roman(value);
@@ -145,6 +152,7 @@ fn roman_template(datum: &Datum, template: &Template) -> Result<String, SqlError
             Piece::Literal(c) => out.push(*c),
             _ => {}
         }
+        meter.add(out.len() - before)?;
     }
     Ok(out)
 }
@@ -256,8 +264,11 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn run(mut self) -> String {
+    fn run(mut self) -> Result<String, SqlError> {
+        let mut meter = Meter::default();
         for piece in &self.template.pieces {
+            // A place writes a sign and a digit at most.
+            meter.add(2)?;
             let fill = self.template.fill;
             match *piece {
                 Piece::Nine | Piece::Point => self.digit(false),
@@ -280,7 +291,7 @@ impl<'a> Writer<'a> {
                 Piece::Group | Piece::Minus | Piece::Plus | Piece::Roman { .. } => {}
             }
         }
-        self.out
+        Ok(self.out)
     }
 
     /// Is the next character the zero before the point, for which the template has only nines?
@@ -380,24 +391,26 @@ pub(in crate::function) fn to_number(arguments: &[Datum], _: &EvalContext<'_>) -
     let shift = template.shift.unwrap_or(0);
     let (mut integer, mut fraction, mut after_point) = (0, 0, false);
     let mut digits = String::new();
-    for c in text.chars() {
-        match c {
-            '0'..='9' if after_point && fraction < template.fraction => {
-                digits.push(c);
-                fraction += 1;
+    'text: for piece in pieces(text) {
+        for c in piece?.chars() {
+            match c {
+                '0'..='9' if after_point && fraction < template.fraction => {
+                    digits.push(c);
+                    fraction += 1;
+                }
+                '0'..='9' if after_point => {}
+                '0'..='9' if integer == template.integer + shift => break 'text,
+                '0'..='9' => {
+                    digits.push(c);
+                    integer += 1;
+                }
+                '.' if template.has_point && !after_point => {
+                    after_point = true;
+                    digits.push('.');
+                }
+                '.' => break 'text,
+                _ => {}
             }
-            '0'..='9' if after_point => {}
-            '0'..='9' if integer == template.integer + shift => break,
-            '0'..='9' => {
-                digits.push(c);
-                integer += 1;
-            }
-            '.' if template.has_point && !after_point => {
-                after_point = true;
-                digits.push('.');
-            }
-            '.' => break,
-            _ => {}
         }
     }
     if digits.trim_matches('.').is_empty() {
@@ -405,7 +418,7 @@ pub(in crate::function) fn to_number(arguments: &[Datum], _: &EvalContext<'_>) -
     }
     let mut value: Numeric = digits.trim_end_matches('.').parse()?;
     if shift > 0 {
-        value = value.divide(&Numeric::from(10i64).power(&Numeric::from(shift as i64), &|| Ok(()))?)?;
+        value = value.divide(&Numeric::from(10i64).power(&Numeric::from(shift as i64), &ask)?)?;
     }
     Ok(Datum::Numeric(if negative { value.negate() } else { value }))
 }

@@ -1,6 +1,7 @@
 //! Templates of numbers, taken apart.
 
 use crate::error::{SqlError, sqlstate};
+use crate::types::bounds::Meter;
 
 /// One piece of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +64,12 @@ const WORDS: [&str; 9] = ["EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH"
 
 impl Template {
     pub(super) fn parse(text: &str) -> Result<Template, SqlError> {
-        let mut template = Template::default();
+        let (mut template, mut meter) = (Template::default(), Meter::default());
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
+            meter.add(size_of::<Piece>())?;
             if first == '"' {
-                rest = template.quoted(&rest[1..]);
+                rest = template.quoted(&rest[1..], &mut meter)?;
                 continue;
             }
             if let Some(after) = rest.strip_prefix("\\\"") {
@@ -91,9 +93,10 @@ impl Template {
 
     /// Literal text up to the closing quote; gives back what follows. A backslash makes a literal
     /// of any character after it.
-    fn quoted<'a>(&mut self, text: &'a str) -> &'a str {
+    fn quoted<'a>(&mut self, text: &'a str, meter: &mut Meter) -> Result<&'a str, SqlError> {
         let mut letters = text.chars();
         while let Some(letter) = letters.next() {
+            meter.add(size_of::<Piece>())?;
             let literal = match letter {
                 '"' => break,
                 '\\' => letters.next().unwrap_or('\\'),
@@ -101,7 +104,7 @@ impl Template {
             };
             self.pieces.push(Piece::Literal(literal));
         }
-        letters.as_str()
+        Ok(letters.as_str())
     }
 
     fn word(&mut self, word: &str, lower: bool) -> Result<(), SqlError> {

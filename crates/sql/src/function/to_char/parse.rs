@@ -12,6 +12,7 @@ use crate::error::{SqlError, sqlstate};
 use crate::function::EvalContext;
 use crate::function::string::str_of;
 use crate::types::Datum;
+use crate::types::bounds::Meter;
 use crate::types::datetime::calendar::{self, days_from_civil, days_in_month};
 use crate::types::datetime::{
     DAY, HOUR, MINUTE, MONTHS, SECOND, WEEKDAYS, arithmetic, check_date, check_timestamp, round_micros,
@@ -233,7 +234,7 @@ impl Parts {
     fn read(text: &str, template: &str) -> Result<Parts, SqlError> {
         let mut parts = Parts::default();
         let mut source = Source { rest: text, spelling: Spelling("", Case::Upper), fixed: false };
-        let pieces = split(template);
+        let (pieces, mut meter) = (split(template)?, Meter::default());
         let mut exact = false;
         // Blanks that were skipped beyond what the template has.
         let mut skipped = 0i64;
@@ -246,6 +247,7 @@ impl Parts {
             if source.rest.is_empty() {
                 break;
             }
+            meter.add(0)?;
             let is_pattern = matches!(piece, Piece::Pattern { .. });
             let is_switch = matches!(piece, Piece::Pattern { pattern: Pattern::Exact, .. });
             if !exact && !is_switch && (is_pattern || place == 0) {

@@ -1,5 +1,8 @@
 //! Templates of dates and times, split into patterns and literal text.
 
+use crate::error::SqlError;
+use crate::types::bounds::Meter;
+
 /// What a pattern stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
@@ -200,11 +203,13 @@ fn postfix(rest: &str) -> Option<Option<Case>> {
     }
 }
 
-/// Splits a template.
-pub(super) fn split(template: &str) -> Vec<Piece> {
-    let mut pieces = Vec::new();
+/// Splits a template. A long one has as many pieces as letters, each larger than a letter: it is
+/// asked for as it goes.
+pub(super) fn split(template: &str) -> Result<Vec<Piece>, SqlError> {
+    let (mut pieces, mut meter) = (Vec::new(), Meter::default());
     let mut rest = template;
     while !rest.is_empty() {
+        meter.add(size_of::<Piece>())?;
         let prefix = prefix(rest);
         if prefix.is_some() {
             rest = &rest[2..];
@@ -226,7 +231,7 @@ pub(super) fn split(template: &str) -> Vec<Piece> {
             continue;
         }
         if let Some(text) = rest.strip_prefix('"') {
-            rest = quoted(text, &mut pieces);
+            rest = quoted(text, &mut pieces, &mut meter)?;
             continue;
         }
         // A backslash means something only before a quote.
@@ -238,18 +243,19 @@ pub(super) fn split(template: &str) -> Vec<Piece> {
         let separates = first.is_ascii_punctuation() || first.is_ascii_whitespace();
         pieces.push(if separates { Piece::Separator(first) } else { Piece::Literal(first) });
     }
-    pieces
+    Ok(pieces)
 }
 
 /// Takes literal text up to the closing quote; gives back what follows it.
-fn quoted<'a>(text: &'a str, pieces: &mut Vec<Piece>) -> &'a str {
+fn quoted<'a>(text: &'a str, pieces: &mut Vec<Piece>, meter: &mut Meter) -> Result<&'a str, SqlError> {
     let mut characters = text.char_indices();
     while let Some((at, c)) = characters.next() {
+        meter.add(size_of::<Piece>())?;
         match c {
-            '"' => return &text[at + 1..],
+            '"' => return Ok(&text[at + 1..]),
             '\\' => pieces.push(Piece::Literal(characters.next().map_or('\\', |(_, escaped)| escaped))),
             other => pieces.push(Piece::Literal(other)),
         }
     }
-    ""
+    Ok("")
 }

@@ -5,6 +5,7 @@ use crate::error::SqlError;
 use crate::function::EvalContext;
 use crate::function::datetime::{interval, timestamp};
 use crate::function::string::str_of;
+use crate::types::bounds::Meter;
 use crate::types::datetime::calendar::{self, civil_from_days};
 use crate::types::datetime::{HOUR, MINUTE, MONTHS, SECOND, WEEKDAYS, is_finite_timestamp, zone};
 use crate::types::{Datum, Interval, TimeZone};
@@ -94,8 +95,9 @@ pub(in crate::function) fn interval_to_char(
 }
 
 fn render(moment: &Moment, template: &str) -> Result<String, SqlError> {
-    let mut out = String::new();
-    for piece in split(template) {
+    let (mut out, mut meter) = (String::new(), Meter::default());
+    for piece in split(template)? {
+        let before = out.len();
         match piece {
             Piece::Literal(c) | Piece::Separator(c) => out.push(c),
             Piece::Pattern { pattern, case, fill, ordinal, .. } => {
@@ -106,6 +108,7 @@ fn render(moment: &Moment, template: &str) -> Result<String, SqlError> {
                 out.push_str(&text);
             }
         }
+        meter.add(out.len() - before)?;
     }
     Ok(out)
 }
