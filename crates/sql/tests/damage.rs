@@ -115,11 +115,46 @@ fn no_damaged_row_passes_for_a_mistake_of_the_client() {
     }
 }
 
+/// As a restored database is read, before it may be opened.
+#[test]
+fn what_is_read_back_and_makes_no_sense_is_named() {
+    let world = World::new();
+    world.run("CREATE TABLE t (id int PRIMARY KEY, n int, name text)");
+    world.run("CREATE INDEX t_n ON t (n)");
+    world.run("INSERT INTO t VALUES (1, 10, 'one'), (2, 20, 'two')");
+    let read = world.sql.read_back().unwrap();
+    assert_eq!((read.rows, read.entries), (2, 2));
+    let trees = world.user_trees();
+    // First an entry of the index, then, before it is looked at, a row of the table.
+    for (tree, sqlstate) in [(trees[1], "XX002"), (trees[0], "XX001")] {
+        world.spoil(tree, 1, |stored| stored[..stored.len().min(5) - 1].to_vec());
+        let error = world.sql.read_back().unwrap_err();
+        assert_eq!((error.sqlstate, error.table.as_deref()), (sqlstate, Some("t")), "{error:?}");
+        assert!(error.detail.as_ref().is_some_and(|detail| detail.contains(".log, at byte ")), "{error:?}");
+    }
+}
+
 #[test]
 fn a_catalog_that_cannot_be_read_is_named() {
     let world = World::new();
     world.run("CREATE TABLE t (id int PRIMARY KEY)");
     world.spoil(1, 0, |document| document[..document.len() - 1].to_vec());
+    let World { disk, engine, sql } = world;
+    drop((engine, sql));
+    let error = World::open(&disk).err().expect("damage");
+    assert_eq!(error.sqlstate, "XX001");
+    assert!(error.detail.as_ref().is_some_and(|detail| detail.contains(", at byte ")), "{error:?}");
+}
+
+/// The document is one, and lies where no object's is.
+#[test]
+fn a_key_of_the_catalog_that_makes_no_sense_is_named() {
+    let world = World::new();
+    world.run("CREATE TABLE t (id int PRIMARY KEY)");
+    let mut t = world.begin();
+    let (_, document) = rows(&t, 1)[0].clone();
+    t.put(1, b"odd", document.into()).unwrap();
+    world.engine.wait_durable(t.commit().unwrap().csn).wait().unwrap();
     let World { disk, engine, sql } = world;
     drop((engine, sql));
     let error = World::open(&disk).err().expect("damage");

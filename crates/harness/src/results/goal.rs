@@ -100,7 +100,7 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.of_postgres("bookstore", crate::report::TOTAL);
     first "five long queries, time of Cognate / PostgreSQL, geometric mean", AtMost(0.9), "×", "0.6×",
         |f| f.param("analytic", "time_of_postgres");
-    further "the slowest of them against PostgreSQL", AtMost(1.2), "×", "0.9×",
+    first "the slowest of them against PostgreSQL", AtMost(1.2), "×", "0.9×",
         |f| f.param("analytic", "worst_of_postgres");
     first "point reads by 4 clients, prepared: Cognate / PostgreSQL", AtLeast(1.2), "×", "1.5×",
         |f| f.of_postgres("mixed", "alone");
@@ -114,7 +114,7 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("log", "of_device_pct");
     further "log: the same, of the raw device written past the page cache, which is like for like",
         AtLeast(80.0), " %", "95 %", |f| f.param("log", "of_direct_pct");
-    first "data 4× the memory budget: resident size / budget", AtMost(1.5), "×", "",
+    further "data 4× the memory budget: resident size / budget", AtMost(1.5), "×", "",
         |f| f.param("memory", "resident_to_budget");
     further "recovery, by bytes replayed", AtLeast(100.0), " MB/s", "", |f| f.param("recovery", "mb_per_s");
     first "kill -9 rounds: transactions lost or too many", AtMost(0.0), "", "0",
@@ -170,7 +170,7 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("mip", "ac_mip_text_of_two_phase");
     further "Buy Confirm, a first sibling left prepared by every request, the retry finds it: throughput lost",
         AtMost(20.0), " %", "10 %", |f| f.param("mip", "bc_failover_lost_pct");
-    first "Buy Confirm, the same, the retry executes again, as in the paper: throughput lost",
+    further "Buy Confirm, the same, the retry executes again, as in the paper: throughput lost",
         AtMost(20.0), " %", "10 %", |f| f.param("mip", "bc_failover_again_lost_pct");
     further "Admin Confirm, a first sibling left prepared by every request, the retry finds it: throughput lost",
         AtMost(15.0), " %", "10 %", |f| f.param("mip", "ac_failover_lost_pct");
@@ -179,9 +179,9 @@ pub const GOALS: &[Goal] = goals! {
     further "storage a row of MIP transactions", AtMost(0.0), " bytes", "0", |f| f.param("mip", "bytes_a_row");
     further "retry, the first instance prepared and its server dead / a request", AtMost(2.0), "×", "1.2×",
         |f| f.param("mip", "retry_of_request");
-    first "25 clients, ten hot items, one in doubt: third second / before", AtLeast(0.9), "×", "1×",
+    further "25 clients, ten hot items, one in doubt: third second / before", AtLeast(0.9), "×", "1×",
         |f| f.param("mip", "crowd_of_before");
-    first "PREPARE TRANSACTION and COMMIT PREPARED, 16 clients: Cognate / PostgreSQL", AtLeast(2.0), "×", "4×",
+    further "PREPARE TRANSACTION and COMMIT PREPARED, 16 clients: Cognate / PostgreSQL", AtLeast(2.0), "×", "4×",
         |f| f.param("mip", "pairs_of_postgres");
     further "PREPARE MIP and COMMIT MIP on Cognate / PREPARE TRANSACTION and COMMIT PREPARED on PostgreSQL",
         AtLeast(2.0), "×", "4×", |f| f.param("mip", "mip_pairs_of_postgres");
@@ -312,6 +312,6 @@ mod tests {
     #[test]
     fn the_first_page_is_one_screen() {
         let first = GOALS.iter().filter(|goal| goal.first_page).count();
-        assert!((10..=18).contains(&first), "{first} goals");
+        assert!((10..=15).contains(&first), "{first} goals");
     }
 }

@@ -78,25 +78,32 @@ pub fn first_page(figures: &Figures) -> String {
     let all: Vec<(&Goal, Measured)> =
         GOALS.iter().filter_map(|goal| Some((goal, (goal.find)(figures)?))).collect();
     let missed = all.iter().filter(|(goal, measured)| goal.must.verdict(measured) == Verdict::Fails);
-    let missed: Vec<String> = missed
-        .map(|(goal, measured)| {
-            let text = shown(goal, measured);
-            format!("- {}: {text} ([{}](results/{}.md))", goal.what, measured.page, measured.page)
-        })
+    let missed: Vec<(String, String)> = missed
+        .map(|(goal, measured)| (measured.page.clone(), format!("{}: {}", goal.what, shown(goal, measured))))
         .collect();
-    if !missed.is_empty() {
-        let _ = writeln!(out, "\nWhat does not hold, of all goals on all pages:\n\n{}", missed.join("\n"));
-    }
-    let better = figures.better_of_postgres();
-    if !better.is_empty() {
-        let _ = writeln!(out, "\nWhere PostgreSQL is better (Cognate against PostgreSQL):\n");
-        for (page, row, told) in better {
-            let _ = writeln!(out, "- {row}: {told} ([{page}](results/{page}.md))");
-        }
-    }
+    out.push_str(&by_page("What does not hold, of all goals on all pages:", &missed));
+    let better = figures.better_of_postgres().into_iter();
+    let better: Vec<(String, String)> =
+        better.map(|(page, row, told)| (page, format!("{row}: {told}"))).collect();
+    out.push_str(&by_page("Where PostgreSQL is better (Cognate against PostgreSQL):", &better));
     let links: Vec<String> =
         figures.pages.iter().map(|page| format!("[{}](results/{}.md)", page.name, page.name)).collect();
     let _ = writeln!(out, "\nAll pages: {}.", links.join(" · "));
+    out
+}
+
+/// What is told of pages, a line for each page: the first page is one screen.
+fn by_page(title: &str, told: &[(String, String)]) -> String {
+    let mut out = String::new();
+    if told.is_empty() {
+        return out;
+    }
+    let _ = writeln!(out, "\n{title}\n");
+    for group in told.chunk_by(|one, next| one.0 == next.0) {
+        let page = &group[0].0;
+        let texts: Vec<&str> = group.iter().map(|(_, text)| text.as_str()).collect();
+        let _ = writeln!(out, "- [{page}](results/{page}.md): {}", texts.join("; "));
+    }
     out
 }
 
@@ -372,7 +379,8 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(text.contains("- select-only: 99th percentile 1.43 against 0.59 ms"), "{text}");
+        let better = "- [pgbench](results/pgbench.md): select-only: 99th percentile 1.43 against 0.59 ms\n";
+        assert!(text.contains(better), "{text}");
         assert!(
             text.contains(
                 "| bookstore, ordering mix, 80 clients: Cognate / PostgreSQL | | ≥ 1× | 2× | not measured | |"
@@ -381,6 +389,15 @@ mod tests {
         );
         let text = first_page(&pages("def"));
         assert!(text.contains("Commit: **not the same for all**; abc (pgbench); def (pgbench)."), "{text}");
+    }
+
+    #[test]
+    fn what_is_told_of_one_page_is_one_line() {
+        let told = [("a", "one"), ("a", "two"), ("b", "three")];
+        let told = told.map(|(page, text)| (page.to_owned(), text.to_owned()));
+        let text = "\nLost:\n\n- [a](results/a.md): one; two\n- [b](results/b.md): three\n";
+        assert_eq!(by_page("Lost:", &told), text);
+        assert_eq!(by_page("Lost:", &[]), "");
     }
 
     #[test]

@@ -43,7 +43,8 @@ impl Cold {
         Ok(self.segments()?.first().copied().unwrap_or(1).saturating_sub(1))
     }
 
-    /// Calls `each` for the records `from` to `to`, in order. Blocks.
+    /// Calls `each` for the records `from` to `to`, in order. What it calls [`Error::Undecodable`]
+    /// is damage, and gets its file and offset here. Blocks.
     pub(crate) fn read(&self, from: Csn, to: Csn, each: &mut Each<'_>) -> Result<(), Error> {
         let mut next = from;
         while next <= to {
@@ -79,6 +80,11 @@ impl Cold {
                 let whole = decode_body(&header, body, &mut |record| {
                     let is_wanted = record.csn >= *next && record.csn <= to;
                     if is_wanted { each(record.csn, record.payload) } else { Ok(()) }
+                });
+                // What is whole and makes no sense is damage, too: of the batch that has it.
+                let whole = whole.map_err(|error| match error {
+                    Error::Undecodable { what, .. } => Error::corrupt(&path, offset, what),
+                    other => other,
                 })?;
                 whole.map_err(|bad| Error::Corrupt {
                     file: path.clone(),

@@ -93,6 +93,26 @@ async fn entries_that_have_left_memory_are_read_back_from_their_segments() {
     assert_eq!(log.read(7..8, 1).await.unwrap().len(), 1);
 }
 
+#[test]
+fn a_record_that_is_read_back_and_makes_no_sense_is_named() {
+    let disk = SimDisk::new(2);
+    let log = open(&disk, 0).unwrap();
+    add(&log, requests(1, 0, 1, 10));
+    let last = log.log.last();
+    let nonsense = || Error::Undecodable { what: "no record".to_owned(), row: None };
+    let error = log.cold.read(last, last, &mut |_, _| Err(nonsense())).unwrap_err();
+    match error {
+        Error::Corrupt { file, offset, what } => {
+            assert!(file.starts_with(folder()) && file != folder(), "{}", file.display());
+            assert!(offset > 0 && what == "no record", "{offset}: {what}");
+        }
+        other => panic!("{other}"),
+    }
+    // Other errors stay what they are.
+    let full = log.cold.read(last, last, &mut |_, _| Err(Error::Defect("another"))).unwrap_err();
+    assert!(matches!(full, Error::Defect("another")), "{full}");
+}
+
 #[tokio::test]
 async fn a_purge_removes_segments_and_keeps_what_is_still_true() {
     let disk = SimDisk::new(3);

@@ -213,8 +213,7 @@ impl SqlDatabase {
         let mut scan = view.scan(store::CATALOG_TREE, Bound::Unbounded, Bound::Unbounded, false)?;
         let mut objects = Vec::new();
         while let Some((key, document)) = scan.next()? {
-            let object = decode(self.engine(), &key, &document, view.snapshot())?;
-            objects.push((store::place_of(&key)?.0, object));
+            objects.push(decode_placed(self.engine(), &key, &document, view.snapshot())?);
         }
         Ok(Stored::new(objects).catalog(self.one.oid, 0))
     }
@@ -493,10 +492,18 @@ fn stored_objects(engine: &Database, transaction: &Transaction) -> Result<Stored
     let mut scan = transaction.scan_unnoted(store::CATALOG_TREE, Bound::Unbounded, Bound::Unbounded)?;
     let mut objects = Vec::new();
     while let Some((key, document)) = scan.next()? {
-        let object = decode(engine, &key, &document, transaction.snapshot())?;
-        objects.push((store::place_of(&key)?.0, object));
+        objects.push(decode_placed(engine, &key, &document, transaction.snapshot())?);
     }
     Ok(Stored::new(objects))
+}
+
+/// An object of the catalog, and the database that its key says. XX001 as `decode`.
+fn decode_placed(engine: &Database, key: &[u8], document: &[u8], snapshot: Csn) -> Result<(Oid, Object)> {
+    let object = decode(engine, key, document, snapshot)?;
+    match store::place_of(key) {
+        Ok((database, _)) => Ok((database, object)),
+        Err(error) => Err(place::located(engine, store::CATALOG_TREE, key, snapshot, error)),
+    }
 }
 
 /// An object of the catalog. XX001 with file and offset if it cannot be read.
