@@ -345,14 +345,23 @@ async fn until_end(
     }
 }
 
-/// Runs a cluster until a signal asks it to end.
+/// Runs a cluster until a signal asks it to end, or none of its nodes is left.
 fn try_out(trial: &trial::Trial) -> Result<(), String> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().map_err(|e| format!("cannot start the runtime: {e}"))?;
     runtime.block_on(async {
         let mut signals = Signals::new().map_err(|e| format!("cannot listen for signals: {e}"))?;
         let mut nodes = trial.start()?;
-        signals.end().await;
+        loop {
+            tokio::select! {
+                () = signals.end() => break,
+                () = tokio::time::sleep(trial::LOOK_AT_RUNNING) => {
+                    if let Some(ended) = nodes.ended() {
+                        return ended;
+                    }
+                }
+            }
+        }
         nodes.ask();
         loop {
             if let Some(ended) = nodes.ended() {

@@ -14,8 +14,10 @@ use rand::Rng as _;
 const PEER_OFFSET: u16 = 100;
 /// Where their live pages, health and metrics are.
 const HTTP_OFFSET: u16 = 200;
-/// How often it is looked whether the nodes have ended.
+/// How often it is looked whether the nodes have ended that were asked to.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
+/// How often it is looked whether all have ended by themselves, such as for a port in use.
+pub(crate) const LOOK_AT_RUNNING: Duration = Duration::from_millis(500);
 
 /// Arguments of `cognate cluster`.
 #[derive(Clone, Debug, Args)]

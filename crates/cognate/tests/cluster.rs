@@ -131,15 +131,22 @@ impl Cluster {
         said
     }
 
+    /// What a node says at its HTTP port: a head, and JSON. `None`: it is not there yet.
+    fn said_at(&self, node: usize, path: &str) -> Option<(String, serde_json::Value)> {
+        let mut socket = TcpStream::connect(&self.http[node - 1]).ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        Some((head.to_owned(), serde_json::from_str(body).ok()?))
+    }
+
     /// What a node's live page draws.
     fn live(&self, node: usize) -> serde_json::Value {
-        let mut socket = TcpStream::connect(&self.http[node - 1]).expect("connected");
-        socket.write_all(b"GET /live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).expect("received");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("head and body");
+        let (head, body) = self.said_at(node, "/live").expect("an answer");
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-        serde_json::from_str(body).expect("JSON")
+        body
     }
 
     pub(crate) fn stop(&mut self, node: usize) {
@@ -475,6 +482,8 @@ fn a_minority_refuses_writes_and_goes_on_reading() {
     );
     let state = rows(&mut one, "SELECT state FROM cognate_nodes WHERE node = 1");
     assert_eq!(state, [["minority"]]);
+    // At SERIALIZABLE a query of many rows is answered, too, although nobody can judge it.
+    assert_eq!(rows(&mut one, "SELECT count(*) FROM item WHERE id < 100"), [["1"]]);
     // What is newest, nobody can say.
     one.query("SET default_transaction_isolation = 'read committed'").expect("set");
     one.query("SET cognate.read_consistency = linearizable").expect("set");
@@ -727,6 +736,29 @@ fn all_nodes_killed_at_once_come_back_with_everything() {
     (1..=SIZE).for_each(|node| cluster.kill(node));
     cluster.restart(&[1, 2, 3]);
     assert_eq!(cluster.assert_equal("SELECT id FROM item").len(), 20);
+}
+
+/// A node that comes back alone is not ready, and says what it waits for.
+#[test]
+fn a_node_that_starts_without_a_majority_says_so() {
+    let mut cluster = Cluster::start();
+    (1..=SIZE).for_each(|node| cluster.kill(node));
+    let (data, arguments) = (cluster.data(1), cluster.arguments(1));
+    let words = ["serve", "--data", data.to_str().expect("UTF-8"), "--listen", "127.0.0.1:0"];
+    let words: Vec<&str> = words.into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    let mut alone = command(&words).stderr(std::process::Stdio::null()).spawn().expect("started");
+    let (head, health) = loop {
+        assert!(alone.try_wait().expect("asked").is_none(), "it waits for the others");
+        match cluster.said_at(1, "/health") {
+            Some((head, health)) if health["node"]["state"] == "minority" => break (head, health),
+            _ => {}
+        }
+    };
+    assert!(head.starts_with("HTTP/1.1 503") && health["ready"] == false, "{head} {health}");
+    alone.kill().expect("killed");
+    alone.wait().expect("waited");
+    cluster.restart(&[1, 2, 3]);
+    retried(&mut cluster.connect(1), "CREATE TABLE item (id int PRIMARY KEY)");
 }
 
 #[test]

@@ -69,6 +69,18 @@ fn a_trial_of_a_cluster_stops_in_order_when_its_terminal_interrupts_it() {
     assert!(trial.wait().expect("ended").success());
 }
 
+/// Nobody would be served, and whoever started it would wait for that.
+#[test]
+fn a_trial_whose_nodes_cannot_start_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().to_str().expect("UTF-8");
+    let taken = free_port();
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let (code, said) = fails(&["cluster", "--nodes", "1", "--data", data, "--base-port", &port]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the port is in use") && said.contains("node 1 ended with"), "{said}");
+}
+
 #[test]
 fn what_stops_a_start_is_said_in_one_line() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -15,6 +15,7 @@ use crate::key::SmallKey;
 use crate::tracked::TrackedView;
 use crate::transaction::Transaction;
 use crate::txn::change::Change;
+use crate::txn::readset::ReadSet;
 use crate::{Error, TreeId, Value};
 
 /// Above the ids of trees.
@@ -110,6 +111,13 @@ impl Transaction {
                 self.manager.sequencer.check_reads(id, snapshot, reads.copy())
             }
         }
+    }
+
+    /// Whether what was read up to now fits into the order whatever else there is: who has written
+    /// nothing then asks nobody at its end.
+    pub fn is_free_to_read(&self) -> bool {
+        let is_free = |reads: ReadSet| self.manager.sequencer.is_free_to_read(self.sight.csn(), &reads);
+        self.sight.reads().is_none_or(|reads| is_free(reads.copy()))
     }
 
     /// All locks held now stay until the end: what was read under them was read for good.

@@ -26,7 +26,9 @@
 //!
 //! A node whose folder was emptied must not join again as the one that it was: it has forgotten its
 //! votes, and what it confirmed. Whoever has met it refuses it, and it joins nobody while somebody
-//! does. It comes back by being removed and added.
+//! does. It comes back by being removed and added. Nor does it found a cluster then, or accept an
+//! invitation: where a majority has lost its folders, these nodes would begin an empty one, and
+//! whoever asks them would find nothing of what the others still have.
 //!
 //! A node that joins a cluster which began with data (of the single node that it was) is given a
 //! snapshot before any entry.
@@ -99,6 +101,15 @@ fn end_of_tie(own: &Newborn, others: &BTreeMap<NodeNumber, Newborn>) -> Option<C
     joined.iter().min().copied().filter(|_| is_tie)
 }
 
+/// The same for a node of which others know that it has lost what it had: it would vote twice, or
+/// begin anew what is not over.
+fn unless_refused(step: Step, is_refused: bool) -> Step {
+    match step {
+        Step::Found | Step::Join(..) if is_refused => Step::Wait,
+        step => step,
+    }
+}
+
 /// What this node says of itself.
 pub(crate) fn introduce(inner: &Inner, invites: bool) -> Newborn {
     // What it is about to join is not said before it is durable.
@@ -119,6 +130,7 @@ pub(crate) async fn answer(inner: &Inner, other: Newborn) -> Newborn {
     if let (true, None, Some(cluster)) = (other.invites, own.cluster, other.cluster)
         && other.numbers == own.numbers
         && other.began == own.began
+        && !is_refused(inner)
     {
         join(inner, cluster, other.began, None).await;
     }
@@ -161,13 +173,12 @@ pub(crate) async fn run(inner: Arc<Inner>) {
     while inner.log.birth().is_none() || inner.log.is_untouched() {
         let own = introduce(&inner, false);
         let others = ask(&inner, &own, inner.identity.numbers()).await;
-        match decide(inner.identity.node(), &own, &others, rounds) {
+        let step = decide(inner.identity.node(), &own, &others, rounds);
+        match unless_refused(step, is_refused(&inner)) {
             Step::Found => {
                 tracing::info!("founding a cluster");
                 join(&inner, inner.draw_cluster(), own.began, own.cluster).await;
             }
-            // Somebody knows that this node has lost what it had: it would vote twice.
-            Step::Join(..) if is_refused(&inner) => {}
             Step::Join(cluster, began) => join(&inner, cluster, began, own.cluster).await,
             Step::Invite(nodes) => {
                 let own = Newborn { invites: true, ..own };
@@ -190,6 +201,7 @@ pub(crate) async fn run(inner: Arc<Inner>) {
     tokio::join!(greet(&inner), hide_the_beginning(&inner));
 }
 
+/// Whether somebody knows that this node has lost what it had.
 fn is_refused(inner: &Inner) -> bool {
     let others = inner.identity.numbers();
     let problems = others.into_iter().filter_map(|node| inner.wire.problem(node));
@@ -308,6 +320,17 @@ mod tests {
         assert_eq!(decided(Some(6), &tie), Step::Invite(vec![]), "it is joined by the others");
         assert_eq!(decided(Some(7), &tie), Step::Begin, "three have joined it");
         assert_eq!(decided(Some(8), &[(2, Some(7)), (3, Some(7)), (4, Some(7))]), Step::Invite(vec![]));
+    }
+
+    /// Two of three have lost their folders, and the third one is there: they wait for somebody who
+    /// knows what is to be done.
+    #[test]
+    fn who_has_lost_its_data_founds_no_cluster_and_joins_none() {
+        for step in [Step::Found, Step::Join([9; 16], 0)] {
+            assert_eq!(unless_refused(step.clone(), true), Step::Wait);
+            assert_eq!(unless_refused(step.clone(), false), step);
+        }
+        assert_eq!(unless_refused(Step::Begin, true), Step::Begin, "it has written down where it belongs");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout};
 use crate::cluster::{self, Member};
 use crate::config::Config;
 use crate::crew::Crew;
-use crate::http::{self, Ready};
+use crate::http::{self, Ready, Starting as StartingOrder};
 use crate::listener;
 use crate::pg::registry::Stop;
 use crate::reload;
@@ -77,7 +77,7 @@ async fn begin(config: Config, disk: Arc<dyn Disk>) -> Result<Running, StartErro
     let clients = listener::bind(config.listen).map_err(cannot_listen(config.listen))?;
     let listen = clients.local_addr().map_err(cannot_listen(config.listen))?;
     let (stop, stopped) = watch::channel(false);
-    let ready: Ready = Arc::new(OnceLock::new());
+    let (ready, starting): (Ready, StartingOrder) = (Arc::new(OnceLock::new()), Arc::default());
     let mut tasks = Vec::new();
     let mut http_address = None;
     if let Some(address) = config.http {
@@ -85,12 +85,12 @@ async fn begin(config: Config, disk: Arc<dyn Disk>) -> Result<Running, StartErro
         http_address = Some(socket.local_addr().map_err(cannot_listen(address))?);
         tasks.push(tokio::spawn(http::serve(
             socket,
-            ready.clone(),
+            (ready.clone(), starting.clone()),
             config.http_token.clone(),
             stopped.clone(),
         )));
     }
-    let (database, member) = open(&config, &disk).await?;
+    let (database, member) = open(&config, &disk, &starting).await?;
     let order = member.as_ref().map(Member::order);
     let crew = Arc::new(Crew::start(config.worker_threads).map_err(no_threads)?);
     let server = serving(database, crew, access, &config, order);
@@ -106,7 +106,11 @@ async fn begin(config: Config, disk: Arc<dyn Disk>) -> Result<Running, StartErro
 
 /// Opens the database, and takes part in its cluster. A node that is far behind is sent another
 /// one's state, and opens again with that.
-async fn open(config: &Config, disk: &Arc<dyn Disk>) -> Result<(SqlDatabase, Option<Member>), StartError> {
+async fn open(
+    config: &Config,
+    disk: &Arc<dyn Disk>,
+    starting: &StartingOrder,
+) -> Result<(SqlDatabase, Option<Member>), StartError> {
     loop {
         let Some(cluster) = &config.cluster else {
             return Ok((open_database(config, Arc::clone(disk), None).await?, None));
@@ -114,7 +118,10 @@ async fn open(config: &Config, disk: &Arc<dyn Disk>) -> Result<(SqlDatabase, Opt
         let (node, joining) = cluster::join(cluster, &config.data)?;
         let database = open_database(config, Arc::clone(disk), Some(node)).await?;
         let member = Box::pin(joining.start(&database, &config.data, Arc::clone(disk))).await?;
-        if Box::pin(member.caught_up(&database)).await {
+        *starting.lock() = Some(member.order());
+        let is_level = Box::pin(member.caught_up(&database)).await;
+        *starting.lock() = None;
+        if is_level {
             return Ok((database, Some(member)));
         }
         Box::pin(member.stop()).await;

@@ -246,6 +246,9 @@ impl Member {
             };
             match reached {
                 Ok(()) => {
+                    // What was said of it while it waited for a majority holds no more.
+                    database.nodes().close(None);
+                    database.nodes().cut_off(false);
                     // Before the first client comes: tokens name the cluster.
                     if let Some(cluster) = self.order.cluster() {
                         database.nodes().identify(hex(&cluster));

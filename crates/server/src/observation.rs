@@ -48,6 +48,7 @@ pub(crate) async fn show(
         };
         let why = || format!("Node {} is {}: {reason}.", config.node, state.name());
         nodes.close((!is_open).then(why));
+        nodes.cut_off(!is_open && state == NodeState::Minority);
         let rows = order.status().await;
         let slow = order.slow();
         let rows = rows.into_iter().map(|row| NodeRow {

@@ -568,6 +568,73 @@ async fn nobody_waits_for_ever_at_a_node_that_has_left() {
     assert_eq!(simple_query(&mut two, "SELECT count(*) FROM t").await, ["count", "0", "SELECT 1"]);
 }
 
+/// Nobody can say at a node without a majority whether what was read fits into the order. Who only
+/// reads is answered of what the node has all the same, and told so; others are refused.
+#[tokio::test]
+async fn a_node_without_a_majority_goes_on_reading_at_serializable() {
+    let cluster = Cluster::start();
+    let session =
+        |node: usize| Session::new(cluster.nodes[node].1.clone(), SessionParameters::default()).unwrap();
+    let (mut one, mut old, mut two) = (session(0), session(0), session(1));
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    simple_query(&mut old, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t").await;
+    simple_query(&mut one, "INSERT INTO t VALUES (1), (2)").await;
+    cluster.settle().await;
+    let nodes = cluster.nodes[1].1.nodes();
+    nodes.close(Some("Node 2 is minority".to_owned()));
+    nodes.cut_off(true);
+    for text in ["SELECT count(*) FROM t", "BEGIN READ ONLY; SELECT count(*) FROM t; COMMIT"] {
+        let answer = simple_query(&mut two, text).await;
+        assert!(answer.iter().any(|line| line == "2"), "{answer:?}");
+        let is_told = |line: &String| line.starts_with("WARNING 01000: this node hears no majority");
+        assert!(answer.iter().any(is_told), "{answer:?}");
+    }
+    let refused = simple_query(&mut two, "INSERT INTO t VALUES (3)").await;
+    assert!(refused[0].starts_with("ERROR 25006") && refused[1].contains("minority"), "{refused:?}");
+    nodes.close(None);
+    nodes.cut_off(false);
+    simple_query(&mut old, "ROLLBACK").await;
+    assert_eq!(simple_query(&mut two, "SELECT count(*) FROM t").await, ["count", "2", "SELECT 1"]);
+}
+
+/// What another node has committed may never come to one that hears no majority.
+#[tokio::test]
+async fn nobody_waits_for_what_a_node_without_a_majority_has_not() {
+    let cluster = Cluster::start();
+    let (_, mut two) = before_the_next(&cluster).await;
+    let nodes = cluster.nodes[1].1.nodes();
+    let mut answer = Box::pin(simple_query(&mut two, "SELECT 1"));
+    let waits = std::future::poll_fn(|context| Poll::Ready(answer.as_mut().poll(context).is_pending()));
+    assert!(waits.await, "what it is to see has not come");
+    nodes.close(Some("Node 2 is minority".to_owned()));
+    nodes.cut_off(true);
+    let answer = answer.await;
+    assert!(answer[0].starts_with("ERROR 25006") && answer[1].contains("minority"), "{answer:?}");
+}
+
+/// What does not fit into one request is refused as a whole, with the limit, whatever made it.
+#[tokio::test]
+async fn who_is_too_large_for_the_order_is_told_the_limit() {
+    let cluster = Cluster::start();
+    let mut one = Session::new(cluster.nodes[0].1.clone(), SessionParameters::default()).unwrap();
+    simple_query(&mut one, "SET cognate.replication = certification").await;
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY, b text)").await;
+    let rows = "SELECT g, repeat('x', 100000) FROM generate_series(1, 180) g";
+    for text in [
+        format!("INSERT INTO t {rows}"),
+        format!("CREATE TABLE u AS {rows}"),
+        format!("BEGIN; INSERT INTO t {rows}; PREPARE TRANSACTION 'p'"),
+    ] {
+        let answer = simple_query(&mut one, &text).await;
+        let at = answer.iter().position(|line| line.starts_with("ERROR 54000"));
+        let detail = at.and_then(|at| answer.get(at + 1)).map_or("", String::as_str);
+        assert!(detail.contains(" 16777216 bytes"), "{text}: {answer:?}");
+    }
+    assert_eq!(simple_query(&mut one, "SELECT count(*) FROM t").await, ["count", "0", "SELECT 1"]);
+    cluster.settle().await;
+    cluster.assert_equal();
+}
+
 /// A cursor has its rows from the moment of its declaration: nobody is asked about them again.
 #[tokio::test]
 async fn a_cursor_goes_on_without_what_comes_later() {

@@ -370,6 +370,20 @@ fn a_program_has_the_rights_of_its_role_whatever_that_is_called_by_then() {
     world.end();
 }
 
+/// Every node keeps the names of requests, whichever way these have come.
+#[test]
+fn the_name_of_a_request_has_its_limit() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (a int PRIMARY KEY)");
+    world.run(1, &format!("SET cognate.request_id = '{}'", "x".repeat(257)));
+    for protocol in ["certification", "weak_voting", "active"] {
+        world.run(1, &format!("SET cognate.replication = {protocol}"));
+        let answer = world.run(1, "INSERT INTO t VALUES (1)");
+        assert!(answer.contains("22023") && answer.contains("256 bytes"), "{protocol}: {answer}");
+    }
+    world.end();
+}
+
 #[test]
 fn what_is_hidden_in_a_body_is_found() {
     let mut world = World::new();

@@ -110,7 +110,7 @@ pub(crate) fn text(server: &Server) -> String {
     in_doubt(server, &mut put);
     replication(server, &mut put);
     failures(server, &mut out);
-    nodes(server, &mut out);
+    nodes(&server.database.nodes().rows(), &mut out);
     protocols(server, &mut out);
     let name = "cognate_statement_seconds";
     let _ = write!(out, "# HELP {name} Time of a statement on the server.\n# TYPE {name} histogram\n");
@@ -172,28 +172,33 @@ fn protocols(server: &Server, out: &mut String) {
     }
 }
 
-/// The columns of `cognate_nodes` that are numbers, and whether a node serves.
-fn nodes(server: &Server, out: &mut String) {
-    let rows = server.database.nodes().rows();
+/// The columns of `cognate_nodes` that are numbers, and how a node is.
+fn nodes(rows: &[NodeRow], out: &mut String) {
     if rows.is_empty() {
         return;
     }
     type Value = fn(&NodeRow) -> Option<u64>;
-    let gauges: [(&str, &str, Value); 6] = [
+    let gauges: [(&str, &str, Value); 7] = [
         ("serving", "Whether a node serves.", |row| Some(u64::from(row.state == Some("serving")))),
         ("leading", "Whether a node leads.", |row| Some(u64::from(row.role == Some("leader")))),
         ("applied", "The last position that a node has shown.", |row| row.applied),
         ("committed", "The last position that a node knows to be settled.", |row| row.committed),
         ("lag_bytes", "Bytes of settled requests that a node lacks.", |row| row.lag_bytes),
         ("lag_milliseconds", "For how long it has lacked them.", |row| row.lag_ms),
+        ("digest_position", "The position whose digest it has shown last.", |row| row.digest_position),
     ];
     for (name, help, value) in gauges {
         labelled(out, "gauge", &format!("node_{name}"), help);
-        for row in &rows {
+        for row in rows {
             if let Some(value) = value(row) {
                 let _ = writeln!(out, "cognate_node_{name}{{node=\"{}\"}} {value}", row.node);
             }
         }
+    }
+    labelled(out, "gauge", "node_info", "1, with a node's role and state; empty if nobody knows.");
+    for row in rows {
+        let (node, role, state) = (row.node, row.role.unwrap_or_default(), row.state.unwrap_or_default());
+        let _ = writeln!(out, "cognate_node_info{{node=\"{node}\",role=\"{role}\",state=\"{state}\"}} 1");
     }
 }
 
@@ -283,6 +288,30 @@ fn in_doubt(server: &Server, put: &mut impl FnMut(&str, &str, &str, u64)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_s_role_and_state_and_digest_are_told() {
+        let serving = NodeRow {
+            node: 1,
+            role: Some("leader"),
+            state: Some("serving"),
+            digest_position: Some(7),
+            ..NodeRow::default()
+        };
+        let away = NodeRow { node: 2, role: Some("follower"), ..NodeRow::default() };
+        let mut text = String::new();
+        nodes(&[serving, away], &mut text);
+        for line in [
+            "cognate_node_serving{node=\"1\"} 1\n",
+            "cognate_node_serving{node=\"2\"} 0\n",
+            "cognate_node_digest_position{node=\"1\"} 7\n",
+            "cognate_node_info{node=\"1\",role=\"leader\",state=\"serving\"} 1\n",
+            "cognate_node_info{node=\"2\",role=\"follower\",state=\"\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{line} {text}");
+        }
+        assert!(!text.contains("cognate_node_digest_position{node=\"2\"}"), "{text}");
+    }
 
     #[test]
     fn the_histogram_is_cumulative() {

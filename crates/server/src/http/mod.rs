@@ -3,7 +3,8 @@
 //! ([`live`]).
 //!
 //! The port answers as soon as it is bound, also while the database is still being recovered:
-//! `/health` is 503 until clients are accepted, and 503 again once the log refuses commits.
+//! `/health` is 503 until clients are accepted, and 503 again once the log refuses commits. Of a
+//! node of a cluster it says what that waits for ([`Starting`]).
 //!
 //! `/cluster` shows a cluster's nodes and changes who they are ([`members`]).
 //!
@@ -28,6 +29,8 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use cognate_replication::order::TotalOrder;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -39,10 +42,15 @@ use crate::server::Server;
 /// free once it has stopped.
 pub(crate) type Ready = Arc<OnceLock<Weak<Server>>>;
 
+/// The order that a node takes part in while it starts, by which it can be said what it waits for.
+/// Empty before and afterwards: it would keep the order's log open.
+pub(crate) type Starting = Arc<Mutex<Option<TotalOrder>>>;
+
 /// What the requests share.
 #[derive(Clone)]
 struct Shared {
     ready: Ready,
+    starting: Starting,
     /// `Bearer TOKEN`.
     expected: Option<Arc<str>>,
     /// Only this machine reaches the port.
@@ -67,7 +75,7 @@ impl Shared {
 /// Serves until `stop` becomes true.
 pub(crate) async fn serve(
     listener: TcpListener,
-    ready: Ready,
+    (ready, starting): (Ready, Starting),
     token: Option<String>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -80,7 +88,7 @@ pub(crate) async fn serve(
         .route("/metrics", get(metrics))
         .route("/cluster", get(cluster))
         .route("/cluster/nodes/{node}/{change}", post(change))
-        .with_state(Shared { ready, expected, is_local });
+        .with_state(Shared { ready, starting, expected, is_local });
     let stopped = async move {
         // An error means that the sender is gone, which is a stop, too.
         let _ = stop.wait_for(|stop| *stop).await;
@@ -92,7 +100,8 @@ pub(crate) async fn serve(
 }
 
 async fn health(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    let (well, body) = health::report(shared.server().as_deref());
+    let starting = shared.starting.lock().clone();
+    let (well, body) = health::report(shared.server().as_deref(), starting.as_ref());
     let status = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = if shared.trusts(&headers) { body } else { format!("{{\"ready\":{well}}}") };
     answer(status, "application/json", body)
@@ -186,7 +195,8 @@ mod tests {
 
     /// What `/live` says to somebody without a token.
     async fn heard(ready: &Ready, expected: Option<&str>, is_local: bool) -> (u16, String) {
-        let shared = Shared { ready: ready.clone(), expected: expected.map(Into::into), is_local };
+        let (ready, expected) = (ready.clone(), expected.map(Into::into));
+        let shared = Shared { ready, starting: Starting::default(), expected, is_local };
         let response = live(State(shared), HeaderMap::new()).await;
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.expect("a body").to_bytes();
@@ -197,7 +207,8 @@ mod tests {
     /// where the page is from.
     #[tokio::test]
     async fn without_a_token_a_page_in_a_browser_changes_no_nodes() {
-        let shared = Shared { ready: Ready::default(), expected: None, is_local: true };
+        let (ready, starting) = (Ready::default(), Starting::default());
+        let shared = Shared { ready, starting, expected: None, is_local: true };
         let asked = |headers: HeaderMap| {
             let (shared, path) = (State(shared.clone()), Path((4, "remove".to_owned())));
             async move { change(shared, headers, path).await.status().as_u16() }

@@ -5,11 +5,12 @@
 //! server) tells it what there is to be shown, and whether this node may accept writes.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cognate_engine::{Commit, Csn, Isolation, Transaction};
+use cognate_engine::{Access, Commit, Csn, Isolation, Transaction};
 use sqlparser::ast;
 use tokio::sync::watch;
 
@@ -69,6 +70,10 @@ pub struct Nodes {
     /// Why nothing comes to this node any more.
     left: OnceLock<String>,
     has_left: watch::Sender<bool>,
+    /// Whether this node hears no majority, and has not for so long that nobody waits any more.
+    cut_off: watch::Sender<bool>,
+    /// The same: each statement that only reads asks.
+    is_cut_off: AtomicBool,
     pub(super) flow: FlowControl,
 }
 
@@ -94,6 +99,20 @@ impl Nodes {
     pub fn close(&self, reason: Option<String>) {
         if **self.closed.load() != reason {
             self.closed.store(Arc::new(reason));
+        }
+    }
+
+    /// This node hears no majority, for so long that nobody is to wait for one; or it does again.
+    pub fn cut_off(&self, is_cut_off: bool) {
+        self.is_cut_off.store(is_cut_off, Ordering::Relaxed);
+        self.cut_off.send_if_modified(|before| std::mem::replace(before, is_cut_off) != is_cut_off);
+    }
+
+    /// Resolves as soon as nobody is to wait for a majority here.
+    async fn until_cut_off(&self) {
+        let mut cut_off = self.cut_off.subscribe();
+        if cut_off.wait_for(|is_cut_off| *is_cut_off).await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 
@@ -283,19 +302,37 @@ impl Session {
         self.set(set, statement)
     }
 
-    /// Commits at a node: waits until its place in the order is known, for a bounded time.
+    /// Commits at a node: waits until its place in the order is known, for a bounded time. `None`:
+    /// it has only read, and has no place.
     #[inline(never)]
-    pub(super) fn commit_at_node(&mut self, engine: Transaction) -> Boxed<'_, Commit> {
+    pub(super) fn commit_at_node(&mut self, engine: Transaction) -> Boxed<'_, Option<Commit>> {
         Box::pin(self.commit_at_node_here(engine))
     }
 
-    async fn commit_at_node_here(&mut self, mut engine: Transaction) -> Result<Commit> {
+    async fn commit_at_node_here(&mut self, mut engine: Transaction) -> Result<Option<Commit>> {
         let name = self.name_request(&mut engine)?;
         let has_writes = engine.has_writes();
+        let goes_on = self.reads_on(&engine).then(|| self.database.clone());
+        let is_cut_off = |database: &SqlDatabase| database.nodes().is_cut_off.load(Ordering::Relaxed);
+        // What is asked of the order there only comes back.
+        if goes_on.as_ref().is_some_and(is_cut_off) && !engine.is_free_to_read() {
+            return Ok(self.end_unjudged());
+        }
         let (protocol, replication) = self.protocol();
         let finished = self.finished(Some(&engine), protocol);
         let before = self.database.now();
-        let committed = self.in_order(Some(&name), engine.commit_by(replication)).await?;
+        let committed = tokio::select! {
+            biased;
+            committed = self.in_order(Some(&name), engine.commit_by(replication)) => Some(committed?),
+            () = until_cut_off(goes_on.as_ref()), if goes_on.is_some() => None,
+        };
+        let committed = match committed {
+            None => return Ok(self.end_unjudged()),
+            Some(Err(cognate_engine::Error::NotOrdered)) if goes_on.is_some() => {
+                return Ok(self.end_unjudged());
+            }
+            Some(committed) => committed,
+        };
         if has_writes {
             let in_order = self.database.now().saturating_sub(before).max(0).unsigned_abs();
             let vote_us = committed.as_ref().map_or(0, |commit| commit.vote_wait.as_micros() as u64);
@@ -307,11 +344,35 @@ impl Session {
                 ..finished
             });
         }
-        committed.map_err(|error| self.name_failure(error))
+        committed.map(Some).map_err(|error| self.name_failure(error))
+    }
+
+    /// Whether a transaction ends at a node that hears no majority, too: with
+    /// `cognate.read_consistency = local`, a statement that only reads, and whoever said so with
+    /// READ ONLY. What others read was to be judged with what they might have written.
+    fn reads_on(&self, engine: &Transaction) -> bool {
+        let is_judged = engine.isolation() == Isolation::Serializable && !engine.has_writes();
+        is_judged && engine.access() == Access::ReadOnly && !self.effective.linearizable_reads
+    }
+
+    /// Ends a transaction that has read what one moment of the order has, where nobody can say
+    /// whether that goes with what others are about to do. Its client is told so.
+    #[cold]
+    fn end_unjudged(&mut self) -> Option<Commit> {
+        let told = "this node hears no majority: what was read is of one snapshot, and not judged further";
+        self.notices.push(SqlError::warning(sqlstate::WARNING, told));
+        None
     }
 
     /// What the request of a transaction that ends is called.
     pub(super) fn name_request(&self, engine: &mut Transaction) -> Result<String> {
+        let Some(given) = self.given_name()? else { return Ok(engine.id().to_string()) };
+        engine.name_request(&given);
+        Ok(given)
+    }
+
+    /// The same, if the client has said so. 22023 if that is too long.
+    pub(super) fn given_name(&self) -> Result<Option<String>> {
         let given = &self.effective.request_id;
         if given.len() > REQUEST_ID_MAX {
             return Err(SqlError::new(
@@ -319,11 +380,7 @@ impl Session {
                 format!("cognate.request_id has more than {REQUEST_ID_MAX} bytes"),
             ));
         }
-        if given.is_empty() {
-            return Ok(engine.id().to_string());
-        }
-        engine.name_request(given);
-        Ok(given.clone())
+        Ok((!given.is_empty()).then(|| given.clone()))
     }
 
     /// Waits for the answer to what this node asks the order of all nodes, for a bounded time. 08007
@@ -391,11 +448,26 @@ fn closed(reason: &str) -> SqlError {
         .with_hint("Connect to a node that is with the majority: see cognate_nodes.")
 }
 
-/// Waits until a position can be seen here. 25006 if it never will be.
+/// Resolves as soon as nobody is to wait for a majority at a node, if there is one to look at.
+async fn until_cut_off(database: Option<&SqlDatabase>) {
+    match database {
+        Some(database) => database.nodes().until_cut_off().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a position can be seen here. 25006 if it never will be, or not before this node
+/// hears a majority again.
 async fn until_seen(database: &SqlDatabase, position: Csn) -> Result<()> {
     tokio::select! {
         biased;
         seen = database.engine().wait_applied(position) => seen.map_err(SqlError::from),
+        () = database.nodes().until_cut_off() => Err(SqlError::new(
+            sqlstate::READ_ONLY_SQL_TRANSACTION,
+            "what is to be seen does not come to this node at present",
+        )
+        .with_detail(database.nodes().closed().unwrap_or_default())
+        .with_hint("Connect to a node that is with the majority: see cognate_nodes.")),
         reason = database.nodes().until_left() => Err(SqlError::new(
             sqlstate::READ_ONLY_SQL_TRANSACTION,
             "what is to be seen does not come to this node any more",

@@ -331,7 +331,7 @@ impl Session {
         let committed = match self.open.take() {
             None => Ok(None),
             Some(Open { engine, .. }) if self.database.engine().is_node() => {
-                self.commit_at_node(engine).await.map(Some)
+                self.commit_at_node(engine).await
             }
             Some(Open { engine, state }) if state.catalog.is_empty() => {
                 let committed = end_of(engine.bytes(), || engine.commit());

@@ -300,8 +300,8 @@ impl Session {
         let id = engine.program_id();
         database.programs().expect(id);
         let _expected = Expected { database: database.clone(), id };
-        let given = self.effective.request_id.clone();
-        let name = (!given.is_empty()).then_some(given.as_str());
+        let given = self.given_name()?;
+        let name = given.as_deref();
         let ordered = engine.order_program(id, isolation, name, &program.encode()?)?;
         let shown = name.map_or_else(|| id.to_string(), str::to_owned);
         self.seat.pause();
