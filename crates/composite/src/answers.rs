@@ -29,7 +29,7 @@ impl Node {
         if let Some((arguments, answer)) = self.kept(&key.key).await? {
             return match arguments == key.arguments {
                 true => Ok(answer),
-                false => Err(Problem::new(422, "key", "this key was used with other arguments")),
+                false => Err(Problem::new(422, "key", "this key was used for another request")),
             };
         }
         if Instant::now() >= deadline {

@@ -3,7 +3,7 @@
 //! Its start takes the component over from whoever had it, reads slots and journal, takes up what
 //! was left, and only then answers calls.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -83,7 +83,7 @@ impl Component {
         self
     }
 
-    /// The folder of its journal.
+    /// The folder of its journal. It may be that of an embedded database.
     pub fn data(mut self, folder: impl Into<PathBuf>) -> Component {
         self.data = Some(folder.into());
         self
@@ -204,6 +204,7 @@ impl Component {
             peers.set(Name::new(peer).map_err(|error| error.to_string())?, address)?;
         }
         let folder = self.data.ok_or("no folder is given for the journal")?;
+        let folder = journal_folder(&self.database, folder);
         let opening = tokio::task::spawn_blocking(move || Journal::open(Arc::new(RealDisk), &folder));
         let opened = opening.await.map_err(|e| e.to_string())?;
         let (journal, found) = opened.map_err(|e| e.to_string())?;
@@ -259,6 +260,19 @@ impl Component {
         fault::point("start-begun");
         tracing::info!("component {} of generation {}:\n{matrix}", self.name, taken.generation);
         Ok(Running { node, matrix, tokens: self.tokens })
+    }
+}
+
+/// Where the journal is: in the folder that is given for it. An embedded database has its folder to
+/// itself, locked; if both are the same one, the journal has a folder in it that the database does
+/// not look into.
+fn journal_folder(database: &str, given: PathBuf) -> PathBuf {
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match database.strip_prefix("embedded:") {
+        Some(its) if !its.is_empty() && whole(Path::new(its)) == whole(&given) => {
+            given.join("composite-journal")
+        }
+        _ => given,
     }
 }
 

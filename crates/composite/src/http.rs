@@ -5,9 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, PathRejection};
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -16,6 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 
+use crate::body::{Body, Read};
 use crate::fault;
 use crate::matrix::{Matrix, kind};
 use crate::name::{CallId, Name, RootId};
@@ -24,11 +24,10 @@ use crate::openapi;
 use crate::participant::{Arrival, Effect, Event, Outcome, Phase, Prepare, Settled, Vote};
 use crate::problem::Problem;
 use crate::run::{Key, Reply, Request, first_call, unknown};
+use crate::slots::fenced;
 use crate::whole::{Panicked, Whole};
 use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry, StateEntry, Trace, VoteEntry};
 
-/// Most bytes of a request.
-const BODY_BYTES_MAX: usize = 4 << 20;
 /// How long a request may take if it does not say.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// A root ends so long after its time at the latest, unless its database does not say what has
@@ -81,7 +80,6 @@ pub(crate) fn router(node: &Arc<Node>, matrix: &Arc<Matrix>, tokens: &Tokens) ->
         .route("/faults", get(|| async { axum::Json(fault::names()) }))
         .fallback(nothing)
         .method_not_allowed_fallback(nothing)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(Arc::new(app))
 }
 
@@ -121,6 +119,8 @@ impl App {
 
     fn peer(&self, headers: &HeaderMap) -> Result<(), Problem> {
         match self.caller(headers)? {
+            // What an older process knows is not what the component knows.
+            Caller::Peer if self.node.is_fenced.load(Ordering::SeqCst) => Err(fenced()),
             Caller::Peer => Ok(()),
             Caller::Client => Err(Problem::new(401, "token", "this needs the token of a component")),
         }
@@ -213,16 +213,12 @@ fn place(headers: &HeaderMap) -> Result<Place, Problem> {
     }
 }
 
-fn json_body(body: Result<Bytes, BytesRejection>) -> Result<Value, Problem> {
-    let body = body.map_err(|rejection| match rejection.status().as_u16() {
-        413 => Problem::new(413, "size", format!("the request has more than {BODY_BYTES_MAX} bytes")),
-        _ => Problem::new(400, "arguments", rejection.body_text()),
-    })?;
-    serde_json::from_slice(&body)
+fn json_body(body: Read) -> Result<Value, Problem> {
+    serde_json::from_slice(&body?)
         .map_err(|error| Problem::new(400, "arguments", format!("not JSON: {error}")))
 }
 
-fn typed<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Problem> {
+fn typed<T: DeserializeOwned>(body: Read) -> Result<T, Problem> {
     serde_json::from_value(json_body(body)?)
         .map_err(|error| Problem::new(400, "arguments", error.to_string()))
 }
@@ -231,7 +227,7 @@ async fn service(
     State(app): Shared,
     name: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Body(body): Body,
 ) -> Response {
     let generation = app.node.generation();
     let Ok(Path(name)) = name else { return nothing().await.into_response() };
@@ -248,7 +244,7 @@ async fn service(
     }
 }
 
-async fn serve(app: &App, name: &str, headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Reply {
+async fn serve(app: &App, name: &str, headers: &HeaderMap, body: Read) -> Reply {
     let caller = app.caller(headers)?;
     let place = place(headers)?;
     if place.is_some() && caller != Caller::Peer {
@@ -263,7 +259,8 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, body: Result<Bytes, B
         Some(key) if key.is_empty() || key.len() > KEY_BYTES_MAX => {
             return Err(Problem::new(400, "arguments", format!("a key has 1 to {KEY_BYTES_MAX} bytes")));
         }
-        key => key.map(|key| Key { key: key.to_owned(), arguments: arguments.to_string() }),
+        // The same body for another service is another request.
+        key => key.map(|key| Key { key: key.to_owned(), arguments: json!([name, arguments]).to_string() }),
     };
     // A call may come again, and has the same ones then. What begins a root is given a new name.
     let hash = place.as_ref().map_or(0, |_| hash(&arguments));
@@ -325,7 +322,7 @@ fn answer<T: serde::Serialize>(entries: Vec<T>) -> Response {
     axum::Json(Batch { roots: entries }).into_response()
 }
 
-async fn prepare(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+async fn prepare(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Response {
     let batch = match app.peer(&headers).and_then(|()| typed::<Batch<PrepareEntry>>(body)) {
         Ok(batch) => batch,
         Err(problem) => return problem.into_response(),
@@ -347,12 +344,12 @@ async fn prepare(State(app): Shared, headers: HeaderMap, body: Result<Bytes, Byt
     answer(votes)
 }
 
-async fn commit(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+async fn commit(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Response {
     settled(&app, &headers, body, |entry, parent| Event::Commit(entry.root.clone(), parent, entry.nonce))
         .await
 }
 
-async fn abort(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+async fn abort(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Response {
     settled(&app, &headers, body, |entry, parent| Event::Abort(entry.root.clone(), parent)).await
 }
 
@@ -360,7 +357,7 @@ async fn abort(State(app): Shared, headers: HeaderMap, body: Result<Bytes, Bytes
 async fn settled(
     app: &App,
     headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Read,
     event: impl Fn(&OutcomeEntry, Name) -> Event,
 ) -> Response {
     let batch = match app.peer(headers).and_then(|()| typed::<Batch<OutcomeEntry>>(body)) {
@@ -371,7 +368,10 @@ async fn settled(
     let mut is_marked = false;
     let tell = |entry: OutcomeEntry| {
         let parent = entry.parent.clone().unwrap_or_else(|| app.node.name.clone());
-        let effects = app.node.tell(event(&entry, parent));
+        let event = event(&entry, parent);
+        // Whoever says so again may come before the first one's mark is durable.
+        is_marked |= matches!(event, Event::Abort(..));
+        let effects = app.node.tell(event);
         is_marked |= effects.iter().any(|effect| matches!(effect, Effect::Mark(..)));
         let said = effects.iter().find_map(|effect| match effect {
             Effect::SendSettled(root, _, settled) if *root == entry.root => Some(*settled),
@@ -388,7 +388,7 @@ async fn settled(
     answer(states)
 }
 
-async fn outcome(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+async fn outcome(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Response {
     let batch = match app.peer(&headers).and_then(|()| typed::<Batch<OutcomeEntry>>(body)) {
         Ok(batch) => batch,
         Err(problem) => return problem.into_response(),
@@ -410,7 +410,7 @@ struct Settle {
     outcome: String,
 }
 
-async fn settle(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+async fn settle(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Response {
     let settle = match app.peer(&headers).and_then(|()| typed::<Settle>(body)) {
         Ok(settle) => settle,
         Err(problem) => return problem.into_response(),
@@ -423,10 +423,14 @@ async fn settle(State(app): Shared, headers: HeaderMap, body: Result<Bytes, Byte
                 .into_response();
         }
     };
-    if !app.node.core().participant.is_in_doubt(&settle.root) {
-        return Problem::new(404, "root", "this root is not in doubt here").into_response();
+    let is_parked = outcome == Outcome::Aborted && app.node.settle_parked(&settle.root);
+    if !is_parked && !app.node.core().participant.is_in_doubt(&settle.root) {
+        let why = "this root is not in doubt here, nor is an undo of it parked that was made by hand";
+        return Problem::new(404, "root", why).into_response();
     }
-    app.node.tell(Event::Settle(settle.root.clone(), outcome));
+    if !is_parked {
+        app.node.tell(Event::Settle(settle.root.clone(), outcome));
+    }
     axum::Json(json!({ "root": settle.root, "state": "done" })).into_response()
 }
 
@@ -435,7 +439,7 @@ struct Resume {
     slot: u32,
 }
 
-async fn resume(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+async fn resume(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Response {
     match app.peer(&headers).and_then(|()| typed::<Resume>(body)) {
         Ok(Resume { slot }) if app.node.resume(slot) => axum::Json(json!({ "slot": slot })).into_response(),
         Ok(Resume { slot }) => {
@@ -502,8 +506,13 @@ async fn status(State(app): Shared, headers: HeaderMap) -> Response {
         .parked
         .iter()
         .map(|parked| {
-            let command = format!("POST /composite/resume {{\"slot\":{}}}", parked.slot);
-            json!({ "root": parked.root, "call": parked.call, "slot": parked.slot, "why": parked.why, "resume": command })
+            let resume = format!("POST /composite/resume {{\"slot\":{}}}", parked.slot);
+            let settled = json!({ "root": parked.root, "outcome": "aborted" });
+            let settle = format!("POST /composite/settle {settled}");
+            json!({
+                "root": parked.root, "call": parked.call, "slot": parked.slot, "why": parked.why,
+                "resume": resume, "settle": settle
+            })
         })
         .collect();
     let services = app.matrix.services();

@@ -42,9 +42,10 @@
 //! `participant` (a component's part in everything, pure); `problem`, `wire`; `journal`,
 //! `database`, `branch`, `sessions`, `slots`, `sql` (what is remembered); `service`, `call` (what a
 //! developer has); `node`, `undo`, `lost`, `run`, `answers` (effects are done); `tls`, `openapi`,
-//! `http`, `kit`, `component`. Beside them all: `fault` (where tests make a process die).
+//! `body`, `http`, `kit`, `component`. Beside them all: `fault` (where tests make a process die).
 
 mod answers;
+mod body;
 mod branch;
 mod call;
 mod component;

@@ -8,6 +8,7 @@
 //! Mutex order: `Node::core`, then those of `Slots`, `Journal` and `Peers`, which are leaves.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ const ABORT: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(25);
 /// How often answers whose time is over are removed.
 const TICKS_A_SWEEP: u64 = 2400;
+/// How often a process that nobody asks looks whether a later one has taken the component over.
+const TICKS_A_LOOK: u64 = 200;
 /// Pauses between repetitions of what must get through.
 pub(crate) const AGAIN: Backoff = Backoff {
     patience: Duration::from_secs(5),
@@ -87,6 +90,8 @@ pub(crate) struct Parked {
     pub(crate) slot: Slot,
     pub(crate) why: String,
     pub(crate) resume: Arc<Notify>,
+    /// A person has undone it: nothing is left but to free its slot.
+    pub(crate) is_by_hand: Arc<AtomicBool>,
 }
 
 pub(crate) struct Core {
@@ -271,6 +276,9 @@ impl Node {
                 if tick.is_multiple_of(TICKS_A_SWEEP) {
                     node.sweep_answers().await;
                 }
+                if tick.is_multiple_of(TICKS_A_LOOK) {
+                    node.is_current().await;
+                }
             }
         });
     }
@@ -324,7 +332,8 @@ impl Node {
                             let _ = waiting.send(vote);
                         })
                     };
-                    match is_marked {
+                    // Its mark may have been left by an earlier message, and not be durable yet.
+                    match is_marked || core.participant.is_marked(root) {
                         false => send(),
                         true => {
                             let written = self.journal.written();

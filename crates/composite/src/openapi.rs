@@ -26,7 +26,7 @@ const PROBLEMS: [(u16, &[&str], &str); 9] = [
         "something is in the way; nothing was done",
     ),
     (413, &["size"], "more than 4 MiB"),
-    (422, &["arguments", "key"], "the same call, or the same key, with other arguments"),
+    (422, &["arguments", "key"], "another call of the same name, or another request with the same key"),
     (
         503,
         &["away", "database", "fenced", "unknown", "journal", "defect"],

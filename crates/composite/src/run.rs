@@ -40,7 +40,7 @@ pub(crate) struct Request {
     pub(crate) deadline: Instant,
     /// Passed on to whoever is called for it.
     pub(crate) trace: Trace,
-    /// The client's name for the root that begins here, with its arguments as they are compared.
+    /// The client's name for the root that begins here, with what is compared.
     pub(crate) key: Option<Key>,
 }
 
@@ -48,6 +48,7 @@ pub(crate) struct Request {
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
     pub(crate) key: String,
+    /// Service and arguments, as JSON.
     pub(crate) arguments: String,
 }
 
@@ -58,6 +59,7 @@ impl Node {
     /// Begins a root, again if it meets conflicts, until it is committed, refused, or its time is
     /// over.
     pub(crate) async fn root(self: &Arc<Self>, request: Request) -> Reply {
+        let mut met: Option<Problem> = None;
         for attempt in 1u32.. {
             let mut arrival = request.arrival.clone();
             let root = format!("{}-{}-{:016x}", self.name, self.generation(), rand::random::<u64>());
@@ -76,8 +78,10 @@ impl Node {
                 || attempt == ROOT_ATTEMPTS
                 || Instant::now() + pause >= request.deadline
             {
-                return Err(problem);
+                // If its time is over, what it has met before has taken it.
+                return Err(met.filter(|_| problem.reason == "deadline").unwrap_or(problem));
             }
+            met = Some(problem);
             sleep(pause).await;
         }
         unreachable!("the last attempt returns")
@@ -118,7 +122,7 @@ impl Node {
             Refusal::Running => Problem::new(409, "running", "this call is under way"),
             Refusal::Ended => Problem::new(409, "ended", "the root has ended here, or can only be aborted"),
             Refusal::OtherArguments => {
-                Problem::new(422, "arguments", "this call was made with other arguments")
+                Problem::new(422, "arguments", "this call was another one: its service, or its arguments")
             }
             Refusal::Blocked(grant) => self.blocked(grant),
         }
@@ -158,7 +162,7 @@ impl Node {
             let running = Call::new(self, root, call, ancestors, (request.deadline, &request.trace), sql);
             let outcome = tokio::select! {
                 outcome = caught(async { (request.prepared.run)(running.clone()).await }) => outcome,
-                () = cancel.notified() => Err(Problem::new(409, "ended", "the root was aborted").into()),
+                () = cancel.notified() => Err(stopped(request.deadline).into()),
                 () = sleep_until(request.deadline) => Err(deadline().into()),
             };
             let ended = match outcome {
@@ -449,6 +453,14 @@ pub(crate) fn first_call() -> CallId {
 
 fn deadline() -> Problem {
     Problem::new(504, "deadline", "the time of the request is over")
+}
+
+/// Why a call was stopped whose root is aborted: its time is over, or somebody has said so.
+fn stopped(until: Instant) -> Problem {
+    match Instant::now() >= until {
+        true => deadline(),
+        false => Problem::new(409, "ended", "the root was aborted"),
+    }
 }
 
 /// The database has not said whether a root is committed.

@@ -9,8 +9,9 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::value::Error as Unread;
+use serde::de::{DeserializeOwned, Error as _, Visitor};
+use serde::{Deserializer, Serialize, forward_to_deserialize_any};
 use serde_json::Value;
 
 use crate::call::{Call, Undo};
@@ -172,7 +173,11 @@ impl<A: DeserializeOwned + Clone + Send + Sync + 'static> Handler<A> {
         let begin = if reads { Begin::ReadOnly } else { isolation };
         let (name, has_item, has_undo) = (name.to_owned(), item.is_some(), undo.is_some());
         let declared = Declared { name, has_item, reads, has_undo, begins_only };
+        let has_fields = has_fields::<A>();
         let prepare = move |arguments: Value| {
+            if has_fields && arguments.is_array() {
+                return Err(serde_json::Error::custom("a list where an object is expected"));
+            }
             let arguments: A = serde_json::from_value(arguments)?;
             let about = item.as_ref().map(|item| item(&arguments)).unwrap_or_default();
             let run = Arc::clone(&run);
@@ -180,6 +185,40 @@ impl<A: DeserializeOwned + Clone + Send + Sync + 'static> Handler<A> {
             Ok(Prepared { item: about.into(), run })
         };
         Erased { declared, prepare: Box::new(prepare), undo, begin }
+    }
+}
+
+/// Whether a type is read as an object with fields. It could be read from a list of their values,
+/// too, which nobody has declared.
+fn has_fields<A: DeserializeOwned>() -> bool {
+    <A as serde::Deserialize<'_>>::deserialize(Look).is_err_and(|asked| asked.to_string() == FIELDS)
+}
+
+/// Reads nothing, and says what it was asked for.
+struct Look;
+
+/// It was asked for an object with fields.
+const FIELDS: &str = "fields";
+
+impl<'de> Deserializer<'de> for Look {
+    type Error = Unread;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Unread> {
+        Err(Unread::custom("something else"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Unread> {
+        Err(Unread::custom(FIELDS))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 

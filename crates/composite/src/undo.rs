@@ -1,6 +1,7 @@
 //! The end of calls: an undo, or the end of a branch. Each is tried again until it is done.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -47,7 +48,7 @@ impl Node {
     /// Undoes a call until it is done; too many failures park it until a person says more.
     pub(crate) async fn undo(self: Arc<Self>, root: RootId, call: CallId) {
         let known = self.core().facts.get(&root).and_then(|calls| calls.get(&call)).cloned();
-        let (slot, facts) = known.expect("what is undone has a slot");
+        let (slot, mut facts) = known.expect("what is undone has a slot");
         let (mut attempt, mut met) = (0u32, 0u32);
         loop {
             let why = match self.undo_once(&root, slot, &facts).await {
@@ -70,12 +71,17 @@ impl Node {
             sleep(AGAIN.pause(attempt + 1, rand::random::<u64>())).await;
             tracing::warn!(%root, %call, attempt, "cannot be undone yet: {why}");
             if attempt % UNDO_ATTEMPTS == 0 {
-                let resume = Arc::new(Notify::new());
+                let (resume, is_by_hand) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
                 let (root, call) = (root.clone(), call.clone());
                 tracing::error!(%root, %call, slot, "parked: resume it by POST /composite/resume {{\"slot\":{slot}}}");
                 let why = why.to_string();
-                self.core().parked.push(Parked { root, call, slot, why, resume: Arc::clone(&resume) });
+                let (resumed, by_hand) = (Arc::clone(&resume), Arc::clone(&is_by_hand));
+                let parked = Parked { root, call, slot, why, resume: resumed, is_by_hand: by_hand };
+                self.core().parked.push(parked);
                 resume.notified().await;
+                if is_by_hand.load(Ordering::SeqCst) {
+                    facts.undo.clear();
+                }
             }
         }
         fault::point("undo-after");
@@ -86,8 +92,17 @@ impl Node {
         self.tell(Event::Undone(root, call));
     }
 
+    /// Waits until the root's mark is durable. Once a call is undone, that is all that keeps the
+    /// same one away when it comes late, also after a crash.
+    async fn marked(&self, root: &RootId) {
+        if self.journal.written().await.is_err() {
+            tracing::error!(%root, "is undone, and the journal cannot say so");
+        }
+    }
+
     async fn undo_once(&self, root: &RootId, slot: Slot, facts: &Facts) -> Result<(), Problem> {
         if let Some(name) = &facts.branch {
+            self.marked(root).await;
             return self.end_branch(root, slot, name, Outcome::Aborted).await;
         }
         let missing =
@@ -110,6 +125,7 @@ impl Node {
             sql.roll_back().await;
             return Err(error.into_problem());
         }
+        self.marked(root).await;
         let (component, generation) = (self.slots.component(), self.slots.generation());
         let (slot, root) = (slot as i32, root.as_str());
         fault::point("undo-between");
@@ -131,5 +147,20 @@ impl Node {
         let Some(place) = core.parked.iter().position(|parked| parked.slot == slot) else { return false };
         core.parked.remove(place).resume.notify_one();
         true
+    }
+
+    /// A person has undone by hand what is parked of a root: its slots are freed. Answers whether
+    /// anything was parked.
+    pub(crate) fn settle_parked(&self, root: &RootId) -> bool {
+        let mut core = self.core();
+        let all = std::mem::take(&mut core.parked);
+        let (settled, others): (Vec<Parked>, Vec<Parked>) =
+            all.into_iter().partition(|parked| parked.root == *root);
+        core.parked = others;
+        for parked in &settled {
+            parked.is_by_hand.store(true, Ordering::SeqCst);
+            parked.resume.notify_one();
+        }
+        !settled.is_empty()
     }
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import json
 import logging
 import random
 import secrets
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -81,6 +82,8 @@ class Parked:
     slot: int
     why: str
     resume: threading.Event = field(default_factory=threading.Event)
+    # A person has undone it: nothing is left but to free its slot.
+    by_hand: threading.Event = field(default_factory=threading.Event)
 
 
 class Node:
@@ -300,8 +303,10 @@ class Node:
             for attempt in itertools.count(1):
                 again(attempt)
                 try:
-                    self.slots.note(self.pool, slots)
-                    return self.tell("noted", root)
+                    if self.slots.note(self.pool, root, slots):
+                        self.tell("noted", root)
+                    # Otherwise it is over, which is more than was to be said.
+                    return
                 except (psycopg.Error, Problem) as error:
                     log.warning("slots of root %s cannot be written yet: %s", root, error)
 
@@ -357,6 +362,11 @@ class Node:
                 met += 1
                 retry(met + 1)
                 continue
+            if problem.reason == "database":
+                # Its database is away: that passes, and a person could do nothing else.
+                met += 1
+                again(met + 1)
+                continue
             failures += 1
             again(failures + 1)
             log.warning("call %s of root %s cannot be undone yet: %s", call, root, problem)
@@ -366,6 +376,8 @@ class Node:
                 with self.lock:
                     self.parked.append(parked)
                 parked.resume.wait()
+                if parked.by_hand.is_set():
+                    facts = replace(facts, undo=[])
         self.slots.released(slot)
         with self.lock:
             self.facts.get(root, {}).pop(call, None)
@@ -442,8 +454,15 @@ class Node:
             return self.participant.outcome(root, child, nonce)
 
     def settle(self, root: str, outcome: str) -> bool:
-        """A person decides what no parent has said."""
+        """A person decides what no parent has said, or has undone by hand what is parked."""
         with self.lock:
+            parked = [one for one in self.parked if one.root == root] if outcome == "aborted" else []
+            for one in parked:
+                self.parked.remove(one)
+                one.by_hand.set()
+                one.resume.set()
+            if parked:
+                return True
             is_in_doubt = self.participant.is_in_doubt(root)
             if is_in_doubt:
                 self.tell("learned", root, None, outcome)
@@ -472,6 +491,7 @@ class Node:
                     "slot": one.slot,
                     "why": one.why,
                     "resume": f'POST /composite/resume {{"slot":{one.slot}}}',
+                    "settle": f"POST /composite/settle {json.dumps({'root': one.root, 'outcome': 'aborted'})}",
                 }
                 for one in self.parked
             ]

@@ -83,7 +83,8 @@ class Participant:
         if known:
             before = known.calls.get(call)
             if before:
-                if before.arrival.arguments != arrival.arguments:
+                its = before.arrival
+                if (its.service, its.arguments) != (arrival.service, arrival.arguments):
                     return refuse("arguments")
                 if before.stage == ANSWERED:
                     return [("repeat", root, call, before.answer)]
@@ -230,16 +231,21 @@ class Participant:
         out: Effects = []
         known = self.roots.get(root)
         if known is None:
-            if root in self.marks:
-                vote = Vote(no="ended")
+            mark = self.marks.get(root)
+            if calls == 0 and mark in (None, "empty"):
+                # Nothing was executed for it here, and nothing will be. A further parent whose calls were all
+                # refused hears the same as the first one.
+                vote = Vote(nonce=nonce)
             else:
-                # Of no calls: nothing was executed for it here, and nothing will be.
-                vote = Vote(nonce=nonce) if calls == 0 else Vote(no="unknown")
+                vote = Vote(no="ended" if mark else "unknown")
             self._mark(root, "empty", out)
             out.append(("send_vote", root, parent, vote))
             return out
         no = known.check(parent, calls, generation, self.generation)
         before = known.parents[parent].vote if parent in known.parents else None
+        # Who has a yes has it: the same question again changes nothing, whatever came in between.
+        if before and before.no is None and not known.check_calls(parent, calls, generation, self.generation):
+            no = None
         if known.phase == ABORTING:
             out.append(("send_vote", root, parent, Vote(no="ended")))
         elif known.phase == COMMITTED:
@@ -521,6 +527,9 @@ class Participant:
     def deadline(self, root: str) -> Effects:
         """The root's time is over: whoever may, gives up; who is in doubt begins to ask."""
         out: Effects = []
+        # Who waits for a lock until then hears what is in his way.
+        for its, call in [one for one in self._waiting if one[0] == root]:
+            out.extend(self.waited_enough(its, call))
         known = self.roots.get(root)
         if known and known.is_in_doubt:
             self._ask_parents(root, known, out)

@@ -109,6 +109,10 @@ class Root:
         """Why this component, by itself, cannot say yes to a parent that has counted so many answers."""
         if self.is_doomed:
             return "doomed"
+        return self.check_calls(parent, calls, generation, own)
+
+    def check_calls(self, parent: str, calls: int, generation: int | None, own: int) -> str | None:
+        """The same as far as the calls say."""
         # Where it began, the call that began it waits for its own commit.
         others = [call for name, call in self.calls.items() if name != self.began]
         if any(call.is_under_way for call in others):

@@ -95,6 +95,7 @@ class Runner:
 
     def root(self, request: Request) -> str:
         """Begins a root, again if it meets conflicts, until it is committed, refused, or its time is over."""
+        met: Problem | None = None
         for attempt in itertools.count(1):
             root = f"{self._node.name}-{self._node.generation}-{secrets.token_hex(8)}"
             arrival = Arrival(root, "1", None, (), request.arrival.service, request.arrival.item, request.arrival.arguments)
@@ -103,8 +104,12 @@ class Runner:
             try:
                 return self.execute(replace(request, arrival=arrival))
             except Problem as problem:
+                if met and problem.reason == "deadline":
+                    # What it has met before has taken its time.
+                    raise met from problem
                 if not problem.is_transient or attempt == _ROOT_ATTEMPTS or time.monotonic() >= request.deadline:
                     raise
+                met = problem
             finally:
                 self._aborted(root)
             retry(attempt + 1)

@@ -284,12 +284,14 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             arguments, item = service.prepare(body)
             compared = shape.canonical(body)
+            # The same body for another service is another request.
+            asked = shape.canonical([service.name, body])
             digest = int.from_bytes(hashlib.sha256(compared.encode()).digest()[:8]) >> 1
         except ValueError as error:
             raise Problem(400, "arguments", str(error)) from error
         if place is None:
             arrival = Arrival("new", "1", None, (), service.name, item, digest)
-            request = Request(arrival, service, arguments, deadline, (key, compared) if key else None, self._trace())
+            request = Request(arrival, service, arguments, deadline, (key, asked) if key else None, self._trace())
             return runner.once(request, key) if key else runner.root(request)
         if not service.reads and service.undoing is None:
             raise Problem(409, "closed", f"{service.name} has no undo: it can only begin a root")

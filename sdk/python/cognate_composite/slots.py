@@ -47,7 +47,7 @@ _FENCE = """SELECT 1 / count(*) FROM cognate_composite.component
 _FREE = """UPDATE cognate_composite.slot SET root = NULL, facts = NULL
     WHERE component = %s::text AND generation = %s::bigint AND id = ANY(%s::int[])"""
 _NOTE = """UPDATE cognate_composite.slot SET noted = true
-    WHERE component = %s::text AND generation = %s::bigint AND id = ANY(%s::int[])"""
+    WHERE component = %s::text AND generation = %s::bigint AND id = ANY(%s::int[]) AND root = %s::text"""
 # The component's row is locked, so that no later process misses slots that come late.
 _GROW = """INSERT INTO cognate_composite.slot
     SELECT c.name, g, c.generation FROM (SELECT name, generation FROM cognate_composite.component
@@ -222,9 +222,11 @@ class Slots:
             self.released(*(slot for slot, _ in batch))
         return {root for _, root in batch}
 
-    def note(self, pool: Pool, slots: list[int]) -> None:
-        """Writes into slots that their root is committed."""
-        self._update(pool, _NOTE, slots)
+    def note(self, pool: Pool, root: str, slots: list[int]) -> bool:
+        """Writes into the slots of a root that it is committed. Answers whether they all are still its own: those that
+        were freed meanwhile may be another root's, of which nothing is known."""
+        noted = pool.run((_NOTE, (self.component, self.generation, slots, root)))
+        return noted[0].rowcount == len(slots)
 
     def _update(self, pool: Pool, sql: str, slots: list[int]) -> None:
         updated = pool.run((sql, (self.component, self.generation, slots)))

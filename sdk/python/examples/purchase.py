@@ -43,7 +43,14 @@ def buy(call, order: Order):
     call.all(("stock", "take", Take(order.item)), ("payment", "charge", charge))
     enter = "INSERT INTO purchase (item, customer, price) VALUES (%s, %s, %s) RETURNING id"
     (number,) = call.execute(enter, [order.item, order.customer, PRICE]).fetchone()
+    # Needed where the purchase is part of somebody else's root; stock and payment undo their own.
+    call.undo(number)
     return {"id": number, "item": order.item, "customer": order.customer, "price": PRICE}
+
+
+@buy.undo
+def strike_out(undo, number: int):
+    undo.execute("DELETE FROM purchase WHERE id = %s", [number])
 
 
 @shop.service(item=lambda take: take.item, reads=True)

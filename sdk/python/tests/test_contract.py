@@ -209,6 +209,7 @@ class Requests(Contract):
         for _ in range(2):
             self.assertEqual(self.fleet.post("stock", "/services/take", {"item": 1}, key), (200, None))
         self.assertEqual(self.reason(self.fleet.post("stock", "/services/take", {"item": 2}, key)), (422, "key"))
+        self.assertEqual(self.reason(self.fleet.post("stock", "/services/count", {"item": 1}, key)), (422, "key"))
         self.assertEqual(self.fleet.read("stock", "count", {"item": 1}), 999)
         counted = self.fleet.post("stock", "/services/count", {"item": 1}, {"Idempotency-Key": "reads"})
         self.assertEqual(counted, (200, 999))

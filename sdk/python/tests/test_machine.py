@@ -69,6 +69,25 @@ class Participants(unittest.TestCase):
         self.assertEqual(kinds(self.one.arrive(arrival(root, call, parent))), ["run"])
         self.assertEqual(kinds(self.one.committed(root, call, slot, "null")), ["answer"])
 
+    def test_a_call_that_comes_again_is_the_same_one(self) -> None:
+        self.answered("r", "1", "shop")
+        self.assertEqual(self.one.arrive(arrival("r", "1", "shop")), [("repeat", "r", "1", "null")])
+        self.assertEqual(self.one.arrive(arrival("r", "1", "shop", "count")), [("refuse", "r", "1", "arguments")])
+
+    def test_of_no_calls_every_parent_hears_yes(self) -> None:
+        self.assertEqual(self.one.prepare("n", "shop", 0, None, 5)[-1], ("send_vote", "n", "shop", Vote(nonce=5)))
+        self.assertEqual(self.one.prepare("n", "office", 0, None, 6), [("send_vote", "n", "office", Vote(nonce=6))])
+        self.assertEqual(self.one.prepare("n", "office", 1, None, 7), [("send_vote", "n", "office", Vote(no="ended"))])
+
+    def test_who_has_a_yes_has_it(self) -> None:
+        self.answered("r", "1", "shop")
+        self.one.prepare("r", "shop", 1, None, 11)
+        yes = ("send_vote", "r", "shop", Vote(nonce=11))
+        self.assertEqual(self.one.vote_written("r"), [yes])
+        self.assertEqual(self.one.prepare("r", "shop", 2, None, 12), [("send_vote", "r", "shop", Vote(no="count"))])
+        self.assertTrue(self.one.is_in_doubt("r"))
+        self.assertEqual(self.one.prepare("r", "shop", 1, None, 13), [yes])
+
     def test_a_sibling_waits_and_another_root_conflicts(self) -> None:
         self.one.arrive(arrival("r", "1", "shop"))
         self.assertEqual(kinds(self.one.arrive(arrival("r", "2", "shop", "count"))), ["wait"])

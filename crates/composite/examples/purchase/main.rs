@@ -10,11 +10,16 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use cognate_composite::{Running, Tls, Tokens};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// How long a process that was taken over goes on telling others that it was.
+const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Which component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -143,9 +148,14 @@ async fn serve(listener: TcpListener, tls: Option<Tls>, running: Running) -> Res
             None => axum::serve(listener, router).await,
         }
     };
+    let mut serving = Box::pin(serving);
     tokio::select! {
-        served = serving => served.map_err(|error| error.to_string()),
-        () = running.fenced() => Err("another process has taken this component over".to_owned()),
+        served = &mut serving => served.map_err(|error| error.to_string()),
+        () = running.fenced() => {
+            // Who is inside, or still comes, hears why nothing comes of it.
+            let _ = timeout(LAST_WORDS, serving).await;
+            Err("another process has taken this component over".to_owned())
+        }
         _ = tokio::signal::ctrl_c() => {
             running.stop().await;
             Ok(())

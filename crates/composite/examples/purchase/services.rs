@@ -49,7 +49,14 @@ async fn buy(call: Call, order: Order) -> Result<Receipt> {
     tokio::try_join!(call.call(TAKE, taken), call.call(CHARGE, charged))?;
     let enter = "INSERT INTO purchase (item, customer, price) VALUES ($1, $2, $3) RETURNING id";
     let row = call.sql().query_one(enter, &[&item, &customer, &PRICE]).await?;
-    Ok(Receipt { id: row.get(0), item, customer, price: PRICE })
+    let id: i64 = row.get(0);
+    // Needed where the purchase is part of somebody else's root; stock and payment undo their own.
+    call.undo(&id)?;
+    Ok(Receipt { id, item, customer, price: PRICE })
+}
+
+async fn strike_out(undo: Undo, id: i64) -> Result<()> {
+    undo.sql().execute("DELETE FROM purchase WHERE id = $1", &[&id]).await.map(drop)
 }
 
 async fn sold(call: Call, take: Take) -> Result<i64> {
@@ -97,7 +104,7 @@ pub(crate) fn shop() -> Component {
     Component::named("shop")
         .setup(["CREATE TABLE IF NOT EXISTS purchase (
             id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item int NOT NULL, customer int NOT NULL, price int NOT NULL)"])
-        .serve(BUY, service(buy).item(|order: &Order| order.item).begins_only().read_committed())
+        .serve(BUY, service(buy).item(|order: &Order| order.item).undo(strike_out).read_committed())
         .serve(SOLD, service(sold).item(|take: &Take| take.item).reads())
         // What is entered is new each time, so two purchases never meet here.
         .conflicts([never("buy", "buy"), same_item("buy", "sold")])

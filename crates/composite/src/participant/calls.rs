@@ -18,8 +18,10 @@ impl Participant {
         }
         if let Some(known) = self.roots.get(&root) {
             if let Some(before) = known.calls.get(&call) {
+                let is_same = before.arrival.service == arrival.service
+                    && before.arrival.arguments == arrival.arguments;
                 return out.push(match &before.stage {
-                    _ if before.arrival.arguments != arrival.arguments => refuse(Refusal::OtherArguments),
+                    _ if !is_same => refuse(Refusal::OtherArguments),
                     Stage::Answered { answer, .. } => Effect::Repeat(root, call, answer.clone()),
                     Stage::Waiting | Stage::Running => refuse(Refusal::Running),
                     Stage::Undoing => refuse(Refusal::Ended),

@@ -55,7 +55,7 @@ pub enum Refusal {
     Running,
     /// The root has ended here, or can only be aborted.
     Ended,
-    /// The same call was made with other arguments.
+    /// The same call was made of another service, or with other arguments.
     OtherArguments,
 }
 

@@ -239,6 +239,10 @@ impl Participant {
 
     /// The root's time is over: whoever may, gives up; who is in doubt begins to ask.
     pub(super) fn deadline(&mut self, root: &RootId, out: &mut Effects) {
+        // Who waits for a lock until then hears what is in his way.
+        let waiting = self.waiting.iter().filter(|(its, _)| its == root);
+        let waiting: Vec<CallId> = waiting.map(|(_, call)| call.clone()).collect();
+        waiting.iter().for_each(|call| self.waited_enough(root, call, out));
         let Some(known) = self.roots.get_mut(root) else { return };
         match known.phase {
             Phase::Active => {}

@@ -224,6 +224,17 @@ impl Root {
         if self.is_doomed {
             return Err(No::Doomed);
         }
+        self.check_calls(parent, calls, generation, own)
+    }
+
+    /// The same as far as the calls say.
+    pub(super) fn check_calls(
+        &self,
+        parent: &Name,
+        calls: u32,
+        generation: Option<u64>,
+        own: u64,
+    ) -> Result<(), No> {
         // Where it began, the call that began it waits for its own commit.
         let others = self.calls.iter().filter(|(call, _)| self.began.as_ref() != Some(call));
         if others.clone().any(|(_, call)| call.is_under_way()) {

@@ -41,6 +41,9 @@ impl Participant {
         };
         let checked = known.check(&parent, calls, generation, own);
         let before = known.parents.get(&parent).and_then(|parent| parent.vote);
+        // Who has a yes has it: the same question again changes nothing, whatever came in between.
+        let is_repeated = matches!(before, Some(Vote::Yes(_)))
+            && known.check_calls(&parent, calls, generation, own).is_ok();
         match known.phase {
             Phase::Aborting => out.push(send(Vote::No(No::Ended))),
             Phase::Committed => out.push(send(before.unwrap_or(Vote::Yes(nonce)))),
@@ -54,7 +57,7 @@ impl Participant {
             }
             Phase::Deciding => unreachable!("only where a root began is it decided"),
             Phase::Active | Phase::Preparing => {
-                if let Err(no) = checked {
+                if let (Err(no), false) = (checked, is_repeated) {
                     out.push(send(Vote::No(no)));
                     return self.fail(&root, no, out);
                 }

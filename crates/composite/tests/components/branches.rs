@@ -100,12 +100,3 @@ fn without_its_journal_a_component_with_something_prepared_does_not_start() -> R
     assert_eq!(balance(payment, 1)?, (200, json!(10000)));
     Ok(())
 }
-
-#[test]
-fn a_service_that_only_begins_roots_is_no_part_of_one() -> Result<(), Failure> {
-    let components = Components::start()?;
-    let order = json!({ "item": 1, "customer": 1 });
-    let (status, problem) = post(components.address("shop"), "/services/buy", &part_of("x", "x.1"), &order)?;
-    assert_eq!((status, problem["reason"].as_str()), (409, Some("closed")));
-    Ok(())
-}

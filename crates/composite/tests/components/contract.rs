@@ -24,6 +24,7 @@ fn bad_requests_are_told_apart_and_leave_nothing() -> Result<(), Failure> {
         (post(shop, "/services/sell", &[], &order)?, 404, "service"),
         (post(shop, "/services/buy", &[], &json!({ "item": "one", "customer": 1 }))?, 400, "arguments"),
         (post(shop, "/services/buy", &[], &json!([1]))?, 400, "arguments"),
+        (post(shop, "/services/buy", &[], &json!([1, 1]))?, 400, "arguments"),
         (request(shop, "POST", "/services/buy", &[], b"{")?, 400, "arguments"),
         (request(shop, "POST", "/services/buy", &[], &vec![b' '; 10 << 20])?, 413, "size"),
         (post(shop, "/services/buy", &[("Cognate-Deadline-Ms", "0")], &order)?, 504, "deadline"),
@@ -76,6 +77,9 @@ fn a_key_gives_the_stored_answer_and_no_other() -> Result<(), Failure> {
     let again = request(shop, "POST", "/services/buy", &key, br#"{"customer":2,"item":1}"#)?;
     assert_eq!(again, (200, first));
     let (status, problem) = post(shop, "/services/buy", &key, &json!({ "item": 2, "customer": 2 }))?;
+    assert_eq!((status, problem["reason"].as_str()), (422, Some("key")));
+    // Another service is another request, whatever it makes of the body.
+    let (status, problem) = post(shop, "/services/sold", &key, &json!({ "item": 1, "customer": 2 }))?;
     assert_eq!((status, problem["reason"].as_str()), (422, Some("key")));
     assert_eq!(post(shop, "/services/sold", &[], &json!({ "item": 1 }))?.1, json!(1));
     // A service that only reads keeps its answer, too.
@@ -166,6 +170,8 @@ fn a_root_of_others_is_voted_for_committed_and_undone_as_they_say() -> Result<()
     assert_eq!(post(stock, "/services/take", &part_of("a", "a.1"), &take)?, (200, Value::Null));
     let (status, problem) = post(stock, "/services/take", &part_of("a", "a.1"), &json!({ "item": 6 }))?;
     assert_eq!((status, problem["reason"].as_str()), (422, Some("arguments")));
+    let (status, problem) = post(stock, "/services/count", &part_of("a", "a.1"), &take)?;
+    assert_eq!((status, problem["reason"].as_str()), (422, Some("arguments")));
     // One call, so a vote for one, and a second question about two is refused without ending the
     // doubt.
     let prepare = |calls: u32| json!({ "roots": [{ "root": "a", "parent": "shop", "calls": calls }] });
@@ -173,6 +179,7 @@ fn a_root_of_others_is_voted_for_committed_and_undone_as_they_say() -> Result<()
     assert_eq!(vote["vote"], "yes");
     let no = one(post(stock, "/composite/prepare", &[], &prepare(2))?)?;
     assert_eq!((no["vote"].as_str(), no["reason"].as_str()), (Some("no"), Some("count")));
+    assert_eq!(one(post(stock, "/composite/prepare", &[], &prepare(1))?)?, vote, "the same question again");
     let (_, status) = request(stock, "GET", "/status", &[], b"")?;
     assert_eq!(
         (status["in_doubt"].as_u64(), status["roots"][0]["state"].as_str()),
@@ -222,6 +229,115 @@ fn a_root_that_nobody_ends_is_undone_at_its_deadline() -> Result<(), Failure> {
     }
     let prepare = json!({ "roots": [{ "root": "late", "parent": "shop", "calls": 1 }] });
     assert_eq!(one(post(stock, "/composite/prepare", &[], &prepare)?)?["vote"], "no");
+    Ok(())
+}
+
+/// Also if the time of a request is over before the component's own bound.
+#[test]
+fn who_waits_for_a_lock_hears_whose_it_is() -> Result<(), Failure> {
+    let components = Components::start()?;
+    let stock = components.address("stock");
+    let (take, short) = (json!({ "item": 9 }), ("Cognate-Deadline-Ms", "150"));
+    let long = |root, call| [&part_of(root, call)[..], &[("Cognate-Deadline-Ms", "60000")]].concat();
+    assert_eq!(post(stock, "/services/take", &long("a", "a.1"), &take)?.0, 200);
+    let within = [&part_of("b", "b.1")[..], &[short]].concat();
+    for headers in [&[short][..], &within[..]] {
+        let (status, problem) = post(stock, "/services/count", headers, &take)?;
+        assert_eq!((status, problem["reason"].as_str()), (409, Some("conflict")), "{headers:?}");
+        assert_eq!((problem["holder"].as_str(), problem["item"].as_str()), (Some("a"), Some("9")));
+    }
+    // A root that meets it again and again has no time left because of that.
+    let (shop, short) = (components.address("shop"), ("Cognate-Deadline-Ms", "3000"));
+    assert_eq!(post(stock, "/services/count", &long("c", "c.1"), &json!({ "item": 8 }))?.0, 200);
+    let (status, problem) = post(shop, "/services/buy", &[short], &json!({ "item": 8, "customer": 1 }))?;
+    let told = (status, problem["reason"].as_str(), problem["holder"].as_str());
+    assert_eq!(told, (409, Some("conflict"), Some("c")), "{problem}");
+    Ok(())
+}
+
+/// A client that cannot be interrupted while it sends its body comes to read the answer all the
+/// same, and its connection is whole.
+#[test]
+fn who_has_sent_too_much_hears_so_on_a_connection_that_goes_on() -> Result<(), Failure> {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let components = Components::start()?;
+    let mut socket = std::net::TcpStream::connect(components.address("shop"))?;
+    socket.set_read_timeout(Some(crate::process::END))?;
+    let mut answers = BufReader::new(socket.try_clone()?);
+    for (length, expected) in [(10 << 20, "413"), (1, "400")] {
+        let head = format!("POST /services/buy HTTP/1.1\r\nHost: shop\r\nContent-Length: {length}\r\n\r\n");
+        socket.write_all(head.as_bytes())?;
+        socket.write_all(&vec![b'['; length])?;
+        let (mut line, mut body) = (String::new(), 0);
+        answers.read_line(&mut line)?;
+        assert_eq!(line.split(' ').nth(1), Some(expected), "{line}");
+        while line != "\r\n" {
+            line.clear();
+            if answers.read_line(&mut line)? == 0 {
+                return Err("the answer was cut".into());
+            }
+            if let Some(count) = line.to_lowercase().strip_prefix("content-length:") {
+                body = count.trim().parse()?;
+            }
+        }
+        answers.read_exact(&mut vec![0; body])?;
+    }
+    Ok(())
+}
+
+/// The shop is in the middle: it has a parent, and two children of its own.
+#[test]
+fn a_root_of_others_goes_through_the_shop_and_ends_everywhere() -> Result<(), Failure> {
+    let mut components = Components::start()?;
+    let order = json!({ "item": 8, "customer": 8 });
+    let addresses = ["shop", "stock", "payment"].map(|name| components.address(name));
+    let [shop, stock, payment] = addresses;
+    let left = || -> Result<[Value; 3], Failure> {
+        let of = |to, service: &str, arguments: &Value| loop {
+            match post(to, &format!("/services/{service}"), &[], arguments)? {
+                (200, count) => break Ok::<Value, Failure>(count),
+                // The outcome is on its way.
+                (409, _) => {}
+                answer => break Err(format!("{answer:?}").into()),
+            }
+        };
+        let item = json!({ "item": 8 });
+        Ok([of(shop, "sold", &item)?, of(stock, "count", &item)?, of(payment, "balance", &json!(8))?])
+    };
+    let buy = |root: &str| {
+        let call = format!("{root}.1");
+        let headers = [&part_of(root, &call)[..], &[("Cognate-Deadline-Ms", "60000")]].concat();
+        post(shop, "/services/buy", &headers, &order)
+    };
+    let told = |what: &str, root: &str| -> Result<(), Failure> {
+        let about = json!({ "roots": [{ "root": root, "parent": "shop" }] });
+        loop {
+            match one(post(shop, &format!("/composite/{what}"), &[], &about)?)?["state"].as_str() {
+                Some("done") => return Ok(()),
+                Some("pending") => {}
+                state => return Err(format!("{what}: {state:?}").into()),
+            }
+        }
+    };
+    // Undone in the middle, and below.
+    let (status, receipt) = buy("a")?;
+    assert_eq!((status, &receipt["item"], &receipt["price"]), (200, &json!(8), &json!(10)));
+    told("abort", "a")?;
+    assert_eq!(left()?, [json!(0), json!(1000), json!(10000)]);
+    // Its yes is that of all.
+    assert_eq!(buy("b")?.0, 200);
+    let prepare = json!({ "roots": [{ "root": "b", "parent": "shop", "calls": 1 }] });
+    let vote = one(post(shop, "/composite/prepare", &[], &prepare)?)?;
+    assert_eq!(vote["vote"], "yes", "{vote}");
+    for to in addresses {
+        let (_, status) = request(to, "GET", "/status", &[], b"")?;
+        assert_eq!((&status["in_doubt"], &status["roots"][0]["root"]), (&json!(1), &json!("b")), "{status}");
+    }
+    // The one in the middle is killed, and knows after its start whom it has to tell.
+    components.kill(0)?;
+    components.restart(0)?;
+    told("commit", "b")?;
+    assert_eq!(left()?, [json!(1), json!(999), json!(9990)]);
     Ok(())
 }
 

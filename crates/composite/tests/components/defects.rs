@@ -203,6 +203,32 @@ async fn an_undo_that_fails_is_parked_until_it_is_resumed() -> std::result::Resu
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parked_undo_that_a_person_has_made_is_settled() -> std::result::Result<(), Failure> {
+    let (_folder, _running, solo, world) = solo().await?;
+    world.go_on.add_permits(1);
+    world.is_stuck.store(true, Ordering::SeqCst);
+    assert_eq!(posted(solo, "/services/hold", &part_of("u", "u.1"), json!(5)).await?, (200, Value::Null));
+    let root = json!({ "root": "u", "parent": "shop" });
+    assert_eq!(about(solo, "abort", root.clone()).await?["state"], "pending");
+    let shown = until(solo, |status| status["parked"] != json!([])).await?;
+    let command = shown["parked"][0]["settle"].as_str();
+    let command = command.and_then(|its| its.strip_prefix("POST /composite/settle "));
+    let settle: Value = serde_json::from_str(command.ok_or("no command")?)?;
+    assert_eq!(settle, json!({ "root": "u", "outcome": "aborted" }));
+    // It was decided, so it is not a person's to decide otherwise.
+    let other = json!({ "root": "u", "outcome": "committed" });
+    assert_eq!(posted(solo, "/composite/settle", &[], other).await?.1["reason"], "root");
+    let done = json!({ "root": "u", "state": "done" });
+    assert_eq!(posted(solo, "/composite/settle", &[], settle).await?, (200, done));
+    is_over(solo).await?;
+    assert_eq!(about(solo, "abort", root).await?["state"], "done");
+    assert_eq!(status(solo).await?["parked"], json!([]));
+    // The service's own undo was not asked again.
+    assert_eq!(posted(solo, "/services/count", &[], Value::Null).await?, (200, json!(1)));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_settles_what_no_parent_ends() -> std::result::Result<(), Failure> {
     let (_folder, _running, solo, world) = solo().await?;
     world.go_on.add_permits(1);

@@ -4,11 +4,12 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::contract::{one, part_of};
-use crate::process::{Failure, example, port, post, request};
+use crate::process::{END, Failure, example, port, post, request};
 use crate::server::{serve, url};
 
 /// A process that ends with its owner.
@@ -63,7 +64,8 @@ fn take_over(database: &str, folder: &Path) -> Result<(), Failure> {
             Err(_) => break None,
         }
     };
-    assert!(matches!(&refused, None | Some((503, _))), "{refused:?}");
+    // Who asks hears why, before the process ends.
+    assert!(refused.as_ref().is_none_or(|refused| *refused == (503, json!("fenced"))), "{refused:?}");
     assert!(!older.process.wait()?.success(), "it says why it ends");
     let about = json!({ "roots": [{ "root": "a", "parent": "shop" }] });
     let commit =
@@ -114,6 +116,22 @@ fn read_after_take_over(database: &str, folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// An older process that nobody asks for anything.
+fn end_by_itself(database: &str, folder: &Path) -> Result<(), Failure> {
+    let mut older = stock(database, &folder.join("older"))?;
+    let _later = stock(database, &folder.join("later"))?;
+    let begun = Instant::now();
+    let status = loop {
+        match older.process.try_wait()? {
+            Some(status) => break status,
+            None if begun.elapsed() < END => std::thread::sleep(Duration::from_millis(20)),
+            None => return Err("it goes on although it was taken over".into()),
+        }
+    };
+    assert!(!status.success(), "it says why it ends");
+    Ok(())
+}
+
 /// Runs a part of a test that waits for processes, over a server of its own.
 async fn over_a_server(part: fn(&str, &Path) -> Result<(), Failure>) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
@@ -130,6 +148,11 @@ async fn the_older_process_is_fenced_and_ends() -> Result<(), Failure> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_older_process_ends_without_being_asked() -> Result<(), Failure> {
+    over_a_server(end_by_itself).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_older_process_ends_with_a_call_that_reads() -> Result<(), Failure> {
     over_a_server(read_after_take_over).await
 }
@@ -137,4 +160,27 @@ async fn the_older_process_ends_with_a_call_that_reads() -> Result<(), Failure> 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_older_process_says_yes_to_nothing_that_it_has_only_read() -> Result<(), Failure> {
     over_a_server(promise_after_take_over).await
+}
+
+/// Each locks its folder; still both may be given the same one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn journal_and_embedded_database_may_have_one_folder() -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let place = folder.path().join("stock");
+    let its = place.clone();
+    let used = tokio::task::spawn_blocking(move || {
+        let database = format!("embedded:{}/", its.display());
+        // The second process finds the call of the first one.
+        for _ in 0..2 {
+            let process = stock(&database, &its)?;
+            let taken = post(process.address, "/services/take", &part_of("a", "a.1"), &json!({ "item": 5 }))?;
+            assert_eq!(taken.0, 200, "{taken:?}");
+        }
+        Ok::<_, Failure>(())
+    });
+    used.await??;
+    // What is not the database's does not keep a server from opening it.
+    let server = serve(&place).await?;
+    server.stop().await.map_err(|error| error.0)?;
+    Ok(())
 }

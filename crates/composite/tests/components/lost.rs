@@ -225,6 +225,13 @@ async fn a_key_answers_running_until_it_is_known() -> std::result::Result<(), Fa
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_only_begins_roots_is_no_part_of_one() -> std::result::Result<(), Failure> {
+    let solo = Solo::start().await?;
+    assert_eq!(reason(&solo.put(&part_of("x", "x.1"), 1).await?), (409, Some("closed")));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_whose_commits_a_crash_takes_back_is_refused() -> std::result::Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let server = serve(&folder.path().join("data")).await?;
