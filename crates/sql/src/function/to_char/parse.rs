@@ -592,9 +592,8 @@ fn year_with_comma(rest: &mut &str) -> Result<i64, SqlError> {
 /// Short years mean those nearest to 2020.
 fn near_2020(year: i64) -> i64 {
     match year {
-        ..70 => year + 2000,
+        ..70 | 100..520 => year + 2000,
         70..100 => year + 1900,
-        100..520 => year + 2000,
         520..1000 => year + 1000,
         _ => year,
     }
