@@ -43,6 +43,20 @@ fn one_counter_is_counted_at_all_nodes_without_a_failure() {
     assert_eq!(cluster.assert_equal("SELECT n FROM counter"), [[counted]]);
 }
 
+/// What a table has stored may be as deep as any: who executes for all has as much stack as who serves.
+#[test]
+fn what_is_stored_deep_is_executed_at_every_node() {
+    let cluster = Cluster::start();
+    let mut wire = cluster.connect(1);
+    let sum = " + 1".repeat(400);
+    retried(&mut wire, &format!("CREATE TABLE deep (id int PRIMARY KEY CHECK (id{sum} > 0))"));
+    wire.query("SET cognate.replication = active").expect("set");
+    wire.query("INSERT INTO deep VALUES (1)").expect("inserted");
+    wire.query("UPDATE deep SET id = id + 1; SELECT id FROM deep").expect("changed");
+    assert_eq!(rows(&mut wire, "SHOW cognate.last_protocol"), [["active"]]);
+    assert_eq!(cluster.assert_equal("SELECT id FROM deep"), [["2"]]);
+}
+
 /// Pays so often by all protocols in turn, each time until it is acknowledged.
 fn pay(address: SocketAddr, token: &str, client: usize, times: usize) -> usize {
     let mut wire = Wire::connect(address).expect("connected");

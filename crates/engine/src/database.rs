@@ -441,6 +441,11 @@ impl Database {
         self.manager.options.memory_bytes
     }
 
+    /// What one transaction may write, in bytes.
+    pub fn transaction_bytes(&self) -> u64 {
+        self.manager.options.transaction_bytes
+    }
+
     /// How transactions at `SERIALIZABLE` are made so.
     pub fn serializable(&self) -> Method {
         self.manager.options.serializable

@@ -4,6 +4,8 @@
 //! everything before it is decided, nothing behind it is, and whoever runs here gives way once it commits. It
 //! only records what it would have locked, for those who come after it.
 
+use std::sync::Arc;
+
 use crate::Error;
 use crate::TransactionId;
 use crate::TreeId;
@@ -12,6 +14,7 @@ use crate::lock::mode::{LockMode, LockOutcome, Mode, TreeMode, WaitPolicy};
 use crate::lock::queue::Answer;
 use crate::lock::table::{HeldLock, LOCK_BYTES};
 use crate::transaction::Transaction;
+use crate::txn::writeset::WriteSet;
 
 impl Transaction {
     /// Locks a row until the end of the transaction. Waits (with `Block`) until it is free;
@@ -106,6 +109,13 @@ impl Transaction {
     /// From now on it locks nothing, and records what it would have locked.
     pub(crate) fn record_locks(&mut self) {
         self.recorded = Some(Vec::new());
+    }
+
+    /// How much it may write is what all nodes know, and not what this one allows. To be said before it
+    /// writes, of one that runs when it is its turn in the order of all nodes.
+    pub fn bound_writes(&mut self, bytes: u64) {
+        let budget = self.manager.budget.apart_with(bytes);
+        self.writes = WriteSet::new(Arc::new(budget));
     }
 
     /// Whether it runs when it is its turn in the order of all nodes, alone.

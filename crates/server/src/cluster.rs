@@ -36,6 +36,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::application::NodeData;
 use crate::assemble::StartError;
+use crate::crew::STACK_BYTES;
 use crate::membership::ClusterConfig;
 use crate::node_tls;
 use crate::observation::{STATUS_PERIOD, compare, show};
@@ -210,6 +211,7 @@ impl Joining {
             let busy = Arc::clone(&busy);
             std::thread::Builder::new()
                 .name("applier".to_owned())
+                .stack_size(STACK_BYTES)
                 .spawn(move || apply(&runtime, &order, &engine, &database, delivery, &replace, &busy))
                 .map_err(|error| StartError(format!("cannot start the applier: {error}")))?
         };

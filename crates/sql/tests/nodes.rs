@@ -60,11 +60,11 @@ impl Cluster {
         let disks = (1..=NODES as u64).map(SimDisk::new).collect();
         let mut cluster =
             Cluster { disks, nodes: Vec::new(), starts: 0, ordered: Arc::default(), thread: None };
-        cluster.open(None);
+        cluster.open(|_| None);
         cluster
     }
 
-    fn open(&mut self, kilobytes: Option<u64>) {
+    fn open(&mut self, kilobytes: impl Fn(usize) -> Option<u64>) {
         self.starts += 1;
         let (sender, requests) = mpsc::channel::<Bytes>();
         let engines: Vec<Database> = self
@@ -76,7 +76,7 @@ impl Cluster {
                 let node = Node { number: at as u16 + 1, start: self.starts, order };
                 let mut options = Options::new("/node");
                 (options.disk, options.node) = (disk.handle(), Some(node));
-                Database::open(match kilobytes {
+                Database::open(match kilobytes(at) {
                     Some(kilobytes) => options.memory(kilobytes << 10),
                     None => options,
                 })
@@ -108,6 +108,11 @@ impl Cluster {
 
     /// Stops all nodes and starts them again.
     pub(crate) fn restart(&mut self, kilobytes: Option<u64>) {
+        self.restart_each(|_| kilobytes);
+    }
+
+    /// The same, with as much memory for each as this says.
+    pub(crate) fn restart_each(&mut self, kilobytes: impl Fn(usize) -> Option<u64>) {
         let (sender, thread) = self.thread.take().unwrap();
         sender.send(Bytes::new()).unwrap();
         thread.join().unwrap();

@@ -4,7 +4,8 @@
 
 use std::task::{Context, Waker};
 
-use cognate_sql::session::{Session, SessionParameters};
+use cognate_sql::session::{Format, OutputColumn, RowSink, Session, SessionParameters, SinkState};
+use cognate_sql::types::{Datum, FormatContext};
 
 use crate::nodes::{Cluster, NODES};
 use crate::script::simple_query;
@@ -18,8 +19,11 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::over(Cluster::start())
+    }
+
+    fn over(cluster: Cluster) -> World {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let cluster = Cluster::start();
         let sessions = cluster
             .nodes
             .iter()
@@ -474,5 +478,195 @@ fn every_node_executes_in_the_database_where_it_is_asked() {
         assert!(answer.starts_with("ERROR 3D000"), "{answer}");
     }
     assert_eq!(world.run(1, "TABLE t"), "a / 7 / SELECT 1");
+    world.end();
+}
+
+#[test]
+fn who_must_not_write_has_nobody_write_for_him() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY)");
+    world.run(1, "SET cognate.replication = active");
+    world.run(1, "SET default_transaction_read_only = on");
+    for text in ["INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (1); DELETE FROM t WHERE id = 2"] {
+        let answer = world.run(1, text);
+        assert!(answer.starts_with("ERROR 25006"), "{text}: {answer}");
+    }
+    assert_eq!(world.run(2, "SELECT count(*) FROM t"), "count / 0 / SELECT 1");
+    world.run(1, "SET default_transaction_read_only = off");
+    assert_eq!(world.run(1, "INSERT INTO t VALUES (1)"), "INSERT 0 1");
+    world.end();
+}
+
+#[test]
+fn what_a_table_adds_by_itself_is_looked_at() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY, n int, pid int DEFAULT pg_backend_pid())");
+    world.run(1, "CREATE TABLE met (id int PRIMARY KEY CHECK (id <> pg_backend_pid()))");
+    assert_eq!(world.run(1, "CREATE VIEW v AS SELECT id, n FROM t"), "CREATE VIEW");
+    world.run(1, "SET cognate.replication = active");
+    for (text, name) in [
+        ("INSERT INTO t VALUES (1, 1)", "pg_backend_pid"),
+        ("INSERT INTO t (id) VALUES (1)", "pg_backend_pid"),
+        ("INSERT INTO t (id, pid) VALUES (1, DEFAULT)", "pg_backend_pid"),
+        ("INSERT INTO t (id, n) SELECT 1, 1", "pg_backend_pid"),
+        ("INSERT INTO v VALUES (1, 1)", "pg_backend_pid"),
+        ("UPDATE t SET pid = DEFAULT", "pg_backend_pid"),
+        ("INSERT INTO met VALUES (1)", "pg_backend_pid"),
+        ("UPDATE met SET id = 2", "pg_backend_pid"),
+        ("INSERT INTO t (id, pid) SELECT p, p FROM pg_backend_pid() p", "pg_backend_pid"),
+        ("INSERT INTO t (id, pid, n) VALUES (1, 1, inet_client_port())", "inet_client_port"),
+    ] {
+        let answer = world.run(1, text);
+        let refusal = format!("ERROR 0A000: function {name}() cannot be executed at every node alike");
+        assert!(answer.starts_with(&refusal), "{text}: {answer}");
+    }
+    // What it says itself is nothing that the table adds.
+    assert_eq!(world.run(1, "INSERT INTO t (id, pid) VALUES (1, 1)"), "INSERT 0 1");
+    assert_eq!(world.run(1, "INSERT INTO t (id, pid) SELECT 2, 2"), "INSERT 0 1");
+    assert_eq!(world.run(1, "UPDATE t SET n = DEFAULT"), "UPDATE 2");
+    assert_eq!(world.run(1, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    world.end();
+}
+
+/// A message knows itself as a whole, also if it says by which protocol it goes.
+#[test]
+fn a_message_may_say_first_by_which_protocol_it_goes() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE c (id int PRIMARY KEY, n int); INSERT INTO c VALUES (1, 0)");
+    let count = "UPDATE c SET n = n + 1 WHERE id = 1";
+    let local = "SET LOCAL cognate.replication = active";
+    let by = |world: &mut World, protocol: &str| {
+        let shown = world.run(1, "SHOW cognate.last_protocol");
+        assert_eq!(shown, format!("cognate.last_protocol / {protocol} / SHOW"));
+    };
+    assert_eq!(
+        world.run(1, &format!("{local}; {count}; SELECT n FROM c")),
+        "SET / UPDATE 1 / n / 1 / SELECT 1"
+    );
+    by(&mut world, "active");
+    world.run(1, "SET cognate.replication = certification");
+    let answer = world.run(1, &format!("BEGIN; {local}; {count}; COMMIT"));
+    assert_eq!(answer, "BEGIN / SET / UPDATE 1 / COMMIT");
+    by(&mut world, "active");
+    let chosen = |world: &mut World| world.run(1, "SHOW cognate.replication");
+    assert_eq!(chosen(&mut world), "cognate.replication / certification / SHOW");
+    let answer = world.run(1, &format!("{local}; CREATE TABLE z (a int); {count}"));
+    assert!(answer.contains("0A000") && answer.contains("CREATE TABLE"), "{answer}");
+    assert_eq!(world.run(1, &format!("{local}; CREATE TABLE z (a int)")), "SET / CREATE TABLE");
+    // For the session, unless the message fails.
+    let answer = world.run(1, "SET cognate.replication = active; UPDATE c SET n = 1 / 0");
+    assert!(answer.contains("22012"), "{answer}");
+    assert_eq!(chosen(&mut world), "cognate.replication / certification / SHOW");
+    assert_eq!(world.run(1, &format!("SET cognate.replication = active; {count}")), "SET / UPDATE 1");
+    by(&mut world, "active");
+    assert_eq!(chosen(&mut world), "cognate.replication / active / SHOW");
+    // What every node cannot execute alike says that it is not to.
+    let answer =
+        world.run(1, "BEGIN; SET LOCAL cognate.replication = certification; TRUNCATE c; COMMIT; SELECT 1");
+    assert!(answer.contains("0A000"), "it is no transaction alone: {answer}");
+    let answer = world.run(1, "BEGIN; SET LOCAL cognate.replication = certification; TRUNCATE c; COMMIT");
+    assert_eq!(answer, "BEGIN / SET / TRUNCATE TABLE / COMMIT");
+    assert_eq!(world.run(3, "SELECT count(*) FROM c"), "count / 0 / SELECT 1");
+    world.end();
+}
+
+/// All wait for a program, and nobody can stop it: it ends by itself, at the same step everywhere.
+#[test]
+fn a_program_that_takes_too_many_steps_ends_alike_everywhere() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)");
+    world.run(2, "SET cognate.replication = active");
+    world.run(2, "SET cognate.active_steps = 1000");
+    for text in [
+        "UPDATE t SET n = (SELECT count(*) FROM generate_series(1, 100000))",
+        "UPDATE t SET n = 1; SELECT count(*) FROM generate_series(1, 300) a, generate_series(1, 300) b",
+    ] {
+        let answer = world.run(2, text);
+        assert!(answer.contains("54000") && answer.contains("takes more steps"), "{text}: {answer}");
+    }
+    assert_eq!(world.run(2, "UPDATE t SET n = n + 1"), "UPDATE 1");
+    let text = "UPDATE t SET n = (SELECT count(*) FROM generate_series(1, 20000))";
+    world.run(2, "RESET cognate.active_steps");
+    assert_eq!(world.run(2, text), "UPDATE 1");
+    world.run(2, "SET cognate.replication = certification; SET cognate.active_steps = 1000");
+    assert_eq!(world.run(2, text), "UPDATE 1");
+    assert_eq!(world.run(3, "SELECT n FROM t"), "n / 20000 / SELECT 1");
+    world.end();
+}
+
+/// Each node holds the rows of a program until its end: no more of them than a statement may hold.
+#[test]
+fn a_program_gives_no_more_rows_than_a_node_may_hold() {
+    let mut cluster = Cluster::start();
+    cluster.restart(Some(16 << 10));
+    let mut world = World::over(cluster);
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)");
+    world.run(2, "SET cognate.replication = active");
+    let rows = |count: usize| format!("SELECT repeat('x', 100000) FROM generate_series(1, {count})");
+    for text in
+        [format!("UPDATE t SET n = 1; {}", rows(200)), format!("{0}; {0}; UPDATE t SET n = 1", rows(60))]
+    {
+        let answer = world.run(2, &text);
+        assert!(answer.contains("53200"), "{}", &answer[..answer.len().min(200)]);
+    }
+    assert_eq!(world.run(3, "SELECT n FROM t"), "n / 0 / SELECT 1");
+    let answer = world.run(2, &format!("UPDATE t SET n = 1; {}", rows(3)));
+    assert!(answer.starts_with("UPDATE 1") && answer.ends_with("SELECT 3"));
+    world.end();
+}
+
+/// What a program may hold goes by where it was asked for, whatever the others have.
+#[test]
+fn nodes_with_other_memory_come_to_the_same() {
+    let mut cluster = Cluster::start();
+    cluster.restart_each(|at| Some(if at == 0 { 64 << 10 } else { 16 << 10 }));
+    let mut world = World::over(cluster);
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)");
+    let text = "UPDATE t SET n = n + 1; SELECT repeat('x', 100000) FROM generate_series(1, 120)";
+    for node in 1..=2 {
+        world.run(node, "SET cognate.replication = active");
+        let answer = world.run(node, text);
+        let holds = answer.starts_with("UPDATE 1") && answer.ends_with("SELECT 120");
+        assert_eq!((holds, answer.contains("53200")), (node == 1, node == 2));
+    }
+    assert_eq!(world.run(3, "SELECT n FROM t"), "n / 1 / SELECT 1");
+    world.end();
+}
+
+/// Takes nothing.
+struct Nothing;
+
+impl RowSink for Nothing {
+    fn row(&mut self, _: &[OutputColumn], _: &[Format], _: &[Datum], _: &FormatContext) -> SinkState {
+        SinkState::Ready
+    }
+
+    fn copy_out(&mut self, _: &[u8]) -> SinkState {
+        SinkState::Ready
+    }
+}
+
+/// What a client sends is what is stored, whatever it wants to see of it.
+#[test]
+fn parameters_go_along_with_their_last_digits() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE f (x float8 PRIMARY KEY, at timestamptz)");
+    world.run(1, "SET cognate.replication = active");
+    world.run(1, "SET extra_float_digits = 0");
+    world.run(1, "SET DateStyle = 'SQL, DMY'");
+    world.run(1, "SET TimeZone = 'Asia/Kolkata'");
+    let (x, at) = ((0.1_f64 + 0.2).to_be_bytes(), 0_i64.to_be_bytes());
+    let World { runtime, sessions, .. } = &mut world;
+    let session = &mut sessions[0];
+    session.begin_message();
+    let prepared = session.prepare("INSERT INTO f VALUES ($1, $2)", &[701, 1184]).unwrap();
+    let values = [Some(&x[..]), Some(&at[..])];
+    let mut portal = session.bind(&prepared, &values, &[Format::Binary], &[]).unwrap();
+    runtime.block_on(session.fetch(&mut portal, &mut Nothing, 0)).unwrap();
+    runtime.block_on(session.sync()).unwrap();
+    drop(portal);
+    assert_eq!(world.run(1, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    let same = "SELECT x = 0.1::float8 + 0.2::float8, at = '2000-01-01 00:00:00+00' FROM f";
+    assert_eq!(world.run(2, same), "?column?|?column? / t|t / SELECT 1");
     world.end();
 }

@@ -218,7 +218,7 @@ async fn as_one(
     session: &mut Session,
     statements: &[cognate_sql::session::Statement],
 ) -> Result<Vec<Portal>, SqlError> {
-    if statements.len() < 2 || !session.wants_active() {
+    if statements.len() < 2 || !session.asks_active(statements) {
         return Ok(Vec::new());
     }
     Ok(session.run_active(statements).await?.unwrap_or_default())

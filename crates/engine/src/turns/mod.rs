@@ -141,7 +141,8 @@ impl Manager {
         if let Purpose::Vote { of, commits } = request.purpose {
             turns.lists.vote(of, commits, &mut effects);
         }
-        if let Some(protocol) = protocol_of(&request.purpose).filter(|_| !is_repeated) {
+        let is_in_lists = !is_repeated && !is_alone(&request.purpose);
+        if let Some(protocol) = protocol_of(&request.purpose).filter(|_| is_in_lists) {
             let origin = node_of(request.id);
             let (mut footprint, mut is_overtaken) = (None, false);
             if !matches!(request.purpose, Purpose::Execute(_)) {
@@ -460,6 +461,12 @@ impl Manager {
         turns.put_back.push(first);
         Ok(())
     }
+}
+
+/// Whether a request is of a protocol that is alone in this build: then nobody has to know who depends on
+/// whom, and what the lists cost can be told from what the protocol costs.
+fn is_alone(purpose: &Purpose) -> bool {
+    cfg!(feature = "protocol-alone") && matches!(purpose, Purpose::Execute(_))
 }
 
 /// The protocol of a request, if it is one of a transaction.

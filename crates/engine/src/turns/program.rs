@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use super::{Executed, Execution, Progress, Turns, Waiting, refused, voted_against};
+use super::{Executed, Execution, Progress, Turns, Waiting, is_alone, refused, voted_against};
 use crate::delivery::Cluster;
 use crate::level::{Access, Isolation};
 use crate::manager::{Manager, Request as Ended};
@@ -125,7 +125,8 @@ impl Manager {
         digest.update(&bytes);
         let digest = digest.finalize();
         // Nobody has to know what it wrote if nobody is behind it.
-        let wrote = (commits && !turns.queue.is_empty()).then(|| {
+        let is_asked = commits && !turns.queue.is_empty() && !is_alone(&request.purpose);
+        let wrote = is_asked.then(|| {
             let writes = key_writes(&request.parts.changes, request.parts.notes.clone());
             Footprint::new(&locks, writes, &request.dropped)
         });

@@ -24,7 +24,12 @@ impl Budget {
 
     /// One with the same bound for each transaction, of which others have taken nothing.
     pub(crate) fn apart(&self) -> Budget {
-        Budget::new(u64::MAX, self.limit_each, self.spill_bytes)
+        self.apart_with(self.limit_each)
+    }
+
+    /// The same with another bound.
+    pub(crate) fn apart_with(&self, limit_each: u64) -> Budget {
+        Budget::new(u64::MAX, limit_each, self.spill_bytes)
     }
 
     /// Bytes that transactions have taken.

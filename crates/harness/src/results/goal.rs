@@ -259,6 +259,8 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("replication", "without_commits_s");
     further "three nodes, certification of the metaprotocol / before there was one, throughput", AtLeast(0.95), "×", "0.99×",
         |f| f.param("replication", "certification_of_before");
+    further "three nodes, active by the metaprotocol / active alone, throughput", AtLeast(0.95), "×", "0.99×",
+        |f| f.param("replication", "active_of_alone");
     further "three nodes, active and weak voting mixed / the best single protocol", AtLeast(0.7), "×", "0.9×",
         |f| f.param("replication", "a_w_of_best");
     further "three nodes, all three mixed / the best single protocol", AtLeast(0.7), "×", "0.9×",

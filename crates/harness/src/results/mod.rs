@@ -276,6 +276,7 @@ fn further(record: &Record) -> String {
         "of_before",
         "one_update_of_before",
         "certification_of_before",
+        "active_of_alone",
         "a_w_of_best",
         "a_c_w_of_best",
         "auto_of_best",

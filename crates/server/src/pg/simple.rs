@@ -39,9 +39,7 @@ impl Connection {
         self.unseen = Some(Unseen { left, commits, mark });
         let mut statements = statements;
         loop {
-            let is_active = statements.len() > 1
-                && (self.session.wants_active() || self.session.monitor_wants_all_active(&statements));
-            if is_active {
+            if statements.len() > 1 && self.session.wants_all_active(&statements) {
                 match self.session.run_active(&statements).await {
                     Ok(None) => {}
                     Ok(Some(portals)) => return self.send_all(portals).await,

@@ -177,6 +177,8 @@ impl Stride {
     const CLOSE: Duration = Duration::from_micros(100);
     /// Questions that come further apart are asked more often.
     const FAR: Duration = Duration::from_micros(400);
+    /// Steps between two questions where steps are counted.
+    const COUNTED: u32 = 32;
 
     /// A question was asked so long after the one before.
     fn adapt(&self, since: Duration) {
@@ -185,6 +187,11 @@ impl Stride {
             length if since < Self::CLOSE => (length * 2).min(Self::LENGTH_MAX),
             length => length,
         };
+        self.go_on(length);
+    }
+
+    /// The next question comes after so many steps.
+    fn go_on(&self, length: u32) {
         self.length.set(length);
         self.left.set(length - 1);
     }
@@ -276,7 +283,12 @@ impl Execution<'_> {
             stride.left.set(Stride::FREE);
             return Ok(());
         }
-        stride.adapt(self.read.interrupt.check()?);
+        let is_counted = self.read.interrupt.count(stride.length.get())?;
+        let since = self.read.interrupt.check()?;
+        match is_counted {
+            true => stride.go_on(Stride::COUNTED),
+            false => stride.adapt(since),
+        }
         Ok(())
     }
 

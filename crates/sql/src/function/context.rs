@@ -106,6 +106,14 @@ pub trait Interrupt: Sync {
     /// asked before, so that the caller can ask more or less often.
     fn check(&self) -> Result<Duration, SqlError>;
 
+    /// So many steps were taken. 54000 once they are more than a program may take that every node
+    /// executes. Whether they are counted: then questions come after so many steps, whatever the
+    /// time, so that all nodes count the same.
+    fn count(&self, steps: u32) -> Result<bool, SqlError> {
+        let _ = steps;
+        Ok(false)
+    }
+
     /// A computation of some milliseconds that cannot ask begins: whoever waits for this thread
     /// need not.
     fn step_aside(&self) {}

@@ -1,9 +1,36 @@
 //! A fast hash for values that users choose: multiply and fold, from a random start for each table.
+//!
+//! Rows that do not fit into memory are divided by it, and come back part by part. So where every node
+//! executes the same, all tables have a start that all nodes know ([`alike`]).
 
+use std::cell::Cell;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::marker::PhantomData;
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+thread_local! {
+    /// The start of the tables that are made here.
+    static ALIKE: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// While it lives, tables that this thread makes have one start. It does not leave the thread.
+pub(crate) struct Alike {
+    before: Option<u64>,
+    stays: PhantomData<*const ()>,
+}
+
+/// From now on tables that this thread makes have this start.
+pub(crate) fn alike(start: u64) -> Alike {
+    Alike { before: ALIKE.replace(Some(start)), stays: PhantomData }
+}
+
+impl Drop for Alike {
+    fn drop(&mut self) {
+        ALIKE.set(self.before);
+    }
+}
 
 /// Makes hashers with a common random start.
 #[derive(Clone, Debug)]
@@ -12,7 +39,7 @@ pub(crate) struct Seeded(u64);
 impl Default for Seeded {
     fn default() -> Seeded {
         // The standard library's keys are random; one hash of them serves as our start.
-        Seeded(RandomState::new().hash_one(0u8))
+        Seeded(ALIKE.get().unwrap_or_else(|| RandomState::new().hash_one(0u8)))
     }
 }
 

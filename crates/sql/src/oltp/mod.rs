@@ -21,7 +21,7 @@ pub(crate) mod delete;
 mod distinct;
 pub(crate) mod foreign_key;
 mod group;
-mod hash;
+pub(crate) mod hash;
 mod hash_join;
 pub(crate) mod index_maintenance;
 pub(crate) mod indexed;

@@ -47,6 +47,7 @@ fn run(call: &RoutineCall, body: &RoutineBody, env: &Env<'_>) -> Result<Vec<Vec<
     if depth > DEPTH_MAX {
         return Err(too_deep());
     }
+    env.execution.read.interrupt.count(1)?;
     let select = body.select()?;
     let mut cursor = Cursor::within(&select.plan, arguments.into(), depth);
     // What is held around it is not its to use.

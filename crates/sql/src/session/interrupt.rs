@@ -32,6 +32,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::active::too_many_steps;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt;
 use crate::types::bounds::Bounds;
@@ -98,6 +99,8 @@ pub(crate) struct Interrupts {
     lock_timeout_ms: AtomicU64,
     /// How long its statements have waited, microseconds.
     waited_us: AtomicU64,
+    /// How many steps they may still take together; or [`NEVER`], and nobody counts them.
+    steps_left: AtomicU64,
     pace: Pace,
 }
 
@@ -110,8 +113,15 @@ impl Interrupts {
             deadline_us: AtomicU64::new(NONE),
             lock_timeout_ms: AtomicU64::new(0),
             waited_us: AtomicU64::new(0),
+            steps_left: AtomicU64::new(NEVER),
             pace: Pace::default(),
         }
+    }
+
+    /// Those of a program that every node executes: it ends after so many steps. Time and cancel
+    /// requests, which differ from node to node, do not end it.
+    pub(crate) fn counting(self, steps: Option<u64>) -> Interrupts {
+        Interrupts { steps_left: AtomicU64::new(steps.unwrap_or(NEVER)), ..self }
     }
 
     /// A statement begins, which may take so many milliseconds (zero is as long as it likes), and
@@ -243,6 +253,16 @@ impl Interrupt for Interrupts {
             self.seat.pause();
         }
         Ok(since)
+    }
+
+    fn count(&self, steps: u32) -> Result<bool> {
+        let left = self.steps_left.load(Ordering::Relaxed);
+        if left == NEVER {
+            return Ok(false);
+        }
+        let left = left.checked_sub(u64::from(steps)).ok_or_else(too_many_steps)?;
+        self.steps_left.store(left, Ordering::Relaxed);
+        Ok(true)
     }
 
     fn step_aside(&self) {

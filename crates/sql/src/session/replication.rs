@@ -34,11 +34,17 @@ pub enum Choice {
 impl Choice {
     /// By its name in settings.
     pub(crate) fn of(name: &str) -> Choice {
+        Choice::named(name).unwrap_or_default()
+    }
+
+    /// The same; none if there is none of this name.
+    pub(super) fn named(name: &str) -> Option<Choice> {
         match name {
-            "active" => Choice::Active,
-            "certification" => Choice::Certification,
-            "weak_voting" => Choice::WeakVoting,
-            _ => Choice::Auto,
+            "auto" => Some(Choice::Auto),
+            "active" => Some(Choice::Active),
+            "certification" => Some(Choice::Certification),
+            "weak_voting" => Some(Choice::WeakVoting),
+            _ => None,
         }
     }
 }
@@ -110,8 +116,7 @@ impl Session {
         let was_refused = std::mem::take(&mut self.was_refused);
         let is_open = self.effective.replication == Choice::Auto
             && self.company == Company::None
-            && self.block == Block::None
-            && self.database.engine().is_node();
+            && self.may_begin_active();
         match prepared.statement() {
             Some(statement) if is_open && active::writes(prepared) => {
                 self.wants_active_for(std::slice::from_ref(statement), was_refused)
@@ -120,13 +125,34 @@ impl Session {
         }
     }
 
-    /// The same of the statements of a whole message.
-    pub fn monitor_wants_all_active(&mut self, statements: &[Statement]) -> bool {
-        let was_refused = std::mem::take(&mut self.was_refused);
-        let is_open = self.effective.replication == Choice::Auto
-            && self.block == Block::None
+    /// Whether a transaction that begins now may be one that every node executes. One that must not write
+    /// is told so where it is.
+    pub(super) fn may_begin_active(&self) -> bool {
+        self.block == Block::None
             && !self.has_run_active
-            && self.database.engine().is_node();
+            && !self.effective.default_read_only
+            && self.database.engine().is_node()
+    }
+
+    /// Whether the statements of a whole message are to be executed at every node, if that is possible: the
+    /// message itself says so first, or the setting.
+    pub fn asks_active(&self, statements: &[Statement]) -> bool {
+        match active::said_first(statements) {
+            Some(said) => said == Choice::Active && self.company != Company::Some && self.may_begin_active(),
+            None => self.wants_active(),
+        }
+    }
+
+    /// The same, or the monitor says so and the message says nothing.
+    pub fn wants_all_active(&mut self, statements: &[Statement]) -> bool {
+        self.asks_active(statements)
+            || (active::said_first(statements).is_none() && self.monitor_wants_all_active(statements))
+    }
+
+    /// What the monitor says of the statements of a whole message.
+    fn monitor_wants_all_active(&mut self, statements: &[Statement]) -> bool {
+        let was_refused = std::mem::take(&mut self.was_refused);
+        let is_open = self.effective.replication == Choice::Auto && self.may_begin_active();
         if !is_open || !active::may_write(statements) {
             return false;
         }

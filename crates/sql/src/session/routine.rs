@@ -33,7 +33,7 @@ use crate::bind::{BindContext, Binder, Called, Form, NoRowCounts, NoVirtualTable
 use crate::catalog::{Behavior, Oid, Routine};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, check_held};
-use crate::function::EvalContext;
+use crate::function::{EvalContext, Interrupt as _};
 use crate::oltp::memory::row_bytes;
 use crate::oltp::run::Run;
 use crate::oltp::source::{Pieces, Places};
@@ -118,6 +118,11 @@ pub(super) struct Rows {
 impl Rows {
     pub(super) fn new(limit: usize, is_wanted: bool) -> Rows {
         Rows { rows: Vec::new(), bytes: 0, limit, is_wanted, refused: None }
+    }
+
+    /// What they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -332,6 +337,7 @@ impl Session {
         if depth >= DEPTH_MAX {
             return Err(routine::too_deep());
         }
+        self.interrupts.count(1)?;
         let body = self.body(routine)?;
         let mut rows = Vec::new();
         for (place, prepared) in body.statements.iter().enumerate() {

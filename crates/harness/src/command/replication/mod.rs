@@ -137,6 +137,10 @@ pub struct ReplicationArgs {
     /// An older cognate binary, to compare one node of this build with.
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
+    /// A cognate binary that was built with `--features cognate-engine/protocol-alone`, to compare
+    /// active replication by the metaprotocol with active replication alone.
+    #[arg(long, value_name = "FILE")]
+    alone: Option<PathBuf>,
     /// Leave Galera and PostgreSQL out.
     #[arg(long)]
     without_peers: bool,

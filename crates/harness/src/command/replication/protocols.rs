@@ -4,6 +4,12 @@
 //!
 //! A transaction is one message, as it has to be for active replication; the statements are the same for all.
 //! Transactions read nothing but the rows that they update, so no voter waits for a vote.
+//!
+//! What the metaprotocol costs a protocol that nothing else is mixed with: certification is compared with a
+//! binary from before there was a metaprotocol, active replication with this one without the lists
+//! (`--alone`). Weak voting has no form of its own: without a vote a transaction of this load is
+//! certification's request without reads, and with one its node would have to know who is before it all the
+//! same.
 
 use std::time::Duration;
 
@@ -52,6 +58,19 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
             Some(ways.len() - 1)
         }
     };
+    let alone = match &args.alone {
+        None => None,
+        Some(alone) => {
+            let place = Place::older_cluster(args, NODES, alone).await?;
+            place.fill(&bench.shape(super::throughput::UPDATES)).await?;
+            places.push(place);
+            let case = format!("{NODES} nodes, one message each, active without the metaprotocol");
+            let (last, load) = (places.len() - 1, Load::Updates(super::throughput::UPDATES));
+            let protocols = MIXTURES[0].1;
+            ways.push(Way { protocols, whole: true, ..Way::new(last, case, Serializable, clients, load) });
+            Some(ways.len() - 1)
+        }
+    };
     turns::in_turns(bench, &mut places, &mut ways).await?;
     let rate = |at: &usize| crate::median::median(&ways[*at].rates);
     let best = (0..3).max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(0);
@@ -60,6 +79,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
         figures.push((at, name, ways[at].over(&ways[best])));
     }
     figures.extend(older.map(|older| (1, "certification_of_before", ways[1].over(&ways[older]))));
+    figures.extend(alone.map(|alone| (0, "active_of_alone", ways[0].over(&ways[alone]))));
     turns::record(bench, &places, &ways, &figures);
     places.truncate(1);
     shifting(bench, &mut places, clients).await?;

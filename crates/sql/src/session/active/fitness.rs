@@ -6,21 +6,25 @@
 //! written, random numbers and sequences but in the rows of INSERT ... VALUES (others are met in an order that a
 //! plan chooses), row ids of INSERT ... SELECT. Functions of time are the origin's time, random numbers come
 //! from a seed that goes along. Plans are made without statistics, so they are the same at every node.
+//! What a table adds by itself is looked at like the statement: defaults that it gives, and what its rows
+//! have to meet.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use sqlparser::ast;
 
 use super::super::facts::Facts;
 use super::super::statement::tag;
 use crate::bind::VirtualTables as _;
-use crate::catalog::{Catalog, Oid, Relation, Routine, TEMPORARY_ALIAS, resolve_schema};
+use crate::catalog::{Catalog, Column, Oid, Relation, Routine, TEMPORARY_ALIAS, Table, resolve_schema};
 use crate::ddl::expression::default_of;
 use crate::ddl::names;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{Kind, Volatility, all};
-use crate::parse::walk::{Step, Walker, walk};
+use crate::oltp::run::is_default;
+use crate::parse::walk::{Step, Walker, has_expression, walk};
 use crate::parse::{Command, Statement, changes_rows, locks_rows_within};
 use crate::pg_catalog::SystemTables;
 
@@ -42,7 +46,17 @@ const FIXED: [&str; 12] = [
 /// Those that are the same if they are called in the same order.
 const IN_ORDER: [&str; 3] = ["random", "gen_random_uuid", "nextval"];
 /// Those that say something of the session or the server.
-const OF_THE_NODE: [&str; 5] = ["current_setting", "version", "txid_current", "getpgusername", "timeofday"];
+const OF_THE_NODE: [&str; 9] = [
+    "current_setting",
+    "version",
+    "txid_current",
+    "getpgusername",
+    "timeofday",
+    "inet_client_addr",
+    "inet_client_port",
+    "inet_server_addr",
+    "inet_server_port",
+];
 
 /// A refusal: 0A000 with what cannot be.
 pub(super) fn unfit(what: impl std::fmt::Display) -> SqlError {
@@ -83,6 +97,16 @@ pub(super) fn may_write(statement: &Statement) -> bool {
     }
 }
 
+/// Whether a statement is about rows, and has a plan. Others, by themselves, run where they are given.
+pub(super) fn is_about_rows(statement: &Statement) -> bool {
+    use ast::Statement as S;
+    let Command::Sql(sql) = &statement.command else { return false };
+    matches!(
+        sql.as_ref(),
+        S::Query(_) | S::Insert(_) | S::Update(_) | S::Delete(_) | S::Merge(_) | S::Call(_)
+    )
+}
+
 /// Whether these two make one transaction of what is between them, and say nothing else of it.
 pub(super) fn is_plain_block(first: &Statement, last: &Statement) -> bool {
     use ast::Statement as S;
@@ -109,24 +133,16 @@ fn check_within(
             "a statement in parts (a WITH query that changes rows, a subquery that locks them)",
         ));
     }
-    let (writes, is_values, target) = match sql.as_ref() {
+    let (writes, is_values) = match sql.as_ref() {
         S::Query(query) if matches!(*query.body, ast::SetExpr::Insert(_) | ast::SetExpr::Merge(_)) => {
             return Err(unfit(format_args!("WITH before {}", tag(&statement.command))));
         }
-        S::Query(query) => {
-            (matches!(*query.body, ast::SetExpr::Update(_) | ast::SetExpr::Delete(_)), false, None)
-        }
+        S::Query(query) => (matches!(*query.body, ast::SetExpr::Update(_) | ast::SetExpr::Delete(_)), false),
         S::Insert(insert) => {
             let of = |query: &ast::Query| matches!(*query.body, ast::SetExpr::Values(_));
-            let is_values = insert.source.as_deref().is_none_or(of);
-            let name = match &insert.table {
-                ast::TableObject::TableName(name) => Some(name),
-                _ => None,
-            };
-            (true, is_values, name)
+            (true, insert.source.as_deref().is_none_or(of))
         }
-        S::Update(_) | S::Delete(_) => (true, false, None),
-        S::Call(_) => (true, false, None),
+        S::Update(_) | S::Delete(_) | S::Call(_) => (true, false),
         _ => return Err(unfit(tag(&statement.command))),
     };
     let own = own_schema(catalog, path);
@@ -134,11 +150,16 @@ fn check_within(
         catalog.relations_in(own).any(|relation| matches!(relation, Relation::Sequence(_)))
     });
     let mut check = Check { catalog, path, writes, is_values, seen, in_function: None, has_sequences };
-    if let Some(table) = target.and_then(|name| check.find(name)) {
-        check.target(table)?;
-    }
-    if let S::Call(call) = sql.as_ref() {
-        check.routines(&call.name)?;
+    match sql.as_ref() {
+        S::Insert(insert) => check.inserted(insert)?,
+        S::Update(update) => check.updated(update)?,
+        S::Query(query) => {
+            if let ast::SetExpr::Update(S::Update(update)) = query.body.as_ref() {
+                check.updated(update)?;
+            }
+        }
+        S::Call(call) => check.routines(&call.name)?,
+        _ => {}
     }
     match walk(sql.as_ref(), &mut check) {
         ControlFlow::Continue(()) => Ok(()),
@@ -206,6 +227,15 @@ impl<'a> Check<'a, '_> {
         ControlFlow::Continue(())
     }
 
+    /// A function in an expression or in FROM.
+    fn called(&mut self, name: &ast::ObjectName) -> Step {
+        let Some((schema, name)) = split(name) else { return ControlFlow::Continue(()) };
+        match self.function(&name) {
+            Ok(()) => self.own_function(schema.as_deref(), &name),
+            Err(error) => ControlFlow::Break(Some(Box::new(error))),
+        }
+    }
+
     /// A function of the user's in an expression or in FROM.
     fn own_function(&mut self, schema: Option<&str>, name: &str) -> Step {
         let (catalog, path) = (self.catalog, self.path);
@@ -229,8 +259,28 @@ impl<'a> Check<'a, '_> {
         ControlFlow::Continue(())
     }
 
-    /// What an INSERT puts rows into.
-    fn target(&self, relation: &Relation) -> Result<()> {
+    /// What an INSERT puts rows into, and what that gives them.
+    fn inserted(&mut self, insert: &ast::Insert) -> Result<()> {
+        let ast::TableObject::TableName(name) = &insert.table else { return Ok(()) };
+        let Some(relation) = self.find(name) else { return Ok(()) };
+        // A view's columns have names of their own.
+        let says = matches!(relation, Relation::Table(_))
+            && insert.source.is_some()
+            && !insert.columns.is_empty()
+            && !has_expression(insert, is_default);
+        let is_given = |column: &Column| says && insert.columns.iter().any(|name| is_of(name, column));
+        self.target(relation, &is_given)?;
+        for table in self.tables_under(relation) {
+            for column in table.columns.iter().filter(|column| !column.dropped && !is_given(column)) {
+                self.default(column)?;
+            }
+            self.met(table)?;
+        }
+        Ok(())
+    }
+
+    /// What rows of INSERT ... SELECT go into.
+    fn target(&self, relation: &Relation, is_given: &dyn Fn(&Column) -> bool) -> Result<()> {
         if self.is_values {
             return Ok(());
         }
@@ -247,7 +297,8 @@ impl<'a> Check<'a, '_> {
                 table.name
             )));
         }
-        let default = table.columns.iter().filter(|column| !column.dropped).find(|column| {
+        let mut left_out = table.columns.iter().filter(|column| !column.dropped && !is_given(column));
+        let default = left_out.find(|column| {
             let text = default_of(self.catalog, column).unwrap_or_default().to_ascii_lowercase();
             IN_ORDER.iter().any(|name| text.contains(&format!("{name}(")))
         });
@@ -257,6 +308,81 @@ impl<'a> Check<'a, '_> {
                 table.name, column.name
             )))
         })
+    }
+
+    /// What an UPDATE puts into rows by itself.
+    fn updated(&mut self, update: &ast::Update) -> Result<()> {
+        let ast::TableFactor::Table { name, .. } = &update.table.relation else { return Ok(()) };
+        let Some(relation) = self.find(name) else { return Ok(()) };
+        let is_table = matches!(relation, Relation::Table(_));
+        let by_default: Vec<&ast::AssignmentTarget> = update
+            .assignments
+            .iter()
+            .filter(|assignment| has_expression(&assignment.value, is_default))
+            .map(|assignment| &assignment.target)
+            .collect();
+        for table in self.tables_under(relation) {
+            let gets_it = |column: &&Column| {
+                let mut targets = by_default.iter();
+                !column.dropped && targets.any(|target| !is_table || assigns(target, column))
+            };
+            for column in table.columns.iter().filter(gets_it) {
+                self.default(column)?;
+            }
+            self.met(table)?;
+        }
+        Ok(())
+    }
+
+    /// The table of this name, or those that a view is over: one of them is changed through it.
+    fn tables_under(&self, relation: &'a Relation) -> Vec<&'a Arc<Table>> {
+        match relation {
+            Relation::Table(table) => vec![table],
+            Relation::View(view) => {
+                let catalog = self.catalog;
+                let under = view.depends_on.iter().filter_map(|oid| catalog.relation_by_oid(*oid));
+                under.flat_map(|relation| self.tables_under(relation)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What a column has by default.
+    fn default(&mut self, column: &Column) -> Result<()> {
+        match default_of(self.catalog, column) {
+            Some(text) => self.stored(text),
+            None => Ok(()),
+        }
+    }
+
+    /// What the rows of a table have to meet.
+    fn met(&mut self, table: &Table) -> Result<()> {
+        for check in &table.checks {
+            self.stored(&check.expression)?;
+        }
+        let catalog = self.catalog;
+        for column in table.columns.iter().filter(|column| !column.dropped) {
+            let mut next = column.ty.domain_named();
+            while let Some(domain) = next.and_then(|oid| catalog.domain_by_oid(oid)) {
+                for check in &domain.checks {
+                    self.stored(&check.expression)?;
+                }
+                next = domain.base.domain_named();
+            }
+        }
+        Ok(())
+    }
+
+    /// An expression of the catalog. A sequence that it names is no temporary one.
+    fn stored(&mut self, text: &str) -> Result<()> {
+        let expression = crate::parse::parse_expression(text)?;
+        let had_sequences = std::mem::take(&mut self.has_sequences);
+        let step = walk(&expression, self);
+        self.has_sequences = had_sequences;
+        match step {
+            ControlFlow::Break(Some(refusal)) => Err(*refusal),
+            _ => Ok(()),
+        }
     }
 
     fn function(&self, name: &str) -> Result<()> {
@@ -284,6 +410,19 @@ impl<'a> Check<'a, '_> {
             true => Err(unfit(format_args!("function {name}()"))),
             false => Ok(()),
         }
+    }
+}
+
+/// Whether a name in a statement is that of a column.
+fn is_of(name: &ast::ObjectName, column: &Column) -> bool {
+    split(name).is_some_and(|(_, name)| name == column.name)
+}
+
+/// Whether a column is assigned to.
+fn assigns(target: &ast::AssignmentTarget, column: &Column) -> bool {
+    match target {
+        ast::AssignmentTarget::ColumnName(name) => is_of(name, column),
+        ast::AssignmentTarget::Tuple(all) => all.iter().any(|name| is_of(name, column)),
     }
 }
 
@@ -350,18 +489,13 @@ impl Walker for Check<'_, '_> {
             ast::TableFactor::Function { name, .. } => name,
             _ => return ControlFlow::Continue(()),
         };
-        match split(called) {
-            Some((schema, name)) => self.own_function(schema.as_deref(), &name),
-            None => ControlFlow::Continue(()),
-        }
+        self.called(called)
     }
 
     fn expression(&mut self, expr: &ast::Expr) -> Step {
-        let ast::Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
-        let Some((schema, name)) = split(&call.name) else { return ControlFlow::Continue(()) };
-        match self.function(&name) {
-            Ok(()) => self.own_function(schema.as_deref(), &name),
-            Err(error) => ControlFlow::Break(Some(Box::new(error))),
+        match expr {
+            ast::Expr::Function(call) => self.called(&call.name),
+            _ => ControlFlow::Continue(()),
         }
     }
 

@@ -18,10 +18,13 @@
 //! what becomes of that, and nobody behind it could be told anything meanwhile.
 //!
 //! An error of a statement ends the program, at every node alike, and it has changed nothing. An error of a
-//! node (its disk, its memory) is no answer: that node leaves.
+//! node (its disk, its memory) is no answer: that node leaves. Nobody can stop a program that goes on for
+//! long, and all wait for it. So its steps are counted, which are the same at every node, and bounded, and so
+//! is what it may hold: by what goes along.
 
 mod fitness;
 mod fixed;
+mod message;
 mod program;
 
 use std::collections::HashMap;
@@ -33,20 +36,24 @@ use parking_lot::Mutex;
 
 use super::facts::Facts;
 use super::identity::gone;
+use super::interrupt::Interrupts;
 use super::portal::{PortalState, Tag};
+use super::replication::Choice;
+use super::routine::Rows;
 use super::settings::Origin;
 use super::state::TransactionState;
 use super::{
     Action, Authority, Block, Boxed, CommandTag, Company, Fetch, Format, Open, OutputColumn, Portal,
-    Prepared, RowSink, Session, SessionParameters, SinkState, SqlDatabase, Statement,
+    Prepared, Session, SessionParameters, SqlDatabase, Statement,
 };
 use crate::catalog::Catalog;
 use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::{Finished, Protocol};
 use crate::parse::template::Template;
-use crate::types::{Datum, FormatContext};
+use crate::types::{DateStyle, Datum, FormatContext};
 pub(crate) use fixed::Fixed;
+use message::Message;
 use program::{Program, Step};
 
 /// Settings that say how texts become values and names become tables.
@@ -134,11 +141,9 @@ impl Drop for Expected {
 impl Session {
     /// Whether statements outside a block are to be executed at every node, if that is possible.
     pub fn wants_active(&self) -> bool {
-        self.effective.replication == super::replication::Choice::Active
+        self.effective.replication == Choice::Active
             && self.company != Company::Some
-            && self.block == Block::None
-            && !self.has_run_active
-            && self.database.engine().is_node()
+            && self.may_begin_active()
     }
 
     /// Executes the statements of a message as one transaction at every node, and gives the portals from
@@ -157,12 +162,14 @@ impl Session {
         if !statements.iter().any(fitness::may_write) {
             return Ok(None);
         }
-        // BEGIN and COMMIT around all of it say what is so anyway.
-        let (all, statements) = (statements, within_block(statements));
-        let around_it = if statements.len() < all.len() { [all.first(), all.last()] } else { [None, None] };
-        let mut given = Vec::with_capacity(statements.len());
+        let message = Message::of(statements);
+        // Who says it for what follows in the session may define tables before.
+        if message.said.is_some() && !message.statements.iter().any(fitness::is_about_rows) {
+            return Ok(None);
+        }
+        let mut given = Vec::with_capacity(message.statements.len());
         self.attempt.is_fit = true;
-        for statement in statements {
+        for statement in message.statements {
             let one = match self.given(statement) {
                 // It may be about what this node has not seen yet, and is to see.
                 Err(refusal) if self.reads_after() => {
@@ -177,19 +184,27 @@ impl Session {
         if !given.iter().any(|given| writes(&given.prepared)) {
             return Ok(None);
         }
-        let mut around = Vec::new();
-        for statement in around_it.into_iter().flatten() {
-            let prepared = self.prepare_statement(statement.clone())?;
-            let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
-            portal.state = PortalState::Done(CommandTag::Plain(super::statement::tag(&statement.command)));
-            around.push(portal);
+        let said = message.said.as_ref().map(|said| said.statement);
+        let mut before = Vec::new();
+        for statement in message.begin.into_iter().chain(said) {
+            before.push(self.done(statement)?);
         }
+        let commit = message.commit.map(|statement| self.done(statement)).transpose()?;
         let mut portals = self.run_program(given).await?;
-        if let [_, _] = around[..] {
-            portals.extend(around.pop());
-            portals.splice(..0, around);
+        if let Some(said) = message.said.filter(|said| !said.is_local) {
+            self.set(said.set, said.statement)?;
         }
+        portals.extend(commit);
+        portals.splice(..0, before);
         Ok(Some(portals))
+    }
+
+    /// A statement that stands around a program, as one that is done.
+    fn done(&mut self, statement: &Statement) -> Result<Portal> {
+        let prepared = self.prepare_statement(statement.clone())?;
+        let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
+        portal.state = PortalState::Done(CommandTag::Plain(super::statement::tag(&statement.command)));
+        Ok(portal)
     }
 
     /// The same of one bound statement, outside a block. Nothing if it changes nothing.
@@ -203,8 +218,11 @@ impl Session {
         let mut given = match prepared.statement() {
             Some(statement) if portal.parameters.is_empty() => self.given(statement)?,
             statement => {
-                let catalog = self.database.catalog();
-                statement.map_or(Ok(()), |statement| fitness::check(&catalog, &self.facts, statement))?;
+                let types: Vec<u32> = prepared.parameter_types().iter().map(|ty| ty.oid()).collect();
+                // Looked at once for all its values, and planned as it is executed.
+                if let Some(statement) = statement {
+                    self.prepare_alike(&statement.text, &types)?;
+                }
                 Given { step: self.step(&prepared, &portal.parameters)?, prepared }
             }
         };
@@ -226,7 +244,7 @@ impl Session {
     /// 0A000 if a statement that writes is to be executed at every node and is part of a transaction that
     /// nobody knows as a whole.
     pub(super) fn check_replication(&self, command: &str) -> Result<()> {
-        let is_active = self.effective.replication == super::replication::Choice::Active;
+        let is_active = self.effective.replication == Choice::Active;
         if !is_active || !self.database.engine().is_node() || self.is_ordered() {
             return Ok(());
         }
@@ -294,6 +312,9 @@ impl Session {
             settings,
             now: self.database.now(),
             seed: super::facts::random_u64(),
+            memory: Some(self.memory_limit as u64),
+            writes_max: Some(self.database.engine().transaction_bytes()),
+            steps_max: Some(self.effective.active_steps),
         };
         let database = self.database.clone();
         let engine = database.engine();
@@ -340,9 +361,13 @@ impl Session {
     fn step(&self, prepared: &Prepared, parameters: &[Datum]) -> Result<Step> {
         let statement = prepared.statement().ok_or_else(|| SqlError::internal("an empty step"))?;
         let types = prepared.parameter_types();
+        // As texts that say all of a value, whatever the client wants to see of it: a number's last digits,
+        // and a zone by its distance.
+        let format =
+            FormatContext { date_style: DateStyle::Iso, extra_float_digits: 1, ..self.format.clone() };
         let text = |(value, ty): (&Datum, &crate::types::Type)| match value {
             Datum::Null => None,
-            value => Some(value.to_text_string(*ty, &self.format)),
+            value => Some(value.to_text_string(*ty, &format)),
         };
         Ok(Step {
             text: statement.text.to_string(),
@@ -368,12 +393,15 @@ pub(super) fn may_write(statements: &[Statement]) -> bool {
     statements.iter().any(fitness::may_write)
 }
 
-/// The statements between a BEGIN and a COMMIT that enclose all; else all.
+/// The statements between a BEGIN and a COMMIT that enclose all; else all. Without what is said first of how
+/// they come to the other nodes.
 pub(super) fn within_block(statements: &[Statement]) -> &[Statement] {
-    match statements {
-        [begin, inner @ .., commit] if fitness::is_plain_block(begin, commit) => inner,
-        all => all,
-    }
+    Message::of(statements).statements
+}
+
+/// What a message says first of how it comes to the other nodes.
+pub(super) fn said_first(statements: &[Statement]) -> Option<Choice> {
+    Message::of(statements).said.map(|said| said.choice)
 }
 
 /// 0A000 unless every node that executes a statement comes to the same.
@@ -384,21 +412,6 @@ pub(super) fn check(catalog: &Catalog, facts: &Facts, statement: &Statement) -> 
 /// Whether every node that executes a statement comes to the same.
 pub(super) fn is_fit(catalog: &Catalog, facts: &Facts, statement: &Statement) -> bool {
     fitness::check(catalog, facts, statement).is_ok()
-}
-
-/// Collects the rows of a statement.
-#[derive(Default)]
-struct Collected(Vec<Vec<Datum>>);
-
-impl RowSink for Collected {
-    fn row(&mut self, _: &[OutputColumn], _: &[Format], row: &[Datum], _: &FormatContext) -> SinkState {
-        self.0.push(row.to_vec());
-        SinkState::Ready
-    }
-
-    fn copy_out(&mut self, _: &[u8]) -> SinkState {
-        SinkState::Ready
-    }
 }
 
 impl SqlDatabase {
@@ -417,23 +430,32 @@ impl SqlDatabase {
 
     async fn execute_program_here(&self, execution: Execution) -> Result<Executed> {
         let began = std::time::Instant::now();
-        let Execution { id, is_here, isolation, program, transaction, .. } = execution;
+        let Execution { id, is_here, isolation, program, mut transaction, .. } = execution;
         let program = Program::decode(&program)?;
-        let Some(database) = self.of(program.database_oid) else {
-            // Dropped ahead of it in the order: so it is at all nodes.
-            if is_here {
-                self.programs().tell(id, Err(undefined_database(&program.database)));
-            }
-            return Ok(Executed { transaction, trees: Vec::new(), commits: false });
+        // Who has gone ahead of it in the order has so at all nodes: its database, and its role, and whoever is
+        // called so by now is somebody else.
+        let session = match self.of(program.database_oid) {
+            None => Err(undefined_database(&program.database)),
+            Some(database) => match database.user_of(&program) {
+                None => Err(gone(&program.user)),
+                Some(user) => database.session_of(&program, user),
+            },
         };
-        let Some(user) = database.user_of(&program) else {
-            // So has its role, and whoever is called so by now is somebody else.
-            if is_here {
-                self.programs().tell(id, Err(gone(&program.user)));
+        let mut session = match session {
+            Ok(session) => session,
+            Err(error) if is_of_the_node(&error) => return Err(error),
+            Err(error) => {
+                if is_here {
+                    self.programs().tell(id, Err(error));
+                }
+                return Ok(Executed { transaction, trees: Vec::new(), commits: false });
             }
-            return Ok(Executed { transaction, trees: Vec::new(), commits: false });
         };
-        let mut session = database.session_of(&program, user)?;
+        // Where rows go that are divided by their hashes must not depend on the node either.
+        let _alike = crate::oltp::hash::alike(program.seed);
+        if let Some(bytes) = program.writes_max {
+            transaction.bound_writes(bytes);
+        }
         session.modes = super::transaction::Modes { isolation, read_only: false, deferrable: false };
         session.block = Block::Implicit;
         session.facts.fix(Fixed::new(program.now, transaction.view()));
@@ -479,11 +501,18 @@ impl SqlDatabase {
             authority: if is_of_role { Authority::Ordinary } else { Authority::Superuser },
             ..SessionParameters::default()
         };
-        let session = Session::for_another(self.clone(), parameters)?;
+        let mut session = Session::for_another(self.clone(), parameters)?;
         session.facts.with_settings(|settings| {
             let mut given = program.settings.iter();
             given.try_for_each(|(name, value)| settings.set_default(name, value, Origin::Fact))
         })?;
+        // What it may take is what it might have taken where it was asked for.
+        if let Some(memory) = program.memory.and_then(|memory| usize::try_from(memory).ok()) {
+            session.memory_limit = memory;
+        }
+        let interrupts =
+            Interrupts::new(session.cancel.clone(), Arc::clone(&session.seat), session.memory_limit);
+        session.interrupts = Arc::new(interrupts.counting(program.steps_max));
         Ok(session)
     }
 }
@@ -492,6 +521,8 @@ impl Session {
     async fn execute_steps(&mut self, program: &Program, trees: &mut Vec<u32>) -> Result<Vec<Answer>> {
         self.refresh_settings();
         let mut answers = Vec::with_capacity(program.steps.len());
+        // Each node holds all rows until the end, be they for its own client or for nobody.
+        let mut left = self.memory_limit;
         for step in &program.steps {
             // The catalog is another one than where it was asked for, perhaps.
             let prepared = self.prepare_alike(&step.text, &step.types)?;
@@ -500,20 +531,34 @@ impl Session {
             let values: Vec<Option<&[u8]>> =
                 step.parameters.iter().map(|value| value.as_deref().map(str::as_bytes)).collect();
             let mut portal = self.bind(&prepared, &values, &[Format::Text], &[])?;
-            let mut rows = Collected::default();
+            let mut rows = Rows::new(left, true);
             let tag = loop {
-                match self.advance(&mut portal, &mut rows, 0).await? {
+                match self.run_statement(&mut portal, &mut rows, 0).await? {
                     Fetch::Complete(tag) => break tag,
                     Fetch::Empty => break CommandTag::Plain(""),
                     Fetch::SinkFull | Fetch::Suspended => {}
                     Fetch::CopyIn(_) | Fetch::CopyOut(_) => return Err(fitness::unfit("COPY")),
                 }
             };
-            answers.push(Answer { columns: prepared.shared_columns(), rows: rows.0, tag });
+            left = left.saturating_sub(rows.bytes());
+            answers.push(Answer { columns: prepared.shared_columns(), rows: rows.rows, tag });
         }
         self.before_commit().await?;
         Ok(answers)
     }
+}
+
+/// 54000: it would keep everybody waiting.
+#[cold]
+pub(super) fn too_many_steps() -> SqlError {
+    SqlError::new(
+        sqlstate::PROGRAM_LIMIT_EXCEEDED,
+        "the transaction takes more steps than every node is to take for it (cognate.replication = active)",
+    )
+    .with_hint(
+        "SET cognate.replication = auto, or certification, for this transaction, or raise \
+         cognate.active_steps: nobody else's commits are decided meanwhile.",
+    )
 }
 
 /// Whether an error says something about this node, and nothing about the statement: memory that was to be had

@@ -54,6 +54,15 @@ pub(super) struct Program {
     /// Microseconds since 2000-01-01 UTC.
     pub(super) now: i64,
     pub(super) seed: u64,
+    /// Bytes that a statement may hold, and all answers together; what the node allows if there is none.
+    #[serde(default)]
+    pub(super) memory: Option<u64>,
+    /// Bytes that it may write; the same.
+    #[serde(default)]
+    pub(super) writes_max: Option<u64>,
+    /// How many steps it may take; any number if there is none.
+    #[serde(default)]
+    pub(super) steps_max: Option<u64>,
 }
 
 fn initial() -> Oid {
@@ -105,11 +114,16 @@ mod tests {
             settings: vec![("TimeZone".into(), "Asia/Tokyo".into())],
             now: -5,
             seed: u64::MAX,
+            memory: Some(1 << 20),
+            writes_max: Some(9),
+            steps_max: Some(7),
         };
         let bytes = program.encode().unwrap();
         assert_eq!(format!("{:?}", Program::decode(&bytes).unwrap()), format!("{program:?}"));
         let older = String::from_utf8(bytes.clone()).unwrap().replace("\"role\":16390,", "");
-        assert_eq!(Program::decode(older.as_bytes()).unwrap().role, None);
+        let older = older.replace(",\"memory\":1048576,\"writes_max\":9,\"steps_max\":7", "");
+        let older = Program::decode(older.as_bytes()).unwrap();
+        assert_eq!((older.role, older.memory, older.writes_max, older.steps_max), (None, None, None, None));
         for wrong in [&[][..], &[9], &bytes[..bytes.len() - 1]] {
             assert_eq!(Program::decode(wrong).unwrap_err().sqlstate, sqlstate::DATA_CORRUPTED);
         }

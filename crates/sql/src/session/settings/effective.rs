@@ -55,6 +55,8 @@ pub struct Effective {
     pub replication: Choice,
     /// `cognate.request_id`.
     pub request_id: String,
+    /// `cognate.active_steps`.
+    pub active_steps: u64,
     /// `cognate.durable_reads`.
     pub durable_reads: bool,
     /// `cognate.statement_retries`.
@@ -88,6 +90,7 @@ impl Default for Effective {
             linearizable_reads: false,
             replication: Choice::Auto,
             request_id: String::new(),
+            active_steps: 0,
             durable_reads: false,
             statement_retries: 0,
         }
@@ -137,6 +140,7 @@ impl Effective {
             linearizable_reads: value("cognate.read_consistency") == "linearizable",
             replication: Choice::of(value("cognate.replication")),
             request_id: value("cognate.request_id").to_owned(),
+            active_steps: value("cognate.active_steps").parse().unwrap_or(u64::MAX),
             durable_reads: value("cognate.durable_reads") == "on",
             statement_retries: value("cognate.statement_retries").parse().unwrap_or(0),
         }

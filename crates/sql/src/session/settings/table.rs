@@ -42,6 +42,14 @@ pub(super) const TABLE: &[Row] = {
         ),
         // The governor's: its value is the server's, see `governed`.
         ("cognate.active_limit", Text, "auto", Server, false),
+        // How much every node executes for one transaction: see `active`.
+        (
+            "cognate.active_steps",
+            Integer { minimum: 1000, maximum: 1_000_000_000_000, unit: Unit::None },
+            "100000000",
+            User,
+            false,
+        ),
         // Where requests go that were left prepared: see `in_doubt`.
         ("cognate.application_servers", Text, "", Server, false),
         (
