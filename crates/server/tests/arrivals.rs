@@ -61,6 +61,34 @@ async fn what_arrives_during_a_lock_wait_is_answered_once_the_lock_is_granted() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whom_a_session_waits_for_is_told() {
+    let (server, mut holder) = with_rows().await;
+    let mut waiter = RawClient::connect(server.address()).await;
+    let holding = number(&mut holder, "SELECT pg_backend_pid()").await;
+    let waiting = number(&mut waiter, "SELECT pg_backend_pid()").await;
+    let asked = format!("SELECT pg_blocking_pids({waiting})");
+    assert_eq!(number(&mut holder, &asked).await, "{}");
+    holder.query("BEGIN; UPDATE x SET n = n + 1 WHERE id = 1").await;
+    let update = [statement("UPDATE x SET n = n + 1 WHERE id = 1"), sync()].concat();
+    waiter.send(&update).await;
+    let told = answered(async {
+        loop {
+            let told = number(&mut holder, &asked).await;
+            if told != "{}" {
+                return told;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    assert_eq!(told.await, format!("{{{holding}}}"));
+    let asked = format!("SELECT pg_blocking_pids({holding})");
+    assert_eq!(number(&mut holder, &asked).await, "{}");
+    holder.query("COMMIT").await;
+    assert_eq!(tags(&answered(waiter.until_ready()).await), "12CZ");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_sync_in_a_packet_of_its_own_ends_what_waits_for_the_log() {
     let (server, mut client) = with_rows().await;
     for id in 10..110 {

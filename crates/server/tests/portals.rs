@@ -21,6 +21,28 @@ async fn suspended(server: &TestServer, begin: &str) -> RawClient {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn statements_that_plan_others_take_their_parameters() {
+    let server = TestServer::start().await;
+    let client = server.connect().await;
+    client.batch_execute("BEGIN").await.expect("a block");
+    let text = "DECLARE c CURSOR FOR SELECT n FROM generate_series($1::int, $2::int) AS g (n) WHERE n <> $3";
+    client.execute(text, &[&1_i32, &4_i32, &3_i32]).await.expect("declared");
+    let rows = client.query("FETCH ALL FROM c", &[]).await.expect("rows");
+    assert_eq!(rows.iter().map(|row| row.get::<_, i32>(0)).collect::<Vec<_>>(), [1, 2, 4]);
+    let text = "CREATE TABLE made AS SELECT n, $2::text AS t FROM generate_series(1, $1::int) AS g (n)";
+    assert_eq!(client.execute(text, &[&3_i32, &"x"]).await.expect("made"), 3);
+    let row = client.query_one("SELECT count(*), min(t) FROM made", &[]).await.expect("a row");
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, &str>(1)), (3, "x"));
+    let plan = client.query("EXPLAIN SELECT * FROM made WHERE n = $1", &[&2_i32]).await.expect("a plan");
+    assert!(!plan.is_empty());
+    let plan = client.query("EXPLAIN ANALYZE SELECT * FROM made WHERE n > $1", &[&1_i32]).await;
+    let plan = plan.expect("a plan with what came of it");
+    assert!(plan.iter().any(|line| line.get::<_, &str>(0) == "Rows: 2"));
+    client.batch_execute("COMMIT").await.expect("the end");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_portal_gives_nothing_in_a_block_that_has_failed() {
     let server = TestServer::start().await;
     for begin in ["BEGIN", "BEGIN; SAVEPOINT s"] {

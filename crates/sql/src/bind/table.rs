@@ -53,7 +53,25 @@ pub(super) fn set_columns(resolved: &ResolvedFunction) -> Option<Vec<(&'static s
     })
 }
 
+/// Functions without arguments whose rows are those of a view of `pg_catalog`, and the view: tools
+/// read them by themselves.
+const FUNCTIONS_OF_VIEWS: [(&str, &str); 6] = [
+    ("pg_show_all_settings", "pg_settings"),
+    ("pg_lock_status", "pg_locks"),
+    ("pg_prepared_statement", "pg_prepared_statements"),
+    ("pg_cursor", "pg_cursors"),
+    ("pg_timezone_names", "pg_timezone_names"),
+    ("pg_timezone_abbrevs", "pg_timezone_abbrevs"),
+];
+
 impl Binder<'_> {
+    /// The view whose rows a function of no arguments gives.
+    fn view_of_function(&self, schema: Option<&str>, function: &str) -> Option<Arc<dyn VirtualTable>> {
+        let (_, view) = FUNCTIONS_OF_VIEWS.iter().find(|(known, _)| *known == function)?;
+        let is_meant = matches!(schema, None | Some("pg_catalog"));
+        self.context.virtual_tables.find(Some("pg_catalog"), view).filter(|_| is_meant)
+    }
+
     /// A table whose rows are computed.
     pub(super) fn computed(
         &mut self,
@@ -398,6 +416,12 @@ impl Binder<'_> {
         nullable: bool,
     ) -> Result<Item> {
         let (schema, function) = self.function_name(name)?;
+        if arguments.is_empty()
+            && !ordinality
+            && let Some(found) = self.view_of_function(schema.as_deref(), &function)
+        {
+            return self.computed(found, &function, alias, nullable);
+        }
         if let Some((call, columns)) =
             self.routine_in_from(schema.as_deref(), &function, arguments, alias, name_span(name))?
         {

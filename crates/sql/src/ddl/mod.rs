@@ -23,6 +23,7 @@ pub(crate) mod domain;
 pub(crate) mod drop;
 pub(crate) mod enum_type;
 pub(crate) mod expression;
+pub(crate) mod extension;
 pub(crate) mod grant;
 mod grant_column;
 pub(crate) mod like;

@@ -296,9 +296,32 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     if let Some(statement) = domain::parse(parser)? {
         return Ok(Command::Domain(Box::new(statement)));
     }
+    if take_all(parser, &["CREATE", "EXTENSION"]) {
+        return create_extension(parser);
+    }
     let mut statement = parser.parse_statement()?;
     alter_relation::check_option(parser, &mut statement)?;
     Ok(Command::Sql(Box::new(into_table(statement))))
+}
+
+/// The rest of CREATE EXTENSION, whose options may have a WITH before them, and any order.
+fn create_extension(parser: &mut Parser<'_>) -> Parsed<Command> {
+    let if_not_exists = take_all(parser, &["IF", "NOT", "EXISTS"]);
+    let name = parser.parse_identifier()?;
+    let mut create =
+        ast::CreateExtension { name, if_not_exists, cascade: false, schema: None, version: None };
+    let _ = take(parser, "WITH");
+    loop {
+        if take(parser, "SCHEMA") {
+            create.schema = Some(parser.parse_identifier()?);
+        } else if take(parser, "VERSION") {
+            create.version = Some(parser.parse_identifier()?);
+        } else if take(parser, "CASCADE") {
+            create.cascade = true;
+        } else {
+            return Ok(Command::Sql(Box::new(ast::Statement::CreateExtension(create))));
+        }
+    }
 }
 
 /// A statement about databases and roles, and what these may do and own.

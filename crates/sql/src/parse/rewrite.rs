@@ -36,6 +36,7 @@
 mod expression;
 mod identity;
 mod new_table;
+mod operator;
 mod spread;
 
 use sqlparser::ast::Ident;
@@ -233,10 +234,8 @@ impl<'a> Pass<'a> {
             "FREEZE" | "HEADER" | "FORCE_NULL" if self.first == "COPY" => self.copy_option(),
             "ARRAY" if self.ends_type() => self.array_type(span),
             "DROP" if self.drops_expression() => self.drop_expression(span),
-            "ABORT" if self.at == 0 => {
-                self.out.push(make("ROLLBACK", span));
-                self.at += 1;
-            }
+            "ABORT" if self.at == 0 => self.put("ROLLBACK", span),
+            "OPERATOR" => self.quantified_operator(),
             "RESET" if self.at == 0 && self.is(1, "TIME") && self.is(2, "ZONE") => {
                 self.copy();
                 self.out.push(make("TimeZone", span));

@@ -1,22 +1,26 @@
-//! Constraints, dependencies and comments: `pg_constraint`, `pg_depend`, `pg_description`.
+//! Constraints, dependencies and comments: `pg_constraint`, `pg_depend`, `pg_description`; and
+//! `pg_rewrite`, through which views depend on what they read.
 
 use std::sync::Arc;
 
 use super::definition::{Constraint, constraints};
 use super::deparse::{self, Style};
 use super::relation::defaults;
-use super::types::equality_operator;
+use super::types::{equality_operator, row_type};
 use super::value::{NULL, array, attribute_number};
 use super::{Source, SystemTable, domain};
-use crate::catalog::{Catalog, Domain, Oid, Table};
+use crate::catalog::{Catalog, Domain, Oid, Relation, Routine, Table, View};
 use crate::types::{Datum, TypeId};
 
-pub(super) const TABLES: &[&SystemTable] = &[&PG_CONSTRAINT, &PG_DEPEND, &PG_DESCRIPTION, &PG_SHDESCRIPTION];
+pub(super) const TABLES: &[&SystemTable] =
+    &[&PG_CONSTRAINT, &PG_DEPEND, &PG_REWRITE, &PG_DESCRIPTION, &PG_SHDESCRIPTION];
 
 /// Oid of `pg_class`.
 const CLASS: Oid = 1259;
 /// `pg_type`.
 const TYPE: Oid = 1247;
+/// `pg_proc`.
+const PROC: Oid = 1255;
 /// `pg_authid`.
 const AUTHID: Oid = 1260;
 /// `pg_database`.
@@ -183,19 +187,54 @@ fn dependencies(catalog: &Catalog) -> Vec<Dependency> {
         all.extend(domain.checks.iter().map(|check| of_domain(check.oid)));
     }
     for view in catalog.views() {
-        // A view needs what its rule reads; the rule has the view's oid here.
-        let object = (REWRITE, view.oid, 0);
-        all.push(Dependency { object, needs: (CLASS, view.oid, 0), kind: 'i' });
-        all.extend(view.depends_on.iter().map(|oid| {
-            let class = if catalog.user_type_by_oid(*oid).is_some() { TYPE } else { CLASS };
-            Dependency { object, needs: (class, *oid, 0), kind: 'n' }
-        }));
+        view_dependencies(catalog, view, &mut all);
+    }
+    for routine in catalog.routines() {
+        routine_dependencies(routine, &mut all);
     }
     all
 }
 
+/// A view needs what its rule reads; the rule has the view's oid here.
+fn view_dependencies(catalog: &Catalog, view: &View, all: &mut Vec<Dependency>) {
+    let object = (REWRITE, view.oid, 0);
+    all.push(Dependency { object, needs: (CLASS, view.oid, 0), kind: 'i' });
+    all.extend(view.depends_on.iter().map(|oid| {
+        let class = match catalog.user_type_by_oid(*oid) {
+            Some(_) => TYPE,
+            None if catalog.routine_by_oid(*oid).is_some() => PROC,
+            None => CLASS,
+        };
+        Dependency { object, needs: (class, *oid, 0), kind: 'n' }
+    }));
+    row_dependency(view.oid, all);
+}
+
+/// The type of a relation's rows goes with the relation.
+fn row_dependency(relation: Oid, all: &mut Vec<Dependency>) {
+    let row = row_type(relation);
+    if row != 0 {
+        all.push(Dependency { object: (TYPE, row, 0), needs: (CLASS, relation, 0), kind: 'i' });
+    }
+}
+
+/// A routine needs the types of its arguments and of its result. What its body reads is looked up
+/// when it is called.
+fn routine_dependencies(routine: &Routine, all: &mut Vec<Dependency>) {
+    let object = (PROC, routine.oid, 0);
+    all.push(Dependency { object, needs: (NAMESPACE, routine.schema, 0), kind: 'n' });
+    let types = routine.arguments.iter().map(|argument| argument.ty).chain([routine.result]);
+    let of_users = types.filter(|ty| ty.user_type().is_some()).map(|ty| ty.oid());
+    let mut needed: Vec<Oid> = of_users.chain(routine.row_of.map(row_type)).collect();
+    needed.sort_unstable();
+    needed.dedup();
+    let known = needed.into_iter().filter(|oid| *oid != 0);
+    all.extend(known.map(|oid| Dependency { object, needs: (TYPE, oid, 0), kind: 'n' }));
+}
+
 fn table_dependencies(catalog: &Catalog, table: &Table, all: &mut Vec<Dependency>) {
     all.push(Dependency { object: (CLASS, table.oid, 0), needs: (NAMESPACE, table.schema, 0), kind: 'n' });
+    row_dependency(table.oid, all);
     for (place, of) in table.visible_columns().filter(|(_, column)| column.ty.user_type().is_some()) {
         let object = (CLASS, table.oid, column(place));
         all.push(Dependency { object, needs: (TYPE, of.ty.oid(), 0), kind: 'n' });
@@ -253,6 +292,30 @@ system_table! {
     refobjid: Oid = dependency.needs.1,
     refobjsubid: Int4 = dependency.needs.2,
     deptype: InternalChar = dependency.kind,
+}
+
+/// The view of an oid.
+fn view(catalog: &Catalog, oid: Oid) -> Option<&Arc<View>> {
+    match catalog.relation_by_oid(oid) {
+        Some(Relation::View(view)) => Some(view),
+        _ => None,
+    }
+}
+
+// What PostgreSQL stores of a view is a rule. Dumps put views behind what these read.
+system_table! {
+    static PG_REWRITE = 2618 table "pg_catalog"."pg_rewrite",
+    |source| source.catalog.views() => |view|,
+    [by oid(key) => view(source.catalog, key)],
+    [by ev_class(key) => view(source.catalog, key)],
+    oid: Oid = view.oid,
+    rulename: Name = "_RETURN",
+    ev_class: Oid = view.oid,
+    ev_type: InternalChar = '1',
+    ev_enabled: InternalChar = 'O',
+    is_instead: Bool = true,
+    ev_qual: Text = "<>",
+    ev_action: Text = "<>",
 }
 
 /// A comment on an object (oid, class, column).

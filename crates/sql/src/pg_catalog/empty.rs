@@ -11,11 +11,9 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_AGGREGATE,
     &PG_AMOP,
     &PG_AMPROC,
-    &PG_AVAILABLE_EXTENSIONS,
     &PG_CAST,
     &PG_CONVERSION,
     &PG_EVENT_TRIGGER,
-    &PG_EXTENSION,
     &PG_FOREIGN_DATA_WRAPPER,
     &PG_FOREIGN_SERVER,
     &PG_FOREIGN_TABLE,
@@ -33,7 +31,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_PUBLICATION_TABLES,
     &PG_RANGE,
     &PG_REPLICATION_SLOTS,
-    &PG_REWRITE,
     &PG_RULES,
     &PG_SECLABEL,
     &PG_SECLABELS,
@@ -133,11 +130,6 @@ empty_table! {
 }
 
 empty_table! {
-    PG_AVAILABLE_EXTENSIONS = 12081 view "pg_catalog"."pg_available_extensions",
-    name: Name, default_version: Text, installed_version: Text, comment: Text,
-}
-
-empty_table! {
     PG_CAST = 2605 table "pg_catalog"."pg_cast",
     oid: Oid, castsource: Oid, casttarget: Oid, castfunc: Oid, castcontext: InternalChar,
     castmethod: InternalChar,
@@ -153,12 +145,6 @@ empty_table! {
     PG_EVENT_TRIGGER = 3466 table "pg_catalog"."pg_event_trigger",
     oid: Oid, evtname: Name, evtevent: Name, evtowner: Oid, evtfoid: Oid, evtenabled: InternalChar,
     evttags: TextArray,
-}
-
-empty_table! {
-    PG_EXTENSION = 3079 table "pg_catalog"."pg_extension",
-    oid: Oid, extname: Name, extowner: Oid, extnamespace: Oid, extrelocatable: Bool, extversion: Text,
-    extconfig: OidArray, extcondition: TextArray,
 }
 
 empty_table! {
@@ -254,12 +240,6 @@ empty_table! {
     slot_name: Name, plugin: Name, slot_type: Text, datoid: Oid, database: Name, temporary: Bool,
     active: Bool, active_pid: Int4, xmin: Oid, catalog_xmin: Oid, restart_lsn: Text,
     confirmed_flush_lsn: Text, wal_status: Text, safe_wal_size: Int8, two_phase: Bool,
-}
-
-empty_table! {
-    PG_REWRITE = 2618 table "pg_catalog"."pg_rewrite",
-    oid: Oid, rulename: Name, ev_class: Oid, ev_type: InternalChar, ev_enabled: InternalChar,
-    is_instead: Bool, ev_qual: Text, ev_action: Text,
 }
 
 empty_table! {

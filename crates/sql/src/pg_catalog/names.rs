@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::types::row_relation;
 use super::{SystemTable, keywords, procedure, role, routine, table, table_by_oid};
 use crate::catalog::{
     Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation, UserType, resolve_schema,
@@ -258,8 +259,13 @@ impl ObjectNames for CatalogNames {
             let ty = self.catalog.user_type_by_oid(oid)?;
             Some(user_type_name(&self.catalog, &self.search_path, &ty))
         };
+        // That of a relation's rows is called as the relation is.
+        let of_rows = || {
+            let (relation, is_array) = row_relation(oid)?;
+            Some(format!("{}{}", self.relation_name(relation)?, if is_array { "[]" } else { "" }))
+        };
         // Behind a type is its array type.
-        name(oid).or_else(|| Some(format!("{}[]", name(oid.checked_sub(1)?)?)))
+        name(oid).or_else(|| Some(format!("{}[]", name(oid.checked_sub(1)?)?))).or_else(of_rows)
     }
 
     fn enum_position(&self, ty: u32, label: &str) -> Option<i64> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::deparse::Style;
 use super::names::{AnyRelation, system_schema_oid};
 use super::type_facts::{TypeFacts, facts};
+use super::types::row_type;
 use super::value::{NULL, array, attribute_number};
 use super::{Source, SystemTable, acl, all, definition, deparse};
 use crate::catalog::{
@@ -174,7 +175,7 @@ system_table! {
     oid: Oid = entry.oid,
     relname: Name = entry.name,
     relnamespace: Oid = entry.schema,
-    reltype: Oid = 0,
+    reltype: Oid = if matches!(entry.kind, 'r' | 'v') { row_type(entry.oid) } else { 0 },
     reloftype: Oid = 0,
     relowner: Oid = entry.owner,
     relam: Oid = entry.method,

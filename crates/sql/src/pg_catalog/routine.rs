@@ -70,8 +70,10 @@ pub(super) fn definition(source: &Source<'_>, routine: &Routine) -> String {
         Behavior::Volatile => "",
     };
     let strict = if routine.strict { " STRICT" } else { "" };
-    if !behavior.is_empty() || !strict.is_empty() {
-        text.push_str(&format!("{behavior}{strict}\n"));
+    let security = if routine.security_definer { " SECURITY DEFINER" } else { "" };
+    let options = format!("{behavior}{strict}{security}");
+    if !options.is_empty() {
+        text.push_str(&format!("{options}\n"));
     }
     if routine.atomic {
         return text + &format!("BEGIN ATOMIC{}END\n", routine.body);
@@ -177,7 +179,7 @@ system_table! {
     max_dynamic_result_sets: Int4 = 0,
     is_user_defined_cast: Varchar = NULL,
     is_implicitly_invocable: Varchar = NULL,
-    security_type: Varchar = "INVOKER",
+    security_type: Varchar = if routine.security_definer { "DEFINER" } else { "INVOKER" },
     to_sql_specific_catalog: Name = NULL,
     to_sql_specific_schema: Name = NULL,
     to_sql_specific_name: Name = NULL,

@@ -1,4 +1,5 @@
-//! Types, collations and languages: `pg_type`, `pg_enum`, `pg_collation`, `pg_language`, `pg_operator`.
+//! Types, collations, languages and the extension that has one: `pg_type`, `pg_enum`,
+//! `pg_collation`, `pg_language`, `pg_extension`, `pg_operator`.
 
 use super::type_facts::{
     ARRAY_ANALYZE, ARRAY_SUBSCRIPT, JSONB_SUBSCRIPT, RAW_ARRAY_SUBSCRIPT, TypeFacts, domain_facts,
@@ -6,10 +7,14 @@ use super::type_facts::{
 };
 use super::value::NULL;
 use super::{SystemTable, acl, domain};
-use crate::catalog::{Catalog, Domain, EnumLabel, OWNER_OID, Oid, PG_CATALOG_OID, UserType};
+use crate::catalog::{
+    Catalog, Domain, EnumLabel, FIRST_USER_OID, OWNER_OID, Oid, PG_CATALOG_OID, Relation, UserType,
+};
+use crate::ddl::extension::EXTENSION;
 use crate::types::{Category, Type, TypeId};
 
-pub(super) const TABLES: &[&SystemTable] = &[&PG_TYPE, &PG_ENUM, &PG_COLLATION, &PG_LANGUAGE, &PG_OPERATOR];
+pub(super) const TABLES: &[&SystemTable] =
+    &[&PG_TYPE, &PG_ENUM, &PG_COLLATION, &PG_LANGUAGE, &PG_EXTENSION, &PG_AVAILABLE_EXTENSIONS, &PG_OPERATOR];
 
 fn subscript(id: TypeId) -> Oid {
     match id {
@@ -27,12 +32,66 @@ fn element(id: TypeId) -> Oid {
     }
 }
 
+/// Where the oids begin of the types of relations' rows, and of the array types over them. They are
+/// no objects of their own here: their oids follow from those of the relations, far from those of
+/// users' objects, which are given out from below. Clients that read oids as signed numbers can
+/// read these.
+const ROWS: Oid = 0x4000_0000;
+const ROW_ARRAYS: Oid = 0x6000_0000;
+
+/// The category of types of rows.
+const COMPOSITE: char = 'C';
+
+/// Oid of the type of the rows of a user's table or view; 0 where there is none.
+pub(super) fn row_type(relation: Oid) -> Oid {
+    if (FIRST_USER_OID..ROW_ARRAYS - ROWS).contains(&relation) { ROWS + relation } else { 0 }
+}
+
+/// The relation whose rows are of the type of this oid, and whether it is the array type over that.
+pub(super) fn row_relation(oid: Oid) -> Option<(Oid, bool)> {
+    let is_array = oid >= ROW_ARRAYS;
+    let relation = oid.checked_sub(if is_array { ROW_ARRAYS } else { ROWS })?;
+    (row_type(relation) != 0).then_some((relation, is_array))
+}
+
+/// The type of the rows of a table or view.
+#[derive(Clone)]
+struct RowType {
+    relation: Oid,
+    schema: Oid,
+    name: String,
+}
+
+impl RowType {
+    fn new(relation: Oid, schema: Oid, name: &str) -> RowType {
+        RowType { relation, schema, name: name.to_owned() }
+    }
+
+    fn of(relation: &Relation) -> Option<RowType> {
+        match relation {
+            Relation::Table(table) => Some(RowType::new(table.oid, table.schema, &table.name)),
+            Relation::View(view) => Some(RowType::new(view.oid, view.schema, &view.name)),
+            _ => None,
+        }
+    }
+
+    fn all(catalog: &Catalog) -> impl Iterator<Item = RowType> {
+        let of_tables = catalog.tables().map(|table| RowType::new(table.oid, table.schema, &table.name));
+        let of_views = catalog.views().map(|view| RowType::new(view.oid, view.schema, &view.name));
+        of_tables.chain(of_views).filter(|row| row_type(row.relation) != 0)
+    }
+}
+
 /// A type of the table: a built-in one or a user's.
 enum AnyType {
     BuiltIn(TypeId),
     User(UserType),
     /// The array type over one.
     Array(UserType),
+    /// That of a relation's rows.
+    Row(RowType),
+    /// The array type over one.
+    RowArray(RowType),
 }
 
 impl AnyType {
@@ -44,14 +103,30 @@ impl AnyType {
             AnyType::User(UserType::Domain(domain)) if domain.base.id == TypeId::Enum => None,
             AnyType::User(UserType::Domain(domain)) => Some(domain.base.id),
             AnyType::Array(ty) => ty.ty().id.array(),
+            AnyType::Row(_) => Some(TypeId::Record),
+            AnyType::RowArray(_) => Some(TypeId::RecordArray),
         }
     }
 
     fn user(&self) -> Option<&UserType> {
         match self {
-            AnyType::BuiltIn(_) => None,
+            AnyType::BuiltIn(_) | AnyType::Row(_) | AnyType::RowArray(_) => None,
             AnyType::User(ty) | AnyType::Array(ty) => Some(ty),
         }
+    }
+
+    fn row(&self) -> Option<&RowType> {
+        if let AnyType::Row(row) | AnyType::RowArray(row) = self { Some(row) } else { None }
+    }
+
+    fn schema(&self) -> Oid {
+        let of_user = self.user().map(UserType::schema);
+        of_user.or_else(|| self.row().map(|row| row.schema)).unwrap_or(PG_CATALOG_OID)
+    }
+
+    /// The object whose owner is the type's.
+    fn owned_with(&self) -> Option<Oid> {
+        self.user().map(UserType::oid).or_else(|| self.row().map(|row| row.relation))
     }
 
     fn domain(&self) -> Option<&Domain> {
@@ -60,7 +135,12 @@ impl AnyType {
 
     fn facts(&self) -> TypeFacts {
         let facts = self.like().map_or_else(enum_facts, facts);
-        if self.domain().is_some() { domain_facts(facts) } else { facts }
+        match self {
+            AnyType::Row(_) => TypeFacts { kind: 'c', ..facts },
+            AnyType::RowArray(_) => TypeFacts { kind: 'b', ..facts },
+            _ if self.domain().is_some() => domain_facts(facts),
+            _ => facts,
+        }
     }
 
     fn name(&self) -> String {
@@ -68,6 +148,8 @@ impl AnyType {
             AnyType::BuiltIn(id) => id.internal_name().to_owned(),
             AnyType::User(ty) => ty.name().to_owned(),
             AnyType::Array(ty) => format!("_{}", ty.name()),
+            AnyType::Row(row) => row.name.clone(),
+            AnyType::RowArray(row) => format!("_{}", row.name),
         }
     }
 
@@ -76,7 +158,8 @@ impl AnyType {
             AnyType::BuiltIn(TypeId::Enum | TypeId::RecordArray) => Category::Pseudo.letter(),
             AnyType::BuiltIn(id) => id.category().letter(),
             AnyType::User(ty) => ty.ty().id.category().letter(),
-            AnyType::Array(_) => Category::Array.letter(),
+            AnyType::Array(_) | AnyType::RowArray(_) => Category::Array.letter(),
+            AnyType::Row(_) => COMPOSITE,
         }
     }
 
@@ -85,14 +168,17 @@ impl AnyType {
             AnyType::BuiltIn(id) => id.oid(),
             AnyType::User(ty) => ty.oid(),
             AnyType::Array(ty) => ty.oid() + 1,
+            AnyType::Row(row) => row_type(row.relation),
+            AnyType::RowArray(row) => ROW_ARRAYS + row.relation,
         }
     }
 
     fn element(&self) -> Oid {
         match self {
             AnyType::BuiltIn(id) => element(*id),
-            AnyType::User(_) => 0,
+            AnyType::User(_) | AnyType::Row(_) => 0,
             AnyType::Array(ty) => ty.oid(),
+            AnyType::RowArray(row) => row_type(row.relation),
         }
     }
 
@@ -106,9 +192,10 @@ impl AnyType {
 
     fn array(&self) -> Oid {
         match self {
-            AnyType::BuiltIn(TypeId::Enum) | AnyType::Array(_) => 0,
+            AnyType::BuiltIn(TypeId::Enum) | AnyType::Array(_) | AnyType::RowArray(_) => 0,
             AnyType::BuiltIn(id) => id.array().map_or(0, TypeId::oid),
             AnyType::User(ty) => ty.oid() + 1,
+            AnyType::Row(row) => ROW_ARRAYS + row.relation,
         }
     }
 
@@ -122,12 +209,18 @@ fn type_by_oid(catalog: &Catalog, oid: Oid) -> Option<AnyType> {
     (built_in.map(AnyType::BuiltIn))
         .or_else(|| catalog.user_type_by_oid(oid).map(AnyType::User))
         .or_else(|| catalog.user_type_by_oid(oid.checked_sub(1)?).map(AnyType::Array))
+        .or_else(|| {
+            let (relation, is_array) = row_relation(oid)?;
+            let row = RowType::of(catalog.relation_by_oid(relation)?)?;
+            Some(if is_array { AnyType::RowArray(row) } else { AnyType::Row(row) })
+        })
 }
 
 fn all_types(catalog: &Catalog) -> impl Iterator<Item = AnyType> {
     let built_in = TypeId::all().filter(|id| *id != TypeId::EnumArray).map(AnyType::BuiltIn);
     let of_user = catalog.user_types();
-    built_in.chain(of_user.flat_map(|ty| [AnyType::User(ty.clone()), AnyType::Array(ty)]))
+    let rows = RowType::all(catalog).flat_map(|row| [AnyType::Row(row.clone()), AnyType::RowArray(row)]);
+    built_in.chain(of_user.flat_map(|ty| [AnyType::User(ty.clone()), AnyType::Array(ty)])).chain(rows)
 }
 
 system_table! {
@@ -136,8 +229,8 @@ system_table! {
     [by oid(key) => type_by_oid(source.catalog, key).map(|ty| (source, ty.facts(), ty))],
     oid: Oid = ty.oid(),
     typname: Name = ty.name(),
-    typnamespace: Oid = ty.user().map_or(PG_CATALOG_OID, UserType::schema),
-    typowner: Oid = ty.user().map_or(OWNER_OID, |ty| source.catalog.owner(ty.oid())),
+    typnamespace: Oid = ty.schema(),
+    typowner: Oid = ty.owned_with().map_or(OWNER_OID, |oid| source.catalog.owner(oid)),
     typlen: Int2 = ty.length(),
     typbyval: Bool = facts.by_value,
     typtype: InternalChar = facts.kind,
@@ -145,7 +238,7 @@ system_table! {
     typispreferred: Bool = matches!(ty, AnyType::BuiltIn(id) if id.is_preferred()),
     typisdefined: Bool = true,
     typdelim: InternalChar = ',',
-    typrelid: Oid = 0,
+    typrelid: Oid = if let AnyType::Row(row) = &ty { row.relation } else { 0 },
     typsubscript: Regproc = ty.subscript(),
     typelem: Oid = ty.element(),
     typarray: Oid = ty.array(),
@@ -220,6 +313,33 @@ system_table! {
     laninline: Oid = 0,
     lanvalidator: Oid = 0,
     lanacl: TextArray = NULL,
+}
+
+/// `pg_extension.oid` of the extension.
+const EXTENSION_OID: Oid = 13_990;
+/// Its version.
+const VERSION: &str = "1.0";
+
+system_table! {
+    static PG_EXTENSION = 3079 table "pg_catalog"."pg_extension",
+    |_source| [EXTENSION_OID] => |oid|,
+    oid: Oid = oid,
+    extname: Name = EXTENSION,
+    extowner: Oid = OWNER_OID,
+    extnamespace: Oid = PG_CATALOG_OID,
+    extrelocatable: Bool = false,
+    extversion: Text = VERSION,
+    extconfig: OidArray = NULL,
+    extcondition: TextArray = NULL,
+}
+
+system_table! {
+    static PG_AVAILABLE_EXTENSIONS = 12081 view "pg_catalog"."pg_available_extensions",
+    |_source| [EXTENSION] => |name|,
+    name: Name = name,
+    default_version: Text = VERSION,
+    installed_version: Text = VERSION,
+    comment: Text = "PL/pgSQL procedural language",
 }
 
 /// The equality operators: oid, type, oid of the function.

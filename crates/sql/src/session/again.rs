@@ -81,6 +81,7 @@ impl Session {
     /// Makes ready for running the statement once more after this failure. If that cannot be, the
     /// failure comes back.
     pub(super) fn begin_again(&mut self, error: SqlError, again: Again) -> Result<()> {
+        let error = self.name_deadlock(error);
         match again {
             Again::Never => return Err(error),
             Again::Anew { implicit } => self.begin_anew(&error, implicit),

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use sqlparser::ast;
 
 use super::listing::{CursorPlace, Listed};
+use super::parameters::Given;
 use super::portal::{PortalState, Tag};
 use super::{CommandTag, Fetch, Format, OutputColumn, Portal, Prepared, RowSink, Session, SinkState};
 use crate::budget::{Budget, Charge};
@@ -192,7 +193,12 @@ impl Session {
     }
 
     /// DECLARE.
-    pub(super) async fn declare(&mut self, declare: &ast::Declare, statement: &Statement) -> Result<()> {
+    pub(super) async fn declare(
+        &mut self,
+        declare: &ast::Declare,
+        statement: &Statement,
+        given: &Given,
+    ) -> Result<()> {
         let [name] = declare.names.as_slice() else {
             return Err(SqlError::syntax("syntax error: DECLARE takes one name"));
         };
@@ -231,8 +237,8 @@ impl Session {
             scrollable: scroll,
             declared: self.facts.now(),
         };
-        let prepared = self.plan_cursor(query, statement)?;
-        let mut portal = Portal::new(Arc::new(prepared), Arc::from([]), Vec::new());
+        let prepared = self.plan_cursor(query, statement, given)?;
+        let mut portal = given.portal(Arc::new(prepared));
         portal.leave_open();
         let depth = self.open.as_ref().map_or(0, |open| open.state.savepoints.len());
         let mut cursor = NamedCursor {
@@ -259,10 +265,10 @@ impl Session {
     }
 
     /// The query of a cursor, with the keys of its rows if it can have them.
-    fn plan_cursor(&mut self, query: &ast::Query, statement: &Statement) -> Result<Prepared> {
+    fn plan_cursor(&mut self, query: &ast::Query, statement: &Statement, given: &Given) -> Result<Prepared> {
         let mut plan = |query: Box<ast::Query>| {
             let command = Command::Sql(Box::new(ast::Statement::Query(query)));
-            self.plan_prepared(Some(statement.with_command(command)), Vec::new())
+            self.plan_prepared(Some(statement.with_command(command)), given.types())
         };
         match with_row_key(query).map(&mut plan) {
             Some(Ok(prepared)) => Ok(prepared),

@@ -164,6 +164,46 @@ pub(super) fn explain_held(error: SqlError) -> SqlError {
     error.with_detail(detail).with_hint(RETRY)
 }
 
+/// 40P01 in terms of the catalog: the engine knows trees, and keys as bytes.
+///
+/// ```text
+/// Transaction 7 waits for NoKeyExclusive lock on key \x0180000001 of tree 1000; blocked by ...
+/// Transaction 7 waits for NoKeyExclusive lock on key (id)=(1) of table "account"; blocked by ...
+/// ```
+#[cold]
+pub(super) fn explain_deadlock(
+    error: SqlError,
+    catalog: &Catalog,
+    format: &FormatContext,
+    reader: Option<&Rights>,
+) -> SqlError {
+    let told = |line: &str| {
+        let (waiter, rest) = line.split_once(" lock on ")?;
+        let (place, blocker) = rest.split_once("; ")?;
+        let place = match place.strip_prefix("key \\x") {
+            Some(key) => {
+                let (digits, tree) = key.split_once(" of tree ")?;
+                let key = cognate_engine::Key::copy_from_slice(&bytes(digits)?);
+                describe(&Object::Key(tree.parse().ok()?, key), catalog, format, reader)
+            }
+            None => {
+                let oid: Oid = place.strip_prefix("tree ")?.parse().ok()?;
+                format!("table \"{}\"", catalog.table_by_oid(oid)?.name)
+            }
+        };
+        Some(format!("{waiter} lock on {place}; {blocker}"))
+    };
+    let Some(detail) = error.detail.clone() else { return error };
+    let lines = detail.lines().map(|line| told(line).unwrap_or_else(|| line.to_owned()));
+    error.with_detail(lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// The bytes that hexadecimal digits stand for.
+fn bytes(digits: &str) -> Option<Vec<u8>> {
+    let places = (0..digits.len()).step_by(2);
+    places.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
+}
+
 fn name(cycle: &Cycle, transaction: u64) -> String {
     match transaction {
         0 => EARLIER.to_owned(),

@@ -59,7 +59,10 @@ impl Session {
         }
         let fetched = fetched.map_err(|error| match self.overtaken_instead(&error) {
             Some(overtaken) => overtaken,
-            None => self.name_damage(error, &self.planned_of(&portal.prepared)),
+            None => {
+                let error = self.name_damage(error, &self.planned_of(&portal.prepared));
+                self.name_deadlock(error)
+            }
         });
         if let Err(error) = &fetched {
             portal.abandon();

@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use sqlparser::ast;
 
+use super::parameters::Given;
 use super::portal::{PortalState, Tag};
-use super::{CommandTag, Fetch, Format, OutputColumn, Portal, RowSink, Session, SinkState};
+use super::{CommandTag, Fetch, Format, OutputColumn, RowSink, Session, SinkState};
 use crate::ddl::create_table::Kind;
 use crate::ddl::names::{Qualified, fold};
 use crate::ddl::request::ColumnRequest;
@@ -70,6 +71,7 @@ impl Session {
         &mut self,
         sql: &ast::Statement,
         statement: &Statement,
+        given: &Given,
     ) -> Result<PortalState> {
         let ast::Statement::Explain { analyze, statement: inner, format, options, .. } = sql else {
             return Err(SqlError::internal("no EXPLAIN"));
@@ -92,7 +94,7 @@ impl Session {
             ast::Statement::Execute { .. } => return Err(SqlError::unsupported("EXPLAIN ANALYZE EXECUTE")),
             _ => {
                 let inner = statement.with_command(Command::Sql(inner.clone()));
-                Arc::new(self.plan_prepared(Some(inner), Vec::new())?)
+                Arc::new(self.plan_prepared(Some(inner), given.types())?)
             }
         };
         let planned = self.planned_of(&prepared);
@@ -101,7 +103,7 @@ impl Session {
         }
         let mut analyzed = None;
         if analyze {
-            let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
+            let mut portal = given.portal(prepared);
             let began = Instant::now();
             let rows = self.count_rows(&mut portal).await?;
             analyzed = Some((rows as u64, began.elapsed().as_secs_f64() * 1e3));
@@ -129,13 +131,14 @@ impl Session {
         &mut self,
         create: &ast::CreateTable,
         statement: &Statement,
+        given: &Given,
     ) -> Result<PortalState> {
         let Some(query) = &create.query else { return Err(SqlError::internal("no CREATE TABLE AS")) };
         crate::ddl::create_table::refuse(create)?;
         let kind = Kind::of(create);
         let name = Qualified::from_object_name(&create.name)?;
         let inner = statement.with_command(Command::Sql(Box::new(ast::Statement::Query(query.clone()))));
-        let prepared = Arc::new(self.plan_prepared(Some(inner), Vec::new())?);
+        let prepared = Arc::new(self.plan_prepared(Some(inner), given.types())?);
         let outputs = prepared.columns().unwrap_or_default();
         if create.columns.len() > outputs.len() {
             return Err(SqlError::syntax("too many column names were specified"));
@@ -151,7 +154,7 @@ impl Session {
         };
         let columns: Vec<ColumnRequest> = outputs.iter().enumerate().map(column).collect();
         let options = crate::ddl::create_table::storage_options(&create.table_options)?;
-        let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
+        let mut portal = given.portal(prepared);
         self.await_slow_node().await?;
         self.open_transaction(false);
         let interrupts = self.interrupts();

@@ -6,10 +6,64 @@ use sqlparser::ast;
 
 use super::{Format, OutputColumn, Portal, Prepared, Session};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::Command;
+use crate::parse::{Command, Statement};
 use crate::types::{Datum, FormatContext, Type, bounds};
 
+/// The parameters of a statement that plans another one (DECLARE, EXPLAIN, CREATE TABLE AS): they
+/// are that one's.
+pub(super) struct Given {
+    types: Vec<Option<Type>>,
+    values: Arc<[Datum]>,
+}
+
+impl Given {
+    /// Those that a portal was bound with.
+    pub(super) fn of(portal: &Portal) -> Given {
+        let types = portal.prepared.parameter_types().iter().copied().map(Some).collect();
+        Given { types, values: portal.parameters.clone() }
+    }
+
+    /// Their types, to plan with.
+    pub(super) fn types(&self) -> Vec<Option<Type>> {
+        self.types.clone()
+    }
+
+    /// A portal of what was planned.
+    pub(super) fn portal(&self, prepared: Arc<Prepared>) -> Portal {
+        Portal::new(prepared, self.values.clone(), Vec::new())
+    }
+}
+
 impl Session {
+    /// Types of the parameters of a statement that plans another one. Most have none, and are
+    /// planned only when they are run.
+    pub(super) fn inner_parameter_types(
+        &mut self,
+        sql: &ast::Statement,
+        statement: &Statement,
+        declared: &[Option<Type>],
+    ) -> Result<Vec<Type>> {
+        let is_mark = |pair: &[u8]| pair[0] == b'$' && pair[1].is_ascii_digit();
+        if !statement.text.as_bytes().windows(2).any(is_mark) {
+            return Ok(Vec::new());
+        }
+        let of_query = |query: &ast::Query| ast::Statement::Query(Box::new(query.clone()));
+        let inner = match sql {
+            ast::Statement::Declare { stmts } => {
+                stmts.first().and_then(|declare| declare.for_query.as_deref()).map(of_query)
+            }
+            ast::Statement::CreateTable(create) => create.query.as_deref().map(of_query),
+            ast::Statement::Explain { statement: inner, .. } => match inner.as_ref() {
+                ast::Statement::Execute { .. } => None,
+                inner => Some(inner.clone()),
+            },
+            _ => None,
+        };
+        let Some(inner) = inner else { return Ok(Vec::new()) };
+        let inner = statement.with_command(Command::Sql(Box::new(inner)));
+        Ok(self.plan(&inner, declared)?.parameter_types.clone())
+    }
+
     /// Binds parameters (`None` is NULL). `formats` has none, one for all, or one for each
     /// parameter; `result_formats` the same for the output columns.
     pub fn bind(

@@ -413,6 +413,7 @@ impl Session {
         let columns = self.utility_columns(&statement.command)?;
         let types = match &statement.command {
             Command::Mip(_, arguments) => super::mip::parameter_types(arguments, declared)?,
+            Command::Sql(sql) => self.inner_parameter_types(sql, statement, declared)?,
             _ => Vec::new(),
         };
         Ok(Planned::new(Action::Utility, types, columns, Vec::new(), 0))

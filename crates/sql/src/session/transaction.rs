@@ -397,6 +397,16 @@ impl Session {
         }
     }
 
+    /// A deadlock, in terms of tables; any other error as it is.
+    pub(super) fn name_deadlock(&self, error: SqlError) -> SqlError {
+        if error.sqlstate != sqlstate::DEADLOCK_DETECTED {
+            return error;
+        }
+        let catalog = self.database.catalog();
+        let reader = self.facts.rights(&catalog);
+        super::cycle::explain_deadlock(error, &catalog, &self.format, reader.as_deref())
+    }
+
     /// What must happen inside the transaction before it ends: deferred checks, rows of cursors
     /// that outlive it. Mostly nothing.
     pub(super) async fn before_commit(&mut self) -> Result<()> {

@@ -8,6 +8,7 @@ use cognate_engine::{Database, TreeMode};
 use sqlparser::ast;
 
 use super::listing::Named;
+use super::parameters::Given;
 use super::planning::unsupported;
 use super::portal::PortalState;
 use super::statement::tag;
@@ -76,16 +77,17 @@ impl Session {
         if self.reads_after() && super::cluster::looks(&statement.command) {
             self.await_reads().await?;
         }
+        let given = Given::of(portal);
         match &statement.command {
             Command::Sql(sql) => match sql.as_ref() {
                 ast::Statement::ShowVariable { variable } => portal.state = self.show(variable)?,
-                ast::Statement::Explain { .. } => portal.state = self.explain(sql, statement).await?,
+                ast::Statement::Explain { .. } => portal.state = self.explain(sql, statement, &given).await?,
                 ast::Statement::Execute { .. } => portal.state = self.execute(sql, portal)?,
                 ast::Statement::Copy { .. } => return self.start_copy(portal, statement).await,
                 ast::Statement::CreateTable(create) if create.query.is_some() => {
-                    portal.state = self.create_table_as(create, statement).await?;
+                    portal.state = self.create_table_as(create, statement, &given).await?;
                 }
-                _ => portal.state = PortalState::Done(self.other(sql, statement, alone).await?),
+                _ => portal.state = PortalState::Done(self.other(sql, statement, &given, alone).await?),
             },
             Command::Backup => portal.state = self.start_backup(alone).await?,
             Command::Fetch { cursor, count, skip } => {
@@ -153,6 +155,7 @@ impl Session {
         &mut self,
         sql: &ast::Statement,
         statement: &Statement,
+        given: &Given,
         alone: bool,
     ) -> Result<CommandTag> {
         use ast::Statement as S;
@@ -173,7 +176,7 @@ impl Session {
             S::Deallocate { name, .. } => self.deallocate(name)?,
             S::Declare { stmts } => match stmts.as_slice() {
                 [declare] => {
-                    self.declare(declare, statement).await?;
+                    self.declare(declare, statement, given).await?;
                     "DECLARE CURSOR"
                 }
                 _ => return Err(SqlError::syntax("syntax error in DECLARE")),
@@ -470,6 +473,7 @@ impl Work<'_> {
             S::CreateTable(create) => self.create_table(create).await.map(drop),
             S::CreateIndex(create) => self.create_index(create).await.map(drop),
             S::CreateView(create) => self.create_view(create).await,
+            S::CreateExtension(create) => self.create_extension(create),
             S::CreateSchema {
                 schema_name, if_not_exists, with: None, options: None, clone: None, ..
             } => self.create_schema(schema_name, *if_not_exists).await,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::Source;
+use super::super::value::array;
 use super::{called_on_null, integer, null, oid, over_catalog, plain, text, volatile};
 use crate::bind::base_table;
 use crate::catalog::{Relation, Sequence};
@@ -52,6 +53,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(2783, "pg_stat_get_last_analyze_time", &[Oid], Timestamptz, null),
     plain(2784, "pg_stat_get_last_autoanalyze_time", &[Oid], Timestamptz, null),
     over_catalog!(1941, "pg_stat_get_db_numbackends", &[Oid], Int4, sessions),
+    volatile(over_catalog!(2561, "pg_blocking_pids", &[Int4], Int4Array, blocking)),
     volatile(over_catalog!(
         3378,
         "pg_isolation_test_session_is_blocked",
@@ -60,6 +62,19 @@ pub(super) static FUNCTIONS: &[Function] = &[
         is_blocked
     )),
 ];
+
+/// The sessions that a session waits for. Few wait, so that is asked of all others together first.
+fn blocking(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let process_id = i32::try_from(integer(arguments, 0)).unwrap_or_default();
+    let sessions = source.server.sessions();
+    let others = sessions.iter().map(|session| session.process_id);
+    let mut others: Vec<i32> = others.filter(|other| *other != process_id).collect();
+    match source.server.is_blocked_by(process_id, &others) {
+        true => others.retain(|other| source.server.is_blocked_by(process_id, &[*other])),
+        false => others.clear(),
+    }
+    Ok(array(Int4, others))
+}
 
 /// What PostgreSQL's isolation tester asks while a step seems to hang.
 fn is_blocked(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {

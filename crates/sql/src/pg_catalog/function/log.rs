@@ -18,6 +18,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     volatile(plain(3820, "pg_last_wal_receive_lsn", &[], Text, null)),
     volatile(plain(3821, "pg_last_wal_replay_lsn", &[], Text, null)),
     volatile(plain(3830, "pg_last_xact_replay_timestamp", &[], Timestamptz, null)),
+    // What a literal of the type is made by in monitors' queries.
+    plain(3229, "pg_lsn", &[Text], Text, literal),
     plain(3165, "pg_wal_lsn_diff", &[Text, Text], Numeric, difference),
     volatile(plain(3810, "pg_is_in_recovery", &[], Bool, no)),
     volatile(plain(3073, "pg_is_wal_replay_paused", &[], Bool, no_recovery)),
@@ -55,6 +57,10 @@ fn parse(text: &str) -> Result<u64> {
     };
     let halves = text.split_once('/').and_then(|(high, low)| Some(half(high)? << 32 | half(low)?));
     halves.ok_or_else(|| SqlError::invalid_text("pg_lsn", text))
+}
+
+fn literal(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
+    parse(text(arguments, 0)).map(place)
 }
 
 fn difference(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
