@@ -172,10 +172,14 @@ pub const GOALS: &[Goal] = goals! {
         AtMost(20.0), " %", "10 %", |f| f.param("mip", "bc_failover_lost_pct");
     further "Buy Confirm, the same, the retry executes again, as in the paper: throughput lost",
         AtMost(20.0), " %", "10 %", |f| f.param("mip", "bc_failover_again_lost_pct");
+    further "Buy Confirm, a bound and no fail-over: the retry has the messages of an execution, which touch no table: throughput lost",
+        Nothing, " %", "", |f| f.param("mip", "bc_failover_messages_only_lost_pct");
     further "Admin Confirm, a first sibling left prepared by every request, the retry finds it: throughput lost",
         AtMost(15.0), " %", "10 %", |f| f.param("mip", "ac_failover_lost_pct");
     further "Admin Confirm, the same, the retry executes again, as in the paper: throughput lost",
         AtMost(15.0), " %", "10 %", |f| f.param("mip", "ac_failover_again_lost_pct");
+    further "Admin Confirm, a bound and no fail-over: the retry has the messages of an execution, which touch no table: throughput lost",
+        Nothing, " %", "", |f| f.param("mip", "ac_failover_messages_only_lost_pct");
     further "storage a row of MIP transactions", AtMost(0.0), " bytes", "0", |f| f.param("mip", "bytes_a_row");
     further "retry, the first instance prepared and its server dead / a request", AtMost(2.0), "×", "1.2×",
         |f| f.param("mip", "retry_of_request");

@@ -12,6 +12,10 @@
 //! without the cart: so they can be executed any number of times, and twice by siblings. The items
 //! come from a walk over all of them, so that no two requests of one moment want the same: what is
 //! compared is the cost of an end, not of conflicts. The crowd's purchases are about conflicts.
+//!
+//! Each statement has a *stand-in*: with parameters of the same types, and with rows of about the
+//! same size, but without a table. A request by stand-ins exchanges the messages of an execution
+//! and executes nothing of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,6 +72,30 @@ impl Profile {
                 "INSERT INTO hot_order (item) VALUES ($1) RETURNING id",
             ],
             Profile::Update => vec!["UPDATE s3u1 SET v = v + 1 WHERE id = $1"],
+        }
+    }
+
+    /// For each of the statements one with the same messages that touches no table: where the
+    /// statement gives no rows, neither does it.
+    fn stand_ins(self) -> Vec<&'static str> {
+        match self {
+            Profile::BuyConfirm => vec![
+                "SELECT 'abcdefghijk'::varchar, 'abcdefghijkl'::varchar, 0.15::numeric, $1::int4, 77",
+                "SELECT $1::int4 WHERE $2::numeric IS NOT NULL AND $3::numeric IS NOT NULL \
+                    AND $4::numeric IS NOT NULL AND $5::varchar IS NOT NULL AND $6::int4 IS NOT NULL \
+                    AND $7::int4 IS NOT NULL",
+                "SELECT $1::int4, $2::int4, $3::int4, $4::int4, $5::numeric, $6::numeric, $7::varchar \
+                    WHERE false",
+                "SELECT $1::int4, $2::int4, $3::int4, $4::int4 WHERE false",
+                "SELECT $1::int4, $2::varchar, $3::varchar, $4::varchar, $5::numeric, $6::int4 WHERE false",
+            ],
+            Profile::AdminConfirm => vec![
+                "SELECT $1::int4, $2::numeric, $3::varchar, $4::varchar WHERE false",
+                "SELECT $1::int4 + n FROM (VALUES (1), (2), (3), (4), (5)) AS v (n)",
+                "SELECT $1::int4, $2::int4, $3::int4, $4::int4, $5::int4, $6::int4 WHERE false",
+            ],
+            Profile::Purchase => vec!["SELECT $1::int4 WHERE false", "SELECT $1::int4::int8"],
+            Profile::Update => vec!["SELECT $1::int8 WHERE false"],
         }
     }
 }
@@ -153,8 +181,17 @@ pub struct Worker {
 impl Worker {
     /// Prepares them.
     pub async fn open(client: &Client, profile: Profile) -> Result<Worker, Error> {
+        Worker::prepare(client, profile, &profile.statements()).await
+    }
+
+    /// Prepares their stand-ins: what it executes are messages and nothing else.
+    pub async fn of_stand_ins(client: &Client, profile: Profile) -> Result<Worker, Error> {
+        Worker::prepare(client, profile, &profile.stand_ins()).await
+    }
+
+    async fn prepare(client: &Client, profile: Profile, all: &[&str]) -> Result<Worker, Error> {
         let mut statements = Vec::new();
-        for sql in profile.statements() {
+        for sql in all {
             statements.push(client.prepare(sql).await?);
         }
         Ok(Worker { profile, statements })
@@ -222,5 +259,36 @@ impl Worker {
         let [a, b, c, d, e] = related[..] else { return Ok(String::new()) };
         client.execute(set_related, &[item, &a, &b, &c, &d, &e]).await?;
         Ok(format!("item {item}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The highest number of a parameter.
+    fn parameters(sql: &str) -> usize {
+        let number = |part: &str| {
+            let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse::<usize>().expect("a number behind the dollar")
+        };
+        sql.split('$').skip(1).map(number).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_stand_in_has_the_messages_of_its_statement_and_no_table() {
+        let all = [Profile::BuyConfirm, Profile::AdminConfirm, Profile::Purchase, Profile::Update];
+        for profile in all {
+            let (statements, stand_ins) = (profile.statements(), profile.stand_ins());
+            assert_eq!(statements.len(), stand_ins.len(), "{profile:?}");
+            for (statement, stand_in) in statements.into_iter().zip(stand_ins) {
+                assert_ne!(parameters(statement), 0, "{statement}");
+                assert_eq!(parameters(statement), parameters(stand_in), "{statement} / {stand_in}");
+                let gives_rows = statement.starts_with("SELECT") || statement.contains("RETURNING");
+                assert_eq!(gives_rows, !stand_in.ends_with("WHERE false"), "{statement} / {stand_in}");
+                let from = stand_in.split_once(" FROM ").map_or("(VALUES", |(_, from)| from);
+                assert!(stand_in.starts_with("SELECT ") && from.starts_with("(VALUES"), "{stand_in}");
+            }
+        }
     }
 }

@@ -5,11 +5,16 @@
 //! | alone | begin, work, prepare, commit of instance 1 | all of it |
 //! | each | begin, work, prepare of instance 1, which stays; begin, work, prepare, commit of instance 2 | of instance 2, the fail-over |
 //! | found | begin, work, prepare of instance 1, which stays; show, and commit of what that finds prepared | of the fail-over |
-//! | ahead | the same of instance 2 alone: instance 1 was prepared before the window, on connections that are closed | of instance 2 |
+//! | messages only | as *each*, but instance 2 has the messages of its work only, and instance 1 is committed | of instance 2 and that commit |
+//! | ahead | as *each*, of instance 2 alone: instance 1 was prepared before the window, on connections that are closed | of instance 2 |
 //!
 //! The fail-over of *each* commits itself, as in the paper's experiment, and so ends its sibling;
 //! that of *found* does what the application server of `cognate-client` does. What was committed is
 //! noted and forgotten after the run.
+//!
+//! That of *messages only* is a bound and no fail-over: its statements are stand-ins, which touch no
+//! table (`profile`). It sends what a second execution would send, and what it commits is the first
+//! instance, as if the second one had adopted all that the first one has done.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -37,6 +42,8 @@ pub enum Siblings {
     Each,
     /// Each request executes once, and a retry finds that.
     Found,
+    /// Each request executes once, and a retry exchanges the same messages without executing.
+    MessagesOnly,
     /// The first siblings were prepared ahead.
     Ahead,
 }
@@ -105,9 +112,13 @@ impl Requests {
     async fn client(&self, index: usize) -> Result<RequestClient, tokio_postgres::Error> {
         let site = Site::open(&self.config, self.way, self.isolation).await?;
         let worker = Worker::open(&site.client, self.profile).await?;
+        let stand_ins = match self.siblings {
+            Siblings::MessagesOnly => Some(Worker::of_stand_ins(&site.client, self.profile).await?),
+            _ => None,
+        };
         let draw = Draw::new(self.scale, self.run, index as u64, &self.walk);
         let begins_with_statement = self.begins_with_statement;
-        Ok(RequestClient { site, worker, draw, begins_with_statement, index, number: 0 })
+        Ok(RequestClient { site, worker, stand_ins, draw, begins_with_statement, index, number: 0 })
     }
 
     /// Prepares first instances for `clients` clients, `each` of them for each, and closes the
@@ -164,6 +175,8 @@ impl Requests {
 pub struct RequestClient {
     site: Site,
     worker: Worker,
+    /// For retries that exchange messages only.
+    stand_ins: Option<Worker>,
     draw: Draw,
     begins_with_statement: bool,
     index: usize,
@@ -179,7 +192,29 @@ impl RequestClient {
 
     /// Begins, works and prepares.
     async fn attempt(&self, attempt: &Attempt, request: &Request) -> Result<(), tokio_postgres::Error> {
-        let (begin, work) = (self.site.begin(attempt), self.worker.execute(&self.site.client, request));
+        self.attempt_of(&self.worker, attempt, request).await.map(drop)
+    }
+
+    /// The messages of an attempt at a request whose first instance is prepared. The answer is what
+    /// an application server commits then, the smallest prepared instance: this one has no writes.
+    async fn exchange(
+        &self,
+        attempt: &Attempt,
+        request: &Request,
+    ) -> Result<Option<Attempt>, tokio_postgres::Error> {
+        let Some(stand_ins) = &self.stand_ins else { return Ok(None) };
+        let instance = self.attempt_of(stand_ins, attempt, request).await?;
+        Ok(Some(Attempt { xid: attempt.xid.clone(), instance }))
+    }
+
+    /// The answer is the smallest prepared instance.
+    async fn attempt_of(
+        &self,
+        worker: &Worker,
+        attempt: &Attempt,
+        request: &Request,
+    ) -> Result<i64, tokio_postgres::Error> {
+        let (begin, work) = (self.site.begin(attempt), worker.execute(&self.site.client, request));
         let result = match self.begins_with_statement {
             true => futures_util::future::try_join(begin, work).await?.1,
             false => {
@@ -187,7 +222,7 @@ impl RequestClient {
                 work.await?
             }
         };
-        self.site.prepare(attempt, self.worker.name(), &result).await.map(drop)
+        self.site.prepare(attempt, worker.name(), &result).await
     }
 }
 
@@ -268,14 +303,20 @@ impl Client for SharedClient {
         let attempt = match shared.siblings {
             Siblings::Alone => attempt,
             Siblings::Ahead => attempt.next(),
-            Siblings::Each | Siblings::Found => match self.prepared(attempt, &request, recorder).await? {
-                Some(first) => first.next(),
-                None => return Ok(()),
-            },
+            Siblings::Each | Siblings::Found | Siblings::MessagesOnly => {
+                match self.prepared(attempt, &request, recorder).await? {
+                    Some(first) => first.next(),
+                    None => return Ok(()),
+                }
+            }
         };
         let (first, since) = (attempt.clone(), Instant::now());
         let mut found = match shared.siblings {
             Siblings::Found => self.client.site.find(&attempt.xid).await.at(&shared.system, "looking")?,
+            // It touches nothing, so nobody can be in its way.
+            Siblings::MessagesOnly => {
+                self.client.exchange(&attempt, &request).await.at(&shared.system, "exchanging messages")?
+            }
             _ => None,
         };
         let mut next = attempt;
