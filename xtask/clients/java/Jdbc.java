@@ -21,6 +21,10 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.UUID;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import javax.sql.XAConnection;
 import javax.transaction.xa.XAResource;
 import javax.transaction.xa.Xid;
@@ -46,11 +50,13 @@ class Jdbc {
             metadata(connection);
             errors(connection);
             batches();
+            pipelines(connection);
             cursors(connection);
             copy(connection);
             notifications(connection);
             savepoints(connection);
             retries();
+            deposits(connection);
             cancels(connection);
         }
         xa();
@@ -225,6 +231,55 @@ class Jdbc {
         }
     }
 
+    /** Statements that are sent together and not rewritten into one: each has its count, and an error stops them. */
+    static void pipelines(Connection connection) throws Exception {
+        try (Statement statement = connection.createStatement()) {
+            statement.execute("CREATE TABLE sent (id int PRIMARY KEY, n int NOT NULL)");
+        }
+        connection.setAutoCommit(false);
+        try (Statement statement = connection.createStatement()) {
+            statement.addBatch("INSERT INTO sent SELECT n, 0 FROM generate_series(1, 10) n");
+            statement.addBatch("UPDATE sent SET n = n + 1 WHERE id > 7");
+            statement.addBatch("DELETE FROM sent WHERE id = 1");
+            All.same("[10, 3, 1]", Arrays.toString(statement.executeBatch()), "counts of different statements");
+        }
+        // More than pgjdbc sends before it reads answers.
+        int[] ones = new int[1000];
+        Arrays.fill(ones, 1);
+        try (PreparedStatement insert = connection.prepareStatement("INSERT INTO sent VALUES (?, ?)")) {
+            for (int i = 0; i < ones.length; i++) {
+                insert.setInt(1, 100 + i);
+                insert.setInt(2, i);
+                insert.addBatch();
+            }
+            All.check(Arrays.equals(ones, insert.executeBatch()), "counts of one statement");
+        }
+        connection.commit();
+        try (PreparedStatement update = connection.prepareStatement("UPDATE sent SET id = ? WHERE id = ?")) {
+            for (int[] change : new int[][] {{5001, 100}, {102, 101}, {5003, 103}}) {
+                update.setInt(1, change[0]);
+                update.setInt(2, change[1]);
+                update.addBatch();
+            }
+            try {
+                update.executeBatch();
+                throw new AssertionError("a batch with a duplicate");
+            } catch (BatchUpdateException error) {
+                All.same("23505", error.getSQLState(), "the batch's failure");
+            }
+        }
+        fails("25P02", () -> connection.createStatement().executeQuery("SELECT 1"));
+        connection.rollback();
+        try (Statement statement = connection.createStatement();
+                ResultSet row = statement.executeQuery("SELECT count(*), max(id), sum(n) FROM sent")) {
+            row.next();
+            // Nine rows and a thousand; 3 of the UPDATE, and the sum of 0 to 999.
+            All.same("1009 1099 499503", row.getInt(1) + " " + row.getInt(2) + " " + row.getInt(3), "after the rollback");
+        }
+        connection.commit();
+        connection.setAutoCommit(true);
+    }
+
     static void cursors(Connection connection) throws Exception {
         connection.setAutoCommit(false);
         try (PreparedStatement select = connection.prepareStatement("SELECT n FROM generate_series(1, ?) n")) {
@@ -317,6 +372,49 @@ class Jdbc {
                 two.commit();
             }
         }
+    }
+
+    /** Transactions that meet each other run again until all of them have counted. */
+    static void deposits(Connection connection) throws Exception {
+        try (Statement statement = connection.createStatement()) {
+            statement.execute("CREATE TABLE purse (amount int NOT NULL)");
+            statement.execute("INSERT INTO purse VALUES (0)");
+        }
+        Callable<Integer> depositing = Jdbc::deposit;
+        ExecutorService depositors = Executors.newFixedThreadPool(4);
+        List<Future<Integer>> futures = new ArrayList<>();
+        for (int i = 0; i < 4; i++) futures.add(depositors.submit(depositing));
+        depositors.shutdown();
+        int deposits = 0;
+        for (Future<Integer> future : futures) deposits += future.get();
+        try (Statement statement = connection.createStatement(); ResultSet row = statement.executeQuery("SELECT amount FROM purse")) {
+            row.next();
+            All.same(deposits, row.getInt(1), "deposits");
+        }
+    }
+
+    static Integer deposit() throws Exception {
+        int deposits = 0;
+        try (Connection connection = All.connect("currentSchema", "jdbc"); Statement statement = connection.createStatement()) {
+            connection.setTransactionIsolation(Connection.TRANSACTION_SERIALIZABLE);
+            connection.setAutoCommit(false);
+            while (deposits < 10) {
+                try {
+                    int amount;
+                    try (ResultSet row = statement.executeQuery("SELECT amount FROM purse")) {
+                        row.next();
+                        amount = row.getInt(1);
+                    }
+                    statement.executeUpdate("UPDATE purse SET amount = " + (amount + 1));
+                    connection.commit();
+                    deposits++;
+                } catch (SQLException error) {
+                    if (!List.of("40001", "40P01").contains(error.getSQLState())) throw error;
+                    connection.rollback();
+                }
+            }
+        }
+        return deposits;
     }
 
     static void cancels(Connection connection) throws Exception {

@@ -4,24 +4,7 @@
 require("reflect-metadata");
 const assert = require("node:assert/strict");
 const { Client, Pool } = require("pg");
-
-const place = {
-  host: process.env.PGHOST,
-  port: Number(process.env.PGPORT),
-  user: process.env.PGUSER,
-  database: process.env.PGDATABASE,
-};
-
-async function refused(code, work) {
-  try {
-    await work();
-  } catch (error) {
-    const found = [error, error.cause, error.original, error.driverError].find((each) => each?.code === code);
-    assert.ok(found, `${code} was expected, not ${error.stack}`);
-    return found;
-  }
-  assert.fail(`${code} was expected`);
-}
+const { place, refused } = require("./refused.cjs");
 
 async function nodePostgres() {
   const client = new Client(place);

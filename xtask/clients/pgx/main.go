@@ -1,4 +1,4 @@
-// Rows to a table by CopyFrom, and values of domains.
+// Rows to a table by CopyFrom, values of domains, and what a session meets (session.go).
 package main
 
 import (
@@ -26,10 +26,14 @@ func expect(ok bool, what string) {
 
 func main() {
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, "")
-	must(err)
+	copies(ctx)
+	session(ctx)
+}
+
+func copies(ctx context.Context) {
+	conn := open(ctx)
 	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, `CREATE DOMAIN positive AS int CHECK (VALUE > 0);
+	_, err := conn.Exec(ctx, `CREATE DOMAIN positive AS int CHECK (VALUE > 0);
 		CREATE TABLE thing (id int8 PRIMARY KEY, name text, at timestamptz, n numeric, tags text[], p positive)`)
 	must(err)
 	noon := time.Date(2024, 7, 1, 12, 0, 0, 0, time.UTC)
