@@ -288,9 +288,14 @@ fn who_is_overtaken_by_another_node_is_told_by_whom() {
     other.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
     other.query("UPDATE item SET stock = stock - 1 WHERE id = 1").expect("not blocked");
     match one.query("COMMIT") {
-        Err(Failure::Error { sqlstate, message, .. }) => {
+        Err(Failure::Error { sqlstate, message, detail }) => {
             assert_eq!(sqlstate, "40001");
             assert_eq!(message, "could not serialize access due to a transaction of another node");
+            // Which one, whose, and where.
+            let said = detail.strip_prefix("Transaction ").and_then(|rest| rest.split_once(' '));
+            let (transaction, rest) = said.expect("a transaction");
+            assert!(transaction.parse::<u64>().is_ok_and(|id| id > 0), "{detail}");
+            assert_eq!(rest, "of node 2 was faster: key (id)=(1) of table \"item\".", "{detail}");
         }
         other => panic!("{other:?}"),
     }
@@ -531,6 +536,9 @@ fn a_node_that_was_away_for_long_is_sent_the_state_of_another_one() {
     let mut cluster = Cluster::start_with(|_| vec!["--cluster-log-kept".to_owned(), "1kB".to_owned()]);
     let mut one = cluster.connect(1);
     one.query("CREATE TABLE item (id serial PRIMARY KEY, name text)").expect("made");
+    assert_eq!(rows(&mut one, "SHOW cognate.cluster_log_kept"), [["1kB"]]);
+    let told = "SELECT count(*) FROM cognate_nodes WHERE node = 3 AND reason LIKE \
+                '%; up to 1024 bytes of the log stay for it (cognate.cluster_log_kept)'";
     let images = cluster.data(3).join("images");
     let was_sent = || std::fs::read_dir(&images).is_ok_and(|mut files| files.next().is_some());
     for round in 0.. {
@@ -538,6 +546,7 @@ fn a_node_that_was_away_for_long_is_sent_the_state_of_another_one() {
         for _ in 0..20 {
             one.query("INSERT INTO item (name) VALUES (repeat('x', 1000))").expect("a majority is there");
         }
+        while rows(&mut one, told) != [["1"]] {}
         for node in [1, 2] {
             cluster.connect(node).query("CHECKPOINT").expect("checkpointed");
         }

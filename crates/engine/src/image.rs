@@ -125,7 +125,10 @@ impl Manager {
         let bytes = cluster.images.read(position)?;
         let damaged = |what| cluster.images.damaged(position, what);
         let prepared = self.begin_at(cluster, position, content(&bytes)).map_err(damaged)?;
-        self.restore_undecided(cluster, prepared)
+        self.restore_undecided(cluster, prepared).map_err(|error| match error {
+            Error::Undecodable { what, row: None } => damaged(what),
+            other => other,
+        })
     }
 
     fn begin_at(

@@ -38,6 +38,10 @@ pub enum Planted {
     UndecidedNotInImage,
     /// A reader whose reads have to fit is judged at its own node alone, and enters its graph.
     ReadersStayHome,
+    /// Who has written nothing is judged by nobody, whatever it has read.
+    ReadersGoUnjudged,
+    /// Who looked last below what is still known is judged by what is left.
+    JudgesTheOld,
     /// Transactions whose reads are not shared go together with others as if they had read nothing.
     MixesFreely,
     /// A node's own vote counts for it before it is ordered.
@@ -50,7 +54,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 17] = [
+    pub const ALL: [Planted; 19] = [
         Planted::CertifiesAgainstBot,
         Planted::SendsNoLocks,
         Planted::StrikesForWritesOnly,
@@ -64,6 +68,8 @@ impl Planted {
         Planted::PreparedKeepsNobodyOut,
         Planted::UndecidedNotInImage,
         Planted::ReadersStayHome,
+        Planted::ReadersGoUnjudged,
+        Planted::JudgesTheOld,
         Planted::MixesFreely,
         Planted::VotesUnordered,
         Planted::VisibleByVote,

@@ -1,9 +1,9 @@
 //! Puts a server together and takes it apart again.
 //!
 //! Start: bind both ports (a port in use is found before any file is touched), answer `/health`
-//! with "starting", open the database, accept clients. Stop: accept nobody, let what runs finish
-//! for a grace time, cancel the rest, then checkpoint and close. A client that is idle at the stop
-//! is told at once, also inside a block, which rolls back.
+//! with "starting" and clients of a node with 57P03, open the database, accept clients. Stop: accept
+//! nobody, let what runs finish for a grace time, cancel the rest, then checkpoint and close. A client
+//! that is idle at the stop is told at once, also inside a block, which rolls back.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,6 +16,7 @@ use cognate_env::sim::LogDevice;
 use cognate_env::{Disk, RealDisk};
 use cognate_replication::order::TotalOrder;
 use cognate_sql::session::SqlDatabase;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -25,6 +26,7 @@ use crate::config::Config;
 use crate::crew::Crew;
 use crate::http::{self, Ready, Starting as StartingOrder};
 use crate::listener;
+use crate::pg::door::Door;
 use crate::pg::registry::Stop;
 use crate::reload;
 use crate::server::{Access, Server};
@@ -90,7 +92,9 @@ async fn begin(config: Config, disk: Arc<dyn Disk>) -> Result<Running, StartErro
             stopped.clone(),
         )));
     }
-    let (database, member) = open(&config, &disk, &starting).await?;
+    let opening = open(&config, &disk, &starting);
+    let (clients, opened) = meanwhile_refused(clients, &config, &access, &starting, opening).await?;
+    let (database, member) = opened?;
     let order = member.as_ref().map(Member::order);
     let crew = Arc::new(Crew::start(config.worker_threads).map_err(no_threads)?);
     let server = serving(database, crew, access, &config, order);
@@ -102,6 +106,28 @@ async fn begin(config: Config, disk: Arc<dyn Disk>) -> Result<Running, StartErro
     tasks.push(tokio::spawn(stub::run(server.clone(), config.site, leads, stopped)));
     let _ = ready.set(Arc::downgrade(&server));
     Ok(Running { listen, http: http_address, server, stop, tasks, member, config })
+}
+
+/// Waits for the opening. Clients of a node are told meanwhile that it is starting, for that can take as long
+/// as the other nodes are away; a database of its own has only its files to read, and they wait.
+async fn meanwhile_refused<T>(
+    clients: TcpListener,
+    config: &Config,
+    access: &Access,
+    starting: &StartingOrder,
+    opening: impl Future<Output = T>,
+) -> Result<(TcpListener, T), StartError> {
+    if config.cluster.is_none() {
+        return Ok((clients, opening.await));
+    }
+    let door = Arc::new(Door::new(config, access.clone(), starting.clone()));
+    let (open, is_open) = watch::channel(false);
+    let refusing = tokio::spawn(listener::refuse(clients, door, is_open));
+    let opened = opening.await;
+    let _ = open.send(true);
+    let clients = refusing.await;
+    let clients = clients.map_err(|error| StartError(format!("the port for clients is lost: {error}")))?;
+    Ok((clients, opened))
 }
 
 /// Opens the database, and takes part in its cluster. A node that is far behind is sent another

@@ -9,6 +9,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 use crate::crew::Incoming;
+use crate::pg::door::{Door, turn_away};
 use crate::pg::handshake;
 use crate::server::Server;
 
@@ -40,12 +41,44 @@ pub(crate) async fn accept(listener: TcpListener, server: Arc<Server>, mut stop:
         };
         match accepted {
             Ok((socket, _)) => greet(socket, &server),
-            Err(error) if is_of_the_client(&error) => {}
-            Err(error) => {
-                tracing::warn!("cannot accept a connection: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
+            Err(error) => pause_after(&error).await,
         }
+    }
+}
+
+/// Has clients told that the server is starting, until `is_open` becomes true or whoever starts it has given
+/// up; then the socket is given back, and who waits in its queue is for [`accept`].
+pub(crate) async fn refuse(
+    listener: TcpListener,
+    door: Arc<Door>,
+    mut is_open: watch::Receiver<bool>,
+) -> TcpListener {
+    loop {
+        let next = async {
+            door.registry.room().await;
+            listener.accept().await
+        };
+        let accepted = tokio::select! {
+            biased;
+            _ = is_open.wait_for(|is_open| *is_open) => break,
+            accepted = next => accepted,
+        };
+        match accepted {
+            Ok((socket, _)) => {
+                let open = door.registry.open();
+                tokio::spawn(turn_away(Arc::clone(&door), socket, open));
+            }
+            Err(error) => pause_after(&error).await,
+        }
+    }
+    listener
+}
+
+/// After an accept that failed: there is nothing to wait for if it concerns one client.
+async fn pause_after(error: &io::Error) {
+    if !is_of_the_client(error) {
+        tracing::warn!("cannot accept a connection: {error}");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
 

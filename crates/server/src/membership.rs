@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cognate_engine::NODE_MAX;
-use cognate_replication::PaceBounds;
+use cognate_replication::{Limits, PaceBounds};
 use cognate_sql::session::FlowBounds;
 
 /// A node's place in its cluster.
@@ -62,7 +62,12 @@ impl ClusterConfig {
 
     /// When who writes waits for them.
     pub(crate) fn flow(&self) -> FlowBounds {
-        FlowBounds { lag_bytes: self.pace().lag_bytes, wait: self.lag_wait }
+        FlowBounds { lag_bytes: self.pace().lag_bytes, wait: self.lag_wait, log_kept: self.log_kept() }
+    }
+
+    /// Bytes of the log that stay for nodes that are away.
+    pub(crate) fn log_kept(&self) -> u64 {
+        self.log_kept.unwrap_or_else(|| Limits::default().kept_bytes)
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) async fn show(
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut closing = None;
+    let kept = config.log_kept();
+    let kept = format!("up to {kept} bytes of the log stay for it (cognate.cluster_log_kept)");
     loop {
         let nodes = database.nodes();
         let (state, reason) = order.state();
@@ -62,7 +64,12 @@ pub(crate) async fn show(
             lag_ms: row.lag_ms,
             digest_position: None,
             digest: None,
-            reason: row.reason.or_else(|| waited_for(slow?, row.node, &config)),
+            reason: match (row.reason, row.state, row.role) {
+                // It is a member, and does not answer.
+                (Some(why), None, Some(_)) => Some(format!("{why}; {kept}")),
+                (Some(why), ..) => Some(why),
+                (None, ..) => slow.and_then(|slow| waited_for(slow, row.node, &config)),
+            },
         });
         let mut rows: Vec<NodeRow> = rows.collect();
         for row in &mut rows {

@@ -170,15 +170,9 @@ pub(crate) fn after(sequence: &Sequence, stored: Option<(i64, bool)>) -> Result<
 }
 
 /// A counter as it is stored.
-pub(crate) fn stored(view: &ReadView, counter: u32) -> Result<Option<(i64, bool)>> {
-    match view.get(store::COUNTER_TREE, &counter.to_be_bytes())?.as_deref() {
-        None => Ok(None),
-        Some([number @ .., is_called]) if number.len() == 8 => {
-            let number = number.try_into().map(i64::from_le_bytes).unwrap_or_default();
-            Ok(Some((number, *is_called != 0)))
-        }
-        Some(_) => Err(SqlError::new(sqlstate::DATA_CORRUPTED, format!("counter {counter} cannot be read"))),
-    }
+pub(crate) fn stored(engine: &Database, view: &ReadView, counter: u32) -> Result<Option<(i64, bool)>> {
+    let row = view.get(store::COUNTER_TREE, &counter.to_be_bytes())?;
+    row.map(|row| decode(engine, counter, &row, view.snapshot())).transpose()
 }
 
 /// The value behind the last one. 2200H at the end of a sequence that does not cycle.
@@ -206,16 +200,20 @@ fn load(engine: &Database, counter: u32) -> Result<Option<(i64, bool)>> {
 }
 
 fn read(engine: &Database, transaction: &Transaction, counter: u32) -> Result<Option<(i64, bool)>> {
-    let Some(value) = transaction.get(store::COUNTER_TREE, &counter.to_be_bytes())? else { return Ok(None) };
-    match value.as_ref() {
+    let row = transaction.get(store::COUNTER_TREE, &counter.to_be_bytes())?;
+    row.map(|row| decode(engine, counter, &row, transaction.snapshot())).transpose()
+}
+
+/// XX001 with file and offset for a row that is no counter's.
+fn decode(engine: &Database, counter: u32, row: &[u8], snapshot: Csn) -> Result<(i64, bool)> {
+    match row {
         [number @ .., is_called] if number.len() == 8 => {
             let number = number.try_into().map(i64::from_le_bytes).unwrap_or_default();
-            Ok(Some((number, *is_called != 0)))
+            Ok((number, *is_called != 0))
         }
         _ => {
             let error = SqlError::new(sqlstate::DATA_CORRUPTED, format!("counter {counter} cannot be read"));
-            let (key, snapshot) = (counter.to_be_bytes(), transaction.snapshot());
-            Err(place::located(engine, store::COUNTER_TREE, &key, snapshot, error))
+            Err(place::located(engine, store::COUNTER_TREE, &counter.to_be_bytes(), snapshot, error))
         }
     }
 }
@@ -314,5 +312,28 @@ impl Allocator {
         self.next.store(first + count, Ordering::Relaxed);
         self.limit.store(end, Ordering::Release);
         Ok(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cognate_engine::Options;
+    use cognate_env::sim::SimDisk;
+
+    use super::*;
+
+    /// As whoever executes what every node executes finds it.
+    #[test]
+    fn a_counter_that_cannot_be_read_is_named_also_by_a_view() {
+        let options = Options { disk: SimDisk::new(1).handle(), ..Options::new("data") };
+        let engine = Database::open(options).unwrap();
+        let mut spoiling = engine.begin(Isolation::Snapshot, Access::ReadWrite);
+        spoiling.put(store::COUNTER_TREE, &7_u32.to_be_bytes(), vec![1, 2].into()).unwrap();
+        engine.wait_durable(spoiling.commit().unwrap().csn).wait().unwrap();
+        let looking = engine.begin(Isolation::Snapshot, Access::ReadWrite);
+        let error = stored(&engine, &looking.view(), 7).unwrap_err();
+        assert_eq!(error.sqlstate, sqlstate::DATA_CORRUPTED);
+        assert!(error.detail.as_ref().is_some_and(|detail| detail.contains(".log, at byte ")), "{error:?}");
+        assert_eq!(stored(&engine, &looking.view(), 8).unwrap(), None);
     }
 }

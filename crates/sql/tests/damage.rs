@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use cognate_engine::{Access, Database, Isolation, Options, Transaction};
+use cognate_engine::{Access, Database, Isolation, Options, Owner, Transaction};
 use cognate_env::sim::SimDisk;
 use cognate_sql::session::{Session, SessionParameters, SqlDatabase};
 
@@ -144,6 +144,27 @@ fn a_catalog_that_cannot_be_read_is_named() {
     let error = World::open(&disk).err().expect("damage");
     assert_eq!(error.sqlstate, "XX001");
     assert!(error.detail.as_ref().is_some_and(|detail| detail.contains(", at byte ")), "{error:?}");
+}
+
+/// So is one that a prepared transaction has written, by who is to commit that.
+#[test]
+fn a_definition_that_is_prepared_and_cannot_be_read_is_named() {
+    for is_checkpointed in [false, true] {
+        let world = World::new();
+        world.run("CREATE TABLE t (id int PRIMARY KEY)");
+        world.run("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'sound'");
+        let note = world.engine.prepared_note(&Owner::Global("sound".into())).unwrap();
+        let mut t = world.begin();
+        let (key, document) = rows(&t, 1)[0].clone();
+        t.put(1, &key, document[..document.len() - 1].to_vec().into()).unwrap();
+        world.engine.wait_durable(t.prepare("spoilt", note).unwrap().csn).wait().unwrap();
+        if is_checkpointed {
+            world.engine.checkpoint().unwrap();
+        }
+        let answer = world.run("COMMIT PREPARED 'spoilt'");
+        assert!(answer.contains("ERROR XX001") && answer.contains(", at byte "), "{answer}");
+        assert_eq!(world.run("COMMIT PREPARED 'sound'"), "COMMIT PREPARED");
+    }
 }
 
 /// The document is one, and lies where no object's is.

@@ -98,6 +98,48 @@ fn a_statement_of_its_own_is_executed_at_every_node() {
     world.end();
 }
 
+/// What EXECUTE names is the whole transaction, and goes to the others in its own words.
+#[test]
+fn what_is_prepared_by_sql_is_executed_at_every_node() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE c (id int PRIMARY KEY, n int); INSERT INTO c VALUES (1, 0)");
+    for (text, answer) in [
+        ("PREPARE p (int) AS UPDATE c SET n = n + $1 WHERE id = 1 RETURNING n", "PREPARE"),
+        ("PREPARE \"as\" /* as */ AS UPDATE c SET n = n + 5 WHERE id = 1", "PREPARE"),
+        ("PREPARE r AS SELECT n FROM c", "PREPARE"),
+        ("PREPARE f (int) AS UPDATE c SET n = $1 / 0 WHERE id = 1", "PREPARE"),
+        ("SET cognate.replication = active", "SET"),
+        ("EXECUTE p (2)", "n / 2 / UPDATE 1"),
+        ("SHOW cognate.last_protocol", "cognate.last_protocol / active / SHOW"),
+        ("EXECUTE \"as\"", "UPDATE 1"),
+        ("EXECUTE r", "n / 7 / SELECT 1"),
+    ] {
+        assert_eq!(world.run(2, text), answer, "{text}");
+    }
+    assert!(world.run(2, "EXECUTE f (1)").contains("22012"));
+    assert!(world.run(2, "EXECUTE nobody").contains("26000"));
+    // Within a block nobody knows what follows.
+    let refused = world.run(2, "BEGIN; EXECUTE p (1)");
+    assert!(refused.contains("0A000") && refused.contains("not known as a whole"), "{refused}");
+    world.run(2, "ROLLBACK");
+    assert_eq!(world.run(2, "EXECUTE p (1)"), "n / 8 / UPDATE 1");
+    assert_eq!(world.run(3, "SELECT n FROM c"), "n / 8 / SELECT 1");
+    world.end();
+}
+
+/// Whoever has become a role is still who he was.
+#[test]
+fn a_program_knows_who_has_become_the_role_that_it_acts_as() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (a int PRIMARY KEY, s text, c text); CREATE ROLE ann");
+    world.run(1, "GRANT SELECT, INSERT ON t TO ann");
+    assert_eq!(world.run(2, "SET ROLE ann; SET cognate.replication = active"), "SET / SET");
+    assert_eq!(world.run(2, "INSERT INTO t VALUES (1, session_user, current_user)"), "INSERT 0 1");
+    assert_eq!(world.run(2, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    assert_eq!(world.run(3, "SELECT s, c FROM t"), "s|c / test|ann / SELECT 1");
+    world.end();
+}
+
 #[test]
 fn what_fails_at_one_node_fails_at_all_and_changes_nothing() {
     let mut world = World::new();
@@ -524,6 +566,44 @@ fn what_a_table_adds_by_itself_is_looked_at() {
     assert_eq!(world.run(1, "INSERT INTO t (id, pid) VALUES (1, 1)"), "INSERT 0 1");
     assert_eq!(world.run(1, "INSERT INTO t (id, pid) SELECT 2, 2"), "INSERT 0 1");
     assert_eq!(world.run(1, "UPDATE t SET n = DEFAULT"), "UPDATE 2");
+    assert_eq!(world.run(1, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    world.end();
+}
+
+/// Rows that refer to others change with them, by what their own table says.
+#[test]
+fn what_rows_get_that_refer_to_others_is_looked_at() {
+    let mut world = World::new();
+    for text in [
+        "CREATE TABLE p (id int PRIMARY KEY, code int UNIQUE, n int)",
+        "CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p ON DELETE CASCADE)",
+        "CREATE TABLE d (id int PRIMARY KEY, \
+         c int DEFAULT pg_backend_pid() REFERENCES c ON DELETE SET DEFAULT)",
+        "CREATE TABLE e (id int PRIMARY KEY, \
+         code int DEFAULT pg_backend_pid() REFERENCES p (code) ON UPDATE SET DEFAULT)",
+        "CREATE VIEW v AS SELECT id AS a, code AS b FROM p",
+        "INSERT INTO p VALUES (1, 1, 1), (2, 2, 2)",
+        "INSERT INTO e VALUES (1, 1)",
+        "SET cognate.replication = active",
+    ] {
+        let answer = world.run(1, text);
+        assert!(!answer.contains("ERROR"), "{text}: {answer}");
+    }
+    for text in [
+        "DELETE FROM c",
+        "DELETE FROM p WHERE id = 2",
+        "UPDATE p SET code = 3",
+        "UPDATE p SET (n, code) = (3, 3)",
+        "UPDATE v SET b = 3",
+        "INSERT INTO p VALUES (1, 1, 1) ON CONFLICT (id) DO UPDATE SET code = 3",
+    ] {
+        let answer = world.run(1, text);
+        let refusal = "ERROR 0A000: function pg_backend_pid() cannot be executed at every node alike";
+        assert!(answer.starts_with(refusal), "{text}: {answer}");
+    }
+    // Nobody refers to these.
+    assert_eq!(world.run(1, "UPDATE p SET n = 3"), "UPDATE 2");
+    assert_eq!(world.run(1, "DELETE FROM d; DELETE FROM e"), "DELETE 0 / DELETE 1");
     assert_eq!(world.run(1, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
     world.end();
 }

@@ -51,6 +51,7 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 
 use crate::key::SmallKey;
+use crate::own::{PREPARED_TREE, prepared_key};
 pub use record::Owner;
 
 use crate::sequencer::Pending;
@@ -74,6 +75,13 @@ pub struct PreparedInfo {
     pub age: Duration,
     /// How many locks it holds.
     pub locks: usize,
+}
+
+impl PreparedInfo {
+    /// Tree and key of the row that has what it writes: for who finds that this makes no sense.
+    pub fn row(&self) -> (TreeId, Key) {
+        (PREPARED_TREE, Key::copy_from_slice(&prepared_key(self.transaction)))
+    }
 }
 
 /// A prepared transaction.

@@ -65,7 +65,7 @@ pub fn merge(
 ) -> Result<Option<RunName>, Error> {
     let mut streams = Vec::with_capacity(runs.len());
     for run in runs {
-        let mut stream = Stream { run, frames: run.frames(), block: None, entry: 0 };
+        let mut stream = Stream { run, frames: run.frames(), block: None, at: 0, entry: 0 };
         stream.next_block()?;
         streams.push(stream);
     }
@@ -81,7 +81,7 @@ pub fn merge(
         }
         // The block is cheap to clone and keeps the key alive while the streams move on.
         let Some(block) = streams[best].block.clone() else { break };
-        let entry = streams[best].entry;
+        let (run, at, entry) = (streams[best].run, streams[best].at, streams[best].entry);
         let (tree, key, value) = (block.tree(), block.key(entry), block.value(entry));
         for index in (best..streams.len()).rev() {
             if index == best || streams[index].key() == Some((tree, key)) {
@@ -94,7 +94,11 @@ pub fn merge(
         if (value.is_none() && omit.deletions) || omit.dropped.binary_search(&tree).is_ok() {
             continue;
         }
-        writer.add(tree, key, value)?;
+        // The least of all that come next is behind what came before, unless its own run is not in order.
+        writer.add(tree, key, value).map_err(|error| match error {
+            Error::InvalidArgument(what) => Error::corrupt(run.path(), at, what),
+            other => other,
+        })?;
     }
     writer.finish()
 }
@@ -116,6 +120,8 @@ struct Stream<'a> {
     run: &'a Run,
     frames: Frames<'a>,
     block: Option<Block>,
+    /// Where the block is in the file.
+    at: u64,
     entry: usize,
 }
 
@@ -140,7 +146,7 @@ impl Stream<'_> {
             if kind == FrameKind::Block {
                 let block = Block::decode(frame.to_vec())
                     .map_err(|what| Error::corrupt(self.run.path(), at, what))?;
-                self.block = Some(block);
+                (self.block, self.at) = (Some(block), at);
                 break;
             }
         }
@@ -150,7 +156,43 @@ impl Stream<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use cognate_env::OpenMode;
+    use cognate_env::sim::SimDisk;
+
+    use super::super::frame::{self, FRAME_HEADER};
+    use super::super::run::{RUN_HEADER, run_file_name};
     use super::*;
+
+    /// Each of them has the right checksum, and together they are no run.
+    #[test]
+    fn a_block_that_is_out_of_order_is_named() {
+        let (disk, folder) = (SimDisk::new(1).handle(), Path::new("base"));
+        disk.create_dir_all(folder).unwrap();
+        let mut writer = RunWriter::create(&disk, folder, 1).unwrap();
+        for tree in [7_u32, 8] {
+            writer.add(tree, b"k", Some(&b"v"[..])).unwrap();
+        }
+        let name = writer.finish().unwrap().unwrap();
+        let path = folder.join(run_file_name(1));
+        let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let length = |bytes: &[u8]| FRAME_HEADER + frame::claim(bytes).unwrap().1;
+        let second = RUN_HEADER + length(&bytes[RUN_HEADER..]);
+        let end = second + length(&bytes[second..]);
+        let body = second + FRAME_HEADER;
+        bytes[body..body + 4].copy_from_slice(&6_u32.to_le_bytes());
+        frame::seal(&mut bytes[..end], second, FrameKind::Block, 1, second as u64);
+        file.write_all_at(&bytes, 0).unwrap();
+        let run = Arc::new(Run::open(&disk, folder, name, 0).unwrap());
+        let into = RunWriter::create(&disk, folder, 2).unwrap();
+        let omit = Omit { dropped: &[], deletions: false };
+        let merged = merge(&[run], into, omit, &AtomicBool::new(false));
+        let Err(Error::Corrupt { file, offset, .. }) = merged else { panic!("{merged:?}") };
+        assert_eq!((file, offset), (path, second as u64));
+    }
 
     #[test]
     fn merges_are_chosen_by_size_and_drops() {

@@ -21,7 +21,7 @@ pub(super) fn decide(cluster: &Cluster, node: u16, name: &str, commits: bool) ->
 }
 
 /// Prepares rows at a node, and lets everybody know.
-fn prepared(cluster: &Cluster, node: u16, name: &str, rows: &[(&str, &str)]) {
+pub(super) fn prepared(cluster: &Cluster, node: u16, name: &str, rows: &[(&str, &str)]) {
     let mut t = cluster.begin(node, Isolation::Snapshot);
     rows.iter().for_each(|(key, content)| put(&mut t, key, content).unwrap());
     settled(cluster, prepare(t, name)).unwrap();

@@ -20,7 +20,7 @@ use super::connection::Connection;
 use super::conversation::{End, farewell};
 use super::frame::{HEADER_BYTES, Phase};
 use super::message::MessageError;
-use super::registry::{Open, Stop};
+use super::registry::{Open, Registry, Stop};
 use super::response::{self, Report};
 use super::socket::Socket;
 use super::startup::{self, FirstPacket, Start, StartupError};
@@ -77,7 +77,7 @@ async fn begin(server: Arc<Server>, incoming: Incoming, mut open: Open) -> Optio
         Incoming::Pipe(pipe) => (true, Socket::Pipe(pipe)),
     };
     let access = server.access();
-    let (socket, packet) = first_packet(&server, &access, socket).await?;
+    let (socket, packet) = first_packet(&server.registry, &access, socket).await?;
     let is_private = is_near || access.allow_plaintext || matches!(socket, Socket::Tls(_));
     let mut transport = Transport::new(socket, server.budget.clone());
     let session = match packet {
@@ -99,8 +99,8 @@ async fn begin(server: Arc<Server>, incoming: Incoming, mut open: Open) -> Optio
 
 /// Reads packets until one begins a session; returns that one, or why it cannot be followed.
 /// Answers requests for encryption and for cancelling. `None`: there is nobody to talk to any more.
-async fn first_packet(
-    server: &Server,
+pub(super) async fn first_packet(
+    registry: &Registry,
     access: &Access,
     mut socket: Socket,
 ) -> Option<(Socket, Result<Vec<u8>, End>)> {
@@ -114,7 +114,7 @@ async fn first_packet(
         match startup::decode_packet(&packet) {
             Ok(FirstPacket::Start(_)) => return Some((socket, Ok(packet))),
             Ok(FirstPacket::Cancel { process_id, secret }) => {
-                server.registry.cancel(process_id, secret);
+                registry.cancel(process_id, secret);
                 return None;
             }
             Ok(FirstPacket::Tls) if !tls_answered => {

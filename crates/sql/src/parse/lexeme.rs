@@ -77,6 +77,29 @@ impl<'a> Iterator for Lexemes<'a> {
     }
 }
 
+/// What a text prepares, if it is `PREPARE name [(types)] AS ...`.
+pub(crate) fn prepared(text: &str) -> Option<&str> {
+    let mut pieces = Lexemes::new(text);
+    let is_word =
+        |piece: &Lexeme<'_>, word| piece.kind == Kind::Word && piece.text.eq_ignore_ascii_case(word);
+    pieces.next().filter(|piece| is_word(piece, "prepare"))?;
+    // The name, which may be any word.
+    pieces.next()?;
+    let mut depth = 0_usize;
+    while let Some(piece) = pieces.next() {
+        match piece.text {
+            "(" => depth += 1,
+            ")" => depth = depth.saturating_sub(1),
+            _ if depth == 0 && is_word(&piece, "as") => {
+                Lexemes::skip(&mut pieces);
+                return Some(pieces.rest);
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
 /// Kind and length of the piece that a text begins with.
 fn piece(text: &str, behind_operand: bool) -> Option<(Kind, usize)> {
     let bytes = text.as_bytes();

@@ -23,7 +23,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cognate_engine::{Access, Commit, Csn, Database, Isolation, ReadView, Transaction};
+use cognate_engine::{Access, Commit, Csn, Database, Isolation, Owner, ReadView, Transaction};
 use cognate_env::Clock;
 use parking_lot::Mutex;
 
@@ -35,7 +35,7 @@ use super::presence::Presence;
 use super::temporary::Temporary;
 use crate::budget::Budget;
 use crate::catalog::{Catalog, Changes, DATABASE_OID, Object, Oid, store};
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::monitor::Monitor;
 use crate::place;
 use crate::sequence::Counters;
@@ -278,8 +278,10 @@ impl SqlDatabase {
         let engine = self.engine();
         let mut changes = Changes::new();
         for (key, document) in engine.prepared_rows(identifier, store::CATALOG_TREE) {
-            let object = document.map(|document| store::decode(&document)).transpose()?;
-            changes.insert(store::place_of(&key)?.1, object);
+            let change = document.map(|document| store::decode(&document)).transpose();
+            let change = change.and_then(|object| Ok((store::place_of(&key)?.1, object)));
+            let (oid, object) = change.map_err(|error| place_prepared(engine, identifier, error))?;
+            changes.insert(oid, object);
         }
         let commit = || engine.commit_prepared(identifier);
         Ok(if changes.is_empty() { commit() } else { self.publish(&changes, None, commit) })
@@ -498,6 +500,19 @@ fn stored_objects(engine: &Database, transaction: &Transaction) -> Result<Stored
 }
 
 /// An object of the catalog, and the database that its key says. XX001 as `decode`.
+/// The error with the file and the offset of what a prepared transaction writes.
+#[cold]
+fn place_prepared(engine: &Database, identifier: &str, error: SqlError) -> SqlError {
+    let owner = Owner::Global(identifier.into());
+    match engine.prepared().into_iter().find(|prepared| prepared.owner == owner) {
+        Some(prepared) => {
+            let (tree, key) = prepared.row();
+            place::located(engine, tree, &key, Csn::MAX, error)
+        }
+        None => error,
+    }
+}
+
 fn decode_placed(engine: &Database, key: &[u8], document: &[u8], snapshot: Csn) -> Result<(Oid, Object)> {
     let object = decode(engine, key, document, snapshot)?;
     match store::place_of(key) {

@@ -23,13 +23,15 @@ use super::Session;
 use super::server_setting::{shown, shown_time};
 use crate::error::{Result, SqlError, sqlstate};
 
-/// When writers wait, and for how long.
+/// When writers wait, and for how long; and what is kept for nodes that nobody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowBounds {
     /// Bytes that a node may lack before others wait for it; 0: whatever it lacks.
     pub lag_bytes: u64,
     /// How long they wait.
     pub wait: Duration,
+    /// Bytes of the log of all nodes that stay for one that is away.
+    pub log_kept: u64,
 }
 
 /// A node that writers wait for.
@@ -71,7 +73,7 @@ impl FlowControl {
     }
 
     pub(super) fn bounds(&self) -> FlowBounds {
-        let usual = FlowBounds { lag_bytes: 64 << 20, wait: Duration::from_secs(5) };
+        let usual = FlowBounds { lag_bytes: 64 << 20, wait: Duration::from_secs(5), log_kept: 64 << 20 };
         self.bounds.get().copied().unwrap_or(usual)
     }
 
@@ -171,7 +173,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_has_waited_for_long_is_told_for_whom() {
         let flow = FlowControl::default();
-        flow.configure(FlowBounds { lag_bytes: 1 << 20, wait: Duration::from_millis(1500) });
+        let wait = Duration::from_millis(1500);
+        flow.configure(FlowBounds { lag_bytes: 1 << 20, wait, log_kept: 0 });
         slow(&flow, 2_000_000);
         let refused = flow.await_nobody().await.unwrap_err();
         assert_eq!(refused.sqlstate, "53400");

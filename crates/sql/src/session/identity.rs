@@ -150,6 +150,22 @@ impl Facts {
         self.role_of(catalog, &effective.session_user, effective.session_role)
     }
 
+    /// `session_user`, and the role that this is, if the session acts as another one.
+    pub(super) fn acts_for(&self, catalog: &Catalog) -> Option<(String, Option<Oid>)> {
+        let effective = self.effective();
+        let is_another = effective.session_user != effective.user;
+        is_another.then(|| (effective.session_user.clone(), self.session_role(catalog)))
+    }
+
+    /// Stays what it is, and `session_user` is another one, who has become this.
+    pub(super) fn act_for(&self, catalog: &Catalog, session_user: &str, session_role: Option<Oid>) {
+        let (user, role) = (self.current_user(), self.current_role(catalog));
+        self.with_settings(|settings| {
+            settings.put("session_authorization", session_user, session_role, false);
+            settings.put("role", &user, role, false);
+        });
+    }
+
     /// Whether the session may change what is the whole server's, and make superusers.
     pub(crate) fn is_superuser(&self, catalog: &Catalog) -> bool {
         match catalog.has_roles() {

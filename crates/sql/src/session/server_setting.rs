@@ -3,8 +3,8 @@
 //!
 //! SET changes them for everybody and at once, and no ROLLBACK takes it back; DEFAULT is what the
 //! server was started with. They belong to the operator: they decide how much of the machine the
-//! server uses, and to whom it talks. Those of a cluster's flow control are shown like them, and are
-//! for a server's start only.
+//! server uses, and to whom it talks. Those of a cluster's flow control, and of what is kept for nodes that
+//! are away, are shown like them, and are for a server's start only.
 
 use cognate_engine::ActiveLimit;
 
@@ -18,6 +18,7 @@ const PUSH_AFTER: &str = "cognate.in_doubt_push_after";
 const APPLICATION_SERVERS: &str = "cognate.application_servers";
 const LAG_LIMIT: &str = "cognate.cluster_lag_limit";
 const LAG_WAIT: &str = "cognate.cluster_lag_wait";
+const LOG_KEPT: &str = "cognate.cluster_log_kept";
 
 impl Facts {
     /// The value of a setting of the server, if this is one.
@@ -40,6 +41,8 @@ impl Facts {
             Some(shown(self.database.nodes().flow.bounds().lag_bytes))
         } else if name.eq_ignore_ascii_case(LAG_WAIT) {
             Some(shown_time(self.database.nodes().flow.bounds().wait.as_millis()))
+        } else if name.eq_ignore_ascii_case(LOG_KEPT) {
+            Some(shown(self.database.nodes().flow.bounds().log_kept))
         } else {
             None
         }

@@ -13,6 +13,7 @@ use super::notify;
 use super::state::TransactionState;
 use super::{Block, Boxed, Company, Open, Session, SqlDatabase, Statement, TransactionStatus};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::Command;
 
 /// What BEGIN and SET TRANSACTION say.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +67,22 @@ impl Session {
             self.modes = self.default_modes();
             self.start_clock();
             self.facts.advisory.begin_journal();
+        }
+    }
+
+    /// The same for a statement without a plan. EXECUTE does not where every node is to execute what it names:
+    /// that is the whole transaction, and begins by itself.
+    pub(super) fn enter_for(&mut self, command: &Command) {
+        let is_execute = matches!(
+            command,
+            Command::Sql(sql) if matches!(sql.as_ref(), ast::Statement::Execute { .. })
+        );
+        if is_execute && self.wants_active() {
+            // What its arguments are computed by.
+            self.modes = self.default_modes();
+            self.format.transaction_time = self.database.now();
+        } else {
+            self.enter_implicit();
         }
     }
 

@@ -70,7 +70,7 @@ impl Session {
         let statement = prepared.statement().ok_or_else(|| SqlError::internal("an empty query was run"))?;
         // What must not be part of a larger transaction asks for this.
         let alone = self.block == Block::None && !statement.has_company;
-        self.enter_implicit();
+        self.enter_for(&statement.command);
         if super::governed::executes(&statement.command) {
             self.go().await?;
         }
@@ -369,8 +369,7 @@ impl Session {
             .iter()
             .map(|ty| crate::bind::resolve_type(ty, &self.format).map(Some))
             .collect::<Result<_>>()?;
-        let statement = statement.with_command(Command::Sql(Box::new(inner.clone())));
-        let prepared = self.plan_prepared(Some(statement), declared)?;
+        let prepared = self.plan_prepared(Some(statement.prepares(inner)), declared)?;
         prepared.keep(self.database.statement_budget())?;
         let named = Named::new(&self.facts, &name, Arc::new(prepared), true);
         self.statements.insert(name, named);

@@ -7,7 +7,7 @@
 //! plan chooses), row ids of INSERT ... SELECT. Functions of time are the origin's time, random numbers come
 //! from a seed that goes along. Plans are made without statistics, so they are the same at every node.
 //! What a table adds by itself is looked at like the statement: defaults that it gives, and what its rows
-//! have to meet.
+//! have to meet, also where rows change because others do to which they refer.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -18,7 +18,9 @@ use sqlparser::ast;
 use super::super::facts::Facts;
 use super::super::statement::tag;
 use crate::bind::VirtualTables as _;
-use crate::catalog::{Catalog, Column, Oid, Relation, Routine, TEMPORARY_ALIAS, Table, resolve_schema};
+use crate::catalog::{
+    Catalog, Column, Oid, ReferentialAction, Relation, Routine, TEMPORARY_ALIAS, Table, resolve_schema,
+};
 use crate::ddl::expression::default_of;
 use crate::ddl::names;
 use crate::error::{Result, SqlError, sqlstate};
@@ -153,11 +155,12 @@ fn check_within(
     match sql.as_ref() {
         S::Insert(insert) => check.inserted(insert)?,
         S::Update(update) => check.updated(update)?,
-        S::Query(query) => {
-            if let ast::SetExpr::Update(S::Update(update)) = query.body.as_ref() {
-                check.updated(update)?;
-            }
-        }
+        S::Delete(delete) => check.deleted(delete)?,
+        S::Query(query) => match query.body.as_ref() {
+            ast::SetExpr::Update(S::Update(update)) => check.updated(update)?,
+            ast::SetExpr::Delete(S::Delete(delete)) => check.deleted(delete)?,
+            _ => {}
+        },
         S::Call(call) => check.routines(&call.name)?,
         _ => {}
     }
@@ -275,6 +278,13 @@ impl<'a> Check<'a, '_> {
                 self.default(column)?;
             }
             self.met(table)?;
+            if let Some(ast::OnInsert::OnConflict(on)) = &insert.on
+                && let ast::OnConflictAction::DoUpdate(update) = &on.action
+            {
+                let is_table = matches!(relation, Relation::Table(_));
+                let changed = changed_places(table, &update.assignments, is_table);
+                self.referring(table, Some(&changed), &mut HashSet::new())?;
+            }
         }
         Ok(())
     }
@@ -330,6 +340,58 @@ impl<'a> Check<'a, '_> {
                 self.default(column)?;
             }
             self.met(table)?;
+            let changed = changed_places(table, &update.assignments, is_table);
+            self.referring(table, Some(&changed), &mut HashSet::new())?;
+        }
+        Ok(())
+    }
+
+    /// What goes with the rows of a DELETE.
+    fn deleted(&mut self, delete: &ast::Delete) -> Result<()> {
+        let ast::FromTable::WithFromKeyword(from) = &delete.from else { return Ok(()) };
+        let Some(ast::TableFactor::Table { name, .. }) = from.first().map(|from| &from.relation) else {
+            return Ok(());
+        };
+        let Some(relation) = self.find(name) else { return Ok(()) };
+        self.tables_under(relation)
+            .into_iter()
+            .try_for_each(|table| self.referring(table, None, &mut HashSet::new()))
+    }
+
+    /// What is put into rows that refer to those of a table, whose columns at these places change, or which
+    /// go. `seen` has the foreign keys that were looked at, and whether for rows that go.
+    fn referring(
+        &mut self,
+        table: &Table,
+        changed: Option<&[usize]>,
+        seen: &mut HashSet<(Oid, bool)>,
+    ) -> Result<()> {
+        let catalog = self.catalog;
+        for reference in &table.referenced_by {
+            let Some(child) = catalog.table_by_oid(reference.table) else { continue };
+            let Some(key) = child.foreign_keys.iter().find(|key| key.oid == reference.constraint) else {
+                continue;
+            };
+            let is_met = |changed| key.referenced_columns.iter().any(|&at| table.changes_with(at, changed));
+            if !changed.is_none_or(is_met) || !seen.insert((key.oid, changed.is_none())) {
+                continue;
+            }
+            let action = if changed.is_none() { key.on_delete } else { key.on_update };
+            match action {
+                ReferentialAction::NoAction | ReferentialAction::Restrict => continue,
+                ReferentialAction::Cascade if changed.is_none() => {
+                    on_more_stack(|| self.referring(child, None, seen))?;
+                    continue;
+                }
+                ReferentialAction::SetDefault => {
+                    for &place in &key.columns {
+                        self.default(&child.columns[place])?;
+                    }
+                }
+                ReferentialAction::Cascade | ReferentialAction::SetNull => {}
+            }
+            self.met(child)?;
+            on_more_stack(|| self.referring(child, Some(&key.columns), seen))?;
         }
         Ok(())
     }
@@ -416,6 +478,14 @@ impl<'a> Check<'a, '_> {
 /// Whether a name in a statement is that of a column.
 fn is_of(name: &ast::ObjectName, column: &Column) -> bool {
     split(name).is_some_and(|(_, name)| name == column.name)
+}
+
+/// The places of a table's columns that are assigned to; all of them through a view, whose columns have names
+/// of their own.
+fn changed_places(table: &Table, assignments: &[ast::Assignment], is_table: bool) -> Vec<usize> {
+    let is_changed = |column: &Column| assignments.iter().any(|one| assigns(&one.target, column));
+    let places = 0..table.columns.len();
+    places.filter(|&place| !is_table || is_changed(&table.columns[place])).collect()
 }
 
 /// Whether a column is assigned to.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use cognate_engine::{ReadView, Transaction};
+use cognate_engine::{Database, ReadView, Transaction};
 use parking_lot::Mutex;
 
 use crate::catalog::Sequence;
@@ -18,14 +18,15 @@ use crate::sequence;
 pub(crate) struct Fixed {
     /// Microseconds since 2000-01-01 UTC.
     pub(crate) now: i64,
+    engine: Database,
     stored: ReadView,
     /// Counters that were used: the last value, and whether it was given out.
     taken: Mutex<BTreeMap<u32, (i64, bool)>>,
 }
 
 impl Fixed {
-    pub(crate) fn new(now: i64, stored: ReadView) -> Fixed {
-        Fixed { now, stored, taken: Mutex::default() }
+    pub(crate) fn new(now: i64, engine: Database, stored: ReadView) -> Fixed {
+        Fixed { now, engine, stored, taken: Mutex::default() }
     }
 
     /// nextval.
@@ -33,7 +34,7 @@ impl Fixed {
         let mut taken = self.taken.lock();
         let stored = match taken.get(&sequence.counter) {
             Some(taken) => Some(*taken),
-            None => sequence::stored(&self.stored, sequence.counter)?,
+            None => sequence::stored(&self.engine, &self.stored, sequence.counter)?,
         };
         let value = sequence::after(sequence, stored)?;
         taken.insert(sequence.counter, (value, true));
@@ -46,7 +47,7 @@ impl Fixed {
         let mut taken = self.taken.lock();
         let stored = match taken.get(&counter) {
             Some(taken) => Some(*taken),
-            None => sequence::stored(&self.stored, counter)?,
+            None => sequence::stored(&self.engine, &self.stored, counter)?,
         };
         let first = stored.map_or(1, |(next, _)| next.unsigned_abs());
         taken.insert(counter, ((first + count).cast_signed(), true));

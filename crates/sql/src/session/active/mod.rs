@@ -307,6 +307,7 @@ impl Session {
             // Every node asks what this role may do.
             user: self.facts.current_user(),
             role: self.facts.current_role(&catalog),
+            session: self.facts.acts_for(&catalog),
             database: self.facts.database_name(),
             database_oid: self.database.oid(),
             settings,
@@ -458,7 +459,7 @@ impl SqlDatabase {
         }
         session.modes = super::transaction::Modes { isolation, read_only: false, deferrable: false };
         session.block = Block::Implicit;
-        session.facts.fix(Fixed::new(program.now, transaction.view()));
+        session.facts.fix(Fixed::new(program.now, self.engine().clone(), transaction.view()));
         session.facts.seed(program.seed);
         session.format.transaction_time = program.now;
         let state = TransactionState::new(false, session.memory_limit);
@@ -506,6 +507,12 @@ impl SqlDatabase {
             let mut given = program.settings.iter();
             given.try_for_each(|(name, value)| settings.set_default(name, value, Origin::Fact))
         })?;
+        if let Some((name, role)) = &program.session {
+            // Called so now, as what it acts as is.
+            let catalog = self.catalog();
+            let name = role.and_then(|role| catalog.role_name(role)).unwrap_or(name);
+            session.facts.act_for(&catalog, name, *role);
+        }
         // What it may take is what it might have taken where it was asked for.
         if let Some(memory) = program.memory.and_then(|memory| usize::try_from(memory).ok()) {
             session.memory_limit = memory;

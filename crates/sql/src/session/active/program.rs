@@ -47,6 +47,9 @@ pub(super) struct Program {
     /// Which role that is, if it is one: by its turn it may be called otherwise.
     #[serde(default)]
     pub(super) role: Option<Oid>,
+    /// `session_user`, and the role that this is, if the session acts as another one (SET ROLE).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) session: Option<(String, Option<Oid>)>,
     pub(super) database: String,
     #[serde(default = "initial")]
     pub(super) database_oid: Oid,
@@ -109,6 +112,7 @@ mod tests {
             }],
             user: "u".into(),
             role: Some(16390),
+            session: Some(("s".into(), Some(16391))),
             database: "d".into(),
             database_oid: 16384,
             settings: vec![("TimeZone".into(), "Asia/Tokyo".into())],

@@ -81,6 +81,14 @@ pub(super) const TABLE: &[Row] = {
             Start,
             false,
         ),
+        // What stays of the log for a node that is away.
+        (
+            "cognate.cluster_log_kept",
+            Integer { minimum: 0, maximum: 1073741824, unit: Unit::Kilobytes },
+            "64MB",
+            Start,
+            false,
+        ),
         // Where the last commit of the session is in the order of all nodes, and what the next
         // statement is to see of another session's: see `cluster`.
         ("cognate.commit_token", Text, "", Internal, false),
