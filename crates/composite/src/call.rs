@@ -127,7 +127,7 @@ impl Call {
         let child = Name::new(service.component()).map_err(|error| unusable(error.to_string()))?;
         let body = serde_json::to_string(&arguments).map_err(|error| unusable(error.to_string()))?;
         let nth = self.inner.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let id = CallId::new(&format!("{call}.{nth}")).map_err(|error| unusable(error.to_string()))?;
+        let id = call.child(nth);
         if !node.may_call(root, call, &child) {
             return Err(Problem::new(409, "ended", "the root can only be aborted").into());
         }

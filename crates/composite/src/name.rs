@@ -7,11 +7,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// Most bytes of a component's name.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Most bytes of a root's or a call's identifier.
 pub const ID_BYTES_MAX: usize = 128;
+/// How many bytes are kept of a call's identifier that would be longer than that.
+const ID_BYTES_KEPT: usize = 64;
 
 /// A text that is no name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -109,9 +112,40 @@ name! {
     CallId, "a call's identifier (1 to 128 visible ASCII characters without commas)", is_id
 }
 
+impl CallId {
+    /// The identifier of the call of this number that this call makes. One that would be too long
+    /// is cut, and has a hash of the whole behind it, by which it is the only one of its root.
+    pub(crate) fn child(&self, number: u32) -> CallId {
+        let whole = format!("{self}.{number}");
+        if whole.len() <= ID_BYTES_MAX {
+            return CallId(whole.into());
+        }
+        let digest = Sha256::digest(&whole);
+        let hash = u128::from_be_bytes(std::array::from_fn(|place| digest[place]));
+        let kept: String = whole.chars().take(ID_BYTES_KEPT).collect();
+        CallId(format!("{kept}~{hash:032x}").into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_identifier_of_a_call_within_calls_is_never_too_long() {
+        let id = |text: &str| CallId::new(text).unwrap();
+        assert_eq!(id("1").child(2), id("1.2"));
+        let mut longest = id(&"c".repeat(ID_BYTES_MAX));
+        let other = id(&format!("{}d", "c".repeat(ID_BYTES_MAX - 1)));
+        let made = [&longest, &other].map(|call| [1, 2, 10].map(|number| call.child(number)));
+        let made: std::collections::BTreeSet<CallId> = made.into_iter().flatten().collect();
+        assert_eq!(made.len(), 6, "each of another call is another one");
+        assert_eq!(longest.child(1), longest.child(1));
+        for _ in 0..100 {
+            longest = longest.child(1);
+            assert_eq!(CallId::new(longest.as_str()).as_ref(), Ok(&longest));
+        }
+    }
 
     #[test]
     fn what_a_header_cannot_carry_is_no_name() {

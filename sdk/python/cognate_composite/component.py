@@ -22,11 +22,12 @@ from .names import name as checked
 from .node import Node
 from .participant import Participant
 from .peers import Peers
-from .root import SlotFacts, VoteFacts
+from .root import Origin, SlotFacts, VoteFacts
 from .run import Runner
 from .server import Server, Tokens
 from .service import Service
-from .slots import Slots, application_name
+from .sessions import application_name, terms
+from .slots import Slots
 
 log = logging.getLogger("cognate_composite")
 
@@ -134,8 +135,11 @@ class Component:
             remembered = [row.facts.of(row.root, row.slot, row.is_noted) for row in slots.rows]
             effects = participant.recover(remembered, list(journal.votes.values()), journal.marks, is_whole)
             effects = _agree(connection, slots, journal, participant, effects)
-        pool = Pool(database, application_name(self.name, slots.generation), connections)
+        fence = terms(self.name, slots.generation, slots.is_postgresql)
+        pool = Pool(database, application_name(self.name, slots.generation), connections, fence)
+        peers.begin(Origin(slots.database, slots.generation))
         node = Node(self.name, self._services, pool, slots, journal, peers, participant, lock_wait)
+        node.origins = {vote.root: dict(vote.origins) for vote in journal.votes.values() if vote.origins}
         node.begin(slots.rows, effects)
         log.info("component %s of generation %d:\n%s", self.name, slots.generation, matrix)
         return Running(node, Runner(node, answers_kept), matrix, tokens)

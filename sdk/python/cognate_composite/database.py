@@ -1,9 +1,9 @@
 """A component's local database: connections, and the local transaction of a call.
 
 A connection goes back to the pool only if it is known to be idle; otherwise it is closed. A local transaction begins
-with its first statement. It ends with a statement of ours (the slot, or a look at the generation) and COMMIT: a
+with its first statement. It ends with statements of ours (such as the slot), a look at the generation, and COMMIT: a
 failed statement makes COMMIT a rollback, and then ours has failed before it, so a commit is never believed that was
-none.
+none. The look and COMMIT are one message, which ends at its first error; `sessions` has what it rests on.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from .problem import Problem
+from .sessions import Terms
 
 # How long one waits for a connection, in seconds.
 _PATIENCE = 5
@@ -42,8 +43,8 @@ class NotCommitted(Exception):
 class Pool:
     """Connections that are kept for the next one."""
 
-    def __init__(self, url: str, application_name: str, most: int) -> None:
-        self._url, self._application_name = url, application_name
+    def __init__(self, url: str, application_name: str, most: int, terms: Terms) -> None:
+        self._url, self._application_name, self.terms = url, application_name, terms
         self._idle: list[psycopg.Connection] = []
         self._lock = threading.Lock()
         self._permits = threading.Semaphore(most)
@@ -69,10 +70,20 @@ class Pool:
         try:
             for setting in _SETTINGS:
                 connection.execute(setting)
+            self._hold(connection)
         except psycopg.Error as error:
             self.give_back(connection, False)
             raise Problem(503, "database", f"the component's database is away: {error}".strip()) from error
         return connection
+
+    def _hold(self, connection: psycopg.Connection) -> None:
+        """Holds its session for this generation. If it cannot, whatever the reason, the look at COMMIT tells."""
+        if self.terms.hold is None:
+            return
+        try:
+            connection.execute(self.terms.hold, prepare=False)
+        except psycopg.Error:
+            connection.execute("ROLLBACK")
 
     def give_back(self, connection: psycopg.Connection, is_usable: bool = True) -> None:
         """Takes a connection back, or closes it."""
@@ -141,11 +152,12 @@ class Transaction:
         """Executes a statement."""
         return self._begin().execute(query, parameters)
 
-    def commit(self, statements: list[Statement]) -> None:
-        """Runs our own statements and COMMIT."""
-        if self._connection is None and not statements:
+    def commit(self, statements: list[Statement], *, is_fenced: bool = False) -> None:
+        """Runs our own statements and COMMIT; fenced: only if no later process has taken the component over."""
+        if self._connection is None and not statements and not is_fenced:
             return
         try:
+            self._begin()
             for statement in statements:
                 self.execute(*statement)
         except (psycopg.Error, Problem) as error:
@@ -154,7 +166,12 @@ class Transaction:
         connection = self._connection
         assert connection is not None
         try:
-            word = connection.execute("COMMIT").statusmessage
+            end = f"{self._pool.terms.look}; COMMIT" if is_fenced else "COMMIT"
+            ended = connection.execute(end, prepare=False)
+            # The last answer is that of COMMIT.
+            while ended.nextset():
+                pass
+            word = ended.statusmessage
         except psycopg.Error as error:
             self.roll_back()
             is_known = error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P", "58"))

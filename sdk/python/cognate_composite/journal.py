@@ -4,7 +4,7 @@ A line is a checksum and a record:
 
 ```text
 5d1a07c2 {"id": "4f0…"}                                            which journal this is
-90b1fe11 {"vote": {"root": "r", "nonce": 7, "parents": ["shop"], "children": [["payment", 3]]}}
+90b1fe11 {"vote": {"root": "r", "nonce": 7, "parents": ["shop"], "children": [["payment", 3]], "origins": []}}
 17aa03d5 {"mark": ["r", "undone"]}                                 calls of r are refused
 e0c94b7a {"end": ["r", "committed"]}                               r has ended
 ```
@@ -20,9 +20,10 @@ import json
 import os
 import secrets
 import zlib
+from dataclasses import asdict
 from pathlib import Path
 
-from .participant import VoteFacts
+from .root import Origin, VoteFacts
 
 # Bytes after which the journal is written anew.
 _GROWN = 4 << 20
@@ -72,7 +73,9 @@ class Journal:
         elif "vote" in record:
             vote = record["vote"]
             children = [(name, nonce) for name, nonce in vote["children"]]
-            self.votes[vote["root"]] = VoteFacts(vote["root"], vote["nonce"], vote["parents"], children)
+            # Earlier versions wrote none.
+            origins = [(name, Origin(**origin)) for name, origin in vote.get("origins", [])]
+            self.votes[vote["root"]] = VoteFacts(vote["root"], vote["nonce"], vote["parents"], children, origins)
         else:
             root, mark = record.get("mark") or record["end"]
             self.votes.pop(root, None)
@@ -81,7 +84,7 @@ class Journal:
     def _rewrite(self) -> None:
         """Writes what is alive into a new file, which takes the old one's place as a whole."""
         records: list[dict] = [{"id": self.id}] if self.id else []
-        records += [{"vote": vars(vote)} for vote in self.votes.values()]
+        records += [{"vote": asdict(vote)} for vote in self.votes.values()]
         records += [{"mark": [root, mark]} for root, mark in self.marks.items()]
         new = self._path.with_suffix(".new")
         with open(new, "wb") as file:
@@ -122,7 +125,7 @@ class Journal:
 
     def vote(self, vote: VoteFacts) -> None:
         """Writes a vote; it may be sent after this."""
-        self._append({"vote": vars(vote)}, True)
+        self._append({"vote": asdict(vote)}, True)
 
     def mark(self, root: str, mark: str) -> None:
         """Writes that calls of a root are refused."""

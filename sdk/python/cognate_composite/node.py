@@ -29,7 +29,7 @@ from .locks import Obstacle
 from .participant import Effects, Participant
 from .peers import Peers
 from .problem import Problem, of
-from .root import Vote, VoteFacts
+from .root import Origin, Vote, VoteFacts
 from .service import Service, Undo
 from .slots import Facts, Fenced, Slots
 
@@ -114,6 +114,9 @@ class Node:
         self.facts: dict[str, dict[str, tuple[int, Facts]]] = {}
         # Abort messages under way, of the roots that begin here: their clients are answered after them.
         self.aborts: dict[str, list[threading.Thread]] = {}
+        # Where the parents decide that have asked for votes, by root and parent; and who was not believed since.
+        self.origins: dict[str, dict[str, Origin]] = {}
+        self._forsaken: dict[str, str] = {}
         # When roots began here, and when their time is over.
         self._times: dict[str, tuple[float, float]] = {}
         self._timers: list[tuple[float, int, str, tuple]] = []
@@ -263,7 +266,8 @@ class Node:
     def _do_write_vote(self, root: str, nonce: int | None) -> None:
         known = self.participant.roots[root]
         children = [(name, child.nonce) for name, child in known.children.items() if child.nonce is not None]
-        self._journal.vote(VoteFacts(root, nonce, list(known.parents), children))
+        origins = list(self.origins.get(root, {}).items())
+        self._journal.vote(VoteFacts(root, nonce, list(known.parents), children, origins))
         # What has slots is fenced by them. Locks that are in this process only may have been given to others by a
         # later process since.
         if not self.participant.has_slotless(root):
@@ -292,6 +296,8 @@ class Node:
     def _do_forget(self, root: str, is_committed: bool) -> None:
         _, deadline = self._times.pop(root, (0, time.monotonic()))
         self.facts.pop(root, None)
+        self.origins.pop(root, None)
+        self._forsaken.pop(root, None)
         self._later(deadline + _LATE, "mark_over", root)
         self._journal.end(root, is_committed)
 
@@ -343,11 +349,29 @@ class Node:
                 with self.lock:
                     if not self.participant.is_in_doubt(root):
                         return
-                outcome = self.peers.outcome(parent, root, nonce)
+                outcome, origin = self.peers.outcome(parent, root, nonce)
+                if outcome == "aborted" and not self._may_believe(root, parent, origin):
+                    continue
                 if outcome:
                     self.tell("learned", root, parent, outcome)
 
         self._spawn(ask)
+
+    def _may_believe(self, root: str, parent: str, origin: Origin | None) -> bool:
+        """Whether a parent that knows nothing of a root has never decided about it. One that was replaced, or restored
+        from an earlier copy, may have: the root stays in doubt, and a person settles it."""
+        with self.lock:
+            asked = self.origins.get(root, {}).get(parent)
+            if asked is None or origin is None or origin.speaks_for(asked):
+                return True
+            if self.participant.is_in_doubt(root) and self._forsaken.get(root) != parent:
+                self._forsaken[root] = parent
+                log.error(
+                    "root %s is in doubt, and %s has another database, or an earlier copy of it: settle it by hand",
+                    root,
+                    parent,
+                )
+            return False
 
     def _do_undo(self, root: str, call: str) -> None:
         slot, facts = self.facts[root][call]
@@ -431,10 +455,14 @@ class Node:
 
     # What others ask, and tell.
 
-    def vote(self, root: str, parent: str, calls: int, generation: int | None) -> Future:
+    def vote(
+        self, root: str, parent: str, calls: int, generation: int | None, origin: Origin | None = None
+    ) -> Future:
         """Who asks for a vote waits for it here."""
         waiting: Future = Future()
         with self.lock:
+            if origin is not None and root in self.participant.roots:
+                self.origins.setdefault(root, {})[parent] = origin
             self._votes.setdefault((root, parent), []).append(waiting)
             # JSON's numbers are exact up to here everywhere; 0 stands for any.
             self.tell("prepare", root, parent, calls, generation, secrets.randbelow(2**53 - 1) + 1)
@@ -484,6 +512,8 @@ class Node:
             for shown in roots:
                 begun, _ = self._times.get(shown["root"], (now, now))
                 shown["age_ms"] = int((now - begun) * 1000)
+                if shown["root"] in self._forsaken:
+                    shown["forsaken_by"] = self._forsaken[shown["root"]]
             parked = [
                 {
                     "root": one.root,

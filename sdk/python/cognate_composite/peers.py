@@ -5,11 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from . import shape
 from .participant import Vote
 from .problem import Problem, received
+from .root import Origin
 
 # How long a connection may take to be made, and how long a control message waits for its answer, in seconds.
 _CONNECT = 2
@@ -24,6 +27,12 @@ class Peers:
     def __init__(self, own: str, token: str | None) -> None:
         self._own, self._token = own, token
         self._addresses: dict[str, tuple[str, int]] = {}
+        # Where this component decides, once it has been started.
+        self.origin: Origin | None = None
+
+    def begin(self, origin: Origin) -> None:
+        """The component decides here; whoever is asked for a vote is told."""
+        self.origin = origin
 
     def set(self, name: str, address: str) -> None:
         """A component is, or has moved, here: `http://host:port`."""
@@ -98,7 +107,8 @@ class Peers:
 
     def prepare(self, child: str, root: str, calls: int, generation: int | None) -> Vote:
         """Asks for a vote. No answer is a no."""
-        entry = {"root": root, "parent": self._own, "calls": calls, "generation": generation}
+        origin = asdict(self.origin) if self.origin else None
+        entry = {"root": root, "parent": self._own, "calls": calls, "generation": generation, "origin": origin}
         answer = self._tell(child, "prepare", entry)
         nonce = answer.get("nonce")
         if answer.get("vote") == "yes" and isinstance(nonce, int):
@@ -113,9 +123,17 @@ class Peers:
         """Says that a root is aborted."""
         return self._tell(child, "abort", {"root": root, "parent": self._own}).get("state")
 
-    def outcome(self, parent: str, root: str, nonce: int | None) -> str | None:
-        """Asks for the outcome of a root."""
-        return self._tell(parent, "outcome", {"root": root, "child": self._own, "nonce": nonce}).get("state")
+    def outcome(self, parent: str, root: str, nonce: int | None) -> tuple[str | None, Origin | None]:
+        """Asks for the outcome of a root. Answers from which database it is known, too, if the parent says so."""
+        answer = self._tell(parent, "outcome", {"root": root, "child": self._own, "nonce": nonce})
+        origin = answer.get("origin")
+        if origin is None:
+            return answer.get("state"), None
+        try:
+            return answer.get("state"), shape.read(Origin, origin, "the origin")
+        except ValueError:
+            # What makes no sense is no answer.
+            return None, None
 
     def _tell(self, to: str, what: str, entry: dict[str, Any]) -> dict[str, Any]:
         """Sends a control message about one root; answers what was said of it, or nothing."""

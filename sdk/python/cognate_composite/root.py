@@ -143,6 +143,19 @@ class SlotFacts:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Which database a component decides in, and since when: one that was replaced or restored from an earlier copy does
+    not know what it has decided before, so its ignorance means nothing."""
+
+    database: str
+    generation: int
+
+    def speaks_for(self, asked: Origin) -> bool:
+        """Whether what this one does not know cannot have been decided by the other one, which asked before."""
+        return self.database == asked.database and self.generation >= asked.generation
+
+
+@dataclass(frozen=True)
 class VoteFacts:
     """A yes in the journal; its nonce is not known any more if an earlier journal was lost."""
 
@@ -150,3 +163,5 @@ class VoteFacts:
     nonce: int | None
     parents: list[str]
     children: list[tuple[str, int]]
+    # Where the parents decide that have said so when they asked.
+    origins: list[tuple[str, Origin]] = field(default_factory=list)

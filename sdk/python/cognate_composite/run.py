@@ -309,11 +309,10 @@ class Runner:
     def _end(self, request: Request, work: Transaction, ours: list[Statement]) -> None:
         """Ends a local transaction with statements of ours. One that only reads cannot write ours: they come after it,
         which is as good, since nothing of it could be lost or doubled."""
-        fence = self._node.slots.fence()
         if request.service.reads and ours:
-            work.commit([fence])
+            work.commit([], is_fenced=True)
             work = Transaction(self._node.pool, "read committed")
-        work.commit([fence, *ours])
+        work.commit(ours, is_fenced=True)
 
     def _keep(self, request: Request, answer: str) -> list[Statement]:
         if request.key is None:

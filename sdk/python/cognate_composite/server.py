@@ -9,7 +9,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -21,6 +21,7 @@ from .names import identifier, name
 from .node import DEADLINE_MAX, Node
 from .openapi import document
 from .problem import Problem
+from .root import Origin
 from .run import Request, Runner
 from .slots import Fenced
 
@@ -55,6 +56,7 @@ class _Prepare:
     parent: str
     calls: int
     generation: int | None = None
+    origin: Origin | None = None
 
 
 @dataclass
@@ -235,7 +237,8 @@ class _Handler(BaseHTTPRequestHandler):
         if text is None:
             left = _DEADLINE
         elif text.isascii() and text.isdecimal():
-            left = min(int(text[:12]) / 1000, DEADLINE_MAX)
+            # So many digits are more than the most, but for zeros in front of them.
+            left = min(int(text.lstrip("0")[:12] or "0") / 1000, DEADLINE_MAX)
         else:
             raise Problem(400, "arguments", f"Cognate-Deadline-Ms: not a number of milliseconds: {text}")
         if left == 0:
@@ -301,7 +304,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _prepare(self, body: Any) -> Any:
         entries = self._roots(_Prepare, body)
-        asked = [self.server.node.vote(one.root, one.parent, one.calls, one.generation) for one in entries]
+        ask = self.server.node.vote
+        asked = [ask(one.root, one.parent, one.calls, one.generation, one.origin) for one in entries]
         until, votes = time.monotonic() + _VOTE, []
         for entry, waiting in zip(entries, asked):
             vote = waiting.result(max(0.0, until - time.monotonic()))
@@ -320,7 +324,8 @@ class _Handler(BaseHTTPRequestHandler):
         node = self.server.node
         entries = self._roots(_Outcome, body)
         states = [node.outcome(entry.root, entry.child or node.name, entry.nonce) for entry in entries]
-        return {"roots": [{"root": entry.root, "state": state} for entry, state in zip(entries, states)]}
+        origin = {"origin": asdict(node.peers.origin)} if node.peers.origin else {}
+        return {"roots": [{"root": entry.root, "state": state} | origin for entry, state in zip(entries, states)]}
 
     def _settle(self, body: Any) -> Any:
         settle = self._typed(_Settle, body)

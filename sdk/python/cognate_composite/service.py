@@ -13,6 +13,7 @@ import psycopg
 from . import shape
 from .database import Transaction
 from .matrix import Declared
+from .names import child
 from .problem import Problem, Refused
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class Call:
             raise Problem(409, "ended", "the root can only be aborted")
         with self._lock:
             self._calls += 1
-            identifier = f"{self._call}.{self._calls}"
+            identifier = child(self._call, self._calls)
         sent, generation = "failed", 0
         try:
             answer, generation = self._node.peers.call(

@@ -9,6 +9,7 @@ process fails as a whole.
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 from dataclasses import asdict, dataclass
 
@@ -18,6 +19,7 @@ from .database import Pool, Statement, Transaction
 from .locks import Arrival
 from .participant import SlotFacts
 from .problem import Problem
+from .sessions import application_name, end_older, is_postgresql
 
 # Slots of a new component, and how many are added when they do not suffice.
 _SLOTS = 128
@@ -34,6 +36,7 @@ _TABLES = (
         component text NOT NULL, key text NOT NULL, root text NOT NULL, arguments text NOT NULL,
         answer text NOT NULL, kept_until timestamptz NOT NULL, PRIMARY KEY (component, key))""",
 )
+_OVERTAKEN = "another process has taken this component over"
 # An insertion that always meets its row is the one statement that can fail on what it finds, on every database.
 _WRITE = """INSERT INTO cognate_composite.slot AS s
     VALUES (%s::text, %s::int, %s::bigint, %s::text, %s::text, false)
@@ -43,6 +46,8 @@ _RELEASE = """INSERT INTO cognate_composite.slot AS s VALUES (%s::text, %s::int,
     ON CONFLICT (component, id) DO UPDATE SET root = NULL, facts = NULL, generation = s.generation
         / (CASE WHEN s.generation = excluded.generation AND s.root = excluded.root THEN 1 ELSE 0 END)"""
 _FENCE = """SELECT 1 / count(*) FROM cognate_composite.component
+    WHERE name = %s::text AND generation = %s::bigint"""
+_LATEST = """SELECT 1 FROM cognate_composite.component
     WHERE name = %s::text AND generation = %s::bigint"""
 _FREE = """UPDATE cognate_composite.slot SET root = NULL, facts = NULL
     WHERE component = %s::text AND generation = %s::bigint AND id = ANY(%s::int[])"""
@@ -71,7 +76,7 @@ class Fenced(Problem):
     """Another process has taken the component over."""
 
     def __init__(self) -> None:
-        super().__init__(503, "fenced", "another process has taken this component over")
+        super().__init__(503, "fenced", _OVERTAKEN)
 
 
 @dataclass(frozen=True)
@@ -113,11 +118,6 @@ class Row:
     is_noted: bool
 
 
-def application_name(component: str, generation: int) -> str:
-    """The name of a component's connections."""
-    return f"cognate-composite:{component}:{generation}"
-
-
 class Slots:
     """The pool of slots of a component, and its other rows. A start takes them over from whoever had them."""
 
@@ -130,14 +130,22 @@ class Slots:
                 # Two components that start at once may both make them; the second one finds them made.
                 connection.execute(table)
         taken = connection.execute(
-            """INSERT INTO cognate_composite.component AS c (name, generation) VALUES (%s::text, 1)
-               ON CONFLICT (name) DO UPDATE SET generation = c.generation + 1 RETURNING generation, journal""",
-            (component,),
+            """INSERT INTO cognate_composite.component AS c (name, generation, database)
+               VALUES (%s::text, 1, %s::text)
+               ON CONFLICT (name) DO UPDATE SET generation = c.generation + 1,
+                   database = coalesce(c.database, excluded.database)
+               RETURNING generation, journal, database""",
+            (component, secrets.token_hex(16)),
         ).fetchone()
         assert taken is not None
         self.generation: int = taken[0]
         self.journal: str | None = taken[1]
-        self._end_older(connection)
+        # The database's mark, made with the component's row.
+        self.database: str = taken[2]
+        # By that name a later start ends this one's session, and an earlier one does not.
+        connection.execute(f"SET application_name = '{application_name(component, self.generation)}'")
+        self.is_postgresql = is_postgresql(connection)
+        end_older(connection, component, self.generation, self.is_postgresql)
         connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         # Waits for whoever still writes a slot.
         take = "UPDATE cognate_composite.slot SET generation = %s::bigint WHERE component = %s::text"
@@ -145,6 +153,11 @@ class Slots:
         read = """SELECT id, root, facts, noted FROM cognate_composite.slot
             WHERE component = %s::text ORDER BY id"""
         found = connection.execute(read, (component,)).fetchall()
+        # A start that was overtaken must not take back what the later one has taken. One that writes its generation
+        # after this look takes the slots after this transaction, which has their rows.
+        if connection.execute(_LATEST, (component, self.generation)).fetchone() is None:
+            connection.execute("ROLLBACK")
+            raise ValueError(_OVERTAKEN)
         connection.execute("COMMIT")
         self.rows = [Row(slot, root, Facts(**json.loads(facts)), noted) for slot, root, facts, noted in found if root]
         self._free = [slot for slot, root, _, _ in found if not root]
@@ -153,24 +166,12 @@ class Slots:
         self._freeing: list[tuple[int, str]] = []
         self._lock = threading.Lock()
 
-    def _end_older(self, connection: psycopg.Connection) -> None:
-        """Ends the connections of earlier processes of the component, where the database can."""
-        sessions = connection.execute(
-            """SELECT pid, application_name FROM pg_stat_activity
-               WHERE application_name IS NOT NULL AND pid <> pg_backend_pid()"""
-        )
-        mine = application_name(self.component, self.generation)
-        for pid, name in sessions.fetchall():
-            if name.startswith(f"cognate-composite:{self.component}:") and name != mine:
-                try:
-                    connection.execute("SELECT pg_terminate_backend(%s::int)", (pid,))
-                except psycopg.errors.FeatureNotSupported:
-                    return
-
     def name_journal(self, connection: psycopg.Connection, journal: str) -> None:
-        """From now on the database belongs to this journal."""
-        name = "UPDATE cognate_composite.component SET journal = %s::text WHERE name = %s::text"
-        connection.execute(name, (journal, self.component))
+        """From now on the database belongs to this journal, unless a later start has one of its own."""
+        name = """UPDATE cognate_composite.component SET journal = %s::text
+            WHERE name = %s::text AND generation = %s::bigint"""
+        if connection.execute(name, (journal, self.component, self.generation)).rowcount == 0:
+            raise ValueError(_OVERTAKEN)
 
     # Slots.
 

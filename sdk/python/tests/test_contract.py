@@ -1,12 +1,35 @@
 """The contract of docs/composite-wire.md, as another implementation meets it at a component in Python."""
 
 import http.client
+import json
+import threading
 import time
 import unittest
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import psycopg
 
 from support import Fleet, database_url, execute, part_of
+
+
+class Parent(HTTPServer):
+    """A parent of the tests' own: answers each question for the outcome of root `a` that it knows nothing of it, and which
+    database it has."""
+
+    origin = {"database": "d", "generation": 0}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            said = {"roots": [{"root": "a", "state": "aborted", "origin": self.server.origin}]}
+            body = json.dumps(said).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Questions are not logged."""
 
 
 class Contract(unittest.TestCase):
@@ -66,7 +89,11 @@ class Roots(Contract):
         self.assertEqual(self.reason(self.take("early", "1.1")), (409, "ended"))
         vote = self.fleet.about("stock", "prepare", root="u", parent="shop", calls=1)
         self.assertEqual((vote["vote"], vote["reason"]), ("no", "unknown"))
-        self.assertEqual(self.fleet.about("stock", "outcome", root="u", child="shop")["state"], "aborted")
+        outcome = self.fleet.about("stock", "outcome", root="u", child="shop")
+        self.assertEqual(outcome["state"], "aborted")
+        # Where it decides, so that whoever asks knows what that is worth.
+        self.assertEqual(outcome["origin"]["generation"], self.fleet.status("stock")["generation"])
+        self.assertRegex(outcome["origin"]["database"], "^[0-9a-f]{32}$")
         self.assertEqual(self.fleet.about("stock", "commit", root="u", parent="shop")["state"], "done")
         self.assertEqual(self.reason(self.take("u", "1.1")), (409, "ended"))
         # Of no calls nothing was executed, and nothing will be.
@@ -98,6 +125,33 @@ class Roots(Contract):
             self.assertEqual(self.count()[0], 409)
         self.until("commit", "done", root="d", parent="shop", nonce=vote["nonce"])
         self.assertEqual(self.count(), (200, 999))
+
+    def forsaken(self, by: str | None) -> None:
+        until = time.monotonic() + 20
+        while (root := self.fleet.status("stock")["roots"][0]).get("forsaken_by") != by:
+            self.assertLess(time.monotonic(), until, root)
+        self.assertEqual(root["state"], "in-doubt")
+
+    def test_a_parent_that_was_restored_is_not_believed(self) -> None:
+        self.fleet.kill("shop")
+        self.assertEqual(self.take("a", "a.1", Deadline_Ms="500")[0], 200)
+        asked = {"root": "a", "parent": "shop", "calls": 1, "origin": {"database": "d", "generation": 7}}
+        self.assertEqual(self.fleet.about("stock", "prepare", **asked)["vote"], "yes")
+        # An earlier copy of the parent's database knows nothing of what it has decided later.
+        parent = Parent(("127.0.0.1", self.fleet.ports["shop"]), Parent.Handler)
+        parent.origin = {"database": "d", "generation": 6}
+        threading.Thread(target=parent.serve_forever, daemon=True).start()
+        self.addCleanup(parent.server_close)
+        self.addCleanup(parent.shutdown)
+        self.forsaken("shop")
+        # It is remembered through a restart, and another database is no better.
+        parent.origin = {"database": "e", "generation": 8}
+        self.fleet.kill("stock")
+        self.fleet.start("stock")
+        self.forsaken("shop")
+        # The parent as it was, started again.
+        parent.origin = {"database": "d", "generation": 8}
+        self.assertEqual(self.fleet.read("stock", "count", {"item": 5}), 1000)
 
     def test_a_person_settles_what_no_parent_ends(self) -> None:
         self.fleet.kill("shop")
@@ -176,6 +230,7 @@ class Requests(Contract):
             (request("stock", "POST", "/services/take", b'{"item":1,"x":"\\ud800"}'), 400, "arguments"),
             (request("stock", "POST", "/services/take", b" " * (10 << 20)), 413, "size"),
             (post("stock", "/services/take", take, {"Cognate-Deadline-Ms": "0"}), 504, "deadline"),
+            (post("stock", "/services/take", take, {"Cognate-Deadline-Ms": "0" * 20}), 504, "deadline"),
             (post("stock", "/services/take", take, {"Cognate-Deadline-Ms": "soon"}), 400, "arguments"),
             (post("stock", "/services/take", take, {"Cognate-Root": "r"}), 400, "arguments"),
             (post("stock", "/services/take", take, part_of("r", "a,b")), 400, "arguments"),

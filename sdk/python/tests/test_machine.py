@@ -1,8 +1,10 @@
 """The pure parts: the matrix, the participant's rows that processes rarely meet, the journal, and shapes."""
 
 import dataclasses
+import json
 import tempfile
 import unittest
+from http.client import HTTPMessage
 from pathlib import Path
 from unittest.mock import Mock, patch
 
@@ -10,11 +12,14 @@ from cognate_composite import never, same_item, shape
 from cognate_composite.journal import BadJournal, Journal
 from cognate_composite.locks import Arrival
 from cognate_composite.matrix import ALWAYS, NEVER, SAME_ITEM, Declared, Matrix
+from cognate_composite.names import child, identifier
 from cognate_composite.node import UnderWay
 from cognate_composite.participant import Participant
+from cognate_composite.peers import Peers
 from cognate_composite.problem import Problem
-from cognate_composite.root import SlotFacts, Vote, VoteFacts
+from cognate_composite.root import Origin, SlotFacts, Vote, VoteFacts
 from cognate_composite.run import Runner
+from cognate_composite.server import _Handler
 
 SERVICES = [Declared("take", True, False, True), Declared("count", True, True, False), Declared("buy", False, False, False)]
 MATRIX = Matrix(SERVICES, [never("take", "take"), never("buy", "take"), same_item("take", "count")])
@@ -43,6 +48,66 @@ class Waits(unittest.TestCase):
         under_way.start.set_result("late")
         under_way.verdict.put(False)
         self.assertEqual((runner._permission(under_way), runner._verdict(under_way)), ("late", False))
+
+
+class Headers(unittest.TestCase):
+    def left(self, said: str) -> float:
+        handler = object.__new__(_Handler)
+        handler.headers = HTTPMessage()
+        handler.headers["Cognate-Deadline-Ms"] = said
+        with patch("cognate_composite.server.time") as clock:
+            clock.monotonic.return_value = 100.0
+            return handler._deadline() - 100.0
+
+    def test_zeros_in_front_of_a_deadline_change_nothing(self) -> None:
+        for said, left in [("5000", 5.0), ("0" * 20 + "5000", 5.0), ("9" * 30, 60.0), ("0" * 5000 + "60001", 60.0)]:
+            self.assertAlmostEqual(self.left(said), left, msg=said)
+        for said, status in [("0", 504), ("0" * 20, 504), ("-1", 400), ("", 400)]:
+            with self.assertRaises(Problem) as raised:
+                self.left(said)
+            self.assertEqual(raised.exception.status, status, said)
+
+
+class Names(unittest.TestCase):
+    def test_the_identifier_of_a_call_within_calls_is_never_too_long(self) -> None:
+        self.assertEqual(child("1", 2), "1.2")
+        longest = "c" * 128
+        made = {child(call, number) for call in (longest, "c" * 127 + "d") for number in (1, 2, 10)}
+        self.assertEqual(len(made), 6, "each of another call is another one")
+        self.assertEqual(child(longest, 1), child(longest, 1))
+        for _ in range(100):
+            longest = identifier(child(longest, 1))
+
+
+class Origins(unittest.TestCase):
+    def test_a_question_for_a_vote_says_where_its_parent_decides(self) -> None:
+        peers = Peers("shop", None)
+        answer = (200, None, b'{"roots":[{"root":"r","vote":"yes","nonce":5}]}')
+        asked = []
+        for origin in (None, Origin("d", 3)):
+            if origin:
+                peers.begin(origin)
+            with patch.object(peers, "_post", return_value=answer) as post:
+                self.assertEqual(peers.prepare("stock", "r", 1, None), Vote(nonce=5))
+            asked.append(json.loads(post.call_args.args[3])["roots"][0].get("origin"))
+        self.assertEqual(asked, [None, {"database": "d", "generation": 3}])
+
+    def test_an_outcome_says_where_it_is_known(self) -> None:
+        peers = Peers("stock", None)
+        cases = [
+            ({}, ("aborted", None)),
+            ({"origin": {"database": "d", "generation": 3}}, ("aborted", Origin("d", 3))),
+            ({"origin": {"database": "d", "generation": "3"}}, (None, None)),
+        ]
+        for more, expected in cases:
+            text = json.dumps({"roots": [{"root": "r", "state": "aborted"} | more]}).encode()
+            with patch.object(peers, "_post", return_value=(200, None, text)):
+                self.assertEqual(peers.outcome("shop", "r", 7), expected)
+
+    def test_who_was_replaced_or_restored_speaks_for_nobody(self) -> None:
+        asked = Origin("d", 7)
+        speaks = [Origin(*of).speaks_for(asked) for of in (("d", 7), ("d", 8), ("d", 6), ("e", 8))]
+        self.assertEqual(speaks, [True, True, False, False])
 
 
 class Matrices(unittest.TestCase):
@@ -194,7 +259,7 @@ class Journals(unittest.TestCase):
 
     def test_votes_and_marks_are_there_again_and_a_torn_line_is_not(self) -> None:
         journal = Journal(self.folder)
-        name, vote = journal.name(), VoteFacts("r", 7, ["shop"], [("below", 3)])
+        name, vote = journal.name(), VoteFacts("r", 7, ["shop"], [("below", 3)], [("shop", Origin("d", 3))])
         journal.vote(vote)
         journal.vote(VoteFacts("q", None, [], []))
         journal.mark("m", "empty")
@@ -209,6 +274,13 @@ class Journals(unittest.TestCase):
             self.assertEqual((journal.id, journal.votes), (name, {"r": vote}))
             self.assertEqual(journal.marks, {"m": "empty", "q": "committed"})
             journal.close()
+
+    def test_a_vote_of_an_earlier_version_says_no_origin(self) -> None:
+        journal = Journal(self.folder)
+        earlier = {"root": "r", "nonce": 7, "parents": ["shop"], "children": [["below", 3]]}
+        journal._append({"vote": earlier}, True)
+        self.assertEqual(journal.votes, {"r": VoteFacts("r", 7, ["shop"], [("below", 3)])})
+        journal.close()
 
     def test_damage_in_the_middle_is_not_passed_over(self) -> None:
         journal = Journal(self.folder)

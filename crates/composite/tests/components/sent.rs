@@ -15,6 +15,7 @@ use crate::process::{Failure, port};
 use crate::server::{open, posted};
 
 const GO: Service<String, i32> = Service::named("near", "go");
+const PASS: Service<String, i32> = Service::named("near", "pass");
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 /// Requests: path, headers, body.
@@ -69,6 +70,7 @@ async fn near(far: SocketAddr) -> std::result::Result<(tempfile::TempDir, Runnin
         .tokens(tokens)
         .peer("far", &format!("http://{far}"))
         .serve(GO, service(go).begins_only())
+        .serve(PASS, service(go).reads())
         .start()
         .await?;
     let address = open(&running).await?;
@@ -120,6 +122,23 @@ async fn a_call_says_where_it_belongs_and_how_much_time_is_left() -> std::result
     }
     let (_, commit) = sent(&seen, "composite/commit").ok_or("no outcome")?;
     assert_eq!(commit, json!({ "roots": [{ "root": root, "parent": "near", "nonce": 5 }] }));
+    Ok(())
+}
+
+/// What it sends is not too long for whoever is called.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_of_the_longest_identifier_calls_others() -> std::result::Result<(), Failure> {
+    let seen = Seen::default();
+    let (_folder, _running, near) = near(far(Arc::clone(&seen)).await?).await?;
+    let longest = "c".repeat(128);
+    let headers =
+        [TOKEN, ("Cognate-Root", "r"), ("Cognate-Parent", "far"), ("Cognate-Call", longest.as_str())];
+    assert_eq!(posted(near, "/services/pass", &headers, json!("200")).await?, (200, json!(1)));
+    let (headers, _) = sent(&seen, "services/200").ok_or("nothing was called")?;
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let called = header("cognate-call");
+    assert!((1..=128).contains(&called.len()) && called != longest, "{called}");
+    assert_eq!(header("cognate-ancestors"), longest);
     Ok(())
 }
 

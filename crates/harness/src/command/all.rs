@@ -121,7 +121,7 @@ const SERIES: &[Benchmark] = &[
     drawing(benchmark(
         "composite",
         "composite --database embedded,postgres",
-        "composite --database embedded,postgres --trees 1x1,2x2 --seconds 1 --rounds 1 --clients 5",
+        "composite --database embedded,postgres --trees 1x1,2x2 --seconds 1 --rounds 1 --clients 5 --without-peers",
     )),
     benchmark(
         "replication",

@@ -203,6 +203,10 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("composite", "of_http");
     further "composite, the same: 2PC over three connections of one process", AtLeast(1.0), "×", "1.5×",
         |f| f.param("composite", "of_direct");
+    further "composite, the same: Atomikos, XA transactions of clients in its own process", AtLeast(1.5), "×", "",
+        |f| f.param("composite", "of_atomikos");
+    further "composite, the same: DBOS, workflows of clients in its own processes", AtLeast(8.0), "×", "",
+        |f| f.param("composite", "of_dbos");
     further "composite, the same: no atomicity, the same HTTP shape", Nothing, "×", "1×",
         |f| f.param("composite", "of_none");
     further "composite, the same: 2PC of the same HTTP shape, the shop's commit decides", Nothing, "×", "",

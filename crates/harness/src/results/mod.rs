@@ -189,6 +189,12 @@ fn page_text(figures: &Figures, page: &Page, picture: bool) -> String {
     if goals.lines().count() > 2 {
         let _ = writeln!(out, "\n{goals}");
     }
+    let missing = page.records.iter().filter_map(|record| record.params.get("not_measured")?.as_array());
+    let missing: BTreeSet<&str> = missing.flatten().filter_map(Value::as_str).collect();
+    for why in missing {
+        // It was said by a program, and is to be read as it is.
+        let _ = writeln!(out, "\nNot measured: {}.", why.replace('<', "&lt;"));
+    }
     if picture {
         let _ = writeln!(out, "\n![{}]({}.svg)", page.name, page.name);
     }
@@ -263,6 +269,8 @@ const FURTHER: &[&str] = &[
     "of_http_last",
     "of_direct",
     "of_direct_last",
+    "of_atomikos",
+    "of_dbos",
     "of_none",
     "of_galera",
     "serializable_of_galera",
@@ -392,6 +400,23 @@ mod tests {
         );
         let text = first_page(&pages("def"));
         assert!(text.contains("Commit: **not the same for all**; abc (pgbench); def (pgbench)."), "{text}");
+    }
+
+    #[test]
+    fn a_page_tells_what_other_systems_do_and_why_one_was_not_measured() {
+        let why = "DBOS: there is no program python3";
+        let params = [
+            ("case", json!("purchase, composite")),
+            ("of_atomikos", json!(1.75)),
+            ("not_measured", json!([why])),
+        ];
+        let ours = Record { workload: "composite".into(), ..record("composite", &params, 900.0, 9.0) };
+        let page = Page { name: "composite".to_owned(), records: vec![ours] };
+        let text = page_text(&Figures { pages: vec![page.clone()] }, &page, false);
+        let row = "| composite, the same: Atomikos, XA transactions of clients in its own process |  | ≥ 1.5× |  | 1.75× | yes |";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains(&format!("\nNot measured: {why}.\n")), "{text}");
+        assert!(text.contains("of atomikos 1.75"), "{text}");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! One service against plain SQL, and the purchase against two-phase commits that are written by
-//! hand: in turns.
+//! hand and against other systems: in turns.
 
 use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Bench, client_threads};
+use super::peers::{Peer, Program};
+use super::{Bench, WARMUP, client_threads};
 use crate::driver::Outcome;
 use crate::error::{Error, Result};
 use crate::median::{median_ratio, ratio_error};
@@ -23,6 +24,7 @@ use crate::workload::composite::tree::{self, Semantics, Shape, Tree};
 enum Target {
     Http(std::net::SocketAddr, fn(&mut crate::random::Random) -> String),
     Direct(Box<Direct>),
+    Program(Box<Program>),
 }
 
 /// One of what is compared.
@@ -35,27 +37,51 @@ struct Compared {
     target: Target,
     rates: Vec<f64>,
     all: Option<Outcome>,
+    is_given_up: bool,
 }
 
 impl Compared {
     fn new(name: &'static str, ratio: &'static str, prefix: &'static str, target: Target) -> Compared {
-        Compared { name, ratio, prefix, target, rates: Vec::new(), all: None }
+        Compared { name, ratio, prefix, target, rates: Vec::new(), all: None, is_given_up: false }
     }
 
     fn acknowledged(&self) -> u64 {
-        self.all.as_ref().map_or(0, |all| all.total().acknowledged)
+        let before = match &self.target {
+            Target::Program(program) => program.warmed,
+            _ => 0,
+        };
+        before + self.all.as_ref().map_or(0, |all| all.total().acknowledged)
+    }
+
+    /// Another system's failure does not keep the rest from being measured.
+    fn unless_other(&mut self, bench: &mut Bench<'_>, outcome: Result<()>) -> Result<()> {
+        let is_other = matches!(self.target, Target::Program(_));
+        match outcome {
+            Err(error) if is_other => {
+                bench.goes_without(self.name, error)?;
+                self.is_given_up = true;
+                Ok(())
+            }
+            outcome => outcome,
+        }
     }
 
     async fn round(&mut self, bench: &mut Bench<'_>, label: String) -> Result<()> {
         let (run, clients) = (bench.next_run(), bench.args.clients);
-        let outcome = match &self.target {
+        let outcome = match &mut self.target {
             Target::Http(address, body) => {
                 let (name, path) = (self.name.to_owned(), "/services/buy");
                 let posts = Posts { name, address: *address, path, body: *body, run };
                 bench.drive(Arc::new(posts), clients, label).await?
             }
             Target::Direct(direct) => {
-                bench.drive(Arc::new(Direct { run, ..direct.as_ref().clone() }), clients, label).await?
+                bench.drive(Arc::new(Direct { run, ..(**direct).clone() }), clients, label).await?
+            }
+            Target::Program(program) => {
+                let spinner = crate::progress::spinner(&label);
+                let outcome = program.window(WARMUP, bench.window(), run).await;
+                spinner.finish_and_clear();
+                outcome?
             }
         };
         self.rates.push(outcome.committed_per_s());
@@ -75,8 +101,13 @@ async fn in_turns(bench: &mut Bench<'_>, what: &str, compared: &mut [Compared]) 
             order.reverse();
         }
         for index in order {
-            let label = format!("{what}: {}", compared[index].name);
-            compared[index].round(bench, label).await?;
+            let one = &mut compared[index];
+            if one.is_given_up {
+                continue;
+            }
+            let label = format!("{what}: {}", one.name);
+            let outcome = one.round(bench, label).await;
+            one.unless_other(bench, outcome)?;
         }
     }
     Ok(())
@@ -88,7 +119,7 @@ fn record(bench: &mut Bench<'_>, place: &Place, what: &str, compared: &[Compared
     let mut records = Vec::new();
     for one in compared {
         let Some(all) = &one.all else { continue };
-        let params = bench.parameters(
+        let mut params = bench.parameters(
             place,
             DatabaseKind::Postgres,
             &[
@@ -97,6 +128,9 @@ fn record(bench: &mut Bench<'_>, place: &Place, what: &str, compared: &[Compared
                 ("per_s_of_rounds", json!(one.rates)),
             ],
         );
+        if let Target::Program(program) = &one.target {
+            params.insert("peer_version".to_owned(), json!(program.version));
+        }
         records.push(report::records(one.name, "composite", &params, all).remove(0));
     }
     for one in compared.iter().filter(|one| !one.ratio.is_empty()) {
@@ -181,17 +215,44 @@ pub(super) async fn purchase(bench: &mut Bench<'_>, place: &mut Place) -> Result
         let direct = Box::new(Direct { configs, decision, run: (0, 0) });
         compared.push(Compared::new(name, ratio, prefix, Target::Direct(direct)));
     }
+    if !bench.args.without_peers {
+        for peer in Peer::ALL {
+            compared.extend(started(bench, place, peer).await?);
+        }
+    }
     in_turns(bench, "purchase", &mut compared).await?;
     components.settle().await?;
-    for one in &compared {
-        check(place, one.prefix, one.acknowledged()).await?;
+    for one in compared.iter_mut().filter(|one| !one.is_given_up) {
+        let outcome = check(place, one.prefix, one.acknowledged()).await;
+        one.unless_other(bench, outcome)?;
     }
-    place.nothing_in_doubt().await?;
+    let given_up = compared.iter().filter(|one| one.is_given_up);
+    let given_up: Vec<&str> = given_up.map(|one| one.prefix).collect();
+    compared.retain(|one| !one.is_given_up);
+    place.nothing_in_doubt(&given_up).await?;
     record(bench, place, "purchase", &compared);
     components.stop().await
 }
 
-/// Makes the databases and tables of a purchase that is written by hand.
+/// Another system on databases of its own, if it can be had.
+async fn started(bench: &mut Bench<'_>, place: &mut Place, peer: Peer) -> Result<Option<Compared>> {
+    let prefix = peer.prefix();
+    sites(place, prefix).await?;
+    let mut urls: [String; 4] = Default::default();
+    for (url, name) in urls.iter_mut().zip(SITES.into_iter().chain(["system"])) {
+        *url = place.database(&format!("{prefix}{name}")).await?.0;
+    }
+    let directory = bench.args.server.directory.as_deref();
+    match Program::start(peer, &urls, bench.args.clients, directory).await {
+        Ok(program) => {
+            let program = Target::Program(Box::new(program));
+            Ok(Some(Compared::new(peer.name(), peer.ratio(), prefix, program)))
+        }
+        Err(error) => bench.goes_without(peer.name(), error).map(|()| None),
+    }
+}
+
+/// Makes the databases and tables of a purchase that is written by hand, or another system's.
 async fn sites(place: &mut Place, prefix: &str) -> Result<[tokio_postgres::Config; 3]> {
     for (site, name) in SITES.iter().enumerate() {
         let mut statements = purchase::tables(site);

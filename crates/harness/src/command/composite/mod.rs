@@ -5,17 +5,19 @@
 //! |---|---|
 //! | `tree` | the paper's ten trees of services and its three degrees of conflict: response time, throughput, aborts; with the default wait for a lock and without |
 //! | `plain` | a tree of one service against the same handler with plain SQL |
-//! | `purchase` | a purchase over three databases against two-phase commits written by hand, and against none |
+//! | `purchase` | a purchase over three databases against two-phase commits written by hand, against none, and against Atomikos and DBOS |
 //! | `commits` | commits of the databases and flushes of the journals for each subtransaction |
 //!
 //! The last three need PostgreSQL. Components and what they are compared with are in this process
-//! and speak HTTP over loopback; what is compared takes turns. At the end of each run the tables'
+//! and speak HTTP over loopback, but for the other systems, which are processes of their own and
+//! are fetched when they are needed; what is compared takes turns. At the end of each run the tables'
 //! sums tell that each committed root happened once at each component, and that nothing is in
 //! doubt.
 
 mod commits;
 mod compare;
 mod paper;
+mod peers;
 mod tree;
 
 use std::path::PathBuf;
@@ -35,6 +37,9 @@ use crate::workload::composite::place::{DatabaseKind, Place};
 /// Time before each measured window: connections are opened and slots are made. A tree of fifteen
 /// components with 25 clients opens several hundred connections.
 const WARMUP: Duration = Duration::from_millis(1500);
+
+/// How much is kept of why something could not be measured.
+const WHY_CHARS_MAX: usize = 300;
 
 /// A part of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -78,6 +83,9 @@ pub struct CompositeArgs {
     /// Seed of all requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Do not fetch and run Atomikos and DBOS.
+    #[arg(long)]
+    without_peers: bool,
     /// Draw response time and throughput over the cardinality into this SVG file.
     #[arg(long, value_name = "FILE")]
     curves: Option<PathBuf>,
@@ -90,6 +98,8 @@ struct Bench<'a> {
     run: u64,
     records: Vec<Record>,
     panels: Vec<Panel>,
+    /// What could not be measured here, and why.
+    missing: Vec<String>,
 }
 
 /// Runs the benchmark.
@@ -97,10 +107,17 @@ pub async fn run(args: &CompositeArgs) -> Result<()> {
     if let Some(unknown) = args.trees.iter().find(|tree| !tree::names().contains(tree)) {
         return Err(Error::Usage(format!("--trees {unknown}: there are {}", tree::names().join(", "))));
     }
-    let mut bench = Bench { args, run: 0, records: Vec::new(), panels: Vec::new() };
+    let mut bench = Bench { args, run: 0, records: Vec::new(), panels: Vec::new(), missing: Vec::new() };
     let measured = measure(&mut bench).await;
     // Also if a part fails: what the others measured is not lost.
     println!("{}", report::table(&bench.records, "case"));
+    for why in &bench.missing {
+        println!("not measured: {why}");
+    }
+    let missing = json!(bench.missing);
+    for record in bench.records.iter_mut().filter(|_| missing != json!([])) {
+        record.params.insert("not_measured".to_owned(), missing.clone());
+    }
     if let (Some(path), false) = (&args.curves, bench.panels.is_empty()) {
         chart::write(path, "Composite transactions", "cardinality", &bench.panels)?;
         eprintln!("wrote {}", path.display());
@@ -137,6 +154,19 @@ impl Bench<'_> {
     /// What is measured of each thing in a round.
     fn window(&self) -> Duration {
         Duration::from_secs(u64::from(self.args.seconds)) / self.args.rounds
+    }
+
+    /// Goes on without another system, whatever is wrong with it, and notes that.
+    fn goes_without(&mut self, system: &str, error: Error) -> Result<()> {
+        if matches!(error, Error::Interrupted) {
+            return Err(error);
+        }
+        // One line, and not a whole log.
+        let words: String = error.to_string().split_whitespace().collect::<Vec<&str>>().join(" ");
+        let why: String = words.chars().take(WHY_CHARS_MAX).collect();
+        eprintln!("{system}: not measured: {error}");
+        self.missing.push(format!("{system}: {why}"));
+        Ok(())
     }
 
     /// The seed, and a number that no other run has.

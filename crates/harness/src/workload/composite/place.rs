@@ -121,12 +121,15 @@ impl Place {
         Ok(client.query_one(sql, &[]).await.at(name, sql)?.get(0))
     }
 
-    /// Fails if a transaction is left prepared anywhere.
+    /// Fails if a transaction is left prepared anywhere but in databases whose names begin so.
     ///
     /// # Errors
     /// There is one.
-    pub async fn nothing_in_doubt(&self) -> Result<()> {
-        match self.number("postgres", "SELECT count(*) FROM pg_prepared_xacts").await? {
+    pub async fn nothing_in_doubt(&self, but: &[&str]) -> Result<()> {
+        let others = but.iter().map(|prefix| format!(" AND database::text NOT LIKE '{prefix}%'"));
+        let count =
+            format!("SELECT count(*) FROM pg_prepared_xacts WHERE true{}", others.collect::<String>());
+        match self.number("postgres", &count).await? {
             0 => Ok(()),
             left => Err(Error::Violation(format!("{left} TRANSACTIONS ARE LEFT PREPARED"))),
         }
