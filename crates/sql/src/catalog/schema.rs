@@ -17,4 +17,8 @@ pub struct Schema {
     /// Where the session is whose temporary objects it has, if it is for these.
     #[serde(default)]
     pub home: Option<Home>,
+    /// It was dropped: stored for `public` only, which is there in a catalog that says nothing of
+    /// it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dropped: bool,
 }

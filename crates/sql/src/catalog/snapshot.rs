@@ -167,14 +167,16 @@ impl Catalog {
             (PUBLIC_OID, "public"),
             (INFORMATION_SCHEMA_OID, "information_schema"),
         ] {
-            let schema = Schema { oid, name: name.to_owned(), comment: None, home: None };
+            let schema = Schema { oid, name: name.to_owned(), comment: None, home: None, dropped: false };
             all.insert(oid, Object::Schema(Arc::new(schema)));
         }
         all.extend(objects.into_iter().map(|object| (object.oid(), object)));
         Catalog::build(database, version, all)
     }
 
-    fn build(database: Oid, version: u64, objects: BTreeMap<Oid, Object>) -> Catalog {
+    fn build(database: Oid, version: u64, mut objects: BTreeMap<Oid, Object>) -> Catalog {
+        // What says of a schema that there is none any more.
+        objects.retain(|_, object| !matches!(object, Object::Schema(schema) if schema.dropped));
         let mut catalog = Catalog { database, version, shared_version: version, ..Catalog::default() };
         for object in objects.values() {
             match object {

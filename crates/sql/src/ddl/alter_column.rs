@@ -1,12 +1,16 @@
 //! ALTER COLUMN and DROP COLUMN.
 
+use std::sync::Arc;
+
+use cognate_engine::TreeMode;
 use sqlparser::ast;
 
 use super::alter_table::{bury, column_place};
 use super::constraint::contains_nulls;
+use super::drop::default_sequence;
 use super::resolve::undefined_column;
 use crate::bind::resolve_type;
-use crate::catalog::{Identity, Object, Oid, Table};
+use crate::catalog::{Identity, Object, Oid, Relation, Table, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::dropped_expression;
 use crate::session::work::Work;
@@ -157,12 +161,12 @@ impl Work<'_> {
     fn alter_type(&mut self, before: Table, place: usize, ty: Type, using: Option<&ast::Expr>) -> Result<()> {
         let mut table = before.clone();
         let name = before.columns[place].name.clone();
-        if let Some(view) = self.catalog.views().find(|view| view.depends_on.contains(&before.oid)) {
+        if let Some(view) = self.view_using(&before, place)? {
             return Err(SqlError::new(
                 sqlstate::FEATURE_NOT_SUPPORTED,
                 "cannot alter type of a column used by a view or rule",
             )
-            .with_detail(format!("rule _RETURN on view {} depends on column \"{name}\"", view.name)));
+            .with_detail(format!("rule _RETURN on view {view} depends on column \"{name}\"")));
         }
         if before.columns[place].identity.is_some() && !ty.id.is_integer() {
             return Err(SqlError::new(
@@ -197,7 +201,7 @@ impl Work<'_> {
             Ok(row)
         })?;
         self.change(Object::Table(table.clone().into()))?;
-        let shared = std::sync::Arc::new(table.clone());
+        let shared = Arc::new(table.clone());
         let deferrable = table.indexes.iter().filter(|index| index.deferrable.is_some());
         for index in deferrable.filter(|index| index.mentions(place)) {
             self.validate_unique(&shared, index)?;
@@ -207,7 +211,7 @@ impl Work<'_> {
         }
         for key in table.foreign_keys.iter().filter(|key| !key.not_valid) {
             let parent = match key.referenced_table == table.oid {
-                true => Some(std::sync::Arc::new(table.clone())),
+                true => Some(Arc::new(table.clone())),
                 false => self.catalog.table_by_oid(key.referenced_table).cloned(),
             };
             if let Some(parent) = parent.filter(|_| key.columns.contains(&place)) {
@@ -217,10 +221,30 @@ impl Work<'_> {
         self.validate_references(&table, place)
     }
 
+    /// The name of a view that uses a column: it would not fit the table without. A NATURAL JOIN may
+    /// use it without naming it.
+    fn view_using(&mut self, table: &Table, place: usize) -> Result<Option<String>> {
+        let over = |view: &&Arc<View>| view.depends_on.contains(&table.oid);
+        let catalog = self.catalog.clone();
+        let is_natural = |view: &&Arc<View>| view.query.contains("NATURAL");
+        if catalog.views().all(|view| !over(&view)) {
+            return Ok(None);
+        }
+        if let Some(view) = catalog.views().filter(over).find(is_natural) {
+            return Ok(Some(view.name.clone()));
+        }
+        let mut without = table.clone();
+        bury(&mut without.columns[place], place);
+        self.change(Object::Table(without.into()))?;
+        let broken = self.broken_view(table.oid)?;
+        self.change(Object::Table(table.clone().into()))?;
+        Ok(broken.map(|view| view.name.clone()))
+    }
+
     /// 23503 if rows of other tables do not find the new values of a column that they refer to.
     fn validate_references(&mut self, table: &Table, place: usize) -> Result<()> {
         let catalog = self.catalog.clone();
-        let parent = std::sync::Arc::new(table.clone());
+        let parent = Arc::new(table.clone());
         for child in catalog.tables().filter(|child| child.oid != table.oid) {
             for key in child.foreign_keys.iter().filter(|key| !key.not_valid) {
                 if key.referenced_table == table.oid && key.referenced_columns.contains(&place) {
@@ -296,6 +320,7 @@ impl Work<'_> {
         let owned = self.catalog.sequences().filter(|sequence| sequence.owner == Some((oid, place)));
         let sequences: Vec<Oid> = owned.map(|sequence| sequence.oid).collect();
         bury(&mut table.columns[place], place);
+        self.drop_defaults_of(&sequences, &mut table, &what, cascade).await?;
         let before = self.catalog.clone();
         self.change(Object::Table(table.clone().into()))?;
         self.forget_column(oid, place).await?;
@@ -304,9 +329,61 @@ impl Work<'_> {
             self.forget_reference(key).await?;
         }
         for sequence in sequences {
+            self.lock_table(sequence, TreeMode::Exclusive).await?;
             self.remove(sequence)?;
         }
         self.drop_broken_views(oid, &what, cascade).await
+    }
+
+    /// Takes away the defaults that are values of sequences which go, with CASCADE; 2BP01 without.
+    /// Those of `table` itself are left to the caller to store.
+    async fn drop_defaults_of(
+        &mut self,
+        sequences: &[Oid],
+        table: &mut Table,
+        what: &str,
+        cascade: bool,
+    ) -> Result<()> {
+        let mut dependents = Vec::new();
+        let oids: Vec<Oid> = self.catalog.tables().map(|other| other.oid).collect();
+        for oid in oids {
+            let is_own = oid == table.oid;
+            let Some(known) = self.catalog.table_by_oid(oid) else { continue };
+            let known = if is_own { &*table } else { known.as_ref() };
+            if !uses_one_of(known, sequences) {
+                continue;
+            }
+            if cascade {
+                self.lock_table(oid, TreeMode::Exclusive).await?;
+            }
+            let Some(known) = self.catalog.table_by_oid(oid) else { continue };
+            let mut other = if is_own { table.clone() } else { Table::clone(known) };
+            self.take_defaults_of(sequences, &mut other, &mut dependents);
+            if cascade && is_own {
+                *table = other;
+            } else if cascade {
+                self.change(Object::Table(other.into()))?;
+            }
+        }
+        if !cascade && !dependents.is_empty() {
+            return Err(super::drop::depend(what, &dependents));
+        }
+        let dropped: Vec<String> = dependents.into_iter().map(|(who, _)| who).collect();
+        self.notices.extend(super::drop::cascade_notice(&dropped));
+        Ok(())
+    }
+
+    /// Takes the defaults away that are values of these sequences, and says which on what.
+    fn take_defaults_of(&self, sequences: &[Oid], table: &mut Table, taken: &mut Vec<(String, String)>) {
+        let described = super::drop::describe(self, &Relation::Table(Arc::new(table.clone())));
+        for column in &mut table.columns {
+            let used = column.default.as_deref().and_then(default_sequence);
+            let Some(used) = used.filter(|used| sequences.contains(used)) else { continue };
+            let on = self.catalog.relation_by_oid(used).map(|on| super::drop::describe(self, on));
+            let who = format!("default value for column {} of {described}", column.name);
+            taken.push((who, on.unwrap_or_default()));
+            column.default = None;
+        }
     }
 
     /// Drops the columns that are made from one that goes, with CASCADE; 2BP01 without.
@@ -334,7 +411,7 @@ impl Work<'_> {
     /// without.
     pub(crate) async fn drop_broken_views(&mut self, table: Oid, what: &str, cascade: bool) -> Result<()> {
         while let Some(view) = self.broken_view(table)? {
-            let view_name = super::drop::describe(self, &crate::catalog::Relation::View(view.clone()));
+            let view_name = super::drop::describe(self, &Relation::View(view.clone()));
             if !cascade {
                 return Err(SqlError::new(
                     sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
@@ -352,6 +429,12 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a default of a table's columns is a value of one of these sequences.
+fn uses_one_of(table: &Table, sequences: &[Oid]) -> bool {
+    let mut used = table.columns.iter().filter_map(|column| default_sequence(column.default.as_deref()?));
+    used.any(|sequence| sequences.contains(&sequence))
 }
 
 /// 0A000 if another column is made from this one; 42611 for USING where it is itself a generated

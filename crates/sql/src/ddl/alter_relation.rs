@@ -3,6 +3,8 @@
 //! Views are stored as texts. They go on reading what has another name, schema or other names of
 //! columns: see `bind::view_names`.
 
+use std::sync::Arc;
+
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
@@ -40,7 +42,7 @@ impl Work<'_> {
         let relation = self.held(&name, &found).await?;
         match &alter.change {
             RelationChange::Rename(new) => self.rename_relation(&relation, fold(new)).await,
-            RelationChange::RenameColumn { from, to } => self.rename_any_column(&relation, from, to),
+            RelationChange::RenameColumn { from, to } => self.rename_any_column(&relation, from, to).await,
             RelationChange::SetSchema(schema) => self.set_schema(&relation, &fold(schema)).await,
             RelationChange::SetOptions(options) => self.set_view_options(&relation, options),
             RelationChange::ResetOptions(options) => self.reset_view_options(&relation, options),
@@ -49,7 +51,7 @@ impl Work<'_> {
 
     /// The relation that was found by a name, as it is once nobody else can change it. 42P01 if the
     /// name means another one by then.
-    async fn held(&mut self, name: &Qualified, found: &Relation) -> Result<Relation> {
+    pub(crate) async fn held(&mut self, name: &Qualified, found: &Relation) -> Result<Relation> {
         match found {
             Relation::Table(_) => drop(self.locked_table(name, TreeMode::Exclusive).await?),
             Relation::View(view) => self.lock_name(view.schema, &view.name).await?,
@@ -77,7 +79,7 @@ impl Work<'_> {
                     self.rename_relation(relation, rename_target(table_name)?).await?;
                 }
                 Operation::RenameColumn { old_column_name, new_column_name } => {
-                    self.rename_any_column(relation, old_column_name, new_column_name)?;
+                    self.rename_any_column(relation, old_column_name, new_column_name).await?;
                 }
                 other => return Err(not_for(relation, other)),
             }
@@ -85,11 +87,16 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn rename_any_column(&mut self, relation: &Relation, from: &ast::Ident, to: &ast::Ident) -> Result<()> {
+    async fn rename_any_column(
+        &mut self,
+        relation: &Relation,
+        from: &ast::Ident,
+        to: &ast::Ident,
+    ) -> Result<()> {
         let (from, to) = (fold(from), fold(to));
         match relation {
-            Relation::Table(table) => self.rename_column(table.oid, &from, &to),
-            Relation::View(view) => self.rename_view_column(view, &from, &to),
+            Relation::Table(table) => self.rename_column(table.oid, &from, &to).await,
+            Relation::View(view) => self.rename_view_column(view, &from, &to).await,
             Relation::Index(..) => Err(wrong_type(relation.name(), "table")),
             Relation::Sequence(_) => Err(SqlError::new(
                 sqlstate::WRONG_OBJECT_TYPE,
@@ -101,7 +108,7 @@ impl Work<'_> {
 
     /// RENAME COLUMN of a view: its query stays, whose outputs have the view's names where it is
     /// read.
-    fn rename_view_column(&mut self, view: &View, old: &str, new: &str) -> Result<()> {
+    async fn rename_view_column(&mut self, view: &View, old: &str, new: &str) -> Result<()> {
         let missing =
             || SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist"));
         let place = view.columns.iter().position(|column| column.name == old).ok_or_else(missing)?;
@@ -113,12 +120,12 @@ impl Work<'_> {
         let mut changed = view.clone();
         changed.columns[place].name = new.to_owned();
         self.change(Object::View(changed.into()))?;
-        self.follow_column(&before, view.oid, old)
+        self.follow_column(&before, view.oid, old).await
     }
 
     /// Views go on reading a column that had this name in the catalog before.
-    pub(super) fn follow_column(&mut self, before: &Catalog, relation: Oid, old: &str) -> Result<()> {
-        self.follow_in_views(before, relation)?;
+    pub(super) async fn follow_column(&mut self, before: &Catalog, relation: Oid, old: &str) -> Result<()> {
+        self.follow_in_views(before, relation).await?;
         match self.broken_view(relation)? {
             None => Ok(()),
             Some(view) => Err(SqlError::unsupported(format_args!(
@@ -130,15 +137,29 @@ impl Work<'_> {
 
     /// Views go on reading a relation that has another name, or other columns, than in the catalog
     /// before.
-    pub(super) fn follow_in_views(&mut self, before: &Catalog, relation: Oid) -> Result<()> {
+    pub(super) async fn follow_in_views(&mut self, before: &Catalog, relation: Oid) -> Result<()> {
         let after = self.catalog.clone();
-        for view in after.views().filter(|view| view.depends_on.contains(&relation)) {
-            let query = renamed(view, before, &after, &view.search_path);
-            if query != view.query {
-                self.change(Object::View(View { query, ..View::clone(view) }.into()))?;
+        let over = after.views().filter(|view| view.depends_on.contains(&relation));
+        let over: Vec<Arc<View>> = over.cloned().collect();
+        for view in &over {
+            if renamed(view, before, &after, &view.search_path) == view.query {
+                continue;
             }
+            let Some(view) = self.held_view(view).await? else { continue };
+            let query = renamed(&view, before, &after, &view.search_path);
+            self.change(Object::View(View { query, ..View::clone(&view) }.into()))?;
         }
         Ok(())
+    }
+
+    /// A view that changes with what is under it, as it is once nobody else can change it. `None`
+    /// if whoever was waited for has dropped it.
+    pub(super) async fn held_view(&mut self, view: &View) -> Result<Option<Arc<View>>> {
+        self.lock_name(view.schema, &view.name).await?;
+        Ok(match self.catalog.relation_by_oid(view.oid) {
+            Some(Relation::View(now)) => Some(now.clone()),
+            _ => None,
+        })
     }
 
     /// SET SCHEMA: a table takes its indexes and the sequences of its columns with it.
@@ -195,7 +216,7 @@ impl Work<'_> {
             let sequence = Sequence { schema, schema_name: schema_name.clone(), ..Sequence::clone(sequence) };
             self.change(Object::Sequence(sequence.into()))?;
         }
-        self.follow_in_views(&before, relation.oid())
+        self.follow_in_views(&before, relation.oid()).await
     }
 
     /// The schema that a relation is to go to. 3F000, 42501, 0A000.

@@ -66,7 +66,7 @@ impl Work<'_> {
                 Ok(())
             }
             Operation::RenameColumn { old_column_name, new_column_name } => {
-                self.rename_column(oid, &fold(old_column_name), &fold(new_column_name))
+                self.rename_column(oid, &fold(old_column_name), &fold(new_column_name)).await
             }
             Operation::RenameTable { table_name } => {
                 let relation = Relation::Table(Arc::new(self.table_copy(oid)?));
@@ -126,7 +126,7 @@ impl Work<'_> {
         self.fill_new_column(&before, &mut table, place)?;
         let catalog = self.catalog.clone();
         self.change(Object::Table(table.clone().into()))?;
-        self.follow_in_views(&catalog, oid)?;
+        self.follow_in_views(&catalog, oid).await?;
         let (keys, others): (Vec<_>, Vec<_>) = constraints
             .into_iter()
             .partition(|constraint| matches!(constraint, ConstraintRequest::Key { .. }));
@@ -195,7 +195,7 @@ impl Work<'_> {
         Ok(scan.next(self.engine)?.is_some())
     }
 
-    pub(super) fn rename_column(&mut self, oid: Oid, old: &str, new: &str) -> Result<()> {
+    pub(super) async fn rename_column(&mut self, oid: Oid, old: &str, new: &str) -> Result<()> {
         let mut table = self.table_copy(oid)?;
         let missing =
             || SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist"));
@@ -204,8 +204,8 @@ impl Work<'_> {
         if table.column_place(new).is_some() {
             return Err(duplicate_column(new, &table.name));
         }
-        for check in &mut table.checks {
-            check.expression = super::expression::rename_column(&check.expression, old, new);
+        for check in table.checks.iter_mut().filter(|check| check.columns.contains(&place)) {
+            check.expression = super::computed::rename_column(&check.expression, old, new)?;
         }
         for computed in table.indexes.iter_mut().flat_map(Index::computed_mut) {
             if computed.columns.contains(&place) {
@@ -220,7 +220,7 @@ impl Work<'_> {
         table.columns[place].name = new.to_owned();
         let before = self.catalog.clone();
         self.change(Object::Table(table.into()))?;
-        self.follow_column(&before, oid, old)
+        self.follow_column(&before, oid, old).await
     }
 
     /// A view over this table that its present definition no longer fits.
@@ -262,7 +262,7 @@ impl Work<'_> {
                 self.change(Object::View(View { name: new, ..View::clone(view) }.into()))?;
             }
         }
-        self.follow_in_views(&before, relation.oid())
+        self.follow_in_views(&before, relation.oid()).await
     }
 
     /// Evaluates a bound expression over a row.

@@ -69,10 +69,14 @@ impl Work<'_> {
             return Err(wrong_type(&name.name, kind));
         }
         self.require_relation_owner(&relation)?;
-        if let Relation::Table(table) | Relation::Index(table, _) = &relation {
-            self.lock_table(table.oid, TreeMode::Exclusive).await?;
-        }
-        match self.find(&name).ok_or_else(|| undefined_table(&name))? {
+        let held = match &relation {
+            Relation::Index(table, _) => {
+                self.lock_table(table.oid, TreeMode::Exclusive).await?;
+                self.find(&name).ok_or_else(|| undefined_table(&name))?
+            }
+            _ => self.held(&name, &relation).await?,
+        };
+        match held {
             Relation::Table(table) => {
                 self.change(Object::Table(Table { comment, ..Table::clone(&table) }.into()))
             }

@@ -101,13 +101,7 @@ impl Work<'_> {
         let mut fixed = syntax.clone();
         self.fix_literals(&mut fixed, &meant.expr, what)?;
         self.qualify_types(&mut fixed)?;
-        change_expressions(&mut fixed, |expr| {
-            if let Syntax::CompoundIdentifier(names) = expr
-                && let Some(column) = names.pop()
-            {
-                *expr = Syntax::Identifier(column);
-            }
-        });
+        name_columns_alone(&mut fixed);
         let text = fixed.to_string();
         let typed = self.bind_alike(table, &parse_expression(&text)?, what)?;
         let mut columns = Vec::new();
@@ -201,17 +195,32 @@ impl Work<'_> {
     }
 }
 
-/// What an index computes after a column was renamed.
+/// What an index computes, or a constraint asks, after a column was renamed. Constraints of earlier
+/// builds may name the column with its table.
 pub(super) fn rename_column(text: &str, old: &str, new: &str) -> Result<String> {
     let mut syntax = parse_expression(text)?;
     change_expressions(&mut syntax, |expr| {
-        if let Syntax::Identifier(name) = expr
-            && fold(name) == old
-        {
+        let name = match expr {
+            Syntax::Identifier(name) => Some(name),
+            Syntax::CompoundIdentifier(names) => names.last_mut(),
+            _ => None,
+        };
+        if let Some(name) = name.filter(|name| fold(name) == old) {
             *name = ast::Ident::with_quote('"', new);
         }
     });
     Ok(syntax.to_string())
+}
+
+/// Names columns without their table, whose name may change.
+pub(super) fn name_columns_alone(syntax: &mut Syntax) {
+    change_expressions(syntax, |expr| {
+        if let Syntax::CompoundIdentifier(names) = expr
+            && let Some(column) = names.pop()
+        {
+            *expr = Syntax::Identifier(column);
+        }
+    });
 }
 
 /// Replaces string literals with this text; says how many there were.

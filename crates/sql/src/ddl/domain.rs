@@ -335,7 +335,7 @@ impl Work<'_> {
         let (schema, schema_name) = (schema.oid, schema.name.clone());
         let before = self.catalog.clone();
         self.change(Object::Domain(Domain { schema, schema_name, ..Domain::clone(domain) }.into()))?;
-        self.follow_type(&before, &domain.name, what)
+        self.follow_type(&before, &domain.name, what).await
     }
 
     /// RENAME TO.
@@ -350,7 +350,7 @@ impl Work<'_> {
         self.refuse_mentioned(&ty, &domain.name, what)?;
         let before = self.catalog.clone();
         self.change(Object::Domain(Domain { name: new, ..Domain::clone(domain) }.into()))?;
-        self.follow_type(&before, &domain.name, what)
+        self.follow_type(&before, &domain.name, what).await
     }
 
     fn rename_domain_constraint(&self, domain: &mut Domain, name: &str, new: String) -> Result<()> {

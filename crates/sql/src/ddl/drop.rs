@@ -158,9 +158,9 @@ impl Plan {
         }
     }
 
-    /// Tables that must be locked.
-    fn tables(&self, catalog: &Catalog) -> BTreeSet<Oid> {
-        let removed = self.removed.iter().filter(|oid| catalog.table_by_oid(**oid).is_some());
+    /// Tables, sequences and views that must be locked.
+    fn relations(&self, catalog: &Catalog) -> BTreeSet<Oid> {
+        let removed = self.removed.iter().filter(|oid| catalog.relation_by_oid(**oid).is_some());
         removed.chain(self.changed.keys()).copied().collect()
     }
 }
@@ -248,6 +248,10 @@ impl Work<'_> {
         cascade: bool,
     ) -> Result<()> {
         let names = names.iter().map(single).collect::<Result<Vec<_>>>()?;
+        // Whoever makes something in one of them holds its name.
+        for name in &names {
+            self.lock_name(0, name).await?;
+        }
         let mut locked = BTreeSet::new();
         loop {
             self.refresh_catalog();
@@ -485,13 +489,21 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Locks a plan's tables. False if there was something left to lock: then the plan is to be
-    /// made again.
+    /// Locks a plan's relations: whoever is changing one of them would store it again. False if
+    /// there was something left to lock: then the plan is to be made again.
     async fn lock_for(&mut self, plan: &Plan, locked: &mut BTreeSet<Oid>) -> Result<bool> {
-        let wanted = plan.tables(&self.catalog);
+        let wanted = plan.relations(&self.catalog);
         let new: Vec<Oid> = wanted.difference(locked).copied().collect();
         for &oid in &new {
-            self.lock_table(oid, TreeMode::Exclusive).await?;
+            match self.catalog.relation_by_oid(oid).cloned() {
+                Some(Relation::View(view)) => self.lock_name(view.schema, &view.name).await?,
+                _ => self.lock_table(oid, TreeMode::Exclusive).await?,
+            }
+            let has_list = self.catalog.relation_by_oid(oid).is_some_and(|of| !of.is_temporary());
+            if has_list && self.catalog.has_roles() && plan.removed.contains(&oid) {
+                // Who gives something on it would leave a list of nothing.
+                self.lock_access(oid).await?;
+            }
             locked.insert(oid);
         }
         Ok(new.is_empty())

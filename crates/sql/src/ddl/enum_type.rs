@@ -90,7 +90,7 @@ impl Work<'_> {
                 changed.name = new;
                 let before = self.catalog.clone();
                 self.change(Object::EnumType(changed.into()))?;
-                return self.follow_type(&before, &ty.name, what);
+                return self.follow_type(&before, &ty.name, what).await;
             }
             AlterTypeOperation::AddValue(add) => {
                 let new = label(&add.value)?;

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use sqlparser::ast;
-use sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::names::make_up;
 use crate::bind::{BindContext, Binder, Clause, NoRowCounts, NoVirtualTables};
@@ -94,9 +93,11 @@ impl Work<'_> {
     pub(super) fn fix_sequences(&self, text: &str) -> Result<String> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
-        while let Some(at) = rest.find("nextval('") {
+        while let Some(at) = rest.to_ascii_lowercase().find("nextval('") {
             let (before, after) = rest.split_at(at + "nextval('".len());
-            out.push_str(before);
+            out.push_str(&before[..at]);
+            // Whoever asks what a default depends on looks for it in these letters.
+            out.push_str("nextval('");
             let end = after.find('\'').unwrap_or(after.len());
             let names = crate::session::settings::split_qualified(&after[..end])?;
             let name = match names.as_slice() {
@@ -148,6 +149,7 @@ impl Work<'_> {
         });
         let mut syntax = syntax.clone();
         self.qualify_types(&mut syntax)?;
+        super::computed::name_columns_alone(&mut syntax);
         Ok(Check {
             oid: self.allocate_oid()?,
             name,
@@ -303,27 +305,4 @@ pub(crate) fn bind_check(binder: &mut Binder<'_>, table: &Arc<Table>, check: &as
     });
     binder.pop_level()?;
     bound
-}
-
-/// An expression's text after a column was renamed.
-pub(crate) fn rename_column(text: &str, old: &str, new: &str) -> String {
-    let dialect = sqlparser::dialect::PostgreSqlDialect {};
-    let Ok(tokens) = Tokenizer::new(&dialect, text).with_unescape(false).tokenize() else {
-        return text.to_owned();
-    };
-    let mut out = String::with_capacity(text.len());
-    for (at, token) in tokens.iter().enumerate() {
-        let is_call = matches!(tokens.get(at + 1), Some(Token::LParen));
-        match token {
-            Token::Word(word)
-                if !is_call
-                    && (word.quote_style.is_some() && word.value == old
-                        || word.quote_style.is_none() && word.value.to_ascii_lowercase() == old) =>
-            {
-                out.push_str(&crate::session::settings::quote_name(new));
-            }
-            token => out.push_str(&token.to_string()),
-        }
-    }
-    out
 }

@@ -2,8 +2,8 @@
 //!
 //! For each object: who gives (the owner, for whoever counts as him; else the one with the right to
 //! give on), what of the wanted privileges he may give, and the list as it is afterwards. Objects are
-//! not locked, their lists are: a GRANT goes beside whatever is done with a table. Of columns see
-//! `grant_column`.
+//! not locked, their lists are: a GRANT goes beside whatever is done with a table, but for DROP, which
+//! takes the list along. Of columns see `grant_column`.
 
 use std::sync::Arc;
 
@@ -28,6 +28,14 @@ pub(super) struct Subject {
 
 pub(super) fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(sqlstate::INVALID_GRANT_OPERATION, message)
+}
+
+/// The error of an object that was dropped while its list was waited for.
+fn gone(subject: &Subject) -> SqlError {
+    match subject.kind {
+        Securable::Table => undefined_table(&Qualified::plain(&subject.name)),
+        _ => SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("\"{}\" does not exist", subject.name)),
+    }
 }
 
 /// The error of a list that cannot change so.
@@ -253,6 +261,9 @@ impl Work<'_> {
             return Err(SqlError::unsupported("GRANT on a temporary object"));
         }
         self.lock_access(subject.oid).await?;
+        if self.catalog.object(subject.oid).is_none() {
+            return Err(gone(subject));
+        }
         let all = subject.kind.all();
         let asked = match wanted {
             None => all,

@@ -178,6 +178,10 @@ impl Work<'_> {
     async fn own_with_parts(&mut self, object: Oid, owner: Oid) -> Result<()> {
         self.hold_role(owner).await?;
         self.lock_access(object).await?;
+        if self.catalog.object(object).is_none() {
+            let message = format!("object with OID {object} does not exist");
+            return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message));
+        }
         self.set_owner(object, owner)?;
         let Some(table) = self.catalog.table_by_oid(object).cloned() else { return Ok(()) };
         for sequence in self.catalog.sequences_of(&table) {
@@ -238,7 +242,10 @@ impl Work<'_> {
         let objects: Vec<Oid> = accesses.map(|access| access.object).collect();
         for object in objects {
             self.lock_access(object).await?;
-            self.set_owner(object, to)?;
+            // Somebody else may have dropped it before.
+            if self.catalog.object(object).is_some() {
+                self.set_owner(object, to)?;
+            }
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cognate_engine::TreeMode;
+use cognate_engine::{LockMode, TreeMode};
 
 use super::names::Qualified;
 use super::temporary::of_another_session;
@@ -95,12 +95,22 @@ impl Work<'_> {
         }
     }
 
+    /// Keeps a schema from going, and from getting another name, while something is made in it.
+    /// 3F000 if that has happened. A schema of temporary objects is its session's alone.
+    pub(crate) async fn hold_schema(&mut self, schema: &Schema) -> Result<()> {
+        if schema.home.is_none() {
+            self.lock_name_as(0, &schema.name, LockMode::Shared).await?;
+        }
+        match self.catalog.schema_by_oid(schema.oid) {
+            Some(now) if now.name == schema.name => Ok(()),
+            _ => Err(undefined_schema(&schema.name)),
+        }
+    }
+
     /// Takes a name in a schema for a new relation. 42P07 if it is in use.
     pub(crate) async fn claim_name(&mut self, schema: &Schema, name: &str) -> Result<()> {
+        self.hold_schema(schema).await?;
         self.lock_name(schema.oid, name).await?;
-        if self.catalog.schema_by_oid(schema.oid).is_none() {
-            return Err(undefined_schema(&schema.name));
-        }
         match self.catalog.relation(&schema.name, name) {
             Some(_) => Err(duplicate_relation(name)),
             None if self.catalog.user_type(&[], Some(&schema.name), name).is_some() => {

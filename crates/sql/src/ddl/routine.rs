@@ -68,10 +68,8 @@ impl Work<'_> {
             strict: create.strict.unwrap_or(false),
             security_definer: create.security_definer,
         };
+        self.hold_schema(&schema).await?;
         self.lock_name(schema.oid, &lock_name(&name.name)).await?;
-        if self.catalog.schema_by_oid(schema.oid).is_none() {
-            return Err(undefined_schema(&schema.name));
-        }
         let inputs = routine.input_types();
         let existing = {
             let mut named = self.catalog.routines_named(&[], Some(&schema.name), &name.name);

@@ -1,12 +1,16 @@
 //! CREATE SCHEMA and ALTER SCHEMA.
 
+use std::sync::Arc;
+
+use cognate_engine::TreeMode;
 use sqlparser::ast;
 
 use super::names::{fold, single};
 use super::resolve::undefined_schema;
+use super::routine::lock_name;
 use crate::bind::{custom_name, put_schema, renamed, schema_and_name};
 use crate::catalog::{
-    Catalog, Domain, Index, Object, Privileges, Relation, Routine, Schema, Sequence, Table, View,
+    Catalog, Domain, Index, Object, Oid, Privileges, Relation, Routine, Schema, Sequence, Table, View,
 };
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::parse_expression;
@@ -47,7 +51,7 @@ impl Work<'_> {
             return Ok(());
         }
         let oid = self.allocate_oid()?;
-        let schema = Schema { oid, name, comment: None, home: None };
+        let schema = Schema { oid, name, comment: None, home: None, dropped: false };
         self.change(Object::Schema(schema.into()))?;
         match owner.flatten() {
             Some(owner) => self.set_owner(oid, owner),
@@ -88,6 +92,7 @@ impl Work<'_> {
                 format!("schema \"{new}\" already exists"),
             ));
         }
+        self.hold_inside(schema.oid).await?;
         let before = self.catalog.clone();
         let routines = self.catalog.routines().filter(|routine| routine.schema == schema.oid);
         let routines: Vec<_> = routines.cloned().collect();
@@ -119,53 +124,108 @@ impl Work<'_> {
                 Relation::Index(..) => {}
             }
         }
-        self.follow_schema(&before, name, new)
+        self.follow_schema(&before, name, new).await
+    }
+
+    /// Holds all that is in a schema, whose name is stored with each of it: who changes one of them
+    /// stores it again. Whoever reads and writes rows goes on. Nothing new is made in the schema,
+    /// whose name is held.
+    async fn hold_inside(&mut self, schema: Oid) -> Result<()> {
+        let routines = self.catalog.routines().filter(|routine| routine.schema == schema);
+        let mut names: Vec<String> = routines.map(|routine| lock_name(&routine.name)).collect();
+        let types = self.catalog.user_types().filter(|ty| ty.schema() == schema);
+        names.extend(types.map(|ty| ty.name().to_owned()));
+        let relations = self.catalog.relations_in(schema).cloned();
+        let mut relations: Vec<Relation> = relations.collect();
+        relations.sort_by_key(Relation::oid);
+        for relation in relations {
+            match &relation {
+                Relation::View(view) => names.push(view.name.clone()),
+                Relation::Table(_) | Relation::Sequence(_) => {
+                    self.lock_table(relation.oid(), TreeMode::ShareUpdateExclusive).await?;
+                }
+                Relation::Index(..) => {}
+            }
+        }
+        for name in names {
+            self.lock_name(schema, &name).await?;
+        }
+        Ok(())
     }
 
     /// What is stored as text goes on meaning what it meant before a schema had another name: the
     /// queries of views, and types that expressions name.
-    fn follow_schema(&mut self, before: &Catalog, old: &str, new: &str) -> Result<()> {
-        let path_of = |path: &[String]| -> Vec<String> {
-            path.iter().map(|schema| if schema == old { new } else { schema }.to_owned()).collect()
-        };
+    async fn follow_schema(&mut self, before: &Catalog, old: &str, new: &str) -> Result<()> {
         let after = self.catalog.clone();
-        for view in after.views() {
-            let search_path = path_of(&view.search_path);
-            let query = renamed(view, before, &after, &search_path);
-            if query != view.query || search_path != view.search_path {
-                self.change(Object::View(View { query, search_path, ..View::clone(view) }.into()))?;
+        let views: Vec<Arc<View>> = after.views().cloned().collect();
+        for view in &views {
+            if view_in(view, before, &after, (old, new)).is_none() {
+                continue;
+            }
+            let Some(view) = self.held_view(view).await? else { continue };
+            if let Some(changed) = view_in(&view, before, &after, (old, new)) {
+                self.change(Object::View(changed.into()))?;
             }
         }
-        for table in after.tables() {
-            let mut changed = Table::clone(table);
-            let mut texts: Vec<&mut String> = Vec::new();
-            for column in &mut changed.columns {
-                texts.extend(&mut column.default);
-                texts.extend(column.generated.as_mut().map(|computed| &mut computed.text));
+        let tables: Vec<Arc<Table>> = after.tables().cloned().collect();
+        for table in &tables {
+            if table_in(table, old, new)?.is_none() {
+                continue;
             }
-            texts.extend(changed.checks.iter_mut().map(|check| &mut check.expression));
-            let computed = changed.indexes.iter_mut().flat_map(Index::computed_mut);
-            texts.extend(computed.map(|computed| &mut computed.text));
-            if rename_in(texts, old, new)? {
+            self.lock_table(table.oid, TreeMode::ShareUpdateExclusive).await?;
+            let Some(table) = self.catalog.table_by_oid(table.oid).cloned() else { continue };
+            if let Some(changed) = table_in(&table, old, new)? {
                 self.change(Object::Table(changed.into()))?;
             }
         }
         for domain in after.domains() {
-            let mut changed = Domain::clone(domain);
-            let mut has_changed = false;
-            for check in &mut changed.checks {
-                let search_path = path_of(&check.search_path);
-                has_changed |= search_path != check.search_path;
-                check.search_path = search_path;
-            }
-            let checks = changed.checks.iter_mut().map(|check| &mut check.expression);
-            has_changed |= rename_in(checks.chain(&mut changed.default).collect(), old, new)?;
-            if has_changed {
+            if let Some(changed) = domain_in(domain, old, new)? {
                 self.change(Object::Domain(changed.into()))?;
             }
         }
         Ok(())
     }
+}
+
+/// A search path after a schema was renamed.
+fn path_in(path: &[String], old: &str, new: &str) -> Vec<String> {
+    path.iter().map(|schema| if schema == old { new } else { schema }.to_owned()).collect()
+}
+
+/// A view after a schema was renamed between these two catalogs, if that changes it.
+fn view_in(view: &View, before: &Catalog, after: &Catalog, (old, new): (&str, &str)) -> Option<View> {
+    let search_path = path_in(&view.search_path, old, new);
+    let query = renamed(view, before, after, &search_path);
+    let has_changed = query != view.query || search_path != view.search_path;
+    has_changed.then(|| View { query, search_path, ..View::clone(view) })
+}
+
+/// A table after a schema was renamed, if that changes what its expressions name.
+fn table_in(table: &Table, old: &str, new: &str) -> Result<Option<Table>> {
+    let mut changed = Table::clone(table);
+    let mut texts: Vec<&mut String> = Vec::new();
+    for column in &mut changed.columns {
+        texts.extend(&mut column.default);
+        texts.extend(column.generated.as_mut().map(|computed| &mut computed.text));
+    }
+    texts.extend(changed.checks.iter_mut().map(|check| &mut check.expression));
+    let computed = changed.indexes.iter_mut().flat_map(Index::computed_mut);
+    texts.extend(computed.map(|computed| &mut computed.text));
+    Ok(rename_in(texts, old, new)?.then_some(changed))
+}
+
+/// The same of a domain.
+fn domain_in(domain: &Domain, old: &str, new: &str) -> Result<Option<Domain>> {
+    let mut changed = Domain::clone(domain);
+    let mut has_changed = false;
+    for check in &mut changed.checks {
+        let search_path = path_in(&check.search_path, old, new);
+        has_changed |= search_path != check.search_path;
+        check.search_path = search_path;
+    }
+    let checks = changed.checks.iter_mut().map(|check| &mut check.expression);
+    has_changed |= rename_in(checks.chain(&mut changed.default).collect(), old, new)?;
+    Ok(has_changed.then_some(changed))
 }
 
 /// Gives types that expressions name with a schema its new name. Whether there were any.

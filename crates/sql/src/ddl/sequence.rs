@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cognate_engine::TreeMode;
 use sqlparser::ast;
 
 use super::names::{Qualified, fold};
@@ -98,10 +99,9 @@ impl Work<'_> {
     ) -> Result<bool> {
         let name = Qualified::from_object_name(name)?;
         let schema = self.creation_schema(&name, temporary)?;
+        let role = self.facts.role(&self.catalog);
         let owner = match options.owned_by.as_ref() {
-            Some(Some(column)) => {
-                Some(self.owning_column(column, schema.oid, self.facts.role(&self.catalog))?)
-            }
+            Some(Some(column)) => Some(self.owning_column(column, schema.oid, role).await?),
             _ => None,
         };
         let ty = match &options.data_type {
@@ -184,7 +184,7 @@ impl Work<'_> {
         };
         let mut sequence = Sequence::clone(&sequence);
         match change {
-            AlterSequence::Options(options) => self.change_options(&mut sequence, options)?,
+            AlterSequence::Options(options) => self.change_options(&mut sequence, options).await?,
             AlterSequence::Rename(new) => {
                 let new = fold(new);
                 let schema = self.schema_of(sequence.schema)?;
@@ -203,20 +203,20 @@ impl Work<'_> {
 
     /// Gives an identity column's sequence the column's new type.
     pub(crate) async fn retype_sequence(&mut self, oid: u32, data_type: &ast::DataType) -> Result<()> {
-        self.lock_table(oid, cognate_engine::TreeMode::Exclusive).await?;
+        self.lock_table(oid, TreeMode::Exclusive).await?;
         let Some(sequence) = self.catalog.sequence_by_oid(oid) else { return Ok(()) };
         let mut sequence = Sequence::clone(sequence);
         let options = SequenceOptions { data_type: Some(data_type.clone()), ..SequenceOptions::default() };
-        self.change_options(&mut sequence, &options)?;
+        self.change_options(&mut sequence, &options).await?;
         self.change(Object::Sequence(sequence.into()))
     }
 
     async fn locked_sequence(&mut self, oid: u32, name: &Qualified) -> Result<Arc<Sequence>> {
-        self.lock_table(oid, cognate_engine::TreeMode::Exclusive).await?;
+        self.lock_table(oid, TreeMode::Exclusive).await?;
         self.sequence(name)
     }
 
-    fn change_options(&mut self, sequence: &mut Sequence, options: &SequenceOptions) -> Result<()> {
+    async fn change_options(&mut self, sequence: &mut Sequence, options: &SequenceOptions) -> Result<()> {
         if let Some(data_type) = &options.data_type {
             let ty = resolve_built_in(data_type)?;
             if !ty.id.is_integer() {
@@ -242,11 +242,12 @@ impl Work<'_> {
                 ));
             }
             if let Some(column) = sequence.owner.take() {
+                self.lock_table(column.0, TreeMode::ShareUpdateExclusive).await?;
                 self.unlink_from_column(column, sequence.oid)?;
             }
             if let Some(column) = owned_by {
                 let role = self.catalog.owner(sequence.oid);
-                let column = self.owning_column(column, sequence.schema, role)?;
+                let column = self.owning_column(column, sequence.schema, role).await?;
                 self.link_to_column(column, sequence.oid)?;
                 sequence.owner = Some(column);
             }
@@ -262,8 +263,14 @@ impl Work<'_> {
     }
 
     /// The column that a sequence is to belong to, which is in this schema and this role's. 55000
-    /// for a table that is not: its definition would change by it.
-    fn owning_column(&self, name: &ast::ObjectName, schema: Oid, role: Oid) -> Result<(u32, usize)> {
+    /// for a table that is not. The table is held, as its definition changes by it: whoever reads
+    /// and writes its rows goes on.
+    async fn owning_column(
+        &mut self,
+        name: &ast::ObjectName,
+        schema: Oid,
+        role: Oid,
+    ) -> Result<(u32, usize)> {
         let parts = super::names::parts(name)?;
         let (column, table) = match parts.as_slice() {
             [table, column] => (column, Qualified::plain(table)),
@@ -273,7 +280,7 @@ impl Work<'_> {
                     .with_hint("Specify OWNED BY table.column or OWNED BY NONE."));
             }
         };
-        let table = self.table(&table)?;
+        let table = self.locked_table(&table, TreeMode::ShareUpdateExclusive).await?;
         let unfit = |message: &str| Err(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         // Temporary tables are the session's, and so are their sequences.
         if !table.temporary && self.catalog.owner(table.oid) != role {

@@ -81,7 +81,8 @@ impl Work<'_> {
             oid => oid,
         };
         let home = Some(self.database.home());
-        let schema = Arc::new(Schema { oid, name: temporary_schema_name(oid), comment: None, home });
+        let schema =
+            Arc::new(Schema { oid, name: temporary_schema_name(oid), comment: None, home, dropped: false });
         self.change(Object::Schema(schema.clone()))?;
         Ok(schema)
     }

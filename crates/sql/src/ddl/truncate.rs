@@ -49,7 +49,19 @@ impl Work<'_> {
             }
         }
         for oid in wanted {
+            if restart {
+                self.lock_sequences_of(oid).await?;
+            }
             self.empty(oid, restart)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for whoever is changing a sequence of the table's columns: it would be stored again.
+    async fn lock_sequences_of(&mut self, oid: Oid) -> Result<()> {
+        let Some(table) = self.catalog.table_by_oid(oid).cloned() else { return Ok(()) };
+        for sequence in self.catalog.sequences_of(&table) {
+            self.lock_table(sequence, TreeMode::Exclusive).await?;
         }
         Ok(())
     }

@@ -119,10 +119,8 @@ impl Work<'_> {
 
     /// Takes a name for a new type. 42710 if it is in use.
     pub(super) async fn claim_type_name(&mut self, schema: &Schema, name: &str) -> Result<()> {
+        self.hold_schema(schema).await?;
         self.lock_name(schema.oid, name).await?;
-        if self.catalog.schema_by_oid(schema.oid).is_none() {
-            return Err(undefined_schema(&schema.name));
-        }
         let is_type = self.catalog.user_type(&[], Some(&schema.name), name).is_some();
         if is_type || self.is_taken(&schema.name, name) { Err(duplicate_type(name)) } else { Ok(()) }
     }
@@ -216,13 +214,16 @@ impl Work<'_> {
 
     /// Views go on naming a type that had another name, or was in another schema, in the catalog
     /// before. 0A000 where one has its name in a text, which may be that of a `regtype`.
-    pub(super) fn follow_type(&mut self, before: &Catalog, word: &str, what: &str) -> Result<()> {
+    pub(super) async fn follow_type(&mut self, before: &Catalog, word: &str, what: &str) -> Result<()> {
         let after = self.catalog.clone();
-        for view in after.views().filter(|view| mentions(&view.query, word)) {
-            let query = renamed(view, before, &after, &view.search_path);
-            let changed = View { query, ..View::clone(view) };
+        let naming = after.views().filter(|view| mentions(&view.query, word));
+        let naming: Vec<Arc<View>> = naming.cloned().collect();
+        for view in &naming {
+            let Some(view) = self.held_view(view).await? else { continue };
+            let query = renamed(&view, before, &after, &view.search_path);
+            let changed = View { query, ..View::clone(&view) };
             if has_text(&changed.query, word) || self.bind_view(&changed).is_err() {
-                return Err(self.named_by(view, what));
+                return Err(self.named_by(&view, what));
             }
             if changed.query != view.query {
                 self.change(Object::View(changed.into()))?;

@@ -1,11 +1,14 @@
 //! CREATE VIEW, and the options of views.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use cognate_engine::{LockMode, TreeMode};
 use sqlparser::ast;
 
 use super::names::{Qualified, fold};
 use super::resolve::{duplicate_relation, wrong_type};
+use super::routine::lock_name;
 use crate::bind::{Stars, base_table, pinned};
 use crate::catalog::{self, CheckOption, Column, Object, Relation, Securable, View};
 use crate::error::{Result, SqlError, sqlstate};
@@ -32,6 +35,7 @@ impl Work<'_> {
             self.notice(SqlError::notice(format!("view \"{}\" will be a temporary view", name.name)));
         }
         let schema = self.creation_schema(&name, statement.temporary || reads_temporary)?;
+        self.hold_schema(&schema).await?;
         self.lock_name(schema.oid, &name.name).await?;
         let existing = match self.catalog.relation(&schema.name, &name.name) {
             None => None,
@@ -42,7 +46,7 @@ impl Work<'_> {
             Some(_) if statement.or_replace => return Err(wrong_type(&name.name, "view")),
             Some(_) => return Err(duplicate_relation(&name.name)),
         };
-        let (columns, depends_on, stars) = self.bind_query(&statement.query)?;
+        let (columns, depends_on, stars) = self.bind_held(&statement.query).await?;
         self.require_schemas_of(&statement.query)?;
         let columns = view_columns(columns, &statement.columns)?;
         super::create_table::check_count(columns.len())?;
@@ -134,6 +138,41 @@ impl Work<'_> {
                 let path = self.facts.named_path(&self.catalog).into_iter();
                 path.filter(|schema| !catalog::is_temporary(schema)).collect()
             }
+        }
+    }
+
+    /// The same as `bind_query`, with all that the query depends on held: it cannot go or change
+    /// before the view is there to be asked.
+    async fn bind_held(&mut self, query: &ast::Query) -> Result<(Vec<OutputColumn>, Vec<u32>, Stars)> {
+        let mut held = BTreeSet::new();
+        loop {
+            let (_, depends_on, _) = self.bind_query(query)?;
+            let new: Vec<u32> = depends_on.into_iter().filter(|oid| !held.contains(oid)).collect();
+            if new.is_empty() {
+                return self.bind_query(query);
+            }
+            for oid in new {
+                self.hold_from_going(oid).await?;
+                held.insert(oid);
+            }
+        }
+    }
+
+    /// Keeps a relation, routine or type of users as it is.
+    async fn hold_from_going(&mut self, oid: u32) -> Result<()> {
+        match self.catalog.relation_by_oid(oid).cloned() {
+            Some(Relation::Table(_)) => return self.lock_table(oid, TreeMode::Read).await,
+            Some(Relation::View(view)) => {
+                return self.lock_name_as(view.schema, &view.name, LockMode::Shared).await;
+            }
+            Some(Relation::Index(..) | Relation::Sequence(_)) | None => {}
+        }
+        if let Some(routine) = self.catalog.routine_by_oid(oid).cloned() {
+            return self.lock_name_as(routine.schema, &lock_name(&routine.name), LockMode::Shared).await;
+        }
+        match self.catalog.user_type_by_oid(oid) {
+            Some(ty) => self.lock_name_as(ty.schema(), ty.name(), LockMode::Shared).await,
+            None => Ok(()),
         }
     }
 

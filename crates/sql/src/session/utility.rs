@@ -483,7 +483,8 @@ impl Work<'_> {
             S::AlterIndex { name, operation: ast::AlterIndexOperation::RenameIndex { index_name } } => {
                 let name = Qualified::from_object_name(name)?;
                 self.require_usage(&name)?;
-                let relation = self.find(&name).ok_or_else(|| crate::ddl::resolve::undefined_table(&name))?;
+                let found = self.find(&name).ok_or_else(|| crate::ddl::resolve::undefined_table(&name))?;
+                let relation = self.held(&name, &found).await?;
                 self.rename_relation(&relation, single(index_name)?).await
             }
             S::Drop { object_type, if_exists, names, cascade, .. } => {

@@ -15,7 +15,7 @@ use super::external::External;
 use super::facts::Facts;
 use super::interrupt::Interrupts;
 use super::state::TransactionState;
-use crate::catalog::{Catalog, DATABASE_OID, Object, Oid, store};
+use crate::catalog::{Catalog, DATABASE_OID, Object, Oid, PUBLIC_OID, Schema, store};
 use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{ReadContext, Reader, RowScan};
@@ -258,7 +258,15 @@ impl Work<'_> {
         }
         let home =
             self.catalog.object(oid).map_or(self.database.oid(), |object| self.catalog.home_of(object));
-        self.engine.delete(store::CATALOG_TREE, &store::key(home, oid))?;
+        let key = store::key(home, oid);
+        match self.catalog.schema_by_oid(oid).filter(|_| oid == PUBLIC_OID) {
+            // It is there unless it is said that it is not.
+            Some(schema) => {
+                let dropped = Object::Schema(Schema { dropped: true, ..Schema::clone(schema) }.into());
+                self.engine.put(store::CATALOG_TREE, &key, store::encode(&dropped)?)?;
+            }
+            None => self.engine.delete(store::CATALOG_TREE, &key)?,
+        }
         self.state.is_temporary |= self.catalog.object(oid).is_some_and(Object::is_temporary);
         match self.database.catalog().object(oid) {
             // Nobody else has ever known of it.
