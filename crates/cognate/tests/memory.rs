@@ -278,6 +278,11 @@ fn large_values() -> Vec<(&'static str, &'static str, Outcome)> {
             "SELECT cardinality(x || x) FROM (SELECT array_fill(1, ARRAY[600000]) x) s",
             Memory,
         ),
+        (
+            "arrays in an array",
+            "SELECT cardinality(ARRAY[x, x]) FROM (SELECT array_fill(1, ARRAY[600000]) x) s",
+            Memory,
+        ),
         ("an array's rows", "SELECT count(*) FROM unnest(array_fill(1, ARRAY[500000]))", Is("500000")),
         ("a text's rows", "SELECT count(*) FROM string_to_table(repeat('x,', 300000), ',')", Is("300001")),
     ]

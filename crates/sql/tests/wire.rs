@@ -116,6 +116,7 @@ fn any_input_is_read_without_panic() {
     let check = |(ty, text, bytes): (Type, String, Vec<u8>)| {
         let _ = Datum::from_text(ty, &text, &context);
         let _ = Datum::from_binary(ty, &bytes);
+        let _ = Datum::receive(ty, &bytes, &context);
         Ok(())
     };
     TestRunner::new(config(8_000)).run(&strategy, check).expect("no panic");

@@ -53,8 +53,7 @@ impl Binder<'_> {
             return Ok(field_of(&typed.expr, place, shape[place].1));
         }
         if let (TypeId::Name, [AccessExpr::Subscript(Subscript::Index { index })]) = (typed.ty.id, rest) {
-            let index = self.expression(index)?;
-            let arguments = vec![typed.expr, self.convert(index, TypeId::Int4.into())?.expr];
+            let arguments = vec![typed.expr, self.array_subscript(index)?];
             let call = Expr::Function(Box::new(FunctionCall { function: name_element(), arguments }));
             return Ok(Typed::new(fold(call, self.context), TypeId::InternalChar));
         }
@@ -80,8 +79,7 @@ impl Binder<'_> {
             let AccessExpr::Subscript(Subscript::Index { index }) = access else {
                 return Err(self.lacks("this kind of subscript"));
             };
-            let index = self.expression(index)?;
-            subscripts.push(self.convert(index, TypeId::Int4.into())?.expr);
+            subscripts.push(self.array_subscript(index)?);
         }
         let expr = Expr::Subscript(Box::new((typed.expr, subscripts)));
         Ok(Typed::new(fold(expr, self.context), element))
@@ -138,8 +136,7 @@ impl Binder<'_> {
             let AccessExpr::Subscript(Subscript::Index { index }) = access else {
                 return Err(SqlError::unsupported("assignment to a slice of an array"));
             };
-            let index = self.expression(index)?;
-            subscripts.push(self.convert(index, TypeId::Int4.into())?.expr);
+            subscripts.push(self.array_subscript(index)?);
         }
         let value = self.expression(value)?;
         let mut arguments = vec![array.expr, self.assign_element(value, element, column)?];
@@ -211,8 +208,17 @@ impl Binder<'_> {
 
     fn slice_bound(&mut self, bound: Option<&Syntax>) -> Result<Option<Expr>> {
         let Some(syntax) = bound else { return Ok(None) };
+        self.array_subscript(syntax).map(Some)
+    }
+
+    /// A subscript of an array, converted to an integer as a value that is stored is: larger
+    /// integers and numbers with a fraction will do. 42804.
+    fn array_subscript(&mut self, syntax: &Syntax) -> Result<Expr> {
         let typed = self.expression(syntax)?;
-        Ok(Some(self.convert(typed, TypeId::Int4.into())?.expr))
+        let converted = self.coerce(typed, TypeId::Int4.into(), CastContext::Assignment)?;
+        converted.map(|typed| typed.expr).ok_or_else(|| {
+            SqlError::new(sqlstate::DATATYPE_MISMATCH, "array subscript must have type integer")
+        })
     }
 }
 

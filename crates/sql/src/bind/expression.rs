@@ -178,10 +178,14 @@ impl Binder<'_> {
 
     /// A row IS NULL if all its items are, and IS NOT NULL if none is.
     fn row_is_null(&mut self, items: Vec<&Syntax>, negated: bool) -> Result<Typed> {
-        let tests = items
-            .into_iter()
-            .map(|item| Ok(Expr::IsNull { operand: Box::new(self.settled_expression(item)?.expr), negated }))
-            .collect::<Result<_>>()?;
+        let mut tests = Vec::with_capacity(items.len());
+        for item in items {
+            tests.push(match self.settled_expression(item)?.expr {
+                // A row within the row is not NULL, whatever is in it.
+                Expr::Row(..) => Expr::Constant(Datum::Bool(negated)),
+                operand => Expr::IsNull { operand: Box::new(operand), negated },
+            });
+        }
         Ok(boolean(fold(Expr::And(tests), self.context)))
     }
 

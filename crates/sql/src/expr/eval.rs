@@ -370,10 +370,15 @@ fn array(constructor: &ArrayConstructor, env: &Env<'_>) -> Result<Datum> {
     if !constructor.nested {
         return Ok(Array::new(constructor.element, items).into());
     }
+    // Arrays are shared where they are named again; what is made of them is not.
+    let length = |item: &Datum| if let Datum::Array(inner) = item { inner.elements.len() } else { 0 };
+    let total: usize = items.iter().map(length).sum();
+    env.execution.read.eval.check_size(total.saturating_mul(size_of::<Datum>()))?;
     let mut dimensions: Option<Vec<Dimension>> = None;
-    let mut elements = vec![];
+    let mut elements = Vec::with_capacity(total);
     let count = items.len();
     for item in &items {
+        env.execution.tick()?;
         let inner = match item {
             Datum::Array(inner) => inner.clone(),
             _ => Arc::new(Array::new(constructor.element, vec![])),
@@ -396,7 +401,7 @@ fn array(constructor: &ArrayConstructor, env: &Env<'_>) -> Result<Datum> {
     }
     let mut dimensions = vec![Dimension { length: count, lower: 1 }];
     dimensions.extend(inner);
-    Ok(Array { element: constructor.element, dimensions, elements }.into())
+    Ok(Array { element: constructor.element, dimensions, elements }.checked()?.into())
 }
 
 /// A subscript's value; none if it is NULL.

@@ -130,7 +130,7 @@ fn concatenate(a: &Arc<Array>, b: &Arc<Array>) -> Computed {
         )));
     }
     let elements = copied(a.elements.iter().chain(&b.elements))?;
-    Ok(Datum::Array(Arc::new(Array { element: a.element, dimensions, elements })))
+    Ok(Array { element: a.element, dimensions, elements }.checked()?.into())
 }
 
 fn array_cat(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -168,7 +168,7 @@ fn with_element(array: &Datum, element: &Datum, ty: TypeId, at_end: bool) -> Com
     // Prepending keeps the lower bound at what it was, too.
     let lower = grown.dimensions.first().map_or(1, |dimension| dimension.lower);
     grown.dimensions = vec![Dimension { length: grown.elements.len(), lower }];
-    Ok(grown.into())
+    Ok(grown.checked()?.into())
 }
 
 fn array_append(arguments: &[Datum], types: &[Type], _: &EvalContext<'_>) -> Computed {
@@ -239,7 +239,12 @@ fn array_remove(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
         return Err(SqlError::unsupported("removing elements from multidimensional arrays"));
     }
     let kept = copied(array.elements.iter().filter(|element| **element != arguments[1]))?;
-    Ok(Array::new(array.element, kept).into())
+    let mut kept = Array::new(array.element, kept);
+    // Where it begins stays.
+    if let (Some(left), Some(before)) = (kept.dimensions.first_mut(), array.dimensions.first()) {
+        left.lower = before.lower;
+    }
+    Ok(kept.into())
 }
 
 fn array_replace(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -252,17 +257,23 @@ fn array_replace(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     Ok(Array { element: array.element, dimensions: array.dimensions.clone(), elements }.into())
 }
 
+/// The array without so many of the last elements along its first dimension.
 fn trim_array(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let array = array_of(&arguments[0])?;
-    one_dimensional(array)?;
-    let (have, drop) = (array.elements.len(), arguments[1].as_i64().unwrap_or(0));
+    let first = array.dimensions.first().copied().unwrap_or(Dimension { length: 0, lower: 1 });
+    let (have, drop) = (first.length, arguments[1].as_i64().unwrap_or(0));
     let drop = usize::try_from(drop).ok().filter(|d| *d <= have).ok_or_else(|| {
         SqlError::new(
             sqlstate::ARRAY_SUBSCRIPT_ERROR,
             format!("number of elements to trim must be between 0 and {have}"),
         )
     })?;
-    Ok(Array::new(array.element, copied(array.elements[..have - drop].iter())?).into())
+    if drop == have {
+        return Ok(Array::new(array.element, vec![]).into());
+    }
+    check_size(array.elements.len() * size_of::<Datum>())?;
+    let last = i64::from(first.lower) + (have - drop) as i64 - 1;
+    Ok(array.slice(&[[None, i32::try_from(last).ok()]]).into())
 }
 
 /// How many of the thresholds, which grow, a value is not below.
@@ -279,37 +290,53 @@ fn width_bucket(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Int4(array.elements.partition_point(|threshold| *threshold <= arguments[0]) as i32))
 }
 
+#[cold]
+fn wrong_subscripts(detail: &str) -> SqlError {
+    SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "wrong number of array subscripts").with_detail(detail)
+}
+
+/// The lengths or lower bounds that `array_fill` is told.
+fn numbers(argument: &Datum) -> Result<Vec<i32>, SqlError> {
+    let array = array_of(argument)?;
+    if array.dimensions.len() > 1 {
+        return Err(wrong_subscripts("Dimension array must be one dimensional."));
+    }
+    let number = |element: &Datum| match element {
+        Datum::Int4(number) => Ok(*number),
+        _ => Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "dimension values cannot be null")),
+    };
+    array.elements.iter().map(number).collect()
+}
+
+/// Arguments: the value, the lengths, perhaps the lower bounds.
 fn array_fill(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
-    if arguments[1].is_null() {
+    if arguments[1..].iter().any(Datum::is_null) {
         return Err(SqlError::new(
             sqlstate::NULL_VALUE_NOT_ALLOWED,
             "dimension array or low bound array cannot be null",
         ));
     }
-    let lengths = array_of(&arguments[1])?;
-    if lengths.dimensions.len() > 1 {
-        return Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "wrong number of array subscripts")
-            .with_detail("Dimension array must be one dimensional."));
+    let lengths = numbers(&arguments[1])?;
+    let lowers = arguments.get(2).map_or_else(|| Ok(vec![1; lengths.len()]), numbers)?;
+    if lowers.len() != lengths.len() {
+        return Err(wrong_subscripts("Low bound array has different size than dimensions array."));
     }
-    let mut dimensions = Vec::new();
-    for length in &lengths.elements {
-        let length = length.as_i64().and_then(|l| usize::try_from(l).ok());
-        dimensions.push(Dimension {
-            length: length.ok_or_else(|| SqlError::out_of_range("array size"))?,
-            lower: 1,
-        });
-    }
-    let total =
-        dimensions.iter().try_fold(1usize, |n, d| n.checked_mul(d.length)).filter(|n| *n < 10_000_000);
-    let total = total.ok_or_else(|| {
+    let too_large = || {
         SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "array size exceeds the maximum allowed (10000000)")
-    })?;
-    if dimensions.is_empty() || total == 0 {
+    };
+    let mut dimensions = Vec::with_capacity(lengths.len());
+    for (length, lower) in lengths.into_iter().zip(lowers) {
+        dimensions.push(Dimension { length: usize::try_from(length).map_err(|_| too_large())?, lower });
+    }
+    let total = dimensions.iter().try_fold(1usize, |n, d| n.checked_mul(d.length));
+    let total = total.filter(|n| *n < 10_000_000).ok_or_else(too_large)?;
+    let shape = Array { element: types[0].id, dimensions, elements: vec![] }.checked()?;
+    if shape.dimensions.is_empty() || total == 0 {
         return Ok(Array::new(types[0].id, vec![]).into());
     }
     context.check_size(total * size_of::<Datum>())?;
     let elements = copied(std::iter::repeat_n(&arguments[0], total))?;
-    Ok(Array { element: types[0].id, dimensions, elements }.into())
+    Ok(Array { elements, ..shape }.into())
 }
 
 /// Pairs of elements up to which comparing all is faster than hashing.
@@ -384,6 +411,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(6172, "trim_array", &[AnyArray, Int4], AnyArray, trim_array),
     plain(3292, "width_bucket", &[AnyCompatible, AnyCompatibleArray], Int4, width_bucket),
     typed(1193, "array_fill", &[AnyElement, Int4Array], AnyArray, array_fill).called_on_null(),
+    typed(1286, "array_fill", &[AnyElement, Int4Array, Int4Array], AnyArray, array_fill).called_on_null(),
     set(2331, "unnest", &[AnyArray], AnyElement),
     set(1192, "generate_subscripts", &[AnyArray, Int4], Int4),
     set(1191, "generate_subscripts", &[AnyArray, Int4, Bool], Int4),

@@ -124,9 +124,6 @@ fn write_base64(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), SqlError> {
     let mut meter = Meter::default();
     for (i, chunk) in bytes.chunks(3).enumerate() {
         meter.add(4)?;
-        if i > 0 && i % 19 == 0 {
-            out.push(b'\n');
-        }
         let group = chunk.iter().fold(0u32, |n, b| n << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
         for place in 0..4 {
             if place <= chunk.len() {
@@ -134,6 +131,10 @@ fn write_base64(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), SqlError> {
             } else {
                 out.push(b'=');
             }
+        }
+        // A line that is full ends, also where nothing follows.
+        if i % 19 == 18 && chunk.len() == 3 {
+            out.push(b'\n');
         }
     }
     Ok(())

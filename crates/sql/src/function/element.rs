@@ -93,7 +93,7 @@ fn put(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Result
         _ => {
             let dimensions = places.iter().map(|&lower| Dimension { length: 1, lower }).collect();
             let elements = vec![value.clone()];
-            Ok(Array { element: types[1].id, dimensions, elements }.into())
+            Ok(Array { element: types[1].id, dimensions, elements }.checked()?.into())
         }
     }
 }
@@ -141,5 +141,5 @@ fn replaced(
         }
     }
     array.elements[index] = value.clone();
-    Ok(array.into())
+    Ok(array.checked()?.into())
 }

@@ -13,6 +13,9 @@ pub struct Dimension {
     pub lower: i32,
 }
 
+/// Most dimensions of an array.
+pub(super) const MAX_DIMENSIONS: usize = 6;
+
 /// 54000 unless the subscript behind the last element is a number, too, along each dimension.
 pub(super) fn check_bounds(dimensions: &[Dimension]) -> Result<(), SqlError> {
     let fits = |dimension: &Dimension| {
@@ -51,6 +54,20 @@ impl Array {
         let dimensions =
             if elements.is_empty() { vec![] } else { vec![Dimension { length: elements.len(), lower: 0 }] };
         Array { element, dimensions, elements }
+    }
+
+    /// The array, if it has a shape that arrays can have. 54000 for more dimensions than those, and
+    /// for subscripts beyond integers.
+    pub(crate) fn checked(self) -> Result<Array, SqlError> {
+        let count = self.dimensions.len();
+        if count > MAX_DIMENSIONS {
+            let message = format!(
+                "number of array dimensions ({count}) exceeds the maximum allowed ({MAX_DIMENSIONS})"
+            );
+            return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        check_bounds(&self.dimensions)?;
+        Ok(self)
     }
 
     /// The element at these subscripts, one for each dimension; NULL outside.
@@ -104,7 +121,7 @@ impl Array {
     }
 
     /// Arrays of one shape, stacked up to one with a dimension more. 22004 for NULL, 2202E for
-    /// empty arrays and different shapes.
+    /// empty arrays and different shapes, 54000 for too many dimensions.
     pub fn stacked(element: TypeId, parts: Vec<Datum>) -> Result<Array, SqlError> {
         let mut stack = Array { element, dimensions: vec![], elements: vec![] };
         let count = parts.len();
@@ -130,6 +147,6 @@ impl Array {
             stack.dimensions.push(Dimension { length: count, lower: 1 });
             stack.dimensions.extend(shape);
         }
-        Ok(stack)
+        stack.checked()
     }
 }

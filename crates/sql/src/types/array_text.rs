@@ -1,12 +1,9 @@
 //! Arrays as text: `{1,2,NULL}`, `{{"a b",c},{d,e}}`, `[0:1]={7,8}`.
 
-use super::array::check_bounds;
+use super::array::{MAX_DIMENSIONS, check_bounds};
 use super::bounds::Meter;
 use super::{Array, Datum, Dimension, FormatContext, Type};
 use crate::error::{SqlError, sqlstate};
-
-/// Most dimensions of an array.
-const MAX_DIMENSIONS: usize = 6;
 
 /// Appends the text form.
 pub(super) fn write(

@@ -77,6 +77,9 @@ impl Datum {
     }
 
     fn read_binary(ty: Type, bytes: &[u8], context: Option<&FormatContext>) -> Result<Datum, SqlError> {
+        // What rows hold was looked at when it came, and is read whatever it is: rounded up, a
+        // time may be behind the last that can be written.
+        let is_new = context.is_some();
         Ok(match ty.id {
             TypeId::Enum => Datum::Enum(match context {
                 Some(context) => EnumValue::parse(ty.bare().oid(), text(bytes)?.as_str(), context)?,
@@ -92,20 +95,13 @@ impl Datum {
             TypeId::Text | TypeId::Varchar | TypeId::Unknown => Datum::Text(text(bytes)?),
             TypeId::Name => Datum::Text(read_name(bytes)?),
             TypeId::Bpchar => Datum::Bpchar(text(bytes)?),
-            TypeId::InternalChar => match fixed::<1>(bytes)? {
-                [0] => Datum::Text(Text::default()),
-                byte => Datum::Text(text(&byte)?),
-            },
-            TypeId::Json => {
-                let text = text(bytes)?;
-                json::validate(text.as_str())?;
-                Datum::Text(text)
-            }
-            TypeId::Jsonb => Datum::Jsonb(read_jsonb(bytes)?),
+            TypeId::InternalChar => Datum::Text(read_char(fixed(bytes)?)?),
+            TypeId::Json => Datum::Text(read_json(bytes, is_new)?),
+            TypeId::Jsonb => Datum::Jsonb(read_jsonb(bytes, is_new)?),
             TypeId::Date => Datum::Date(read_date(i32::from_be_bytes(fixed(bytes)?))?),
             TypeId::Time => Datum::Time(read_time(i64::from_be_bytes(fixed(bytes)?))?),
-            TypeId::Timestamp => Datum::Timestamp(read_timestamp(i64::from_be_bytes(fixed(bytes)?))?),
-            TypeId::Timestamptz => Datum::Timestamptz(read_timestamp(i64::from_be_bytes(fixed(bytes)?))?),
+            TypeId::Timestamp => Datum::Timestamp(read_timestamp(bytes, is_new)?),
+            TypeId::Timestamptz => Datum::Timestamptz(read_timestamp(bytes, is_new)?),
             TypeId::Interval => {
                 let all: [u8; 16] = fixed(bytes)?;
                 Datum::Interval(Interval {
@@ -158,7 +154,24 @@ fn read_name(bytes: &[u8]) -> Result<Text, SqlError> {
         .with_detail("Identifier must be less than 64 characters."))
 }
 
-fn read_jsonb(bytes: &[u8]) -> Result<Text, SqlError> {
+/// A byte that is no character stays written as it is where it is read as text.
+fn read_char(byte: [u8; 1]) -> Result<Text, SqlError> {
+    match byte {
+        [0] => Ok(Text::default()),
+        [high @ 0x80..] => Ok(format!("\\{high:03o}").into()),
+        byte => text(&byte),
+    }
+}
+
+fn read_json(bytes: &[u8], is_new: bool) -> Result<Text, SqlError> {
+    let text = text(bytes)?;
+    if is_new {
+        json::validate(text.as_str())?;
+    }
+    Ok(text)
+}
+
+fn read_jsonb(bytes: &[u8], is_new: bool) -> Result<Text, SqlError> {
     let (&version, rest) = bytes.split_first().ok_or_else(insufficient)?;
     if version != 1 {
         return Err(SqlError::new(
@@ -166,7 +179,8 @@ fn read_jsonb(bytes: &[u8]) -> Result<Text, SqlError> {
             format!("unsupported jsonb version number {version}"),
         ));
     }
-    Ok(json::normalize(text(rest)?.as_str())?.into())
+    let text = text(rest)?;
+    if is_new { Ok(json::normalize(text.as_str())?.into()) } else { Ok(text) }
 }
 
 fn read_date(date: i32) -> Result<i32, SqlError> {
@@ -177,8 +191,9 @@ fn read_time(time: i64) -> Result<i64, SqlError> {
     if (0..=datetime::DAY).contains(&time) { Ok(time) } else { Err(datetime::out_of_range("time")) }
 }
 
-fn read_timestamp(timestamp: i64) -> Result<i64, SqlError> {
-    if datetime::is_finite_timestamp(timestamp) {
+fn read_timestamp(bytes: &[u8], is_new: bool) -> Result<i64, SqlError> {
+    let timestamp = i64::from_be_bytes(fixed(bytes)?);
+    if is_new && datetime::is_finite_timestamp(timestamp) {
         datetime::check_timestamp(Some(timestamp))
     } else {
         Ok(timestamp)

@@ -99,10 +99,10 @@ struct Nested {
 }
 
 impl Nested {
-    fn datum(array: Option<Array>, rows: usize) -> Datum {
-        let Some(mut array) = array else { return Datum::Null };
+    fn datum(array: Option<Array>, rows: usize) -> Finished {
+        let Some(mut array) = array else { return Ok(Datum::Null) };
         array.dimensions.insert(0, Dimension { length: rows, lower: 1 });
-        array.into()
+        Ok(array.checked()?.into())
     }
 }
 
@@ -131,10 +131,10 @@ impl Accumulator for Nested {
         Ok(())
     }
     fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
-        Ok(Nested::datum(self.array.take(), self.rows))
+        Nested::datum(self.array.take(), self.rows)
     }
     fn result(&self, _: &EvalContext<'_>) -> Finished {
-        Ok(Nested::datum(self.array.clone(), self.rows))
+        Nested::datum(self.array.clone(), self.rows)
     }
     fn memory(&self) -> usize {
         self.bytes

@@ -3,7 +3,7 @@
 
 use super::Accumulator;
 use super::sum::Scales;
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 use crate::function::EvalContext;
 use crate::types::{Datum, Moments, Numeric, Type};
 
@@ -110,12 +110,20 @@ impl Accumulator for Float {
             Datum::Float8(value) => *value,
             _ => return Ok(()),
         };
-        let before = self.count;
+        let (before, was_finite) = (self.count, !self.sum.is_infinite());
         self.count += 1.0;
         self.sum += value;
         if before > 0.0 {
             let distance = value * self.count - self.sum;
             self.distances += distance * distance / (self.count * before);
+            if self.sum.is_infinite() || self.distances.is_infinite() {
+                // Only an infinity explains another one.
+                if was_finite && !value.is_infinite() {
+                    let message = "value out of range: overflow";
+                    return Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, message));
+                }
+                self.distances = f64::NAN;
+            }
         } else if !value.is_finite() {
             // An infinity or NaN makes the result NaN.
             self.distances = f64::NAN;

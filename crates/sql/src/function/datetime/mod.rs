@@ -367,6 +367,13 @@ fn at_interval_zone(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 /// `date_bin(stride, source, origin)`.
 fn date_bin(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let stride = interval(&arguments[0])?;
+    let (source, origin) = (timestamp(&arguments[1])?, timestamp(&arguments[2])?);
+    if !is_finite_timestamp(source) {
+        return Ok(arguments[1].clone());
+    }
+    if !is_finite_timestamp(origin) {
+        return Err(SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "origin out of range"));
+    }
     if stride.months != 0 {
         return Err(SqlError::unsupported(
             "timestamps cannot be binned into intervals containing months or years: this",
@@ -377,10 +384,6 @@ fn date_bin(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let width = days.and_then(|days| days.checked_add(stride.micros)).ok_or_else(out_of_range)?;
     if width <= 0 {
         return Err(SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "stride must be greater than zero"));
-    }
-    let (source, origin) = (timestamp(&arguments[1])?, timestamp(&arguments[2])?);
-    if !is_finite_timestamp(source) {
-        return Ok(arguments[1].clone());
     }
     let distance = source.checked_sub(origin).ok_or_else(out_of_range)?;
     let binned = distance.div_euclid(width).checked_mul(width).and_then(|binned| binned.checked_add(origin));

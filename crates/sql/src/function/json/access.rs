@@ -38,9 +38,14 @@ pub(super) fn part_text(node: &Node, whole: &Datum) -> Computed {
 
 pub(super) fn find(whole: &Datum, step: &Datum, as_text: bool) -> Computed {
     let (node, _) = read(whole)?;
-    let found = match step {
-        Datum::Text(key) => node.member(key.as_str()),
-        other => node.element(other.as_i64().unwrap_or(i64::MAX)),
+    let found = match (step, &node.value) {
+        (Datum::Text(key), _) => node.member(key.as_str()),
+        (other, Value::Array(_) | Value::Object(_)) => node.element(other.as_i64().unwrap_or(i64::MAX)),
+        // A jsonb that is a single value is an array of one to this operator.
+        (other, _) => {
+            let is_it = matches!(whole, Datum::Jsonb(_)) && matches!(other.as_i64(), Some(0 | -1));
+            is_it.then_some(&node)
+        }
     };
     match found {
         None => Ok(Datum::Null),

@@ -101,13 +101,13 @@ pub(super) enum Change {
 /// Index into an array that a step means: negative ones count from the end. Outside, before the
 /// start or after the end.
 pub(super) fn index_of(step: &str, place: usize, length: usize) -> Result<Result<usize, bool>, SqlError> {
-    let index: i64 = step.trim().parse().map_err(|_| {
+    let index: i32 = step.trim_start().parse().map_err(|_| {
         SqlError::new(
             sqlstate::INVALID_TEXT_REPRESENTATION,
             format!("path element at position {place} is not an integer: \"{step}\""),
         )
     })?;
-    let from_start = if index < 0 { index + length as i64 } else { index };
+    let from_start = i64::from(index) + if index < 0 { length as i64 } else { 0 };
     Ok(match usize::try_from(from_start) {
         Ok(index) if index < length => Ok(index),
         Ok(_) => Err(true),

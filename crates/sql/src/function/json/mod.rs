@@ -137,10 +137,10 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Appends an object's key. 22004 for NULL.
+    /// Appends an object's key. 22023 for NULL.
     pub(super) fn key(&mut self, datum: &Datum, ty: Type, out: &mut Vec<u8>) -> Result<(), SqlError> {
         if datum.is_null() {
-            return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "field name must not be null"));
+            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "field name must not be null"));
         }
         if ty.id.category() == Category::Array || matches!(ty.id, Json | Jsonb | TypeId::Record) {
             return Err(SqlError::new(

@@ -125,17 +125,42 @@ float_functions! {
     float_ceil = f64::ceil;
     float_floor = f64::floor;
     float_sign = |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 };
-    degrees = f64::to_degrees;
-    radians = f64::to_radians;
-    sine = f64::sin;
-    cosine = f64::cos;
-    tangent = f64::tan;
-    cotangent = |x| 1.0 / x.tan();
     arc_tangent = f64::atan;
     hyperbolic_sine = f64::sinh;
     hyperbolic_cosine = f64::cosh;
     hyperbolic_tangent = f64::tanh;
     arc_hyperbolic_sine = |x| if x.is_finite() { hyperbolic_area(x.abs(), 1.0).copysign(x) } else { x };
+}
+
+/// A degree in radians. Angles are divided and multiplied by it, as in PostgreSQL: other ways round
+/// otherwise.
+const RADIANS_PER_DEGREE: f64 = 0.017_453_292_519_943_295;
+
+pub(super) fn degrees(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let x = float(&arguments[0])?;
+    float_result(x / RADIANS_PER_DEGREE, false, x.is_infinite(), x == 0.0)
+}
+
+pub(super) fn radians(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let x = float(&arguments[0])?;
+    float_result(x * RADIANS_PER_DEGREE, false, x.is_infinite(), x == 0.0)
+}
+
+/// A function of an angle, which an infinity is not.
+macro_rules! angle_functions {
+    ($($name:ident = $body:expr;)*) => {
+        $(pub(super) fn $name(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+            let body: fn(f64) -> f64 = $body;
+            let x = float(&arguments[0])?;
+            in_domain(!x.is_infinite(), body(x))
+        })*
+    };
+}
+angle_functions! {
+    sine = f64::sin;
+    cosine = f64::cos;
+    tangent = f64::tan;
+    cotangent = |x| 1.0 / x.tan();
 }
 
 pub(super) fn float_exp(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {

@@ -175,24 +175,36 @@ fn substring(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 }
 
 fn overlay(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
-    let (whole, new) = (str_of(&arguments[0])?, str_of(&arguments[1])?);
     let start = integer(&arguments[2])?;
     if start <= 0 {
         return Err(SqlError::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
     }
-    let count = match arguments.get(3) {
-        Some(count) => integer(count)?,
-        None => new.chars().count() as i64,
+    // The place behind what is replaced, which is as long as what replaces it unless that is said.
+    let end = |length: usize| {
+        let count = arguments.get(3).map_or(Ok(length as i64), integer)?;
+        i32::try_from(start + count).map(i64::from).map_err(|_| SqlError::out_of_range("integer"))
     };
-    let position = |index: i64| offset_of(whole, usize::try_from(index.max(0)).unwrap_or(usize::MAX));
-    let (head, tail) = (position(start - 1)?, position((start - 1).saturating_add(count))?);
-    let bytes = head + new.len() + whole.len() - tail;
+    let index = |place: i64| usize::try_from(place - 1).unwrap_or(0);
+    if let (Datum::Bytea(whole), Datum::Bytea(new)) = (&arguments[0], &arguments[1]) {
+        let (head, tail) = (index(start).min(whole.len()), index(end(new.len())?).min(whole.len()));
+        return Ok(Datum::Bytea(joined([&whole[..head], &new[..], &whole[tail..]], context)?.into()));
+    }
+    let (whole, new) = (str_of(&arguments[0])?, str_of(&arguments[1])?);
+    let head = offset_of(whole, index(start))?;
+    let tail = offset_of(whole, index(end(new.chars().count())?))?;
+    let parts = [&whole[..head], new, &whole[tail..]];
+    Ok(Datum::Text(Text::from_stored(joined(parts.map(str::as_bytes), context)?.into())))
+}
+
+/// Three parts one after the other.
+fn joined(parts: [&[u8]; 3], context: &EvalContext<'_>) -> Result<Vec<u8>, SqlError> {
+    let bytes: usize = parts.iter().map(|part| part.len()).sum();
     context.check_size(bytes)?;
     let mut out = Vec::with_capacity(bytes);
-    for part in [&whole[..head], new, &whole[tail..]] {
-        append(part.as_bytes(), &mut out)?;
+    for part in parts {
+        append(part, &mut out)?;
     }
-    Ok(Datum::Text(Text::from_stored(out.into())))
+    Ok(out)
 }
 
 /// Number of characters that a count from the left or (negative) all but so many means.
@@ -408,6 +420,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(2085, "substr", &[Bytea, Int4, Int4], Bytea, substring),
     plain(1405, "overlay", &[T, T, Int4], T, overlay),
     plain(1404, "overlay", &[T, T, Int4, Int4], T, overlay),
+    plain(752, "overlay", &[Bytea, Bytea, Int4], Bytea, overlay),
+    plain(749, "overlay", &[Bytea, Bytea, Int4, Int4], Bytea, overlay),
     plain(849, "position", &[T, T], Int4, position),
     plain(2014, "position", &[Bytea, Bytea], Int4, position),
     plain(868, "strpos", &[T, T], Int4, position),

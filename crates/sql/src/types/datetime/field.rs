@@ -305,7 +305,8 @@ pub(super) fn offset(text: &str) -> Result<i32, FieldError> {
         return Err(FieldError::ZoneOverflow);
     }
     let (hour, minute, second) = match digits.split(':').collect::<Vec<_>>().as_slice() {
-        [run] if run.len() > 2 => {
+        // Only digits are cut in two: other letters may take several bytes, and are refused below.
+        [run] if run.len() > 2 && run.bytes().all(|b| b.is_ascii_digit()) => {
             let split = run.len() - 2;
             (number::<i32>(&run[..split])?, number::<i32>(&run[split..])?, 0)
         }
@@ -314,7 +315,8 @@ pub(super) fn offset(text: &str) -> Result<i32, FieldError> {
         [hour, minute, second] => (number::<i32>(hour)?, number::<i32>(minute)?, number::<i32>(second)?),
         _ => return Err(FieldError::Format),
     };
-    if hour > 15 || minute > 59 || second > 59 {
+    // Each of them may have come with a sign of its own.
+    if !(0..=15).contains(&hour) || !(0..=59).contains(&minute) || !(0..=59).contains(&second) {
         return Err(FieldError::ZoneOverflow);
     }
     let seconds = hour * 3600 + minute * 60 + second;

@@ -241,6 +241,10 @@ fn clock(text: &str, range: i32, negative: bool, sum: &mut Sum) -> Result<(), Fi
     let negative = negative || text.starts_with('-');
     let body = text.trim_start_matches(['+', '-']);
     let parts: Vec<&str> = body.split(':').collect();
+    // The one sign is that of the whole.
+    if parts.iter().any(|part| part.starts_with(['+', '-'])) {
+        return Err(FieldError::Format);
+    }
     let whole = |text: &str| text.parse::<i64>().map_err(|_| FieldError::Format);
     let minutes_first = range == range::MINUTE | range::SECOND;
     let (hours, minutes, seconds) = match parts.as_slice() {

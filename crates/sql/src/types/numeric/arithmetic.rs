@@ -127,6 +127,8 @@ impl Numeric {
         if let (Finite::Small(x, _), Finite::Small(y, _)) = (&a, &b)
             && let Ok(up) = u32::try_from(shift)
             && let Some(x) = power_of_ten(up).and_then(|p| x.checked_mul(p))
+            // The smallest of all has no quotient by -1 that fits.
+            && x != i128::MIN
         {
             return Ok(Numeric::new(divide_rounding_small(x, *y), scale as u16));
         }

@@ -259,9 +259,17 @@ impl Numeric {
             Some(Finite::Big(value, mut scale)) => {
                 let mut value = value.clone();
                 let zero = BigInt::ZERO;
-                while scale > 0 && &value % 10u32 == zero {
-                    value /= 10u32;
-                    scale -= 1;
+                // Many zeros at a time, then half as many: one by one, those of a long number would
+                // take seconds. A scale has no more bits than that.
+                for places in (0..15).rev().map(|bit| 1u32 << bit) {
+                    if places > scale || &value % 10u32 != zero {
+                        continue;
+                    }
+                    let power = big_power_of_ten(places);
+                    if &value % &power == zero {
+                        value /= power;
+                        scale -= places;
+                    }
                 }
                 // Fewer digits at the same scale or less cannot overflow.
                 Numeric::from_big(value, scale).unwrap_or(Numeric::NAN)
