@@ -324,7 +324,7 @@ impl Work<'_> {
         let before = self.catalog.clone();
         self.change(Object::Table(table.clone().into()))?;
         self.forget_column(oid, place).await?;
-        self.follow_in_views(&before, oid)?;
+        self.follow_in_views(&before, oid).await?;
         for key in &gone {
             self.forget_reference(key).await?;
         }

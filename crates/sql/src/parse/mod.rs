@@ -195,7 +195,9 @@ impl Statement {
     /// What a PREPARE prepares, in its own words: others may execute it, who have nothing prepared.
     pub(crate) fn prepares(&self, inner: &ast::Statement) -> Statement {
         let text = lexeme::prepared(&self.text).map_or_else(|| self.text.clone(), Arc::from);
-        Statement { text, ..self.with_command(Command::Sql(Box::new(inner.clone()))) }
+        let mut prepared = self.with_command(Command::Sql(Box::new(inner.clone())));
+        prepared.text = text;
+        prepared
     }
 
     /// What the INSERT that begins with this word says about identity columns.

@@ -158,7 +158,7 @@ fn read_name(bytes: &[u8]) -> Result<Text, SqlError> {
 fn read_char(byte: [u8; 1]) -> Result<Text, SqlError> {
     match byte {
         [0] => Ok(Text::default()),
-        [high @ 0x80..] => Ok(format!("\\{high:03o}").into()),
+        [high] if high >= 0x80 => Ok(format!("\\{high:03o}").into()),
         byte => text(&byte),
     }
 }
