@@ -139,8 +139,8 @@ impl Call {
         let answer = sent.await;
         fault::point("call-send-after");
         match answer {
-            Ok((text, generation)) => {
-                unanswered.is(Sent::Answered { generation });
+            Ok((text, generation, nonce)) => {
+                unanswered.is(Sent::Answered { generation, nonce });
                 serde_json::from_str(&text).map_err(|error| {
                     unusable(format!("the answer of {service:?} has another shape: {error}"))
                 })

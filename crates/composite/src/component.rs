@@ -22,8 +22,8 @@ use crate::journal::{Found, Journal};
 use crate::kit::Kit;
 use crate::matrix::{Line, Matrix};
 use crate::name::Name;
-use crate::node::{Node, Options, vote_facts};
-use crate::participant::{Arrival, Effect, Origin, Participant, Remembered, SlotFacts};
+use crate::node::{Node, Options};
+use crate::participant::{Arrival, Origin, Participant, Remembered, SlotFacts};
 use crate::peers::Peers;
 use crate::service::{Erased, Handler, Service};
 use crate::sessions::{application_name, pool};
@@ -236,12 +236,10 @@ impl Component {
         let pool = pool(target, &self.name, (taken.generation, taken.is_postgresql), self.connections);
         let origins: Vec<_> =
             found.votes.iter().map(|vote| (vote.root.clone(), vote.origins.clone())).collect();
-        let remembered = remembered(&taken.rows, found, is_journal_whole, &matrix)?;
-        let (participant, mut effects) =
-            Participant::recover(Arc::clone(&matrix), taken.generation, remembered);
+        let remembered = remembered(&taken.rows, found, &matrix)?;
+        let (participant, effects) = Participant::recover(Arc::clone(&matrix), taken.generation, remembered);
         if !is_journal_whole || taken.journal.is_none() {
-            agree(&lease, (&self.name, taken.generation), &journal, id, &participant, &effects).await?;
-            effects.retain(|effect| !matches!(effect, Effect::WriteVote(..)));
+            agree(&lease, (&self.name, taken.generation), &journal, id).await?;
         }
         fault::point("start-recovered");
         drop(lease);
@@ -251,6 +249,7 @@ impl Component {
             let mut core = node.core();
             core.origins.extend(origins);
             for Row { slot, root, facts, .. } in taken.rows {
+                core.called_from(&root, &facts);
                 let deadline = Instant::now() + Duration::from_millis(facts.deadline_ms);
                 core.time(&root, deadline);
                 core.facts.entry(root).or_default().insert(facts.call.clone(), (slot, facts));
@@ -295,28 +294,20 @@ fn is_journal_whole(component: &str, taken: &Taken, found: &Found) -> bool {
     };
     if !is_whole {
         tracing::warn!(
-            "component {component}: the journal is not the one of this database; nothing is undone before parents were asked"
+            "component {component}: the journal is not the one of this database; which roots have ended is forgotten"
         );
     }
     is_whole
 }
 
-/// Makes journal and database know each other: first the journal says what it has to, then the
-/// database names it.
+/// Makes journal and database know each other.
 async fn agree(
     connection: &crate::database::Connection,
     (component, generation): (&String, u64),
     journal: &Journal,
     id: Option<String>,
-    participant: &Participant,
-    effects: &[Effect],
 ) -> Result<(), String> {
     let words = |error: cognate_engine::Error| error.to_string();
-    for effect in effects {
-        if let Effect::WriteVote(root, nonce) = effect {
-            journal.vote(vote_facts(participant, root, *nonce)).map_err(words)?.await.map_err(words)?;
-        }
-    }
     let id = match id {
         Some(id) => id,
         None => {
@@ -353,12 +344,7 @@ fn rows_of_branches(taken: &mut Taken, found: &Found) -> Result<(), String> {
 }
 
 /// What the participant is to remember.
-fn remembered(
-    rows: &[Row],
-    found: Found,
-    is_journal_whole: bool,
-    matrix: &Matrix,
-) -> Result<Remembered, String> {
+fn remembered(rows: &[Row], found: Found, matrix: &Matrix) -> Result<Remembered, String> {
     let facts = |row: &Row| {
         let Row { slot, root, facts, is_noted, is_held } = row.clone();
         let service = matrix.service(&facts.service);
@@ -383,10 +369,12 @@ fn remembered(
             decision: facts.decision,
             is_noted,
             is_held,
+            nonce: facts.nonce,
+            nonces: facts.nonces,
         })
     };
     let slots = rows.iter().map(facts).collect::<Result<_, _>>()?;
-    Ok(Remembered { slots, votes: found.votes, marks: found.marks, is_journal_whole })
+    Ok(Remembered { slots, votes: found.votes, marks: found.marks })
 }
 
 /// A component that runs.

@@ -7,6 +7,9 @@
 //! - What only tidies up (asking whether a commit is done) goes along with the next request, and
 //!   has one made for it only if none comes for a while.
 //!
+//! Whoever finds that nobody sends does so himself, so that the answer to his entry wakes nobody
+//! else on its way to him. What has come meanwhile is sent by a task.
+//!
 //! ```text
 //! a ─▶ request [a]                                   none was under way
 //! b, c wait   …   [a] is answered ─▶ request [b, c, and what could wait]
@@ -14,6 +17,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -123,6 +127,12 @@ impl State {
         Some(batch)
     }
 
+    /// Whether somebody has to go on sending.
+    fn goes_on(&mut self) -> bool {
+        self.is_sending = !self.waiting.is_empty();
+        self.is_sending
+    }
+
     /// Has what can wait no longer leave, together with all that may.
     fn hurry(&mut self, now: Instant) {
         let is_due = |(from, _): &mut (Instant, Waiting)| *from <= now;
@@ -168,9 +178,27 @@ impl Courier {
         }
         let is_sending = self.with(|state| std::mem::replace(&mut state.is_sending, true));
         if !is_sending {
-            tokio::spawn(Arc::clone(self).run(Arc::clone(peers)));
+            self.lead(peers).await;
         }
         answer.await.ok().flatten()
+    }
+
+    /// Sends what waits, for whoever has found that nobody sends, until it is answered. He goes on
+    /// to the end: those who come meanwhile rely on it that somebody sends.
+    async fn lead(self: &Arc<Self>, peers: &Arc<Peers>) {
+        let Ok(permit) = Arc::clone(&self.under_way).try_acquire_owned() else {
+            drop(tokio::spawn(Arc::clone(self).run(Arc::clone(peers))));
+            return;
+        };
+        let Some(batch) = self.with(|state| state.take(Instant::now())) else { return };
+        let mut delivering = pin!(deliver(Arc::clone(self), Arc::clone(peers), batch, permit));
+        let is_answered = timeout(PACE, &mut delivering).await.is_ok();
+        if self.with(State::goes_on) {
+            drop(tokio::spawn(Arc::clone(self).run(Arc::clone(peers))));
+        }
+        if !is_answered {
+            delivering.await;
+        }
     }
 
     /// Sends until nothing waits.
@@ -207,7 +235,7 @@ mod tests {
 
     fn waiting(root: &str) -> Waiting {
         let root = RootId::new(root).unwrap();
-        let entry = OutcomeEntry { root, parent: None, child: None, nonce: None };
+        let entry = OutcomeEntry { root, parent: None, child: None, nonce: None, callers: Vec::new() };
         Waiting { entry: Entry::Outcome(entry), answer: oneshot::channel().0 }
     }
 
@@ -238,6 +266,16 @@ mod tests {
         state.hurry(now);
         assert_eq!(roots(state.take(now)), Some(vec!["a".to_owned(), "c".to_owned()]));
         assert_eq!(state.later.len(), 1);
+    }
+
+    #[test]
+    fn who_has_sent_his_own_leaves_the_rest_to_somebody_or_nobody() {
+        let mut state = State { is_sending: true, ..State::default() };
+        state.later.push((Instant::now(), waiting("a")));
+        assert!(!state.goes_on() && !state.is_sending, "what can wait needs nobody");
+        state.is_sending = true;
+        state.waiting.push(waiting("b"));
+        assert!(state.goes_on() && state.is_sending);
     }
 
     #[test]

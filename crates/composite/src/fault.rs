@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! COGNATE_FAULT=vote-write-after:3
-//! prepare ─▶ journal flushed ─▶ (the third time: dead)     the yes is durable, and was never sent
+//! prepare ─▶ (the third time: dead)     the yes is durable, and was never sent
 //! started again: in doubt ─▶ asks its parent ─▶ "aborted" ─▶ undone
 //! ```
 
@@ -47,7 +47,7 @@ const NAMES: [&str; 43] = [
     "commit-before",
     "commit-after",
     "reply-before",
-    // Votes: asked for, written, given to whoever waits, answered.
+    // Votes: asked for, written (unless the slots say them), given to whoever waits, answered.
     "vote-ask-before",
     "vote-ask-after",
     "vote-write-before",

@@ -25,6 +25,7 @@ use crate::participant::{Arrival, Effect, Event, Outcome, Phase, Prepare, Settle
 use crate::problem::Problem;
 use crate::run::{Key, Reply, Request, first_call, unknown};
 use crate::slots::fenced;
+use crate::votes::new_nonce;
 use crate::whole::{Panicked, Whole};
 use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry, StateEntry, Trace, VoteEntry};
 
@@ -234,11 +235,16 @@ async fn service(
     match serve(&app, &name, &headers, body).await {
         Ok(answer) => {
             fault::point("reply-before");
+            let nonce = app.node.announced(&headers);
             let headers = [
                 (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
                 (HeaderName::from_static(wire::GENERATION), HeaderValue::from(generation)),
             ];
-            (StatusCode::OK, headers, answer).into_response()
+            let mut response = (StatusCode::OK, headers, answer).into_response();
+            if let Some(nonce) = nonce {
+                response.headers_mut().insert(wire::NONCE, HeaderValue::from(nonce));
+            }
+            response
         }
         Err(problem) => problem.into_response(),
     }
@@ -254,6 +260,7 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, body: Read) -> Reply 
         return Err(Problem::new(404, "service", format!("no service {name:?} here")));
     };
     let deadline = deadline(headers)?;
+    let origin = text(headers, wire::ORIGIN)?.map(wire::read_origin).transpose()?;
     let arguments = json_body(body)?;
     let key = match text(headers, wire::IDEMPOTENCY_KEY)? {
         Some(key) if key.is_empty() || key.len() > KEY_BYTES_MAX => {
@@ -272,6 +279,7 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, body: Read) -> Reply 
         arrival: Arrival { root, call, parent, ancestors, service, item, arguments: hash },
         prepared: Arc::new(prepared),
         deadline,
+        origin,
         trace,
         key: None,
     };
@@ -329,9 +337,7 @@ async fn prepare(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Re
     };
     let ask = |entry: PrepareEntry| {
         let PrepareEntry { root, parent, calls, generation, origin } = entry;
-        // JSON's numbers are exact up to here everywhere.
-        let nonce = (rand::random::<u64>() >> 11).max(1);
-        let prepare = Prepare { root: root.clone(), parent, calls, generation, nonce };
+        let prepare = Prepare { root: root.clone(), parent, calls, generation, nonce: new_nonce() };
         (root, app.node.vote(prepare, origin))
     };
     let asked: Vec<_> = batch.roots.into_iter().map(ask).collect();
@@ -394,10 +400,11 @@ async fn outcome(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Re
         Err(problem) => return problem.into_response(),
     };
     let look = |entry: OutcomeEntry| {
-        let child = entry.child.unwrap_or_else(|| app.node.name.clone());
-        let outcome = app.node.core().participant.outcome(&entry.root, &child, entry.nonce);
+        let OutcomeEntry { root, child, nonce, callers, .. } = entry;
+        let child = child.unwrap_or_else(|| app.node.name.clone());
+        let outcome = app.node.core().participant.outcome(&root, &child, nonce, &callers);
         let origin = app.node.peers().origin().cloned();
-        StateEntry { root: entry.root, state: wire::outcome(outcome).to_owned(), origin }
+        StateEntry { root, state: wire::outcome(outcome).to_owned(), origin }
     };
     let known = batch.roots.into_iter().map(look).collect();
     fault::point("outcome-reply-before");

@@ -12,9 +12,10 @@
 //! {"end":["r",true]}                                        r has ended; true: committed
 //! ```
 //!
-//! Votes, branches and marks are waited for. An end has no flush of its own, and nobody waits for
-//! one: if it is lost, its root is in doubt once more, and its parents still remember. What is older
-//! than everything alive is removed, whole segments at a time.
+//! A vote is there only if the slots do not say it (see `votes`). Votes, branches and marks are
+//! waited for. An end has no flush of its own, and nobody waits for one: if it is lost, its root is
+//! in doubt once more, and its parents still remember. What is older than everything alive is
+//! removed, whole segments at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;

@@ -41,8 +41,9 @@
 //! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks);
 //! `participant` (a component's part in everything, pure); `problem`, `wire`; `journal`,
 //! `database`, `branch`, `sessions`, `slots`, `sql` (what is remembered); `service`, `call` (what a
-//! developer has); `node`, `undo`, `lost`, `run`, `answers` (effects are done); `tls`, `openapi`,
-//! `body`, `http`, `kit`, `component`. Beside them all: `fault` (where tests make a process die).
+//! developer has); `node`, `votes`, `undo`, `lost`, `run`, `answers` (effects are done); `tls`,
+//! `openapi`, `body`, `http`, `kit`, `component`. Beside them all: `fault` (where tests make a
+//! process die).
 
 mod answers;
 mod body;
@@ -72,6 +73,7 @@ mod slots;
 mod sql;
 mod tls;
 mod undo;
+mod votes;
 mod whole;
 pub mod wire;
 

@@ -22,9 +22,7 @@ use crate::database::Pool;
 use crate::fault;
 use crate::journal::Journal;
 use crate::name::{CallId, Name, RootId};
-use crate::participant::{
-    Effect, Event, Nonce, Origin, Outcome, Participant, Refusal, Settled, Slot, Vote, VoteFacts,
-};
+use crate::participant::{Effect, Event, Nonce, Origin, Outcome, Participant, Refusal, Settled, Slot, Vote};
 use crate::peers::Peers;
 use crate::problem::Problem;
 use crate::service::Erased;
@@ -99,7 +97,8 @@ pub(crate) struct Core {
     pub(crate) under_way: HashMap<(RootId, CallId), UnderWay>,
     /// Who waits for a vote.
     votes: HashMap<(RootId, Name), Vec<oneshot::Sender<Vote>>>,
-    /// Where the parents decide that have asked for votes, as far as they said so.
+    /// Where the parents decide that have asked for votes, or whose calls were here before a start,
+    /// as far as they said so.
     pub(crate) origins: HashMap<RootId, Vec<(Name, Origin)>>,
     /// Roots in doubt whose parent is not what it was: it knows nothing of them, and that means
     /// nothing.
@@ -417,23 +416,6 @@ impl Node {
         }
     }
 
-    fn write_vote(self: &Arc<Self>, core: &Core, root: RootId, nonce: Option<Nonce>) {
-        fault::point("vote-write-before");
-        let written = self.journal.vote(core.vote_facts(&root, nonce));
-        // What has slots is fenced by them. Locks that are in this process only, of calls that only
-        // read, may have been given to others by a later process since.
-        let needs_fence = core.participant.has_slotless(&root);
-        let node = Arc::clone(self);
-        tokio::spawn(async move {
-            let is_written = match written {
-                Ok(wait) => wait.await.is_ok() && (!needs_fence || node.is_current().await),
-                Err(_) => false,
-            };
-            fault::point("vote-write-after");
-            node.tell(if is_written { Event::VoteWritten(root) } else { Event::VoteFailed(root) });
-        });
-    }
-
     async fn tell_commit(self: Arc<Self>, root: RootId, child: Name, nonce: Option<Nonce>) {
         let mut when = When::Now;
         for attempt in 2.. {
@@ -475,11 +457,15 @@ impl Node {
     async fn ask_outcome(self: Arc<Self>, root: RootId, parent: Name, nonce: Option<Nonce>) {
         for attempt in 1.. {
             pause(AGAIN, attempt).await;
-            if !self.core().participant.is_in_doubt(&root) {
-                return;
-            }
+            let callers = {
+                let core = self.core();
+                if !core.participant.is_in_doubt(&root) {
+                    return;
+                }
+                core.participant.callers(&root, &parent)
+            };
             fault::point("outcome-ask-before");
-            if let Some((outcome, origin)) = self.peers.outcome(&parent, &root, nonce).await {
+            if let Some((outcome, origin)) = self.peers.outcome(&parent, &root, nonce, callers).await {
                 fault::point("outcome-ask-after");
                 if outcome == Outcome::Aborted && !self.core().may_believe(&root, &parent, origin.as_ref()) {
                     continue;
@@ -541,13 +527,6 @@ impl Node {
     }
 }
 
-/// What is written of a vote.
-pub(crate) fn vote_facts(participant: &Participant, root: &RootId, nonce: Option<Nonce>) -> VoteFacts {
-    let children = participant.children(root).into_iter();
-    let children = children.filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
-    VoteFacts { root: root.clone(), nonce, parents: participant.parents(root), children, origins: Vec::new() }
-}
-
 impl Core {
     /// A call is not under way any more. The same call may have come again meanwhile, which is
     /// another one.
@@ -567,27 +546,6 @@ impl Core {
         if let Some(why) = why.filter(|_| self.participant.began_here(root)) {
             self.noes.entry(root.clone()).or_insert(why);
         }
-    }
-
-    fn vote_facts(&self, root: &RootId, nonce: Option<Nonce>) -> VoteFacts {
-        let origins = self.origins.get(root).cloned().unwrap_or_default();
-        VoteFacts { origins, ..vote_facts(&self.participant, root, nonce) }
-    }
-
-    /// Whether a parent that knows nothing of a root has never decided about it. One that was
-    /// replaced, or restored from an earlier copy, may have: the root stays in doubt, and a person
-    /// settles it.
-    fn may_believe(&mut self, root: &RootId, parent: &Name, origin: Option<&Origin>) -> bool {
-        let asked =
-            self.origins.get(root).and_then(|origins| origins.iter().find(|(name, _)| name == parent));
-        let is_it = match (asked, origin) {
-            (Some((_, asked)), Some(origin)) => origin.speaks_for(asked),
-            _ => true,
-        };
-        if !is_it && self.forsaken.insert(root.clone(), parent.clone()).is_none() {
-            tracing::error!(%root, %parent, "in doubt, and the parent has another database, or an earlier copy of it: settle it by hand");
-        }
-        is_it
     }
 
     fn start(&mut self, root: &RootId, call: &CallId, outcome: Result<(), Refusal>) {

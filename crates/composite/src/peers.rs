@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::courier::{Answer, Courier, Entry, Kind, When};
 use crate::link::{Place, Unanswered};
 use crate::name::{CallId, Name, RootId};
-use crate::participant::{No, Nonce, Origin, Outcome, Settled, Vote};
+use crate::participant::{ANY_NONCE, No, Nonce, Origin, Outcome, Settled, Vote};
 use crate::problem::Problem;
 use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry};
 
@@ -87,7 +87,8 @@ impl Peers {
         }
     }
 
-    /// Calls a service. Answers the text and the component's generation.
+    /// Calls a service. Answers the text, the component's generation, and what its yes will be
+    /// known by, if it says so.
     #[expect(clippy::too_many_arguments, reason = "each is a header or a part of the address")]
     pub(crate) async fn call(
         &self,
@@ -98,7 +99,7 @@ impl Peers {
         (chain, trace): (&[CallId], &wire::Trace),
         deadline: Instant,
         body: String,
-    ) -> Result<(String, u64), Problem> {
+    ) -> Result<(String, u64, Option<Nonce>), Problem> {
         let away = |why: String| Problem::new(503, "away", format!("{child}: {why}"));
         let Some(place) = self.place(child) else {
             return Err(away("no such component among the peers".to_owned()));
@@ -113,6 +114,10 @@ impl Peers {
             .header(wire::CALL, call.as_str())
             .header(wire::ANCESTORS, ancestors.join(","))
             .header(wire::DEADLINE, left.to_string());
+        let request = match self.origin().and_then(wire::origin_header) {
+            Some(origin) => request.header(wire::ORIGIN, origin),
+            None => request,
+        };
         let path = format!("/services/{service}");
         let posted = timeout_at(deadline, place.post(&path, request, Bytes::from(body)));
         let answered = match posted.await {
@@ -127,8 +132,10 @@ impl Peers {
         };
         let body = String::from_utf8_lossy(&answered.body).into_owned();
         if answered.status.is_success() {
-            let generation = answered.headers.get(wire::GENERATION).and_then(|text| text.to_str().ok());
-            return Ok((body, generation.and_then(|text| text.parse().ok()).unwrap_or_default()));
+            let text = |name: &str| answered.headers.get(name).and_then(|text| text.to_str().ok());
+            let number = |name: &str| text(name).and_then(|text| text.parse::<u64>().ok());
+            let nonce = number(wire::NONCE).filter(|nonce| *nonce != ANY_NONCE);
+            return Ok((body, number(wire::GENERATION).unwrap_or_default(), nonce));
         }
         Err(problem(child, answered.status, &body))
     }
@@ -184,19 +191,22 @@ impl Peers {
 
     fn told(&self, root: &RootId, nonce: Option<Nonce>) -> Entry {
         let parent = Some(self.own.clone());
-        Entry::Outcome(OutcomeEntry { root: root.clone(), parent, child: None, nonce })
+        let (root, callers) = (root.clone(), Vec::new());
+        Entry::Outcome(OutcomeEntry { root, parent, child: None, nonce, callers })
     }
 
-    /// Asks for the outcome of a root. Answers from which database it is known, too, if the parent
-    /// says so.
+    /// Asks for the outcome of a root for which these calls of the parent have called here. Answers
+    /// from which database it is known, too, if the parent says so.
     pub(crate) async fn outcome(
         self: &Arc<Self>,
         parent: &Name,
         root: &RootId,
         nonce: Option<Nonce>,
+        callers: Vec<CallId>,
     ) -> Option<(Outcome, Option<Origin>)> {
         let child = Some(self.own.clone());
-        let entry = Entry::Outcome(OutcomeEntry { root: root.clone(), parent: None, child, nonce });
+        let root = root.clone();
+        let entry = Entry::Outcome(OutcomeEntry { root, parent: None, child, nonce, callers });
         let answer = self.send(parent, Kind::Outcome, entry, When::Now).await?;
         let outcome = match answer.state.as_deref()? {
             "committed" => Outcome::Committed,

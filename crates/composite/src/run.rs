@@ -21,11 +21,12 @@ use crate::fault;
 use crate::locks::Grant;
 use crate::name::{CallId, RootId};
 use crate::node::{Node, RETRY, UnderWay};
-use crate::participant::{Arrival, Effect, Ended, Event, Refusal, Slot};
+use crate::participant::{Arrival, Effect, Ended, Event, Origin, Refusal, Slot};
 use crate::problem::{Error, Problem};
 use crate::service::{Prepared, caught};
 use crate::slots::{Facts, KEEP, WRITE, fenced};
 use crate::sql::{Begin, NotCommitted, Sql};
+use crate::votes::new_nonce;
 use crate::wire::Trace;
 
 /// How often a local transaction is run again that met another one.
@@ -38,6 +39,8 @@ pub(crate) struct Request {
     pub(crate) arrival: Arrival,
     pub(crate) prepared: Arc<Prepared>,
     pub(crate) deadline: Instant,
+    /// Where the caller decides, if it says so.
+    pub(crate) origin: Option<Origin>,
     /// Passed on to whoever is called for it.
     pub(crate) trace: Trace,
     /// The client's name for the root that begins here, with what is compared.
@@ -70,7 +73,7 @@ impl Node {
             let (deadline, trace) = (request.deadline, request.trace.clone());
             self.core().aborts.insert(root.clone(), Vec::new());
             self.begun.fetch_add(1, Ordering::Relaxed);
-            let reply = self.execute(Request { arrival, prepared, deadline, trace, key }).await;
+            let reply = self.execute(Request { arrival, prepared, deadline, origin: None, trace, key }).await;
             self.aborted(&root).await;
             let Err(problem) = reply else { return reply };
             let pause = RETRY.pause(attempt + 1, rand::random::<u64>());
@@ -424,9 +427,10 @@ impl Node {
         decision: Option<Vec<(crate::name::Name, u64)>>,
     ) -> Facts {
         let Arrival { root, call, parent, ancestors, service, item, arguments } = &request.arrival;
-        let core = self.core();
+        let mut core = self.core();
         let began_here = core.participant.began_here(root);
         let children = core.participant.children_of(root, call);
+        let nonce = core.participant.nonce(root, new_nonce());
         Facts {
             call: call.clone(),
             parent: parent.clone(),
@@ -442,6 +446,9 @@ impl Node {
             decision,
             deadline_ms: request.deadline.saturating_duration_since(Instant::now()).as_millis() as u64,
             branch: None,
+            nonce,
+            nonces: core.participant.nonces_of(root, call),
+            origin: request.origin.clone(),
         }
     }
 }

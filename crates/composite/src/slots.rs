@@ -45,7 +45,7 @@ use crate::branch::Branch;
 use crate::database::{Connection, Pool};
 use crate::fault;
 use crate::name::{Name, RootId};
-use crate::participant::{Nonce, Slot};
+use crate::participant::{Nonce, Origin, Slot};
 use crate::problem::Problem;
 use crate::sessions::{application_name, end_older, is_postgresql};
 
@@ -121,6 +121,15 @@ pub(crate) struct Facts {
     /// The name of the branch that wrote it, of a call without undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) branch: Option<String>,
+    /// What a yes to the root is known by; slots of earlier builds do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) nonce: Option<Nonce>,
+    /// The same of those whom it has called, as far as they have announced it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) nonces: Vec<(Name, Nonce)>,
+    /// Where the caller decides, if it has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<Origin>,
 }
 
 /// A slot in use, as it is found at a start.
@@ -527,6 +536,16 @@ mod tests {
         lease.give_back();
         pool.close_idle();
         pool.target().clone().close().await;
+    }
+
+    #[test]
+    fn slots_of_earlier_builds_say_less() {
+        let text = r#"{"call":"r.1","parent":"shop","ancestors":["1"],"service":"take","item":"7",
+            "sequence":3,"arguments":5,"answer":"null","undo":[],"children":[["payment",1]],
+            "began_here":false,"decision":null,"deadline_ms":900}"#;
+        let facts: Facts = serde_json::from_str(text).unwrap();
+        assert_eq!((facts.nonce, facts.nonces.len(), facts.origin.is_none()), (None, 0, true));
+        assert!(!serde_json::to_string(&facts).unwrap().contains("nonce"));
     }
 
     #[test]

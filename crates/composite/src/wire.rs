@@ -7,8 +7,9 @@ use std::time::Duration;
 use axum::http::HeaderValue;
 use serde::{Deserialize, Serialize};
 
-use crate::name::{Name, RootId};
+use crate::name::{CallId, Name, RootId};
 use crate::participant::{Nonce, Origin, Outcome, Settled, Vote};
+use crate::problem::Problem;
 
 /// The root that a call is part of.
 pub const ROOT: &str = "cognate-root";
@@ -24,6 +25,10 @@ pub const DEADLINE: &str = "cognate-deadline-ms";
 pub const DEADLINE_MAX: Duration = Duration::from_secs(60);
 /// In answers: the generation of the component.
 pub const GENERATION: &str = "cognate-generation";
+/// In answers to calls: what a yes of the component to their root will be known by.
+pub const NONCE: &str = "cognate-nonce";
+/// Where the component that calls decides: its database's mark, a colon, its generation.
+pub const ORIGIN: &str = "cognate-origin";
 /// The client's name for its request.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -98,6 +103,9 @@ pub struct OutcomeEntry {
     /// The vote that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<Nonce>,
+    /// Of a question: the calls of whom is asked that have called who asks, as far as known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<CallId>,
 }
 
 /// The answer to an outcome that was told.
@@ -110,6 +118,20 @@ pub struct StateEntry {
     /// Of the answer to a question for an outcome: where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+}
+
+/// Where a component decides, as a header; none if no header can carry it.
+pub(crate) fn origin_header(origin: &Origin) -> Option<HeaderValue> {
+    HeaderValue::from_str(&format!("{}:{}", origin.database, origin.generation)).ok()
+}
+
+/// Where a component decides, from its header.
+pub(crate) fn read_origin(text: &str) -> Result<Origin, Problem> {
+    let parts = text.rsplit_once(':');
+    let parts = parts.and_then(|(database, generation)| Some((database, generation.parse::<u64>().ok()?)));
+    let (database, generation) =
+        parts.ok_or_else(|| Problem::new(400, "arguments", format!("{ORIGIN}: not an origin: {text}")))?;
+    Ok(Origin { database: database.to_owned(), generation })
 }
 
 pub(crate) fn settled(settled: Settled) -> &'static str {
@@ -125,5 +147,23 @@ pub(crate) fn outcome(outcome: Outcome) -> &'static str {
         Outcome::Committed => "committed",
         Outcome::Aborted => "aborted",
         Outcome::Pending => "pending",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_read_as_it_was_written() {
+        let origin = Origin { database: "4f:0".to_owned(), generation: 7 };
+        let header = origin_header(&origin).unwrap();
+        assert_eq!(header, "4f:0:7");
+        assert_eq!(read_origin(header.to_str().unwrap()).ok(), Some(origin));
+        for bad in ["", "4f0", "4f0:", "4f0:x", "4f0:-1"] {
+            assert_eq!(read_origin(bad).map_err(|problem| problem.status), Err(400), "{bad}");
+        }
+        // What no header can carry is not sent.
+        assert_eq!(origin_header(&Origin { database: "4f\n".to_owned(), generation: 7 }), None);
     }
 }

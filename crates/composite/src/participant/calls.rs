@@ -116,8 +116,9 @@ impl Participant {
         }
         let child = known.children.get_mut(child).expect("who is called is noted before");
         match sent {
-            Sent::Answered { generation } => {
+            Sent::Answered { generation, nonce } => {
                 child.answered += 1;
+                child.known_as = child.known_as.or(*nonce);
                 child.generation = Some(child.generation.map_or(*generation, |seen| seen.min(*generation)));
                 // A call that its caller had given up has been executed after all.
                 known.is_doomed |= known.phase != Phase::Active;

@@ -20,8 +20,8 @@ pub type Text = Arc<str>;
 /// one).
 pub type Nonce = u64;
 
-/// The nonce of a yes that was given again after a journal was lost: it stands for whatever was
-/// given before.
+/// The nonce of a yes that was given again where nothing says what it was known by (a slot of an
+/// earlier build, a lost journal in another language): it stands for whatever was given before.
 pub const ANY_NONCE: Nonce = 0;
 
 /// Number of a slot of the component's pool.
@@ -66,6 +66,8 @@ pub enum Sent {
     Answered {
         /// The child's generation.
         generation: u64,
+        /// What a yes of the child to this root will be known by, if it says so.
+        nonce: Option<Nonce>,
     },
     /// It failed, and the answer proves that nothing of it is left.
     LeftNothing,
@@ -205,7 +207,7 @@ pub enum Event {
     Prepare(Prepare),
     /// A child has voted.
     Voted(RootId, Name, Vote),
-    /// [`Effect::WriteVote`] is durable.
+    /// [`Effect::WriteVote`] is done.
     VoteWritten(RootId),
     /// It could not be done.
     VoteFailed(RootId),
@@ -259,7 +261,8 @@ pub enum Effect {
         /// The oldest generation in its answers.
         generation: Option<u64>,
     },
-    /// Write a yes to the journal. \[`VoteWritten`, `VoteFailed`\]
+    /// Make a yes durable: write it to the journal, unless the slots say all of it
+    /// ([`super::Participant::is_in_slots`]). \[`VoteWritten`, `VoteFailed`\]
     WriteVote(RootId, Option<Nonce>),
     /// Answer a parent's question.
     SendVote(RootId, Name, Vote),

@@ -12,8 +12,10 @@
 //!    call as it is undone, in reverse order.
 //! 2. *No yes without its promise.* A yes is sent only after it is durable, when no call is under
 //!    way, the caller has counted the calls that were executed, and (for the first parent that
-//!    asks) all children said yes.
-//! 3. *In doubt is in doubt.* Once a yes was sent, only a parent's word ends the root here.
+//!    asks) all children said yes. It is durable with the slots: a start takes every root that has
+//!    some, and no end, for one that it may have said yes to.
+//! 3. *In doubt is in doubt.* Once a yes was sent, or may have been, only a parent's word ends the
+//!    root here.
 //! 4. *Whoever was called is asked.* Every component that a call was sent to is asked and told,
 //!    with the number of calls that it has answered, also if it answered none.
 //! 5. *Forgetting.* A committed root is forgotten when all children are done and its own slots are
@@ -29,7 +31,7 @@
 //! ```text
 //! shop      Arrive(r.1) ─▶ Run     Finish ─▶ AskVote(stock, 1), AskVote(payment, 1)
 //! stock     Arrive(r.2) ─▶ Run     Ended(Committed) ─▶ Answer
-//!           Prepare(1) ─▶ WriteVote     VoteWritten ─▶ SendVote(yes)
+//!           Prepare(1) ─▶ WriteVote (it is in the slot)     VoteWritten ─▶ SendVote(yes)
 //! payment   the same with r.3
 //! shop      Voted, Voted ─▶ Decide     Ended(Committed) ─▶ Answer, TellCommit(stock), TellCommit(payment)
 //! stock     Commit ─▶ Free, SendSettled(pending)     Freed ─▶ Forget      Commit ─▶ SendSettled(done)
@@ -47,7 +49,7 @@ mod root;
 pub mod rule;
 mod vote;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use event::{
@@ -143,14 +145,20 @@ impl Participant {
         out
     }
 
-    /// What is known here of a root's outcome, for a child that holds this vote.
-    pub fn outcome(&self, root: &RootId, child: &Name, nonce: Option<Nonce>) -> Outcome {
+    /// What is known here of a root's outcome, for a child that holds this vote and was called by
+    /// these calls. If one of them is not here any more, it was never answered, or the child has
+    /// ended long ago and executed a late duplicate: what it asks about can only be aborted.
+    pub fn outcome(&self, root: &RootId, child: &Name, nonce: Option<Nonce>, callers: &[CallId]) -> Outcome {
         let Some(known) = self.roots.get(root) else { return Outcome::Aborted };
+        let is_gone = |caller: &CallId| !known.calls.contains_key(caller);
+        if holds(Rule::CallersAreNamed) && callers.iter().any(is_gone) {
+            return Outcome::Aborted;
+        }
         match known.phase {
             Phase::Active | Phase::Preparing | Phase::Deciding => Outcome::Pending,
             Phase::Aborting => Outcome::Aborted,
             Phase::Committed => {
-                let decided = known.children.get(child).and_then(root::Child::nonce);
+                let decided = known.children.get(child).and_then(root::Child::named);
                 match (nonce, decided) {
                     (Some(asked), Some(decided)) if holds(Rule::NoncesAreCompared) => {
                         let is_it = asked == decided || decided == ANY_NONCE;
@@ -213,6 +221,38 @@ impl Participant {
         let children =
             call.map(|call| call.children.iter().map(|(name, answered)| (name.clone(), *answered)));
         children.map(Iterator::collect).unwrap_or_default()
+    }
+
+    /// What the yes of each of these is known by, as far as its answers said so.
+    pub fn nonces_of(&self, root: &RootId, call: &CallId) -> Vec<(Name, Nonce)> {
+        let Some(root) = self.roots.get(root) else { return Vec::new() };
+        let children = root.calls.get(call).into_iter().flat_map(|call| call.children.keys());
+        let nonce = |name: &Name| Some((name.clone(), root.children.get(name)?.known_as?));
+        children.filter_map(nonce).collect()
+    }
+
+    /// What a yes to this root is known by; this number, which no earlier yes had, if it has to be
+    /// known now: a slot is written, or a call answered.
+    pub fn nonce(&mut self, root: &RootId, new: Nonce) -> Option<Nonce> {
+        let known = self.roots.get_mut(root)?;
+        if !known.is_promised {
+            known.nonce.get_or_insert(new);
+        }
+        known.nonce
+    }
+
+    /// Whether a start would find in the slots of a root all that a yes says, so that it needs no
+    /// record.
+    pub fn is_in_slots(&self, root: &RootId) -> bool {
+        self.roots.get(root).is_some_and(Root::is_in_slots)
+    }
+
+    /// The calls of a parent that have called here for a root, as far as they said so.
+    pub fn callers(&self, root: &RootId, parent: &Name) -> Vec<CallId> {
+        let calls = self.roots.get(root).into_iter().flat_map(|known| known.calls.values());
+        let of_parent = calls.filter(|call| call.arrival.parent.as_ref() == Some(parent));
+        let callers: BTreeSet<&CallId> = of_parent.filter_map(|call| call.arrival.ancestors.last()).collect();
+        callers.into_iter().cloned().collect()
     }
 
     /// Whether a root began at this component.

@@ -95,7 +95,7 @@ impl Participant {
             }
         }
         for (name, child) in &known.children {
-            out.push(Effect::TellCommit(root.clone(), name.clone(), child.nonce()));
+            out.push(Effect::TellCommit(root.clone(), name.clone(), child.named()));
         }
         self.wake(out);
         self.free(root, out);
@@ -121,17 +121,33 @@ impl Participant {
             return;
         }
         known.is_freeing = true;
-        match known.has_something_to_end() {
-            true => out.push(Effect::Free(root.clone(), known.slots())),
-            false => self.freed(root, out),
+        self.free_next(root, out);
+    }
+
+    /// Has freed what is left; forgets the root when that is nothing.
+    fn free_next(&mut self, root: &RootId, out: &mut Effects) {
+        let known = self.roots.get(root).expect("a root is known until its slots are free");
+        assert_eq!(known.phase, Phase::Committed, "only a committed root's slots are freed at once");
+        let next = known.next_to_free();
+        match next.is_empty() {
+            true => self.forget(root, out),
+            false => out.push(Effect::Free(root.clone(), next)),
         }
     }
 
+    /// What was to be freed is free.
     pub(super) fn freed(&mut self, root: &RootId, out: &mut Effects) {
+        let known = self.roots.get_mut(root).expect("a root is known until its slots are free");
+        let freed = known.next_to_free();
+        known.is_rid_of(&freed);
+        self.free_next(root, out);
+    }
+
+    fn forget(&mut self, root: &RootId, out: &mut Effects) {
         let known = self.roots.remove(root).expect("a root is known until its slots are free");
-        assert_eq!(known.phase, Phase::Committed, "only a committed root's slots are freed at once");
         // Nobody has heard of a root that began here and called nobody, so nothing can come of it.
-        // Of others the vote is in the journal for as long, so this mark needs no record.
+        // Of others this mark needs no record: what comes late and is executed once more is known
+        // by another nonce than the one that was committed, so it can only be undone.
         if known.began.is_none() || !known.children.is_empty() {
             self.marks.insert(root.clone(), Mark::Committed);
         }

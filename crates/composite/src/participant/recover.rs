@@ -5,14 +5,25 @@
 //! | where it began, with its decision | anything | committed: children are told until they are done |
 //! | where it began, without (its other calls) | anything | aborted: it is undone |
 //! | noted as committed | anything | committed |
-//! | any | a yes | in doubt: parents are asked |
-//! | any | lost, or another one's | in doubt: a yes may have been sent |
+//! | any | marked as undone | aborted: the rest of it is undone |
+//! | any | anything else, or lost | in doubt: a yes may have been sent, so parents are asked |
 //! | none | a yes | over: it only read, and later calls of it are refused |
 //! | kept prepared | as above | as above; committed or rolled back with the root |
-//! | any | no yes | active: nobody was promised anything, so it may go on, or be given up at its deadline |
+//!
+//! So a yes is as durable as the slots, and has no record of its own: these say what it is known
+//! by, who has called, and what the votes of those are known by who were called. The journal has
+//! one only where they do not (`Root::is_in_slots`).
+//!
+//! A root in doubt may never have been asked for its vote. It is voted for like any other if its
+//! parent asks: the slots are counted, and the children asked, once more. A parent whose calls have
+//! come to nothing does not know it, or not the calls that have called (`Participant::outcome`):
+//! then it is aborted. So nobody waits for ever. Of all calls of a root that began elsewhere and
+//! whose components are in doubt and wait for each other, take one with the fewest ancestors. Its
+//! caller is asked, and is not in doubt with that call, which has one ancestor less: so it knows
+//! the outcome, or has lost the call.
 //!
 //! Locks are there again before the first call is taken; calls that only read have lost theirs,
-//! which the generation shows (the vote is no).
+//! which the count or the generation shows (the vote is no).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,6 +60,10 @@ pub struct SlotFacts {
     pub is_noted: bool,
     /// The local transaction is kept prepared; what its slot will say is known from elsewhere.
     pub is_held: bool,
+    /// What a yes to the root is known by; slots of earlier builds do not say.
+    pub nonce: Option<Nonce>,
+    /// The same of those whom it has called, as far as they said so.
+    pub nonces: Vec<(Name, Nonce)>,
 }
 
 /// Which database a component decides in, and since when: one that was replaced or restored from an
@@ -69,12 +84,12 @@ impl Origin {
     }
 }
 
-/// A yes in the journal.
+/// A yes in the journal: what the slots do not say.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct VoteFacts {
     /// The root.
     pub root: RootId,
-    /// What it is known by; not known any more if an earlier journal was lost.
+    /// What it is known by; not known if a slot of an earlier build does not say it.
     pub nonce: Option<Nonce>,
     /// Who was or may have been told.
     pub parents: Vec<Name>,
@@ -94,8 +109,6 @@ pub struct Remembered {
     pub votes: Vec<VoteFacts>,
     /// The roots that are refused.
     pub marks: Vec<(RootId, Mark)>,
-    /// The journal is the one that this database was used with, and whole.
-    pub is_journal_whole: bool,
 }
 
 impl Participant {
@@ -105,7 +118,7 @@ impl Participant {
         generation: u64,
         remembered: Remembered,
     ) -> (Participant, Vec<Effect>) {
-        let Remembered { slots, votes, marks, is_journal_whole } = remembered;
+        let Remembered { slots, votes, marks } = remembered;
         let mut participant = Participant::new(matrix, generation);
         participant.marks = marks.into_iter().collect();
         let votes: BTreeMap<RootId, VoteFacts> =
@@ -119,15 +132,15 @@ impl Participant {
         let mut out = Vec::new();
         let roots: Vec<RootId> = participant.roots.keys().cloned().collect();
         for root in &roots {
-            participant.resume(root, votes.get(root), is_journal_whole, &mut out);
+            participant.resume(root, votes.get(root), &mut out);
         }
         (participant, out)
     }
 
     /// Enters an answered call.
     fn remember(&mut self, facts: SlotFacts) {
-        let SlotFacts { slot, arrival, sequence, answer, children, began_here, decision, is_noted, is_held } =
-            facts;
+        let SlotFacts { slot, arrival, sequence, answer, children, is_held, .. } = facts;
+        let SlotFacts { began_here, decision, is_noted, nonce, nonces, .. } = facts;
         self.sequence = self.sequence.max(sequence);
         let known = self.roots.entry(arrival.root.clone()).or_insert_with(|| Root::new(None));
         if let Some(parent) = arrival.parent.clone() {
@@ -136,6 +149,15 @@ impl Participant {
         known.is_doomed |= began_here && known.phase != Phase::Committed;
         for (name, answered) in children.iter().filter(|_| holds(Rule::SlotsNameChildren)) {
             known.children.entry(name.clone()).or_default().answered += answered;
+        }
+        if holds(Rule::SlotsNameVotes) {
+            known.nonce = known.nonce.or(nonce);
+            known.is_unnamed |= nonce.is_none();
+        }
+        for (name, nonce) in nonces {
+            if let Some(child) = known.children.get_mut(&name) {
+                child.known_as.get_or_insert(nonce);
+            }
         }
         if let Some(decision) = decision {
             known.is_doomed = false;
@@ -154,7 +176,8 @@ impl Participant {
     }
 
     /// Takes up a root where it was left.
-    fn resume(&mut self, root: &RootId, vote: Option<&VoteFacts>, is_journal_whole: bool, out: &mut Effects) {
+    fn resume(&mut self, root: &RootId, vote: Option<&VoteFacts>, out: &mut Effects) {
+        let is_undone = self.marks.get(root) == Some(&Mark::Undone);
         let known = self.roots.get_mut(root).expect("listed before");
         for (name, nonce) in vote.iter().flat_map(|vote| &vote.children) {
             known.children.entry(name.clone()).or_default().vote = Some(Vote::Yes(*nonce));
@@ -162,20 +185,16 @@ impl Participant {
         if known.phase == Phase::Committed {
             return self.commit(root, None, out);
         }
-        if known.is_doomed {
+        // The mark was written before the first undo: how it ends was known.
+        if known.is_doomed || is_undone {
             return self.abort(root, out);
         }
-        if vote.is_none() && (is_journal_whole || !holds(Rule::LostJournalIsAYes)) {
+        if vote.is_none() && !holds(Rule::SlotsAreVotes) {
             return;
         }
         known.phase = Phase::Preparing;
         known.ballot = Ballot::Written;
-        known.nonce = vote.and_then(|vote| vote.nonce);
-        if vote.is_none() {
-            // The new journal has to say so before it counts as this database's: who is in doubt
-            // stays so.
-            out.push(Effect::WriteVote(root.clone(), None));
-        }
+        known.nonce = vote.and_then(|vote| vote.nonce).or(known.nonce);
         known.is_promised = true;
         for parent in vote.iter().flat_map(|vote| &vote.parents) {
             known.parents.entry(parent.clone()).or_default();

@@ -11,8 +11,8 @@
 //!      └───────────────▶ Aborting ◀─────────────────────┘
 //! ```
 //!
-//! A root is *in doubt* here once a yes was sent to any parent; from then on only a parent can end
-//! it.
+//! A root is *in doubt* here once a yes was sent to any parent, or may have been by an earlier
+//! process; from then on only a parent can end it.
 
 use std::collections::BTreeMap;
 
@@ -84,6 +84,14 @@ impl Call {
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self.stage, Stage::Waiting | Stage::Running)
     }
+
+    /// The slot that remembers it.
+    fn slot(&self) -> Option<Slot> {
+        match self.stage {
+            Stage::Answered { slot, .. } => slot,
+            _ => None,
+        }
+    }
 }
 
 /// A component that was called.
@@ -93,6 +101,8 @@ pub(super) struct Child {
     pub(super) answered: u32,
     /// The oldest generation in those answers.
     pub(super) generation: Option<u64>,
+    /// What its yes will be known by, as its answers say.
+    pub(super) known_as: Option<Nonce>,
     /// Its vote.
     pub(super) vote: Option<Vote>,
     /// It was told the outcome and has nothing left to do.
@@ -110,6 +120,11 @@ impl Child {
             Some(Vote::Yes(nonce)) => Some(nonce),
             Some(Vote::No(_)) | None => None,
         }
+    }
+
+    /// The same, also where the vote itself went with a process.
+    pub(super) fn named(&self) -> Option<Nonce> {
+        self.nonce().or(self.known_as)
     }
 }
 
@@ -157,8 +172,10 @@ pub(super) struct Root {
     pub(super) children: BTreeMap<Name, Child>,
     pub(super) parents: BTreeMap<Name, Parent>,
     pub(super) ballot: Ballot,
-    /// What its yes is known by, from the first question on; not known if the journal was lost.
+    /// What its yes is known by, from the first slot, answer or question on.
     pub(super) nonce: Option<Nonce>,
+    /// A slot that was found at the start does not say that: one of an earlier build.
+    pub(super) is_unnamed: bool,
     /// A yes was sent, or may have been before a restart: only a parent's word ends the root.
     pub(super) is_promised: bool,
     /// Parents are being asked for the outcome.
@@ -182,6 +199,7 @@ impl Root {
             parents: BTreeMap::new(),
             ballot: Ballot::None,
             nonce: None,
+            is_unnamed: false,
             is_promised: false,
             is_asking: false,
             told_by: None,
@@ -254,18 +272,35 @@ impl Root {
         if is_counted { Ok(()) } else { Err(No::Count) }
     }
 
-    /// All slots of the root.
-    pub(super) fn slots(&self) -> Vec<Slot> {
-        let slot = |call: &Call| match call.stage {
-            Stage::Answered { slot, .. } => slot,
-            _ => None,
-        };
-        self.calls.values().filter_map(slot).collect()
+    /// Whether a start finds in the slots all that a yes says: what it is known by, and what those
+    /// of the children are. Calls without slots leave nothing that a start would have to end.
+    pub(super) fn is_in_slots(&self) -> bool {
+        let is_told = |child: &Child| child.nonce().is_none_or(|nonce| child.known_as == Some(nonce));
+        !self.is_unnamed && self.children.values().all(is_told)
     }
 
-    /// Whether anything of it has to be ended in the database.
-    pub(super) fn has_something_to_end(&self) -> bool {
-        self.calls.values().any(|call| matches!(call.stage, Stage::Answered { slot: Some(_), .. }))
+    /// All slots of the root.
+    pub(super) fn slots(&self) -> Vec<Slot> {
+        self.calls.values().filter_map(Call::slot).collect()
+    }
+
+    /// What is to be freed next. They are freed one by one, and a start that finds one without the
+    /// decision undoes it: so that of the decision waits for all others.
+    pub(super) fn next_to_free(&self) -> Vec<Slot> {
+        let others = self.calls.iter().filter(|(call, _)| self.began.as_ref() != Some(call));
+        let others: Vec<Slot> = others.filter_map(|(_, call)| call.slot()).collect();
+        if others.is_empty() || !holds(Rule::DecisionsAreFreedLast) { self.slots() } else { others }
+    }
+
+    /// These slots are the root's no more.
+    pub(super) fn is_rid_of(&mut self, freed: &[Slot]) {
+        for call in self.calls.values_mut() {
+            if let Stage::Answered { slot, .. } = &mut call.stage
+                && slot.is_some_and(|slot| freed.contains(&slot))
+            {
+                *slot = None;
+            }
+        }
     }
 
     /// Whether local transactions are kept prepared.

@@ -10,10 +10,15 @@
 pub enum Rule {
     /// A root is forgotten only when all children are done.
     ForgetsLast,
-    /// Without its journal every slot counts as voted for.
-    LostJournalIsAYes,
-    /// A yes is durable before it is sent.
-    VotesAreWritten,
+    /// To a start every slot counts as voted for.
+    SlotsAreVotes,
+    /// A slot says what the yes to its root is known by.
+    SlotsNameVotes,
+    /// A question for an outcome names the calls that have called, and a parent that has lost one
+    /// of them says that the root is aborted.
+    CallersAreNamed,
+    /// Where a root began, the slot of its decision is freed last.
+    DecisionsAreFreedLast,
     /// After a yes nobody undoes by himself.
     InDoubtIsInDoubt,
     /// A failed call dooms its root, and its component is asked although it has answered nothing.

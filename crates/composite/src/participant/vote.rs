@@ -1,6 +1,6 @@
 //! The first phase: who was called is asked, and answers.
 
-use super::event::{ANY_NONCE, Effect, Mark, No, Prepare, Vote};
+use super::event::{ANY_NONCE, Effect, Mark, No, Nonce, Prepare, Vote};
 use super::root::{Asked, Ballot, Child, Phase, Root};
 use super::rule::{Rule, holds};
 use super::{Effects, Participant};
@@ -39,6 +39,8 @@ impl Participant {
             self.mark(&root, Mark::Empty, out);
             return out.push(send(vote));
         };
+        // As its answers have announced it.
+        let named = known.nonce.unwrap_or(nonce);
         let checked = known.check(&parent, calls, generation, own);
         let before = known.parents.get(&parent).and_then(|parent| parent.vote);
         // Who has a yes has it: the same question again changes nothing, whatever came in between.
@@ -46,11 +48,11 @@ impl Participant {
             && known.check_calls(&parent, calls, generation, own).is_ok();
         match known.phase {
             Phase::Aborting => out.push(send(Vote::No(No::Ended))),
-            Phase::Committed => out.push(send(before.unwrap_or(Vote::Yes(nonce)))),
+            Phase::Committed => out.push(send(before.unwrap_or(Vote::Yes(named)))),
             Phase::Active if known.began.is_some() => out.push(send(Vote::No(No::Running))),
             // Where the root began it is never in doubt, so nothing has to be written.
             Phase::Preparing | Phase::Deciding if known.began.is_some() => {
-                out.push(send(checked.map_or_else(Vote::No, |()| Vote::Yes(nonce))));
+                out.push(send(checked.map_or_else(Vote::No, |()| Vote::Yes(named))));
                 if let (Phase::Preparing, Err(no)) = (known.phase, checked) {
                     self.fail(&root, no, out);
                 }
@@ -66,7 +68,7 @@ impl Participant {
                 }
                 let is_first = known.is_first_question();
                 let waits = is_first || !holds(Rule::FurtherParentsNeedNotWait);
-                // Where the journal was lost, the yes may have been given under any nonce.
+                // Where a slot does not say it, the yes may have been given under any nonce.
                 if !known.is_promised {
                     known.nonce.get_or_insert(nonce);
                 }
@@ -93,6 +95,13 @@ impl Participant {
             return;
         };
         let child = known.children.get_mut(child).expect("only children are asked");
+        // Otherwise the calls that were answered are gone, and the same ones were executed again.
+        let announced = child.known_as;
+        let is_other = |nonce: Nonce| nonce != ANY_NONCE && announced.is_some_and(|known| known != nonce);
+        let vote = match vote {
+            Vote::Yes(nonce) if is_other(nonce) && holds(Rule::NoncesAreCompared) => Vote::No(No::Child),
+            vote => vote,
+        };
         child.vote = Some(vote);
         match vote {
             Vote::Yes(_) => self.proceed(root, out),
@@ -116,7 +125,7 @@ impl Participant {
             // The question was asked before a restart, which has put the root in doubt as it was.
             return;
         }
-        // The children's votes are part of the record, so what was written early for a further
+        // The children's votes are part of what is durable, so what was written early for a further
         // parent is written again.
         write(root, known, out);
         self.answer_parents(root, out);
@@ -139,7 +148,7 @@ impl Participant {
         if known.ballot != Ballot::Written {
             return;
         }
-        // Where the journal was lost any decision is believed, so the yes need not be told from
+        // Where a slot does not say it any decision is believed, so the yes need not be told from
         // others.
         let nonce = known.nonce.unwrap_or(ANY_NONCE);
         let are_ready = known.are_children_ready();
@@ -184,7 +193,7 @@ fn ask_children(root: &RootId, known: &Root, out: &mut Effects) {
 
 fn write(root: &RootId, known: &mut Root, out: &mut Effects) {
     let nonce = known.nonce;
-    known.ballot = if holds(Rule::VotesAreWritten) { Ballot::Writing } else { Ballot::Written };
+    known.ballot = Ballot::Writing;
     out.push(Effect::WriteVote(root.clone(), nonce));
 }
 

@@ -212,6 +212,54 @@ fn a_root_of_others_is_voted_for_committed_and_undone_as_they_say() -> Result<()
     Ok(())
 }
 
+/// A later process does not know what an earlier one has said yes to: it takes every slot for that,
+/// also without its journal, and says what that one has said or would have said.
+#[test]
+fn after_a_restart_whatever_has_a_slot_is_in_doubt() -> Result<(), Failure> {
+    let mut components = Components::start()?;
+    let (stock, take) = (components.address("stock"), json!({ "item": 5 }));
+    // Nobody answers for these roots.
+    components.kill(0)?;
+    for root in ["asked", "unasked"] {
+        let call = format!("{root}.1");
+        let headers = [&part_of(root, &call)[..], &[("Cognate-Deadline-Ms", "60000")]].concat();
+        assert_eq!(post(stock, "/services/take", &headers, &take)?.0, 200);
+    }
+    let about =
+        |root: &str, calls: u32| json!({ "roots": [{ "root": root, "parent": "shop", "calls": calls }] });
+    let prepare = |root, calls| one(post(stock, "/composite/prepare", &[], &about(root, calls))?);
+    let vote = prepare("asked", 1)?;
+    assert_eq!(vote["vote"], "yes");
+    for is_lost in [false, true] {
+        components.kill(1)?;
+        if is_lost {
+            std::fs::remove_dir_all(components.journal(1))?;
+        }
+        components.restart(1)?;
+        let (_, status) = request(stock, "GET", "/status", &[], b"")?;
+        assert_eq!(status["in_doubt"], 2, "{status}");
+        assert_eq!(prepare("asked", 1)?, vote, "the same question, the same answer");
+    }
+    let no = prepare("asked", 2)?;
+    assert_eq!((no["vote"].as_str(), no["reason"].as_str()), (Some("no"), Some("count")));
+    // Whose call has come to nothing hears so.
+    let outcome = |callers: Value| -> Result<Value, Failure> {
+        let entry = json!({ "root": "unasked", "child": "payment", "callers": callers });
+        let asked = post(stock, "/composite/outcome", &[], &json!({ "roots": [entry] }))?;
+        Ok(one(asked)?["state"].clone())
+    };
+    assert_eq!([outcome(json!(["unasked.1"]))?, outcome(json!(["unasked.2"]))?], ["pending", "aborted"]);
+    let told = |what: &str, root: &str| -> Result<(), Failure> {
+        while one(post(stock, &format!("/composite/{what}"), &[], &about(root, 1))?)?["state"] != "done" {}
+        Ok(())
+    };
+    assert_eq!(prepare("unasked", 1)?["vote"], "yes");
+    told("commit", "asked")?;
+    told("abort", "unasked")?;
+    assert_eq!(post(stock, "/services/count", &[], &take)?, (200, json!(999)));
+    Ok(())
+}
+
 #[test]
 fn a_root_that_nobody_ends_is_undone_at_its_deadline() -> Result<(), Failure> {
     let components = Components::start()?;

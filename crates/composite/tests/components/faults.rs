@@ -24,7 +24,7 @@ const CLIENTS: usize = 3;
 const SETS: usize = 4;
 /// Short, since what a dead component leaves is given up at its deadline.
 const DEADLINE: Duration = Duration::from_millis(1500);
-/// What a component dies of that has said yes on paper, and not to anybody.
+/// What a component dies of that is about to say yes, and has not said so to anybody.
 const IN_DOUBT: &str = "vote-write-after:1";
 const ABORTED: i32 = 6;
 

@@ -52,7 +52,7 @@ fn take_over(database: &str, folder: &Path) -> Result<(), Failure> {
     let mut older = stock(database, &folder.join("older"))?;
     assert_eq!(post(older.address, "/services/take", &part_of("a", "a.1"), &take)?.0, 200);
     let later = stock(database, &folder.join("later"))?;
-    // It has no journal that knows anything, so what it finds may have been voted for.
+    // What it finds may have been voted for.
     let (_, status) = request(later.address, "GET", "/status", &[], b"")?;
     assert_eq!((status["generation"].as_u64(), status["in_doubt"].as_u64()), (Some(2), Some(1)));
     // Whatever the older one is asked to write, it cannot, and ends.

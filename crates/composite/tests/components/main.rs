@@ -7,6 +7,7 @@ mod defects;
 #[cfg(feature = "fault-points")]
 mod faults;
 mod fence;
+mod flush;
 mod kills;
 mod kit;
 mod lost;

@@ -33,7 +33,7 @@ async fn note(undo: Undo, n: i32) -> Result<()> {
 struct Solo {
     _folder: tempfile::TempDir,
     _server: assemble::Running,
-    _running: Running,
+    running: Running,
     address: SocketAddr,
     client: Client,
 }
@@ -54,7 +54,7 @@ impl Solo {
         let address = open(&running).await?;
         let (client, connection) = tokio_postgres::connect(&url(server.listen()), NoTls).await?;
         tokio::spawn(connection);
-        Ok(Solo { _folder: folder, _server: server, _running: running, address, client })
+        Ok(Solo { _folder: folder, _server: server, running, address, client })
     }
 
     async fn write(&self, root: &str, numbers: &[i32]) -> std::result::Result<(), Failure> {
@@ -64,10 +64,9 @@ impl Solo {
         Ok(())
     }
 
-    async fn told(&self, what: &str, root: &str) -> std::result::Result<(), Failure> {
+    async fn told(&self, what: &str, root: &str) -> std::result::Result<Value, Failure> {
         let entry = json!({ "root": root, "parent": "shop", "calls": 1 });
-        one(posted(self.address, &format!("/composite/{what}"), &[], json!({ "roots": [entry] })).await?)?;
-        Ok(())
+        one(posted(self.address, &format!("/composite/{what}"), &[], json!({ "roots": [entry] })).await?)
     }
 
     async fn ends(&self) -> std::result::Result<(), Failure> {
@@ -111,6 +110,22 @@ async fn the_slot_is_in_the_same_local_transaction() -> std::result::Result<(), 
     written?;
     assert_eq!(seen?, (2, 1));
     assert_eq!(solo.slots().await?.1, 1);
+    Ok(())
+}
+
+/// §3.5: "A file based log is used to keep track of the two-phase commit status of a transaction
+/// after it has been locally committed." Ours is not needed for a yes: all that it says is in the
+/// slot, which a start takes for one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_yes_is_in_its_slot_already() -> std::result::Result<(), Failure> {
+    let solo = Solo::start().await?;
+    solo.write("r", &[1]).await?;
+    let flushes = solo.running.journal_flushes();
+    let vote = solo.told("prepare", "r").await?;
+    assert_eq!((vote["vote"].as_str(), solo.running.journal_flushes()), (Some("yes"), flushes));
+    let facts = "SELECT facts FROM cognate_composite.slot WHERE root = 'r'";
+    let facts: Value = serde_json::from_str(solo.client.query_one(facts, &[]).await?.get(0))?;
+    assert!(vote["nonce"].is_u64() && vote["nonce"] == facts["nonce"], "{vote} {facts}");
     Ok(())
 }
 

@@ -116,7 +116,11 @@ async fn a_call_says_where_it_belongs_and_how_much_time_is_left() -> std::result
     let entry = &prepare["roots"][0];
     assert_eq!((entry["root"].as_str(), entry["parent"].as_str()), (Some(root), Some("near")));
     assert_eq!((entry["calls"].as_u64(), entry["generation"].as_u64()), (Some(1), Some(7)));
-    assert!(entry["origin"]["database"].is_string() && entry["origin"]["generation"].is_u64(), "{entry}");
+    let origin = &entry["origin"];
+    assert!(origin["database"].is_string() && origin["generation"].is_u64(), "{entry}");
+    // The call has said so before.
+    let told = format!("{}:{}", origin["database"].as_str().unwrap_or_default(), origin["generation"]);
+    assert_eq!(header("cognate-origin"), told);
     while sent(&seen, "composite/commit").is_none() {
         tokio::task::yield_now().await;
     }

@@ -8,8 +8,8 @@ use cognate_composite::locks::Grant;
 use cognate_composite::matrix::{Conflict, Declared, Line, Matrix, ServiceId, always, never, same_item};
 use cognate_composite::name::{CallId, Name, RootId};
 use cognate_composite::participant::{
-    Arrival, Effect, Ended, Event, No, Outcome, Participant, Prepare, Refusal, Remembered, Sent, Settled,
-    SlotFacts, Vote,
+    ANY_NONCE, Arrival, Effect, Ended, Event, Mark, No, Outcome, Participant, Prepare, Refusal, Remembered,
+    Sent, Settled, SlotFacts, Vote,
 };
 
 const TAKE: ServiceId = 0;
@@ -148,7 +148,7 @@ impl Server {
 
     fn calls(&mut self, its: &str, child: &str) {
         assert!(self.0.may_call(&of(its), &call(its), &component(child)));
-        let sent = Sent::Answered { generation: 1 };
+        let sent = Sent::Answered { generation: 1, nonce: None };
         self.0.handle(Event::Called(of(its), call(its), component(child), sent));
     }
 }
@@ -448,30 +448,89 @@ fn remembered(its: &str, slot: u32) -> SlotFacts {
         decision: None,
         is_noted: false,
         is_held: false,
+        nonce: Some(NONCE),
+        nonces: Vec::new(),
     }
 }
 
 /// §3.5: "upon restart, a transaction may appear in the database log table but not in the external
 /// log file. This is a transaction that locally committed but without a global outcome. The
-/// transaction will be compensated." Ours may also go on, if its parent asks before its time is
-/// over; a yes in the file leaves it to the parent.
+/// transaction will be compensated." Of ours the file says no more than that it is being undone:
+/// otherwise the table counts as a yes, and it may go on, as its parent says.
 #[test]
 fn a_start_puts_the_table_and_the_file_together() {
-    let recovered = |is_journal_whole: bool| {
+    let recovered = |marks: &[(RootId, Mark)]| {
         let slots = vec![remembered("r.1", 0)];
-        let remembered = Remembered { slots, votes: Vec::new(), marks: Vec::new(), is_journal_whole };
-        Server(Participant::recover(matrix(&same()), 2, remembered).0)
+        let remembered = Remembered { slots, votes: Vec::new(), marks: marks.to_vec() };
+        let (participant, effects) = Participant::recover(matrix(&same()), 2, remembered);
+        (Server(participant), effects)
     };
-    let mut server = recovered(true);
-    server.keeps_out("q.1", TAKE, "7");
-    let effects = server.0.handle(Event::Deadline(root("r")));
+    let (_, effects) = recovered(&[(root("r"), Mark::Undone)]);
     assert!(effects.contains(&Effect::Undo(root("r"), call("r.1"))), "{effects:?}");
-    let mut server = recovered(true);
-    server.says_yes("r", 1);
-    let mut server = recovered(false);
-    assert!(server.0.is_in_doubt(&root("r")), "the file may have had a yes");
-    let effects = server.0.handle(Event::Deadline(root("r")));
-    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Undo(..))), "{effects:?}");
+    let ask = Effect::AskOutcome(root("r"), component("parent"), Some(NONCE));
+    let (mut server, effects) = recovered(&[]);
+    assert_eq!(effects, [ask]);
+    assert!(server.0.is_in_doubt(&root("r")), "it may have said yes");
+    server.keeps_out("q.1", TAKE, "7");
+    assert_eq!(server.0.handle(Event::Deadline(root("r"))), [], "it may have said yes");
+    // What it says is what it may have said before.
+    let votes = |mut server: Server, calls: u32| server.is_asked("r", calls);
+    let vote = |vote| Effect::SendVote(root("r"), component("parent"), vote);
+    assert_eq!(votes(recovered(&[]).0, 2), [vote(Vote::No(No::Count))]);
+    assert_eq!(votes(recovered(&[]).0, 1), [vote(Vote::Yes(NONCE))]);
+    let effects =
+        server.0.handle(Event::Learned(root("r"), component("parent"), Some(NONCE), Outcome::Aborted));
+    assert!(effects.contains(&Effect::Undo(root("r"), call("r.1"))), "{effects:?}");
+}
+
+/// Ours: a yes has a record only if the slots do not say it. They do not know the nonce of a child
+/// that has announced none.
+#[test]
+fn a_yes_is_in_the_slots_if_they_say_what_it_says() {
+    for (announced, is_in_slots) in [(Some(3), true), (None, false), (Some(4), false)] {
+        let mut server = Server::new(&same());
+        server.runs("r.1", TAKE, "7");
+        assert!(server.0.may_call(&root("r"), &call("r.1"), &component("child")));
+        let sent = Sent::Answered { generation: 1, nonce: announced };
+        server.0.handle(Event::Called(root("r"), call("r.1"), component("child"), sent));
+        assert_eq!(server.0.nonce(&root("r"), NONCE), Some(NONCE));
+        server.commits("r.1", 0);
+        server.is_asked("r", 1);
+        let effects = server.0.handle(Event::Voted(root("r"), component("child"), Vote::Yes(3)));
+        let is_other = announced == Some(4);
+        // The calls that were announced by another one are gone.
+        let refused = Effect::SendVote(root("r"), component("parent"), Vote::No(No::Child));
+        assert_eq!(effects.contains(&refused), is_other, "{effects:?}");
+        if !is_other {
+            assert_eq!(effects, [Effect::WriteVote(root("r"), Some(NONCE))]);
+            assert_eq!(server.0.is_in_slots(&root("r")), is_in_slots, "{announced:?}");
+        }
+    }
+}
+
+/// Ours: a slot of an earlier build does not say what its yes was known by, so any outcome is
+/// believed.
+#[test]
+fn where_a_slot_does_not_name_its_vote_any_is_meant() {
+    let slots = vec![SlotFacts { nonce: None, ..remembered("r.1", 0) }];
+    let found = Remembered { slots, ..Remembered::default() };
+    let (participant, effects) = Participant::recover(matrix(&same()), 2, found);
+    assert_eq!(effects, [Effect::AskOutcome(root("r"), component("parent"), None)]);
+    let mut server = Server(participant);
+    let yes = Effect::SendVote(root("r"), component("parent"), Vote::Yes(ANY_NONCE));
+    assert_eq!(server.is_asked("r", 1), [yes]);
+}
+
+/// Ours: a parent that has lost a call which called knows that nobody was answered.
+#[test]
+fn who_has_lost_the_call_that_called_says_aborted() {
+    let mut server = Server::new(&same());
+    server.has_run("r.1", TAKE, "7", 0);
+    let asked = |server: &Server, callers: &[CallId]| {
+        server.0.outcome(&root("r"), &component("child"), Some(3), callers)
+    };
+    assert_eq!(asked(&server, &[call("r.1")]), Outcome::Pending);
+    assert_eq!(asked(&server, &[call("r.1"), call("r.2")]), Outcome::Aborted);
 }
 
 /// §3.6: "If an undo operation needs to be executed, it will always be serialized immediately after

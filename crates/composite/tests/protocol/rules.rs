@@ -31,15 +31,34 @@ fn a_root_is_forgotten_last() {
     needs(Rule::ForgetsLast, || run(2, &CHAIN, Budget { lost: 1, ..NONE }));
 }
 
+/// Also where a journal was lost.
 #[test]
-fn a_lost_journal_counts_as_a_yes() {
-    let budget = Budget { crashed: 1, journals_lost: 1, ..NONE };
-    needs(Rule::LostJournalIsAYes, || run(2, &CHAIN, budget));
+fn to_a_start_slots_are_votes() {
+    for journals_lost in [0, 1] {
+        let budget = Budget { crashed: 1, journals_lost, ..NONE };
+        needs(Rule::SlotsAreVotes, || run(2, &CHAIN, budget));
+    }
 }
 
+/// A call that comes late is executed once more by the process after the one that has committed it,
+/// which ends, too. The next one asks.
 #[test]
-fn votes_are_written_before_they_are_sent() {
-    needs(Rule::VotesAreWritten, || run(2, &CHAIN, Budget { crashed: 1, ..NONE }));
+fn slots_say_what_their_vote_is_known_by() {
+    let budget = Budget { crashed: 2, duplicated: 1, ..NONE };
+    needs(Rule::SlotsNameVotes, || run(2, &CHAIN, budget));
+}
+
+/// A component loses a call that has called itself: all that is left would ask itself for ever.
+#[test]
+fn a_question_names_who_has_called() {
+    needs(Rule::CallersAreNamed, || run(2, &SELF, Budget { crashed: 1, ..NONE }));
+}
+
+/// Where a root began another call of it is not in doubt: without the decision it is undone.
+#[test]
+fn the_slot_of_a_decision_is_freed_last() {
+    let line = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 0"];
+    needs(Rule::DecisionsAreFreedLast, || run(2, &line, Budget { crashed: 1, ..NONE }));
 }
 
 #[test]

@@ -5,8 +5,9 @@
 //! after one of these. Faults are bounded by a budget; everything else can always happen, in any
 //! order.
 //!
-//! What is durable at a component: its slots, votes and marks, and *applied*, the calls whose
-//! effects are in its database. Work is one step here: it has been done wholly, or not at all.
+//! What is durable at a component: its slots, marks, and votes that the slots do not say, and
+//! *applied*, the calls whose effects are in its database. Work is one step here: it has been done
+//! wholly, or not at all; only slots are freed one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,11 +56,11 @@ pub(crate) enum Body {
         call: CallId,
         ancestors: Vec<CallId>,
     },
-    /// The answer, with the generation; or whether anything may be left.
+    /// The answer, with generation and nonce; or whether anything may be left.
     Answer {
         call: CallId,
         of: CallId,
-        generation: Result<u64, bool>,
+        said: Result<(u64, Option<Nonce>), bool>,
     },
     Prepare {
         calls: u32,
@@ -69,7 +70,7 @@ pub(crate) enum Body {
     Commit(Option<Nonce>),
     Abort,
     Settled(Settled),
-    Ask(Option<Nonce>),
+    Ask(Option<Nonce>, Vec<CallId>),
     Outcome(Option<Nonce>, Outcome),
 }
 
@@ -107,7 +108,6 @@ pub(crate) struct Node {
     prepared: BTreeMap<u32, SlotFacts>,
     votes: BTreeMap<RootId, VoteFacts>,
     marks: BTreeMap<RootId, Mark>,
-    is_journal_whole: bool,
     pub(crate) applied: BTreeMap<CallId, u8>,
     /// Calls that were undone, as long as the journal remembers it.
     undone: BTreeSet<CallId>,
@@ -157,6 +157,18 @@ pub(crate) fn matrix(lines: &[Line]) -> Arc<Matrix> {
     Arc::new(Matrix::new(vec![service], lines).expect("a matrix"))
 }
 
+impl Node {
+    /// What a yes to a root is known by, from now on at the latest.
+    fn nonce(&mut self, root: &RootId) -> Option<Nonce> {
+        let new = self.nonces + 1;
+        let nonce = self.participant.as_mut().and_then(|participant| participant.nonce(root, new));
+        if nonce == Some(new) {
+            self.nonces = new;
+        }
+        nonce
+    }
+}
+
 impl World {
     pub(crate) fn new(places: usize, matrix: &Arc<Matrix>, budget: Budget) -> World {
         let node = |_| Node {
@@ -168,7 +180,6 @@ impl World {
             prepared: BTreeMap::new(),
             votes: BTreeMap::new(),
             marks: BTreeMap::new(),
-            is_journal_whole: true,
             applied: BTreeMap::new(),
             undone: BTreeSet::new(),
             nonces: 0,
@@ -249,7 +260,7 @@ impl World {
             node.participant.is_some() && node.work.iter().all(repeats) && node.handlers.is_empty()
         };
         let is_repeated = |message: &Message| {
-            matches!(message.body, Body::Commit(_) | Body::Settled(_) | Body::Ask(_) | Body::Outcome(..))
+            matches!(message.body, Body::Commit(_) | Body::Settled(_) | Body::Ask(..) | Body::Outcome(..))
         };
         self.messages.iter().all(is_repeated) && self.nodes.iter().all(is_quiet)
     }
@@ -275,7 +286,7 @@ impl World {
             Effect::AskOutcome(root, parent, _) => !under_way(
                 root,
                 parent,
-                |body| matches!(body, Body::Ask(_)),
+                |body| matches!(body, Body::Ask(..)),
                 |body| matches!(body, Body::Outcome(..)),
             ),
             _ => true,
@@ -375,8 +386,9 @@ impl World {
                 self.nodes[place].work.insert(effect);
             }
             Effect::Answer(root, call, _) | Effect::Repeat(root, call, _) => {
+                let nonce = self.nodes[place].nonce(&root);
                 let generation = self.nodes[place].generation;
-                self.reply(plan, place, &root, &call, Ok(generation));
+                self.reply(plan, place, &root, &call, Ok((generation, nonce)));
             }
             Effect::Refuse(root, call, _) => self.reply(plan, place, &root, &call, Err(false)),
             Effect::AskVote { root, child, calls, generation } => {
@@ -448,11 +460,11 @@ impl World {
         place: Place,
         root: &RootId,
         call: &CallId,
-        generation: Result<u64, bool>,
+        said: Result<(u64, Option<Nonce>), bool>,
     ) {
         let of = plan.calls.iter().find(|(_, (_, calls))| calls.contains(call));
         if let Some((of, (caller, _))) = of {
-            let body = Body::Answer { call: call.clone(), of: of.clone(), generation };
+            let body = Body::Answer { call: call.clone(), of: of.clone(), said };
             self.send(root, place, *caller, body);
         }
     }
@@ -464,9 +476,9 @@ impl World {
             Body::Call { call, ancestors } => {
                 self.tell(plan, to, Event::Arrive(arrival(&root, &call, Some(other), ancestors)));
             }
-            Body::Answer { of, generation, .. } => {
-                let sent = match generation {
-                    Ok(generation) => Sent::Answered { generation },
+            Body::Answer { of, said, .. } => {
+                let sent = match said {
+                    Ok((generation, nonce)) => Sent::Answered { generation, nonce },
                     Err(false) => Sent::LeftNothing,
                     Err(true) => Sent::Failed,
                 };
@@ -494,9 +506,9 @@ impl World {
                 }
                 self.tell(plan, to, Event::Told(root, other, settled));
             }
-            Body::Ask(nonce) => {
+            Body::Ask(nonce, callers) => {
                 let Some(participant) = &self.nodes[to].participant else { return };
-                let outcome = participant.outcome(&root, &other, nonce);
+                let outcome = participant.outcome(&root, &other, nonce, &callers);
                 self.send(&root, to, from, Body::Outcome(nonce, outcome));
             }
             Body::Outcome(nonce, outcome) => {
@@ -518,7 +530,7 @@ impl World {
             return;
         };
         let is_well = matches!(sent, Sent::Answered { .. });
-        if let Sent::Answered { generation } = sent {
+        if let Sent::Answered { generation, .. } = sent {
             self.accepted.insert(plan.calls[of].1[answered].clone(), generation);
         }
         self.tell(plan, place, Event::Called(root.clone(), of.clone(), name(child), sent));
@@ -547,7 +559,7 @@ impl World {
             }
             Body::Vote(_) => self.tell(plan, to, Event::Voted(root, name(from), Vote::No(No::Failed))),
             // These are said again, or asked for.
-            Body::Commit(_) | Body::Abort | Body::Settled(_) | Body::Ask(_) | Body::Outcome(..) => {}
+            Body::Commit(_) | Body::Abort | Body::Settled(_) | Body::Ask(..) | Body::Outcome(..) => {}
         }
     }
 
@@ -616,7 +628,9 @@ impl World {
     ) -> Option<u32> {
         let ancestors = self.ancestors(plan, call);
         let node = &mut self.nodes[place];
+        let nonce = node.nonce(root);
         let participant = node.participant.as_ref().expect("who commits is up");
+        let nonces = participant.nonces_of(root, call);
         let sequence = participant.sequence(root, call).expect("a call that runs has a lock");
         let children = participant.children_of(root, call);
         if plan.reading.contains(call) && plan.calls[call].1.is_empty() {
@@ -644,6 +658,8 @@ impl World {
             decision,
             is_noted: false,
             is_held: is_closed,
+            nonce,
+            nonces,
         };
         let node = &mut self.nodes[place];
         if is_closed { &mut node.prepared } else { &mut node.slots }.insert(slot, facts);
@@ -658,7 +674,9 @@ impl World {
                 return self.send(root, place, self::place(child), Body::Commit(*nonce));
             }
             Effect::AskOutcome(root, parent, nonce) => {
-                return self.send(root, place, self::place(parent), Body::Ask(*nonce));
+                let participant = node.participant.as_ref().expect("who works is up");
+                let callers = participant.callers(root, parent);
+                return self.send(root, place, self::place(parent), Body::Ask(*nonce, callers));
             }
             _ => node.work.remove(&work),
         };
@@ -670,8 +688,10 @@ impl World {
                 let children = children.filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
                 let parents = participant.parents(&root);
                 let origins = Vec::new();
-                let facts = VoteFacts { root: root.clone(), nonce, parents, children, origins };
-                node.votes.insert(root.clone(), facts);
+                if !participant.is_in_slots(&root) {
+                    let facts = VoteFacts { root: root.clone(), nonce, parents, children, origins };
+                    node.votes.insert(root.clone(), facts);
+                }
                 self.tell(plan, place, Event::VoteWritten(root));
             }
             Effect::Decide(root, call) => {
@@ -707,11 +727,16 @@ impl World {
                 *applied.expect("what is undone was there") -= 1;
                 self.tell(plan, place, Event::Undone(root, call));
             }
-            Effect::Free(root, slots) => {
-                for slot in slots {
-                    assert!(node.slots.remove(&slot).is_some(), "a slot that is freed was in use");
+            // By their next uses, one after the other.
+            Effect::Free(root, mut slots) => {
+                let slot = slots.remove(0);
+                assert!(node.slots.remove(&slot).is_some(), "a slot that is freed was in use");
+                match slots.is_empty() {
+                    true => self.tell(plan, place, Event::Freed(root)),
+                    false => {
+                        node.work.insert(Effect::Free(root, slots));
+                    }
                 }
-                self.tell(plan, place, Event::Freed(root));
             }
             Effect::Note(root, slots) => {
                 for slot in slots {
@@ -737,7 +762,6 @@ impl World {
             node.votes.clear();
             node.marks.clear();
             node.undone.clear();
-            node.is_journal_whole = false;
         }
         // Answers that it has not sent will never come.
         for other in 0..self.nodes.len() {
@@ -798,18 +822,11 @@ impl World {
             slots: node.slots.values().chain(node.prepared.values()).cloned().collect(),
             votes: node.votes.values().cloned().collect(),
             marks: node.marks.iter().map(|(root, mark)| (root.clone(), *mark)).collect(),
-            is_journal_whole: node.is_journal_whole,
         };
-        node.is_journal_whole = true;
         let matrix = matrix(&plan_lines());
         let (participant, effects) = Participant::recover(matrix, node.generation, remembered);
         node.participant = Some(participant);
         effects.into_iter().for_each(|effect| self.take(plan, place, effect));
-        // A new journal says what it has to before it is used.
-        let written = |work: &Effect| matches!(work, Effect::WriteVote(_, None));
-        let votes: Vec<Effect> =
-            self.nodes[place].work.iter().filter(|work| written(work)).cloned().collect();
-        votes.into_iter().for_each(|work| self.work(plan, place, work));
     }
 
     fn began_at(&self, plan: &Plan, root: &RootId) -> Place {

@@ -34,8 +34,7 @@ use crate::error::{Error, Result};
 use crate::report::{self, Record};
 use crate::workload::composite::place::{DatabaseKind, Place};
 
-/// Time before each measured window: connections are opened and slots are made. A tree of fifteen
-/// components with 25 clients opens several hundred connections.
+/// Time before each measured window: connections are opened and slots are made.
 const WARMUP: Duration = Duration::from_millis(1500);
 
 /// How much is kept of why something could not be measured.
@@ -177,13 +176,19 @@ impl Bench<'_> {
 
     /// Runs clients for one window.
     async fn drive<W: Workload>(&self, workload: W, clients: u32, label: String) -> Result<Outcome> {
-        let plan = Plan {
-            label,
-            clients: clients as usize,
-            threads: client_threads(),
-            warmup: WARMUP,
-            measured: self.window(),
-        };
+        self.drive_after(WARMUP, workload, clients, label).await
+    }
+
+    /// The same with another time before it.
+    async fn drive_after<W: Workload>(
+        &self,
+        warmup: Duration,
+        workload: W,
+        clients: u32,
+        label: String,
+    ) -> Result<Outcome> {
+        let (clients, threads, measured) = (clients as usize, client_threads(), self.window());
+        let plan = Plan { label, clients, threads, warmup, measured };
         let outcome = driver::run(Arc::new(workload), &plan).await?;
         match outcome.total().committed {
             0 => Err(Error::Violation(format!("{}: nothing was committed", plan.label))),

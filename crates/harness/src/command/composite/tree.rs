@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::paper::{Published, TABLES};
-use super::{Bench, client_threads};
+use super::{Bench, WARMUP, client_threads};
 use crate::chart::{Curve, Panel};
 use crate::driver::Outcome;
 use crate::error::{Error, Result};
@@ -18,6 +18,10 @@ use crate::workload::composite::tree::{NAMES, Semantics, Shape, Tree, body, comp
 
 const ONE: Shape = Shape { depth: 1, width: 1 };
 const LARGEST: Shape = Shape { depth: 4, width: 2 };
+/// What each component adds to the time before a window, if there are many clients: it opens a
+/// connection for each of them. The first roots wait for those of all components, one after the
+/// other; a window in which they end measures that.
+const WARMUP_OF_COMPONENT: Duration = Duration::from_millis(200);
 /// From this cardinality on the throughput in local transactions is to be the same.
 const STEADY_FROM: usize = 3;
 
@@ -164,7 +168,13 @@ async fn one(
             run: bench.next_run(),
         };
         let begun = components.roots_begun();
-        let outcome = bench.drive(std::sync::Arc::new(posts), cell.clients, cell.case(kind)).await?;
+        let opening = match cell.clients {
+            1 => Duration::ZERO,
+            _ => WARMUP_OF_COMPONENT * tree.shape.cardinality() as u32,
+        };
+        let (clients, case) = (cell.clients, cell.case(kind));
+        let driving = bench.drive_after(WARMUP + opening, std::sync::Arc::new(posts), clients, case);
+        let outcome = driving.await?;
         components.settle().await?;
         let total = outcome.total();
         acknowledged += total.acknowledged;
