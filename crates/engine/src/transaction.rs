@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 use crate::active::Running;
 use crate::certifier::Watch;
 use crate::durable::Commit;
+use crate::exported::Exported;
 use crate::fate::Fate;
 use crate::key::SmallKey;
 use crate::level::{Access, Isolation};
@@ -37,6 +38,7 @@ use crate::scan::{Noted, Scan};
 use crate::sibling::Member;
 use crate::sight::Sight;
 use crate::store::Latest;
+use crate::sync::Mutex;
 use crate::tracked::TrackedView;
 use crate::txn::bulk::Private;
 use crate::txn::change::Change;
@@ -69,6 +71,8 @@ pub struct Transaction {
     pub(crate) name: Option<Box<str>>,
     /// What becomes of it, at a node of a cluster.
     pub(crate) fate: Option<Arc<Fate>>,
+    /// Snapshots that it lends to others.
+    pub(crate) lent: Mutex<Vec<Arc<Exported>>>,
     /// Whether the end was counted and its locks are released.
     ended: bool,
 }
@@ -100,6 +104,7 @@ impl Transaction {
             member: None,
             name: None,
             fate,
+            lent: Mutex::default(),
             ended: false,
         }
     }

@@ -12,18 +12,18 @@ use crate::session::{Action, Planned};
 use crate::types::FormatContext;
 
 /// The lines of a plan.
-pub(crate) fn lines(planned: &Planned) -> Vec<String> {
+pub(crate) fn lines(planned: &Planned, verbose: bool) -> Vec<String> {
     match &planned.action {
         Action::Empty => Vec::new(),
-        Action::Select(plan) => plan.explain(),
-        Action::Insert(plan) => inserting(plan),
-        Action::Update(plan) => changing("Update", &plan.target),
-        Action::Delete(plan) => changing("Delete", &plan.target),
+        Action::Select(plan) => plan.explain(verbose),
+        Action::Insert(plan) => inserting(plan, verbose),
+        Action::Update(plan) => changing("Update", &plan.target, verbose),
+        Action::Delete(plan) => changing("Delete", &plan.target, verbose),
         Action::Parts(plan) => {
-            let mut lines = step(plan.main());
+            let mut lines = step(plan.main(), verbose);
             for (name, part) in plan.of_with() {
                 lines.push(format!("CTE {name}"));
-                lines.extend(step(part).into_iter().map(|line| format!("  {line}")));
+                lines.extend(step(part, verbose).into_iter().map(|line| format!("  {line}")));
             }
             lines
         }
@@ -34,27 +34,27 @@ pub(crate) fn lines(planned: &Planned) -> Vec<String> {
     }
 }
 
-fn step(step: &Step) -> Vec<String> {
+fn step(step: &Step, verbose: bool) -> Vec<String> {
     match step {
-        Step::Select(plan) => plan.explain(),
-        Step::Insert(plan) => inserting(plan),
-        Step::Update(plan) => changing("Update", &plan.target),
-        Step::Delete(plan) => changing("Delete", &plan.target),
+        Step::Select(plan) => plan.explain(verbose),
+        Step::Insert(plan) => inserting(plan, verbose),
+        Step::Update(plan) => changing("Update", &plan.target, verbose),
+        Step::Delete(plan) => changing("Delete", &plan.target, verbose),
         Step::Merge(plan) => {
             let mut lines = vec![format!("Merge on {}", plan.table.name)];
-            lines.extend(plan.source.explain().into_iter().map(|line| format!("  {line}")));
+            lines.extend(plan.source.explain(verbose).into_iter().map(|line| format!("  {line}")));
             lines
         }
     }
 }
 
-fn inserting(plan: &InsertPlan) -> Vec<String> {
+fn inserting(plan: &InsertPlan, verbose: bool) -> Vec<String> {
     let mut lines = vec![format!("Insert on {}", plan.table.name)];
-    lines.extend(plan.source_lines().into_iter().map(|line| format!("  {line}")));
+    lines.extend(plan.source_lines(verbose).into_iter().map(|line| format!("  {line}")));
     lines
 }
 
-fn changing(what: &str, target: &Target) -> Vec<String> {
+fn changing(what: &str, target: &Target, verbose: bool) -> Vec<String> {
     let mut lines = vec![format!("{what} on {}", target.table.name)];
     match &target.access {
         Access::Point(_) => {
@@ -62,7 +62,9 @@ fn changing(what: &str, target: &Target) -> Vec<String> {
             lines.push(format!("  Row by {key} of {}", target.table.name));
         }
         Access::Current(cursor) => lines.push(format!("  Row of cursor {cursor}")),
-        Access::Query(plan) => lines.extend(plan.explain().into_iter().map(|line| format!("  {line}"))),
+        Access::Query(plan) => {
+            lines.extend(plan.explain(verbose).into_iter().map(|line| format!("  {line}")));
+        }
     }
     lines
 }
@@ -90,16 +92,20 @@ impl From<&str> for Property {
 }
 
 /// The tree of a plan; none for a statement that has no plan.
-fn outline(planned: &Planned) -> Option<Outline> {
+fn outline(planned: &Planned, verbose: bool) -> Option<Outline> {
     match &planned.action {
-        Action::Select(plan) => Some(plan.outline()),
-        Action::Insert(plan) => Some(modify("Insert", &plan.table.name, plan.source_outline())),
-        Action::Update(plan) => Some(modify("Update", &plan.target.table.name, target(&plan.target))),
-        Action::Delete(plan) => Some(modify("Delete", &plan.target.table.name, target(&plan.target))),
+        Action::Select(plan) => Some(plan.outline(verbose)),
+        Action::Insert(plan) => Some(modify("Insert", &plan.table.name, plan.source_outline(verbose))),
+        Action::Update(plan) => {
+            Some(modify("Update", &plan.target.table.name, target(&plan.target, verbose)))
+        }
+        Action::Delete(plan) => {
+            Some(modify("Delete", &plan.target.table.name, target(&plan.target, verbose)))
+        }
         Action::Parts(plan) => {
-            let mut main = outline_of_step(plan.main());
+            let mut main = outline_of_step(plan.main(), verbose);
             for (name, part) in plan.of_with() {
-                let mut part = outline_of_step(part);
+                let mut part = outline_of_step(part, verbose);
                 part.properties.insert(0, ("Subplan Name", Property::Text(format!("CTE {name}"))));
                 part.properties.insert(0, ("Parent Relationship", "InitPlan".into()));
                 main.plans.push(part);
@@ -110,13 +116,13 @@ fn outline(planned: &Planned) -> Option<Outline> {
     }
 }
 
-fn outline_of_step(step: &Step) -> Outline {
+fn outline_of_step(step: &Step, verbose: bool) -> Outline {
     match step {
-        Step::Select(plan) => plan.outline(),
-        Step::Insert(plan) => modify("Insert", &plan.table.name, plan.source_outline()),
-        Step::Update(plan) => modify("Update", &plan.target.table.name, target(&plan.target)),
-        Step::Delete(plan) => modify("Delete", &plan.target.table.name, target(&plan.target)),
-        Step::Merge(plan) => modify("Merge", &plan.table.name, plan.source.outline()),
+        Step::Select(plan) => plan.outline(verbose),
+        Step::Insert(plan) => modify("Insert", &plan.table.name, plan.source_outline(verbose)),
+        Step::Update(plan) => modify("Update", &plan.target.table.name, target(&plan.target, verbose)),
+        Step::Delete(plan) => modify("Delete", &plan.target.table.name, target(&plan.target, verbose)),
+        Step::Merge(plan) => modify("Merge", &plan.table.name, plan.source.outline(verbose)),
     }
 }
 
@@ -126,7 +132,7 @@ fn modify(operation: &str, table: &str, source: Outline) -> Outline {
     Outline { kind: "ModifyTable", properties, plans: vec![source] }
 }
 
-fn target(target: &Target) -> Outline {
+fn target(target: &Target, verbose: bool) -> Outline {
     match &target.access {
         Access::Point(_) => {
             let index = target.table.primary_key().map_or("", |index| index.name.as_str());
@@ -144,13 +150,13 @@ fn target(target: &Target) -> Outline {
             let properties = vec![("Relation Name", table.into()), ("Alias", table.into())];
             Outline { kind: "Tid Scan", properties, plans: vec![] }
         }
-        Access::Query(plan) => plan.outline(),
+        Access::Query(plan) => plan.outline(verbose),
     }
 }
 
 /// The plan as JSON. With the number of rows and the milliseconds it took, if it was carried out.
-pub(crate) fn json(planned: &Planned, analyzed: Option<(u64, f64)>) -> String {
-    let Some(mut root) = outline(planned) else { return "[\n  \"Utility Statement\"\n]".to_owned() };
+pub(crate) fn json(planned: &Planned, verbose: bool, analyzed: Option<(u64, f64)>) -> String {
+    let Some(mut root) = outline(planned, verbose) else { return "[\n  \"Utility Statement\"\n]".to_owned() };
     if let Some((rows, _)) = analyzed {
         root.properties.push(("Actual Rows", Property::Number(rows)));
         root.properties.push(("Actual Loops", Property::Number(1)));

@@ -139,6 +139,7 @@ fn encode_value(out: &mut Vec<u8>, datum: &Datum) {
             out.extend_from_slice(&((*value as u64) ^ (1 << 63)).to_be_bytes());
         }
         Datum::Oid(value) => out.extend_from_slice(&value.to_be_bytes()),
+        Datum::Unsigned(value) => out.extend_from_slice(&value.to_be_bytes()),
         Datum::Float4(value) => {
             let bits = if value.is_nan() { f32::NAN } else { *value + 0.0 }.to_bits();
             let flipped = if bits >> 31 == 1 && !value.is_nan() { !bits } else { bits | 1 << 31 };
@@ -377,6 +378,8 @@ impl<'a> Reader<'a> {
             T::Time => Datum::Time(self.int8()?),
             T::Timestamp => Datum::Timestamp(self.int8()?),
             T::Timestamptz => Datum::Timestamptz(self.int8()?),
+            T::Xid => Datum::Oid(u32::from_be_bytes(self.fixed()?)),
+            T::PgLsn | T::Xid8 => Datum::Unsigned(u64::from_be_bytes(self.fixed()?)),
             id if id.is_oid() => Datum::Oid(u32::from_be_bytes(self.fixed()?)),
             T::Float4 => {
                 let bits = u32::from_be_bytes(self.fixed()?);

@@ -312,6 +312,7 @@ mod tests {
             behavior: Behavior::Volatile,
             strict: false,
             security_definer: false,
+            comment: None,
         }
     }
 

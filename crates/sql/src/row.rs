@@ -51,13 +51,15 @@ fn width(id: TypeId) -> Option<u32> {
     Some(match id {
         TypeId::Bool => 1,
         TypeId::Int2 => 2,
-        TypeId::Int4 | TypeId::Float4 | TypeId::Date => 4,
+        TypeId::Int4 | TypeId::Float4 | TypeId::Date | TypeId::Xid => 4,
         TypeId::Int8
         | TypeId::Float8
         | TypeId::Time
         | TypeId::Timestamp
         | TypeId::Timestamptz
-        | TypeId::Enum => 8,
+        | TypeId::Enum
+        | TypeId::PgLsn
+        | TypeId::Xid8 => 8,
         TypeId::Interval | TypeId::Uuid => 16,
         id if id.is_oid() => 4,
         _ => return None,
@@ -285,6 +287,7 @@ fn write_fixed(datum: &Datum, id: TypeId, width: usize, out: &mut Vec<u8>) -> Re
         Datum::Float4(value) => out.extend_from_slice(&value.to_le_bytes()),
         Datum::Float8(value) => out.extend_from_slice(&value.to_le_bytes()),
         Datum::Oid(value) => out.extend_from_slice(&value.to_le_bytes()),
+        Datum::Unsigned(value) => out.extend_from_slice(&value.to_le_bytes()),
         Datum::Uuid(value) => out.extend_from_slice(value),
         Datum::Enum(value) => out.extend_from_slice(&value.position.to_le_bytes()),
         Datum::Interval(value) => {
@@ -324,6 +327,7 @@ fn read_fixed(bytes: &[u8], ty: Type, place: &mut Datum) -> Option<()> {
             });
         }
         TypeId::Uuid => *place = Datum::Uuid(take(bytes)?),
+        TypeId::PgLsn | TypeId::Xid8 => *place = Datum::Unsigned(u64::from_le_bytes(take(bytes)?)),
         TypeId::Enum => {
             let position = i64::from_le_bytes(take(bytes)?);
             *place = Datum::Enum(EnumValue { ty: ty.bare().oid(), position });

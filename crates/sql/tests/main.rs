@@ -16,5 +16,6 @@ mod routines;
 mod row;
 mod script;
 mod select;
+mod snapshots;
 mod temporary;
 mod wire;

@@ -37,6 +37,9 @@ const SCALARS: &[TypeId] = &[
     TypeId::Json,
     TypeId::Jsonb,
     TypeId::Oid,
+    TypeId::Xid,
+    TypeId::Xid8,
+    TypeId::PgLsn,
 ];
 
 /// Any type that a column can have, some with modifiers, some arrays.
@@ -173,7 +176,8 @@ fn scalar(ty: Type) -> BoxedStrategy<Datum> {
         TypeId::Cidr => inet().prop_map(|value| Datum::Inet(value.network())).boxed(),
         TypeId::Json => json().prop_map(Datum::from).boxed(),
         TypeId::Jsonb => json().prop_map(|text| read(Type::new(TypeId::Jsonb), &text)).boxed(),
-        TypeId::Oid => any::<u32>().prop_map(Datum::Oid).boxed(),
+        TypeId::Oid | TypeId::Xid => any::<u32>().prop_map(Datum::Oid).boxed(),
+        TypeId::Xid8 | TypeId::PgLsn => prop_oneof![any::<u64>(), 0u64..3].prop_map(Datum::Unsigned).boxed(),
         _ => text().prop_map(Datum::from).boxed(),
     }
 }

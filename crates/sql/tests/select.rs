@@ -206,6 +206,7 @@ impl World {
             primary,
             constraint: None,
             comment: None,
+            constraint_comment: None,
         });
     }
 
@@ -352,7 +353,7 @@ impl World {
         }
         let plan = Arc::new(plan(bound, binder.cte_count(), parameters, vec![], context.row_counts)?);
         if explain {
-            return Ok(plan.explain().join("\n") + "\n");
+            return Ok(plan.explain(false).join("\n") + "\n");
         }
         let read = read(&self.store, &format, &catalog);
         let mut cursor = Cursor::new(&plan, Arc::new([]));

@@ -12,7 +12,7 @@ use super::need::ColumnRead;
 use super::{Binder, Body, Level, Query, Relation, Source};
 use crate::ddl::names::cross_database;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Case, Expr, Typed};
+use crate::expr::{Case, Expr, FunctionCall, Typed};
 use crate::parse::ROW_KEY;
 use crate::types::{Datum, TypeId};
 
@@ -231,8 +231,31 @@ impl Level {
 
 /// The hidden column that says which table a row is from.
 const TABLE_OID: &str = "tableoid";
+/// That which says what transaction made a row.
+const XMIN: &str = "xmin";
 
 impl Level {
+    /// A hidden column of a table; none where an outer join may have to make it NULL. Of `xmin` there
+    /// is that of catalogs only.
+    fn hidden(&self, name: &str, table: &NamedTable) -> Option<Typed> {
+        match name {
+            TABLE_OID => self.table_oid(table),
+            XMIN => {
+                let ColumnSource::Relation { relation, .. } = &table.columns.first()?.source else {
+                    return None;
+                };
+                let relation = self.select.relations.get(*relation).filter(|relation| !relation.nullable)?;
+                if !matches!(relation.source, Source::Virtual(_)) {
+                    return None;
+                }
+                let function = crate::function::resolve(None, "cognate_xmin", &[]).ok()?;
+                let call = FunctionCall { function, arguments: Vec::new() };
+                Some(Typed::new(Expr::Function(Box::new(call)), TypeId::Xid))
+            }
+            _ => None,
+        }
+    }
+
     /// `tableoid` of a stored or computed table; none where an outer join may have to make it NULL.
     fn table_oid(&self, table: &NamedTable) -> Option<Typed> {
         let ColumnSource::Relation { relation, .. } = &table.columns.first()?.source else { return None };
@@ -379,14 +402,13 @@ impl Binder<'_> {
             }
             self.levels[index].namespace.check_open(None, name)?;
         }
-        if name == TABLE_OID
-            && let Some(level) = self.levels[self.barrier..].last()
+        if let Some(level) = self.levels[self.barrier..].last()
             && let [only] = level.namespace.tables.as_slice()
-            && let Some(oid) = level.table_oid(only)
+            && let Some(hidden) = level.hidden(name, only)
         {
             let read = only.columns.first().and_then(|column| column.read);
             self.note_system_read(read);
-            return Ok(oid);
+            return Ok(hidden);
         }
         if name == ROW_KEY
             && let Some(key) = self.levels.last_mut().and_then(Level::row_key)
@@ -475,11 +497,9 @@ impl Binder<'_> {
         let mut matches = found.columns.iter().filter(|known| known.name == column);
         let Some(first) = matches.next() else {
             let read = found.columns.first().and_then(|column| column.read);
-            if column == TABLE_OID
-                && let Some(oid) = self.levels[index].table_oid(found)
-            {
+            if let Some(hidden) = self.levels[index].hidden(column, found) {
                 self.note_system_read(read);
-                return Ok(oid);
+                return Ok(hidden);
             }
             if column == TABLE_OID
                 && index + 1 == self.levels.len()

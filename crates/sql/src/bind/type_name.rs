@@ -132,10 +132,8 @@ fn unknown_type(name: &str) -> SqlError {
         "tstzrange",
         "daterange",
         "timetz",
-        "xid",
         "cid",
         "tid",
-        "pg_lsn",
         "jsonpath",
     ];
     let lower = name.to_ascii_lowercase();

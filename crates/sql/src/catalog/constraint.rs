@@ -54,6 +54,9 @@ pub struct ForeignKey {
     /// NOT VALID: rows that were there before it have not been looked at.
     #[serde(default)]
     pub not_valid: bool,
+    /// DISABLE TRIGGER ALL of the referencing table: new rows are not looked at.
+    #[serde(default)]
+    pub unchecked: bool,
     /// COMMENT ON CONSTRAINT.
     #[serde(default)]
     pub comment: Option<String>,
@@ -105,4 +108,8 @@ pub struct Reference {
     pub table: u32,
     /// Oid of the foreign key among that table's.
     pub constraint: u32,
+    /// DISABLE TRIGGER ALL of the referenced table: who refers to a row that goes or changes is not
+    /// looked at.
+    #[serde(default)]
+    pub unheeded: bool,
 }

@@ -32,6 +32,9 @@ pub struct EnumType {
     pub name: String,
     /// Its labels, in order.
     pub labels: Vec<EnumLabel>,
+    /// COMMENT ON TYPE.
+    #[serde(default)]
+    pub comment: Option<String>,
 }
 
 /// A label of an enum type.
@@ -86,7 +89,7 @@ mod tests {
 
     fn empty() -> EnumType {
         let (schema_name, name) = ("public".to_owned(), "mood".to_owned());
-        EnumType { oid: 1, schema: 2, schema_name, name, labels: vec![] }
+        EnumType { oid: 1, schema: 2, schema_name, name, labels: vec![], comment: None }
     }
 
     #[test]

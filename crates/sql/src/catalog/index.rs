@@ -76,6 +76,9 @@ pub struct Index {
     /// COMMENT ON INDEX.
     #[serde(default)]
     pub comment: Option<String>,
+    /// COMMENT ON CONSTRAINT, of the constraint that it stands for.
+    #[serde(default)]
+    pub constraint_comment: Option<String>,
 }
 
 /// When a UNIQUE or PRIMARY KEY constraint is looked at that is DEFERRABLE.

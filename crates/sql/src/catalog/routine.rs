@@ -54,6 +54,9 @@ pub struct Routine {
     /// It does what it does with the rights of its owner.
     #[serde(default)]
     pub security_definer: bool,
+    /// COMMENT ON FUNCTION or PROCEDURE.
+    #[serde(default)]
+    pub comment: Option<String>,
 }
 
 /// What a routine is.

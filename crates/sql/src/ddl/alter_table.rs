@@ -96,6 +96,8 @@ impl Work<'_> {
                 self.change(Object::Table(table.into()))
             }
             Operation::ValidateConstraint { name } => self.validate_constraint(oid, &fold(name)).await,
+            Operation::DisableTrigger { name } => self.alter_triggers(oid, name, false),
+            Operation::EnableTrigger { name } => self.alter_triggers(oid, name, true),
             other => Err(SqlError::unsupported(format_args!("ALTER TABLE ... {other}"))),
         }
     }

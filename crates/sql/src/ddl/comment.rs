@@ -3,11 +3,19 @@
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
-use super::names::{Qualified, parts, single};
+use super::extension::EXTENSION;
+use super::names::{Qualified, fold, parts, single};
 use super::resolve::{undefined_column, undefined_schema, undefined_table, wrong_type};
-use crate::catalog::{Object, Relation, Schema, Sequence, Table, View};
-use crate::error::{Result, SqlError};
+use super::routine::lock_name;
+use crate::catalog::{
+    Domain, EnumType, Object, Relation, Routine, RoutineKind, Schema, Sequence, Table, UserType, View,
+};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::{CommentStatement, Commented, RoutineArgument};
 use crate::session::work::Work;
+
+/// What the extension that there is says of itself.
+const OF_EXTENSION: &str = "PL/pgSQL procedural language";
 
 impl Work<'_> {
     /// COMMENT ON. `None` takes the comment away.
@@ -34,6 +42,8 @@ impl Work<'_> {
                 self.comment_on_relation(&kind, name, comment).await
             }
             ast::CommentObject::Domain => self.comment_on_domain(name, comment).await,
+            ast::CommentObject::Type => self.comment_on_type(name, comment).await,
+            ast::CommentObject::Extension => of_extension(&single(name)?, comment.as_deref()),
             other => Err(SqlError::unsupported(format_args!("COMMENT ON {other}"))),
         }
     }
@@ -48,6 +58,12 @@ impl Work<'_> {
         self.require_usage(&name)?;
         if let Some(relation) = self.find(&name) {
             self.require_relation_owner(&relation)?;
+            if let Relation::View(view) = &relation {
+                let mut view = View::clone(view);
+                let found = view.columns.iter_mut().find(|known| known.name == column);
+                found.ok_or_else(|| undefined_column(&column, &name.name))?.comment = comment;
+                return self.change(Object::View(view.into()));
+            }
         }
         let table = self.locked_table(&name, TreeMode::Exclusive).await?;
         let place = table.column_place(&column).ok_or_else(|| undefined_column(&column, &table.name))?;
@@ -92,5 +108,84 @@ impl Work<'_> {
             }
             Relation::View(view) => self.change(Object::View(View { comment, ..View::clone(&view) }.into())),
         }
+    }
+    async fn comment_on_type(&mut self, name: &ast::ObjectName, comment: Option<String>) -> Result<()> {
+        let ty = self.locked_type(&Qualified::from_object_name(name)?).await?;
+        self.require_type_owner(&ty)?;
+        self.change(match ty {
+            UserType::Enum(ty) => Object::EnumType(EnumType { comment, ..EnumType::clone(&ty) }.into()),
+            UserType::Domain(domain) => Object::Domain(Domain { comment, ..Domain::clone(&domain) }.into()),
+        })
+    }
+
+    /// COMMENT ON what is named by more than a name.
+    pub(crate) async fn comment_statement(&mut self, statement: &CommentStatement) -> Result<()> {
+        let comment = statement.comment.clone().filter(|comment| !comment.is_empty());
+        match &statement.object {
+            Commented::Routine(kind, (name, arguments)) => {
+                self.comment_on_routine(*kind, name, arguments.as_deref(), comment).await
+            }
+            Commented::Constraint(name, table) => {
+                self.comment_on_constraint(&fold(name), table, comment).await
+            }
+        }
+    }
+
+    async fn comment_on_routine(
+        &mut self,
+        kind: Option<RoutineKind>,
+        name: &ast::ObjectName,
+        arguments: Option<&[RoutineArgument]>,
+        comment: Option<String>,
+    ) -> Result<()> {
+        let name = Qualified::from_object_name(name)?;
+        self.refresh_catalog();
+        let named = self.named_routine(kind, &name, arguments)?;
+        self.require_routine_owner(&named)?;
+        self.lock_name(named.schema, &lock_name(&named.name)).await?;
+        // What the name meant before a wait may have changed.
+        self.refresh_catalog();
+        let routine = self.named_routine(kind, &name, arguments)?;
+        self.require_routine_owner(&routine)?;
+        self.change(Object::Routine(Routine { comment, ..Routine::clone(&routine) }.into()))
+    }
+
+    async fn comment_on_constraint(
+        &mut self,
+        name: &str,
+        table: &ast::ObjectName,
+        comment: Option<String>,
+    ) -> Result<()> {
+        let qualified = Qualified::from_object_name(table)?;
+        self.require_usage(&qualified)?;
+        let relation = self.find(&qualified).ok_or_else(|| undefined_table(&qualified))?;
+        self.require_relation_owner(&relation)?;
+        let table = self.locked_table(&qualified, TreeMode::Exclusive).await?;
+        let mut table = Table::clone(&table);
+        let check = table.checks.iter_mut().find(|check| check.name == name);
+        let key = table.foreign_keys.iter_mut().find(|key| key.name == name);
+        let index = table.indexes.iter_mut();
+        let index = index.filter(|index| index.constraint.is_some()).find(|index| index.name == name);
+        let of_check = check.map(|check| &mut check.comment);
+        let of_key = key.map(|key| &mut key.comment);
+        let of_index = index.map(|index| &mut index.constraint_comment);
+        let Some(place) = of_check.or(of_key).or(of_index) else {
+            let message = format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
+            return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message));
+        };
+        *place = comment;
+        self.change(Object::Table(table.into()))
+    }
+}
+
+/// The extension that there is keeps its comment, which dumps give it again.
+fn of_extension(name: &str, comment: Option<&str>) -> Result<()> {
+    if name != EXTENSION {
+        let message = format!("extension \"{name}\" does not exist");
+        return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message));
+    }
+    match comment {
+        Some(OF_EXTENSION) => Ok(()),
+        _ => Err(SqlError::unsupported(format_args!("another comment on the extension {EXTENSION}"))),
     }
 }

@@ -112,6 +112,7 @@ impl Work<'_> {
             primary,
             constraint: Some(self.allocate_oid()?),
             comment: None,
+            constraint_comment: None,
         };
         if primary {
             for &place in &places {
@@ -202,12 +203,13 @@ impl Work<'_> {
             initially_deferred: request.initially_deferred,
             match_full: request.match_full,
             not_valid: rows == Rows::NotLookedAt,
+            unchecked: false,
             comment: None,
         };
         if rows == Rows::MustMeetIt {
             self.validate_foreign_key(table, &parent, &key)?;
         }
-        let reference = Reference { table: own, constraint: key.oid };
+        let reference = Reference { table: own, constraint: key.oid, unheeded: false };
         table.foreign_keys.push(key);
         if parent.oid == own {
             table.referenced_by.push(reference);

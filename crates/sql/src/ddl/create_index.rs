@@ -61,6 +61,7 @@ impl Work<'_> {
             primary: false,
             constraint: None,
             comment: None,
+            constraint_comment: None,
         };
         let mut table = Table::clone(&table);
         table.indexes.push(index.clone());

@@ -48,8 +48,8 @@ impl Work<'_> {
         }
         self.claim_type_name(&schema, &name.name).await?;
         let (schema, schema_name) = (schema.oid, schema.name.clone());
-        let mut ty =
-            EnumType { oid: self.allocate_pair()?, schema, schema_name, name: name.name, labels: vec![] };
+        let (oid, name) = (self.allocate_pair()?, name.name);
+        let mut ty = EnumType { oid, schema, schema_name, name, labels: vec![], comment: None };
         for ident in labels {
             let label = label(ident)?;
             if ty.place(&label).is_some() {

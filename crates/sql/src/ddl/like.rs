@@ -159,7 +159,7 @@ impl Work<'_> {
         move_to(&mut copy, source, table)?;
         let oid = self.allocate_oid()?;
         let tree = self.allocate_tree();
-        table.indexes.push(Index { oid, name, tree, comment: None, ..copy });
+        table.indexes.push(Index { oid, name, tree, comment: None, constraint_comment: None, ..copy });
         Ok(())
     }
 }

@@ -41,6 +41,7 @@ pub(crate) mod routine;
 pub(crate) mod schema;
 pub(crate) mod sequence;
 pub(crate) mod temporary;
+mod trigger;
 pub(crate) mod truncate;
 pub(crate) mod user_type;
 pub(crate) mod view;

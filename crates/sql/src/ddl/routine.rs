@@ -67,6 +67,7 @@ impl Work<'_> {
             behavior: create.behavior.unwrap_or_default(),
             strict: create.strict.unwrap_or(false),
             security_definer: create.security_definer,
+            comment: None,
         };
         self.hold_schema(&schema).await?;
         self.lock_name(schema.oid, &lock_name(&name.name)).await?;
@@ -75,12 +76,12 @@ impl Work<'_> {
             let mut named = self.catalog.routines_named(&[], Some(&schema.name), &name.name);
             named.find(|(_, known)| known.input_types() == inputs).map(|(_, known)| known.clone())
         };
-        let oid = match existing {
-            None => self.allocate_oid()?,
+        let (oid, comment) = match existing {
+            None => (self.allocate_oid()?, None),
             Some(existing) if create.or_replace => {
                 self.require_routine_owner(&existing)?;
                 check_replacement(&existing, &routine, self.format)?;
-                existing.oid
+                (existing.oid, existing.comment.clone())
             }
             Some(_) => {
                 return Err(SqlError::new(
@@ -89,7 +90,7 @@ impl Work<'_> {
                 ));
             }
         };
-        let routine = Arc::new(Routine { oid, ..routine });
+        let routine = Arc::new(Routine { oid, comment, ..routine });
         self.change(Object::Routine(routine.clone()))?;
         Ok(routine)
     }

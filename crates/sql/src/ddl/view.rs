@@ -48,10 +48,13 @@ impl Work<'_> {
         };
         let (columns, depends_on, stars) = self.bind_held(&statement.query).await?;
         self.require_schemas_of(&statement.query)?;
-        let columns = view_columns(columns, &statement.columns)?;
+        let mut columns = view_columns(columns, &statement.columns)?;
         super::create_table::check_count(columns.len())?;
         if let Some(before) = &existing {
             check_replacement(before, &columns, self.format)?;
+            for (old, new) in before.columns.iter().zip(&mut columns) {
+                new.comment.clone_from(&old.comment);
+            }
         }
         let view = View {
             oid: match &existing {

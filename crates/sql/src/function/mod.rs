@@ -24,6 +24,7 @@ mod session;
 pub mod set;
 mod string;
 mod to_char;
+mod transaction;
 mod window;
 
 pub(crate) use aggregate::is_ordered_set;

@@ -7,7 +7,9 @@ use smallvec::smallvec;
 
 use super::resolve::with_enum;
 use super::select::{self, Choice, Parameters};
-use super::{EvalContext, Volatility, array, datetime, json, math, network, pattern, regexp, string};
+use super::{
+    EvalContext, Volatility, array, datetime, json, math, network, pattern, regexp, string, transaction,
+};
 use crate::error::{SqlError, sqlstate};
 use crate::types::{Arithmetic, Datum, Type, TypeId};
 
@@ -260,6 +262,8 @@ fn comparable() -> Vec<(TypeId, TypeId)> {
         T::Uuid,
         T::Inet,
         T::Enum,
+        T::PgLsn,
+        T::Xid8,
         T::Jsonb,
         T::AnyArray,
         T::Record,
@@ -291,6 +295,12 @@ fn catalog() -> &'static HashMap<&'static str, Vec<Operator>> {
             });
             map.entry(comparison.symbol()).or_default().extend(compared);
         }
+        // Ids that come again have no order.
+        for comparison in [Comparison::Equal, Comparison::NotEqual] {
+            let (name, body) = (comparison.symbol(), OperatorBody::Compare(comparison));
+            let compared = operator(name, Some(TypeId::Xid), TypeId::Xid, TypeId::Bool, body);
+            map.entry(name).or_default().push(compared);
+        }
         let tables = [
             math::operators(),
             string::operators(),
@@ -300,6 +310,7 @@ fn catalog() -> &'static HashMap<&'static str, Vec<Operator>> {
             json::operators(),
             array::operators(),
             network::operators(),
+            transaction::operators(),
         ];
         for operator in tables.into_iter().flatten() {
             map.entry(operator.name).or_default().push(operator);

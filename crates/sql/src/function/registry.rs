@@ -7,7 +7,7 @@ use super::aggregate::AccumulatorMaker;
 use super::window::{self, WindowFunction};
 use super::{
     EvalContext, aggregate, arguments, array, convert, datetime, enumeration, json, math, network, pattern,
-    regexp, session, string,
+    regexp, session, string, transaction,
 };
 use crate::error::SqlError;
 use crate::types::{Datum, Type, TypeId};
@@ -218,7 +218,7 @@ pub(super) const fn external(
     Function::new(oid, name, arguments, result, Body::External)
 }
 
-fn tables() -> [&'static [Function]; 15] {
+fn tables() -> [&'static [Function]; 16] {
     [
         math::FUNCTIONS,
         string::FUNCTIONS,
@@ -235,6 +235,7 @@ fn tables() -> [&'static [Function]; 15] {
         aggregate::FUNCTIONS,
         window::FUNCTIONS,
         session::EXTERNAL,
+        transaction::FUNCTIONS,
     ]
 }
 

@@ -80,7 +80,7 @@ impl Work<'_> {
         row: &[Datum],
         wanted: impl Fn(&ForeignKey) -> bool,
     ) {
-        for key in table.foreign_keys.iter().filter(|key| wanted(key)) {
+        for key in table.foreign_keys.iter().filter(|key| !key.unchecked && wanted(key)) {
             let values: Vec<Datum> = key.columns.iter().map(|&place| row[place].clone()).collect();
             if References::of(key, &values) == References::Nothing {
                 continue;
@@ -97,7 +97,7 @@ impl Work<'_> {
         before: &[Datum],
         after: Option<&[Datum]>,
     ) {
-        for reference in &parent.referenced_by {
+        for reference in parent.referenced_by.iter().filter(|reference| !reference.unheeded) {
             let Some(child) = self.catalog.table_by_oid(reference.table).cloned() else { continue };
             let Some(key) = child.foreign_key(reference.constraint) else { continue };
             let values = |row: &[Datum]| -> Vec<Datum> {

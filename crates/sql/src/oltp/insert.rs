@@ -440,7 +440,7 @@ impl InsertPlan {
     }
 
     /// Where its rows come from, for EXPLAIN.
-    pub(crate) fn source_lines(&self) -> Vec<String> {
+    pub(crate) fn source_lines(&self, verbose: bool) -> Vec<String> {
         match &self.source {
             Source::Values(rows) => {
                 let count = rows.iter().map(|rows| match rows {
@@ -449,15 +449,15 @@ impl InsertPlan {
                 });
                 vec![format!("Values: {} rows", count.sum::<usize>())]
             }
-            Source::Query(plan, _) => plan.explain(),
+            Source::Query(plan, _) => plan.explain(verbose),
         }
     }
 
     /// The same as a tree.
-    pub(crate) fn source_outline(&self) -> Outline {
+    pub(crate) fn source_outline(&self, verbose: bool) -> Outline {
         match &self.source {
             Source::Values(_) => Outline { kind: "Values Scan", ..Outline::default() },
-            Source::Query(plan, _) => plan.outline(),
+            Source::Query(plan, _) => plan.outline(verbose),
         }
     }
 }

@@ -109,6 +109,7 @@ fn index(oid: u32, name: &str, tree: u32, columns: &[usize], unique: bool, prima
         primary,
         constraint: None,
         comment: None,
+        constraint_comment: None,
     }
 }
 
@@ -276,10 +277,27 @@ fn points_ranges_and_orders() {
     );
 }
 
+/// What the inner side of an outer join gives may be NULL: programs find it among what the whole
+/// gives by its name.
+#[test]
+fn nodes_say_what_they_give() {
+    let world = World::new();
+    let sql = "SELECT c.id, p.amount, p.amount + 1 FROM customer c LEFT JOIN purchase p ON p.customer = c.id";
+    let lines = world.plan(sql).expect("a plan").explain(true);
+    assert_eq!(lines[1].trim(), "Output: c.id, p.amount, ?column?", "{lines:?}");
+    let is_inner =
+        |line: &String| line.contains("Output:") && line.contains("p.amount") && !line.contains("c.id");
+    assert!(lines[2..].iter().any(is_inner), "{lines:?}");
+    assert!(world.plan(sql).expect("a plan").explain(false).iter().all(|line| !line.contains("Output")));
+    let sql = "SELECT c.id, d.id FROM customer c JOIN customer d ON d.id = c.id";
+    let lines = world.plan(sql).expect("a plan").explain(true);
+    assert_eq!(lines[1].trim(), "Output: c.id, d.id", "{lines:?}");
+}
+
 #[test]
 fn an_index_saves_the_sort() {
     let world = World::new();
-    let lines = |sql: &str| world.plan(sql).expect("a plan").explain().join("\n");
+    let lines = |sql: &str| world.plan(sql).expect("a plan").explain(false).join("\n");
     let explained = lines("SELECT amount FROM purchase WHERE customer = 1 ORDER BY amount DESC LIMIT 1");
     assert!(
         explained.contains("Backward using purchase_customer") && !explained.contains("Sort"),

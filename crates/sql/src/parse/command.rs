@@ -8,6 +8,7 @@ use sqlparser::tokenizer::Token;
 
 use super::alter_relation::{self, AlterRelation};
 use super::alter_settings::{self, AlterSettings};
+use super::comment::{self, CommentStatement};
 use super::database::{self, DatabaseStatement};
 use super::domain::{self, DomainStatement};
 use super::grant::{self, DefaultPrivileges, GrantStatement};
@@ -110,6 +111,8 @@ pub enum Command {
     DefaultPrivileges(Box<DefaultPrivileges>),
     /// OWNER TO, REASSIGN OWNED, DROP OWNED.
     Owner(Box<OwnerStatement>),
+    /// COMMENT ON what is named by more than a name.
+    Comment(Box<CommentStatement>),
     /// A statement of PostgreSQL that there is no implementation of: its name.
     Unsupported(&'static str),
 }
@@ -173,9 +176,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["ALTER", "ROUTINE"], "ALTER ROUTINE"),
     (&["ALTER", "SUBSCRIPTION"], "ALTER SUBSCRIPTION"),
     (&["ALTER", "TRIGGER"], "ALTER TRIGGER"),
-    (&["COMMENT", "ON", "FUNCTION"], "COMMENT ON FUNCTION"),
-    (&["COMMENT", "ON", "PROCEDURE"], "COMMENT ON PROCEDURE"),
-    (&["COMMENT", "ON", "ROUTINE"], "COMMENT ON ROUTINE"),
     (&["CREATE", "AGGREGATE"], "CREATE AGGREGATE"),
     (&["CREATE", "CAST"], "CREATE CAST"),
     (&["CREATE", "PUBLICATION"], "CREATE PUBLICATION"),
@@ -295,6 +295,9 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     }
     if let Some(statement) = domain::parse(parser)? {
         return Ok(Command::Domain(Box::new(statement)));
+    }
+    if let Some(statement) = comment::parse(parser)? {
+        return Ok(Command::Comment(Box::new(statement)));
     }
     if take_all(parser, &["CREATE", "EXTENSION"]) {
         return create_extension(parser);

@@ -43,14 +43,19 @@ pub(crate) fn with_row_key(query: &ast::Query) -> Option<Box<ast::Query>> {
     Some(query)
 }
 
-/// The tokens with such a condition rewritten.
+/// The tokens with such a condition rewritten: of UPDATE and DELETE, also behind PREPARE and EXPLAIN.
 pub(super) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    if !is(tokens.first(), "UPDATE") && !is(tokens.first(), "DELETE") {
+    let changes = |token: Option<&TokenWithSpan>| is(token, "UPDATE") || is(token, "DELETE");
+    let first = tokens.first();
+    if !changes(first) && !is(first, "PREPARE") && !is(first, "EXPLAIN") {
         return tokens;
     }
     let words = ["WHERE", "CURRENT", "OF"];
     let begins = |at: &usize| words.iter().enumerate().all(|(ahead, word)| is(tokens.get(*at + ahead), word));
     let Some(at) = (0..tokens.len()).find(begins) else { return tokens };
+    if !tokens[..at].iter().any(|token| changes(Some(token))) {
+        return tokens;
+    }
     let name = match tokens.get(at + 3).map(|token| &token.token) {
         Some(Token::Word(word)) if word.quote_style.is_some() => word.value.clone(),
         Some(Token::Word(word)) => word.value.to_ascii_lowercase(),
@@ -79,5 +84,12 @@ mod tests {
             let ast::Statement::Update(update) = sql.as_ref() else { panic!("{text}") };
             assert_eq!(update.selection.as_ref().and_then(current_of), cursor, "{text}");
         }
+        for text in [
+            "PREPARE q (int) AS UPDATE t SET a = $1 WHERE CURRENT OF c",
+            "EXPLAIN (ANALYZE) DELETE FROM t WHERE CURRENT OF c",
+        ] {
+            parse_single(text).expect(text).expect(text);
+        }
+        assert!(parse_single("EXPLAIN SELECT a FROM t WHERE CURRENT OF c").is_err());
     }
 }

@@ -39,6 +39,7 @@
 mod alter_relation;
 mod alter_settings;
 mod command;
+mod comment;
 mod complexity;
 mod conflict_target;
 mod current_of;
@@ -72,6 +73,7 @@ pub(crate) mod walk;
 pub use alter_relation::{AlterRelation, RelationChange};
 pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
+pub use comment::{CommentStatement, Commented};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
 pub(crate) use conflict_target::{ConflictTarget, conflict_target};
 pub(crate) use current_of::{ROW_KEY, current_of, with_row_key};

@@ -70,7 +70,7 @@ system_table! {
 system_table! {
     static PG_PREPARED_XACTS = 12090 view "pg_catalog"."pg_prepared_xacts",
     |source| source.server.prepared() => |prepared|,
-    transaction: Oid = prepared.transaction as u32,
+    transaction: Xid = prepared.transaction as u32,
     gid: Text = prepared.identifier,
     prepared: Timestamptz = Datum::Timestamptz(prepared.prepared),
     owner: Name = prepared.owner,

@@ -342,6 +342,9 @@ pub(super) fn comments(catalog: &Catalog) -> Vec<Comment> {
         }
         for index in &table.indexes {
             add((index.oid, CLASS, 0), &index.comment);
+            if let Some(constraint) = index.constraint {
+                add((constraint, CONSTRAINT, 0), &index.constraint_comment);
+            }
         }
         for check in &table.checks {
             add((check.oid, CONSTRAINT, 0), &check.comment);
@@ -355,6 +358,12 @@ pub(super) fn comments(catalog: &Catalog) -> Vec<Comment> {
         for check in &domain.checks {
             add((check.oid, CONSTRAINT, 0), &check.comment);
         }
+    }
+    for ty in catalog.enum_types() {
+        add((ty.oid, TYPE, 0), &ty.comment);
+    }
+    for routine in catalog.routines() {
+        add((routine.oid, PROC, 0), &routine.comment);
     }
     for sequence in catalog.sequences() {
         add((sequence.oid, CLASS, 0), &sequence.comment);

@@ -4,8 +4,6 @@
 use super::SystemTable;
 
 pub(super) const TABLES: &[&SystemTable] = &[
-    &ELEMENT_TYPES,
-    &PARAMETERS,
     &TRIGGERS,
     &USER_DEFINED_TYPES,
     &PG_AGGREGATE,
@@ -61,31 +59,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_USER_MAPPING,
     &PG_USER_MAPPINGS,
 ];
-
-empty_table! {
-    ELEMENT_TYPES = 13493 view "information_schema"."element_types",
-    object_catalog: Name, object_schema: Name, object_name: Name, object_type: Varchar,
-    collection_type_identifier: Name, data_type: Varchar, character_maximum_length: Int4,
-    character_octet_length: Int4, character_set_catalog: Name, character_set_schema: Name,
-    character_set_name: Name, collation_catalog: Name, collation_schema: Name, collation_name: Name,
-    numeric_precision: Int4, numeric_precision_radix: Int4, numeric_scale: Int4, datetime_precision: Int4,
-    interval_type: Varchar, interval_precision: Int4, domain_default: Varchar, udt_catalog: Name,
-    udt_schema: Name, udt_name: Name, scope_catalog: Name, scope_schema: Name, scope_name: Name,
-    maximum_cardinality: Int4, dtd_identifier: Name,
-}
-
-empty_table! {
-    PARAMETERS = 13334 view "information_schema"."parameters",
-    specific_catalog: Name, specific_schema: Name, specific_name: Name, ordinal_position: Int4,
-    parameter_mode: Varchar, is_result: Varchar, as_locator: Varchar, parameter_name: Name,
-    data_type: Varchar, character_maximum_length: Int4, character_octet_length: Int4,
-    character_set_catalog: Name, character_set_schema: Name, character_set_name: Name,
-    collation_catalog: Name, collation_schema: Name, collation_name: Name, numeric_precision: Int4,
-    numeric_precision_radix: Int4, numeric_scale: Int4, datetime_precision: Int4, interval_type: Varchar,
-    interval_precision: Int4, udt_catalog: Name, udt_schema: Name, udt_name: Name, scope_catalog: Name,
-    scope_schema: Name, scope_name: Name, maximum_cardinality: Int4, dtd_identifier: Name,
-    parameter_default: Varchar,
-}
 
 empty_table! {
     TRIGGERS = 13440 view "information_schema"."triggers",
@@ -238,8 +211,8 @@ empty_table! {
 empty_table! {
     PG_REPLICATION_SLOTS = 12257 view "pg_catalog"."pg_replication_slots",
     slot_name: Name, plugin: Name, slot_type: Text, datoid: Oid, database: Name, temporary: Bool,
-    active: Bool, active_pid: Int4, xmin: Oid, catalog_xmin: Oid, restart_lsn: Text,
-    confirmed_flush_lsn: Text, wal_status: Text, safe_wal_size: Int8, two_phase: Bool,
+    active: Bool, active_pid: Int4, xmin: Xid, catalog_xmin: Xid, restart_lsn: PgLsn,
+    confirmed_flush_lsn: PgLsn, wal_status: Text, safe_wal_size: Int8, two_phase: Bool,
 }
 
 empty_table! {
@@ -323,8 +296,8 @@ empty_table! {
 
 empty_table! {
     PG_STAT_SUBSCRIPTION = 12244 view "pg_catalog"."pg_stat_subscription",
-    subid: Oid, subname: Name, pid: Int4, relid: Oid, received_lsn: Text, last_msg_send_time: Timestamptz,
-    last_msg_receipt_time: Timestamptz, latest_end_lsn: Text, latest_end_time: Timestamptz,
+    subid: Oid, subname: Name, pid: Int4, relid: Oid, received_lsn: PgLsn, last_msg_send_time: Timestamptz,
+    last_msg_receipt_time: Timestamptz, latest_end_lsn: PgLsn, latest_end_time: Timestamptz,
 }
 
 empty_table! {
@@ -334,17 +307,17 @@ empty_table! {
 
 empty_table! {
     PG_STAT_WAL_RECEIVER = 12236 view "pg_catalog"."pg_stat_wal_receiver",
-    pid: Int4, status: Text, receive_start_lsn: Text, receive_start_tli: Int4, written_lsn: Text,
-    flushed_lsn: Text, received_tli: Int4, last_msg_send_time: Timestamptz,
-    last_msg_receipt_time: Timestamptz, latest_end_lsn: Text, latest_end_time: Timestamptz,
+    pid: Int4, status: Text, receive_start_lsn: PgLsn, receive_start_tli: Int4, written_lsn: PgLsn,
+    flushed_lsn: PgLsn, received_tli: Int4, last_msg_send_time: Timestamptz,
+    last_msg_receipt_time: Timestamptz, latest_end_lsn: PgLsn, latest_end_time: Timestamptz,
     slot_name: Text, sender_host: Text, sender_port: Int4, conninfo: Text,
 }
 
 empty_table! {
     PG_STAT_REPLICATION = 12227 view "pg_catalog"."pg_stat_replication",
     pid: Int4, usesysid: Oid, usename: Name, application_name: Text, client_addr: Inet, client_hostname: Text,
-    client_port: Int4, backend_start: Timestamptz, backend_xmin: Oid, state: Text, sent_lsn: Text,
-    write_lsn: Text, flush_lsn: Text, replay_lsn: Text, write_lag: Interval, flush_lag: Interval,
+    client_port: Int4, backend_start: Timestamptz, backend_xmin: Xid, state: Text, sent_lsn: PgLsn,
+    write_lsn: PgLsn, flush_lsn: PgLsn, replay_lsn: PgLsn, write_lag: Interval, flush_lag: Interval,
     replay_lag: Interval, sync_priority: Int4, sync_state: Text, reply_time: Timestamptz,
 }
 

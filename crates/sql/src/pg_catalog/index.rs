@@ -109,6 +109,8 @@ const CLASSES: &[(Oid, &str, Oid, TypeId, bool)] = &[
     (10038, "time_ops", 1996, TypeId::Time, true),
     (10044, "varchar_ops", 1994, TypeId::Text, false),
     (10065, "uuid_ops", 2968, TypeId::Uuid, true),
+    (10050, "xid8_ops", 5067, TypeId::Xid8, true),
+    (10067, "pg_lsn_ops", 3253, TypeId::PgLsn, true),
     (10069, "enum_ops", 3522, TypeId::Enum, true),
     (10088, "jsonb_ops", 4033, TypeId::Jsonb, true),
 ];
@@ -134,8 +136,10 @@ const FAMILIES: &[(Oid, &str)] = &[
     (1996, "time_ops"),
     (2968, "uuid_ops"),
     (2994, "record_ops"),
+    (3253, "pg_lsn_ops"),
     (3522, "enum_ops"),
     (4033, "jsonb_ops"),
+    (5067, "xid8_ops"),
 ];
 
 /// The btree operator class of a type.

@@ -170,8 +170,8 @@ fn count(number: usize) -> i16 {
 
 system_table! {
     static PG_CLASS = 1259 table "pg_catalog"."pg_class",
-    |source| entries(source.catalog).into_iter().map(|entry| entry.owned(source)) => |entry|,
-    [by oid(key) => entry(source.catalog, key).map(|entry| entry.owned(source))],
+    |source| entries(source.catalog).into_iter().map(|entry| (source, entry.owned(source))) => |(source, entry)|,
+    [by oid(key) => entry(source.catalog, key).map(|entry| (source, entry.owned(source)))],
     oid: Oid = entry.oid,
     relname: Name = entry.name,
     relnamespace: Oid = entry.schema,
@@ -200,8 +200,8 @@ system_table! {
     relreplident: InternalChar = if entry.kind == 'r' && entry.oid >= FIRST_USER_OID { 'd' } else { 'n' },
     relispartition: Bool = false,
     relrewrite: Oid = 0,
-    relfrozenxid: Oid = 0,
-    relminmxid: Oid = 0,
+    relfrozenxid: Xid = if entry.kind == 'r' { source.eval.session.transaction_id() as u32 } else { 0 },
+    relminmxid: Xid = if entry.kind == 'r' { 1 } else { 0 },
     relacl: TextArray = entry.list,
     reloptions: TextArray = (!entry.options.is_empty()).then(|| array(TypeId::Text, entry.options)),
     relpartbound: Text = NULL,

@@ -1,14 +1,15 @@
 //! Functions and procedures of users: as SQL text, in the words of `pg_get_functiondef` and its
-//! kin, and `information_schema.routines`.
+//! kin, and `information_schema.routines` with their parameters; and what arrays are made of, those
+//! of columns and domains too.
 
 use super::information_schema::yes;
 use super::names::{qualified, quote_identifier};
-use super::value::NULL;
+use super::value::{NULL, attribute_number};
 use super::{Source, SystemTable};
 use crate::catalog::{Argument, ArgumentMode, Behavior, Catalog, Oid, Routine, RoutineKind};
 use crate::types::Type;
 
-pub(super) const TABLES: &[&SystemTable] = &[&ROUTINES];
+pub(super) const TABLES: &[&SystemTable] = &[&ROUTINES, &PARAMETERS, &ELEMENT_TYPES];
 
 /// What `pg_get_function_arguments` prints: with defaults, unless they are to tell routines apart.
 pub(super) fn arguments(source: &Source<'_>, routine: &Routine, with_defaults: bool) -> String {
@@ -132,7 +133,7 @@ system_table! {
     |source| source.catalog.routines().map(|routine| (source, routine)) => |(source, routine)|,
     specific_catalog: Name = source.database(),
     specific_schema: Name = routine.schema_name.clone(),
-    specific_name: Name = format!("{}_{}", routine.name, routine.oid),
+    specific_name: Name = specific_name(routine),
     routine_catalog: Name = source.database(),
     routine_schema: Name = routine.schema_name.clone(),
     routine_name: Name = routine.name.clone(),
@@ -212,4 +213,131 @@ system_table! {
     result_cast_scope_name: Name = NULL,
     result_cast_maximum_cardinality: Int4 = NULL,
     result_cast_dtd_identifier: Name = NULL,
+}
+
+system_table! {
+    static PARAMETERS = 13334 view "information_schema"."parameters",
+    |source| source.catalog.routines().flat_map(|routine| {
+        routine.arguments.iter().enumerate().map(move |(place, argument)| (source, routine, place, argument))
+    }) => |(source, routine, place, argument)|,
+    specific_catalog: Name = source.database(),
+    specific_schema: Name = routine.schema_name.clone(),
+    specific_name: Name = specific_name(routine),
+    ordinal_position: Int4 = i32::from(attribute_number(place)),
+    parameter_mode: Varchar = match argument.mode {
+        ArgumentMode::In => "IN",
+        ArgumentMode::Out | ArgumentMode::Table => "OUT",
+        ArgumentMode::InOut => "INOUT",
+    },
+    is_result: Varchar = "NO",
+    as_locator: Varchar = "NO",
+    parameter_name: Name = argument.name.clone(),
+    data_type: Varchar = data_type(argument.ty),
+    character_maximum_length: Int4 = NULL,
+    character_octet_length: Int4 = NULL,
+    character_set_catalog: Name = NULL,
+    character_set_schema: Name = NULL,
+    character_set_name: Name = NULL,
+    collation_catalog: Name = NULL,
+    collation_schema: Name = NULL,
+    collation_name: Name = NULL,
+    numeric_precision: Int4 = NULL,
+    numeric_precision_radix: Int4 = NULL,
+    numeric_scale: Int4 = NULL,
+    datetime_precision: Int4 = NULL,
+    interval_type: Varchar = NULL,
+    interval_precision: Int4 = NULL,
+    udt_catalog: Name = source.database(),
+    udt_schema: Name = udt(source, argument.ty).0,
+    udt_name: Name = udt(source, argument.ty).1,
+    scope_catalog: Name = NULL,
+    scope_schema: Name = NULL,
+    scope_name: Name = NULL,
+    maximum_cardinality: Int4 = NULL,
+    dtd_identifier: Name = attribute_number(place).to_string(),
+    parameter_default: Varchar = argument.default.clone(),
+}
+
+/// Name of a routine that no other one has.
+fn specific_name(routine: &Routine) -> String {
+    format!("{}_{}", routine.name, routine.oid)
+}
+
+/// An array that something is of.
+struct ArrayOf {
+    schema: String,
+    /// Name and kind of the object that it belongs to, and which of the object's types it is.
+    object: String,
+    kind: &'static str,
+    identifier: String,
+    /// What it is made of.
+    element: Type,
+}
+
+/// Arrays among columns, domains, and arguments and results of routines.
+fn arrays(catalog: &Catalog) -> Vec<ArrayOf> {
+    let mut all = Vec::new();
+    let mut add = |schema: &str, object: String, kind: &'static str, number: i16, ty: Type| {
+        if let Some(element) = ty.element().filter(|_| ty.domain_oid().is_none()) {
+            let (schema, identifier) = (schema.to_owned(), number.to_string());
+            all.push(ArrayOf { schema, object, kind, identifier, element });
+        }
+    };
+    for table in catalog.tables() {
+        for (place, column) in table.visible_columns() {
+            add(&table.schema_name, table.name.clone(), "TABLE", attribute_number(place), column.ty);
+        }
+    }
+    for view in catalog.views() {
+        for (place, column) in view.columns.iter().enumerate() {
+            add(&view.schema_name, view.name.clone(), "TABLE", attribute_number(place), column.ty);
+        }
+    }
+    for domain in catalog.domains() {
+        add(&domain.schema_name, domain.name.clone(), "DOMAIN", 1, domain.base);
+    }
+    for routine in catalog.routines() {
+        let name = specific_name(routine);
+        for (place, argument) in routine.arguments.iter().enumerate() {
+            add(&routine.schema_name, name.clone(), "ROUTINE", attribute_number(place), argument.ty);
+        }
+        if routine.kind == RoutineKind::Function {
+            add(&routine.schema_name, name, "ROUTINE", 0, routine.result);
+        }
+    }
+    all
+}
+
+system_table! {
+    static ELEMENT_TYPES = 13493 view "information_schema"."element_types",
+    |source| arrays(source.catalog).into_iter().map(|array| (source, array)) => |(source, array)|,
+    object_catalog: Name = source.database(),
+    object_schema: Name = array.schema,
+    object_name: Name = array.object,
+    object_type: Varchar = array.kind,
+    collection_type_identifier: Name = array.identifier.clone(),
+    data_type: Varchar = data_type(array.element),
+    character_maximum_length: Int4 = NULL,
+    character_octet_length: Int4 = NULL,
+    character_set_catalog: Name = NULL,
+    character_set_schema: Name = NULL,
+    character_set_name: Name = NULL,
+    collation_catalog: Name = NULL,
+    collation_schema: Name = NULL,
+    collation_name: Name = NULL,
+    numeric_precision: Int4 = NULL,
+    numeric_precision_radix: Int4 = NULL,
+    numeric_scale: Int4 = NULL,
+    datetime_precision: Int4 = NULL,
+    interval_type: Varchar = NULL,
+    interval_precision: Int4 = NULL,
+    domain_default: Varchar = NULL,
+    udt_catalog: Name = source.database(),
+    udt_schema: Name = udt(source, array.element).0,
+    udt_name: Name = udt(source, array.element).1,
+    scope_catalog: Name = NULL,
+    scope_schema: Name = NULL,
+    scope_name: Name = NULL,
+    maximum_cardinality: Int4 = NULL,
+    dtd_identifier: Name = format!("a{}", array.identifier),
 }

@@ -41,6 +41,7 @@ fn key(oid: u32, name: &str, tree: u32, column: usize, primary: bool, constraint
         primary,
         constraint,
         comment: None,
+        constraint_comment: None,
     }
 }
 
@@ -88,7 +89,7 @@ pub(super) fn catalog() -> Arc<Catalog> {
         not_valid: false,
         comment: None,
     });
-    a.referenced_by.push(Reference { table: 16394, constraint: 16405 });
+    a.referenced_by.push(Reference { table: 16394, constraint: 16405, unheeded: false });
     let mut b = table(
         16394,
         "b",
@@ -117,6 +118,7 @@ pub(super) fn catalog() -> Arc<Catalog> {
         initially_deferred: false,
         match_full: false,
         not_valid: false,
+        unchecked: false,
         comment: None,
     });
     let sequence = Sequence {

@@ -55,6 +55,7 @@ const TABLE: &[Row] = &[
     (24, true, 'b', 'i', 'p', 0, [(44, "regprocin"), (45, "regprocout"), (2444, "regprocrecv"), (2445, "regprocsend"), (0, ""), (0, "")]),
     (25, false, 'b', 'i', 'x', 100, [(46, "textin"), (47, "textout"), (2414, "textrecv"), (2415, "textsend"), (0, ""), (0, "")]),
     (26, true, 'b', 'i', 'p', 0, [(1798, "oidin"), (1799, "oidout"), (2418, "oidrecv"), (2419, "oidsend"), (0, ""), (0, "")]),
+    (28, true, 'b', 'i', 'p', 0, [(50, "xidin"), (51, "xidout"), (2440, "xidrecv"), (2441, "xidsend"), (0, ""), (0, "")]),
     (30, false, 'b', 'i', 'p', 0, [(54, "oidvectorin"), (55, "oidvectorout"), (2420, "oidvectorrecv"), (2421, "oidvectorsend"), (0, ""), (0, "")]),
     (114, false, 'b', 'i', 'x', 0, [(321, "json_in"), (322, "json_out"), (323, "json_recv"), (324, "json_send"), (0, ""), (0, "")]),
     (650, false, 'b', 'i', 'm', 0, [(1267, "cidr_in"), (1427, "cidr_out"), (2498, "cidr_recv"), (2499, "cidr_send"), (0, ""), (0, "")]),
@@ -80,11 +81,13 @@ const TABLE: &[Row] = &[
     (2776, true, 'p', 'i', 'p', 0, [(2777, "anynonarray_in"), (2778, "anynonarray_out"), (0, ""), (0, ""), (0, ""), (0, "")]),
     (3500, true, 'p', 'i', 'p', 0, [(3504, "anyenum_in"), (3505, "anyenum_out"), (0, ""), (0, ""), (0, ""), (0, "")]),
     (2950, false, 'b', 'c', 'p', 0, [(2952, "uuid_in"), (2953, "uuid_out"), (2961, "uuid_recv"), (2962, "uuid_send"), (0, ""), (0, "")]),
+    (3220, true, 'b', 'd', 'p', 0, [(3229, "pg_lsn_in"), (3230, "pg_lsn_out"), (3238, "pg_lsn_recv"), (3239, "pg_lsn_send"), (0, ""), (0, "")]),
     (3802, false, 'b', 'i', 'x', 0, [(3806, "jsonb_in"), (3804, "jsonb_out"), (3805, "jsonb_recv"), (3803, "jsonb_send"), (0, ""), (0, "")]),
     (4089, true, 'b', 'i', 'p', 0, [(4084, "regnamespacein"), (4085, "regnamespaceout"), (4087, "regnamespacerecv"), (4088, "regnamespacesend"), (0, ""), (0, "")]),
     (5077, true, 'p', 'i', 'p', 0, [(5086, "anycompatible_in"), (5087, "anycompatible_out"), (0, ""), (0, ""), (0, ""), (0, "")]),
     (5078, false, 'p', 'd', 'x', 0, [(5088, "anycompatiblearray_in"), (5089, "anycompatiblearray_out"), (5090, "anycompatiblearray_recv"), (5091, "anycompatiblearray_send"), (0, ""), (0, "")]),
     (4096, true, 'b', 'i', 'p', 0, [(4098, "regrolein"), (4092, "regroleout"), (4094, "regrolerecv"), (4095, "regrolesend"), (0, ""), (0, "")]),
+    (5069, true, 'b', 'd', 'p', 0, [(5070, "xid8in"), (5081, "xid8out"), (5082, "xid8recv"), (5083, "xid8send"), (0, ""), (0, "")]),
 ];
 
 /// The facts of an enum type.

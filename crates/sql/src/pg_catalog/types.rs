@@ -367,7 +367,10 @@ const EQUALITY: &[(Oid, TypeId, Oid)] = &[
     (2988, TypeId::Record, 2981),
     (1070, TypeId::AnyArray, 744),
     (2972, TypeId::Uuid, 2956),
+    (352, TypeId::Xid, 68),
+    (3222, TypeId::PgLsn, 3158),
     (3240, TypeId::Jsonb, 4043),
+    (5068, TypeId::Xid8, 5084),
     (3516, TypeId::Enum, 3508),
 ];
 
@@ -391,7 +394,7 @@ system_table! {
     oprnamespace: Oid = PG_CATALOG_OID,
     oprowner: Oid = OWNER_OID,
     oprkind: InternalChar = 'b',
-    oprcanmerge: Bool = true,
+    oprcanmerge: Bool = ty != TypeId::Xid,
     oprcanhash: Bool = true,
     oprleft: Oid = ty.oid(),
     oprright: Oid = ty.oid(),

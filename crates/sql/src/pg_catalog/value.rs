@@ -17,7 +17,8 @@ macro_rules! into_datum {
         })*
     };
 }
-into_datum!(bool => Bool, i16 => Int2, i32 => Int4, i64 => Int8, f32 => Float4, f64 => Float8, u32 => Oid);
+into_datum!(bool => Bool, i16 => Int2, i32 => Int4, i64 => Int8, f32 => Float4, f64 => Float8, u32 => Oid,
+    u64 => Unsigned);
 into_datum!(Text => Text, Inet => Inet);
 
 impl IntoDatum for Datum {
@@ -56,7 +57,9 @@ pub(super) fn fit<T: IntoDatum>(value: T, column: TypeId) -> Datum {
     match (value.into_datum(), column) {
         (Datum::Int4(number), TypeId::Int8) => Datum::Int8(number.into()),
         (Datum::Int4(number), TypeId::Int2) => i16::try_from(number).map_or(NULL, Datum::Int2),
-        (Datum::Int4(number), id) if id.is_oid() => u32::try_from(number).map_or(NULL, Datum::Oid),
+        (Datum::Int4(number), id) if id.is_oid() || id == TypeId::Xid => {
+            u32::try_from(number).map_or(NULL, Datum::Oid)
+        }
         (datum, _) => datum,
     }
 }

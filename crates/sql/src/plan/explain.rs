@@ -1,23 +1,26 @@
 //! Plans for EXPLAIN: as lines of text, and as a tree of nodes for its other formats.
 //!
 //! One walk over a plan notes both for each node: its line, and its type and properties by
-//! PostgreSQL's names, so that the two cannot differ.
+//! PostgreSQL's names, so that the two cannot differ. With VERBOSE each node says what it gives (see
+//! [`outputs`](super::outputs)).
+
+use std::collections::BTreeMap;
 
 use super::access::{Access, AccessKind, KeyValues, Scan};
-use super::{Node, Plan, SourceNode};
+use super::{Node, Plan, SourceNode, outputs};
 use crate::catalog::IndexKey;
 use crate::explain::{Outline, Property};
 
 /// One line a node, indented as PostgreSQL does.
-pub(super) fn explain(plan: &Plan) -> Vec<String> {
-    walk(plan).lines.into_iter().map(|(line, _)| line).collect()
+pub(super) fn explain(plan: &Plan, verbose: bool) -> Vec<String> {
+    walk(plan, verbose).lines.into_iter().map(|(line, _)| line).collect()
 }
 
 /// The same as a tree.
-pub(super) fn outline(plan: &Plan) -> Outline {
+pub(super) fn outline(plan: &Plan, verbose: bool) -> Outline {
     let mut open: Vec<(usize, Outline)> = Vec::new();
     let mut cte = None;
-    for (_, part) in walk(plan).lines {
+    for (_, part) in walk(plan, verbose).lines {
         match part {
             Part::Node(depth, mut node) => {
                 if let Some(name) = cte.take() {
@@ -51,14 +54,16 @@ fn close(open: &mut Vec<(usize, Outline)>, depth: usize) {
     }
 }
 
-fn walk(plan: &Plan) -> Lines {
-    let mut out = Lines::default();
+fn walk(plan: &Plan, verbose: bool) -> Lines {
+    let mut out = Lines { verbose, width: plan.columns.len(), ..Lines::default() };
     let mut depth = 0;
     if plan.limit.is_some() || plan.offset.is_some() {
+        out.announce(|_| outputs::of_node(&plan.root));
         out.line(depth, "Limit");
         depth += 1;
     }
     if plan.has_locks() {
+        out.announce(|_| outputs::of_node(&plan.root));
         out.line(depth, "LockRows");
         depth += 1;
     }
@@ -86,6 +91,14 @@ enum Part {
 #[derive(Default)]
 struct Lines {
     lines: Vec<(String, Part)>,
+    /// Nodes say what they give.
+    verbose: bool,
+    /// So many columns of the first node are the statement's.
+    width: usize,
+    /// What the places of the frame at hand are called.
+    names: BTreeMap<usize, String>,
+    /// What the next node gives.
+    output: Option<Vec<String>>,
 }
 
 impl Lines {
@@ -105,6 +118,22 @@ impl Lines {
         let arrow = if depth == 0 { String::new() } else { format!("{}->  ", " ".repeat(depth * 6 - 4)) };
         let node = Outline { kind, properties, plans: vec![] };
         self.lines.push((format!("{arrow}{}", text.as_ref()), Part::Node(depth, node)));
+        let mut output = self.output.take().unwrap_or_default();
+        if depth == 0 {
+            output.truncate(self.width);
+        }
+        if !output.is_empty() {
+            let line = format!("{}Output: {}", " ".repeat(depth * 6 + 2), output.join(", "));
+            self.lines.push((line, Part::Property(depth, "Output", Property::List(output))));
+        }
+    }
+
+    /// Has the next node say what it gives, unless that is known: a node of several lines gives it
+    /// by the first.
+    fn announce(&mut self, output: impl FnOnce(&BTreeMap<usize, String>) -> Vec<String>) {
+        if self.verbose && self.output.is_none() {
+            self.output = Some(output(&self.names));
+        }
     }
 
     /// A property of the last node at this depth: its name, and how it is printed.
@@ -119,6 +148,20 @@ impl Lines {
     }
 
     fn node(&mut self, node: &Node, depth: usize) {
+        self.announce(|_| outputs::of_node(node));
+        let outer = match node {
+            Node::Select(select) if self.verbose => {
+                Some(std::mem::replace(&mut self.names, outputs::names(&select.source)))
+            }
+            _ => None,
+        };
+        self.node_lines(node, depth);
+        if let Some(outer) = outer {
+            self.names = outer;
+        }
+    }
+
+    fn node_lines(&mut self, node: &Node, depth: usize) {
         match node {
             Node::Select(select) => {
                 let mut depth = depth;
@@ -188,6 +231,7 @@ impl Lines {
     }
 
     fn source(&mut self, source: &SourceNode, depth: usize) {
+        self.announce(|names| outputs::of_source(source, names));
         match source {
             SourceNode::Unit => self.line(depth, "Result"),
             SourceNode::Nothing => {
@@ -248,6 +292,7 @@ impl Lines {
                 };
                 self.node_line(depth, text, "Hash Join", vec![("Join Type", kind.into())]);
                 self.source(&join.probe, depth + 1);
+                self.announce(|names| outputs::of_source(&join.build, names));
                 self.line(depth + 1, "Hash");
                 self.source(&join.build, depth + 2);
             }

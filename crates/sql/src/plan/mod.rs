@@ -25,6 +25,7 @@ mod finish;
 mod group;
 mod join;
 mod merge;
+mod outputs;
 mod partial;
 mod path;
 mod planner;
@@ -96,14 +97,14 @@ pub struct PlannedLock {
 }
 
 impl Plan {
-    /// The plan as text, a line a node, indented.
-    pub fn explain(&self) -> Vec<String> {
-        explain::explain(self)
+    /// The plan as text, a line a node, indented; if asked for, with what the nodes give.
+    pub fn explain(&self, verbose: bool) -> Vec<String> {
+        explain::explain(self, verbose)
     }
 
     /// The same as a tree.
-    pub(crate) fn outline(&self) -> crate::explain::Outline {
-        explain::outline(self)
+    pub(crate) fn outline(&self, verbose: bool) -> crate::explain::Outline {
+        explain::outline(self, verbose)
     }
 
     /// Whether rows are to be locked, and LIMIT and OFFSET left to the caller.

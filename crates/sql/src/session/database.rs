@@ -164,6 +164,11 @@ impl SqlDatabase {
         &self.shared.advisory
     }
 
+    /// The snapshots that its transactions lend.
+    pub(crate) fn exports(&self) -> &super::Exports {
+        &self.one.exports
+    }
+
     /// Who listens on which channels.
     pub(crate) fn channels(&self) -> &super::Channels {
         &self.one.channels

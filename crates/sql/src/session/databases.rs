@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! per database   catalog and its state, plans, bodies of routines, channels of LISTEN, temporary objects left behind;
-//!                advisory locks, by the space of their keys (`advisory`)
+//!                advisory locks, by the space of their keys (`advisory`); lent snapshots (`snapshot`)
 //! the server's   engine, clock, oids and counters, presence, failures, families of siblings and prepared transactions,
 //!                nodes, programs, monitor, memory of statements
 //! ```
@@ -38,6 +38,7 @@ pub(super) struct One {
     pub(super) programs_plans: PlanCache,
     pub(super) bodies: super::Bodies,
     pub(super) channels: super::Channels,
+    pub(super) exports: super::Exports,
     /// Schemas of temporary objects whose sessions are no more.
     pub(super) left_behind: Mutex<Vec<Oid>>,
 }
@@ -57,6 +58,7 @@ impl One {
             programs_plans: PlanCache::default(),
             bodies: super::Bodies::default(),
             channels: super::Channels::default(),
+            exports: super::Exports::default(),
             left_behind: Mutex::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! EXPLAIN and CREATE TABLE AS: statements around a statement.
+//! EXPLAIN, EXECUTE and CREATE TABLE AS: statements around a statement.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,14 +7,18 @@ use sqlparser::ast;
 
 use super::parameters::Given;
 use super::portal::{PortalState, Tag};
-use super::{CommandTag, Fetch, Format, OutputColumn, RowSink, Session, SinkState};
+use super::{Action, CommandTag, Fetch, Format, OutputColumn, Portal, Prepared, RowSink, Session, SinkState};
 use crate::ddl::create_table::Kind;
-use crate::ddl::names::{Qualified, fold};
+use crate::ddl::names::{Qualified, fold, single};
 use crate::ddl::request::ColumnRequest;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::memory::row_bytes;
 use crate::parse::{Command, Statement};
 use crate::types::{Datum, FormatContext, TypeId};
+
+/// So many EXECUTEs may be around a statement: clients can prepare EXECUTE itself, also of its own
+/// name.
+const EXECUTES_MAX: usize = 8;
 
 /// Rows on their way from a query into a table.
 #[derive(Default)]
@@ -73,45 +77,46 @@ impl Session {
         statement: &Statement,
         given: &Given,
     ) -> Result<PortalState> {
-        let ast::Statement::Explain { analyze, statement: inner, format, options, .. } = sql else {
+        let ast::Statement::Explain { analyze, verbose, statement: inner, format, options, .. } = sql else {
             return Err(SqlError::internal("no EXPLAIN"));
         };
         let json = is_json(format.as_ref(), options.as_deref())?;
-        let mut analyze = *analyze;
+        let (mut analyze, mut verbose) = (*analyze, *verbose);
         for option in options.iter().flatten() {
             let on = !matches!(&option.arg, Some(value) if matches!(value.to_string().to_lowercase().as_str(), "false" | "off" | "0"));
             match option.name.value.to_lowercase().as_str() {
                 "analyze" => analyze = on,
-                "verbose" | "costs" | "settings" | "buffers" | "wal" | "timing" | "summary" => {}
+                "verbose" => verbose = on,
+                "costs" | "settings" | "buffers" | "wal" | "timing" | "summary" => {}
                 "format" => {}
                 other => return Err(SqlError::syntax(format!("unrecognized EXPLAIN option \"{other}\""))),
             }
         }
-        let prepared = match inner.as_ref() {
+        let portal = match inner.as_ref() {
             ast::Statement::Execute { name: Some(name), .. } if !analyze => {
-                self.named_statement(&crate::ddl::names::single(name)?)?.clone()
+                given.portal(self.named_statement(&single(name)?)?.clone())
             }
-            ast::Statement::Execute { .. } => return Err(SqlError::unsupported("EXPLAIN ANALYZE EXECUTE")),
+            ast::Statement::Execute { .. } => {
+                let (prepared, values) = self.executed(inner)?;
+                Portal::new(prepared, values.into(), Vec::new())
+            }
             _ => {
                 let inner = statement.with_command(Command::Sql(inner.clone()));
-                Arc::new(self.plan_prepared(Some(inner), given.types())?)
+                given.portal(Arc::new(self.plan_prepared(Some(inner), given.types())?))
             }
         };
-        let planned = self.planned_of(&prepared);
+        let planned = self.planned_of(&portal.prepared);
         if self.fits(&planned) {
             self.check_needs(&planned)?;
         }
-        let mut analyzed = None;
-        if analyze {
-            let mut portal = given.portal(prepared);
-            let began = Instant::now();
-            let rows = self.count_rows(&mut portal).await?;
-            analyzed = Some((rows as u64, began.elapsed().as_secs_f64() * 1e3));
-        }
+        // What has no plan is not run for its name's sake: it may be this very statement.
+        let is_named = matches!(inner.as_ref(), ast::Statement::Execute { .. });
+        let runs = analyze && !(is_named && matches!(planned.action, Action::Utility));
+        let analyzed = if runs { Some(self.analyze(portal).await?) } else { None };
         let lines = match json {
-            true => vec![crate::explain::json(&planned, analyzed)],
+            true => vec![crate::explain::json(&planned, verbose, analyzed)],
             false => {
-                let mut lines = crate::explain::lines(&planned);
+                let mut lines = crate::explain::lines(&planned, verbose);
                 if let Some((rows, took)) = analyzed {
                     lines.extend([format!("Rows: {rows}"), format!("Execution Time: {took:.3} ms")]);
                 }
@@ -124,6 +129,55 @@ impl Session {
             sent: 0,
             tag: Tag::Fixed(CommandTag::Plain("EXPLAIN")),
         })
+    }
+
+    /// Runs a portal for how many rows it gives, and how many milliseconds it takes.
+    async fn analyze(&mut self, mut portal: Portal) -> Result<(u64, f64)> {
+        let began = Instant::now();
+        let rows = self.count_rows(&mut portal).await?;
+        Ok((rows as u64, began.elapsed().as_secs_f64() * 1e3))
+    }
+
+    /// EXECUTE: a portal within the portal.
+    pub(super) fn execute(&mut self, sql: &ast::Statement, portal: &mut Portal) -> Result<PortalState> {
+        if portal.depth >= EXECUTES_MAX {
+            let detail = format!("EXECUTE may run statements that are EXECUTE, {EXECUTES_MAX} levels deep.");
+            return Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+                .with_detail(detail));
+        }
+        let (prepared, values) = self.executed(sql)?;
+        portal.check_gives(prepared.columns())?;
+        let mut inner = Portal::new(prepared, values.into(), portal.formats.clone());
+        inner.depth = portal.depth + 1;
+        Ok(PortalState::Inner(Box::new(inner)))
+    }
+
+    /// The statement that EXECUTE names, and the values of its parameters.
+    fn executed(&mut self, sql: &ast::Statement) -> Result<(Arc<Prepared>, Vec<Datum>)> {
+        let ast::Statement::Execute { name: Some(name), parameters, into, using, immediate, .. } = sql else {
+            return Err(SqlError::syntax("syntax error in EXECUTE"));
+        };
+        if *immediate || !into.is_empty() || !using.is_empty() {
+            return Err(SqlError::syntax("syntax error in EXECUTE"));
+        }
+        let name = single(name)?;
+        let prepared = self.named_statement(&name)?.clone();
+        let types = prepared.parameter_types().to_vec();
+        if types.len() != parameters.len() {
+            return Err(SqlError::syntax(format!(
+                "wrong number of parameters for prepared statement \"{name}\""
+            ))
+            .with_detail(format!(
+                "Expected {} parameters but got {}.",
+                types.len(),
+                parameters.len()
+            )));
+        }
+        let mut values: Vec<Datum> = Vec::with_capacity(types.len());
+        for (place, (argument, ty)) in parameters.iter().zip(types).enumerate() {
+            values.push(self.evaluate_argument(argument, ty, place + 1)?);
+        }
+        Ok((prepared, values))
     }
 
     /// CREATE TABLE AS.

@@ -73,6 +73,7 @@ impl ExternalFunctions for External<'_> {
             ("cognate_outcome", [Datum::Text(id)]) => {
                 Ok(Datum::Text(super::cluster::outcome(&self.facts.database, id.as_str()).into()))
             }
+            ("pg_export_snapshot", []) => self.export_snapshot(),
             ("pg_get_serial_sequence", [table, column]) => self.serial_sequence(table, column),
             _ => {
                 let Self { facts, interrupts, transaction, .. } = *self;
@@ -98,6 +99,13 @@ impl ExternalFunctions for External<'_> {
 }
 
 impl External<'_> {
+    fn export_snapshot(&self) -> Result<Datum> {
+        let transaction = self.transaction.ok_or_else(|| SqlError::internal("no transaction is open"))?;
+        let database = &self.facts.database;
+        let name = database.exports().lend(transaction, database.engine().durable())?;
+        Ok(Datum::Text(name.into()))
+    }
+
     fn sequence(&self, oid: &Datum) -> Result<&Arc<Sequence>> {
         let Datum::Oid(oid) = oid else {
             return Err(SqlError::internal("a sequence is named by a regclass"));

@@ -69,6 +69,7 @@ mod savepoint;
 mod server_setting;
 pub mod settings;
 mod sink;
+mod snapshot;
 mod state;
 mod statement;
 mod temporary;
@@ -116,6 +117,7 @@ pub(crate) use replication::Protocols;
 pub use replication_state::{ProtocolRow, ReplicationRow};
 pub(crate) use routine::Bodies;
 pub use sink::{Format, RowSink, SinkState};
+pub(crate) use snapshot::Exports;
 pub use statement::Statement;
 
 /// Work of a session under way, in a box. A function that gives one is no future itself, so what

@@ -51,6 +51,7 @@ pub(crate) fn tag(command: &Command) -> &'static str {
         }
         Command::DefaultPrivileges(_) => "ALTER DEFAULT PRIVILEGES",
         Command::Owner(statement) => statement.tag(),
+        Command::Comment(_) => "COMMENT",
         Command::Unsupported(name) => name,
     }
 }

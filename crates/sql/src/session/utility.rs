@@ -19,15 +19,10 @@ use crate::ddl::user_type::Dropped;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Command, DatabaseStatement, MipArgument, Statement};
 use crate::session::work::Work;
-use crate::types::Datum;
 
 /// Deepest tree of a statement that defines something: what is stored (defaults, checks, views)
 /// becomes part of statements that look simple themselves.
 const STORED_DEPTH_MAX: usize = 1000;
-
-/// So many EXECUTEs may be around a statement: clients can prepare EXECUTE itself, also of its own
-/// name.
-const EXECUTES_MAX: usize = 8;
 
 pub(super) fn check_stored_depth(statement: &Statement) -> Result<()> {
     if statement.depth() <= STORED_DEPTH_MAX {
@@ -266,6 +261,7 @@ impl Session {
             | Command::Grant(_)
             | Command::DefaultPrivileges(_)
             | Command::Owner(_)
+            | Command::Comment(_)
             | Command::Domain(_) => {}
             other => return Err(unsupported(other)),
         }
@@ -290,6 +286,7 @@ impl Session {
             Command::Grant(statement) => work.grant(statement).await?,
             Command::DefaultPrivileges(statement) => work.default_privileges(statement).await?,
             Command::Owner(statement) => work.owner_statement(statement).await?,
+            Command::Comment(statement) => work.comment_statement(statement).await?,
             _ => {}
         }
         Ok(words)
@@ -425,42 +422,6 @@ impl Session {
         self.named_statement(&name)?;
         self.statements.remove(&name);
         Ok("DEALLOCATE")
-    }
-
-    /// EXECUTE: a portal within the portal.
-    fn execute(&mut self, sql: &ast::Statement, portal: &mut Portal) -> Result<PortalState> {
-        let ast::Statement::Execute { name: Some(name), parameters, into, using, immediate, .. } = sql else {
-            return Err(SqlError::syntax("syntax error in EXECUTE"));
-        };
-        if *immediate || !into.is_empty() || !using.is_empty() {
-            return Err(SqlError::syntax("syntax error in EXECUTE"));
-        }
-        if portal.depth >= EXECUTES_MAX {
-            let detail = format!("EXECUTE may run statements that are EXECUTE, {EXECUTES_MAX} levels deep.");
-            return Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
-                .with_detail(detail));
-        }
-        let name = single(name)?;
-        let prepared = self.named_statement(&name)?.clone();
-        let types = prepared.parameter_types().to_vec();
-        if types.len() != parameters.len() {
-            return Err(SqlError::syntax(format!(
-                "wrong number of parameters for prepared statement \"{name}\""
-            ))
-            .with_detail(format!(
-                "Expected {} parameters but got {}.",
-                types.len(),
-                parameters.len()
-            )));
-        }
-        let mut values: Vec<Datum> = Vec::with_capacity(types.len());
-        for (place, (argument, ty)) in parameters.iter().zip(types).enumerate() {
-            values.push(self.evaluate_argument(argument, ty, place + 1)?);
-        }
-        portal.check_gives(prepared.columns())?;
-        let mut inner = Portal::new(prepared, values.into(), portal.formats.clone());
-        inner.depth = portal.depth + 1;
-        Ok(PortalState::Inner(Box::new(inner)))
     }
 }
 

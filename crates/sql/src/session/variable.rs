@@ -95,9 +95,7 @@ impl Session {
                 self.set_variable("client_encoding", Some(&charset_name.value), false)
             }
             Set::SetNamesDefault {} => self.set_variable("client_encoding", None, false),
-            Set::SetTransaction { snapshot: Some(_), .. } => {
-                Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT"))
-            }
+            Set::SetTransaction { snapshot: Some(name), .. } => self.borrow_snapshot(&name.value),
             Set::SetTransaction { modes, session: true, .. } => {
                 if let Some(deferrable) = deferrable {
                     let value = if deferrable { "on" } else { "off" };

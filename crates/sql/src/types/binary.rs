@@ -44,6 +44,7 @@ impl Datum {
                 out.extend_from_slice(&value.to_be_bytes());
             }
             Datum::Oid(value) => out.extend_from_slice(&value.to_be_bytes()),
+            Datum::Unsigned(value) => out.extend_from_slice(&value.to_be_bytes()),
             Datum::Float4(value) => out.extend_from_slice(&value.to_be_bytes()),
             Datum::Float8(value) => out.extend_from_slice(&value.to_be_bytes()),
             Datum::Numeric(value) => value.write_binary(out),
@@ -114,6 +115,8 @@ impl Datum {
             TypeId::Bytea => Datum::Bytea(Bytes::copy_from_slice(bytes)),
             TypeId::Uuid => Datum::Uuid(fixed(bytes)?),
             TypeId::Inet | TypeId::Cidr => Datum::Inet(Inet::read_binary(bytes, ty.id == TypeId::Cidr)?),
+            TypeId::Xid => Datum::Oid(u32::from_be_bytes(fixed(bytes)?)),
+            TypeId::PgLsn | TypeId::Xid8 => Datum::Unsigned(u64::from_be_bytes(fixed(bytes)?)),
             id if id.is_oid() => Datum::Oid(u32::from_be_bytes(fixed(bytes)?)),
             id if id.category() == Category::Array => read_array(bytes, ty, context)?,
             id => {

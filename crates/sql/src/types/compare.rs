@@ -47,6 +47,7 @@ impl Datum {
             (Uuid(a), Uuid(b)) => a.cmp(b),
             (Inet(a), Inet(b)) => a.cmp(b),
             (Enum(a), Enum(b)) => a.cmp(b),
+            (Unsigned(a), Unsigned(b)) => a.cmp(b),
             (Array(a), Array(b)) => a.cmp(b),
             (Record(a), Record(b)) => a.cmp(b),
             _ => match (self.as_i64(), other.as_i64()) {
@@ -77,6 +78,7 @@ impl Datum {
             Datum::Record(_) => 15,
             Datum::Enum(_) => 16,
             Datum::Inet(_) => 17,
+            Datum::Unsigned(_) => 18,
             Datum::Null => u8::MAX,
         }
     }
@@ -128,6 +130,7 @@ impl Hash for Datum {
             Datum::Uuid(value) => value.hash(state),
             Datum::Inet(value) => value.hash(state),
             Datum::Enum(value) => value.position.hash(state),
+            Datum::Unsigned(value) => value.hash(state),
             Datum::Array(value) => value.hash(state),
             Datum::Record(value) => value.hash(state),
         }

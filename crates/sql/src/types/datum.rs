@@ -54,8 +54,10 @@ pub enum Datum {
     Inet(Inet),
     /// A value of an enum type.
     Enum(EnumValue),
-    /// oid, regclass, regtype, regproc, regnamespace, regrole.
+    /// oid, regclass, regtype, regproc, regnamespace, regrole, xid.
     Oid(u32),
+    /// pg_lsn, xid8.
+    Unsigned(u64),
     /// An array, int2vector or oidvector.
     Array(Arc<Array>),
     /// A composite value.

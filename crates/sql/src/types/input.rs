@@ -56,6 +56,11 @@ fn read(ty: Type, text: &str, context: &FormatContext) -> Result<Datum, SqlError
         TypeId::Inet | TypeId::Cidr => Datum::Inet(Inet::parse(text, ty.id == TypeId::Cidr)?),
         TypeId::Enum => Datum::Enum(EnumValue::parse(ty.bare().oid(), text, context)?),
         TypeId::Oid => Datum::Oid(parse_oid(text)?),
+        TypeId::Xid => Datum::Oid(parse_xid(text) as u32),
+        TypeId::Xid8 => Datum::Unsigned(parse_xid(text)),
+        TypeId::PgLsn => {
+            Datum::Unsigned(parse_lsn(text).ok_or_else(|| SqlError::invalid_text("pg_lsn", text))?)
+        }
         id if id.is_oid() => Datum::Oid(object::parse(id, text, context)?),
         TypeId::Int2vector | TypeId::Oidvector => read_vector(ty.id, text, context)?,
         TypeId::Void => Datum::Text(Text::default()),
@@ -122,6 +127,35 @@ pub(crate) fn parse_oid(text: &str) -> Result<u32, SqlError> {
         ));
     }
     Ok(value as u32)
+}
+
+/// The id of a transaction. As in PostgreSQL 15 everything is one: the number that the text begins
+/// with, decimal, octal (`0...`) or hexadecimal (`0x...`); a negative one wraps.
+fn parse_xid(text: &str) -> u64 {
+    let trimmed = text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
+    let (negative, digits) = match trimmed.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, trimmed.strip_prefix('+').unwrap_or(trimmed)),
+    };
+    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    let (radix, digits) = match hexadecimal {
+        Some(rest) if rest.starts_with(|c: char| c.is_ascii_hexdigit()) => (16, rest),
+        _ if digits.starts_with('0') => (8, digits),
+        _ => (10, digits),
+    };
+    let digits = digits.chars().map_while(|c| c.to_digit(radix));
+    let value = digits.fold(0u64, |n, digit| n.saturating_mul(radix.into()).saturating_add(digit.into()));
+    if negative { value.wrapping_neg() } else { value }
+}
+
+/// A place in the log: its two halves, in hexadecimal digits.
+pub(crate) fn parse_lsn(text: &str) -> Option<u64> {
+    let half = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true if (1..=8).contains(&digits.len()) => u64::from_str_radix(digits, 16).ok(),
+        _ => None,
+    };
+    let (high, low) = text.split_once('/')?;
+    Some(half(high)? << 32 | half(low)?)
 }
 
 /// PostgreSQL's spellings of true and false, and their unique prefixes.

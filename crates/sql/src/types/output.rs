@@ -62,7 +62,13 @@ impl Datum {
             Datum::Uuid(bytes) => write_uuid(bytes, out),
             Datum::Inet(value) => value.write(ty.id == TypeId::Cidr, out),
             Datum::Enum(value) => value.write(context, out),
-            Datum::Oid(oid) if ty.id == TypeId::Oid => write_integer(i64::from(*oid), out),
+            Datum::Unsigned(place) if ty.id == TypeId::PgLsn => {
+                out.extend_from_slice(format!("{:X}/{:X}", place >> 32, place & 0xffff_ffff).as_bytes());
+            }
+            Datum::Unsigned(value) => out.extend_from_slice(value.to_string().as_bytes()),
+            Datum::Oid(oid) if matches!(ty.id, TypeId::Oid | TypeId::Xid) => {
+                write_integer(i64::from(*oid), out);
+            }
             Datum::Oid(oid) => object::write(ty.id, *oid, context, out),
             Datum::Array(array) if matches!(ty.id, TypeId::Int2vector | TypeId::Oidvector) => {
                 for (i, element) in array.elements.iter().enumerate() {

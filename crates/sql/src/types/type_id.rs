@@ -103,6 +103,7 @@ types! {
     Regproc RegprocArray 24 1008 "regproc" "regproc" 4 Numeric false;
     Text TextArray 25 1009 "text" "text" -1 String true;
     Oid OidArray 26 1028 "oid" "oid" 4 Numeric true;
+    Xid XidArray 28 1011 "xid" "xid" 4 UserDefined false;
     Oidvector OidvectorArray 30 1013 "oidvector" "oidvector" -1 Array false;
     Json JsonArray 114 199 "json" "json" -1 UserDefined false;
     Cidr CidrArray 650 651 "cidr" "cidr" -1 Network false;
@@ -130,9 +131,11 @@ types! {
     Uuid UuidArray 2950 2951 "uuid" "uuid" 16 UserDefined false;
     AnyCompatible - 5077 0 "anycompatible" "anycompatible" 4 Pseudo false;
     AnyCompatibleArray - 5078 0 "anycompatiblearray" "anycompatiblearray" -1 Pseudo false;
+    PgLsn PgLsnArray 3220 3221 "pg_lsn" "pg_lsn" 8 UserDefined false;
     Jsonb JsonbArray 3802 3807 "jsonb" "jsonb" -1 UserDefined false;
     Regnamespace RegnamespaceArray 4089 4090 "regnamespace" "regnamespace" 4 Numeric false;
     Regrole RegroleArray 4096 4097 "regrole" "regrole" 4 Numeric false;
+    Xid8 Xid8Array 5069 271 "xid8" "xid8" 8 UserDefined false;
 }
 
 impl TypeId {
@@ -279,7 +282,8 @@ impl TypeId {
             Datum::Uuid(_) => self == Uuid,
             Datum::Inet(_) => matches!(self, Inet | Cidr),
             Datum::Enum(_) => self == Enum,
-            Datum::Oid(_) => self.is_oid(),
+            Datum::Oid(_) => self.is_oid() || self == Xid,
+            Datum::Unsigned(_) => matches!(self, PgLsn | Xid8),
             Datum::Array(_) => self.category() == Category::Array,
             Datum::Record(_) => self == TypeId::Record,
         }

@@ -33,6 +33,7 @@ const ARRAY: u8 = 20;
 const RECORD: u8 = 21;
 const ENUM: u8 = 22;
 const INET: u8 = 23;
+const UNSIGNED: u8 = 24;
 
 /// Appends a row.
 pub(super) fn put_row(row: &[Datum], shapes: &mut Vec<Shape>, out: &mut Vec<u8>) {
@@ -89,6 +90,7 @@ fn put(datum: &Datum, shapes: &mut Vec<Shape>, out: &mut Vec<u8>) {
             out.extend_from_slice(&value.position.to_le_bytes());
         }
         Datum::Oid(value) => fixed(OID, &value.to_le_bytes(), out),
+        Datum::Unsigned(value) => fixed(UNSIGNED, &value.to_le_bytes(), out),
         Datum::Array(array) => {
             fixed(ARRAY, &array.element.oid().to_le_bytes(), out);
             out.extend_from_slice(&(array.dimensions.len() as u32).to_le_bytes());
@@ -177,6 +179,7 @@ fn take(bytes: &mut &[u8], shapes: &[Shape]) -> Option<Datum> {
             position: i64::from_le_bytes(take_fixed(bytes)?),
         }),
         OID => Datum::Oid(u32::from_le_bytes(take_fixed(bytes)?)),
+        UNSIGNED => Datum::Unsigned(u64::from_le_bytes(take_fixed(bytes)?)),
         ARRAY => take_array(bytes, shapes)?,
         RECORD => {
             let shape = shapes.get(take_length(bytes)?)?.clone();

@@ -45,6 +45,7 @@ fn every_variant_comes_back_as_it_was() {
         Datum::Inet(Inet::v4([10, 0, 0, 1], 8).expect("an address")),
         Datum::Inet(Inet::v6([7; 16], 128).expect("an address")),
         Datum::Oid(u32::MAX),
+        Datum::Unsigned(u64::MAX),
         Datum::Array(Arc::new(array)),
         Datum::Record(Arc::new(record)),
     ];

@@ -48,10 +48,11 @@ const FIXED: [&str; 12] = [
 /// Those that are the same if they are called in the same order.
 const IN_ORDER: [&str; 3] = ["random", "gen_random_uuid", "nextval"];
 /// Those that say something of the session or the server.
-const OF_THE_NODE: [&str; 9] = [
+const OF_THE_NODE: [&str; 10] = [
     "current_setting",
     "version",
     "txid_current",
+    "txid_current_if_assigned",
     "getpgusername",
     "timeofday",
     "inet_client_addr",

@@ -137,6 +137,12 @@ pub(super) fn to_oid(datum: &Datum, _: &FormatContext) -> Converted {
     }
 }
 
+/// Its lower half.
+pub(super) fn xid8_to_xid(datum: &Datum, _: &FormatContext) -> Converted {
+    let Datum::Unsigned(value) = datum else { return Err(unexpected(datum)) };
+    Ok(Datum::Oid(*value as u32))
+}
+
 #[cold]
 fn float_overflow(overflow: bool) -> SqlError {
     let what = if overflow { "value out of range: overflow" } else { "value out of range: underflow" };

@@ -74,6 +74,7 @@ pub(super) fn find(from: TypeId, to: TypeId) -> Option<Rule> {
         (T::Timestamptz, T::Time) => function(Assignment, c::timestamptz_to_time),
         (T::Timestamptz, T::Timestamp) => function(Assignment, c::timestamptz_to_timestamp),
         (T::Interval, T::Time) => function(Assignment, c::interval_to_time),
+        (T::Xid8, T::Xid) => function(Explicit, c::xid8_to_xid),
         _ => numbers(from, to),
     }
 }
