@@ -2,8 +2,6 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::database::Database;
-use crate::level::{Access, Isolation};
 use crate::transaction::Transaction;
 use crate::txn::snapshot::Pin;
 
@@ -21,14 +19,10 @@ impl Transaction {
         self.lent.lock().push(exported);
         lent
     }
-}
 
-impl Database {
-    /// Begins a read-only transaction at a snapshot that another one lends.
-    pub fn begin_exported(&self, exported: &Exported) -> Transaction {
-        let mut transaction = self.begin(Isolation::Snapshot, Access::ReadOnly);
-        let pin = self.manager().store.snapshots.pin_again(&exported.pin);
-        transaction.move_to(pin, None);
-        transaction
+    /// Reads at the snapshot that another one lends, from now on. It has only begun, to read.
+    pub fn borrow_snapshot(&mut self, exported: &Exported) {
+        let pin = self.manager.store.snapshots.pin_again(&exported.pin);
+        self.move_to(pin, None);
     }
 }

@@ -83,6 +83,7 @@ const FLOORS: &[&[&str]] = &[
         "restoration",
         "delivery",
         "image",
+        "exported",
         "locking",
         "turns",
         "proposed",

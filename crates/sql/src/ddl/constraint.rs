@@ -157,11 +157,10 @@ impl Work<'_> {
         let own = table.oid;
         let mut parent = self.table(&request.table)?;
         self.require_on_columns(&parent, &[], Privileges::REFERENCES)?;
-        if parent.oid != own {
-            parent = self.locked_table(&request.table, TreeMode::Exclusive).await?;
-        } else {
-            parent = Arc::new(table.clone());
-        }
+        parent = match parent.oid == own {
+            true => Arc::new(table.clone()),
+            false => self.locked_table(&request.table, TreeMode::Exclusive).await?,
+        };
         if table.temporary != parent.temporary {
             let kind = if table.temporary { "temporary" } else { "permanent" };
             return Err(SqlError::new(

@@ -75,9 +75,12 @@ pub(super) fn names(source: &SourceNode) -> BTreeMap<usize, String> {
     names
 }
 
+/// Is given a relation's name, and place and name of each column that is read of it.
+type EachRelation<'a> = dyn FnMut(&str, &[(usize, String)]) + 'a;
+
 /// Calls `each` with every relation of a source: its name, and place and name of each column that is
 /// read of it.
-fn each_column(source: &SourceNode, each: &mut dyn FnMut(&str, &[(usize, String)])) {
+fn each_column(source: &SourceNode, each: &mut EachRelation<'_>) {
     let by_number = |slots: &[(usize, usize)]| -> Vec<(usize, String)> {
         slots.iter().map(|(column, slot)| (*slot, format!("column{}", column + 1))).collect()
     };

@@ -68,7 +68,8 @@ impl Session {
             let message = format!("invalid snapshot identifier: \"{name}\"");
             SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
         })?;
-        let engine = self.database.engine().begin_exported(&exported);
+        let mut engine = self.database.engine().begin(Isolation::Snapshot, Access::ReadOnly);
+        engine.borrow_snapshot(&exported);
         self.facts.set_transaction_id(engine.id());
         // It does not begin later, whatever it waits for.
         let state = TransactionState { is_safe: true, ..TransactionState::new(true, self.memory_limit) };
