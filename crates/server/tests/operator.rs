@@ -151,8 +151,10 @@ async fn sessions_are_ended_by_their_role_and_by_the_operator() {
     }
     // A statement under way is cancelled, and the session goes on.
     bob.send(&crate::client::message(b'Q', &crate::client::string("SELECT pg_sleep(3600)"))).await;
+    let what = "query = 'SELECT pg_sleep(3600)' AND client_addr = '127.0.0.1' AND client_port > 0";
+    let since = "query_start <= clock_timestamp() AND query_start >= backend_start";
     loop {
-        let state = format!("SELECT state FROM pg_stat_activity WHERE pid = {of_bob}");
+        let state = format!("SELECT state FROM pg_stat_activity WHERE pid = {of_bob} AND {what} AND {since}");
         if ann.query(&state).await[1].values() == [Some("active".to_owned())] {
             break;
         }
@@ -163,6 +165,8 @@ async fn sessions_are_ended_by_their_role_and_by_the_operator() {
     );
     let answer = bob.until_ready().await;
     assert!(answer.iter().any(|message| message.tag == 'E' && message.sqlstate() == "57014"));
+    let last = format!("SELECT state FROM pg_stat_activity WHERE pid = {of_bob} AND {what}");
+    assert_eq!(ann.query(&last).await[1].values(), [Some("idle".to_owned())], "the last statement stays");
     // An idle session is ended with a word, and is gone.
     assert_eq!(
         ann.query(&format!("SELECT pg_terminate_backend({of_eve})")).await[1].values(),
@@ -170,5 +174,26 @@ async fn sessions_are_ended_by_their_role_and_by_the_operator() {
     );
     let farewell = eve.until_end().await;
     assert!(farewell.iter().any(|message| message.tag == 'E' && message.sqlstate() == "57P01"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_do_is_shown_to_who_may_act_for_them() {
+    let server = TestServer::start().await;
+    let mut ann = as_user(&server, "ann").await;
+    ann.query("CREATE ROLE bob LOGIN; CREATE ROLE eve LOGIN").await;
+    let mut bob = as_user(&server, "bob").await;
+    let mut eve = as_user(&server, "eve").await;
+    bob.query("SELECT 'of bob'").await;
+    let of_bob = process_id(&mut bob).await;
+    let own =
+        bob.query(&format!("SELECT query LIKE '%of bob%' FROM pg_stat_activity WHERE pid = {of_bob}")).await;
+    assert_eq!(own[1].values(), [Some("t".to_owned())]);
+    let asked = format!("SELECT query FROM pg_stat_activity WHERE pid = {of_bob}");
+    assert_eq!(eve.query(&asked).await[1].values(), [Some("<insufficient privilege>".to_owned())]);
+    bob.query("SELECT 'of bob'").await;
+    assert_eq!(ann.query(&asked).await[1].values(), [Some("SELECT 'of bob'".to_owned())]);
+    ann.query("GRANT bob TO eve").await;
+    assert_eq!(eve.query(&asked).await[1].values(), [Some("SELECT 'of bob'".to_owned())]);
     server.stop().await;
 }

@@ -7,6 +7,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -35,6 +36,8 @@ struct Hello {
     database: String,
     application_name: String,
     options: Vec<(String, String)>,
+    /// Where the client is, over a network.
+    client: Option<SocketAddr>,
 }
 
 /// Serves a connection from its first byte to its end.
@@ -173,7 +176,8 @@ async fn authenticate(
         let unknown = start.protocol_options.iter().copied();
         response::negotiate_protocol_version(transport.output(), start.minor(), unknown);
     }
-    let hello = Hello::read(&start)?;
+    let mut hello = Hello::read(&start)?;
+    hello.client = transport.peer();
     let stored = server.database.stored_password(&hello.user);
     if access.users.password_required() || stored != StoredPassword::None {
         check_password(access, transport, &hello.user, stored).await?;
@@ -206,6 +210,7 @@ fn begin_session(
         process_id: entry.process_id,
         authority,
         orders: Some(entry.clone()),
+        client: hello.client,
     };
     let session = Session::new(server.database.clone(), parameters);
     let mut session = session.map_err(|error| End::Denied(Box::new(error)))?;
@@ -253,6 +258,7 @@ impl Hello {
             database: database.to_owned(),
             application_name: start.get("application_name").unwrap_or_default().to_owned(),
             options,
+            client: None,
         })
     }
 }

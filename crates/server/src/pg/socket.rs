@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -38,6 +39,15 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
+    /// Where the other end is, over a network.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Socket::Plain(stream) => stream.peer_addr().ok(),
+            Socket::Tls(stream) => stream.get_ref().0.peer_addr().ok(),
+            Socket::Pipe(_) => None,
+        }
+    }
+
     /// What is known of it, without waiting: nobody is woken by this question.
     fn known(&self) -> Poll<io::Result<Ready>> {
         let mut cx = Context::from_waker(Waker::noop());

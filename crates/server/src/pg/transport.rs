@@ -18,6 +18,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -132,6 +133,13 @@ pub(crate) struct Transport<S = Socket> {
     next: Option<u8>,
     budget: Arc<Budget>,
     charged: usize,
+}
+
+impl Transport {
+    /// Where the client is, over a network.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.socket.peer()
+    }
 }
 
 impl<S: Stream> Transport<S> {

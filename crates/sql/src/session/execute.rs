@@ -38,11 +38,12 @@ impl Session {
         sink: &mut (dyn RowSink + Send),
         max_rows: u64,
     ) -> Result<Fetch> {
-        self.facts.set_running(true);
+        let text = portal.prepared.statement().map(|statement| &statement.source);
+        self.facts.activity.begin(text, self.database.now());
         let passed = self.passed();
         let mut fetched = self.advance(portal, sink, max_rows).await;
         self.note_passed(passed);
-        self.facts.set_running(false);
+        self.facts.activity.end(self.database.now());
         match fetched {
             Ok(Fetch::Suspended) => {
                 fetched = portal.charge_held(self.database.statement_budget()).map(|()| Fetch::Suspended);

@@ -4,6 +4,7 @@
 //! held while another is taken.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +13,7 @@ use cognate_env::SplitMix;
 use parking_lot::Mutex;
 
 use super::active::Fixed;
+use super::activity::Activity;
 use super::advisory::Advisory;
 use super::failures::Failure;
 use super::listing::Listing;
@@ -42,8 +44,9 @@ pub(crate) struct Facts {
     pub(super) orders: Option<Arc<dyn Orders>>,
     /// When the session began, microseconds since 2000-01-01 UTC.
     pub(crate) started: i64,
-    /// A statement runs.
-    running: AtomicBool,
+    /// Where the client is, over a network.
+    pub(super) client: Option<SocketAddr>,
+    pub(super) activity: Activity,
     /// A transaction waits for a snapshot that no cycle can go through.
     awaiting_safety: AtomicBool,
     settings: Mutex<Settings>,
@@ -82,13 +85,15 @@ struct SequenceValues {
 impl Facts {
     pub(crate) fn new(database: SqlDatabase, parameters: SessionParameters, settings: Settings) -> Facts {
         let seed = random_u64();
-        let SessionParameters { user, database: given_database, process_id, authority, orders, .. } =
-            parameters;
+        let SessionParameters {
+            user, database: given_database, process_id, authority, orders, client, ..
+        } = parameters;
         Facts {
             catalog: Mutex::new(database.catalog()),
             shown: Mutex::default(),
             started: database.now(),
-            running: AtomicBool::new(false),
+            client,
+            activity: Activity::default(),
             awaiting_safety: AtomicBool::new(false),
             database,
             user,
@@ -183,14 +188,6 @@ impl Facts {
     /// `current_database()`.
     pub(crate) fn database_name(&self) -> String {
         self.database.catalog().own_name(&self.given_database).to_owned()
-    }
-
-    pub(crate) fn set_running(&self, running: bool) {
-        self.running.store(running, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_running(&self) -> bool {
-        self.running.load(Ordering::Relaxed)
     }
 
     /// Id of the open transaction, 0 if there is none.

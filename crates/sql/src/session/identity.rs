@@ -186,6 +186,17 @@ impl Facts {
         !is_superuser && (rights.has(SIGNAL_OID) || rights.has(role))
     }
 
+    /// Whether the session may see what another one does: one of its role's, or of a role whose
+    /// privileges it has.
+    pub(crate) fn may_read_of(&self, other: &Facts) -> bool {
+        let catalog = self.catalog();
+        if !catalog.has_roles() {
+            return true;
+        }
+        let Some(rights) = self.rights(&catalog) else { return true };
+        other.connected_role(&catalog).is_some_and(|role| rights.has(role))
+    }
+
     /// Whether the user that connected, or that the session was made, may become a role.
     fn may_become(&self, catalog: &Catalog, role: Oid) -> bool {
         let effective = self.effective();

@@ -23,6 +23,7 @@
 //! ```
 
 mod active;
+mod activity;
 mod advisory;
 mod again;
 mod backup;
@@ -80,6 +81,7 @@ mod variable;
 pub(crate) mod work;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -143,6 +145,8 @@ pub struct SessionParameters {
     pub authority: Authority,
     /// How other sessions end this one; none if nobody can.
     pub orders: Option<Arc<dyn Orders>>,
+    /// Where the client is; none if it is not connected over a network.
+    pub client: Option<SocketAddr>,
 }
 
 /// What other sessions may order a session's connection to do. Neither waits for it.

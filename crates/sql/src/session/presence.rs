@@ -84,10 +84,10 @@ impl Drop for Entry {
 /// Rows of `pg_stat_activity`. `asking` is the session that asks, which is active.
 pub(crate) fn sessions(database: &SqlDatabase, asking: &Facts) -> Vec<SessionRow> {
     let row = |facts: Arc<Facts>| {
-        let transaction = facts.transaction();
+        let (transaction, doing) = (facts.transaction(), facts.activity.look());
         let waiting = transaction != 0 && database.engine().is_waiting(transaction);
         let state = match transaction {
-            _ if waiting || facts.is_running() || std::ptr::eq(&*facts, asking) => "active",
+            _ if waiting || doing.runs || std::ptr::eq(&*facts, asking) => "active",
             0 => "idle",
             _ => "idle in transaction",
         };
@@ -99,7 +99,14 @@ pub(crate) fn sessions(database: &SqlDatabase, asking: &Facts) -> Vec<SessionRow
             application_name: facts
                 .with_settings(|settings| settings.show("application_name"))
                 .unwrap_or_default(),
+            client: facts.client.map(|client| (client.ip().to_canonical().to_string(), client.port().into())),
             started: facts.started,
+            statement_started: (doing.began != 0).then_some(doing.began),
+            state_changed: Some(if doing.changed != 0 { doing.changed } else { facts.started }),
+            query: match doing.text {
+                Some(_) if !asking.may_read_of(&facts) => "<insufficient privilege>".to_owned(),
+                text => text.as_deref().unwrap_or_default().to_owned(),
+            },
             state,
             waiting,
             transaction: (transaction != 0).then_some(transaction),
@@ -315,7 +322,7 @@ pub(crate) fn transactions(asking: &Facts) -> Vec<TransactionRow> {
             transaction: info.id,
             state: match &place {
                 Some(_) => "waiting for a lock",
-                None if session.is_none_or(|facts| facts.is_running()) => "executing",
+                None if session.is_none_or(|facts| facts.activity.look().runs) => "executing",
                 None => "waiting for the client",
             },
             age_us: i64::try_from(info.age.as_micros()).unwrap_or(i64::MAX),
