@@ -175,15 +175,20 @@ async fn a_service_that_panics_leaves_nothing() -> std::result::Result<(), Failu
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_undo_that_fails_is_parked_until_it_is_resumed() -> std::result::Result<(), Failure> {
-    let (_folder, _running, solo, world) = solo().await?;
+/// A call whose undo fails, of a root that was aborted: it is parked. The root, and what is shown.
+async fn park(solo: SocketAddr, world: &World) -> std::result::Result<(Value, Value), Failure> {
     world.go_on.add_permits(1);
     world.is_stuck.store(true, Ordering::SeqCst);
     assert_eq!(posted(solo, "/services/hold", &part_of("u", "u.1"), json!(5)).await?, (200, Value::Null));
     let root = json!({ "root": "u", "parent": "shop" });
     assert_eq!(about(solo, "abort", root.clone()).await?["state"], "pending");
-    let shown = until(solo, |status| status["parked"] != json!([])).await?;
+    Ok((root, until(solo, |status| status["parked"] != json!([])).await?))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_undo_that_fails_is_parked_until_it_is_resumed() -> std::result::Result<(), Failure> {
+    let (_folder, _running, solo, world) = solo().await?;
+    let (root, shown) = park(solo, &world).await?;
     let parked = &shown["parked"][0];
     assert_eq!((parked["root"].as_str(), parked["call"].as_str()), (Some("u"), Some("u.1")));
     assert!(parked["why"].as_str().is_some_and(|why| why.contains("not today")), "{parked}");
@@ -205,12 +210,7 @@ async fn an_undo_that_fails_is_parked_until_it_is_resumed() -> std::result::Resu
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parked_undo_that_a_person_has_made_is_settled() -> std::result::Result<(), Failure> {
     let (_folder, _running, solo, world) = solo().await?;
-    world.go_on.add_permits(1);
-    world.is_stuck.store(true, Ordering::SeqCst);
-    assert_eq!(posted(solo, "/services/hold", &part_of("u", "u.1"), json!(5)).await?, (200, Value::Null));
-    let root = json!({ "root": "u", "parent": "shop" });
-    assert_eq!(about(solo, "abort", root.clone()).await?["state"], "pending");
-    let shown = until(solo, |status| status["parked"] != json!([])).await?;
+    let (root, shown) = park(solo, &world).await?;
     let command = shown["parked"][0]["settle"].as_str();
     let command = command.and_then(|its| its.strip_prefix("POST /composite/settle "));
     let settle: Value = serde_json::from_str(command.ok_or("no command")?)?;
