@@ -110,13 +110,13 @@ fn faults(root: &Path) -> Result<(), String> {
 /// Rules of a cluster that are left out, each of which the engine's histories, or the storms of the
 /// total order, must notice.
 fn planted(root: &Path) -> Result<(), String> {
-    for (package, name, filter) in
-        [("cognate-engine", "main", "cluster_faults"), ("cognate-replication", "cluster", "faults")]
-    {
+    let engine = ("cognate-engine", &["--test", "main"][..], "cluster_faults");
+    let replication = ("cognate-replication", &["--lib", "--test", "cluster"][..], "faults");
+    for (package, targets, filter) in [engine, replication] {
         let package = ["--package", package, "--features", "planted-faults", "--locked"];
         let clippy = [&["clippy", "--all-targets"], &package[..], &["--", "-D", "warnings"]].concat();
         cargo(root, "clippy of planted faults", &clippy, &[])?;
-        let tests = [&["test"], &package[..], &["--test", name, "--", filter]].concat();
+        let tests = [&["test"], &package[..], targets, &["--", filter]].concat();
         cargo(root, "planted faults", &tests, &[])?;
     }
     Ok(())

@@ -179,7 +179,11 @@ impl Cluster {
         let fate = self.fates(id).lock().get(&id).cloned();
         let fate = fate.unwrap_or_else(|| unreachable!("{id} is sealed where nobody can strike it"));
         fate.seal().map_err(overtaken)?;
-        Ok(bot)
+        planted::sealing();
+        match planted::is(Planted::LooksAfterSealing) {
+            true => Ok(self.struck.load(Ordering::Acquire)),
+            false => Ok(bot),
+        }
     }
 
     /// A transaction has ended.
@@ -487,7 +491,10 @@ impl Manager {
         locks: &[(HeldLock, bool)],
     ) -> Held {
         let mut against = Vec::new();
-        let held = self.locks.force(id, family, locks.iter().map(|(lock, _)| lock), &mut against);
+        let mut held = self.locks.force(id, family, locks.iter().map(|(lock, _)| lock), &mut against);
+        if planted::is(Planted::LetsGoBeforeShowing) {
+            self.release(id, std::mem::take(&mut held));
+        }
         let writes = |tree: TreeId, key: &Option<SmallKey>| {
             locks.iter().any(|(lock, writes)| *writes && (lock.tree, &lock.key) == (tree, key))
         };
@@ -560,7 +567,8 @@ impl Manager {
     /// A proposal was never ordered, and never will be.
     pub(crate) fn not_ordered(&self, bytes: &[u8]) {
         let (Some(cluster), Ok(request)) = (&self.cluster, Request::decode(bytes)) else { return };
-        let Some(sealed) = cluster.sealed.lock().remove(&request.id) else { return };
+        let sealed = cluster.sealed.lock().remove(&request.id);
+        let Some(sealed) = sealed.filter(|_| !planted::is(Planted::KeepsWhatIsLost)) else { return };
         self.give_back(&request, sealed);
     }
 

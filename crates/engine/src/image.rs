@@ -117,7 +117,10 @@ impl Manager {
     /// `Corrupt` naming the image, `Io`.
     pub(crate) fn restore_image(&self) -> Result<(), Error> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
-        let position = self.store.base.watermark();
+        let mut position = self.store.base.watermark();
+        if planted::is(Planted::BeginsAtNewestImage) {
+            position = cluster.images.newest().unwrap_or(position);
+        }
         cluster.images.keep_only(position)?;
         if position == 0 {
             return Ok(());

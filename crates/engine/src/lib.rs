@@ -85,7 +85,7 @@ pub use lock::view::LockInfo;
 pub use notes::presence_of;
 pub use options::Options;
 #[cfg(feature = "planted-faults")]
-pub use planted::{Planted, plant};
+pub use planted::{Planted, plant, while_sealing};
 pub use prepared::{Owner, PreparedInfo};
 pub use read_view::ReadView;
 pub use recovery::Recovered;

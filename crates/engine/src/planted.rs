@@ -3,6 +3,9 @@
 //!
 //! They are planted for the thread that delivers and proposes. Without the feature `planted-faults`
 //! nothing is ever planted, and nothing is left of the questions.
+//!
+//! Some rules are about what another thread does between two steps. Tests of one thread say what
+//! that is (`while_sealing`), with the fault and without it.
 
 #![cfg_attr(
     not(feature = "planted-faults"),
@@ -50,11 +53,31 @@ pub enum Planted {
     VisibleByVote,
     /// An active transaction sees what was there when it was delivered, whoever is before it.
     ExecutesAtOnce,
+    /// Locks beyond the writes are not in the window.
+    WindowOfWrites,
+    /// A delivered transaction lets go of its locks before what it changes is installed and shown.
+    LetsGoBeforeShowing,
+    /// The origin's last look (`bot`) comes after it is sealed.
+    LooksAfterSealing,
+    /// The mark that the last look reads moves before a position has struck, installed and shown.
+    MarksBeforeShowing,
+    /// A start begins at the newest image, wherever the base stands.
+    BeginsAtNewestImage,
+    /// Operations on a family are judged by what a node has in memory, of what runs there, too.
+    FamiliesByMemory,
+    /// Who meets what is prepared waits for the decision.
+    QueuesBehindPrepared,
+    /// The image has no verdicts by request.
+    OutcomesNotInImage,
+    /// Who has the number of an earlier one is told that one's verdict.
+    TakesTheNumberForIt,
+    /// What was proposed and is lost keeps its locks.
+    KeepsWhatIsLost,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 19] = [
+    pub const ALL: [Planted; 29] = [
         Planted::CertifiesAgainstBot,
         Planted::SendsNoLocks,
         Planted::StrikesForWritesOnly,
@@ -74,23 +97,49 @@ impl Planted {
         Planted::VotesUnordered,
         Planted::VisibleByVote,
         Planted::ExecutesAtOnce,
+        Planted::WindowOfWrites,
+        Planted::LetsGoBeforeShowing,
+        Planted::LooksAfterSealing,
+        Planted::MarksBeforeShowing,
+        Planted::BeginsAtNewestImage,
+        Planted::FamiliesByMemory,
+        Planted::QueuesBehindPrepared,
+        Planted::OutcomesNotInImage,
+        Planted::TakesTheNumberForIt,
+        Planted::KeepsWhatIsLost,
     ];
 }
 
 #[cfg(feature = "planted-faults")]
 mod planting {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
 
     use super::Planted;
     use crate::sync::thread_local;
 
+    type Meanwhile = Option<Box<dyn FnOnce()>>;
+
     thread_local! {
         static NOW: Cell<Option<Planted>> = const { Cell::new(None) };
+        static WHILE_SEALING: RefCell<Meanwhile> = const { RefCell::new(None) };
     }
 
-    /// Plants a fault for this thread, or takes it out.
+    /// Plants a fault for this thread, or takes it out. Nothing more happens while it seals.
     pub fn plant(fault: Option<Planted>) {
         NOW.set(fault);
+        WHILE_SEALING.set(None);
+    }
+
+    /// Has this done while this thread seals its next transaction: when nobody can strike it any
+    /// more, and it is not proposed yet.
+    pub fn while_sealing(what: impl FnOnce() + 'static) {
+        WHILE_SEALING.set(Some(Box::new(what)));
+    }
+
+    pub(crate) fn sealing() {
+        if let Some(what) = WHILE_SEALING.take() {
+            what();
+        }
     }
 
     pub(crate) fn is(fault: Planted) -> bool {
@@ -99,7 +148,7 @@ mod planting {
 }
 
 #[cfg(feature = "planted-faults")]
-pub use planting::plant;
+pub use planting::{plant, while_sealing};
 
 /// Whether this rule is left out now.
 #[inline]
@@ -111,4 +160,11 @@ pub(crate) fn is(fault: Planted) -> bool {
         let _ = fault;
         false
     }
+}
+
+/// A transaction is being sealed: the moment for what a test wants to happen then.
+#[inline]
+pub(crate) fn sealing() {
+    #[cfg(feature = "planted-faults")]
+    planting::sealing();
 }

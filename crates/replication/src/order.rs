@@ -127,7 +127,7 @@ impl TotalOrder {
         let identity = Arc::new(identity);
         let server = Arc::new(Server::default());
         let wire = network.open(Arc::clone(&identity), Arc::clone(&server) as _).await?;
-        let settled = Settled { index: log.committed().map(|id| id.index), ..Settled::default() };
+        let settled = Settled { index: log.settled_at_start().map(|id| id.index), ..Settled::default() };
         let (sender, settled) = watch::channel(settled);
         let parts = Parts {
             log: Arc::clone(&log),

@@ -19,12 +19,26 @@ pub enum Planted {
     /// A node that does not answer counts as one that has what it was sent, so that the leader
     /// acknowledges without a majority.
     CountsTheSilent,
+    /// A start delivers all that the log has, also what no majority is known to have.
+    DeliversTheTail,
+    /// A leader's blank has a position, as if it were a request.
+    BlanksTakePositions,
+    /// What is settled may be cut, at a start, too.
+    CutsTheSettled,
+    /// Another one may come under a node's number, with other data.
+    MeetsAnybody,
 }
 
 impl Planted {
-    /// All of them.
-    pub const ALL: [Planted; 3] =
-        [Planted::VotesUnflushed, Planted::ConfirmsUnflushed, Planted::CountsTheSilent];
+    /// All but those of which the log's own tests are: who asks for a cut of what is settled has
+    /// broken another rule before, and the simulated network asks nobody who he is.
+    pub const ALL: [Planted; 5] = [
+        Planted::VotesUnflushed,
+        Planted::ConfirmsUnflushed,
+        Planted::CountsTheSilent,
+        Planted::DeliversTheTail,
+        Planted::BlanksTakePositions,
+    ];
 }
 
 #[cfg(feature = "planted-faults")]

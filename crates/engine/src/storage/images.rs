@@ -89,6 +89,11 @@ impl Images {
         Ok(Images { disk, folder: folder.to_path_buf(), positions })
     }
 
+    /// Where the last image stands, also if its checkpoint has not come to its end.
+    pub(crate) fn newest(&self) -> Option<Csn> {
+        self.positions.lock().iter().copied().max()
+    }
+
     /// The bytes of an image's file.
     ///
     /// # Errors

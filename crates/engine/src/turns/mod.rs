@@ -117,7 +117,9 @@ impl Manager {
             request.purpose = Purpose::Commit;
         }
         let takes_turns = matches!(request.purpose, Purpose::Voting | Purpose::Execute(_));
-        if turns.queue.is_empty() && !takes_turns {
+        let is_queued = planted::is(Planted::QueuesBehindPrepared)
+            && cluster.standing.lock().meets_prepared(&request, &locks);
+        if turns.queue.is_empty() && !takes_turns && !is_queued {
             return self.decide_next(cluster, position, request, &locks, bytes, false).map(Progress::Decided);
         }
         let bytes = Bytes::copy_from_slice(bytes);
@@ -267,6 +269,11 @@ impl Manager {
     /// What the turn of the first in the queue is, unless it waits.
     fn turn_of(&self, cluster: &Cluster, turns: &Turns, first: &Waiting) -> Option<Turn> {
         let standing = cluster.standing.lock();
+        if planted::is(Planted::QueuesBehindPrepared)
+            && standing.meets_prepared(&first.request, &first.locks)
+        {
+            return None;
+        }
         match &first.request.purpose {
             Purpose::Execute(_) if !standing.knows(first.request.id) => Some(Turn::Execute),
             Purpose::Voting if first.is_listed && !first.is_refused => {
@@ -298,7 +305,7 @@ impl Manager {
                 tracing::debug!(position, first, committed, "a request was delivered again");
                 standing.pass(position, bytes);
                 self.pass(cluster, position, bytes.len())?;
-                self.not_this_one(cluster, &request);
+                self.not_this_one(cluster, &request, first);
                 return Ok(Delivered { transaction: request.id, committed });
             }
             Err(refusal) => Err(refused(refusal)),
@@ -306,11 +313,17 @@ impl Manager {
         self.conclude(cluster, &mut standing, position, &request, locks, bytes, verdict)
     }
 
-    /// A request is passed by, since one of its number was decided before. If it still waits here, that
-    /// was another one: this node has lost its folder, and has given the number before that.
-    fn not_this_one(&self, cluster: &Cluster, request: &Request) {
+    /// A request is passed by, since one of its number was decided before, at `first`. If it still
+    /// waits here, that was another one: this node has lost its folder, and has given the number
+    /// before that.
+    fn not_this_one(&self, cluster: &Cluster, request: &Request, first: Csn) {
         let sealed = cluster.sealed.lock().remove(&request.id);
         if let Some(sealed) = sealed {
+            if planted::is(Planted::TakesTheNumberForIt) {
+                self.release(request.id, sealed.held);
+                sealed.outcome.tell(Ok(first));
+                return;
+            }
             tracing::warn!(id = request.id, "a transaction has the number of an earlier one");
             self.give_back(request, sealed);
         }
@@ -408,6 +421,9 @@ impl Manager {
         let trees = request.parts.changes.iter().map(|(tree, _)| *tree as usize);
         let first = trees.filter(|tree| *tree < FIRST_TREES);
         let mut granted = Held::default();
+        if planted::is(Planted::MarksBeforeShowing) {
+            cluster.note_struck(position);
+        }
         let verdict = self.sequencer.deliver(position, delivery, place.horizon, || {
             if !holds && request.writes() {
                 granted = self.grant(cluster, position, request.id, None, locks);

@@ -17,7 +17,7 @@ use cognate_env::sim::{Loss, SimDisk};
 
 use super::support::{Seed, all, block_on, seeds, value};
 
-const ROW: LockMode = LockMode::NoKeyExclusive;
+pub(super) const ROW: LockMode = LockMode::NoKeyExclusive;
 pub(super) const TREE: u32 = 1007;
 const FOLDER: &str = "/node";
 
@@ -545,6 +545,10 @@ fn a_database_that_becomes_a_node_is_one_or_the_other_at_any_time() {
 /// told that it was not ordered, and its locks are free.
 #[test]
 fn who_has_the_number_of_an_earlier_one_is_not_that_one() {
+    number_given_twice();
+}
+
+pub(super) fn number_given_twice() {
     let mut cluster = Cluster::of(2);
     for number in 0..5 {
         cluster.write(2, &[("x", &number.to_string())]);
@@ -567,6 +571,8 @@ fn who_has_the_number_of_an_earlier_one_is_not_that_one() {
         }
         refused += 1;
     }
+    let last = get(&cluster.begin(1, Isolation::Snapshot), "x");
+    assert_eq!(last.as_deref(), Some("after"), "it was told of another one's commit");
     assert!(refused > 0, "no number was given twice");
     cluster.assert_equal();
 }

@@ -194,8 +194,19 @@ fn what_is_below_a_prepared_instance_ends_at_every_node() {
     cluster.assert_equal();
 }
 
+/// What runs at a node makes no difference to what is ordered there.
+pub(super) fn asked_where_it_does_not_run() {
+    let cluster = Cluster::of(2);
+    let running = begin(&cluster, 1, "x", 1);
+    let asked = settled(&cluster, ask(&cluster, 2, "x", Operation::Rollback(1)));
+    assert_eq!(refusal(asked), Refusal::InstanceUnknown { instance: instance(1) });
+    cluster.assert_equal();
+    running.check_member().unwrap();
+}
+
 #[test]
 fn what_is_active_is_known_at_its_own_node_only() {
+    asked_where_it_does_not_run();
     let cluster = Cluster::of(2);
     let mut t = begin(&cluster, 1, "x", 1);
     put(&mut t, "a", "1").unwrap();

@@ -155,6 +155,33 @@ fn a_commit_meets_what_is_prepared_in_every_order() {
     }
 }
 
+/// Who was on its way with a lock against what is prepared is refused, and not kept until that is
+/// decided: the decision comes behind it in the order.
+#[test]
+fn who_was_on_its_way_to_what_is_prepared_keeps_nobody_waiting() {
+    on_its_way_to_what_is_prepared();
+}
+
+pub(super) fn on_its_way_to_what_is_prepared() {
+    let cluster = Cluster::of(2);
+    cluster.write(1, &[("x", "0")]);
+    let mut late = cluster.begin(2, Isolation::ReadCommitted);
+    put(&mut late, "x", "late").unwrap();
+    let mut p = cluster.begin(1, Isolation::ReadCommitted);
+    put(&mut p, "x", "p").unwrap();
+    let (mut p, mut late) = (prepare(p, "p"), Commitment::of(late));
+    assert!(p.poll().is_none() && late.poll().is_none());
+    cluster.settle();
+    p.poll().expect("it was delivered").unwrap();
+    let mut decided = decide(&cluster, 2, "p", true);
+    assert!(decided.poll().is_none());
+    cluster.settle();
+    decided.poll().expect("the decision waits for ever").unwrap();
+    assert_eq!(overtaken_by(&late.poll().expect("it was delivered").unwrap_err()), 1);
+    assert_eq!(all(&cluster.begin(2, Isolation::Snapshot), TREE), "x=p");
+    cluster.assert_equal();
+}
+
 #[test]
 fn who_holds_a_lock_against_it_is_struck_and_who_asks_later_waits() {
     use std::task::{Context, Waker};

@@ -76,10 +76,10 @@ fn who_introduces_himself_is_waited_for_and_nobody_else() {
 }
 
 /// A task that goes on at once, in the thread that wakes it.
-struct AtOnce(Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
+pub(super) struct AtOnce(Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
 
 impl AtOnce {
-    fn begin(work: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn begin(work: impl Future<Output = ()> + Send + 'static) {
         let task = AtOnce(Mutex::new(Some(Box::pin(work))));
         Arc::new(task).wake();
     }

@@ -107,7 +107,7 @@ impl OrderLog {
     pub(crate) fn meet(&self, node: NodeNumber, incarnation: u64) -> bool {
         let mut slots = self.slots.lock();
         match slots.peers.get(&node) {
-            Some(&known) => known == incarnation,
+            Some(&known) => known == incarnation || planted::is(Planted::MeetsAnybody),
             None => {
                 slots.peers.insert(node, incarnation);
                 // It goes along with the next record that somebody waits for.
@@ -153,6 +153,15 @@ impl OrderLog {
     /// The last entry that is known to be settled.
     pub(crate) fn committed(&self) -> Option<EntryId> {
         self.slots.lock().committed
+    }
+
+    /// Up to where a start delivers what is here at once. What stands behind may be replaced: it
+    /// waits for a mark, or for the leader.
+    pub(crate) fn settled_at_start(&self) -> Option<EntryId> {
+        match planted::is(Planted::DeliversTheTail) {
+            true => self.last(),
+            false => self.committed(),
+        }
     }
 
     /// Notes what is settled. Nobody waits for that: it goes along with the next record.

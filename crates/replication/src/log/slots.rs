@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::record::{Birth, Install, Record, State};
 use crate::entry::{Ballot, Base, Content, Entry, EntryId, MembersAt, NodeNumber, Position};
+use crate::planted::{self, Planted};
 
 /// An entry, and the position before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,7 +139,10 @@ impl Slots {
                 0
             }
         };
-        let count = entry.content.count();
+        let count = match &entry.content {
+            Content::Blank if planted::is(Planted::BlanksTakePositions) => 1,
+            content => content.count(),
+        };
         self.bytes_end += bytes as u64;
         self.cached += bytes;
         self.slots.push_back(Slot {
@@ -159,7 +163,8 @@ impl Slots {
         if self.next() <= from {
             return Ok(false);
         }
-        if self.committed.max(self.base.id).is_some_and(|committed| committed.index >= from) {
+        let is_settled = self.committed.max(self.base.id).is_some_and(|committed| committed.index >= from);
+        if is_settled && !planted::is(Planted::CutsTheSettled) {
             return Err("a cut of entries that are settled");
         }
         while self.slots.back().is_some_and(|slot| slot.id.index >= from) {

@@ -159,6 +159,57 @@ async fn settled_entries_are_never_cut() {
     assert_eq!(log.last(), Some(id(1, 2)));
 }
 
+#[test]
+fn a_cut_of_what_is_settled_refuses_the_start() {
+    start_with_a_cut();
+}
+
+/// A log says that what is settled is void: a defect, or another folder's records.
+fn start_with_a_cut() {
+    let disk = SimDisk::new(4);
+    let log = open(&disk, 0).unwrap();
+    for index in 0..4 {
+        add(&log, requests(1, index, 1, 1));
+    }
+    log.note_committed(id(1, 2)).unwrap();
+    log.write(&Record::Cut(2)).unwrap().wait().unwrap();
+    log.close().unwrap();
+    let started = open(&disk, 0);
+    assert!(started.is_err(), "it starts without what was settled");
+}
+
+#[test]
+fn who_comes_under_a_known_number_with_other_data_is_not_met() {
+    other_data();
+}
+
+/// A node that has lost what it confirmed is another one, also after a start of who had met it.
+fn other_data() {
+    let disk = SimDisk::new(4);
+    let log = open(&disk, 0).unwrap();
+    assert!(log.meet(2, 7) && log.meet(2, 7));
+    assert!(!log.meet(2, 8), "it has lost what it confirmed");
+    add(&log, requests(1, 0, 1, 1));
+    log.close().unwrap();
+    let log = open(&disk, 0).unwrap();
+    assert!(log.meet(2, 7) && !log.meet(2, 8));
+}
+
+/// Rules that no storm meets (`planted`).
+#[cfg(feature = "planted-faults")]
+#[test]
+fn planted_faults_of_the_log_are_noticed() {
+    let histories: [(Planted, fn()); 2] =
+        [(Planted::CutsTheSettled, start_with_a_cut), (Planted::MeetsAnybody, other_data)];
+    for (fault, history) in histories {
+        planted::plant(Some(fault));
+        let found = std::panic::catch_unwind(history);
+        planted::plant(None);
+        assert!(found.is_err(), "{fault:?} is not noticed");
+        history();
+    }
+}
+
 #[tokio::test]
 async fn a_snapshot_that_was_taken_in_before_the_log_knew_counts_after_a_restart() {
     let disk = SimDisk::new(5);
