@@ -14,9 +14,17 @@
 //! gets a server of its own on an empty folder, and finds it as libpq's clients do: `PGHOST`,
 //! `PGPORT`, `PGUSER`, `PGDATABASE`; `COGNATE` is the program, for whoever starts more of them. A
 //! driver that hangs is ended after `seconds`, or after [`PATIENCE`].
+//!
+//! Of several clients two go on at the same time, since most of one is waiting: for a registry, or
+//! for a timeout that it tries. What such a client says goes into `target/clients/NAME.log`, and is
+//! printed whole when it ends.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::server::{self, Server};
@@ -27,6 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const INSTALL_PATIENCE: Duration = Duration::from_secs(600);
 /// How often a program is asked whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
+/// So many clients go on at the same time.
+const BESIDE: usize = 2;
 
 /// One client.
 struct Client {
@@ -50,18 +60,16 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
     }
     let clients = clients(root, &names)?;
     let program = program.map_or_else(|| server::build(root), Ok)?;
-    let mut failures = Vec::new();
-    for client in &clients {
-        let begin = Instant::now();
-        match client.check(root, &program) {
-            Ok(None) => println!("== {}: {:.1} s", client.name, begin.elapsed().as_secs_f64()),
-            Ok(Some(missing)) => println!("== {}: SKIPPED, {missing} is not on this machine", client.name),
-            Err(what) => {
-                println!("== {}: FAILED, {what}", client.name);
-                failures.push(client.name.clone());
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(client) = clients.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if !client.report(root, &program, clients.len() > 1) {
+                failures.lock().unwrap_or_else(PoisonError::into_inner).push(client.name.clone());
             }
         }
-    }
+    };
+    std::thread::scope(|scope| (0..BESIDE).for_each(|_| drop(scope.spawn(work))));
+    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     if failures.is_empty() { Ok(()) } else { Err(format!("clients failed: {}", failures.join(", "))) }
 }
 
@@ -102,17 +110,38 @@ impl Client {
         Ok(Client { name, folder, needs, install, run, patience })
     }
 
+    /// Checks it and says how that went, and before that, if others go on meanwhile, all that it
+    /// said. Whether it has not failed.
+    fn report(&self, root: &Path, program: &Path, is_beside: bool) -> bool {
+        let begin = Instant::now();
+        let file = root.join("target/clients").join(format!("{}.log", self.name));
+        let checked = match is_beside {
+            true => log_to(&file).and_then(|log| self.check(root, program, Some(&log))),
+            false => self.check(root, program, None),
+        };
+        let said = if is_beside { std::fs::read(&file).unwrap_or_default() } else { Vec::new() };
+        let verdict = match &checked {
+            Ok(None) => format!("{:.1} s", begin.elapsed().as_secs_f64()),
+            Ok(Some(missing)) => format!("SKIPPED, {missing} is not on this machine"),
+            Err(what) => format!("FAILED, {what}"),
+        };
+        let mut out = std::io::stdout().lock();
+        // Who does not want to read it any more does not keep the others from ending.
+        let _ = out.write_all(&said).and_then(|()| writeln!(out, "== {}: {verdict}", self.name));
+        checked.is_ok()
+    }
+
     /// Installs and runs it. `Some`: what it needs and is missing.
-    fn check(&self, root: &Path, program: &Path) -> Result<Option<&str>, String> {
+    fn check(&self, root: &Path, program: &Path, log: Option<&File>) -> Result<Option<&str>, String> {
         if let Some(missing) = self.needs.iter().find(|needed| !is_there(needed)) {
             return Ok(Some(missing));
         }
         let work = root.join("target/clients").join(&self.name);
         copy(&self.folder, &work)?;
         for command in &self.install {
-            run_in(&work, command, &[], INSTALL_PATIENCE)?;
+            run_in(&work, command, &[], INSTALL_PATIENCE, log)?;
         }
-        let server = Server::start(program, "clients")?;
+        let server = Server::start(program, &format!("clients-{}", self.name))?;
         let program =
             std::path::absolute(program).map_err(|error| format!("{}: {error}", program.display()))?;
         let program = program.to_string_lossy();
@@ -124,9 +153,16 @@ impl Client {
             ("PGSSLMODE", "disable"),
             ("COGNATE", &*program),
         ];
-        run_in(&work, &self.run, &environment, self.patience)?;
+        run_in(&work, &self.run, &environment, self.patience, log)?;
         Ok(None)
     }
+}
+
+/// An empty file, in a folder that is made if it is missing.
+fn log_to(file: &Path) -> Result<File, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+    file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
+    File::create(file).map_err(failed)
 }
 
 /// Whether a program of this name can be started.
@@ -150,24 +186,26 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a command to its end, or ends it.
+/// Runs a command to its end, or ends it. What it says goes into the log, if there is one.
 fn run_in(
     folder: &Path,
     command: &[String],
     environment: &[(&str, &str)],
     patience: Duration,
+    log: Option<&File>,
 ) -> Result<(), String> {
     let line = command.join(" ");
     let (program, arguments) = command.split_first().ok_or("an empty command")?;
     // A program with a folder in its name is the client's own.
     let program = if program.contains('/') { folder.join(program) } else { PathBuf::from(program) };
-    let mut child = Command::new(program)
-        .args(arguments)
-        .envs(environment.iter().copied())
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("`{line}` does not start: {error}"))?;
+    let failed = |error: std::io::Error| format!("`{line}` does not start: {error}");
+    let mut started = Command::new(program);
+    started.args(arguments).envs(environment.iter().copied());
+    started.current_dir(folder).stdin(Stdio::null());
+    if let Some(log) = log {
+        started.stdout(log.try_clone().map_err(failed)?).stderr(log.try_clone().map_err(failed)?);
+    }
+    let mut child = started.spawn().map_err(failed)?;
     match wait(&mut child, patience).map_err(|error| format!("`{line}`: {error}"))? {
         Some(status) if status.success() => Ok(()),
         Some(status) => Err(format!("`{line}`: {status}")),

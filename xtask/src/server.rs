@@ -8,8 +8,7 @@ use std::process::{Child, Command, Stdio};
 /// Builds the server as the tests do, and returns its program.
 pub(crate) fn build(root: &Path) -> Result<PathBuf, String> {
     super::cargo(root, "server", &["build", "-p", "cognate", "--locked"], &[])?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    Ok(target.join("debug/cognate"))
+    Ok(super::step::target(root).join("debug/cognate"))
 }
 
 fn failed(doing: &str, error: &std::io::Error) -> String {

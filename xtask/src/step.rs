@@ -1,9 +1,9 @@
-//! One step of the gate: a command of cargo's, or a program that it has built, whose output passes through. If it fails, what the
+//! One step of the gate: a command of cargo's, whose output passes through. If it fails, what the
 //! tests said when they panicked is printed once more, last: whoever reads the end of a long output
 //! has it there.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -21,20 +21,20 @@ pub(crate) fn cargo(
     arguments: &[&str],
     environment: &[(&str, &str)],
 ) -> Result<(), String> {
+    run(name, command(root, arguments, environment))
+}
+
+/// A command of cargo's.
+pub(crate) fn command(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
     let program = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(program);
     command.args(arguments).envs(environment.iter().copied()).current_dir(root);
-    run(name, command)
+    command
 }
 
-/// Runs a program that was built, and prints the step's name and its time.
-///
-/// # Errors
-/// That it cannot be started, or has failed.
-pub(crate) fn program(root: &Path, name: &str, path: &str, arguments: &[&str]) -> Result<(), String> {
-    let mut command = Command::new(root.join(path));
-    command.args(arguments).current_dir(root);
-    run(name, command)
+/// Where cargo builds.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 fn run(name: &str, mut command: Command) -> Result<(), String> {
@@ -65,15 +65,23 @@ fn run(name: &str, mut command: Command) -> Result<(), String> {
 
 /// The lines of a test's output that say why it failed.
 #[derive(Default)]
-struct Panics {
+pub(crate) struct Panics {
     lines: Vec<String>,
     /// How many more belong to the last panic.
     left: usize,
 }
 
 impl Panics {
+    /// Those of a whole output.
+    pub(crate) fn of(output: &str) -> Vec<String> {
+        let mut panics = Panics::default();
+        output.lines().for_each(|line| panics.see(line));
+        panics.lines
+    }
+
     fn see(&mut self, line: &str) {
-        if line.contains("panicked at") {
+        // A test that returns an error does not panic.
+        if line.contains("panicked at") || line.starts_with("Error: ") {
             self.left = LINES_OF_ONE;
         }
         if line.starts_with("stack backtrace:") || line.starts_with("note: run with") {
@@ -92,10 +100,9 @@ mod tests {
 
     #[test]
     fn what_a_test_said_is_kept_without_its_backtrace() {
-        let mut panics = Panics::default();
         let said =
             ["test a ... ok", "thread 'b' panicked at c.rs:1:1:", "left: 1", "stack backtrace:", "0: d"];
-        said.iter().for_each(|line| panics.see(line));
-        assert_eq!(panics.lines, said[1..3]);
+        assert_eq!(Panics::of(&said.join("\n")), said[1..3]);
+        assert_eq!(Panics::of("test a ... FAILED\nError: \"b\""), ["Error: \"b\""]);
     }
 }

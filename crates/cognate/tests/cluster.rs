@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-
-use cognate_env::Rng as _;
 
 use crate::process::{Process, command, fails};
 use crate::wire::{Failure, Rows, Wire, message};
@@ -215,11 +215,18 @@ impl Cluster {
     }
 }
 
-/// A port that the system gives to nobody who lets it choose, before a node listens there.
+/// Ports that the system gives to nobody who lets it choose. Tests of other crates, which may run
+/// at the same time, have others; a trial takes ports up to two hundred above its first, too.
+const PORTS: Range<u16> = 10_000..17_500;
+
+/// A port before a node listens there. None comes twice: a node that is down keeps its own.
 pub(crate) fn free_port() -> TcpListener {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id().wrapping_mul(61);
     loop {
-        let port = 10_000 + cognate_env::RealRng.next_u64() % 20_000;
-        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port as u16)) {
+        let place = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + (place % PORTS.len() as u32) as u16;
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
             return listener;
         }
     }

@@ -2,13 +2,18 @@
 //!
 //! A body that is too large is read all the same, within a bound, and thrown away. Whoever is still
 //! sending when the connection is closed may never come to read why it was.
+//!
+//! The time of a request begins with its head. What is not there when it is over is not waited for:
+//! a sender that has gone without a word would have its connection for ever.
 
 use std::convert::Infallible;
 
 use axum::extract::{FromRequest, Request};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
+use tokio::time::{Instant, timeout_at};
 
+use crate::headers::{DEADLINE, deadline};
 use crate::problem::Problem;
 
 /// Most bytes of a request.
@@ -19,14 +24,19 @@ const READ_BYTES_MAX: usize = 64 << 20;
 /// What was read of a request, or why that is no body.
 pub(crate) type Read = Result<Bytes, Problem>;
 
-/// A request's body.
-pub(crate) struct Body(pub(crate) Read);
+/// A request's body, and when its head had arrived.
+pub(crate) struct Body(pub(crate) Read, pub(crate) Instant);
 
 impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Infallible;
 
     async fn from_request(request: Request, _: &S) -> Result<Body, Infallible> {
-        Ok(Body(read(request.into_body()).await))
+        let arrived = Instant::now();
+        // A time that makes no sense is refused afterwards.
+        let until = deadline(request.headers(), arrived).unwrap_or(arrived + DEADLINE);
+        let read = timeout_at(until, read(request.into_body())).await;
+        let late = || Problem::new(504, "deadline", "the request did not come as a whole in its time");
+        Ok(Body(read.unwrap_or_else(|_| Err(late())), arrived))
     }
 }
 

@@ -146,7 +146,11 @@ impl Call {
                 })
             }
             Err(problem) => {
-                unanswered.is(if problem.began { Sent::Failed } else { Sent::LeftNothing });
+                unanswered.is(match (problem.is_unsent, problem.began) {
+                    (true, _) => Sent::NotSent,
+                    (false, true) => Sent::Failed,
+                    (false, false) => Sent::LeftNothing,
+                });
                 Err(problem.into())
             }
         }

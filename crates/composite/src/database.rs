@@ -34,6 +34,13 @@ const RESERVED: usize = 4;
 const RESERVED_MIN: usize = 2;
 /// How long an abandoned statement's cancellation may take.
 const CANCEL: Duration = Duration::from_secs(2);
+/// How long one waits for ROLLBACK, which is at once, but for a statement that is still under way.
+const ROLL_BACK: Duration = Duration::from_millis(500);
+/// When a connection to a server is taken for lost whose other side is silent on the network, if
+/// its address says nothing of that: it is looked at after so long, so often, with such pauses.
+const SILENT: Duration = Duration::from_secs(30);
+const SILENT_LOOKS: u32 = 3;
+const SILENT_PAUSE: Duration = Duration::from_secs(10);
 /// How long one waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What every connection begins with: waits that only the database sees are bounded here.
@@ -90,7 +97,14 @@ impl Target {
         if !url.starts_with("postgresql://") && !url.starts_with("postgres://") {
             return Err(format!("not a database: {url:?} (embedded:DIR or postgresql://…)"));
         }
-        let config = Config::from_str(url).map_err(|error| format!("{url:?}: {error}"))?;
+        let mut config = Config::from_str(url).map_err(|error| format!("{url:?}: {error}"))?;
+        if !url.contains("keepalives") {
+            let config = config.keepalives_idle(SILENT).keepalives_interval(SILENT_PAUSE);
+            config.keepalives_retries(SILENT_LOOKS);
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(SILENT + SILENT_LOOKS * SILENT_PAUSE);
+        }
         Ok(Target::Server(Box::new(config)))
     }
 
@@ -316,9 +330,11 @@ impl Lease {
         }
     }
 
-    /// Rolls back and returns the connection.
+    /// Rolls back and returns the connection. One that does not answer soon is closed, and what it
+    /// is doing cancelled: no COMMIT was sent, so none of it can happen any more.
     pub(crate) async fn roll_back(self) {
-        if self.batch("ROLLBACK").await.is_ok() {
+        let rolled_back = timeout(ROLL_BACK, self.batch("ROLLBACK")).await;
+        if matches!(rolled_back, Ok(Ok(()))) {
             self.give_back();
         }
     }
@@ -341,8 +357,30 @@ impl Drop for Lease {
                     }
                 }
             };
-            let _ = timeout(CANCEL, cancel).await;
+            if timeout(CANCEL, cancel).await.is_err() {
+                // Who does not answer that answers nothing else.
+                connection.io.abort();
+            }
             drop(connection);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After how long a connection to a server that is silent is looked at, and given up.
+    async fn silence(url: &str) -> (Duration, Option<Duration>) {
+        let Ok(Target::Server(config)) = Target::open(url).await else { panic!("{url} is no server") };
+        (config.get_keepalives_idle(), config.get_tcp_user_timeout().copied())
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_silent_is_noticed_unless_its_address_says_otherwise() {
+        let seconds = Duration::from_secs;
+        assert_eq!(silence("postgresql://a@b/c").await, (seconds(30), Some(seconds(60))));
+        let said = silence("postgresql://a@b/c?keepalives_idle=7&tcp_user_timeout=9").await;
+        assert_eq!(said, (seconds(7), Some(seconds(9))));
     }
 }

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::body::{Body, Read};
 use crate::fault;
+use crate::headers::{bearer, deadline, place, speaks_of_root, text, trace};
 use crate::matrix::{Matrix, kind};
 use crate::name::{CallId, Name, RootId};
 use crate::node::Node;
@@ -27,15 +28,11 @@ use crate::run::{Key, Reply, Request, first_call, unknown};
 use crate::slots::fenced;
 use crate::votes::new_nonce;
 use crate::whole::{Panicked, Whole};
-use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry, StateEntry, Trace, VoteEntry};
+use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry, StateEntry, VoteEntry};
 
-/// How long a request may take if it does not say.
-const DEADLINE: Duration = Duration::from_secs(10);
 /// A root ends so long after its time at the latest, unless its database does not say what has
 /// become of it: an abort is waited for so long, and a lock.
 const LATE: Duration = Duration::from_secs(3);
-/// Most calls that a call may be part of.
-const DEPTH_MAX: usize = 32;
 /// Most bytes of a client's key.
 const KEY_BYTES_MAX: usize = 255;
 /// What the status page may load, and who may show it: nothing and nobody else.
@@ -104,8 +101,7 @@ enum Caller {
 
 impl App {
     fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
-        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let shown = shown.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
+        let shown = bearer(headers);
         let is = |token: &Option<String>| match (token, shown) {
             (Some(token), Some(shown)) => same(token, shown),
             _ => false,
@@ -133,87 +129,6 @@ fn same(a: &str, b: &str) -> bool {
     Sha256::digest(a) == Sha256::digest(b)
 }
 
-/// The text of a header, which may be there once.
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Problem> {
-    let bad = |what: &str| Problem::new(400, "arguments", format!("the header {name} {what}"));
-    let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err(bad("is given twice"));
-    }
-    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| bad("is not UTF-8"))?;
-    Ok(Some(text.trim()))
-}
-
-fn deadline(headers: &HeaderMap) -> Result<Instant, Problem> {
-    let left = match text(headers, wire::DEADLINE)? {
-        None => DEADLINE,
-        Some(text) => {
-            let bad = |_| {
-                Problem::new(
-                    400,
-                    "arguments",
-                    format!("{}: not a number of milliseconds: {text}", wire::DEADLINE),
-                )
-            };
-            Duration::from_millis(text.parse().map_err(bad)?)
-        }
-    };
-    if left.is_zero() {
-        return Err(Problem::new(504, "deadline", "the time of the request is over"));
-    }
-    Ok(Instant::now() + left.min(wire::DEADLINE_MAX))
-}
-
-/// The trace that a request is part of, to be passed on. One that makes no sense is left out.
-fn trace(headers: &HeaderMap) -> Trace {
-    let parent = headers.get(wire::TRACE[0]).and_then(|parent| parent.to_str().ok());
-    if !parent.is_some_and(is_trace_parent) {
-        return Trace::default();
-    }
-    let passed_on = |name: &&'static str| Some((*name, headers.get(*name)?.clone()));
-    wire::TRACE.iter().filter_map(passed_on).collect()
-}
-
-/// Whether this is a `traceparent` of any version: two, 32, 16 and two small hexadecimal digits.
-fn is_trace_parent(text: &str) -> bool {
-    let is_digits = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let lengths = text.split('-').take(4).map(|part| if is_digits(part) { part.len() } else { 0 });
-    lengths.eq([2, 32, 16, 2])
-}
-
-/// Where a call belongs: root, caller, call and its ancestors. None if it begins a root.
-type Place = Option<(RootId, Name, CallId, Vec<CallId>)>;
-
-fn place(headers: &HeaderMap) -> Result<Place, Problem> {
-    let bad = |error: crate::name::BadName| Problem::new(400, "arguments", error.to_string());
-    let (root, parent, call) =
-        (text(headers, wire::ROOT)?, text(headers, wire::PARENT)?, text(headers, wire::CALL)?);
-    let ancestors = text(headers, wire::ANCESTORS)?;
-    match (root, parent, call) {
-        (None, None, None) if ancestors.is_none() => Ok(None),
-        (Some(root), Some(parent), Some(call)) => {
-            let ancestors =
-                ancestors.unwrap_or_default().split(',').map(str::trim).filter(|text| !text.is_empty());
-            let ancestors = ancestors.map(CallId::new).collect::<Result<Vec<_>, _>>().map_err(bad)?;
-            if ancestors.len() > DEPTH_MAX {
-                return Err(Problem::new(
-                    508,
-                    "depth",
-                    format!("more than {DEPTH_MAX} calls within each other"),
-                ));
-            }
-            let root = RootId::new(root).map_err(bad)?;
-            let (parent, call) = (Name::new(parent).map_err(bad)?, CallId::new(call).map_err(bad)?);
-            Ok(Some((root, parent, call, ancestors)))
-        }
-        _ => {
-            let names = [wire::ROOT, wire::PARENT, wire::CALL].join(", ");
-            Err(Problem::new(400, "arguments", format!("the headers {names} belong together")))
-        }
-    }
-}
-
 fn json_body(body: Read) -> Result<Value, Problem> {
     serde_json::from_slice(&body?)
         .map_err(|error| Problem::new(400, "arguments", format!("not JSON: {error}")))
@@ -228,7 +143,7 @@ async fn service(
     State(app): Shared,
     name: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
-    Body(body): Body,
+    body: Body,
 ) -> Response {
     let generation = app.node.generation();
     let Ok(Path(name)) = name else { return nothing().await.into_response() };
@@ -250,16 +165,16 @@ async fn service(
     }
 }
 
-async fn serve(app: &App, name: &str, headers: &HeaderMap, body: Read) -> Reply {
+async fn serve(app: &App, name: &str, headers: &HeaderMap, Body(body, arrived): Body) -> Reply {
     let caller = app.caller(headers)?;
-    let place = place(headers)?;
-    if place.is_some() && caller != Caller::Peer {
+    if speaks_of_root(headers) && caller != Caller::Peer {
         return Err(Problem::new(401, "token", "only components take part in roots that have begun"));
     }
+    let place = place(headers)?;
     let Some(service) = app.matrix.service(name) else {
         return Err(Problem::new(404, "service", format!("no service {name:?} here")));
     };
-    let deadline = deadline(headers)?;
+    let deadline = deadline(headers, arrived)?;
     let origin = text(headers, wire::ORIGIN)?.map(wire::read_origin).transpose()?;
     let arguments = json_body(body)?;
     let key = match text(headers, wire::IDEMPOTENCY_KEY)? {
@@ -330,7 +245,7 @@ fn answer<T: serde::Serialize>(entries: Vec<T>) -> Response {
     axum::Json(Batch { roots: entries }).into_response()
 }
 
-async fn prepare(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Response {
+async fn prepare(State(app): Shared, headers: HeaderMap, Body(body, _): Body) -> Response {
     let batch = match app.peer(&headers).and_then(|()| typed::<Batch<PrepareEntry>>(body)) {
         Ok(batch) => batch,
         Err(problem) => return problem.into_response(),
@@ -350,12 +265,12 @@ async fn prepare(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Re
     answer(votes)
 }
 
-async fn commit(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Response {
+async fn commit(State(app): Shared, headers: HeaderMap, Body(body, _): Body) -> Response {
     settled(&app, &headers, body, |entry, parent| Event::Commit(entry.root.clone(), parent, entry.nonce))
         .await
 }
 
-async fn abort(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Response {
+async fn abort(State(app): Shared, headers: HeaderMap, Body(body, _): Body) -> Response {
     settled(&app, &headers, body, |entry, parent| Event::Abort(entry.root.clone(), parent)).await
 }
 
@@ -394,7 +309,7 @@ async fn settled(
     answer(states)
 }
 
-async fn outcome(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Response {
+async fn outcome(State(app): Shared, headers: HeaderMap, Body(body, _): Body) -> Response {
     let batch = match app.peer(&headers).and_then(|()| typed::<Batch<OutcomeEntry>>(body)) {
         Ok(batch) => batch,
         Err(problem) => return problem.into_response(),
@@ -417,7 +332,7 @@ struct Settle {
     outcome: String,
 }
 
-async fn settle(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Response {
+async fn settle(State(app): Shared, headers: HeaderMap, Body(body, _): Body) -> Response {
     let settle = match app.peer(&headers).and_then(|()| typed::<Settle>(body)) {
         Ok(settle) => settle,
         Err(problem) => return problem.into_response(),
@@ -446,7 +361,7 @@ struct Resume {
     slot: u32,
 }
 
-async fn resume(State(app): Shared, headers: HeaderMap, Body(body): Body) -> Response {
+async fn resume(State(app): Shared, headers: HeaderMap, Body(body, _): Body) -> Response {
     match app.peer(&headers).and_then(|()| typed::<Resume>(body)) {
         Ok(Resume { slot }) if app.node.resume(slot) => axum::Json(json!({ "slot": slot })).into_response(),
         Ok(Resume { slot }) => {
@@ -543,49 +458,4 @@ async fn status(State(app): Shared, headers: HeaderMap) -> Response {
         "matrix": matrix,
     }))
     .into_response()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn headers(name: &'static str, value: &str) -> HeaderMap {
-        let value = value.parse().expect("a header's value");
-        HeaderMap::from_iter([(HeaderName::from_static(name), value)])
-    }
-
-    /// Whether a request that comes now has so many seconds.
-    fn has(headers: &HeaderMap, seconds: u64) -> Result<bool, u16> {
-        let (earliest, whole) = (Instant::now(), Duration::from_secs(seconds));
-        let deadline = deadline(headers).map_err(|problem| problem.status)?;
-        Ok(earliest + whole <= deadline && deadline <= Instant::now() + whole)
-    }
-
-    #[test]
-    fn a_request_has_ten_seconds_if_it_does_not_say_and_sixty_at_most() {
-        assert_eq!(has(&HeaderMap::new(), 10), Ok(true));
-        for (text, seconds) in [("60001", 60), ("18446744073709551615", 60), (" 5000 ", 5), ("60000", 60)] {
-            assert_eq!(has(&headers(wire::DEADLINE, text), seconds), Ok(true), "{text}");
-        }
-        assert_eq!(has(&headers(wire::DEADLINE, "0"), 0), Err(504));
-        for text in ["", "-1", "1.5", "1e3", "18446744073709551616"] {
-            assert_eq!(has(&headers(wire::DEADLINE, text), 0), Err(400), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_trace_is_passed_on_as_it_came_if_it_is_one() {
-        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let mut both = headers("traceparent", parent);
-        both.insert("tracestate", "a=1,b=2".parse().expect("a header's value"));
-        let passed: Vec<_> = trace(&both).iter().map(|(name, value)| (*name, value.clone())).collect();
-        assert_eq!(
-            passed,
-            [("traceparent", both["traceparent"].clone()), ("tracestate", both["tracestate"].clone())]
-        );
-        assert_eq!(trace(&headers("tracestate", "a=1")).len(), 0);
-        for bad in ["", "00", "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", &parent[..54]] {
-            assert_eq!(trace(&headers("traceparent", bad)).len(), 0, "{bad}");
-        }
-    }
 }

@@ -42,8 +42,8 @@
 //! `participant` (a component's part in everything, pure); `problem`, `wire`; `journal`,
 //! `database`, `branch`, `sessions`, `slots`, `sql` (what is remembered); `service`, `call` (what a
 //! developer has); `node`, `votes`, `undo`, `lost`, `run`, `answers` (effects are done); `tls`,
-//! `openapi`, `body`, `http`, `kit`, `component`. Beside them all: `fault` (where tests make a
-//! process die).
+//! `openapi`, `headers`, `body`, `http`, `kit`, `component`. Beside them all: `fault` (where tests
+//! make a process die).
 
 mod answers;
 mod body;
@@ -53,6 +53,7 @@ mod component;
 mod courier;
 mod database;
 mod fault;
+mod headers;
 mod http;
 mod journal;
 mod kit;

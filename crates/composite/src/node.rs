@@ -33,6 +33,9 @@ use crate::wire::DEADLINE_MAX;
 const LATE: Duration = Duration::from_secs(10);
 /// How long the abort of a root is waited for before its retry begins, or its client is answered.
 const ABORT: Duration = Duration::from_secs(1);
+/// How much longer a call waits for another one of its own root. To begin the root again would not
+/// help it: they would meet again. Two that wait for each other, by way of others, end so.
+const SIBLING: Duration = Duration::from_secs(5);
 /// How often timers are looked at, and slots that nobody uses.
 const TICK: Duration = Duration::from_millis(25);
 /// How often answers whose time is over are removed.
@@ -297,7 +300,12 @@ impl Node {
                 Some(Timer::Deadline(root)) => drop(self.tell(Event::Deadline(root))),
                 Some(Timer::MarkOver(root)) => {
                     self.tell(Event::MarkOver(root.clone()));
-                    self.journal.forget(&root);
+                    // As long as anything is left of it a start needs what the journal says.
+                    let is_known = self.core().participant.knows(&root);
+                    match is_known {
+                        true => self.core().later(now + LATE, Timer::MarkOver(root)),
+                        false => self.journal.forget(&root),
+                    }
                 }
                 None => break,
             }
@@ -354,12 +362,7 @@ impl Node {
         match effect.clone() {
             Effect::Run(root, call) => core.start(&root, &call, Ok(())),
             Effect::Refuse(root, call, why) => core.start(&root, &call, Err(why)),
-            Effect::Wait(root, call) => {
-                tokio::spawn(async move {
-                    sleep(node.options.lock_wait).await;
-                    node.tell(Event::WaitedEnough(root, call));
-                });
-            }
+            Effect::Wait(root, call) => drop(tokio::spawn(node.wait(root, call))),
             // Whoever has told the event takes these from the answer.
             Effect::Repeat(..) | Effect::Answer(..) | Effect::SendSettled(..) => {}
             Effect::Cancel(root, call) => {
@@ -414,6 +417,16 @@ impl Node {
             Effect::Forget(root, outcome) => self.forget(core, &root, outcome),
             Effect::Mark(..) | Effect::SendVote(..) => unreachable!("done above"),
         }
+    }
+
+    /// Has a call wait for its lock, within a bound.
+    async fn wait(self: Arc<Self>, root: RootId, call: CallId) {
+        sleep(self.options.lock_wait).await;
+        let is_behind = self.core().participant.waits_for_sibling(&root, &call);
+        if is_behind {
+            sleep(SIBLING).await;
+        }
+        self.tell(Event::WaitedEnough(root, call));
     }
 
     async fn tell_commit(self: Arc<Self>, root: RootId, child: Name, nonce: Option<Nonce>) {

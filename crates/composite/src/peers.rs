@@ -101,8 +101,9 @@ impl Peers {
         body: String,
     ) -> Result<(String, u64, Option<Nonce>), Problem> {
         let away = |why: String| Problem::new(503, "away", format!("{child}: {why}"));
+        let unsent = |why: String| Problem { is_unsent: true, ..away(why) };
         let Some(place) = self.place(child) else {
-            return Err(away("no such component among the peers".to_owned()));
+            return Err(unsent("no such component among the peers".to_owned()));
         };
         let left = deadline.saturating_duration_since(Instant::now()).as_millis();
         let ancestors: Vec<&str> = chain.iter().map(CallId::as_str).collect();
@@ -126,7 +127,7 @@ impl Peers {
                     Problem::new(504, "deadline", format!("{child} did not answer in time")).began(true)
                 );
             }
-            Ok(Err(Unanswered::NotSent(why))) => return Err(away(why)),
+            Ok(Err(Unanswered::NotSent(why))) => return Err(unsent(why)),
             Ok(Err(Unanswered::Lost(why))) => return Err(away(why).began(true)),
             Ok(Ok(answered)) => answered,
         };

@@ -26,6 +26,9 @@ pub struct Problem {
     /// Something of the call may be left elsewhere, so its root can only be aborted.
     #[serde(default)]
     pub began: bool,
+    /// The call was not even sent.
+    #[serde(skip)]
+    pub(crate) is_unsent: bool,
 }
 
 impl Problem {
@@ -38,6 +41,7 @@ impl Problem {
             holder: None,
             item: None,
             began: false,
+            is_unsent: false,
         }
     }
 
@@ -90,6 +94,13 @@ impl Error {
         matches!(error.code().map(|code| code.code()), Some("40001" | "40P01"))
     }
 
+    /// Whether something was to be written in a transaction that was begun as one that only reads.
+    pub(crate) fn is_of_reading(&self) -> bool {
+        let Error::Database(error) = self else { return false };
+        let Some(db) = error.as_db_error() else { return false };
+        db.code().code() == "25006" && db.message().contains("in a read-only transaction")
+    }
+
     pub(crate) fn into_problem(self) -> Problem {
         match self {
             Error::Refused(why) => Problem::new(400, "failed", why),
@@ -108,13 +119,21 @@ fn of_database(error: &tokio_postgres::Error) -> Problem {
             format!("the component's database is away: {}", in_words(error)),
         );
     };
-    let (code, detail) = (db.code().code(), format!("{} (SQLSTATE {})", db.message(), db.code().code()));
+    let code = db.code().code();
+    of_code(code, format!("{} (SQLSTATE {code})", db.message()))
+}
+
+/// The same by its SQLSTATE.
+fn of_code(code: &str, detail: String) -> Problem {
+    let is_of = |classes: &[&str]| classes.iter().any(|class| code.starts_with(*class));
     match code {
         "40001" | "40P01" | "55P03" => Problem::new(409, "conflict", detail),
-        "22012" if db.message().contains("division") => Problem::new(400, "failed", detail),
-        _ if code.starts_with("08") || code.starts_with("57P") || code.starts_with("53") => {
-            Problem::new(503, "database", detail)
-        }
+        // The database has a bound of its own for a statement.
+        "57014" => Problem::new(504, "deadline", detail),
+        // It only reads at present, or has ended a transaction that took longer than it lets one.
+        "25006" | "25P03" | "25P04" => Problem::new(503, "database", detail),
+        _ if is_of(&["08", "53", "57P", "58"]) => Problem::new(503, "database", detail),
+        _ if is_of(&["XX"]) => Problem::new(503, "defect", detail),
         _ => Problem::new(400, "failed", detail),
     }
 }
@@ -127,3 +146,34 @@ impl From<Problem> for Error {
 
 /// The result of a service.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_database_says_is_told_apart_by_what_can_be_done() {
+        let cases: [(&str, u16, &str); 16] = [
+            ("40001", 409, "conflict"),
+            ("40P01", 409, "conflict"),
+            ("55P03", 409, "conflict"),
+            ("57014", 504, "deadline"),
+            ("25006", 503, "database"),
+            ("25P03", 503, "database"),
+            ("25P04", 503, "database"),
+            ("08006", 503, "database"),
+            ("53300", 503, "database"),
+            ("57P01", 503, "database"),
+            ("58030", 503, "database"),
+            ("XX001", 503, "defect"),
+            ("22003", 400, "failed"),
+            ("22012", 400, "failed"),
+            ("23505", 400, "failed"),
+            ("25P02", 400, "failed"),
+        ];
+        for (code, status, reason) in cases {
+            let problem = of_code(code, String::new());
+            assert_eq!((problem.status, problem.reason.as_str()), (status, reason), "{code}");
+        }
+    }
+}

@@ -178,7 +178,8 @@ impl Node {
                 Err(error) => error,
             };
             running.sql().roll_back().await;
-            let has_called = running.has_called();
+            // Whom no call could be sent to is none of these.
+            let has_called = !self.core().participant.children_of(root, call).is_empty();
             if error.is_serialization() && !has_called && attempt < LOCAL_ATTEMPTS && self.is_wanted(root) {
                 sleep(RETRY.pause(attempt + 1, rand::random::<u64>())).await;
                 continue;
@@ -187,7 +188,12 @@ impl Node {
             if self.services[usize::from(*service)].declared.is_closed() {
                 self.forget_branch(root);
             }
-            return Err(error.into_problem().began(has_called));
+            let problem = match begin == Begin::ReadOnly && error.is_of_reading() {
+                // Its database would take it from any other service.
+                true => Problem::new(503, "defect", format!("declared to read only, and writes: {error}")),
+                false => error.into_problem(),
+            };
+            return Err(problem.began(has_called));
         }
         unreachable!("the last attempt returns")
     }

@@ -73,6 +73,22 @@ impl Sql {
         lease.ok_or_else(|| Problem::new(503, "database", "the connection is gone").into())
     }
 
+    /// A connection on which nothing is begun, and which has this statement prepared. It is not
+    /// this local transaction's as long as BEGIN is not on its way: if the statement makes no
+    /// sense, or whoever wants it goes away, and the service goes on all the same, its next
+    /// statement would be committed by itself.
+    async fn lease_for(&self, sql: &str) -> Result<Lease> {
+        let lease = self.pool.take_as(self.is_within).await?;
+        let prepared = lease.statement(sql).await;
+        match prepared {
+            Ok(_) => Ok(lease),
+            Err(error) => {
+                lease.give_back();
+                Err(error.into())
+            }
+        }
+    }
+
     /// All rows.
     ///
     /// # Errors
@@ -82,14 +98,16 @@ impl Sql {
         match &mut *slot {
             Some(lease) => Ok(lease.query(sql, parameters).await?),
             None => {
-                let lease = slot.insert(self.pool.take_as(self.is_within).await?);
-                lease.statement(sql).await?;
+                let lease = slot.insert(self.lease_for(sql).await?);
                 let (begun, rows) = tokio::join!(
                     biased;
                     lease.batch(self.begin.statement()),
                     lease.query(sql, parameters),
                 );
-                begun?;
+                if let Err(error) = begun {
+                    drop(slot.take());
+                    return Err(error.into());
+                }
                 Ok(rows?)
             }
         }
@@ -104,14 +122,16 @@ impl Sql {
         match &mut *slot {
             Some(lease) => Ok(lease.execute(sql, parameters).await?),
             None => {
-                let lease = slot.insert(self.pool.take_as(self.is_within).await?);
-                lease.statement(sql).await?;
+                let lease = slot.insert(self.lease_for(sql).await?);
                 let (begun, changed) = tokio::join!(
                     biased;
                     lease.batch(self.begin.statement()),
                     lease.execute(sql, parameters),
                 );
-                begun?;
+                if let Err(error) = begun {
+                    drop(slot.take());
+                    return Err(error.into());
+                }
                 Ok(changed?)
             }
         }

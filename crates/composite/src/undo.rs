@@ -14,7 +14,7 @@ use crate::participant::{Event, Outcome, Slot};
 use crate::problem::{Error, Problem};
 use crate::service::caught;
 use crate::slots::{Facts, RELEASE};
-use crate::sql::{NotCommitted, Sql};
+use crate::sql::{Begin, NotCommitted, Sql};
 
 /// An undo that has failed so often is parked.
 const UNDO_ATTEMPTS: u32 = 8;
@@ -110,7 +110,12 @@ impl Node {
         fault::point("undo-before");
         let service = self.services.iter().find(|service| service.declared.name == facts.service);
         let service = service.ok_or_else(|| missing("the component has no"))?;
-        let sql = Arc::new(Sql::new(&self.pool, service.begin, false));
+        // A call that only read has a slot if it has called others, and that is to be written.
+        let begin = match service.begin {
+            Begin::ReadOnly => Begin::ReadCommitted,
+            begin => begin,
+        };
+        let sql = Arc::new(Sql::new(&self.pool, begin, false));
         let work = async {
             for pushed in facts.undo.iter().rev() {
                 let undo = service.undo.as_ref().ok_or_else(|| missing("there is no undo"))?;

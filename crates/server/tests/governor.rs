@@ -80,7 +80,7 @@ async fn a_wait_for_a_slot_ends_by_timeout_cancel_and_departure() {
     assert!(seat.try_go());
     let client = server.connect().await;
     client
-        .batch_execute("SHOW cognate.active_limit; SET statement_timeout = 20")
+        .batch_execute("SHOW cognate.active_limit; SET statement_timeout = 200")
         .await
         .expect("no slot needed");
     let state = |error: tokio_postgres::Error| error.code().map(|code| code.code().to_owned());

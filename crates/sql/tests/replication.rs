@@ -127,6 +127,89 @@ fn what_is_prepared_by_sql_is_executed_at_every_node() {
     world.end();
 }
 
+/// A message is known as a whole, whatever its statements are called.
+#[test]
+fn a_message_may_name_what_is_prepared() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE c (id int PRIMARY KEY, n int, at timestamptz)");
+    world.run(1, "INSERT INTO c VALUES (1, 0, NULL)");
+    world.run(2, "PREPARE p (int) AS UPDATE c SET n = n + $1 WHERE id = 1 RETURNING n");
+    world.run(2, "PREPARE five AS UPDATE c SET n = n + 5 WHERE id = 1");
+    world.run(2, "PREPARE r AS SELECT n FROM c");
+    world.run(2, "PREPARE f (int) AS UPDATE c SET n = $1 / 0 WHERE id = 1");
+    world.run(2, "PREPARE moment (timestamptz) AS UPDATE c SET at = $1 WHERE id = 1 RETURNING at = now()");
+    world.run(2, "PREPARE own AS UPDATE c SET n = pg_backend_pid()");
+    world.run(2, "SET cognate.replication = active");
+    for (text, answer) in [
+        ("BEGIN; EXECUTE p (2); COMMIT", "BEGIN / n / 2 / UPDATE 1 / COMMIT"),
+        ("EXECUTE p (1 + 1); EXECUTE five", "n / 4 / UPDATE 1 / UPDATE 1"),
+        (
+            "BEGIN; EXECUTE r; EXECUTE p (1); EXECUTE r; COMMIT",
+            "BEGIN / n / 9 / SELECT 1 / n / 10 / UPDATE 1 / n / 10 / SELECT 1 / COMMIT",
+        ),
+        ("UPDATE c SET n = 0; EXECUTE five; SELECT n FROM c", "UPDATE 1 / UPDATE 1 / n / 5 / SELECT 1"),
+        ("EXECUTE moment (now())", "?column? / t / UPDATE 1"),
+        ("EXECUTE moment (now()); EXECUTE r", "?column? / t / UPDATE 1 / n / 5 / SELECT 1"),
+        ("SHOW cognate.last_protocol", "cognate.last_protocol / active / SHOW"),
+        ("BEGIN; EXECUTE r; COMMIT", "BEGIN / n / 5 / SELECT 1 / COMMIT"),
+        ("SET cognate.replication = auto", "SET"),
+        (
+            "BEGIN; SET LOCAL cognate.replication = active; EXECUTE five; COMMIT",
+            "BEGIN / SET / UPDATE 1 / COMMIT",
+        ),
+        ("SHOW cognate.last_protocol", "cognate.last_protocol / active / SHOW"),
+        ("SET cognate.replication = active", "SET"),
+    ] {
+        assert_eq!(world.run(2, text), answer, "{text}");
+    }
+    for (text, refusal) in [
+        ("BEGIN; EXECUTE p (1); EXECUTE f (1); COMMIT", "22012"),
+        ("BEGIN; EXECUTE p (1); EXECUTE nobody; COMMIT", "26000"),
+        ("BEGIN; EXECUTE p (1); EXECUTE p; COMMIT", "wrong number of parameters"),
+        ("BEGIN; EXECUTE p (1); EXECUTE own; COMMIT", "function pg_backend_pid()"),
+    ] {
+        let answer = world.run(2, text);
+        assert!(answer.contains(refusal), "{text}: {answer}");
+        world.run(2, "ROLLBACK");
+    }
+    assert_eq!(world.run(3, "SELECT n FROM c"), "n / 10 / SELECT 1");
+    world.end();
+}
+
+/// BEGIN and SET TRANSACTION may say at which level, as long as that is all that they say.
+#[test]
+fn a_message_is_executed_at_the_level_that_it_names() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY, level text)");
+    world.run(2, "SET cognate.replication = active");
+    for (id, begin, shown) in [
+        (1, "BEGIN ISOLATION LEVEL SERIALIZABLE", "BEGIN"),
+        (2, "START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE", "START TRANSACTION"),
+        (3, "BEGIN READ WRITE", "BEGIN"),
+        (4, "BEGIN; SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "BEGIN / SET"),
+        (
+            5,
+            "BEGIN; SET LOCAL cognate.replication = active; SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+            "BEGIN / SET / SET",
+        ),
+    ] {
+        let answer = world.run(2, &format!("{begin}; INSERT INTO t VALUES ({id}, 'a'); COMMIT"));
+        assert_eq!(answer, format!("{shown} / INSERT 0 1 / COMMIT"));
+        assert_eq!(world.run(2, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    }
+    for text in [
+        "BEGIN READ ONLY; INSERT INTO t VALUES (6, 'a'); COMMIT",
+        "BEGIN; INSERT INTO t VALUES (6, 'a'); SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; COMMIT",
+        "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; INSERT INTO t VALUES (6, 'a')",
+    ] {
+        let refused = world.run(2, text);
+        assert!(refused.contains("0A000"), "{text}: {refused}");
+        world.run(2, "ROLLBACK");
+    }
+    assert_eq!(world.run(3, "SELECT count(*) FROM t"), "count / 5 / SELECT 1");
+    world.end();
+}
+
 /// Whoever has become a role is still who he was.
 #[test]
 fn a_program_knows_who_has_become_the_role_that_it_acts_as() {
@@ -446,6 +529,7 @@ fn what_is_hidden_in_a_body_is_found() {
         "FUNCTION c(x int) RETURNS SETOF int LANGUAGE sql AS 'SELECT * FROM pair(process())'",
         "FUNCTION of_default(x int DEFAULT pg_backend_pid()) RETURNS int LANGUAGE sql AS 'SELECT x'",
         "FUNCTION take() RETURNS int LANGUAGE sql AS 'UPDATE c SET n = n - 1 WHERE id = 1 RETURNING n'",
+        "FUNCTION node() RETURNS int LANGUAGE sql STABLE AS 'SELECT count(*) FROM pg_class; SELECT 1'",
         "PROCEDURE cut() LANGUAGE sql AS 'DELETE FROM c WHERE id IN (SELECT id FROM c LIMIT 1)'",
         "PROCEDURE outer_cut() LANGUAGE sql AS 'CALL cut()'",
         "PROCEDURE by_default(x int DEFAULT pg_backend_pid()) LANGUAGE sql AS 'UPDATE c SET n = x'",
@@ -466,12 +550,17 @@ fn what_is_hidden_in_a_body_is_found() {
         ("CALL cut()", "0A000: LIMIT without ORDER BY"),
         ("CALL outer_cut()", "0A000: LIMIT without ORDER BY"),
         ("CALL by_default()", "0A000: function pg_backend_pid() cannot"),
-        ("SELECT take()", "0A000: function take(), which reads"),
-        ("SELECT take(); SELECT take()", "0A000: "),
+        ("SELECT node(); UPDATE c SET n = 1", "0A000: system view \"pg_class\" cannot"),
     ] {
         let answer = world.run(2, text);
         assert!(answer.contains(what), "{text}: {answer}");
     }
+    // A function that is the whole statement is executed as a procedure is; one that must not write runs here.
+    assert_eq!(world.run(2, "SELECT take()"), "take / -1 / SELECT 1");
+    assert_eq!(world.run(2, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    let answer = world.run(2, "SELECT take(); SELECT take() AS rest");
+    assert_eq!(answer, "take / -2 / SELECT 1 / rest / -3 / SELECT 1");
+    assert_eq!(world.run(2, "SELECT node()"), "node / 1 / SELECT 1");
     assert_eq!(world.run(2, "CALL fits(1)"), "CALL");
     // A chain that is longer than any call may be.
     world.run(1, "CREATE PROCEDURE p0() LANGUAGE sql AS 'UPDATE c SET n = 5 WHERE id = 9'");
@@ -567,6 +656,47 @@ fn what_a_table_adds_by_itself_is_looked_at() {
     assert_eq!(world.run(1, "INSERT INTO t (id, pid) SELECT 2, 2"), "INSERT 0 1");
     assert_eq!(world.run(1, "UPDATE t SET n = DEFAULT"), "UPDATE 2");
     assert_eq!(world.run(1, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    world.end();
+}
+
+/// Names within a view, or within what a domain asks for, are those of where it was made.
+#[test]
+fn what_views_and_domains_name_is_looked_at_where_they_were_made() {
+    let mut world = World::new();
+    for text in [
+        "CREATE TABLE t (id int PRIMARY KEY, n int); CREATE SCHEMA s",
+        "CREATE FUNCTION s.own() RETURNS int LANGUAGE sql AS 'SELECT pg_backend_pid()'",
+        "CREATE FUNCTION public.own() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "SET search_path = s, public",
+        "CREATE VIEW s.v AS SELECT own() AS n",
+        "SET search_path = public",
+        "CREATE VIEW w AS SELECT own() AS n",
+        "CREATE DOMAIN few AS int CHECK (VALUE < 10)",
+        "CREATE DOMAIN odd AS int CHECK (VALUE <> pg_backend_pid())",
+        "CREATE FUNCTION taken(x odd) RETURNS int LANGUAGE sql AS 'SELECT x::int'",
+        "SET cognate.replication = active",
+    ] {
+        let answer = world.run(1, text);
+        assert!(!answer.contains("ERROR"), "{text}: {answer}");
+    }
+    for text in [
+        "INSERT INTO t SELECT 1, n FROM s.v",
+        "INSERT INTO t VALUES (1, 7::odd)",
+        "INSERT INTO t VALUES (1, CAST('7' AS public.odd))",
+        "INSERT INTO t VALUES (1, array_length('{1,2}'::odd[], 1))",
+        "INSERT INTO t VALUES (1, taken(7))",
+    ] {
+        let answer = world.run(1, text);
+        let refusal = "ERROR 0A000: function pg_backend_pid() cannot be executed at every node alike";
+        assert!(answer.starts_with(refusal), "{text}: {answer}");
+    }
+    assert_eq!(world.run(1, "INSERT INTO t SELECT 1, n FROM w"), "INSERT 0 1");
+    assert_eq!(world.run(1, "INSERT INTO t VALUES (2, 7::few)"), "INSERT 0 1");
+    assert_eq!(world.run(1, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    assert_eq!(world.run(2, "SELECT n FROM t ORDER BY id"), "n / 1 / 7 / SELECT 2");
+    // What is locked elsewhere is locked there only.
+    let answer = world.run(1, "SELECT id FROM t FOR UPDATE SKIP LOCKED; UPDATE t SET n = 0");
+    assert!(answer.contains("0A000: SKIP LOCKED cannot"), "{answer}");
     world.end();
 }
 

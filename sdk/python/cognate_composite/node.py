@@ -38,6 +38,9 @@ log = logging.getLogger("cognate_composite")
 # The longest time that a root has, and how long marks outlast it, in seconds.
 DEADLINE_MAX = 60.0
 _LATE = 10.0
+# How much longer a call waits for another one of its own root, in seconds. To begin the root again would not help it:
+# they would meet again.
+_SIBLING = 5.0
 # How often slots are freed, and answers whose time is over removed.
 _SWEEP = 0.05
 _SWEEP_ANSWERS = 60.0
@@ -197,8 +200,16 @@ class Node:
             with self.lock:
                 while self._timers and self._timers[0][0] <= time.monotonic():
                     _, _, event, details = heapq.heappop(self._timers)
+                    if event == "waited":
+                        event = "waited_enough"
+                        if self.participant.waits_for_sibling(*details):
+                            self._later(time.monotonic() + _SIBLING, event, *details)
+                            continue
                     self.tell(event, *details)
-                    if event == "mark_over":
+                    if event == "mark_over" and details[0] in self.participant.roots:
+                        # It is still being undone, and a start has to know that.
+                        self._later(time.monotonic() + _LATE, event, *details)
+                    elif event == "mark_over":
                         self._journal.forget(*details)
                     elif event == "deadline" and details[0] not in self.participant.roots:
                         # All its calls were refused, so it has never been forgotten.
@@ -241,7 +252,7 @@ class Node:
             under_way.start.set_result(why)
 
     def _do_wait(self, root: str, call: str) -> None:
-        self._later(time.monotonic() + self._lock_wait, "waited_enough", root, call)
+        self._later(time.monotonic() + self._lock_wait, "waited", root, call)
 
     def _do_repeat(self, root: str, call: str, answer: str) -> None:
         """Whoever has told the event takes it from the answer; the same holds for `answer` and `send_settled`."""

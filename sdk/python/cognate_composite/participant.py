@@ -114,6 +114,15 @@ class Participant:
         call.stage, call.sequence = RUNNING, self._sequence
         self._locks.hold(call.arrival, runs=True)
 
+    def waits_for_sibling(self, root: str, call: str) -> bool:
+        """Whether a call waits for another one of its own root, and for nobody else."""
+        known = self.roots.get(root)
+        waiting = known.calls.get(call) if known else None
+        if waiting is None or waiting.stage != WAITING:
+            return False
+        obstacle = self._locks.look(waiting.arrival)
+        return obstacle is not None and obstacle.kind == "sibling"
+
     def waited_enough(self, root: str, call: str) -> Effects:
         """A call that waits for its lock has waited long enough."""
         known = self.roots.get(root)
@@ -144,11 +153,11 @@ class Participant:
         if running is None or running.stage != RUNNING:
             return False
         running.children.setdefault(child, 0)
-        known.children.setdefault(child, Child())
+        known.children.setdefault(child, Child()).sent += 1
         return True
 
     def called(self, root: str, call: str, child: str, sent: str, generation: int = 0) -> Effects:
-        """What became of a call that was sent: `answered` by this generation, `left nothing`, or `failed`."""
+        """What became of a call: `answered` by this generation, `left nothing`, `not sent`, or `failed`."""
         # The root may have been aborted while the answer was on its way.
         known = self.roots.get(root)
         if known is None:
@@ -164,7 +173,20 @@ class Participant:
             known.is_doomed |= known.phase != ACTIVE
         elif sent == "failed":
             known.is_doomed = True
+        elif sent == "not sent":
+            self._not_sent(known, child)
         return []
+
+    @staticmethod
+    def _not_sent(known: Root, name: str) -> None:
+        """A call could not be sent to a child. If none was, that one is neither asked nor told: it has nothing of the
+        root, and may be away for long, while whoever has called it does without."""
+        known.children[name].sent -= 1
+        # Once votes are asked for, its own is waited for.
+        if known.children[name].sent == 0 and known.phase == ACTIVE:
+            del known.children[name]
+            for call in known.calls.values():
+                call.children.pop(name, None)
 
     def committed(self, root: str, call: str, slot: int | None, answer: str) -> Effects:
         """A local transaction is committed, with this slot; a call that only read and called nobody has none."""
@@ -559,8 +581,9 @@ class Participant:
         return out
 
     def mark_over(self, root: str) -> Effects:
-        """A mark is as old as any late message can be."""
-        self.marks.pop(root, None)
+        """A mark is as old as any late message can be. What is still being undone needs it."""
+        if root not in self.roots:
+            self.marks.pop(root, None)
         return []
 
     # What others ask.
@@ -632,7 +655,8 @@ class Participant:
             known.parents.setdefault(arrival.parent, Parent())
         known.is_doomed |= facts.began_here and known.phase != COMMITTED
         for name, answered in facts.children:
-            known.children.setdefault(name, Child()).answered += answered
+            child = known.children.setdefault(name, Child())
+            child.answered, child.sent = child.answered + answered, child.sent + 1
         if facts.decision is not None:
             known.is_doomed, known.began, known.phase = False, arrival.call, COMMITTED
             for name, nonce in facts.decision:

@@ -21,6 +21,12 @@ _PATIENCE = 10
 _ANSWER_BYTES = 8 << 20
 
 
+def _unsent(to: str, why: object) -> Problem:
+    problem = Problem(503, "away", f"{to}: {why}")
+    problem.is_unsent = True
+    return problem
+
+
 class Peers:
     """Whom this component can call. A request has a connection of its own, so it is known whether it was sent."""
 
@@ -50,12 +56,12 @@ class Peers:
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
         """Sends a request. A failure says by `began` whether it may have arrived."""
         if to not in self._addresses:
-            raise Problem(503, "away", f"{to}: no such component among the peers")
+            raise _unsent(to, "no such component among the peers")
         connection = http.client.HTTPConnection(*self._addresses[to], timeout=min(_CONNECT, patience))
         try:
             connection.connect()
         except OSError as error:
-            raise Problem(503, "away", f"{to}: {error}") from error
+            raise _unsent(to, error) from error
         try:
             connection.sock.settimeout(patience)
             headers = {"Content-Type": "application/json", "Connection": "close"} | headers

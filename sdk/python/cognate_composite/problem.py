@@ -28,6 +28,8 @@ class Problem(Exception):
         self.item = item
         # Something of the call may be left elsewhere, so that its root can only be aborted.
         self.began = began
+        # The call was not even sent.
+        self.is_unsent = False
 
     @property
     def is_transient(self) -> bool:
@@ -83,8 +85,14 @@ def of_database(error: psycopg.Error) -> Problem:
     detail = f"{error.diag.message_primary or error} (SQLSTATE {code})"
     if code in ("40001", "40P01", "55P03"):
         return Problem(409, "conflict", detail)
-    if code.startswith(("08", "57P", "53")):
+    if code == "57014":
+        # The database has a bound of its own for a statement.
+        return Problem(504, "deadline", detail)
+    if code in ("25006", "25P03", "25P04") or code.startswith(("08", "53", "57P", "58")):
+        # It is away; only reads at present; or has ended a transaction that took longer than it lets one.
         return Problem(503, "database", detail)
+    if code.startswith("XX"):
+        return Problem(503, "defect", detail)
     return Problem(400, "failed", detail)
 
 

@@ -52,6 +52,8 @@ class Call:
 @dataclass
 class Child:
     answered: int = 0
+    # Calls that were sent to it, or may have been, or are about to be.
+    sent: int = 0
     # The oldest generation in its answers.
     generation: int | None = None
     vote: Vote | None = None

@@ -34,6 +34,8 @@ _DRAIN_BYTES = 16 << 20
 _DEADLINE = 10.0
 # Most calls that a call may be part of.
 _DEPTH = 32
+# The headers that say where a call belongs; only components know that.
+_OF_ROOTS = ("Root", "Parent", "Call", "Ancestors")
 # Most bytes of a client's key.
 _KEY_BYTES = 255
 # A `traceparent` of any version.
@@ -144,12 +146,27 @@ class _Handler(BaseHTTPRequestHandler):
     # A request.
 
     def _read_body(self) -> None:
-        """Reads the body before anything is answered, so that the connection can be used again."""
+        """Reads the body before anything is answered, so that the connection can be used again. One that does not come
+        in the time of its request is not waited for."""
         self._body, self._refused = b"", None
+        try:
+            left = self._deadline() - time.monotonic()
+        except Problem:
+            # It is refused afterwards.
+            left = _DEADLINE
+        self.connection.settimeout(max(0.001, left))
+        try:
+            self._read_whole()
+        except TimeoutError:
+            self._refuse(Problem(504, "deadline", "the request did not come as a whole in its time"))
+        finally:
+            self.connection.settimeout(self.timeout)
+
+    def _read_whole(self) -> None:
         coding, length = self.headers.get("Transfer-Encoding"), self.headers.get("Content-Length")
         if coding is not None:
             self._read_chunks(coding)
-        elif length is not None and not length.isdecimal():
+        elif length is not None and not (length.isascii() and length.isdecimal() and len(length) < 19):
             self._refuse(Problem(400, "arguments", "Content-Length is no number"))
         elif length is not None and int(length) > _BODY_BYTES:
             self._drain(min(int(length), _DRAIN_BYTES))
@@ -217,7 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
         if len(values) > 1:
             raise Problem(400, "arguments", f"the header {header} is given twice")
         try:
-            return values[0].encode("latin-1").decode().strip() if values else None
+            return values[0].encode("latin-1").decode().strip(" \t") if values else None
         except ValueError as error:
             raise Problem(400, "arguments", f"the header {header} is not UTF-8") from error
 
@@ -226,9 +243,13 @@ class _Handler(BaseHTTPRequestHandler):
         tokens = self.server.tokens
         if tokens == Tokens():
             return "peer"
-        scheme, _, shown = self.headers.get("Authorization", "").partition(" ")
+        try:
+            scheme, _, shown = (self._text("Authorization") or "").partition(" ")
+        except Problem:
+            # What is given twice, or cannot be read, shows nothing.
+            scheme = shown = ""
         for caller, token in (("peer", tokens.peer), ("client", tokens.client)):
-            if token is not None and scheme == "Bearer" and hmac.compare_digest(token.encode(), shown.strip().encode()):
+            if token is not None and scheme.lower() == "bearer" and hmac.compare_digest(token.encode(), shown.strip().encode()):
                 return caller
         raise Problem(401, "token", "a token is needed, as Authorization: Bearer")
 
@@ -254,9 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _place(self) -> tuple[str, str, str, tuple[str, ...]] | None:
         """Where a call belongs: root, caller, call and its ancestors. None if it begins a root."""
-        root, parent, call, ancestors = (
-            self._text(f"Cognate-{header}") for header in ("Root", "Parent", "Call", "Ancestors")
-        )
+        root, parent, call, ancestors = (self._text(f"Cognate-{header}") for header in _OF_ROOTS)
         if root is None and parent is None and call is None and ancestors is None:
             return None
         if root is None or parent is None or call is None:
@@ -273,9 +292,10 @@ class _Handler(BaseHTTPRequestHandler):
     # Routes.
 
     def _service(self, service_name: str) -> str:
-        caller, place = self._caller(), self._place()
-        if place and caller != "peer":
+        speaks_of_root = any(self.headers.get(f"Cognate-{header}") is not None for header in _OF_ROOTS)
+        if self._caller() != "peer" and speaks_of_root:
             raise Problem(401, "token", "only components take part in roots that have begun")
+        place = self._place()
         node, runner = self.server.node, self.server.runner
         service = node.services.get(service_name)
         if service is None:

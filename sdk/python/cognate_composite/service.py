@@ -134,7 +134,7 @@ class Call:
             sent = "answered"
             return answer
         except Problem as problem:
-            sent = "failed" if problem.began else "left nothing"
+            sent = "not sent" if problem.is_unsent else "failed" if problem.began else "left nothing"
             raise
         finally:
             self._node.tell("called", self.root, self._call, component, sent, generation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import types
 import typing
 from typing import Any
@@ -36,7 +37,11 @@ def read(shape: Any, value: Any, where: str = "the arguments") -> Any:
     if shape is int:
         return _is(isinstance(value, int) and not isinstance(value, bool), value, where, "an integer")
     if shape is float:
-        return float(_is(isinstance(value, (int, float)) and not isinstance(value, bool), value, where, "a number"))
+        number = _is(isinstance(value, (int, float)) and not isinstance(value, bool), value, where, "a number")
+        try:
+            return float(number)
+        except OverflowError as error:
+            raise ValueError(f"{where}: not a number that can be kept") from error
     raise TypeError(f"{shape} cannot be an argument of a service")
 
 
@@ -73,8 +78,14 @@ def loads(text: bytes | str) -> Any:
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not JSON")
 
+    def number(digits: str) -> float:
+        value = float(digits)
+        if math.isinf(value):
+            raise ValueError(f"{digits[:80]} is out of range")
+        return value
+
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=refuse, parse_float=number)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import threading
 import time
 import unittest
@@ -226,6 +227,7 @@ class Requests(Contract):
             (post("stock", "/services/take", [1]), 400, "arguments"),
             (request("stock", "POST", "/services/take", b"{"), 400, "arguments"),
             (request("stock", "POST", "/services/take", b'{"item":NaN}'), 400, "arguments"),
+            (request("stock", "POST", "/services/take", b'{"item":1,"x":1e400}'), 400, "arguments"),
             (request("stock", "POST", "/services/take", b"[" * 100_000), 400, "arguments"),
             (request("stock", "POST", "/services/take", b'{"item":1,"x":"\\ud800"}'), 400, "arguments"),
             (request("stock", "POST", "/services/take", b" " * (10 << 20)), 413, "size"),
@@ -247,6 +249,16 @@ class Requests(Contract):
             self.assertEqual(self.reason(answer), (status, reason), f"case {number}: {answer}")
         self.assertEqual(self.fleet.status("stock")["roots"], [])
         self.assertEqual(self.fleet.read("stock", "count", {"item": 1}), 1000)
+
+    def test_a_body_that_does_not_come_in_time_is_given_up(self) -> None:
+        with socket.create_connection(("127.0.0.1", self.fleet.ports["stock"]), timeout=20) as connection:
+            head = "POST /services/take HTTP/1.1\r\nHost: stock\r\nCognate-Deadline-Ms: 200\r\nContent-Length: 30\r\n\r\n"
+            connection.sendall(head.encode() + b'{"item":')
+            answer = b""
+            while piece := connection.recv(4096):
+                answer += piece
+        self.assertTrue(answer.startswith(b"HTTP/1.1 504 ") and b'"deadline"' in answer, answer)
+        self.assertEqual(self.fleet.status("stock")["roots"], [])
 
     def test_a_body_in_pieces_is_a_body(self) -> None:
         pieces = iter([b'{"item"', b":3}"])
@@ -309,7 +321,11 @@ class Tokens(Contract):
         for headers, expected in [({}, 401), (bearer("wrong"), 401), (bearer("of-clients"), 200), (bearer("of-peers"), 200)]:
             self.assertEqual(self.fleet.post("stock", "/services/take", take, headers)[0], expected, headers)
             self.assertEqual(self.fleet.request("stock", "GET", "/status", b"", headers)[0], expected, headers)
+        self.assertEqual(self.fleet.post("stock", "/services/take", take, {"Authorization": "bearer of-clients"})[0], 200)
         # Only components may speak of roots.
+        for header in ("Root", "Parent", "Call", "Ancestors"):
+            headers = {f"Cognate-{header}": "r"} | bearer("of-clients")
+            self.assertEqual(self.fleet.post("stock", "/services/take", take, headers)[0], 401, header)
         headers = part_of("r", "r.1") | bearer("of-clients")
         self.assertEqual(self.fleet.post("stock", "/services/take", take, headers)[0], 401)
         about = {"roots": [{"root": "r", "parent": "shop"}]}

@@ -8,6 +8,8 @@ from http.client import HTTPMessage
 from pathlib import Path
 from unittest.mock import Mock, patch
 
+import psycopg
+
 from cognate_composite import never, same_item, shape
 from cognate_composite.journal import BadJournal, Journal
 from cognate_composite.locks import Arrival
@@ -16,7 +18,7 @@ from cognate_composite.names import child, identifier
 from cognate_composite.node import UnderWay
 from cognate_composite.participant import Participant
 from cognate_composite.peers import Peers
-from cognate_composite.problem import Problem
+from cognate_composite.problem import Problem, of_database
 from cognate_composite.root import Origin, SlotFacts, Vote, VoteFacts
 from cognate_composite.run import Runner
 from cognate_composite.server import _Handler
@@ -157,6 +159,8 @@ class Participants(unittest.TestCase):
         self.one.arrive(arrival("r", "1", "shop"))
         self.assertEqual(kinds(self.one.arrive(arrival("r", "2", "shop", "count"))), ["wait"])
         self.assertEqual(kinds(self.one.arrive(arrival("q", "1", "shop", "count"))), ["wait"])
+        self.assertTrue(self.one.waits_for_sibling("r", "2"))
+        self.assertFalse(self.one.waits_for_sibling("q", "1") or self.one.waits_for_sibling("r", "1"))
         self.assertEqual(self.one.committed("r", "1", 0, "null"), [("answer", "r", "1", "null"), ("run", "r", "2")])
         (refused,) = self.one.waited_enough("q", "1")
         self.assertEqual((refused[3].kind, refused[3].root), ("conflict", "r"))
@@ -198,6 +202,8 @@ class Participants(unittest.TestCase):
         out = self.one.learned("r", "shop", "aborted")
         self.assertEqual(out, [("mark", "r", "undone"), ("tell_abort", "r", "below"), ("undo", "r", "1")])
         self.assertEqual(self.one.undone("r", "1"), [("forget", "r", False)])
+        self.one.mark_over("r")
+        self.assertNotIn("r", self.one.marks)
         self.assertTrue(self.one.is_idle)
 
     def test_where_it_began_all_vote_and_the_commit_decides(self) -> None:
@@ -223,9 +229,24 @@ class Participants(unittest.TestCase):
         out = self.one.prepare("r", "shop", 2, None, 1)
         self.assertEqual(out[0], ("send_vote", "r", "shop", Vote(no="doomed")))
         self.assertEqual(out[1:], [("mark", "r", "undone"), ("tell_abort", "r", "below"), ("undo", "r", "2")])
+        self.one.mark_over("r")
+        self.assertIn("r", self.one.marks, "it is needed until nothing is left")
         self.assertEqual(self.one.undone("r", "2"), [("undo", "r", "1")])
         self.assertEqual(self.one.undone("r", "1"), [("forget", "r", False)])
         self.assertTrue(self.one.is_idle)
+
+    def test_who_was_never_reached_is_not_asked(self) -> None:
+        for number, (outcomes, children) in enumerate(
+            [(["not sent"], []), (["left nothing", "not sent"], ["away"]), (["not sent", "left nothing"], ["away"])]
+        ):
+            root = f"n{number}"
+            self.one.arrive(arrival(root, "1", "shop"))
+            for _ in outcomes:
+                self.assertTrue(self.one.may_call(root, "1", "away"))
+            for sent in outcomes:
+                self.one.called(root, "1", "away", sent)
+            self.assertEqual(list(self.one.roots[root].children), children)
+            self.assertEqual(list(self.one.roots[root].calls["1"].children), children)
 
     def recovered(self, votes: list, marks: dict, is_whole: bool, **more: object) -> tuple[Participant, list]:
         facts = {"children": [("below", 1)], "began_here": False, "decision": None, "is_noted": False} | more
@@ -301,13 +322,33 @@ class Line:
     note: str | None = None
 
 
+class Problems(unittest.TestCase):
+    def test_what_a_database_says_is_told_apart_by_what_can_be_done(self) -> None:
+        for code, expected in [
+            ("40001", (409, "conflict")),
+            ("57014", (504, "deadline")),
+            ("25006", (503, "database")),
+            ("58030", (503, "database")),
+            ("XX001", (503, "defect")),
+            ("23505", (400, "failed")),
+        ]:
+            problem = of_database(psycopg.errors.lookup(code)("said"))
+            self.assertEqual((problem.status, problem.reason), expected, code)
+
+
 class Shapes(unittest.TestCase):
     def test_what_fits_is_read_and_what_does_not_is_named(self) -> None:
         self.assertEqual(shape.read(list[Line], [{"item": 1, "more": 0}]), [Line(1)])
         self.assertEqual(shape.read(dict[str, float], {"a": 1}), {"a": 1.0})
-        for of, value in [(int, True), (int, 1.5), (Line, {"count": 1}), (Line, {"item": 1, "note": 2}), (None, 0)]:
+        for of, value in [(int, True), (int, 1.5), (float, 10**400), (Line, {"count": 1}), (Line, {"item": 1, "note": 2}), (None, 0)]:
             with self.assertRaises(ValueError):
                 shape.read(of, value)
+
+    def test_what_only_python_takes_for_json_is_none(self) -> None:
+        self.assertEqual(shape.loads("[1e30, -2.5]"), [1e30, -2.5])
+        for text in ["NaN", "-Infinity", "1e400", "[-1e400]"]:
+            with self.assertRaises(ValueError):
+                shape.loads(text)
 
     def test_objects_have_no_order_where_they_are_compared(self) -> None:
         self.assertEqual(shape.canonical({"b": 1, "a": [2]}), shape.canonical(shape.loads('{"a":[2], "b":1}')))

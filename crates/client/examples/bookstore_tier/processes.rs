@@ -18,16 +18,24 @@ fn urls(ports: &[u16]) -> Vec<String> {
     ports.iter().map(|port| format!("http://127.0.0.1:{port}")).collect()
 }
 
+/// Ports that the system gives to nobody who lets it choose: one that is killed finds its own free
+/// when it is started again.
+const PORTS: std::ops::Range<u16> = 18_000..20_000;
+
 /// Ports that are free now.
 pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>, Error> {
     // All are held until the last is found, so that none comes twice.
-    let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0"));
-    let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+    let mut listeners: Vec<TcpListener> = Vec::new();
+    for _ in PORTS {
+        if listeners.len() == count {
+            break;
+        }
+        listeners.extend(TcpListener::bind(("127.0.0.1", rand::random_range(PORTS))).ok());
+    }
+    if listeners.len() < count {
+        return Err("no ports are free".into());
+    }
     listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
-}
-
-fn free_port() -> Result<u16, Error> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// A child that is killed when dropped.
@@ -123,8 +131,11 @@ impl Sites {
     ) -> Result<Sites, Error> {
         let binary = find_binary(binary)?;
         let mut sites = Sites { addresses: Vec::new(), ours: Vec::new() };
-        for place in 0..count {
-            let (folder, ports) = (TempDir::new()?, [free_port()?, free_port()?]);
+        // Which the application servers do not have, that are started last.
+        let mut free = free_ports(2 * count + servers.len())?;
+        free.retain(|port| !servers.contains(port));
+        for (place, ports) in free.chunks_exact(2).take(count).enumerate() {
+            let (folder, ports) = (TempDir::new()?, [ports[0], ports[1]]);
             let stub = ["--application-servers", &urls(servers).join(","), "--in-doubt-push-after", "2s"];
             let stub = stub.into_iter().map(str::to_owned);
             let lane = ["--site".to_owned(), (place + 1).to_string()];

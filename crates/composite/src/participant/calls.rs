@@ -58,6 +58,14 @@ impl Participant {
         known.calls.insert(call, entered);
     }
 
+    /// Whether a call waits for another one of its own root, and for nobody else.
+    pub fn waits_for_sibling(&self, root: &RootId, call: &CallId) -> bool {
+        let known = self.roots.get(root).and_then(|known| known.calls.get(call));
+        let waiting = known.filter(|call| call.stage == Stage::Waiting);
+        let in_its_way = waiting.map(|call| self.locks.look(&self.matrix, call.request()));
+        matches!(in_its_way, Some(Grant::Sibling(_)))
+    }
+
     pub(super) fn waited_enough(&mut self, root: &RootId, call: &CallId, out: &mut Effects) {
         let Some(known) = self.roots.get_mut(root) else { return };
         let Some(waiting) = known.calls.get(call).filter(|call| call.stage == Stage::Waiting) else { return };
@@ -104,7 +112,7 @@ impl Participant {
             }
             _ => return false,
         }
-        known.children.entry(child.clone()).or_default();
+        known.children.entry(child.clone()).or_default().sent += 1;
         true
     }
 
@@ -113,6 +121,9 @@ impl Participant {
         let Some(known) = self.roots.get_mut(root) else { return };
         if let (Some(call), Sent::Answered { .. }) = (known.calls.get_mut(call), sent) {
             *call.children.entry(child.clone()).or_default() += 1;
+        }
+        if *sent == Sent::NotSent {
+            return known.not_sent(child);
         }
         let child = known.children.get_mut(child).expect("who is called is noted before");
         match sent {
@@ -123,7 +134,7 @@ impl Participant {
                 // A call that its caller had given up has been executed after all.
                 known.is_doomed |= known.phase != Phase::Active;
             }
-            Sent::LeftNothing => {}
+            Sent::LeftNothing | Sent::NotSent => {}
             Sent::Failed => known.is_doomed |= holds(Rule::FailedCallsCount),
         }
     }

@@ -71,6 +71,8 @@ pub enum Sent {
     },
     /// It failed, and the answer proves that nothing of it is left.
     LeftNothing,
+    /// It could not be sent: the child has not heard of it.
+    NotSent,
     /// It failed, or its answer was lost: what it did is unknown.
     Failed,
 }

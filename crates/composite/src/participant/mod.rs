@@ -138,7 +138,10 @@ impl Participant {
             Event::Noted(root) => self.noted(&root),
             Event::Deadline(root) => self.deadline(&root, &mut out),
             Event::MarkOver(root) => {
-                self.marks.remove(&root);
+                // What is still being undone needs it: a start would be in doubt about the rest.
+                if !self.roots.contains_key(&root) {
+                    self.marks.remove(&root);
+                }
             }
             Event::Settle(root, outcome) => self.settle(&root, outcome, &mut out),
         }

@@ -148,7 +148,9 @@ impl Participant {
         }
         known.is_doomed |= began_here && known.phase != Phase::Committed;
         for (name, answered) in children.iter().filter(|_| holds(Rule::SlotsNameChildren)) {
-            known.children.entry(name.clone()).or_default().answered += answered;
+            let child = known.children.entry(name.clone()).or_default();
+            child.answered += answered;
+            child.sent += 1;
         }
         if holds(Rule::SlotsNameVotes) {
             known.nonce = known.nonce.or(nonce);

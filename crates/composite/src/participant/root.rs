@@ -97,6 +97,8 @@ impl Call {
 /// A component that was called.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Child {
+    /// Calls that were sent to it, or may have been, or are about to be.
+    pub(super) sent: u32,
     /// Distinct calls that it has answered 2xx.
     pub(super) answered: u32,
     /// The oldest generation in those answers.
@@ -216,6 +218,21 @@ impl Root {
     /// Whether nothing holds it: no call is left, and nobody was called.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.children.is_empty()
+    }
+
+    /// A call could not be sent to a child. If none was, that one is neither asked nor told: it has
+    /// nothing of the root, and may be away for long, while whoever has called it does without.
+    pub(super) fn not_sent(&mut self, child: &Name) {
+        let Some(known) = self.children.get_mut(child) else { return };
+        known.sent = known.sent.saturating_sub(1);
+        // Once votes are asked for, its own is waited for.
+        if known.sent > 0 || self.phase != Phase::Active {
+            return;
+        }
+        self.children.remove(child);
+        for call in self.calls.values_mut() {
+            call.children.remove(child);
+        }
     }
 
     /// Whether a parent that asks now is the first one, whose answer waits for the children. After

@@ -333,6 +333,32 @@ fn who_has_sent_too_much_hears_so_on_a_connection_that_goes_on() -> Result<(), F
     Ok(())
 }
 
+/// The time of a request begins with its head: a body that does not come is not waited for.
+#[test]
+fn a_body_that_does_not_come_in_time_is_given_up() -> Result<(), Failure> {
+    use std::io::{Read, Write};
+    let components = Components::start()?;
+    let shop = components.address("shop");
+    let length = "Content-Length: 30\r\n\r\n{\"item\":";
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n8\r\n{\"item\":\r\n";
+    for begun in [length, chunked] {
+        let mut socket = std::net::TcpStream::connect(shop)?;
+        socket.set_read_timeout(Some(crate::process::END))?;
+        let head = "POST /services/buy HTTP/1.1\r\nHost: shop\r\nCognate-Deadline-Ms: 200\r\n";
+        socket.write_all(format!("{head}{begun}").as_bytes())?;
+        let (mut answer, mut piece) = (String::new(), [0; 4096]);
+        while !answer.contains("\"deadline\"") {
+            match socket.read(&mut piece)? {
+                0 => return Err(format!("the answer was cut: {answer}").into()),
+                count => answer += std::str::from_utf8(&piece[..count])?,
+            }
+        }
+        assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+    }
+    assert_eq!(request(shop, "GET", "/status", &[], b"")?.1["roots"], json!([]));
+    Ok(())
+}
+
 /// The shop is in the middle: it has a parent, and two children of its own.
 #[test]
 fn a_root_of_others_goes_through_the_shop_and_ends_everywhere() -> Result<(), Failure> {
@@ -464,9 +490,16 @@ fn tokens_tell_components_from_clients() -> Result<(), Failure> {
     assert_eq!(post(shop, "/services/buy", &bearer("Bearer wrong"), &order)?.0, 401);
     assert_eq!(post(shop, "/services/buy", &bearer("Bearer of-clients"), &order)?.0, 200);
     assert_eq!(post(shop, "/services/buy", &bearer("Bearer of-peers"), &order)?.0, 200);
+    assert_eq!(post(shop, "/services/buy", &bearer("bearer of-clients"), &order)?.0, 200);
+    let twice = [bearer("Bearer of-clients"), bearer("Bearer of-clients")].concat();
+    assert_eq!(post(shop, "/services/buy", &twice, &order)?.0, 401);
     // Only components may speak of roots.
     let headers = [&part_of("r", "r.1")[..], &bearer("Bearer of-clients")].concat();
     assert_eq!(post(components.address("stock"), "/services/take", &headers, &json!({ "item": 1 }))?.0, 401);
+    for header in ["Cognate-Root", "Cognate-Parent", "Cognate-Call", "Cognate-Ancestors"] {
+        let headers = [&[(header, "r")][..], &bearer("Bearer of-clients")].concat();
+        assert_eq!(post(shop, "/services/buy", &headers, &order)?.0, 401, "{header} by itself");
+    }
     let about = json!({ "roots": [{ "root": "r", "parent": "shop" }] });
     assert_eq!(post(shop, "/composite/abort", &bearer("Bearer of-clients"), &about)?.0, 401);
     assert_eq!(post(shop, "/composite/abort", &bearer("Bearer of-peers"), &about)?.0, 200);

@@ -17,6 +17,8 @@ use crate::server::{open, posted, status};
 const HOLD: Service<i32, ()> = Service::named("solo", "hold");
 const BREAK: Service<i32, ()> = Service::named("solo", "break");
 const COUNT: Service<(), i64> = Service::named("solo", "count");
+const HASTY: Service<i32, ()> = Service::named("solo", "hasty");
+const SCRIBBLE: Service<i32, ()> = Service::named("solo", "scribble");
 
 /// What the tests and the services tell each other.
 struct World {
@@ -44,6 +46,19 @@ async fn count(call: Call, (): ()) -> Result<i64> {
 
 async fn none(_: Undo, _: i32) -> Result<()> {
     Ok(())
+}
+
+/// Goes on after a first statement that makes no sense, and refuses what is below zero.
+async fn hasty(call: Call, n: i32) -> Result<()> {
+    let nowhere = call.sql().execute("INSERT INTO nowhere VALUES ($1)", &[&n]).await;
+    assert!(nowhere.is_err(), "there is no such table");
+    enter(&call, n).await?;
+    if n < 0 { Err(Error::refuse("as planned")) } else { Ok(()) }
+}
+
+/// Is declared to read only.
+async fn scribble(call: Call, n: i32) -> Result<()> {
+    enter(&call, n).await
 }
 
 /// A component whose services do as the world says.
@@ -82,6 +97,8 @@ async fn solo() -> std::result::Result<(tempfile::TempDir, Running, SocketAddr, 
         .serve(HOLD, service(hold).item(|n: &i32| *n).undo(forget))
         .serve(BREAK, service(broken).item(item).undo(none))
         .serve(COUNT, service(count).reads())
+        .serve(HASTY, service(hasty).begins_only())
+        .serve(SCRIBBLE, service(scribble).reads())
         .conflicts([
             same_item("hold", "hold"),
             same_item("break", "break"),
@@ -173,6 +190,54 @@ async fn a_service_that_panics_leaves_nothing() -> std::result::Result<(), Failu
     assert_eq!(status(solo).await?["roots"], json!([]));
     assert_eq!(posted(solo, "/services/count", &[], Value::Null).await?, (200, json!(0)));
     Ok(())
+}
+
+/// What a service does after its first statement has failed is in a local transaction, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_follows_a_first_statement_that_failed_is_a_transaction() -> std::result::Result<(), Failure> {
+    let (_folder, _running, solo, _world) = solo().await?;
+    let (code, problem) = posted(solo, "/services/hasty", &[], json!(-1)).await?;
+    assert_eq!((code, problem["reason"].as_str()), (400, Some("failed")), "{problem}");
+    assert_eq!(posted(solo, "/services/count", &[], Value::Null).await?, (200, json!(0)));
+    assert_eq!(posted(solo, "/services/hasty", &[], json!(1)).await?, (200, Value::Null));
+    assert_eq!(posted(solo, "/services/count", &[], Value::Null).await?, (200, json!(1)));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_reads_and_writes_has_a_defect() -> std::result::Result<(), Failure> {
+    let (_folder, _running, solo, _world) = solo().await?;
+    let part = part_of("w", "w.1");
+    for headers in [&[][..], &part[..]] {
+        let (code, problem) = posted(solo, "/services/scribble", headers, json!(1)).await?;
+        assert_eq!((code, problem["reason"].as_str()), (503, Some("defect")), "{problem}");
+    }
+    assert_eq!(posted(solo, "/services/count", &[], Value::Null).await?, (200, json!(0)));
+    is_over(solo).await
+}
+
+/// Whoever belongs to another root hears soon what is in its way. A call of the same root would
+/// only meet it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_waits_longer_for_its_own_root_than_for_others() -> std::result::Result<(), Failure> {
+    let (_folder, _running, solo, world) = solo().await?;
+    let hold = move |root: &'static str, call: &'static str| async move {
+        posted(solo, "/services/hold", &part_of(root, call), json!(1)).await
+    };
+    let first = tokio::spawn(hold("r", "r.1"));
+    world.begun.acquire().await?.forget();
+    let second = tokio::spawn(hold("r", "r.2"));
+    for call in ["q.1", "q.2"] {
+        let (code, problem) = hold("q", call).await?;
+        assert_eq!((code, problem["holder"].as_str()), (409, Some("r")), "{problem}");
+    }
+    world.go_on.add_permits(1);
+    assert_eq!(first.await??, (200, Value::Null));
+    // It has run: what the first one has entered is there.
+    let (code, problem) = second.await??;
+    assert_eq!((code, problem["reason"].as_str()), (400, Some("failed")), "{problem}");
+    about(solo, "abort", json!({ "root": "r", "parent": "shop" })).await?;
+    is_over(solo).await
 }
 
 /// A call whose undo fails, of a root that was aborted: it is parked. The root, and what is shown.

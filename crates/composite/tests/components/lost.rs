@@ -324,3 +324,19 @@ async fn a_database_that_does_not_answer_holds_up_no_deadline() -> std::result::
     solo.door.is_held.send_replace(false);
     Ok(())
 }
+
+/// A call is over with its time, and its lock with it, also if its database says nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_ends_with_its_time_though_its_database_does_not_answer() -> std::result::Result<(), Failure> {
+    let solo = with_part().await?;
+    assert_eq!(solo.enter(("a", "a.1"), "60000", 1).await?, (200, Value::Null));
+    solo.door.is_held.send_replace(true);
+    assert_eq!(reason(&solo.enter(("b", "b.1"), "200", 3).await?), (504, Some("deadline")));
+    let shown = status(solo.address).await?;
+    let roots = shown["roots"].as_array().into_iter().flatten();
+    let roots: Vec<&str> = roots.filter_map(|root| root["root"].as_str()).collect();
+    assert_eq!(roots, ["a"], "{shown}");
+    solo.door.is_held.send_replace(false);
+    assert_eq!(solo.put_again(4).await?, json!(2));
+    Ok(())
+}

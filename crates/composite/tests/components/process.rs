@@ -29,8 +29,9 @@ pub(crate) fn example() -> Result<PathBuf, Failure> {
 
 /// How long anything may take that is waited for: a safety net, far above what it takes.
 pub(crate) const END: Duration = Duration::from_secs(120);
-/// Ports that the system does not give to outgoing connections by itself.
-const PORTS: std::ops::Range<u16> = 10_000..30_000;
+/// Ports that the system does not give to outgoing connections by itself, and that tests of other
+/// crates, which may run at the same time, do not take.
+const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
 /// A port that is free, and stays so while its component is down: a connection that is attempted
 /// meanwhile must not get it as its own end.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -11,11 +12,13 @@ use axum::routing::post;
 use cognate_composite::{Call, Component, Result, Running, Service, Tokens, service};
 use serde_json::{Value, json};
 
-use crate::process::{Failure, port};
+use crate::contract::one;
+use crate::process::{END, Failure, port};
 use crate::server::{open, posted};
 
 const GO: Service<String, i32> = Service::named("near", "go");
 const PASS: Service<String, i32> = Service::named("near", "pass");
+const FALL: Service<String, i32> = Service::named("near", "fall");
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 /// Requests: path, headers, body.
@@ -61,6 +64,13 @@ async fn go(call: Call, name: String) -> Result<i32> {
     call.call(Service::<i32, i32>::named("far", name), 4).await
 }
 
+/// Calls one that is not there, and does without.
+async fn fall(call: Call, name: String) -> Result<i32> {
+    let gone = call.call(Service::<i32, i32>::named("gone", "any"), 4).await;
+    assert!(gone.is_err(), "nobody is there");
+    go(call, name).await
+}
+
 async fn near(far: SocketAddr) -> std::result::Result<(tempfile::TempDir, Running, SocketAddr), Failure> {
     let folder = tempfile::tempdir()?;
     let tokens = Tokens { peer: Some("of-peers".to_owned()), client: None };
@@ -69,8 +79,10 @@ async fn near(far: SocketAddr) -> std::result::Result<(tempfile::TempDir, Runnin
         .data(folder.path().join("journal"))
         .tokens(tokens)
         .peer("far", &format!("http://{far}"))
+        .peer("gone", &format!("http://{}", port()?))
         .serve(GO, service(go).begins_only())
         .serve(PASS, service(go).reads())
+        .serve(FALL, service(fall).begins_only())
         .start()
         .await?;
     let address = open(&running).await?;
@@ -144,6 +156,41 @@ async fn a_call_of_the_longest_identifier_calls_others() -> std::result::Result<
     assert!((1..=128).contains(&called.len()) && called != longest, "{called}");
     assert_eq!(header("cognate-ancestors"), longest);
     Ok(())
+}
+
+/// Who was never reached has nothing of the root, so nobody waits for his vote.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_may_do_without_a_component_that_is_away() -> std::result::Result<(), Failure> {
+    let seen = Seen::default();
+    let (_folder, running, near) = near(far(Arc::clone(&seen)).await?).await?;
+    assert_eq!(posted(near, "/services/fall", &[TOKEN], json!("200")).await?, (200, json!(1)));
+    running.remove_peer("gone");
+    assert_eq!(posted(near, "/services/fall", &[TOKEN], json!("200")).await?, (200, json!(1)));
+    // The other one is asked as ever.
+    let (_, prepare) = sent(&seen, "composite/prepare").ok_or("no vote")?;
+    assert_eq!(prepare["roots"][0]["calls"], 1);
+    // If that one is not there either, nothing is left anywhere.
+    running.remove_peer("far");
+    let (code, problem) = posted(near, "/services/fall", &[TOKEN], json!("200")).await?;
+    assert_eq!((code, &problem["began"]), (503, &json!(false)), "{problem}");
+    Ok(())
+}
+
+/// A call that only reads has a slot if it has called others. Its undo does nothing but free that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_reads_and_has_called_others_is_undone() -> std::result::Result<(), Failure> {
+    let (_folder, _running, near) = near(far(Seen::default()).await?).await?;
+    let headers = [TOKEN, ("Cognate-Root", "r"), ("Cognate-Parent", "far"), ("Cognate-Call", "r.1")];
+    assert_eq!(posted(near, "/services/pass", &headers, json!("200")).await?, (200, json!(1)));
+    let (about, begun) = (json!({ "roots": [{ "root": "r", "parent": "far" }] }), Instant::now());
+    loop {
+        let answer = posted(near, "/composite/abort", &[TOKEN], about.clone()).await?;
+        match one(answer)?["state"].as_str() {
+            Some("done") => return Ok(()),
+            Some("pending") if begun.elapsed() < END => {}
+            state => return Err(format!("{state:?}").into()),
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -237,6 +237,7 @@ fn siblings_follow_each_other() {
     let mut server = Server::new(&same());
     server.runs("r.1", TAKE, "7");
     assert_eq!(server.arrives("r.2", TAKE, "7"), [Effect::Wait(root("r"), call("r.2"))]);
+    assert!(server.0.waits_for_sibling(&root("r"), &call("r.2")), "so it has more time than others");
     let effects = server.commits("r.1", 0);
     assert!(effects.contains(&Effect::Run(root("r"), call("r.2"))), "{effects:?}");
     server.commits("r.2", 1);
@@ -252,6 +253,7 @@ fn who_conflicts_is_refused_and_told_by_whom() {
     let mut server = Server::new(&same());
     server.has_run("r.1", TAKE, "7", 0);
     server.arrives("q.1", TAKE, "7");
+    assert!(!server.0.waits_for_sibling(&root("q"), &call("q.1")));
     let refused = server.0.handle(Event::WaitedEnough(root("q"), call("q.1")));
     let grant = Grant::Conflict { holder: root("r"), service: TAKE, item: "7".into() };
     assert_eq!(refused, [Effect::Refuse(root("q"), call("q.1"), Refusal::Blocked(grant))]);
@@ -268,6 +270,8 @@ fn undos_run_in_reverse_order() {
     }
     let mut effects = server.is_told_to_abort("r");
     for its in ["r.3", "r.1", "r.2"] {
+        server.0.handle(Event::MarkOver(root("r")));
+        assert!(server.0.is_marked(&root("r")), "it is needed until nothing is left");
         let undos: Vec<_> = effects.iter().filter(|effect| matches!(effect, Effect::Undo(..))).collect();
         assert_eq!(undos, [&Effect::Undo(root("r"), call(its))], "one at a time");
         effects = server.0.handle(Event::Undone(root("r"), call(its)));
@@ -481,6 +485,28 @@ fn a_start_puts_the_table_and_the_file_together() {
     let effects =
         server.0.handle(Event::Learned(root("r"), component("parent"), Some(NONCE), Outcome::Aborted));
     assert!(effects.contains(&Effect::Undo(root("r"), call("r.1"))), "{effects:?}");
+}
+
+/// Ours: a component to which no call could be sent has nothing of the root. It is not asked.
+#[test]
+fn who_was_never_reached_is_not_asked() {
+    for (outcomes, children) in [
+        (&[Sent::NotSent][..], 0),
+        (&[Sent::NotSent, Sent::NotSent][..], 0),
+        (&[Sent::LeftNothing, Sent::NotSent][..], 1),
+        (&[Sent::NotSent, Sent::LeftNothing][..], 1),
+    ] {
+        let mut server = Server::new(&same());
+        server.runs("r.1", TAKE, "7");
+        for _ in outcomes {
+            assert!(server.0.may_call(&root("r"), &call("r.1"), &component("child")));
+        }
+        for sent in outcomes {
+            server.0.handle(Event::Called(root("r"), call("r.1"), component("child"), sent.clone()));
+        }
+        assert_eq!(server.0.children(&root("r")).len(), children, "{outcomes:?}");
+        assert_eq!(server.0.children_of(&root("r"), &call("r.1")).len(), children, "{outcomes:?}");
+    }
 }
 
 /// Ours: a yes has a record only if the slots do not say it. They do not know the nonce of a child

@@ -56,6 +56,11 @@ impl Footprint {
         self.reads = Some(Read { set, hashes });
         self
     }
+
+    /// What it read, if that is known; it is not any more then.
+    pub(crate) fn take_reads(&mut self) -> Option<ReadSet> {
+        self.reads.take().map(|reads| reads.set)
+    }
 }
 
 impl Read {

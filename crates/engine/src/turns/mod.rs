@@ -22,6 +22,7 @@
 //! Nobody executes while an active transaction is executed: the applier does it itself
 //! ([`Progress::Execute`], [`Manager::finish`]), and everything before is visible, nothing behind.
 
+mod alone;
 mod program;
 mod progress;
 
@@ -31,6 +32,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use self::alone::{Alone, is_alone};
 pub use self::progress::{Delivered, Executed, Execution, Lists, Pause, Progress};
 use crate::delivery::{Cluster, FIRST_TREES, overtaken};
 use crate::fate::Stroke;
@@ -68,6 +70,8 @@ struct Waiting {
     since: Option<Duration>,
     /// Begun too early, where that fault is planted.
     early: Option<Box<Transaction>>,
+    /// What its protocol knows of it where that is alone.
+    alone: Option<Box<Alone>>,
 }
 
 /// See the module's prose.
@@ -123,8 +127,8 @@ impl Manager {
             return self.decide_next(cluster, position, request, &locks, bytes, false).map(Progress::Decided);
         }
         let bytes = Bytes::copy_from_slice(bytes);
-        let (is_listed, is_refused, since, early) = (false, false, None, None);
-        let waiting = Waiting { position, request, locks, bytes, is_listed, is_refused, since, early };
+        let (is_listed, is_refused, since, early, alone) = (false, false, None, None, None);
+        let waiting = Waiting { position, request, locks, bytes, is_listed, is_refused, since, early, alone };
         self.line_up(cluster, &mut turns, waiting)?;
         self.advance(cluster, &mut turns)
     }
@@ -139,12 +143,14 @@ impl Manager {
         let (position, request) = (waiting.position, &waiting.request);
         let is_repeated = cluster.standing.lock().knows(request.id)
             || turns.queue.iter().any(|earlier| earlier.request.id == request.id);
+        if is_alone() {
+            return self.line_up_alone(cluster, turns, waiting, is_repeated);
+        }
         let mut effects = Vec::new();
         if let Purpose::Vote { of, commits } = request.purpose {
             turns.lists.vote(of, commits, &mut effects);
         }
-        let is_in_lists = !is_repeated && !is_alone(&request.purpose);
-        if let Some(protocol) = protocol_of(&request.purpose).filter(|_| is_in_lists) {
+        if let Some(protocol) = protocol_of(&request.purpose).filter(|_| !is_repeated) {
             let origin = node_of(request.id);
             let (mut footprint, mut is_overtaken) = (None, false);
             if !matches!(request.purpose, Purpose::Execute(_)) {
@@ -242,6 +248,7 @@ impl Manager {
                     continue;
                 }
                 None => {
+                    self.vote_at_turn(cluster, turns)?;
                     let now = self.options.clock.monotonic();
                     if turns.paused.is_none_or(|(paused, _)| paused != position) {
                         turns.paused = Some((position, now));
@@ -276,6 +283,7 @@ impl Manager {
         }
         match &first.request.purpose {
             Purpose::Execute(_) if !standing.knows(first.request.id) => Some(Turn::Execute),
+            Purpose::Voting if is_alone() => alone::turn_of(first, &standing),
             Purpose::Voting if first.is_listed && !first.is_refused => {
                 match turns.lists.head() {
                     Some((position, turn)) if position == first.position => Some(turn),
@@ -454,7 +462,7 @@ impl Manager {
         let Some(cluster) = &self.cluster else { return Lists::default() };
         let turns = cluster.turns.lock();
         let counts = turns.lists.counts();
-        let pause = turns.paused.zip(turns.lists.pauses());
+        let pause = turns.paused.zip(turns.lists.pauses().or_else(|| alone::pauses(&turns)));
         let pause = pause.map(|((_, since), (position, transaction, protocol))| {
             let since = self.options.clock.monotonic().saturating_sub(since);
             Pause { position, transaction, protocol, since }
@@ -477,12 +485,6 @@ impl Manager {
         turns.put_back.push(first);
         Ok(())
     }
-}
-
-/// Whether a request is of a protocol that is alone in this build: then nobody has to know who depends on
-/// whom, and what the lists cost can be told from what the protocol costs.
-fn is_alone(purpose: &Purpose) -> bool {
-    cfg!(feature = "protocol-alone") && matches!(purpose, Purpose::Execute(_))
 }
 
 /// The protocol of a request, if it is one of a transaction.

@@ -5,6 +5,8 @@ mod backup;
 mod basics;
 mod checkpoint;
 mod cluster;
+#[cfg(feature = "protocol-alone")]
+mod cluster_alone;
 mod cluster_families;
 #[cfg(feature = "planted-faults")]
 mod cluster_faults;

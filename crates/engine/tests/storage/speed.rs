@@ -1,4 +1,4 @@
-//! Measurements, not tests: `cargo test --release -p cognate-engine --test main
+//! Measurements, not tests: `cargo test --release -p cognate-engine --test engine
 //! speed -- --ignored --nocapture --test-threads 1`.
 
 use std::fs;

@@ -269,6 +269,16 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("replication", "certification_of_before");
     further "three nodes, active by the metaprotocol / active alone, throughput", AtLeast(0.95), "×", "0.99×",
         |f| f.param("replication", "active_of_alone");
+    further "three nodes, active alone / by the metaprotocol, mean latency", AtLeast(0.95), "×", "0.99×",
+        |f| f.param("replication", "active_latency_of_alone");
+    further "three nodes, certification by the metaprotocol / certification alone, throughput", AtLeast(0.95), "×", "0.99×",
+        |f| f.param("replication", "certification_of_alone");
+    further "three nodes, certification alone / by the metaprotocol, mean latency", AtLeast(0.95), "×", "0.99×",
+        |f| f.param("replication", "certification_latency_of_alone");
+    further "three nodes, weak voting with votes by the metaprotocol / weak voting alone, throughput", AtLeast(0.95), "×", "0.99×",
+        |f| f.param("replication", "weak_voting_of_alone");
+    further "three nodes, weak voting with votes alone / by the metaprotocol, mean latency", AtLeast(0.95), "×", "0.99×",
+        |f| f.param("replication", "weak_voting_latency_of_alone");
     further "three nodes, active and weak voting mixed / the best single protocol", AtLeast(0.7), "×", "0.9×",
         |f| f.param("replication", "a_w_of_best");
     further "three nodes, all three mixed / the best single protocol", AtLeast(0.7), "×", "0.9×",

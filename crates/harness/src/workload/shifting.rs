@@ -87,12 +87,12 @@ impl Shifting {
     fn transaction(&self, phase: usize, random: &mut Random) -> String {
         let of = |rows: i64, updates: usize| Shape { rows, updates, ..self.shape };
         match PHASES[phase] {
-            ("hot", updates) => message(&of(HOT.min(self.shape.rows), updates).keys(random)),
-            ("large", updates) => message(&of(self.shape.rows, updates).keys(random)),
+            ("hot", updates) => message(&of(HOT.min(self.shape.rows), updates).keys(random), None),
+            ("large", updates) => message(&of(self.shape.rows, updates).keys(random), None),
             (_, updates) => {
                 let first = random.between(1, (self.shape.rows - SUMMED).max(1));
                 let last = first + SUMMED - 1;
-                let update = message(&of(self.shape.rows, updates).keys(random));
+                let update = message(&of(self.shape.rows, updates).keys(random), None);
                 format!(
                     "BEGIN; SELECT sum(v) FROM counters WHERE k BETWEEN {first} AND {last}; {update}; COMMIT"
                 )

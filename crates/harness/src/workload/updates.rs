@@ -69,6 +69,19 @@ impl Shape {
         }
         keys
     }
+
+    /// A row that is none of these; none if there is no other one.
+    fn key_besides(&self, keys: &[i32], random: &mut Random) -> Option<i32> {
+        if keys.len() as i64 >= self.rows {
+            return None;
+        }
+        loop {
+            let key = random.between(1, self.rows) as i32;
+            if !keys.contains(&key) {
+                return Some(key);
+            }
+        }
+    }
 }
 
 /// Where a client connects, and how.
@@ -94,11 +107,12 @@ pub enum Step {
     Rollback,
 }
 
-/// A whole transaction as one message.
-pub(super) fn message(keys: &[i32]) -> String {
-    let updates: Vec<String> =
-        keys.iter().map(|key| format!("UPDATE counters SET v = v + 1 WHERE k = {key}")).collect();
-    match &updates[..] {
+/// A whole transaction as one message; `reads` is a row that it reads first.
+pub(super) fn message(keys: &[i32], reads: Option<i32>) -> String {
+    let read = reads.map(|key| format!("SELECT v FROM counters WHERE k = {key}"));
+    let updates = keys.iter().map(|key| format!("UPDATE counters SET v = v + 1 WHERE k = {key}"));
+    let statements: Vec<String> = read.into_iter().chain(updates).collect();
+    match &statements[..] {
         [one] => one.clone(),
         many => format!("BEGIN; {}; COMMIT", many.join("; ")),
     }
@@ -161,8 +175,8 @@ impl Connection {
     ///
     /// # Errors
     /// What the server answers otherwise.
-    pub async fn send_whole(&mut self, keys: &[i32]) -> Result<(), Failure> {
-        let text = message(keys);
+    pub async fn send_whole(&mut self, keys: &[i32], reads: Option<i32>) -> Result<(), Failure> {
+        let text = message(keys, reads);
         match self {
             Connection::Postgres(client, _) => {
                 client.batch_execute(&text).await.map_err(|error| Failure::from(&error))
@@ -231,6 +245,8 @@ pub struct Updates {
     pub shape: Shape,
     /// Whether a transaction is one message.
     pub whole: bool,
+    /// Whether such a message reads one more row first.
+    pub reads: bool,
     /// Tells the clients of different rounds apart.
     pub round: u64,
     /// What transactions count as.
@@ -248,6 +264,7 @@ pub struct UpdatesClient {
     connection: Connection,
     shape: Shape,
     whole: bool,
+    reads: bool,
     random: Random,
     kind: usize,
     pace: Option<Arc<Pace>>,
@@ -263,15 +280,16 @@ impl Workload for Updates {
     async fn open(&self, index: usize) -> Result<UpdatesClient> {
         let connection = Connection::open(&self.system, &self.target, &self.settings).await?;
         let random = Random::stream(self.shape.seed, 500 + self.round, index as u64);
-        let (system, shape, whole, kind) = (self.system.clone(), self.shape, self.whole, self.kind);
-        Ok(UpdatesClient { system, connection, shape, whole, random, kind, pace: self.pace.clone() })
+        let (system, shape, pace) = (self.system.clone(), self.shape, self.pace.clone());
+        let (whole, reads, kind) = (self.whole, self.reads, self.kind);
+        Ok(UpdatesClient { system, connection, shape, whole, reads, random, kind, pace })
     }
 }
 
 impl UpdatesClient {
-    async fn attempt(&mut self, keys: &[i32]) -> Result<(), Failure> {
+    async fn attempt(&mut self, keys: &[i32], reads: Option<i32>) -> Result<(), Failure> {
         if self.whole {
-            return self.connection.send_whole(keys).await;
+            return self.connection.send_whole(keys, reads).await;
         }
         self.connection.send(Step::Begin).await?;
         for &key in keys {
@@ -303,8 +321,9 @@ impl Client for UpdatesClient {
             }
         }
         let keys = self.shape.keys(&mut self.random);
+        let reads = self.reads.then(|| self.shape.key_besides(&keys, &mut self.random)).flatten();
         loop {
-            let Err(mut failure) = self.attempt(&keys).await else {
+            let Err(mut failure) = self.attempt(&keys, reads).await else {
                 recorder.borrow_mut().committed(kind, since);
                 return Ok(());
             };
@@ -365,9 +384,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_read_is_not_what_is_updated() {
+        let shape = Shape { rows: 4, updates: 3, seed: 1 };
+        let mut random = Random::new(shape.seed);
+        for _ in 0..20 {
+            let keys = shape.keys(&mut random);
+            let read = shape.key_besides(&keys, &mut random).unwrap();
+            assert!((1..=4).contains(&read) && !keys.contains(&read), "{read} {keys:?}");
+        }
+        let update = "UPDATE counters SET v = v + 1 WHERE k = 1";
+        assert_eq!(message(&[1], None), update);
+        assert_eq!(
+            message(&[1], Some(2)),
+            format!("BEGIN; SELECT v FROM counters WHERE k = 2; {update}; COMMIT")
+        );
+    }
+
+    #[test]
     fn a_table_smaller_than_a_transaction_is_updated_whole() {
         let shape = Shape { rows: 3, updates: 20, seed: 1 };
-        assert_eq!(shape.keys(&mut Random::new(1)).len(), 3);
+        let keys = shape.keys(&mut Random::new(1));
+        assert_eq!((keys.len(), shape.key_besides(&keys, &mut Random::new(2))), (3, None));
         assert_eq!(shape.statements().len(), 3);
     }
 }

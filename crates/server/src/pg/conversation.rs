@@ -58,6 +58,7 @@ use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
 use super::frame::{self, FrameError, HEADER_BYTES, Phase};
+use super::message::tag;
 use super::registry::{Open, Stop};
 use super::response::{self, Report};
 use super::row::FULL_BYTES;
@@ -234,7 +235,9 @@ async fn process<R: Respondent>(respondent: &mut R) -> Result<(), End> {
             return Err(Broken::Io(io::ErrorKind::ConnectionReset.into()).into());
         }
         at += header.total;
-        respondent.parts().0.note_next(input.get(at).copied());
+        // Who executes asks whether that is all; others need not look.
+        let acting = (header.tag == tag::EXECUTE).then(|| frame::first_acting(&input[at..], phase)).flatten();
+        respondent.parts().0.note_next(input.get(at).copied(), acting);
         // A client with a long pipeline lets others have their turn.
         consume_budget().await;
         respondent.message(header.tag, &message[HEADER_BYTES..]).await?;

@@ -161,7 +161,7 @@ impl Connection {
         let Some(mut portal) = self.portals.take(name) else {
             return self.execute_cursor(name, max_rows).await;
         };
-        self.session.set_company(match self.transport.next() {
+        self.session.set_company(match self.transport.next_acting() {
             Some(tag::SYNC) => Company::None,
             None => Company::Unknown,
             Some(_) => Company::Some,

@@ -89,6 +89,19 @@ pub fn header(input: &[u8], phase: Phase) -> Result<Option<Header>, FrameError> 
     Ok(Some(Header { tag: first, total: length as usize + 1 }))
 }
 
+/// The tag of the first message that does something for the transaction, if it is here: closing what has a
+/// name, and asking for answers, does nothing.
+pub(crate) fn first_acting(mut input: &[u8], phase: Phase) -> Option<u8> {
+    while let Some(&first) = input.first() {
+        if !matches!(first, tag::CLOSE | tag::FLUSH) {
+            return Some(first);
+        }
+        let skipped = header(input, phase).ok().flatten()?;
+        input = input.get(skipped.total..)?;
+    }
+    None
+}
+
 /// The bound on a message of this kind in this phase, `None` if no such message exists there.
 fn limit_of(first: u8, phase: Phase) -> Option<usize> {
     match phase {
@@ -130,6 +143,18 @@ mod tests {
         assert_eq!(header(b"Q\0\0\0\x03", SESSION), Err(FrameError::BadLength { tag: b'Q', length: 3 }));
         assert!(matches!(header(b"Q\xff\xff\xff\xff", SESSION), Err(FrameError::TooLarge { .. })));
         assert!(matches!(header(b"S\0\0\xff\xff", SESSION), Err(FrameError::TooLarge { limit: 10_000, .. })));
+    }
+
+    #[test]
+    fn closing_and_flushing_are_no_company() {
+        let (close, flush) = (&b"C\0\0\0\x06P\0"[..], &b"H\0\0\0\x04"[..]);
+        let first = |parts: &[&[u8]]| first_acting(&parts.concat(), SESSION);
+        assert_eq!(first(&[b"S\0\0\0\x04"]), Some(b'S'));
+        assert_eq!(first(&[close, flush, close, b"S"]), Some(b'S'));
+        assert_eq!(first(&[close, b"P\0"]), Some(b'P'));
+        assert_eq!(first(&[]), None);
+        assert_eq!(first(&[flush, &close[..6]]), None);
+        assert_eq!(first(&[flush, b"C\0\0\0\x01"]), None);
     }
 
     #[test]

@@ -131,6 +131,8 @@ pub(crate) struct Transport<S = Socket> {
     urgent: usize,
     /// The first byte of the message behind the one that is answered, if that is here.
     next: Option<u8>,
+    /// The same of the first one that does something for the transaction.
+    next_acting: Option<u8>,
     budget: Arc<Budget>,
     charged: usize,
 }
@@ -157,19 +159,25 @@ impl<S: Stream> Transport<S> {
             unflushed: false,
             urgent: 0,
             next: None,
+            next_acting: None,
             budget,
             charged: 0,
         }
     }
 
-    /// Notes which message comes next.
-    pub(crate) fn note_next(&mut self, first: Option<u8>) {
-        self.next = first;
+    /// Notes which message comes next, and which is the next one that does something for the transaction.
+    pub(crate) fn note_next(&mut self, first: Option<u8>, acting: Option<u8>) {
+        (self.next, self.next_acting) = (first, acting);
     }
 
     /// The first byte of the message behind the one that is answered, if that is here.
     pub(crate) fn next(&self) -> Option<u8> {
         self.next
+    }
+
+    /// The same of the first one that does something for the transaction. Behind Execute only.
+    pub(crate) fn next_acting(&self) -> Option<u8> {
+        self.next_acting
     }
 
     /// Takes the bytes received, to be worked on while more may arrive.

@@ -64,7 +64,7 @@ pub(crate) use operator::operator_name;
 pub(crate) use operator::row_items;
 pub(crate) use parts::{LockingQuery, all_rows};
 pub use query::*;
-pub(crate) use routine::{Called, Form};
+pub(crate) use routine::{Called, Form, alone};
 pub use scope::{name_parts, object_name};
 pub(crate) use scope::{name_span, schema_and_name};
 pub(crate) use star::{Stars, pinned};

@@ -407,9 +407,9 @@ fn plain_list(syntax: &FunctionSyntax) -> Option<&[FunctionArg]> {
 
 /// The name and arguments of the call that a query is, if it is nothing else: with the item of the
 /// select list, or with the alias in FROM.
-type Alone<'a> = (&'a ObjectName, &'a [FunctionArg], Option<&'a SelectItem>, Option<&'a TableAlias>);
+pub(crate) type Alone<'a> = (&'a ObjectName, &'a [FunctionArg], Option<&'a SelectItem>, Option<&'a TableAlias>);
 
-fn alone(query: &QuerySyntax) -> Option<Alone<'_>> {
+pub(crate) fn alone(query: &QuerySyntax) -> Option<Alone<'_>> {
     let select = simple_select(query).filter(|select| select.selection.is_none())?;
     match (select.projection.as_slice(), select.from.as_slice()) {
         (

@@ -18,7 +18,14 @@ use crate::types::{Datum, FormatContext, TypeId};
 
 /// So many EXECUTEs may be around a statement: clients can prepare EXECUTE itself, also of its own
 /// name.
-const EXECUTES_MAX: usize = 8;
+pub(super) const EXECUTES_MAX: usize = 8;
+
+/// 54001.
+#[cold]
+pub(super) fn too_many_executes() -> SqlError {
+    let detail = format!("EXECUTE may run statements that are EXECUTE, {EXECUTES_MAX} levels deep.");
+    SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded").with_detail(detail)
+}
 
 /// Rows on their way from a query into a table.
 #[derive(Default)]
@@ -141,9 +148,7 @@ impl Session {
     /// EXECUTE: a portal within the portal.
     pub(super) fn execute(&mut self, sql: &ast::Statement, portal: &mut Portal) -> Result<PortalState> {
         if portal.depth >= EXECUTES_MAX {
-            let detail = format!("EXECUTE may run statements that are EXECUTE, {EXECUTES_MAX} levels deep.");
-            return Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
-                .with_detail(detail));
+            return Err(too_many_executes());
         }
         let (prepared, values) = self.executed(sql)?;
         portal.check_gives(prepared.columns())?;
@@ -153,7 +158,7 @@ impl Session {
     }
 
     /// The statement that EXECUTE names, and the values of its parameters.
-    fn executed(&mut self, sql: &ast::Statement) -> Result<(Arc<Prepared>, Vec<Datum>)> {
+    pub(super) fn executed(&mut self, sql: &ast::Statement) -> Result<(Arc<Prepared>, Vec<Datum>)> {
         let ast::Statement::Execute { name: Some(name), parameters, into, using, immediate, .. } = sql else {
             return Err(SqlError::syntax("syntax error in EXECUTE"));
         };

@@ -57,6 +57,11 @@ pub(crate) struct CallPlan {
 }
 
 impl CallPlan {
+    /// Whether it may change the database: what is not volatile must not.
+    pub(super) fn may_write(&self) -> bool {
+        self.form == Form::Call || self.routine.behavior == Behavior::Volatile
+    }
+
     /// Plans a bound call.
     pub(super) fn new(binder: &Binder<'_>, called: Called) -> Result<CallPlan> {
         let Called { routine, mut arguments, form, .. } = called;

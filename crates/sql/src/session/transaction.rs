@@ -78,12 +78,17 @@ impl Session {
             Command::Sql(sql) if matches!(sql.as_ref(), ast::Statement::Execute { .. })
         );
         if is_execute && self.wants_active() {
-            // What its arguments are computed by.
-            self.modes = self.default_modes();
-            self.format.transaction_time = self.database.now();
+            self.begin_program(None);
         } else {
             self.enter_implicit();
         }
+    }
+
+    /// A transaction begins that every node is to execute: by this arguments of EXECUTE are computed, too.
+    pub(super) fn begin_program(&mut self, isolation: Option<Isolation>) {
+        self.modes = self.default_modes();
+        self.modes.isolation = isolation.unwrap_or(self.modes.isolation);
+        self.format.transaction_time = self.database.now();
     }
 
     fn start_clock(&mut self) {
@@ -550,7 +555,7 @@ impl Session {
     }
 }
 
-fn isolation(level: &ast::TransactionIsolationLevel) -> Result<Isolation> {
+pub(super) fn isolation(level: &ast::TransactionIsolationLevel) -> Result<Isolation> {
     match level {
         ast::TransactionIsolationLevel::ReadUncommitted | ast::TransactionIsolationLevel::ReadCommitted => {
             Ok(Isolation::ReadCommitted)

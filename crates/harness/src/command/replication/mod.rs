@@ -138,7 +138,7 @@ pub struct ReplicationArgs {
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
     /// A cognate binary that was built with `--features cognate-engine/protocol-alone`, to compare
-    /// active replication by the metaprotocol with active replication alone.
+    /// each protocol by the metaprotocol with that protocol alone.
     #[arg(long, value_name = "FILE")]
     alone: Option<PathBuf>,
     /// Leave Galera and PostgreSQL out.

@@ -6,10 +6,8 @@
 //! Transactions read nothing but the rows that they update, so no voter waits for a vote.
 //!
 //! What the metaprotocol costs a protocol that nothing else is mixed with: certification is compared with a
-//! binary from before there was a metaprotocol, active replication with this one without the lists
-//! (`--alone`). Weak voting has no form of its own: without a vote a transaction of this load is
-//! certification's request without reads, and with one its node would have to know who is before it all the
-//! same.
+//! binary from before there was a metaprotocol (`--before`), and each protocol with one without the lists
+//! (`--alone`). For the latter, weak voting reads one more row, so that there is something to vote about.
 
 use std::time::Duration;
 
@@ -29,6 +27,12 @@ pub(super) const MIXTURES: [(&str, &[&str]); 8] = [
     ("C_W", &["certification", "weak_voting"]),
     ("A_C_W", &["active", "certification", "weak_voting"]),
     ("auto", &["auto"]),
+];
+/// What is said of the first three of them, over the same without the metaprotocol: rates, latencies.
+const ALONE: [[&str; 2]; 3] = [
+    ["active_of_alone", "active_latency_of_alone"],
+    ["certification_of_alone", "certification_latency_of_alone"],
+    ["weak_voting_of_alone", "weak_voting_latency_of_alone"],
 ];
 const HOT: [(&str, &[&str]); 3] =
     [("active", &["active"]), ("certification", &["certification"]), ("auto", &["auto"])];
@@ -58,19 +62,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
             Some(ways.len() - 1)
         }
     };
-    let alone = match &args.alone {
-        None => None,
-        Some(alone) => {
-            let place = Place::older_cluster(args, NODES, alone).await?;
-            place.fill(&bench.shape(super::throughput::UPDATES)).await?;
-            places.push(place);
-            let case = format!("{NODES} nodes, one message each, active without the metaprotocol");
-            let (last, load) = (places.len() - 1, Load::Updates(super::throughput::UPDATES));
-            let protocols = MIXTURES[0].1;
-            ways.push(Way { protocols, whole: true, ..Way::new(last, case, Serializable, clients, load) });
-            Some(ways.len() - 1)
-        }
-    };
+    let alone = add_alone(bench, &mut places, &mut ways, clients).await?;
     turns::in_turns(bench, &mut places, &mut ways).await?;
     let rate = |at: &usize| crate::median::median(&ways[*at].rates);
     let best = (0..3).max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(0);
@@ -79,11 +71,47 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
         figures.push((at, name, ways[at].over(&ways[best])));
     }
     figures.extend(older.map(|older| (1, "certification_of_before", ways[1].over(&ways[older]))));
-    figures.extend(alone.map(|alone| (0, "active_of_alone", ways[0].over(&ways[alone]))));
+    for (with, without, [rate, latency]) in alone {
+        figures.push((with, rate, ways[with].over(&ways[without])));
+        figures.push((with, latency, (ways[with].faster_than(&ways[without]), 0.0)));
+    }
     turns::record(bench, &places, &ways, &figures);
     places.truncate(1);
     shifting(bench, &mut places, clients).await?;
     hot(bench, places, clients).await
+}
+
+/// Adds each protocol without the metaprotocol, if there is a binary for that, and says which ways are to be
+/// compared: with it, without it, and what their ratios are called.
+async fn add_alone(
+    bench: &Bench<'_>,
+    places: &mut Vec<Place>,
+    ways: &mut Vec<Way>,
+    clients: u32,
+) -> Result<Vec<(usize, usize, [&'static str; 2])>> {
+    let Some(alone) = &bench.args.alone else { return Ok(Vec::new()) };
+    let place = Place::older_cluster(bench.args, NODES, alone).await?;
+    place.fill(&bench.shape(super::throughput::UPDATES)).await?;
+    places.push(place);
+    let (last, mut pairs) = (places.len() - 1, Vec::new());
+    for (at, names) in ALONE.into_iter().enumerate() {
+        let (name, protocols) = MIXTURES[at];
+        let reads = protocols == ["weak_voting"];
+        let name = if reads { format!("{name} with a read") } else { name.to_owned() };
+        let way = |place: usize, how: &str| {
+            let case = format!("{NODES} nodes, one message each, {name}{how}");
+            let load = Load::Updates(super::throughput::UPDATES);
+            Way { protocols, reads, whole: true, ..Way::new(place, case, Serializable, clients, load) }
+        };
+        let mut with = at;
+        if reads {
+            with = ways.len();
+            ways.push(way(0, ""));
+        }
+        pairs.push((with, ways.len(), names));
+        ways.push(way(last, ", without the metaprotocol"));
+    }
+    Ok(pairs)
 }
 
 /// A load that shifts, under `auto` and each protocol that is fixed.

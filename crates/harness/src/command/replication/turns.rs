@@ -48,6 +48,9 @@ pub(super) struct Way {
     /// Whether a transaction is one message, and all want the same row.
     pub(super) whole: bool,
     pub(super) hot: bool,
+    /// Whether such a message reads one more row first, so that a weak voting transaction has to be
+    /// voted about.
+    pub(super) reads: bool,
     pub(super) load: Load,
     /// Committed a second in each round.
     pub(super) rates: Vec<f64>,
@@ -57,8 +60,23 @@ pub(super) struct Way {
 impl Way {
     pub(super) fn new(place: usize, case: String, isolation: Isolation, clients: u32, load: Load) -> Way {
         let (settings, rates) = (Vec::new(), Vec::new());
-        let (protocols, on_one, whole, hot, all): (&[&str], _, _, _, _) = (&[], false, false, false, None);
-        Way { place, case, isolation, clients, on_one, settings, protocols, whole, hot, load, rates, all }
+        let (on_one, whole, hot, reads) = (false, false, false, false);
+        let (protocols, all): (&[&str], _) = (&[], None);
+        Way {
+            place,
+            case,
+            isolation,
+            clients,
+            on_one,
+            settings,
+            protocols,
+            whole,
+            hot,
+            reads,
+            load,
+            rates,
+            all,
+        }
     }
 
     /// What sessions begin with: MariaDB says it in other words.
@@ -96,6 +114,7 @@ impl Way {
                 .collect(),
             shape,
             whole: self.whole,
+            reads: self.reads,
             round,
             kinds: vec!["updates".to_owned()],
             kind: 0,
@@ -188,6 +207,12 @@ impl Way {
     /// Committed a second over another's, and its standard error.
     pub(super) fn over(&self, other: &Way) -> (f64, f64) {
         (median_ratio(&self.rates, &other.rates), ratio_error(&self.rates, &other.rates))
+    }
+
+    /// The other one's mean latency over this one's, over all rounds: more is faster, as of rates.
+    pub(super) fn faster_than(&self, other: &Way) -> f64 {
+        let mean = |way: &Way| way.all.as_ref().map_or(f64::NAN, |all| all.total().latency.mean());
+        mean(other) / mean(self)
     }
 
     pub(super) fn record(&self, bench: &Bench<'_>, place: &Place) -> Option<Record> {

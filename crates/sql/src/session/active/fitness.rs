@@ -6,29 +6,31 @@
 //! written, random numbers and sequences but in the rows of INSERT ... VALUES (others are met in an order that a
 //! plan chooses), row ids of INSERT ... SELECT. Functions of time are the origin's time, random numbers come
 //! from a seed that goes along. Plans are made without statistics, so they are the same at every node.
-//! What a table adds by itself is looked at like the statement: defaults that it gives, and what its rows
-//! have to meet, also where rows change because others do to which they refer.
+//! What a table adds by itself is looked at like the statement ([`targets`]): defaults that it gives, and what
+//! its rows have to meet, also where rows change because others do to which they refer. So is what values of
+//! domains have to meet. A function that is the whole statement, and does more than one SELECT, is looked at
+//! like a procedure.
+
+mod targets;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use sqlparser::ast;
 
 use super::super::facts::Facts;
 use super::super::statement::tag;
-use crate::bind::VirtualTables as _;
+use crate::bind::{VirtualTables as _, alone, custom_name};
 use crate::catalog::{
-    Catalog, Column, Oid, ReferentialAction, Relation, Routine, TEMPORARY_ALIAS, Table, resolve_schema,
+    Behavior, Catalog, Oid, Relation, Routine, RoutineKind, TEMPORARY_ALIAS, UserType, resolve_schema,
 };
-use crate::ddl::expression::default_of;
 use crate::ddl::names;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{Kind, Volatility, all};
-use crate::oltp::run::is_default;
-use crate::parse::walk::{Step, Walker, has_expression, walk};
+use crate::parse::walk::{Step, Walker, walk};
 use crate::parse::{Command, Statement, changes_rows, locks_rows_within};
 use crate::pg_catalog::SystemTables;
+use crate::routine::is_single_select;
 
 /// Functions that are the same at every node although nobody may compute them beforehand.
 const FIXED: [&str; 12] = [
@@ -110,12 +112,11 @@ pub(super) fn is_about_rows(statement: &Statement) -> bool {
     )
 }
 
-/// Whether these two make one transaction of what is between them, and say nothing else of it.
-pub(super) fn is_plain_block(first: &Statement, last: &Statement) -> bool {
+/// Whether it is a COMMIT that says nothing else.
+pub(super) fn is_plain_commit(statement: &Statement) -> bool {
     use ast::Statement as S;
-    let (Command::Sql(begin), Command::Sql(commit)) = (&first.command, &last.command) else { return false };
-    let begins = matches!(begin.as_ref(), S::StartTransaction { modes, .. } if modes.is_empty());
-    begins && first.deferrable.is_none() && matches!(commit.as_ref(), S::Commit { chain: false, .. })
+    let Command::Sql(sql) = &statement.command else { return false };
+    matches!(sql.as_ref(), S::Commit { chain: false, .. })
 }
 
 /// 0A000 unless every node that executes the statement comes to the same.
@@ -160,7 +161,11 @@ fn check_within(
         S::Query(query) => match query.body.as_ref() {
             ast::SetExpr::Update(S::Update(update)) => check.updated(update)?,
             ast::SetExpr::Delete(S::Delete(delete)) => check.deleted(delete)?,
-            _ => {}
+            _ => {
+                if let Some((function, _)) = called_alone(catalog, path, query)? {
+                    check.routines(function)?;
+                }
+            }
         },
         S::Call(call) => check.routines(&call.name)?,
         _ => {}
@@ -170,6 +175,33 @@ fn check_within(
         ControlFlow::Break(Some(refusal)) => Err(*refusal),
         ControlFlow::Break(None) => Err(SqlError::internal("a statement was refused without a reason")),
     }
+}
+
+/// Whether a statement is the call of a function that may change the database, and nothing else.
+pub(super) fn is_writing_call(catalog: &Catalog, facts: &Facts, statement: &Statement) -> bool {
+    let Command::Sql(sql) = &statement.command else { return false };
+    let ast::Statement::Query(query) = sql.as_ref() else { return false };
+    let called = called_alone(catalog, &facts.lookup_path(catalog), query);
+    matches!(called, Ok(Some((_, true))))
+}
+
+/// The function that a query calls, if it is nothing else, and does more than one SELECT; and whether that may
+/// change the database.
+fn called_alone<'q>(
+    catalog: &Catalog,
+    path: &[String],
+    query: &'q ast::Query,
+) -> Result<Option<(&'q ast::ObjectName, bool)>> {
+    let Some((called, ..)) = alone(query) else { return Ok(None) };
+    let Some((schema, name)) = split(called) else { return Ok(None) };
+    let (mut does_more, mut writes) = (false, false);
+    for (_, routine) in catalog.routines_named(path, schema.as_deref(), &name) {
+        if routine.kind == RoutineKind::Function && !is_single_select(&crate::routine::statements(routine)?) {
+            does_more = true;
+            writes |= routine.behavior == Behavior::Volatile;
+        }
+    }
+    Ok(does_more.then_some((called, writes)))
 }
 
 /// The schema of the temporary objects of who searches these schemas.
@@ -188,7 +220,7 @@ struct Check<'a, 's> {
     writes: bool,
     /// The rows of an INSERT ... VALUES.
     is_values: bool,
-    /// Views and routines that were looked at.
+    /// Views, routines and domains that were looked at.
     seen: &'s mut HashSet<Oid>,
     /// The function in an expression whose body this is.
     in_function: Option<String>,
@@ -220,15 +252,35 @@ impl<'a> Check<'a, '_> {
         Ok(())
     }
 
-    /// What stands for arguments that a call leaves out.
+    /// What stands for arguments that a call leaves out, and what its values have to meet.
     fn defaults(&mut self, routine: &Routine) -> Step {
-        for default in routine.inputs().filter_map(|input| input.default.as_deref()) {
-            match crate::parse::parse_expression(default) {
-                Ok(expr) => walk(&expr, self)?,
-                Err(error) => return ControlFlow::Break(Some(Box::new(error))),
+        let refuse = |error: SqlError| ControlFlow::Break(Some(Box::new(error)));
+        for input in routine.inputs() {
+            if let Err(error) = self.domain(input.ty.domain_named()) {
+                return refuse(error);
+            }
+            match input.default.as_deref().map(crate::parse::parse_expression) {
+                Some(Ok(expr)) => walk(&expr, self)?,
+                Some(Err(error)) => return refuse(error),
+                None => {}
             }
         }
-        ControlFlow::Continue(())
+        self.domain(routine.result.domain_named()).map_or_else(refuse, ControlFlow::Continue)
+    }
+
+    /// What values of a type have to meet that an expression names.
+    fn named_type(&mut self, data_type: &ast::DataType) -> Step {
+        let mut data_type = data_type.clone();
+        let name = custom_name(&mut data_type).and_then(|name| split(name));
+        let Some((schema, name)) = name else { return ControlFlow::Continue(()) };
+        let oid = match self.catalog.user_type(self.path, schema.as_deref(), &name) {
+            Some(UserType::Domain(domain)) => domain.oid,
+            _ => return ControlFlow::Continue(()),
+        };
+        match self.domain(Some(oid)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Some(Box::new(error))),
+        }
     }
 
     /// A function in an expression or in FROM.
@@ -263,191 +315,6 @@ impl<'a> Check<'a, '_> {
         ControlFlow::Continue(())
     }
 
-    /// What an INSERT puts rows into, and what that gives them.
-    fn inserted(&mut self, insert: &ast::Insert) -> Result<()> {
-        let ast::TableObject::TableName(name) = &insert.table else { return Ok(()) };
-        let Some(relation) = self.find(name) else { return Ok(()) };
-        // A view's columns have names of their own.
-        let says = matches!(relation, Relation::Table(_))
-            && insert.source.is_some()
-            && !insert.columns.is_empty()
-            && !has_expression(insert, is_default);
-        let is_given = |column: &Column| says && insert.columns.iter().any(|name| is_of(name, column));
-        self.target(relation, &is_given)?;
-        for table in self.tables_under(relation) {
-            for column in table.columns.iter().filter(|column| !column.dropped && !is_given(column)) {
-                self.default(column)?;
-            }
-            self.met(table)?;
-            if let Some(ast::OnInsert::OnConflict(on)) = &insert.on
-                && let ast::OnConflictAction::DoUpdate(update) = &on.action
-            {
-                let is_table = matches!(relation, Relation::Table(_));
-                let changed = changed_places(table, &update.assignments, is_table);
-                self.referring(table, Some(&changed), &mut HashSet::new())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What rows of INSERT ... SELECT go into.
-    fn target(&self, relation: &Relation, is_given: &dyn Fn(&Column) -> bool) -> Result<()> {
-        if self.is_values {
-            return Ok(());
-        }
-        let table = match relation {
-            Relation::Table(table) => table,
-            Relation::View(view) => {
-                return Err(unfit(format_args!("INSERT ... SELECT into view \"{}\"", view.name)));
-            }
-            _ => return Ok(()),
-        };
-        if table.primary_key().is_none() {
-            return Err(unfit(format_args!(
-                "INSERT ... SELECT into table \"{}\", which has no primary key",
-                table.name
-            )));
-        }
-        let mut left_out = table.columns.iter().filter(|column| !column.dropped && !is_given(column));
-        let default = left_out.find(|column| {
-            let text = default_of(self.catalog, column).unwrap_or_default().to_ascii_lowercase();
-            IN_ORDER.iter().any(|name| text.contains(&format!("{name}(")))
-        });
-        default.map_or(Ok(()), |column| {
-            Err(unfit(format_args!(
-                "INSERT ... SELECT into table \"{}\", whose column \"{}\" has a default that counts or is random",
-                table.name, column.name
-            )))
-        })
-    }
-
-    /// What an UPDATE puts into rows by itself.
-    fn updated(&mut self, update: &ast::Update) -> Result<()> {
-        let ast::TableFactor::Table { name, .. } = &update.table.relation else { return Ok(()) };
-        let Some(relation) = self.find(name) else { return Ok(()) };
-        let is_table = matches!(relation, Relation::Table(_));
-        let by_default: Vec<&ast::AssignmentTarget> = update
-            .assignments
-            .iter()
-            .filter(|assignment| has_expression(&assignment.value, is_default))
-            .map(|assignment| &assignment.target)
-            .collect();
-        for table in self.tables_under(relation) {
-            let gets_it = |column: &&Column| {
-                let mut targets = by_default.iter();
-                !column.dropped && targets.any(|target| !is_table || assigns(target, column))
-            };
-            for column in table.columns.iter().filter(gets_it) {
-                self.default(column)?;
-            }
-            self.met(table)?;
-            let changed = changed_places(table, &update.assignments, is_table);
-            self.referring(table, Some(&changed), &mut HashSet::new())?;
-        }
-        Ok(())
-    }
-
-    /// What goes with the rows of a DELETE.
-    fn deleted(&mut self, delete: &ast::Delete) -> Result<()> {
-        let ast::FromTable::WithFromKeyword(from) = &delete.from else { return Ok(()) };
-        let Some(ast::TableFactor::Table { name, .. }) = from.first().map(|from| &from.relation) else {
-            return Ok(());
-        };
-        let Some(relation) = self.find(name) else { return Ok(()) };
-        self.tables_under(relation)
-            .into_iter()
-            .try_for_each(|table| self.referring(table, None, &mut HashSet::new()))
-    }
-
-    /// What is put into rows that refer to those of a table, whose columns at these places change, or which
-    /// go. `seen` has the foreign keys that were looked at, and whether for rows that go.
-    fn referring(
-        &mut self,
-        table: &Table,
-        changed: Option<&[usize]>,
-        seen: &mut HashSet<(Oid, bool)>,
-    ) -> Result<()> {
-        let catalog = self.catalog;
-        for reference in &table.referenced_by {
-            let Some(child) = catalog.table_by_oid(reference.table) else { continue };
-            let Some(key) = child.foreign_keys.iter().find(|key| key.oid == reference.constraint) else {
-                continue;
-            };
-            let is_met = |changed| key.referenced_columns.iter().any(|&at| table.changes_with(at, changed));
-            if !changed.is_none_or(is_met) || !seen.insert((key.oid, changed.is_none())) {
-                continue;
-            }
-            let action = if changed.is_none() { key.on_delete } else { key.on_update };
-            match action {
-                ReferentialAction::NoAction | ReferentialAction::Restrict => continue,
-                ReferentialAction::Cascade if changed.is_none() => {
-                    on_more_stack(|| self.referring(child, None, seen))?;
-                    continue;
-                }
-                ReferentialAction::SetDefault => {
-                    for &place in &key.columns {
-                        self.default(&child.columns[place])?;
-                    }
-                }
-                ReferentialAction::Cascade | ReferentialAction::SetNull => {}
-            }
-            self.met(child)?;
-            on_more_stack(|| self.referring(child, Some(&key.columns), seen))?;
-        }
-        Ok(())
-    }
-
-    /// The table of this name, or those that a view is over: one of them is changed through it.
-    fn tables_under(&self, relation: &'a Relation) -> Vec<&'a Arc<Table>> {
-        match relation {
-            Relation::Table(table) => vec![table],
-            Relation::View(view) => {
-                let catalog = self.catalog;
-                let under = view.depends_on.iter().filter_map(|oid| catalog.relation_by_oid(*oid));
-                under.flat_map(|relation| self.tables_under(relation)).collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// What a column has by default.
-    fn default(&mut self, column: &Column) -> Result<()> {
-        match default_of(self.catalog, column) {
-            Some(text) => self.stored(text),
-            None => Ok(()),
-        }
-    }
-
-    /// What the rows of a table have to meet.
-    fn met(&mut self, table: &Table) -> Result<()> {
-        for check in &table.checks {
-            self.stored(&check.expression)?;
-        }
-        let catalog = self.catalog;
-        for column in table.columns.iter().filter(|column| !column.dropped) {
-            let mut next = column.ty.domain_named();
-            while let Some(domain) = next.and_then(|oid| catalog.domain_by_oid(oid)) {
-                for check in &domain.checks {
-                    self.stored(&check.expression)?;
-                }
-                next = domain.base.domain_named();
-            }
-        }
-        Ok(())
-    }
-
-    /// An expression of the catalog. A sequence that it names is no temporary one.
-    fn stored(&mut self, text: &str) -> Result<()> {
-        let expression = crate::parse::parse_expression(text)?;
-        let had_sequences = std::mem::take(&mut self.has_sequences);
-        let step = walk(&expression, self);
-        self.has_sequences = had_sequences;
-        match step {
-            ControlFlow::Break(Some(refusal)) => Err(*refusal),
-            _ => Ok(()),
-        }
-    }
-
     fn function(&self, name: &str) -> Result<()> {
         if FIXED.contains(&name) {
             return Ok(());
@@ -473,27 +340,6 @@ impl<'a> Check<'a, '_> {
             true => Err(unfit(format_args!("function {name}()"))),
             false => Ok(()),
         }
-    }
-}
-
-/// Whether a name in a statement is that of a column.
-fn is_of(name: &ast::ObjectName, column: &Column) -> bool {
-    split(name).is_some_and(|(_, name)| name == column.name)
-}
-
-/// The places of a table's columns that are assigned to; all of them through a view, whose columns have names
-/// of their own.
-fn changed_places(table: &Table, assignments: &[ast::Assignment], is_table: bool) -> Vec<usize> {
-    let is_changed = |column: &Column| assignments.iter().any(|one| assigns(&one.target, column));
-    let places = 0..table.columns.len();
-    places.filter(|&place| !is_table || is_changed(&table.columns[place])).collect()
-}
-
-/// Whether a column is assigned to.
-fn assigns(target: &ast::AssignmentTarget, column: &Column) -> bool {
-    match target {
-        ast::AssignmentTarget::ColumnName(name) => is_of(name, column),
-        ast::AssignmentTarget::Tuple(all) => all.iter().any(|name| is_of(name, column)),
     }
 }
 
@@ -531,12 +377,14 @@ impl Walker for Check<'_, '_> {
                     Ok(parsed) => parsed,
                     Err(error) => return refuse(error),
                 };
-                for statement in parsed {
-                    if let Command::Sql(sql) = &statement.command {
-                        walk(sql.as_ref(), self)?;
-                    }
-                }
-                ControlFlow::Continue(())
+                // Its names are looked up where it was made.
+                let outer = std::mem::replace(&mut self.path, view.search_path.as_slice());
+                let step = parsed.iter().try_for_each(|statement| match &statement.command {
+                    Command::Sql(sql) => walk(sql.as_ref(), self),
+                    _ => ControlFlow::Continue(()),
+                });
+                self.path = outer;
+                step
             }
             Some(_) => ControlFlow::Continue(()),
             None if SystemTables.find(schema.as_deref(), &name).is_some() => {
@@ -566,11 +414,17 @@ impl Walker for Check<'_, '_> {
     fn expression(&mut self, expr: &ast::Expr) -> Step {
         match expr {
             ast::Expr::Function(call) => self.called(&call.name),
+            ast::Expr::Cast { data_type, .. } => self.named_type(data_type),
+            ast::Expr::TypedString(literal) => self.named_type(&literal.data_type),
             _ => ControlFlow::Continue(()),
         }
     }
 
     fn query(&mut self, query: &ast::Query) -> Step {
+        let skips = |lock: &ast::LockClause| matches!(lock.nonblock, Some(ast::NonBlock::SkipLocked));
+        if query.locks.iter().any(skips) {
+            return ControlFlow::Break(Some(Box::new(unfit("SKIP LOCKED"))));
+        }
         let is_cut = query.limit_clause.is_some() || query.fetch.is_some();
         if self.writes && is_cut && query.order_by.is_none() {
             return ControlFlow::Break(Some(Box::new(unfit(

@@ -24,6 +24,7 @@
 
 mod fitness;
 mod fixed;
+mod given;
 mod message;
 mod program;
 
@@ -50,9 +51,9 @@ use crate::catalog::Catalog;
 use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::{Finished, Protocol};
-use crate::parse::template::Template;
-use crate::types::{DateStyle, Datum, FormatContext};
+use crate::types::Datum;
 pub(crate) use fixed::Fixed;
+use given::Given;
 use message::Message;
 use program::{Program, Step};
 
@@ -66,12 +67,6 @@ const SETTINGS: [&str; 7] = [
     "bytea_output",
     "client_min_messages",
 ];
-
-/// A statement of a program, where it is asked for.
-struct Given {
-    prepared: Arc<Prepared>,
-    step: Step,
-}
 
 /// What a statement of a program gave.
 struct Answer {
@@ -159,14 +154,16 @@ impl Session {
     }
 
     async fn run_active_here(&mut self, statements: &[Statement]) -> Result<Option<Vec<Portal>>> {
-        if !statements.iter().any(fitness::may_write) {
+        if !statements.iter().any(|statement| self.may_write(statement)) {
             return Ok(None);
         }
         let message = Message::of(statements);
+        let is_about_rows = |statement: &Statement| fitness::is_about_rows(self.meant(statement));
         // Who says it for what follows in the session may define tables before.
-        if message.said.is_some() && !message.statements.iter().any(fitness::is_about_rows) {
+        if message.said.is_some() && !message.statements.iter().any(is_about_rows) {
             return Ok(None);
         }
+        self.begin_program(message.isolation);
         let mut given = Vec::with_capacity(message.statements.len());
         self.attempt.is_fit = true;
         for statement in message.statements {
@@ -184,9 +181,8 @@ impl Session {
         if !given.iter().any(|given| writes(&given.prepared)) {
             return Ok(None);
         }
-        let said = message.said.as_ref().map(|said| said.statement);
         let mut before = Vec::new();
-        for statement in message.begin.into_iter().chain(said) {
+        for statement in &message.before {
             before.push(self.done(statement)?);
         }
         let commit = message.commit.map(|statement| self.done(statement)).transpose()?;
@@ -213,19 +209,13 @@ impl Session {
             return Ok(false);
         }
         self.attempt.is_fit = true;
-        self.note_statement(&portal.prepared.clone());
         let prepared = portal.prepared.clone();
-        let mut given = match prepared.statement() {
-            Some(statement) if portal.parameters.is_empty() => self.given(statement)?,
-            statement => {
-                let types: Vec<u32> = prepared.parameter_types().iter().map(|ty| ty.oid()).collect();
-                // Looked at once for all its values, and planned as it is executed.
-                if let Some(statement) = statement {
-                    self.prepare_alike(&statement.text, &types)?;
-                }
-                Given { step: self.step(&prepared, &portal.parameters)?, prepared }
-            }
-        };
+        self.note_statement(&prepared);
+        // What EXECUTE names has begun with its arguments.
+        if portal.depth == 0 {
+            self.begin_program(None);
+        }
+        let mut given = self.given_bound(&prepared, &portal.parameters)?;
         if !portal.is_open() {
             given.step.told = portal.columns().map(Step::types_of);
         }
@@ -262,39 +252,11 @@ impl Session {
         self.open.as_ref().is_some_and(|open| open.engine.is_ordered())
     }
 
-    /// A statement without parameters, as a part of a program. What it has in common with others is
-    /// planned once, here and at every node.
-    fn given(&mut self, statement: &Statement) -> Result<Given> {
-        if let Some(template) = Template::of(&statement.text)
-            && let Some(given) = self.given_by(template)
-        {
-            return Ok(given);
-        }
-        fitness::check(&self.database.catalog(), &self.facts, statement)?;
-        let prepared = self.prepare_statement(statement.clone())?;
-        Ok(Given { step: self.step(&prepared, &[])?, prepared })
-    }
-
-    /// None if the statement does not mean the same with its literals taken out, or is not right: then
-    /// its own text tells why.
-    fn given_by(&mut self, template: Template) -> Option<Given> {
-        self.begin_statement();
-        let prepared = self.prepare_alike(&template.text, &template.types).ok()?;
-        if !template.fits(prepared.parameter_types()) {
-            return None;
-        }
-        let values: Vec<Option<&[u8]>> = template.values.iter().map(|value| Some(value.as_bytes())).collect();
-        self.bind(&prepared, &values, &[Format::Text], &[]).ok()?;
-        let parameters = template.values.into_iter().map(Some).collect();
-        let step = Step { text: template.text, types: template.types, parameters, told: None };
-        Some(Given { prepared, step })
-    }
-
     async fn run_program(&mut self, given: Vec<Given>) -> Result<Vec<Portal>> {
         self.check_majority()?;
         self.await_slow_node().await?;
         self.check_is_role()?;
-        let isolation = super::transaction::isolation_of(&self.effective.default_isolation);
+        let (isolation, now) = (self.modes.isolation, self.format.transaction_time);
         let (statements, steps): (Vec<Arc<Prepared>>, Vec<Step>) =
             given.into_iter().map(|given| (given.prepared, given.step)).unzip();
         let settings = self.facts.with_settings(|settings| {
@@ -311,7 +273,7 @@ impl Session {
             database: self.facts.database_name(),
             database_oid: self.database.oid(),
             settings,
-            now: self.database.now(),
+            now,
             seed: super::facts::random_u64(),
             memory: Some(self.memory_limit as u64),
             writes_max: Some(self.database.engine().transaction_bytes()),
@@ -327,10 +289,11 @@ impl Session {
         let ordered = engine.order_program(id, isolation, name, &program.encode()?)?;
         let shown = name.map_or_else(|| id.to_string(), str::to_owned);
         self.seat.pause();
+        let asked = database.now();
         let outcome = self.in_order(Some(&shown), ordered).await?;
         let ended = database.programs().take(id);
         let taken = ended.as_ref().and_then(|ended| ended.as_ref().ok()).map_or(0, |answers| answers.took_us);
-        let waited = database.now().saturating_sub(program.now).max(0).unsigned_abs();
+        let waited = database.now().saturating_sub(asked).max(0).unsigned_abs();
         self.note_protocol(&Finished {
             committed: outcome.is_ok(),
             conflict: outcome.as_ref().ok().and_then(|commit| commit.was_met),
@@ -357,26 +320,6 @@ impl Session {
         let answers = statements.into_iter().zip(answers.statements);
         Ok(answers.map(|(prepared, answer)| answer.into_portal(prepared)).collect())
     }
-
-    /// A statement with its parameters, as texts.
-    fn step(&self, prepared: &Prepared, parameters: &[Datum]) -> Result<Step> {
-        let statement = prepared.statement().ok_or_else(|| SqlError::internal("an empty step"))?;
-        let types = prepared.parameter_types();
-        // As texts that say all of a value, whatever the client wants to see of it: a number's last digits,
-        // and a zone by its distance.
-        let format =
-            FormatContext { date_style: DateStyle::Iso, extra_float_digits: 1, ..self.format.clone() };
-        let text = |(value, ty): (&Datum, &crate::types::Type)| match value {
-            Datum::Null => None,
-            value => Some(value.to_text_string(*ty, &format)),
-        };
-        Ok(Step {
-            text: statement.text.to_string(),
-            types: types.iter().map(|ty| ty.oid()).collect(),
-            parameters: parameters.iter().zip(types).map(text).collect(),
-            told: None,
-        })
-    }
 }
 
 /// Whether a statement changes anything, or may.
@@ -384,7 +327,7 @@ pub(super) fn writes(prepared: &Prepared) -> bool {
     match &prepared.planned().action {
         Action::Insert(_) | Action::Update(_) | Action::Delete(_) | Action::Parts(_) => true,
         Action::Select(plan) => plan.has_locks(),
-        Action::Call(_) => true,
+        Action::Call(plan) => plan.may_write(),
         Action::Empty | Action::Utility => false,
     }
 }
@@ -476,7 +419,11 @@ impl SqlDatabase {
                 let took_us = began.elapsed().as_micros() as u64;
                 Answers { statements, took_us, sequences: last.into_iter().collect() }
             }),
-            Err(error) => Err(error),
+            // It would be one in the program's text, which is not the client's.
+            Err(mut error) => {
+                error.position = None;
+                Err(error)
+            }
         };
         let commits = done.is_ok();
         if is_here {
