@@ -1,7 +1,7 @@
 //! `cognate node`: who belongs to a cluster. Everything but `init` asks a running node, over its HTTP
 //! port, and any of them will do.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,8 +10,20 @@ use clap::{Args, Subcommand};
 use cognate_engine::{Database, Options};
 use serde_json::Value;
 
-/// How long a node may take to answer.
-const ANSWER: Duration = Duration::from_secs(90);
+/// How long a node may take to answer a question.
+const ANSWER: Duration = Duration::from_secs(10);
+/// How long it may take for a change.
+const CHANGE: Duration = Duration::from_secs(90);
+/// Why a node may not vote for the moment, or nobody knows whether it does: it has fallen behind
+/// again, or has just gone; the leader has; or another node is added at the same time.
+const PASSING: [&str; 6] = [
+    "cannot vote yet",
+    "does not answer",
+    "no leader of a majority",
+    "connection ended",
+    "no answer in time",
+    "undergoing a configuration change",
+];
 /// How often it is looked how far a new node is.
 const PERIOD: Duration = Duration::from_millis(500);
 
@@ -104,7 +116,14 @@ fn say(line: &str) {
 
 /// Lets a node receive everything, waits until it has, and lets it vote.
 fn add(number: u16, at: &At) -> Result<(), String> {
-    at.change(number, "add")?;
+    if let Err(why) = at.change(number, "add") {
+        // One that was added before and does not vote: that was begun, and not brought to its end.
+        let nodes = at.ask("GET", "/cluster")?;
+        let is_learner = row_of(&nodes, number).is_some_and(|row| row["role"] == "learner");
+        if !is_learner || !why.contains("a member already") {
+            return Err(why);
+        }
+    }
     say(&format!("node {number} receives what the others have"));
     let (mut goal, mut said) = (None, String::new());
     loop {
@@ -115,14 +134,16 @@ fn add(number: u16, at: &At) -> Result<(), String> {
         let goal = *goal.get_or_insert(settled);
         let row = row_of(&nodes, number).cloned().unwrap_or_default();
         let applied = row["applied"].as_u64();
+        let has_come = applied.is_some_and(|applied| applied >= goal);
+        if has_come && (row["role"] == "follower" || row["role"] == "leader") {
+            // The answer to that was lost.
+            break;
+        }
         let mut refused = None;
-        if applied.is_some_and(|applied| applied >= goal) && row["role"] == "learner" {
+        if has_come && row["role"] == "learner" {
             match at.change(number, "promote") {
                 Ok(()) => break,
-                // It has fallen behind again, or has just gone.
-                Err(why) if ["cannot vote yet", "does not answer"].iter().any(|what| why.contains(what)) => {
-                    refused = Some(why);
-                }
+                Err(why) if PASSING.iter().any(|what| why.contains(what)) => refused = Some(why),
                 Err(why) => return Err(why),
             }
         }
@@ -170,6 +191,10 @@ fn init(data: &std::path::Path) -> Result<(), String> {
     if !data.is_dir() {
         return Err(format!("there is no folder {}", data.display()));
     }
+    // Opening would make a database of whatever folder this is.
+    if !data.join("base").is_dir() {
+        return Err(format!("there is no database in {}", data.display()));
+    }
     let position = Database::found_cluster(Options::new(data)).map_err(|e| e.to_string())?;
     say(&format!(
         "{} is a node's from now on: its cluster begins behind position {position}. Start it with --node N and \
@@ -194,13 +219,20 @@ impl At {
 
     /// One request and its answer.
     fn ask(&self, method: &str, path: &str) -> Result<Value, String> {
-        let failed = |e: std::io::Error| format!("no answer from http://{}: {e}", self.http);
+        // As browsers show it, too.
+        let host = self.http.trim_start_matches("http://").trim_end_matches('/');
+        let patience = if method == "GET" { ANSWER } else { CHANGE };
+        let failed = |e: std::io::Error| match e.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                format!("no answer from http://{host} within {} s", patience.as_secs())
+            }
+            _ => format!("no answer from http://{host}: {e}"),
+        };
         let token = self.token()?;
         let authorization =
             token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-        let mut stream = TcpStream::connect(&self.http).map_err(failed)?;
-        stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
-        let host = &self.http;
+        let mut stream = TcpStream::connect(host).map_err(failed)?;
+        stream.set_read_timeout(Some(patience)).map_err(failed)?;
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n{authorization}\r\n"
         );

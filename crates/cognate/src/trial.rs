@@ -2,6 +2,7 @@
 //! this program with `serve`, and ends with this one.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,7 +30,7 @@ pub(crate) struct Trial {
     #[arg(long, value_name = "DIR", default_value = "cognate-cluster")]
     data: PathBuf,
     /// SQL is on this port of loopback and on the next ones.
-    #[arg(long, value_name = "PORT", default_value_t = 5433)]
+    #[arg(long, value_name = "PORT", default_value_t = 5433, value_parser = clap::value_parser!(u16).range(1..))]
     base_port: u16,
     /// Memory budget of each node, e.g. 256MB.
     #[arg(long, value_name = "SIZE")]
@@ -99,8 +100,15 @@ impl Trial {
         if !path.exists() {
             let bytes: [u8; 16] = rand::rng().random();
             let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            std::fs::write(&path, text + "\n")
-                .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+            // Nobody else reads it, and no start finds a part of it.
+            let fresh = self.data.join("secret.new");
+            let write = || {
+                let mut file = std::fs::OpenOptions::new();
+                let mut file = file.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+                file.write_all((text + "\n").as_bytes())?;
+                std::fs::rename(&fresh, &path)
+            };
+            write().map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         }
         Ok(path)
     }

@@ -109,7 +109,7 @@ impl Cluster {
     }
 
     /// Says something to a node by `cognate node`.
-    fn manage(&self, asked: usize, words: &[&str]) -> Result<String, String> {
+    pub(crate) fn manage(&self, asked: usize, words: &[&str]) -> Result<String, String> {
         let arguments = [&["node"], words, &["--http", &self.http[asked - 1]]].concat();
         let output = command(&arguments).output().expect("ran");
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
@@ -140,6 +140,16 @@ impl Cluster {
         socket.read_to_string(&mut answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
         Some((head.to_owned(), serde_json::from_str(body).ok()?))
+    }
+
+    /// Asks a node for a change of the nodes, and for nothing behind that. Its whole answer.
+    pub(crate) fn ask_for(&self, node: usize, path: &str) -> String {
+        let mut socket = TcpStream::connect(&self.http[node - 1]).expect("connected");
+        let head = "HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0";
+        socket.write_all(format!("POST {path} {head}\r\n\r\n").as_bytes()).expect("asked");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("an answer");
+        answer
     }
 
     /// What a node's live page draws.

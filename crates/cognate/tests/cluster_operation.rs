@@ -47,6 +47,28 @@ fn who_comes_to_a_node_that_is_starting_is_told_so_at_once() {
     alone.wait().expect("waited");
 }
 
+/// Whoever is asked, and whoever leads: a node leaves also by its own word. It comes back with what it
+/// has, also if that was begun before and not brought to its end.
+#[test]
+fn a_node_leaves_and_comes_back_with_its_data() {
+    let cluster = Cluster::start();
+    let mut one = cluster.connect(1);
+    one.query("CREATE TABLE item (id int PRIMARY KEY)").expect("made");
+    cluster.manage(3, &["remove", "3"]).expect("removed");
+    retried(&mut one, "INSERT INTO item VALUES (1)");
+    let removed = "SELECT node FROM cognate_nodes \
+                   WHERE node = 3 AND role IS NULL AND reason LIKE 'it is no member of the cluster%'";
+    while rows(&mut one, removed).is_empty() {}
+    let answer = cluster.ask_for(1, "/cluster/nodes/3/add");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let said = cluster.manage(2, &["add", "3"]).expect("added");
+    assert!(said.ends_with("node 3 takes part\n"), "{said}");
+    retried(&mut cluster.connect(3), "INSERT INTO item VALUES (2)");
+    assert_eq!(cluster.assert_equal("SELECT id FROM item ORDER BY id"), [["1"], ["2"]]);
+    let again = cluster.manage(2, &["add", "3"]).expect_err("it votes");
+    assert!(again.contains("a member already"), "{again}");
+}
+
 /// Why a node that starts takes nobody; nothing if it does not listen yet.
 fn refused_by(address: SocketAddr) -> Option<String> {
     match Wire::connect(address) {

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
@@ -64,9 +65,26 @@ fn a_trial_of_a_cluster_stops_in_order_when_its_terminal_interrupts_it() {
     let mut line = String::new();
     output.read_line(&mut line).expect("a line");
     assert!(line.starts_with("node 1  ready  psql "), "{line:?}");
+    let secret = std::fs::metadata(folder.path().join("secret")).expect("made at the first start");
+    assert_eq!(secret.permissions().mode() & 0o077, 0, "nobody else reads it");
     let group = format!("-{}", trial.id());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().expect("kill runs").success());
     assert!(trial.wait().expect("ended").success());
+}
+
+/// Opening would make a database of any folder.
+#[test]
+fn only_a_database_becomes_the_first_node_of_a_cluster() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("notes"), "of somebody").expect("written");
+    let data = folder.path().to_str().expect("UTF-8");
+    let (code, said) = fails(&["node", "init", "--data", data]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("there is no database in") && said.contains(data), "{said}");
+    let left = std::fs::read_dir(folder.path()).expect("listed").count();
+    assert_eq!(left, 1, "the folder is as it was");
+    let (_, said) = fails(&["node", "init", "--data", "/nonexistent"]);
+    assert!(said.contains("there is no folder /nonexistent"), "{said}");
 }
 
 /// Nobody would be served, and whoever started it would wait for that.

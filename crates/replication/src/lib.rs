@@ -28,6 +28,7 @@ pub mod entry;
 pub mod error;
 mod founding;
 mod learner;
+mod leaving;
 mod log;
 mod messages;
 pub mod net;

@@ -20,6 +20,7 @@ use crate::entry::{ClusterId, Members, NodeNumber, Position};
 use crate::error::{OrderError, ProposeError, StartError};
 use crate::founding;
 use crate::learner;
+use crate::leaving;
 use crate::log::OrderLog;
 use crate::log::record::LOG_VERSION;
 pub use crate::messages::Change;
@@ -430,7 +431,8 @@ impl Inner {
                 return Err(format!("node {node} is not on the list of node {own}, which leads"));
             }
             Change::Promote(node) => learner::until_near(self, node).await?,
-            Change::AddLearner(_) | Change::Remove(_) => {}
+            Change::Remove(node) => leaving::until_spared(self, node).await?,
+            Change::AddLearner(_) => {}
         }
         self.consensus.change(change).await
     }

@@ -139,6 +139,8 @@ pub(crate) struct Signs {
 const ENTRIES: u64 = 256;
 /// Requests it may still have to apply then.
 const REQUESTS: u64 = 50_000;
+/// What is said of a node that is on the list and does not belong to the cluster.
+const NO_MEMBER: &str = "it is no member of the cluster";
 
 /// How a node is, and why.
 pub(crate) fn judge(signs: &Signs) -> (NodeState, String) {
@@ -189,6 +191,8 @@ pub(crate) fn rows(
     let row = |node: NodeNumber| {
         let answer = answers.get(&node);
         let report = answer.and_then(|answer| answer.as_ref().ok());
+        // Who was removed, or not added yet, does not know it by itself.
+        let is_member = leader.is_none() || members.nodes.contains(&node);
         let not_got = match leader {
             Some(leader) if leader.node == node => Some((0, 0)),
             Some(leader) => leader.lags.get(&node).copied(),
@@ -201,20 +205,34 @@ pub(crate) fn rows(
         NodeRow {
             node,
             address: addresses.get(&node).cloned(),
-            role: report.map(|report| report.role).or_else(|| role_of(&members, node)),
+            role: match is_member {
+                true => report.map(|report| report.role).or_else(|| role_of(&members, node)),
+                false => None,
+            },
             state: report.map(|report| report.state),
             applied: report.map(|report| report.applied),
             committed: report.map(|report| report.committed),
             lag_bytes: lag.map(|(bytes, _)| bytes),
             lag_ms: lag.map(|(_, ms)| ms),
-            reason: match answer {
-                Some(Ok(report)) => Some(report.reason.clone()).filter(|reason| !reason.is_empty()),
-                Some(Err(why)) => Some(why.clone()),
-                None => Some("it is not on this node's list".to_owned()),
+            reason: match is_member {
+                true => reason_of(answer),
+                false => Some(match reason_of(answer) {
+                    Some(why) => format!("{NO_MEMBER}; {why}"),
+                    None => NO_MEMBER.to_owned(),
+                }),
             },
         }
     };
     nodes.into_iter().map(row).collect()
+}
+
+/// Why a node does not serve, by its answer.
+fn reason_of(answer: Option<&Result<Report, String>>) -> Option<String> {
+    match answer {
+        Some(Ok(report)) => Some(report.reason.clone()).filter(|reason| !reason.is_empty()),
+        Some(Err(why)) => Some(why.clone()),
+        None => Some("it is not on this node's list".to_owned()),
+    }
 }
 
 fn role_of(members: &Members, node: NodeNumber) -> Option<Role> {
@@ -291,5 +309,39 @@ mod tests {
         assert_eq!((rows[1].applied, rows[1].lag_bytes, rows[1].lag_ms), (Some(8), Some(12), Some(25)));
         assert_eq!((rows[2].state, rows[2].role, rows[2].lag_bytes), (None, Some(Role::Follower), Some(30)));
         assert_eq!(rows[2].reason.as_deref(), Some("connection refused"));
+    }
+
+    /// A node that was removed still takes itself for a follower; the leader knows better.
+    #[test]
+    fn who_is_no_member_has_no_role_and_is_told_why() {
+        let members = Members { voters: vec![BTreeSet::from([1])], nodes: BTreeSet::from([1]) };
+        let report = |node, role, state, reason: &str| Report {
+            node,
+            role,
+            state,
+            applied: 9,
+            committed: 9,
+            reason: reason.to_owned(),
+            members: members.clone(),
+            unapplied: (0, 0),
+            lags: BTreeMap::new(),
+        };
+        let addresses = BTreeMap::from([(1, "a".to_owned()), (2, "b".to_owned()), (3, "c".to_owned())]);
+        let removed = report(2, Role::Follower, NodeState::Minority, "no leader is heard");
+        let mut answers = BTreeMap::from([
+            (1, Ok(report(1, Role::Leader, NodeState::Serving, ""))),
+            (2, Ok(removed)),
+            (3, Err("connection refused".to_owned())),
+        ]);
+        let seen = rows(&addresses, &answers);
+        assert_eq!((seen[0].role, seen[0].reason.as_deref()), (Some(Role::Leader), None));
+        assert_eq!((seen[1].role, seen[1].state), (None, Some(NodeState::Minority)));
+        let said = |row: &NodeRow| row.reason.clone().unwrap_or_default();
+        assert_eq!(said(&seen[1]), "it is no member of the cluster; no leader is heard");
+        assert_eq!(said(&seen[2]), "it is no member of the cluster; connection refused");
+        // Without a leader nobody knows who belongs to it.
+        answers.remove(&1);
+        let seen = rows(&addresses, &answers);
+        assert_eq!((seen[1].role, said(&seen[1])), (Some(Role::Follower), "no leader is heard".to_owned()));
     }
 }

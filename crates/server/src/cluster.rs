@@ -473,7 +473,8 @@ async fn sweep(order: TotalOrder, database: SqlDatabase, mut stopped: watch::Rec
         if !has_looked {
             let reached = async { order.until_applied(order.read_barrier().await?).await };
             has_looked = matches!(tokio::time::timeout(PATIENCE, reached).await, Ok(Ok(())));
-            let members: Vec<NodeNumber> = order.status().await.into_iter().map(|row| row.node).collect();
+            // Not those on the list: who was removed may stay there until the next start.
+            let members = order.members().nodes;
             has_looked &= members.contains(&order.node());
             if has_looked {
                 database.note_left_behind(|node| members.contains(&NodeNumber::from(node)));

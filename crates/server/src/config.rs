@@ -450,8 +450,10 @@ fn check_http(http: Option<SocketAddr>, decided: bool) -> Result<(), ConfigError
     }
 }
 
+/// Blanks around it do not come along in a request's head.
 fn http_token(token: Option<String>, file: Option<PathBuf>) -> Result<Option<String>, ConfigError> {
-    secret("http_token", token, file)
+    let token = secret("http_token", token, file)?;
+    Ok(token.map(|token| token.trim().to_owned()))
 }
 
 /// A secret of either form; it is not empty.
@@ -465,7 +467,8 @@ fn secret(name: &str, secret: Option<String>, file: Option<PathBuf>) -> Result<O
             text.lines().next().unwrap_or_default().to_owned()
         }
     };
-    match secret.is_empty() {
+    // A line of blanks is a file that nobody has filled in.
+    match secret.trim().is_empty() {
         false => Ok(Some(secret)),
         true => Err(ConfigError(format!("{name}: it must not be empty"))),
     }
@@ -672,6 +675,8 @@ mod tests {
             ("listen = '0.0.0.0:5433'\n[auth]\npassword = 'x'", "a certificate is needed"),
             ("http = '0.0.0.0:8433'", "a token is needed"),
             ("http_token = ''", "http_token: it must not be empty"),
+            ("http_token = ' '", "http_token: it must not be empty"),
+            ("cluster_secret = ' '", "cluster_secret: it must not be empty"),
             ("http_token_file = '/nonexistent/file'", "http_token: cannot read /nonexistent/file"),
             ("[tls]\ncert = 'c'", "no key"),
             ("[auth]\npassword = ''", "empty password"),

@@ -87,24 +87,20 @@ pub(crate) fn cluster(
         (None, Some(_)) => return Err("peers: which of them is this one? Set node".into()),
     };
     let mut all = BTreeMap::new();
-    for peer in peers.split(',').map(str::trim) {
-        let wrong = || format!("peers: \"{peer}\" is not NUMBER=HOST:PORT");
-        let (number, address) = peer.split_once('=').ok_or_else(wrong)?;
-        let number: u16 = number.trim().parse().map_err(|_| wrong())?;
-        let port =
-            address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse());
-        if !matches!(port, Some(Ok(1u16..))) {
-            return Err(wrong());
-        }
-        if !(1..=NODE_MAX).contains(&number) {
-            return Err(format!("peers: nodes are numbered from 1 to {NODE_MAX}, not {number}"));
-        }
-        if all.insert(number, address.to_owned()).is_some() {
+    for text in peers.split(',').map(str::trim) {
+        let (number, address) = peer(text)?;
+        if all.insert(number, address).is_some() {
             return Err(format!("peers: there are two nodes {number}"));
         }
     }
     if !all.contains_key(&node) {
         return Err(format!("node: {node} is not among the peers"));
+    }
+    // It would find itself where the other one should be.
+    let own = all.get(&node);
+    let same = all.iter().find(|(other, address)| **other != node && Some(*address) == own);
+    if let Some((other, address)) = same {
+        return Err(format!("peers: node {other} is said to be where node {node} listens, at {address}"));
     }
     let is_local = |address: &String| {
         let host = address.rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']']);
@@ -136,6 +132,28 @@ pub(crate) fn cluster(
     Ok(Some(ClusterConfig { node, peers: all, secret, tls, log_kept, lag_limit, lag_wait }))
 }
 
+/// An entry of the list: a node's number, and where it listens for the others.
+fn peer(text: &str) -> Result<(u16, String), String> {
+    let wrong = || format!("peers: \"{text}\" is not NUMBER=HOST:PORT");
+    let (number, address) = text.split_once('=').ok_or_else(wrong)?;
+    let number: u16 = number.trim().parse().map_err(|_| wrong())?;
+    let address = address.trim();
+    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+    let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    if host.is_empty() || host.contains(char::is_whitespace) || !is_port {
+        return Err(wrong());
+    }
+    let is_bracketed = host.starts_with('[') && host.ends_with(']');
+    if host.contains(':') && !is_bracketed {
+        // Where the address ends and the port begins, nobody can tell.
+        return Err(format!("peers: \"{text}\": write an IPv6 address in brackets, as NUMBER=[HOST]:PORT"));
+    }
+    if !(1..=NODE_MAX).contains(&number) {
+        return Err(format!("peers: nodes are numbered from 1 to {NODE_MAX}, not {number}"));
+    }
+    Ok((number, address.to_owned()))
+}
+
 /// A node cannot have settings that would decide otherwise than other nodes.
 pub(crate) fn check(
     cluster: Option<&ClusterConfig>,
@@ -149,5 +167,51 @@ pub(crate) fn check(
         false => Err("node: nodes of a cluster certify by pssi and release locks early; serializable and \
              lock_release cannot say otherwise"
             .to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(node: u16, peers: &str) -> Result<BTreeMap<u16, String>, String> {
+        let between = Between {
+            secret: Some("s".to_owned()),
+            tls: [None, None, None],
+            log_kept: Ok(None),
+            lag_limit: Ok(None),
+            lag_wait: None,
+        };
+        let cluster = cluster(Some(node), Some(peers), between)?;
+        Ok(cluster.map(|cluster| cluster.peers).unwrap_or_default())
+    }
+
+    #[test]
+    fn addresses_are_names_or_numbers_of_either_kind() {
+        let peers = read(2, " 1=db-1.example:7433 , 2 = 10.0.0.2:7433,3=[2001:db8::3]:7433").expect("a list");
+        let addresses: Vec<&str> = peers.values().map(String::as_str).collect();
+        assert_eq!(addresses, ["db-1.example:7433", "10.0.0.2:7433", "[2001:db8::3]:7433"]);
+    }
+
+    #[test]
+    fn lists_that_cannot_be_meant_are_refused() {
+        for (peers, expected) in [
+            ("", "peers: \"\" is not NUMBER=HOST:PORT"),
+            ("1=a:1,", "peers: \"\" is not NUMBER=HOST:PORT"),
+            ("a:1", "peers: \"a:1\" is not NUMBER=HOST:PORT"),
+            ("one=a:1", "peers: \"one=a:1\" is not NUMBER=HOST:PORT"),
+            ("1=:1", "peers: \"1=:1\" is not NUMBER=HOST:PORT"),
+            ("1=a:0", "peers: \"1=a:0\" is not NUMBER=HOST:PORT"),
+            ("1=a:65536", "peers: \"1=a:65536\" is not NUMBER=HOST:PORT"),
+            ("1=a b:1", "peers: \"1=a b:1\" is not NUMBER=HOST:PORT"),
+            ("1=2001:db8::3:7433", "write an IPv6 address in brackets"),
+            ("0=a:1", "peers: nodes are numbered from 1 to 15, not 0"),
+            ("1=a:1,1=a:1", "peers: there are two nodes 1"),
+            ("2=a:1", "node: 1 is not among the peers"),
+            ("1=a:1,2=b:1,3=a:1", "peers: node 3 is said to be where node 1 listens, at a:1"),
+        ] {
+            let refused = read(1, peers).expect_err(peers);
+            assert!(refused.contains(expected), "{peers}: {refused}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! and whether the others have come to the same.
 //!
 //! Nodes compare digests: each asks the others for theirs at a position that it has applied, and
-//! one whose digest differs from what a majority has stops serving.
+//! one whose digest differs from what a majority has, or else most have, stops serving.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -132,21 +132,66 @@ pub(crate) async fn compare(
         let engine = database.engine();
         let position = engine.applied();
         let Some(own) = engine.digest_at(position) else { continue };
-        // Equal ones, this node's included, and others.
-        let (mut equal, mut other): (usize, BTreeMap<[u8; 32], usize>) = (1, BTreeMap::new());
+        let mut others = BTreeMap::new();
         for node in config.peers.keys().filter(|node| **node != config.node) {
-            match digest_of(&order, engine, &config, *node, position).await {
-                Some(digest) if digest == own => equal += 1,
-                Some(digest) => *other.entry(digest).or_default() += 1,
-                None => {}
+            if let Some(digest) = digest_of(&order, engine, &config, *node, position).await {
+                others.insert(NodeNumber::from(*node), digest);
             }
         }
-        let majority = config.peers.len() / 2 + 1;
-        let differs = other.values().any(|count| *count >= majority || (*count > equal && equal < majority));
-        if differs {
+        if is_out(own, &others, config.peers.len(), order.leader()) {
             let why = format!("its digest at position {position} differs from the others'");
             tracing::error!("this node leaves: {why}");
             order.set_diverged(Some(why));
         }
+    }
+}
+
+/// Whether this node is to leave, by its digest and those of others of so many nodes: a majority has
+/// another one. Where no majority has the same, those leave who are fewer; and of two halves the one
+/// without the leader, since a cluster of two has no other majority.
+fn is_out(
+    own: [u8; 32],
+    others: &BTreeMap<NodeNumber, [u8; 32]>,
+    nodes: usize,
+    leader: Option<NodeNumber>,
+) -> bool {
+    let majority = nodes / 2 + 1;
+    let having = |digest: &[u8; 32]| others.values().filter(|other| *other == digest).count();
+    let equal = 1 + having(&own);
+    others.values().filter(|digest| **digest != own).any(|digest| {
+        let count = having(digest);
+        let leads = leader.is_some_and(|leader| others.get(&leader) == Some(digest));
+        count >= majority || equal < majority && (count > equal || count == equal && leads)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether node 1 leaves, if its digest is 0 and those of the nodes from 2 on are these.
+    fn leaves(others: &[u8], nodes: usize, leader: NodeNumber) -> bool {
+        let others: BTreeMap<NodeNumber, [u8; 32]> =
+            (2..).zip(others).map(|(node, digest)| (node, [*digest; 32])).collect();
+        is_out([0; 32], &others, nodes, Some(leader))
+    }
+
+    #[test]
+    fn who_differs_from_the_others_leaves() {
+        assert!(!leaves(&[0, 0], 3, 2));
+        assert!(leaves(&[7, 7], 3, 1), "whoever leads");
+        assert!(!leaves(&[7, 0], 3, 2), "the other one does");
+        assert!(!leaves(&[], 3, 2), "nobody answers");
+        assert!(leaves(&[7, 7], 5, 1), "more have it, although no majority answers");
+        assert!(!leaves(&[7, 8], 3, 1), "all differ: the others go by the leader");
+    }
+
+    /// Two truths are served by nobody.
+    #[test]
+    fn of_two_halves_the_one_without_the_leader_leaves() {
+        assert!(leaves(&[7], 2, 2));
+        assert!(!leaves(&[7], 2, 1));
+        assert!(leaves(&[0, 7, 7], 4, 4));
+        assert!(!leaves(&[0, 7, 7], 4, 2));
     }
 }

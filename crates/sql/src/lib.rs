@@ -1,6 +1,7 @@
 //! SQL over the engine: types, keys and rows, parsing and binding, the row executor, sessions.
 
 pub mod bind;
+mod blocking;
 mod budget;
 pub mod catalog;
 pub mod copy;

@@ -15,18 +15,24 @@
 //! record, which is enough; who shows a value without committing waits for
 //! [`NextValue::stored_at`].
 //!
+//! At a node of a cluster a block is ordered among all nodes, and whoever needs one waits for that; so
+//! does who comes meanwhile, for the counter's mutex (`blocking`).
+//!
 //! Mutexes: the registry's, then one counter's; the engine's are taken inside.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cognate_engine::{Access, Csn, Database, Isolation, ReadView, Transaction};
-use parking_lot::Mutex;
+use cognate_engine::{Access, Commit, Csn, Database, Isolation, ReadView, Transaction};
+use parking_lot::{Mutex, MutexGuard};
 
+use crate::blocking::{poll_for, until_done};
 use crate::catalog::{FIRST_USER_OID, Sequence, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::place;
+use crate::session::Nodes;
 
 /// Values of a sequence stored ahead of use.
 const SEQUENCE_BLOCK: i64 = 32;
@@ -40,10 +46,17 @@ pub(crate) const ROW_ID_COUNTER: u32 = 2;
 
 /// All counters of a database.
 pub(crate) struct Counters {
-    engine: Database,
+    storage: Storage,
     sequences: Mutex<HashMap<u32, Arc<Mutex<Counter>>>>,
     oids: Allocator,
     row_ids: Allocator,
+}
+
+/// Where counters are stored.
+struct Storage {
+    engine: Database,
+    /// Whether anything can be stored at present.
+    nodes: Arc<Nodes>,
 }
 
 /// A number handed out by nextval.
@@ -67,22 +80,23 @@ struct Counter {
 
 impl Counters {
     /// The counters of this engine.
-    pub(crate) fn open(engine: Database) -> Result<Counters> {
+    pub(crate) fn open(engine: Database, nodes: Arc<Nodes>) -> Result<Counters> {
         let oids = Allocator::open(&engine, OID_COUNTER, u64::from(FIRST_USER_OID), OID_BLOCK)?;
         let row_ids = Allocator::open(&engine, ROW_ID_COUNTER, 1, ROW_ID_BLOCK)?;
-        Ok(Counters { engine, sequences: Mutex::default(), oids, row_ids })
+        let storage = Storage { engine, nodes };
+        Ok(Counters { storage, sequences: Mutex::default(), oids, row_ids })
     }
 
     /// A fresh oid.
     pub(crate) fn allocate_oid(&self) -> Result<u32> {
-        let oid = self.oids.allocate(&self.engine, 1)?;
+        let oid = self.oids.allocate(&self.storage, 1)?;
         u32::try_from(oid)
             .map_err(|_| SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "out of object identifiers"))
     }
 
     /// The first of `count` fresh row ids.
     pub(crate) fn allocate_row_ids(&self, count: u64) -> Result<u64> {
-        self.row_ids.allocate(&self.engine, count)
+        self.row_ids.allocate(&self.storage, count)
     }
 
     fn counter(&self, sequence: &Sequence) -> Result<Arc<Mutex<Counter>>> {
@@ -90,7 +104,7 @@ impl Counters {
         if let Some(counter) = sequences.get(&sequence.counter) {
             return Ok(counter.clone());
         }
-        let counter = match load(&self.engine, sequence.counter)? {
+        let counter = match load(&self.storage.engine, sequence.counter)? {
             Some((last, is_called)) => Counter { last, is_called, stored: None, stored_at: 0 },
             None => Counter { last: sequence.counter_start, is_called: false, stored: None, stored_at: 0 },
         };
@@ -102,7 +116,7 @@ impl Counters {
     /// nextval. 2200H at the end of a sequence that does not cycle.
     pub(crate) fn next(&self, sequence: &Sequence) -> Result<NextValue> {
         let counter = self.counter(sequence)?;
-        let mut counter = counter.lock();
+        let mut counter = self.storage.lock(&counter)?;
         let value = match counter.is_called {
             true => successor(sequence, counter.last)?,
             false => counter.last,
@@ -111,7 +125,7 @@ impl Counters {
             true => value > counter.last && value <= stored,
             false => value < counter.last && value >= stored,
         });
-        if !covered && self.engine.is_node() {
+        if !covered && self.storage.engine.is_node() {
             return self.next_block(sequence, &mut counter);
         }
         if !covered {
@@ -120,7 +134,7 @@ impl Counters {
             // Only whole steps are ever given out, so the last of the block is a whole number of
             // steps away.
             let stored = value + (stored - value) / sequence.increment * sequence.increment;
-            counter.stored_at = save(&self.engine, sequence.counter, stored, true)?;
+            counter.stored_at = self.storage.save(sequence.counter, stored, true)?;
             counter.stored = Some(stored);
         }
         counter.last = value;
@@ -132,7 +146,7 @@ impl Counters {
     /// node has stored. Blocks its thread until that is ordered.
     fn next_block(&self, sequence: &Sequence, counter: &mut Counter) -> Result<NextValue> {
         let (mut value, mut end) = (0, 0);
-        let stored_at = reserve(&self.engine, sequence.counter, |stored| {
+        let stored_at = self.storage.reserve(sequence.counter, |stored| {
             value = after(sequence, stored)?;
             let ahead = sequence.increment.saturating_mul(SEQUENCE_BLOCK - 1);
             let stored = value.saturating_add(ahead).clamp(sequence.minimum, sequence.maximum);
@@ -146,8 +160,8 @@ impl Counters {
     /// setval. The range was checked.
     pub(crate) fn set(&self, sequence: &Sequence, value: i64, is_called: bool) -> Result<NextValue> {
         let counter = self.counter(sequence)?;
-        let mut counter = counter.lock();
-        let stored_at = save(&self.engine, sequence.counter, value, is_called)?;
+        let mut counter = self.storage.lock(&counter)?;
+        let stored_at = self.storage.save(sequence.counter, value, is_called)?;
         *counter = Counter { last: value, is_called, stored: None, stored_at };
         Ok(NextValue { value, stored_at })
     }
@@ -218,19 +232,6 @@ fn decode(engine: &Database, counter: u32, row: &[u8], snapshot: Csn) -> Result<
     }
 }
 
-fn save(engine: &Database, counter: u32, value: i64, is_called: bool) -> Result<Csn> {
-    loop {
-        let mut transaction = engine.begin(Isolation::Snapshot, Access::ReadWrite);
-        put(&mut transaction, counter, value, is_called)?;
-        match transaction.commit() {
-            Ok(commit) => return Ok(commit.csn),
-            // Another node's was ordered first; this one is the last word.
-            Err(error) if error.is_retryable() => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
 /// Stores a counter.
 pub(crate) fn put(transaction: &mut Transaction, counter: u32, value: i64, is_called: bool) -> Result<()> {
     let mut bytes = [0; 9];
@@ -239,22 +240,52 @@ pub(crate) fn put(transaction: &mut Transaction, counter: u32, value: i64, is_ca
     Ok(transaction.put(store::COUNTER_TREE, &counter.to_be_bytes(), bytes.to_vec().into())?)
 }
 
-/// Stores what `next` makes of a counter's stored state, as the next one after it among all nodes.
-fn reserve(
-    engine: &Database,
-    counter: u32,
-    mut next: impl FnMut(Option<(i64, bool)>) -> Result<i64>,
-) -> Result<Csn> {
-    loop {
-        let mut transaction = engine.begin(Isolation::Snapshot, Access::ReadWrite);
-        let stored = read(engine, &transaction, counter)?;
-        let end = next(stored)?;
-        put(&mut transaction, counter, end, true)?;
-        match transaction.commit() {
-            Ok(commit) => return Ok(commit.csn),
-            Err(error) if error.is_retryable() => {}
-            Err(error) => return Err(error.into()),
+impl Storage {
+    /// A counter for this thread alone. At a node somebody else may wait for the order with it.
+    fn lock<'a, T>(&self, counter: &'a Mutex<T>) -> Result<MutexGuard<'a, T>> {
+        match self.engine.is_node() {
+            true => until_done(&self.nodes, |time| counter.try_lock_for(time)),
+            false => Ok(counter.lock()),
         }
+    }
+
+    fn save(&self, counter: u32, value: i64, is_called: bool) -> Result<Csn> {
+        loop {
+            let mut transaction = self.engine.begin(Isolation::Snapshot, Access::ReadWrite);
+            put(&mut transaction, counter, value, is_called)?;
+            match self.commit(transaction)? {
+                Ok(commit) => return Ok(commit.csn),
+                // Another node's was ordered first; this one is the last word.
+                Err(error) if error.is_retryable() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Stores what `next` makes of a counter's stored state, as the next one after it among all nodes.
+    fn reserve(&self, counter: u32, mut next: impl FnMut(Option<(i64, bool)>) -> Result<i64>) -> Result<Csn> {
+        loop {
+            let mut transaction = self.engine.begin(Isolation::Snapshot, Access::ReadWrite);
+            let stored = read(&self.engine, &transaction, counter)?;
+            let end = next(stored)?;
+            put(&mut transaction, counter, end, true)?;
+            match self.commit(transaction)? {
+                Ok(commit) => return Ok(commit.csn),
+                Err(error) if error.is_retryable() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Commits; at a node the thread waits until that is ordered, for a bounded time. If it is ordered
+    /// later, the numbers in between are given to nobody.
+    fn commit(&self, transaction: Transaction) -> Result<std::result::Result<Commit, cognate_engine::Error>> {
+        if !self.engine.is_node() {
+            return Ok(transaction.commit());
+        }
+        self.nodes.check_open()?;
+        let mut ordered = pin!(transaction.commit_in_order());
+        until_done(&self.nodes, |time| poll_for(ordered.as_mut(), time))
     }
 }
 
@@ -277,9 +308,9 @@ impl Allocator {
         Ok(Allocator { counter, first, block, next, limit, refill: Mutex::new(()) })
     }
 
-    fn allocate(&self, engine: &Database, count: u64) -> Result<u64> {
-        if engine.is_node() {
-            return self.allocate_in_order(engine, count);
+    fn allocate(&self, storage: &Storage, count: u64) -> Result<u64> {
+        if storage.engine.is_node() {
+            return self.allocate_in_order(storage, count);
         }
         let first = self.next.fetch_add(count, Ordering::Relaxed);
         let end = first + count;
@@ -287,7 +318,7 @@ impl Allocator {
             let _refill = self.refill.lock();
             if end > self.limit.load(Ordering::Acquire) {
                 let limit = end + self.block;
-                save(engine, self.counter, limit as i64, true)?;
+                storage.save(self.counter, limit as i64, true)?;
                 self.limit.store(limit, Ordering::Release);
             }
         }
@@ -296,15 +327,15 @@ impl Allocator {
 
     /// The same at a node of a cluster: blocks are taken behind what any node has stored. Blocks
     /// its thread until that is ordered.
-    fn allocate_in_order(&self, engine: &Database, count: u64) -> Result<u64> {
-        let _refill = self.refill.lock();
+    fn allocate_in_order(&self, storage: &Storage, count: u64) -> Result<u64> {
+        let _refill = storage.lock(&self.refill)?;
         let (next, limit) = (self.next.load(Ordering::Relaxed), self.limit.load(Ordering::Acquire));
         if next + count <= limit {
             self.next.store(next + count, Ordering::Relaxed);
             return Ok(next);
         }
         let (mut first, mut end) = (0, 0);
-        reserve(engine, self.counter, |stored| {
+        storage.reserve(self.counter, |stored| {
             first = stored.map_or(self.first, |(stored, _)| stored as u64).max(self.first);
             end = first + count + self.block;
             Ok(end as i64)

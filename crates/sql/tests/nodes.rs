@@ -617,6 +617,20 @@ async fn a_node_without_a_majority_goes_on_reading_at_serializable() {
     assert_eq!(simple_query(&mut two, "SELECT count(*) FROM t").await, ["count", "2", "SELECT 1"]);
 }
 
+/// A token that no commit has had is not waited for, once a majority has said how far the order is.
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_what_was_never_ordered() {
+    let cluster = Cluster::start();
+    let (_, mut two) = before_the_next(&cluster).await;
+    cluster.nodes[1].1.nodes().ask_by(Box::new(|| Box::pin(async { Ok(7) })));
+    simple_query(&mut two, "SET cognate.read_after = 'cafe/1000000'").await;
+    let refused = simple_query(&mut two, "SELECT 1").await;
+    assert!(refused[0].starts_with("ERROR 22023") && refused[0].contains("position 1000000"), "{refused:?}");
+    assert!(refused[1].contains("The last position is 7."), "{refused:?}");
+    simple_query(&mut two, "RESET cognate.read_after").await;
+    assert_eq!(simple_query(&mut two, "SELECT 1").await, ["?column?", "1", "SELECT 1"]);
+}
+
 /// What another node has committed may never come to one that hears no majority.
 #[tokio::test]
 async fn nobody_waits_for_what_a_node_without_a_majority_has_not() {
@@ -630,6 +644,55 @@ async fn nobody_waits_for_what_a_node_without_a_majority_has_not() {
     nodes.cut_off(true);
     let answer = answer.await;
     assert!(answer[0].starts_with("ERROR 25006") && answer[1].contains("minority"), "{answer:?}");
+}
+
+/// What a transaction has read may be wrong where a node differs from the others, and where it hears no
+/// majority nothing comes of it: also if it began before.
+#[tokio::test]
+async fn what_has_begun_does_not_commit_at_a_node_that_accepts_no_writes() {
+    let cluster = Cluster::start();
+    let mut one = Session::new(cluster.nodes[0].1.clone(), SessionParameters::default()).unwrap();
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    cluster.settle().await;
+    let nodes = cluster.nodes[0].1.nodes();
+    for end in ["COMMIT", "PREPARE TRANSACTION 'p'"] {
+        simple_query(&mut one, "BEGIN; INSERT INTO t VALUES (1)").await;
+        nodes.close(Some("Node 1 is diverged".to_owned()));
+        let refused = simple_query(&mut one, end).await;
+        assert!(refused[0].starts_with("ERROR 25006"), "{end}: {refused:?}");
+        assert!(refused[1].contains("diverged"), "{end}: {refused:?}");
+        nodes.close(None);
+        assert_eq!(simple_query(&mut one, "SELECT count(*) FROM t").await, ["count", "0", "SELECT 1"]);
+    }
+    cluster.settle().await;
+    cluster.assert_equal();
+}
+
+/// Numbers are given in blocks, and a block has its place in the order. Who needs one at a node that
+/// loses its majority does not wait for that to come back, nor has others wait.
+#[tokio::test]
+async fn nobody_waits_for_numbers_at_a_node_without_a_majority() {
+    let cluster = Cluster::start();
+    let mut one = Session::new(cluster.nodes[0].1.clone(), SessionParameters::default()).unwrap();
+    simple_query(&mut one, "CREATE SEQUENCE s").await;
+    cluster.settle().await;
+    let held = cluster.hold();
+    // Before the number is asked for, or while it is waited for.
+    let database = cluster.nodes[0].1.clone();
+    let closing = std::thread::spawn(move || database.nodes().close(Some("Node 1 is minority".to_owned())));
+    let (nextval, setval) = ("SELECT nextval('s')", "SELECT setval('s', 100)");
+    for text in [nextval, setval, "CREATE TABLE t (a int)", "DROP SEQUENCE s", "ALTER ROLE r SET jit = on"] {
+        let refused = simple_query(&mut one, text).await;
+        assert!(refused[0].starts_with("ERROR 25006"), "{text}: {refused:?}");
+        assert!(refused[1].contains("minority"), "{text}: {refused:?}");
+    }
+    closing.join().unwrap();
+    cluster.nodes[0].1.nodes().close(None);
+    drop(held);
+    let given = simple_query(&mut one, "SELECT nextval('s')").await;
+    assert!(given[1].parse::<i64>().is_ok_and(|number| number > 0), "{given:?}");
+    cluster.settle().await;
+    cluster.assert_equal();
 }
 
 /// What does not fit into one request is refused as a whole, with the limit, whatever made it.
@@ -755,6 +818,40 @@ async fn an_implicit_transaction_that_is_given_up_says_so() {
     one.sync().await.unwrap();
     assert!(one.take_lost().is_none());
     assert_eq!(simple_query(&mut one, "SELECT v FROM t").await, ["v", "2", "SELECT 1"]);
+}
+
+/// Who defines something by itself is not told that another node was faster: it is done again.
+#[tokio::test]
+async fn a_definition_that_another_node_overtakes_is_made_again() {
+    let cluster = Cluster::start();
+    let session =
+        |node: usize| Session::new(cluster.nodes[node].1.clone(), SessionParameters::default()).unwrap();
+    let (mut one, mut holder, mut two) = (session(0), session(0), session(1));
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    simple_query(&mut one, "CREATE TABLE u (a int PRIMARY KEY)").await;
+    cluster.settle().await;
+    simple_query(&mut holder, "BEGIN; INSERT INTO u VALUES (1)").await;
+    let before = cluster.nodes[0].1.retries();
+    let mut dropped = Box::pin(simple_query(&mut one, "DROP TABLE t, u"));
+    let overtaken = async {
+        for row in 1.. {
+            let waits =
+                std::future::poll_fn(|context| Poll::Ready(dropped.as_mut().poll(context).is_pending()));
+            assert!(waits.await, "somebody holds one of the tables");
+            if cluster.nodes[0].1.retries() > before {
+                return;
+            }
+            simple_query(&mut two, &format!("INSERT INTO t VALUES ({row})")).await;
+            cluster.settle().await;
+        }
+    };
+    tokio::time::timeout(FOR_EVER, overtaken).await.expect("it is overtaken, and begins anew");
+    simple_query(&mut holder, "ROLLBACK").await;
+    assert_eq!(dropped.await, ["DROP TABLE"]);
+    cluster.settle().await;
+    let gone = simple_query(&mut two, "SELECT count(*) FROM pg_class WHERE relname IN ('t', 'u')").await;
+    assert_eq!(gone, ["count", "0", "SELECT 1"]);
+    cluster.assert_equal();
 }
 
 /// Inserts a row by a statement with one parameter; the number of columns that it gives.

@@ -442,6 +442,45 @@ async fn a_node_that_lost_its_data_is_refused_until_it_was_removed() {
     trio.same(6).await;
 }
 
+/// Who is well does not leave before who is lost: nothing would be ordered any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_leaves_whose_leaving_would_end_the_cluster() {
+    let mut trio = Trio::new(3);
+    trio.start_all().await;
+    assert_eq!(trio.node(1).order("one").await, 1);
+    trio.kill(2).await;
+    let leads = |node| trio.node(node).order.leader().is_some_and(|leader| leader != 2);
+    until("another one leads", || leads(1) && leads(3)).await;
+    for node in [1, 3] {
+        let refused = trio.node(1).order.change(Change::Remove(node)).await;
+        assert!(
+            matches!(&refused, Err(OrderError::Refused(why)) if why.contains("1 of the 2 that would vote")),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(trio.node(3).order("two").await, 2);
+    trio.node(3).order.change(Change::Remove(2)).await.unwrap();
+    trio.node(3).order.change(Change::Remove(1)).await.unwrap();
+    let alone = || trio.node(3).order.members().nodes.len() == 1;
+    until("one is left", alone).await;
+    until("it leads", || trio.node(3).order.leader() == Some(3)).await;
+    let refused = trio.node(3).order.change(Change::Remove(3)).await;
+    assert!(
+        matches!(&refused, Err(OrderError::Refused(why)) if why.contains("only one that votes")),
+        "{refused:?}"
+    );
+    assert_eq!(trio.node(3).order("three").await, 3);
+    // The one that was removed is told so by the one that is left.
+    loop {
+        let rows = trio.node(1).order.status().await;
+        let reason = rows.into_iter().find(|row| row.node == 1).and_then(|row| row.reason);
+        if reason.is_some_and(|reason| reason.starts_with("it is no member of the cluster")) {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_between_nodes() {
     use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};

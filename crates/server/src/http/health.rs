@@ -20,7 +20,7 @@ pub(crate) fn report(server: Option<&Server>, starting: Option<&TotalOrder>) -> 
     let body = json!({
         "ready": is_well,
         "state": match (&poisoned, &closed) {
-            (None, None) => "serving",
+            (None, None) => server.order.as_ref().map_or("serving", |order| order.state().0.name()),
             (Some(_), _) => "read-only: the log refuses commits",
             (None, Some(_)) => "read-only: the cluster cannot commit",
         },

@@ -7,6 +7,7 @@
 //! | the first of a block at SERIALIZABLE | 40001 | the transaction begins anew, with its locks |
 //! | a later one at SERIALIZABLE | 40001 | it is undone, and the snapshot moves to now (the engine's `refresh`); if something was replaced that was read before, the failure stands, and names it |
 //! | of a transaction with an age | 40001 | it is undone; its reads are of the newest commits anyway |
+//! | a definition (DDL) outside a block, alone so far | 40001, 40P01 | the transaction begins anew, without its locks: the definitions that it has seen are old |
 //!
 //! Locks stay where 40001 is the reason, so that nobody can be faster again.
 //! `cognate.statement_retries` says how often. Whole messages and batches that failed at their end
@@ -17,9 +18,12 @@
 //! one that began with reading without locks on tables: their definitions may have changed.
 
 use cognate_engine::{Access, Isolation, Method, Refresh, Savepoint, StatementMark};
+use sqlparser::ast;
 
-use super::{Action, Planned, Session, cycle};
+use super::governed::executes;
+use super::{Action, Boxed, Fetch, Planned, Portal, Session, cycle};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::{Command, Statement};
 
 /// How a statement is run again.
 #[derive(Clone, Copy, Debug)]
@@ -138,6 +142,29 @@ impl Session {
         }
     }
 
+    /// Starts a definition (DDL) that stands by itself so far. If others were in its way it is made anew,
+    /// as a statement with a plan is: nobody has seen anything of it.
+    #[inline(never)]
+    pub(super) fn start_definition<'a>(&'a mut self, portal: &'a mut Portal) -> Boxed<'a, Option<Fetch>> {
+        Box::pin(self.start_definition_here(portal))
+    }
+
+    async fn start_definition_here(&mut self, portal: &mut Portal) -> Result<Option<Fetch>> {
+        for _ in 0..self.effective.statement_retries {
+            let error = match self.start_utility(portal).await {
+                Err(error) => self.overtaken_instead(&error).unwrap_or(error),
+                started => return started,
+            };
+            if !self.may_run_again(&error) {
+                return Err(error);
+            }
+            let error = self.name_deadlock(error);
+            self.note_failure(&error, self.facts.transaction());
+            self.abandon();
+        }
+        self.start_utility(portal).await
+    }
+
     /// The statement has begun, and will not be run again.
     pub(super) fn keep(&mut self, again: Again) {
         let Some(open) = &mut self.open else { return };
@@ -156,5 +183,40 @@ fn meets_newer(action: &Action) -> bool {
         Action::Select(plan) => plan.has_locks(),
         // The statements of its body look after themselves.
         Action::Empty | Action::Utility | Action::Call(_) => false,
+    }
+}
+
+/// Whether a statement is a definition, and nothing of it is left if its transaction is rolled back.
+pub(super) fn defines(statement: &Statement) -> bool {
+    use ast::Statement as S;
+    match &statement.command {
+        Command::Sql(sql) => {
+            executes(&statement.command)
+                && !matches!(
+                    sql.as_ref(),
+                    S::StartTransaction { .. }
+                        | S::Commit { .. }
+                        | S::Rollback { .. }
+                        | S::Savepoint { .. }
+                        | S::ReleaseSavepoint { .. }
+                        | S::Copy { .. }
+                        | S::Declare { .. }
+                        | S::Execute { .. }
+                        | S::Explain { .. }
+                        | S::Lock(_)
+                )
+        }
+        Command::CreateSequence { .. }
+        | Command::AlterSequence { .. }
+        | Command::AlterRelation(_)
+        | Command::CreateRoutine(_)
+        | Command::DropRoutine(_)
+        | Command::Role(_)
+        | Command::Grant(_)
+        | Command::DefaultPrivileges(_)
+        | Command::Owner(_)
+        | Command::Comment(_)
+        | Command::Domain(_) => true,
+        _ => false,
     }
 }

@@ -4,7 +4,7 @@
 //! The SQL layer does not know how nodes reach each other. Whoever does ([`Nodes`] is filled by the
 //! server) tells it what there is to be shown, and whether this node may accept writes.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,6 +23,8 @@ use crate::parse::{Command, Statement};
 
 /// How long a COMMIT waits for its place in the order.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
+/// What a token names comes to a node so soon, mostly; then it is asked whether there is such a thing.
+const DOUBT: Duration = Duration::from_secs(1);
 /// The longest name of a request, in bytes.
 const REQUEST_ID_MAX: usize = 256;
 const COMMIT_TOKEN: &str = "cognate.commit_token";
@@ -157,6 +159,19 @@ impl Nodes {
     pub fn closed(&self) -> Option<String> {
         self.closed.load().as_ref().clone().or_else(|| self.left.get().cloned())
     }
+
+    /// 25006 if this node accepts no writes.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.closed() {
+            None => Ok(()),
+            Some(reason) => Err(closed(&reason)),
+        }
+    }
+
+    /// 25006 for who has waited for the order for too long.
+    pub(crate) fn no_answer() -> SqlError {
+        closed("The cluster does not answer. What was asked for may happen yet.")
+    }
 }
 
 impl Session {
@@ -166,10 +181,7 @@ impl Session {
         if !self.database.engine().is_node() || self.is_ordered() {
             return Ok(());
         }
-        match self.database.nodes().closed() {
-            None => Ok(()),
-            Some(reason) => Err(closed(&reason)),
-        }
+        self.database.nodes().check_open()
     }
 
     /// Who was overtaken, as its failure, if that is not what it failed of: from there on its locks
@@ -215,7 +227,7 @@ impl Session {
             return Ok(());
         }
         let (database, interrupts) = (self.database.clone(), self.interrupts());
-        interrupts.wait(until_seen(&database, position)).await
+        interrupts.wait(until_token_seen(&database, position)).await
     }
 
     /// With `cognate.read_consistency = linearizable`, waits until this node has everything that
@@ -312,6 +324,10 @@ impl Session {
     async fn commit_at_node_here(&mut self, mut engine: Transaction) -> Result<Option<Commit>> {
         let name = self.name_request(&mut engine)?;
         let has_writes = engine.has_writes();
+        if has_writes {
+            // It may have begun before this node lost its majority, or differed from the others.
+            self.check_majority()?;
+        }
         let goes_on = self.reads_on(&engine).then(|| self.database.clone());
         let is_cut_off = |database: &SqlDatabase| database.nodes().is_cut_off.load(Ordering::Relaxed);
         // What is asked of the order there only comes back.
@@ -475,6 +491,25 @@ async fn until_seen(database: &SqlDatabase, position: Csn) -> Result<()> {
         .with_detail(reason)
         .with_hint("Connect to another node: see cognate_nodes.")),
     }
+}
+
+/// The same of what a token names. 22023 if it names what was never ordered, and so no commit of
+/// this cluster: nobody knows when that comes, if it ever does.
+async fn until_token_seen(database: &SqlDatabase, position: Csn) -> Result<()> {
+    let mut seen = pin!(until_seen(database, position));
+    if let Ok(seen) = tokio::time::timeout(DOUBT, seen.as_mut()).await {
+        return seen;
+    }
+    // Where nobody answers, the token may be right.
+    if let Some(barrier) = database.nodes().barrier.get()
+        && let Ok(newest) = barrier().await
+        && newest < position
+    {
+        let what = format!("cognate.read_after names position {position}, which nothing has in this cluster");
+        let detail = format!("The last position is {newest}.");
+        return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, what).with_detail(detail));
+    }
+    seen.await
 }
 
 /// The position that a token of this cluster names.

@@ -67,7 +67,7 @@ struct Shared {
     presence: Presence,
     counters: Counters,
     healing: super::Healing,
-    nodes: super::Nodes,
+    nodes: Arc<super::Nodes>,
     programs: Programs,
     protocols: super::Protocols,
     monitor: Monitor,
@@ -93,8 +93,9 @@ impl SqlDatabase {
             databases.add(One::new(stored.catalog(other.oid, 1), 0));
         }
         let one = databases.add(one);
+        let nodes = Arc::new(super::Nodes::default());
         let shared = Shared {
-            counters: Counters::open(engine.clone())?,
+            counters: Counters::open(engine.clone(), Arc::clone(&nodes))?,
             is_node: engine.is_node(),
             engine,
             started: clock.wall_us() - EPOCH_US,
@@ -106,7 +107,7 @@ impl SqlDatabase {
             failures: Failures::default(),
             presence: Presence::default(),
             healing: super::Healing::default(),
-            nodes: super::Nodes::default(),
+            nodes,
             programs: Programs::default(),
             protocols: super::Protocols::default(),
             monitor: Monitor::new(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cognate_engine::{Access, LockMode, TrackedView, TreeMode};
 
+use super::again::defines;
 use super::portal::{PortalState, Tag, changed_result};
 use super::{
     Action, Block, Boxed, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session, Statement,
@@ -155,6 +156,9 @@ impl Session {
         self.opens = self.open.is_none();
         match &planned.action {
             Action::Empty => Ok(Some(Fetch::Empty)),
+            Action::Utility if self.block == Block::None && prepared.statement().is_some_and(defines) => {
+                self.start_definition(portal).await
+            }
             Action::Utility => self.start_utility(portal).await,
             _ => {
                 let is_first = self.block == Block::None;

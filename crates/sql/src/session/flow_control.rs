@@ -124,8 +124,10 @@ impl Session {
     /// for a node that is slow.
     ///
     /// # Errors
-    /// 53400 if it is slow for too long; what interrupts the wait.
+    /// 25006 if nothing is changed at this node at present; 53400 if a node is slow for too long; what
+    /// interrupts the wait.
     pub(super) async fn await_slow_node(&mut self) -> Result<()> {
+        self.check_majority()?;
         let flow = &self.database.nodes().flow;
         if !flow.is_any.load(Ordering::Relaxed) || self.is_ordered() {
             return Ok(());

@@ -48,6 +48,7 @@ impl Session {
             .and_then(|()| self.check_no_held())
             .and_then(|()| self.check_no_advisory("PREPARE TRANSACTION"))
             .and_then(|()| self.check_no_news())
+            .and_then(|()| self.check_majority())
         {
             self.rollback();
             return Err(refusal);

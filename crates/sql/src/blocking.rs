@@ -1,0 +1,77 @@
+//! How a thread waits for the order of all nodes where a statement cannot wait as others do: in the
+//! middle of an expression, such as `nextval`.
+//!
+//! Mostly that takes a few milliseconds. Where it takes longer, another thread serves the other
+//! sessions meanwhile; and at a node that accepts no writes nobody waits any more, since nothing may
+//! come of it before the nodes hear each other again.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::error::Result;
+use crate::session::Nodes;
+
+/// So long a thread just stands still.
+const SOON: Duration = Duration::from_millis(20);
+/// How often it is looked then whether there is still something to wait for.
+const LOOK: Duration = Duration::from_millis(50);
+/// So long somebody waits at most.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Attempts something until it is done; each attempt is given a time.
+///
+/// # Errors
+/// 25006 if it is not done for long, or while this node accepts no writes.
+pub(crate) fn until_done<T>(nodes: &Nodes, mut attempt: impl FnMut(Duration) -> Option<T>) -> Result<T> {
+    if let Some(done) = attempt(SOON) {
+        return Ok(done);
+    }
+    let began = Instant::now();
+    let mut wait = || -> Result<T> {
+        loop {
+            if let Some(done) = attempt(LOOK) {
+                return Ok(done);
+            }
+            nodes.check_open()?;
+            if began.elapsed() >= PATIENCE {
+                return Err(Nodes::no_answer());
+            }
+        }
+    };
+    let has_others = |handle: Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
+    match Handle::try_current().is_ok_and(has_others) {
+        true => tokio::task::block_in_place(wait),
+        false => wait(),
+    }
+}
+
+/// Blocks the thread until a future is done, for so long at most.
+pub(crate) fn poll_for<T>(mut future: Pin<&mut impl Future<Output = T>>, time: Duration) -> Option<T> {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let began = Instant::now();
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        let left = time.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return None;
+        }
+        std::thread::park_timeout(left);
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
