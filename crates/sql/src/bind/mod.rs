@@ -67,6 +67,7 @@ pub use query::*;
 pub(crate) use routine::{Called, Form, alone};
 pub use scope::{name_parts, object_name};
 pub(crate) use scope::{name_span, schema_and_name};
+pub(crate) use select::lock_name;
 pub(crate) use star::{Stars, pinned};
 pub use type_name::resolve_type;
 pub(crate) use type_name::{

@@ -504,7 +504,8 @@ fn lock_strength(clause: &LockClause) -> (LockMode, &'static str) {
     }
 }
 
-fn lock_name(clause: &LockClause) -> &'static str {
+/// `FOR UPDATE` and the like.
+pub(crate) fn lock_name(clause: &LockClause) -> &'static str {
     lock_strength(clause).1
 }
 

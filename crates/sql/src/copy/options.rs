@@ -3,6 +3,7 @@
 use sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption, Ident};
 
 use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::ALL_FIELDS;
 
 /// Format of COPY's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +98,14 @@ fn names(idents: &[Ident]) -> Vec<String> {
         .collect()
 }
 
+/// The columns of FORCE QUOTE; none are all.
+fn quoted(idents: &[Ident]) -> Vec<String> {
+    match idents {
+        [all] if all.value == ALL_FIELDS => vec![],
+        columns => names(columns),
+    }
+}
+
 impl Given {
     fn option(&mut self, option: &CopyOption) -> Result<()> {
         match option {
@@ -108,7 +117,7 @@ impl Given {
             CopyOption::Header(header) => self.header = *header,
             CopyOption::Quote(quote) => self.quote = Some(*quote),
             CopyOption::Escape(escape) => self.escape = Some(*escape),
-            CopyOption::ForceQuote(columns) => self.force_quote = Some(names(columns)),
+            CopyOption::ForceQuote(columns) => self.force_quote = Some(quoted(columns)),
             CopyOption::ForceNotNull(columns) => self.force_not_null = names(columns),
             CopyOption::ForceNull(columns) => self.force_null = names(columns),
             CopyOption::Encoding(name) => {
@@ -133,7 +142,7 @@ impl Given {
                         CopyLegacyCsvOption::Header => self.header = true,
                         CopyLegacyCsvOption::Quote(quote) => self.quote = Some(*quote),
                         CopyLegacyCsvOption::Escape(escape) => self.escape = Some(*escape),
-                        CopyLegacyCsvOption::ForceQuote(columns) => self.force_quote = Some(names(columns)),
+                        CopyLegacyCsvOption::ForceQuote(columns) => self.force_quote = Some(quoted(columns)),
                         CopyLegacyCsvOption::ForceNotNull(columns) => self.force_not_null = names(columns),
                     }
                 }

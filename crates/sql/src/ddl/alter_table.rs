@@ -11,6 +11,7 @@ use super::request::{self, ConstraintRequest};
 use super::resolve::{undefined_column, undefined_table};
 use crate::catalog::{Column, Index, Object, Oid, Relation, Sequence, Table, View};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::identity_change;
 use crate::session::work::Work;
 use crate::types::Datum;
 
@@ -40,6 +41,9 @@ impl Work<'_> {
             }
             Err(error) => return Err(error),
         };
+        if !statement.operations.iter().all(is_rename) {
+            self.require_settled(oid, "ALTER TABLE")?;
+        }
         for operation in &statement.operations {
             self.alter(oid, operation).await?;
         }
@@ -53,7 +57,7 @@ impl Work<'_> {
     }
 
     async fn alter(&mut self, oid: Oid, operation: &ast::AlterTableOperation) -> Result<()> {
-        use ast::AlterTableOperation as Operation;
+        use ast::{AlterTableOperation as Operation, TableConstraint as Constraint};
         match operation {
             Operation::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
                 self.alter_add_column(oid, column_def, *if_not_exists).await
@@ -75,6 +79,12 @@ impl Work<'_> {
             Operation::RenameConstraint { old_name, new_name } => {
                 self.rename_constraint(oid, &fold(old_name), &fold(new_name)).await
             }
+            Operation::AddConstraint { constraint: Constraint::UniqueUsingIndex(given), .. } => {
+                self.add_key_by_index(oid, given, false).await
+            }
+            Operation::AddConstraint { constraint: Constraint::PrimaryKeyUsingIndex(given), .. } => {
+                self.add_key_by_index(oid, given, true).await
+            }
             Operation::AddConstraint { constraint, not_valid } => {
                 let request = request::constraint(constraint)?;
                 let rows = if *not_valid { Rows::NotLookedAt } else { Rows::MustMeetIt };
@@ -86,9 +96,10 @@ impl Work<'_> {
                 let cascade = matches!(drop_behavior, Some(ast::DropBehavior::Cascade));
                 self.drop_constraint(oid, &fold(name), *if_exists, cascade).await
             }
-            Operation::AlterColumn { column_name, op } => {
-                self.alter_column(oid, &fold(column_name), op).await
-            }
+            Operation::AlterColumn { column_name, op } => match identity_change(op) {
+                Some(change) => self.alter_identity(oid, &fold(column_name), change?).await,
+                None => self.alter_column(oid, &fold(column_name), op).await,
+            },
             Operation::SetOptionsParens { options } => {
                 let options = ast::CreateTableOptions::With(options.clone());
                 let mut table = self.table_copy(oid)?;
@@ -271,6 +282,15 @@ impl Work<'_> {
     pub(crate) fn evaluate(&self, expression: &crate::expr::Expr, row: &[Datum]) -> Result<Datum> {
         self.read(|read| crate::oltp::run::evaluate(expression, row, read))
     }
+}
+
+/// What gives something another name and leaves the rows alone.
+fn is_rename(operation: &ast::AlterTableOperation) -> bool {
+    use ast::AlterTableOperation as Operation;
+    matches!(
+        operation,
+        Operation::RenameColumn { .. } | Operation::RenameTable { .. } | Operation::RenameConstraint { .. }
+    )
 }
 
 pub(super) fn rename_target(name: &ast::RenameTableNameKind) -> Result<String> {

@@ -273,7 +273,27 @@ pub(crate) fn storage_options(options: &ast::CreateTableOptions) -> Result<Vec<S
         ast::CreateTableOptions::With(options) => options,
         other => return Err(SqlError::unsupported(format_args!("table option {other}"))),
     };
-    options.iter().map(storage_option).collect()
+    let stored = options.iter().filter_map(|option| match says_no_oids(option) {
+        Ok(true) => None,
+        Ok(false) => Some(storage_option(option)),
+        Err(error) => Some(Err(error)),
+    });
+    stored.collect()
+}
+
+/// Whether an option says that a table has no oids, as none has. 0A000 if it says that it has.
+fn says_no_oids(option: &ast::SqlOption) -> Result<bool> {
+    let ast::SqlOption::KeyValue { key, value } = option else { return Ok(false) };
+    if super::names::fold(key) != "oids" {
+        return Ok(false);
+    }
+    match value.to_string().trim_matches('\'').to_ascii_lowercase().as_str() {
+        "false" | "off" | "no" | "0" => Ok(true),
+        _ => {
+            let message = "tables declared WITH OIDS are not supported";
+            Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message))
+        }
+    }
 }
 
 fn storage_option(option: &ast::SqlOption) -> Result<String> {

@@ -401,7 +401,12 @@ impl Work<'_> {
     }
 
     /// DROP INDEX.
-    pub(crate) async fn drop_indexes(&mut self, names: &[ast::ObjectName], if_exists: bool) -> Result<()> {
+    pub(crate) async fn drop_indexes(
+        &mut self,
+        names: &[ast::ObjectName],
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<()> {
         for name in names {
             let name = Qualified::from_object_name(name)?;
             self.require_usage(&name)?;
@@ -423,13 +428,10 @@ impl Work<'_> {
                 )
                 .with_hint(format!("You can drop {what} instead.")));
             }
-            if self.reference_to(&table, oid).is_some() {
-                let dependents =
-                    [(format!("a foreign key to table {}", table.name), format!("index {}", index.name))];
-                return Err(depend(&format!("index {}", index.name), &dependents));
-            }
+            self.drop_references(&table, index, &format!("index {}", index.name), cascade).await?;
             self.engine.drop_tree(index.tree);
-            let mut table = Table::clone(&table);
+            // As the foreign keys that went have left it.
+            let mut table = self.table_copy(table.oid)?;
             table.indexes.retain(|index| index.oid != oid);
             self.change(Object::Table(table.into()))?;
         }
@@ -510,6 +512,9 @@ impl Work<'_> {
     }
 
     fn carry_out(&mut self, plan: Plan) -> Result<()> {
+        for &oid in &plan.removed {
+            self.require_settled(oid, "DROP TABLE")?;
+        }
         let dependents: Vec<String> = plan.dependents.iter().map(|(who, _)| who.clone()).collect();
         self.notices.extend(cascade_notice(&dependents));
         for table in plan.changed.into_values() {

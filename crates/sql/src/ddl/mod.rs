@@ -44,4 +44,5 @@ pub(crate) mod temporary;
 mod trigger;
 pub(crate) mod truncate;
 pub(crate) mod user_type;
+mod using_index;
 pub(crate) mod view;

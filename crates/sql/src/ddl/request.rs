@@ -355,7 +355,7 @@ fn key_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>> {
 }
 
 /// DEFERRABLE and INITIALLY of a UNIQUE or PRIMARY KEY constraint.
-fn deferrable(
+pub(super) fn deferrable(
     characteristics: Option<&ast::ConstraintCharacteristics>,
     nulls_not_distinct: bool,
 ) -> Result<Option<Deferrable>> {

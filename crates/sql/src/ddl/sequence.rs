@@ -5,11 +5,13 @@ use std::sync::Arc;
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
+use super::alter_table::column_place;
 use super::names::{Qualified, fold};
 use crate::bind::resolve_built_in;
-use crate::catalog::{Object, Oid, Relation, Schema, Sequence};
+use crate::catalog::{Identity, Object, Oid, Relation, Schema, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::{AlterSequence, SequenceOptions, sequence_name_of};
+use crate::parse::{AlterSequence, IdentityChange, SequenceOptions, sequence_name_of};
+use crate::pg_catalog::ServerView;
 use crate::session::work::Work;
 use crate::types::{Type, TypeId};
 
@@ -211,6 +213,48 @@ impl Work<'_> {
         self.change(Object::Sequence(sequence.into()))
     }
 
+    /// DROP IDENTITY of a column, SET GENERATED, and what is said of its sequence. 55000 if it is no
+    /// identity column.
+    pub(super) async fn alter_identity(
+        &mut self,
+        oid: Oid,
+        name: &str,
+        change: IdentityChange,
+    ) -> Result<()> {
+        let mut table = self.table_copy(oid)?;
+        let place = column_place(&table, name)?;
+        let column = &table.columns[place];
+        let Some(sequence) = column.sequence.filter(|_| column.identity.is_some()) else {
+            let what = format!("column \"{name}\" of relation \"{}\" is not an identity column", table.name);
+            if matches!(change, IdentityChange::Drop { if_there: true }) {
+                self.notice(SqlError::notice(what + ", skipping"));
+                return Ok(());
+            }
+            return Err(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, what));
+        };
+        match change {
+            IdentityChange::Drop { .. } => {
+                let other = self.other_sequence((oid, place), sequence);
+                let column = &mut table.columns[place];
+                (column.identity, column.default, column.sequence) = (None, None, other);
+                self.change(Object::Table(table.into()))?;
+                self.drop_owned_objects(&[sequence], false).await
+            }
+            IdentityChange::Alter { always, options } => {
+                if let Some(always) = always {
+                    let kind = if always { Identity::Always } else { Identity::ByDefault };
+                    table.columns[place].identity = Some(kind);
+                    self.change(Object::Table(table.into()))?;
+                }
+                self.lock_table(sequence, TreeMode::Exclusive).await?;
+                let Some(sequence) = self.catalog.sequence_by_oid(sequence) else { return Ok(()) };
+                let mut sequence = Sequence::clone(sequence);
+                self.change_options(&mut sequence, &options).await?;
+                self.change(Object::Sequence(sequence.into()))
+            }
+        }
+    }
+
     async fn locked_sequence(&mut self, oid: u32, name: &Qualified) -> Result<Arc<Sequence>> {
         self.lock_table(oid, TreeMode::Exclusive).await?;
         self.sequence(name)
@@ -229,10 +273,15 @@ impl Work<'_> {
             sequence.ty = ty;
         }
         apply(sequence, options, false)?;
+        let has_new_bounds =
+            options.data_type.is_some() || options.minimum.is_some() || options.maximum.is_some();
         if let Some(restart) = options.restart {
             let start = restart.unwrap_or(sequence.start);
             check_inside("RESTART", start, sequence)?;
             self.restart(sequence, start)?;
+        } else if let Some((last, _)) = self.facts.sequence_state(sequence).filter(|_| has_new_bounds) {
+            // Where it stands is a value that it could be restarted with.
+            check_inside("RESTART", last, sequence)?;
         }
         if let Some(owned_by) = &options.owned_by {
             if sequence.identity {
@@ -310,9 +359,13 @@ impl Work<'_> {
         if known != Some(sequence) {
             return Ok(());
         }
-        let owned = self.catalog.sequences().filter(|other| other.owner == Some((table, place)));
-        let other = owned.map(|other| other.oid).filter(|other| *other != sequence).min();
-        self.set_column_sequence(table, place, other)
+        self.set_column_sequence(table, place, self.other_sequence((table, place), sequence))
+    }
+
+    /// The first one of a column's other sequences.
+    fn other_sequence(&self, column: (u32, usize), sequence: u32) -> Option<u32> {
+        let owned = self.catalog.sequences().filter(|other| other.owner == Some(column));
+        owned.map(|other| other.oid).filter(|other| *other != sequence).min()
     }
 
     fn set_column_sequence(&mut self, table: u32, place: usize, sequence: Option<u32>) -> Result<()> {

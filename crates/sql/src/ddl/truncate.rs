@@ -49,6 +49,7 @@ impl Work<'_> {
             }
         }
         for oid in wanted {
+            self.require_settled(oid, "TRUNCATE")?;
             if restart {
                 self.lock_sequences_of(oid).await?;
             }

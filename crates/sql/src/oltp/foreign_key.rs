@@ -80,6 +80,9 @@ impl Work<'_> {
         row: &[Datum],
         wanted: impl Fn(&ForeignKey) -> bool,
     ) {
+        if table.foreign_keys.is_empty() || self.facts.effective().is_replica {
+            return;
+        }
         for key in table.foreign_keys.iter().filter(|key| !key.unchecked && wanted(key)) {
             let values: Vec<Datum> = key.columns.iter().map(|&place| row[place].clone()).collect();
             if References::of(key, &values) == References::Nothing {
@@ -97,6 +100,9 @@ impl Work<'_> {
         before: &[Datum],
         after: Option<&[Datum]>,
     ) {
+        if parent.referenced_by.is_empty() || self.facts.effective().is_replica {
+            return;
+        }
         for reference in parent.referenced_by.iter().filter(|reference| !reference.unheeded) {
             let Some(child) = self.catalog.table_by_oid(reference.table).cloned() else { continue };
             let Some(key) = child.foreign_key(reference.constraint) else { continue };
@@ -133,6 +139,24 @@ impl Work<'_> {
         } else {
             self.state.checks.push(check);
         }
+    }
+
+    /// 55006 for what makes a table another one while foreign keys of rows that it had are still to
+    /// be looked at. PostgreSQL keeps no such check of a key that may be there only once.
+    pub(crate) fn require_settled(&self, oid: Oid, command: &str) -> Result<()> {
+        let is_of_it = |check: &Check| match check {
+            Check::Parent { table, .. } => table.oid == oid,
+            Check::Children { parent, .. } => parent.oid == oid,
+            Check::Unique { .. } => false,
+        };
+        if !self.state.deferred.iter().any(is_of_it) {
+            return Ok(());
+        }
+        let name = self.catalog.table_by_oid(oid).map(|table| table.name.clone()).unwrap_or_default();
+        Err(SqlError::new(
+            sqlstate::OBJECT_IN_USE,
+            format!("cannot {command} \"{name}\" because it has pending trigger events"),
+        ))
     }
 
     /// The end of a statement: looks at what its writes queued, and at what that queues in turn.

@@ -1,4 +1,5 @@
-//! ALTER VIEW, SET SCHEMA of tables and views, and what the parser does not know of CREATE VIEW.
+//! ALTER VIEW, SET SCHEMA of tables and views, what the parser does not know of ALTER INDEX, and of
+//! CREATE VIEW.
 //!
 //! ```text
 //! ALTER VIEW [IF EXISTS] name RENAME TO new
@@ -6,6 +7,7 @@
 //! ALTER VIEW [IF EXISTS] name SET (option [= value], ...)
 //! ALTER VIEW [IF EXISTS] name RESET (option, ...)
 //! ALTER { TABLE | VIEW } [IF EXISTS] [ONLY] name SET SCHEMA schema
+//! ALTER INDEX IF EXISTS name RENAME TO new
 //! CREATE VIEW name AS query WITH [CASCADED | LOCAL] CHECK OPTION
 //! ```
 
@@ -21,6 +23,8 @@ use super::command::{Parsed, expect, is_word, take, take_all};
 pub struct AlterRelation {
     /// ALTER VIEW rather than ALTER TABLE.
     pub is_view: bool,
+    /// ALTER INDEX.
+    pub is_index: bool,
     /// Name.
     pub name: ObjectName,
     /// IF EXISTS.
@@ -52,24 +56,34 @@ pub enum RelationChange {
 impl AlterRelation {
     /// The statement's tag.
     pub fn tag(&self) -> &'static str {
-        if self.is_view { "ALTER VIEW" } else { "ALTER TABLE" }
+        match () {
+            () if self.is_view => "ALTER VIEW",
+            () if self.is_index => "ALTER INDEX",
+            () => "ALTER TABLE",
+        }
     }
 }
 
 /// The statement, if it is one of these.
 pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Option<AlterRelation>> {
     let is_view = is_word(parser, 1, "VIEW");
-    let is_one = || is_view || (is_word(parser, 1, "TABLE") && sets_schema(parser));
+    let is_index = is_word(parser, 1, "INDEX") && is_word(parser, 2, "IF") && renames(parser);
+    let is_one = || is_view || is_index || (is_word(parser, 1, "TABLE") && sets_schema(parser));
     if !is_word(parser, 0, "ALTER") || !is_one() {
         return Ok(None);
     }
     (0..2).for_each(|_| parser.advance_token());
     let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
-    if !is_view {
+    if !is_view && !is_index {
         take(parser, "ONLY");
     }
     let name = parser.parse_object_name(false)?;
-    Ok(Some(AlterRelation { is_view, name, if_exists, change: change(parser)? }))
+    Ok(Some(AlterRelation { is_view, is_index, name, if_exists, change: change(parser)? }))
+}
+
+/// Whether a new name is given.
+fn renames(parser: &Parser<'_>) -> bool {
+    (5..16).any(|ahead| is_word(parser, ahead, "RENAME") && is_word(parser, ahead + 1, "TO"))
 }
 
 /// Whether the words SET SCHEMA and one more end the statement: the parser knows what else can be

@@ -539,40 +539,45 @@ fn alter_sequence(parser: &mut Parser<'_>) -> Parsed<Command> {
 /// Options in any order.
 fn sequence_options(parser: &mut Parser<'_>) -> Parsed<SequenceOptions> {
     let mut options = SequenceOptions::default();
-    loop {
-        if take(parser, "AS") {
-            options.data_type = Some(parser.parse_data_type()?);
-        } else if take(parser, "INCREMENT") {
-            take(parser, "BY");
-            options.increment = Some(signed(parser)?);
-        } else if take(parser, "MINVALUE") {
-            options.minimum = Some(Some(signed(parser)?));
+    while sequence_option(parser, &mut options)? {}
+    Ok(options)
+}
+
+/// One option; false if there is none.
+pub(super) fn sequence_option(parser: &mut Parser<'_>, options: &mut SequenceOptions) -> Parsed<bool> {
+    if take(parser, "AS") {
+        options.data_type = Some(parser.parse_data_type()?);
+    } else if take(parser, "INCREMENT") {
+        take(parser, "BY");
+        options.increment = Some(signed(parser)?);
+    } else if take(parser, "MINVALUE") {
+        options.minimum = Some(Some(signed(parser)?));
+    } else if take(parser, "MAXVALUE") {
+        options.maximum = Some(Some(signed(parser)?));
+    } else if take(parser, "START") {
+        take(parser, "WITH");
+        options.start = Some(signed(parser)?);
+    } else if take(parser, "RESTART") {
+        let with = take(parser, "WITH");
+        options.restart = Some(if with || is_number(parser) { Some(signed(parser)?) } else { None });
+    } else if take(parser, "CACHE") {
+        options.cache = Some(signed(parser)?);
+    } else if take(parser, "CYCLE") {
+        options.cycle = Some(true);
+    } else if take(parser, "NO") {
+        if take(parser, "MINVALUE") {
+            options.minimum = Some(None);
         } else if take(parser, "MAXVALUE") {
-            options.maximum = Some(Some(signed(parser)?));
-        } else if take(parser, "START") {
-            take(parser, "WITH");
-            options.start = Some(signed(parser)?);
-        } else if take(parser, "RESTART") {
-            let with = take(parser, "WITH");
-            options.restart = Some(if with || is_number(parser) { Some(signed(parser)?) } else { None });
-        } else if take(parser, "CACHE") {
-            options.cache = Some(signed(parser)?);
-        } else if take(parser, "CYCLE") {
-            options.cycle = Some(true);
-        } else if take(parser, "NO") {
-            if take(parser, "MINVALUE") {
-                options.minimum = Some(None);
-            } else if take(parser, "MAXVALUE") {
-                options.maximum = Some(None);
-            } else {
-                expect(parser, "CYCLE")?;
-                options.cycle = Some(false);
-            }
-        } else if take_all(parser, &["OWNED", "BY"]) {
-            options.owned_by =
-                Some(if take(parser, "NONE") { None } else { Some(parser.parse_object_name(false)?) });
+            options.maximum = Some(None);
         } else {
-            return Ok(options);
+            expect(parser, "CYCLE")?;
+            options.cycle = Some(false);
         }
+    } else if take_all(parser, &["OWNED", "BY"]) {
+        options.owned_by =
+            Some(if take(parser, "NONE") { None } else { Some(parser.parse_object_name(false)?) });
+    } else {
+        return Ok(false);
     }
+    Ok(true)
 }

@@ -36,6 +36,7 @@
 //! the answer is 54001. A complex statement is parsed, planned, run and dropped on a stack that
 //! fits its depth, since copies, comparisons and drops of trees recurse, too.
 
+mod alter_identity;
 mod alter_relation;
 mod alter_settings;
 mod command;
@@ -70,6 +71,7 @@ pub(crate) mod template;
 mod unicode;
 pub(crate) mod walk;
 
+pub(crate) use alter_identity::{IdentityChange, identity_change};
 pub use alter_relation::{AlterRelation, RelationChange};
 pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};

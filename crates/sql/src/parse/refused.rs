@@ -86,6 +86,7 @@ const CLAUSES: &[(&[&str], &[Form])] = &[
             "COMPRESSION",
             "USING",
             "OF",
+            "AS" "EXECUTE",
         ],
     ),
     (
@@ -104,6 +105,7 @@ const CLAUSES: &[(&[&str], &[Form])] = &[
             "SET" "STORAGE",
             "SET" "COMPRESSION",
             "SET" "(",
+            "RESET" "(",
             "ENABLE" "ALWAYS",
             "ENABLE" "REPLICA",
             "ENABLE" "RULE",
@@ -120,6 +122,7 @@ const CLAUSES: &[(&[&str], &[Form])] = &[
         ],
     ),
     (&["CREATE", "INDEX"], forms!["CREATE INDEX ...": "ON" "ONLY",]),
+    (&["COPY"], forms!["COPY ...": "HEADER" "MATCH", "STDIN" "WHERE",]),
     (
         &[],
         forms!["":
@@ -154,6 +157,7 @@ const STATEMENTS: &[Form] = &[
 
 /// What a statement that did not parse is, if that is known.
 pub(super) fn name(tokens: &[TokenWithSpan]) -> Option<&'static str> {
+    let tokens = &without_modifiers(tokens);
     let starts = |words: &[&str]| is_at(tokens, 0, words);
     if let Some((verb, from)) = verb(tokens)
         && let Some((_, names)) = KINDS.iter().find(|(kind, _)| is_at(tokens, from, kind))
@@ -166,6 +170,19 @@ pub(super) fn name(tokens: &[TokenWithSpan]) -> Option<&'static str> {
         return Some(name.trim_start());
     }
     STATEMENTS.iter().find(|(words, _)| starts(words)).map(|(_, name)| *name)
+}
+
+/// The tokens without what says of a new table only how long it lives.
+fn without_modifiers(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    let mut tokens = tokens.to_vec();
+    let is_modifier = |tokens: &[TokenWithSpan]| {
+        let words = ["LOCAL", "GLOBAL", "TEMP", "TEMPORARY"];
+        words.into_iter().any(|word| is_at(tokens, 0, &["CREATE", word]))
+    };
+    while is_modifier(&tokens) {
+        tokens.remove(1);
+    }
+    tokens
 }
 
 /// Whether these words stand at a place; a parenthesis counts as one.
@@ -235,6 +252,9 @@ mod tests {
             ("DELETE FROM t WHERE CURRENT OF c", "CURRENT OF"),
             ("ALTER TABLE t ALTER a SET (n_distinct = 5)", "ALTER TABLE ... SET ("),
             ("CREATE INDEX i ON ONLY t (a)", "CREATE INDEX ... ON ONLY"),
+            ("CREATE TEMP TABLE t AS EXECUTE p(1)", "CREATE TABLE ... AS EXECUTE"),
+            ("ALTER TABLE t RESET (fillfactor)", "ALTER TABLE ... RESET ("),
+            ("COPY t FROM STDIN (HEADER MATCH)", "COPY ... HEADER MATCH"),
         ] {
             let found = match parse(text) {
                 // What the parser knows is refused when it is planned.

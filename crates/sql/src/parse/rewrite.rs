@@ -25,6 +25,8 @@
 //! | `CREATE TABLE t (LIKE u INCLUDING ALL)` | a column with a marked name: see [`like`](super::like) |
 //! | `text ARRAY`, `numeric(10,2) ARRAY` as types | `text[]`, `numeric(10,2)[]` |
 //! | `ALTER COLUMN a DROP EXPRESSION` | `SET DEFAULT` of a marked name: see [`dropped_expression`] |
+//! | `ALTER COLUMN a DROP IDENTITY`, `RESTART`, ... | the same, with what was said: see [`alter_identity`](super::alter_identity) |
+//! | options of COPY, `SET SCHEMA`, `WITHOUT OIDS` | see [`copy`] |
 //! | `ABORT` | `ROLLBACK` |
 //! | `RESET TIME ZONE` | `RESET TimeZone` |
 //! | `GROUP BY DISTINCT x`, `GROUP BY ALL x` | a marked name before `x`; without `ALL` |
@@ -33,6 +35,7 @@
 //! | `f(a, VARIADIC b)` | an argument with a marked name ([`VARIADIC`](super::VARIADIC)) |
 //! | `(record).*` | a field with a marked name ([`ALL_FIELDS`](super::ALL_FIELDS)) |
 
+mod copy;
 mod expression;
 mod identity;
 mod new_table;
@@ -138,6 +141,9 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::DEFERRABLE
             | Keyword::FREEZE
             | Keyword::HEADER
+            | Keyword::FORCE_QUOTE
+            | Keyword::FORCE
+            | Keyword::SCHEMA
             | Keyword::IDENTITY
             | Keyword::LIKE
             | Keyword::ABORT
@@ -231,9 +237,11 @@ impl<'a> Pass<'a> {
             "UNLOGGED" if self.after(&["CREATE"]) => self.at += 1,
             "CONCURRENTLY" if self.first == "DROP" => self.at += 1,
             "DEFERRABLE" if matches!(self.first.as_str(), "BEGIN" | "START" | "SET") => self.deferrable(),
-            "FREEZE" | "HEADER" | "FORCE_NULL" if self.first == "COPY" => self.copy_option(),
+            "FREEZE" | "HEADER" | "FORCE_QUOTE" | "QUOTE" if self.first == "COPY" => self.copy_option(),
+            "SCHEMA" | "WITHOUT" if self.respells(span) => {}
             "ARRAY" if self.ends_type() => self.array_type(span),
             "DROP" if self.drops_expression() => self.drop_expression(span),
+            "DROP" | "SET" | "RESTART" if self.alters_identity() => self.alter_identity(span),
             "ABORT" if self.at == 0 => self.put("ROLLBACK", span),
             "OPERATOR" => self.quantified_operator(),
             "RESET" if self.at == 0 && self.is(1, "TIME") && self.is(2, "ZONE") => {
@@ -304,25 +312,23 @@ impl<'a> Pass<'a> {
     }
 
     fn collate(&mut self) -> Result<()> {
-        let mut length = 2;
-        let mut name = self.peek(1);
-        if matches!(self.peek(2).map(|token| &token.token), Some(Token::Period)) {
-            name = self.peek(3);
-            length = 4;
-        }
-        let Some(Token::Word(collation)) = name.map(|token| &token.token) else {
-            self.copy();
-            return Ok(());
-        };
         let known = ["default", "C", "POSIX", "ucs_basic", "C.UTF-8", "C.utf8", "unicode", "und-x-icu"];
-        if !known.iter().any(|known| collation.value == *known || collation.value.eq_ignore_ascii_case(known))
-        {
+        let (name, length) = dotted(&self.tokens[self.at + 1..]);
+        let is_known = match name.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            [] => {
+                self.copy();
+                return Ok(());
+            }
+            [name] | ["pg_catalog", name] => known.contains(name),
+            _ => false,
+        };
+        if !is_known {
             return Err(SqlError::new(
                 sqlstate::UNDEFINED_OBJECT,
-                format!("collation \"{}\" for encoding \"UTF8\" does not exist", collation.value),
+                format!("collation \"{}\" for encoding \"UTF8\" does not exist", name.join(".")),
             ));
         }
-        self.at += length;
+        self.at += 1 + length;
         Ok(())
     }
 
@@ -517,19 +523,6 @@ impl<'a> Pass<'a> {
         if began && matches!(self.peek(0).map(|token| &token.token), Some(Token::Comma)) {
             self.at += 1;
         }
-    }
-
-    fn copy_option(&mut self) {
-        self.copy();
-        let value = if self.is(0, "ON") {
-            "TRUE"
-        } else if self.is(0, "OFF") {
-            "FALSE"
-        } else {
-            return;
-        };
-        self.out.push(make(value, self.tokens[self.at].span));
-        self.at += 1;
     }
 
     /// Whether a column's definition may begin here.

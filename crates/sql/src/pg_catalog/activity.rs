@@ -226,7 +226,7 @@ system_table! {
     context: Text = match setting.definition.access {
         Access::Internal => "internal",
         Access::Start => "postmaster",
-        Access::Server => "superuser",
+        Access::Server | Access::Superuser => "superuser",
         Access::User | Access::Hidden => "user",
     },
     vartype: Text = setting.range.0,

@@ -17,6 +17,7 @@ use super::listing::{CursorPlace, Listed};
 use super::parameters::Given;
 use super::portal::{PortalState, Tag};
 use super::{CommandTag, Fetch, Format, OutputColumn, Portal, Prepared, RowSink, Session, SinkState};
+use crate::bind::lock_name;
 use crate::budget::{Budget, Charge};
 use crate::catalog::Oid;
 use crate::ddl::names::fold;
@@ -181,6 +182,27 @@ pub(super) fn no_cursor(name: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"))
 }
 
+/// 0A000 and 42P11 for a cursor that locks its rows and cannot: what it gives is to stay.
+fn check_locks(declare: &ast::Declare, query: &ast::Query) -> Result<()> {
+    let Some(lock) = query.locks.first().map(lock_name) else { return Ok(()) };
+    let (state, message, what) = match declare {
+        ast::Declare { hold: Some(true), .. } => {
+            let message = format!("DECLARE CURSOR WITH HOLD ... {lock} is not supported");
+            (sqlstate::FEATURE_NOT_SUPPORTED, message, "Holdable")
+        }
+        ast::Declare { scroll: Some(true), .. } => {
+            let message = format!("DECLARE SCROLL CURSOR ... {lock} is not supported");
+            (sqlstate::FEATURE_NOT_SUPPORTED, message, "Scrollable")
+        }
+        ast::Declare { sensitive: Some(true), .. } => {
+            let message = format!("DECLARE INSENSITIVE CURSOR ... {lock} is not valid");
+            (sqlstate::INVALID_CURSOR_DEFINITION, message, "Insensitive")
+        }
+        _ => return Ok(()),
+    };
+    Err(SqlError::new(state, message).with_detail(format!("{what} cursors must be READ ONLY.")))
+}
+
 impl Session {
     /// The columns of a cursor that DECLARE made: clients may describe it like a portal.
     pub fn cursor_columns(&self, name: &str) -> Option<&[OutputColumn]> {
@@ -215,6 +237,7 @@ impl Session {
                 "DECLARE CURSOR must not contain data-modifying statements in WITH",
             ));
         }
+        check_locks(declare, query)?;
         let hold = declare.hold == Some(true);
         if !hold && !self.shares_block(statement) {
             return Err(SqlError::new(
@@ -353,6 +376,14 @@ impl Session {
         count: &FetchCount,
         counted_only: bool,
     ) -> Result<Kept> {
+        let stays =
+            matches!(count, FetchCount::Forward(0) | FetchCount::Backward(0) | FetchCount::Relative(0));
+        let is_on_row = cursor.position > 0 && !cursor.at_end;
+        if stays && (counted_only || !is_on_row) {
+            // Whether there is a row where it stands is known; to give it again, it is not.
+            let number = usize::from(is_on_row);
+            return Ok(Kept { number, ..Kept::new(self.database.statement_budget())? });
+        }
         let wanted = match count {
             FetchCount::Forward(count) if *count > 0 => *count as u64,
             FetchCount::Relative(1) => 1,

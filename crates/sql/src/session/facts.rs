@@ -419,6 +419,7 @@ impl SessionView for Facts {
         if self.set_identity(name, Some(value), local)? {
             return self.settings.lock().show(name);
         }
+        self.check_may_set(name)?;
         let mut settings = self.settings.lock();
         settings.set(name, Some(value), local)?;
         settings.show(name)

@@ -50,6 +50,11 @@ pub(super) fn gone(name: &str) -> SqlError {
     SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
 }
 
+/// 42501 for a setting that is not this user's to change.
+pub(super) fn may_not_set(name: &str) -> SqlError {
+    denied(format!("permission denied to set parameter \"{name}\""))
+}
+
 /// Whether a session begins as a superuser's.
 pub(super) fn begins_as_superuser(catalog: &Catalog, parameters: &SessionParameters) -> bool {
     let role = Some(&parameters.user).filter(|_| catalog.has_roles());
@@ -172,6 +177,14 @@ impl Facts {
             true => self.rights(catalog).is_none(),
             false => self.authority == Authority::Superuser,
         }
+    }
+
+    /// 42501 for a setting that is the superusers' to change, unless the session is one of theirs.
+    pub(super) fn check_may_set(&self, name: &str) -> Result<()> {
+        if !super::settings::is_superusers(name) || self.is_superuser(&self.catalog()) {
+            return Ok(());
+        }
+        Err(may_not_set(name))
     }
 
     /// Whether the session may end statements of another one, or that itself.

@@ -326,6 +326,9 @@ impl Session {
             settings.set_option("application_name", &parameters.application_name, Origin::Client)?;
         }
         for (name, value) in &parameters.options {
+            if !superuser && settings::is_superusers(name) {
+                return Err(identity::may_not_set(name));
+            }
             settings.set_option(name, value, Origin::Client)?;
         }
         Ok(settings)

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use sqlparser::ast::Ident;
 
 use super::Session;
+use super::identity::may_not_set;
 use super::settings::{self, Origin, Settings};
 use super::variable::{check_retry_of, list_text, object_name};
 use super::work::Work;
@@ -233,11 +234,13 @@ impl Work<'_> {
         Ok(list)
     }
 
-    /// 42501 for a setting of which nobody knows yet who may set it, unless this is the superuser.
+    /// 42501 for a setting that is the superusers', or of which nobody knows yet who may set it,
+    /// unless this is one.
     fn permit(&self, name: &str) -> Result<()> {
-        if !settings::is_custom(name) || self.facts.is_superuser(&self.catalog) {
+        let is_restricted = settings::is_custom(name) || settings::is_superusers(name);
+        if !is_restricted || self.facts.is_superuser(&self.catalog) {
             return Ok(());
         }
-        Err(denied(format!("permission denied to set parameter \"{name}\"")))
+        Err(may_not_set(name))
     }
 }

@@ -470,7 +470,7 @@ impl Work<'_> {
             ast::ObjectType::Table => self.drop_relations("table", names, if_exists, cascade).await,
             ast::ObjectType::View => self.drop_relations("view", names, if_exists, cascade).await,
             ast::ObjectType::Sequence => self.drop_relations("sequence", names, if_exists, cascade).await,
-            ast::ObjectType::Index => self.drop_indexes(names, if_exists).await,
+            ast::ObjectType::Index => self.drop_indexes(names, if_exists, cascade).await,
             ast::ObjectType::Type => self.drop_types(Dropped::Types, names, if_exists, cascade).await,
             ast::ObjectType::Schema => self.drop_schemas(names, if_exists, cascade).await,
             other => Err(SqlError::unsupported(format_args!("DROP {other}"))),

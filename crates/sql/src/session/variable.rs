@@ -179,6 +179,7 @@ impl Session {
             }
             _ => {}
         }
+        self.facts.check_may_set(name)?;
         self.facts.with_settings(|settings| settings.set(name, value, local))?;
         self.refresh_settings();
         Ok(())

@@ -7,9 +7,11 @@
 //!
 //! `SEQUENCE NAME s` becomes a number of CACHE with the name behind: see [`sequence_name_of`].
 
-use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
-use super::{Pass, dotted, make};
+use super::{Pass, dotted, is, make};
+use crate::parse::alter_identity::IDENTITY;
 
 /// Between the parts of what is put into one word.
 const MARK: &str = "\u{1}";
@@ -22,6 +24,38 @@ pub(crate) fn sequence_name_of(number: &str) -> (Option<&str>, Vec<&str>) {
 }
 
 impl Pass<'_> {
+    /// Whether what comes is said of the identity of the column whose name was copied last.
+    pub(super) fn alters_identity(&self) -> bool {
+        const OPTIONS: [&str; 8] =
+            ["GENERATED", "START", "INCREMENT", "MINVALUE", "MAXVALUE", "NO", "CACHE", "CYCLE"];
+        let copied = |back: usize| self.out.len().checked_sub(back).and_then(|at| self.out.get(at));
+        // ALTER TABLE, the table's name and ALTER come before.
+        let follows_column = self.out.len() > 4
+            && !is(copied(1), "COLUMN")
+            && (is(copied(2), "ALTER") || (is(copied(2), "COLUMN") && is(copied(3), "ALTER")));
+        let is_of_identities = match self.is(0, "SET") {
+            true => OPTIONS.iter().any(|option| self.is(1, option)),
+            false => self.is(0, "RESTART") || self.is(1, "IDENTITY"),
+        };
+        is_of_identities && follows_column && self.first == "ALTER" && is(self.tokens.get(1), "TABLE")
+    }
+
+    /// All that is said of it, in the name of a default.
+    pub(super) fn alter_identity(&mut self, span: Span) {
+        let mut said = IDENTITY.to_owned();
+        while let Some(token) = self.peek(0) {
+            if matches!(token.token, Token::Comma | Token::SemiColon | Token::EOF) {
+                break;
+            }
+            said.push(' ');
+            said.push_str(&token.token.to_string());
+            self.at += 1;
+        }
+        let marked = Word { value: said, quote_style: Some('"'), keyword: Keyword::NoKeyword };
+        self.out.extend([make("SET", span), make("DEFAULT", span)]);
+        self.out.push(TokenWithSpan { token: Token::Word(marked), span });
+    }
+
     /// The options of an identity column, in the parser's order.
     pub(super) fn identity_options(&mut self) {
         const CACHE: usize = 4;

@@ -57,8 +57,9 @@ use given::Given;
 use message::Message;
 use program::{Program, Step};
 
-/// Settings that say how texts become values and names become tables.
-const SETTINGS: [&str; 7] = [
+/// Settings that say how texts become values and names become tables, and whether anybody looks at
+/// foreign keys.
+const SETTINGS: [&str; 8] = [
     "search_path",
     "TimeZone",
     "DateStyle",
@@ -66,6 +67,7 @@ const SETTINGS: [&str; 7] = [
     "extra_float_digits",
     "bytea_output",
     "client_min_messages",
+    "session_replication_role",
 ];
 
 /// What a statement of a program gave.

@@ -5,6 +5,8 @@
 pub enum Access {
     /// Any session, for itself.
     User,
+    /// A superuser's session, for itself.
+    Superuser,
     /// Nobody.
     Internal,
     /// Only the server's start.

@@ -43,6 +43,8 @@ pub struct Effective {
     pub default_read_only: bool,
     /// `default_transaction_deferrable`.
     pub default_deferrable: bool,
+    /// `session_replication_role` is `replica`: nobody looks at foreign keys.
+    pub is_replica: bool,
     /// `client_min_messages`.
     pub client_min_messages: String,
     /// `cognate.retry_of`: the transaction whose age the next ones have, 0 for none.
@@ -84,6 +86,7 @@ impl Default for Effective {
             default_isolation: String::new(),
             default_read_only: false,
             default_deferrable: false,
+            is_replica: false,
             client_min_messages: String::new(),
             retry_of: 0,
             read_after: String::new(),
@@ -134,6 +137,7 @@ impl Effective {
             default_isolation: value("default_transaction_isolation").to_owned(),
             default_read_only: value("default_transaction_read_only") == "on",
             default_deferrable: value("default_transaction_deferrable") == "on",
+            is_replica: value("session_replication_role") == "replica",
             client_min_messages: value("client_min_messages").to_owned(),
             retry_of: value("cognate.retry_of").parse().unwrap_or(0),
             read_after: value("cognate.read_after").to_owned(),

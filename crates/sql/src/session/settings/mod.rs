@@ -90,6 +90,12 @@ pub(super) fn is_custom(name: &str) -> bool {
     matches!(place(name), Ok(Place::Custom(_)))
 }
 
+/// Whether only superusers may set it.
+pub(super) fn is_superusers(name: &str) -> bool {
+    let index = definition::find(name);
+    index.is_some_and(|index| definition::all()[index].access == Access::Superuser)
+}
+
 /// A setting of an amount of memory, checked, in kB. 22023.
 pub(super) fn whole_number(name: &str, text: &str) -> Result<u64> {
     let Some(index) = definition::find(name) else { return Err(unrecognized(name)) };
@@ -275,7 +281,8 @@ impl Settings {
     pub fn reset_all(&mut self) {
         let state = Arc::make_mut(&mut self.state);
         for (index, definition) in definition::all().iter().enumerate() {
-            if definition.access == Access::User && !definition.keep_on_reset() {
+            let is_session = matches!(definition.access, Access::User | Access::Superuser);
+            if is_session && !definition.keep_on_reset() {
                 state.session[index] = self.defaults.values[index].clone();
                 state.local.remove(&index);
             }
@@ -416,7 +423,7 @@ fn check_scope(definition: &Definition) -> Result<()> {
 
 fn check_access(definition: &Definition) -> Result<()> {
     let message = match definition.access {
-        Access::User | Access::Server | Access::Hidden => return Ok(()),
+        Access::User | Access::Superuser | Access::Server | Access::Hidden => return Ok(()),
         Access::Internal => format!("parameter \"{}\" cannot be changed", definition.name),
         Access::Start => {
             format!("parameter \"{}\" cannot be changed without restarting the server", definition.name)

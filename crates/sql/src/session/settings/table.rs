@@ -152,6 +152,7 @@ pub(super) const TABLE: &[Row] = {
         ("default_transaction_deferrable", Bool, "off", User, false),
         ("default_transaction_isolation", Enum(ISOLATIONS), "serializable", User, false),
         ("default_transaction_read_only", Bool, "off", User, true),
+        ("default_with_oids", Only("off"), "off", Hidden, false),
         (
             "effective_cache_size",
             Integer { minimum: 1, maximum: 2147483647, unit: Unit::Blocks },
@@ -425,7 +426,7 @@ pub(super) const TABLE: &[Row] = {
             Internal,
             false,
         ),
-        ("session_replication_role", Only("origin"), "origin", User, false),
+        ("session_replication_role", Enum(&["origin", "replica", "local"]), "origin", Superuser, false),
         (
             "shared_buffers",
             Integer { minimum: 16, maximum: 1073741823, unit: Unit::Blocks },
