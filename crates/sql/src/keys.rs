@@ -106,21 +106,6 @@ pub fn next_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(next)
 }
 
-/// An integer as a column of another integer type holds it, for a key; `None` if it does not fit,
-/// so that no key equals it. Values of other types are as they are.
-pub fn convert_integer(datum: &Datum, column: TypeId) -> Option<Datum> {
-    if !matches!(datum, Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_)) {
-        return Some(datum.clone());
-    }
-    let value = datum.as_i64()?;
-    match column {
-        TypeId::Int2 => i16::try_from(value).ok().map(Datum::Int2),
-        TypeId::Int4 => i32::try_from(value).ok().map(Datum::Int4),
-        TypeId::Int8 => Some(Datum::Int8(value)),
-        _ => Some(datum.clone()),
-    }
-}
-
 fn invert(bytes: &mut [u8]) {
     for byte in bytes {
         *byte = !*byte;

@@ -131,25 +131,3 @@ fn rows_of_a_function_that_changes_rows_come_in_portions() {
     });
     assert_eq!(lines.0, ["1|1", "2|2", "3|3"]);
 }
-
-#[test]
-fn what_a_call_would_run_is_listed() {
-    let mut world = World::new(&[
-        TABLE,
-        PUT,
-        PUT_TWO,
-        "CREATE PROCEDURE again(id int) LANGUAGE sql AS 'DELETE FROM t; CALL again(id - 1)'",
-    ]);
-    let mut list = |text: &str| {
-        let prepared = world.session.prepare(text, &[]).unwrap();
-        let statements = world.session.routine_statements(&prepared).unwrap();
-        statements.map(|all| all.iter().map(|one| one.text.to_string()).collect::<Vec<_>>())
-    };
-    let put = ["DELETE FROM t WHERE t.id = put.id", "INSERT INTO t VALUES (id, n)"];
-    assert_eq!(list("CALL put(1, 2)").unwrap(), put);
-    assert_eq!(list("CALL put_two(1, 2)").unwrap(), [&put[..], &["SELECT sum(n) FROM t"]].concat());
-    // Once each, also one that calls itself.
-    assert_eq!(list("CALL again(1)").unwrap(), ["DELETE FROM t"]);
-    assert_eq!(list("SELECT 1"), None);
-    assert_eq!(list("BEGIN"), None);
-}

@@ -48,8 +48,7 @@ pub(super) fn pauses(turns: &Turns) -> Option<(Csn, TransactionId, &'static str)
 
 /// A vote is delivered; the first one counts.
 fn note_vote(turns: &mut Turns, of: TransactionId, commits: bool) {
-    let voting =
-        |one: &&mut Waiting| one.request.id == of && matches!(one.request.purpose, Purpose::Voting);
+    let voting = |one: &&mut Waiting| one.request.id == of && matches!(one.request.purpose, Purpose::Voting);
     let Some(waiting) = turns.queue.iter_mut().find(voting) else { return };
     if let Some(alone) = waiting.alone.as_mut().filter(|alone| !alone.is_voted) {
         alone.is_voted = true;

@@ -276,8 +276,7 @@ impl Manager {
     /// What the turn of the first in the queue is, unless it waits.
     fn turn_of(&self, cluster: &Cluster, turns: &Turns, first: &Waiting) -> Option<Turn> {
         let standing = cluster.standing.lock();
-        if planted::is(Planted::QueuesBehindPrepared)
-            && standing.meets_prepared(&first.request, &first.locks)
+        if planted::is(Planted::QueuesBehindPrepared) && standing.meets_prepared(&first.request, &first.locks)
         {
             return None;
         }

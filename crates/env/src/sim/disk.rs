@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -67,7 +66,6 @@ struct Faults {
     sync_fails_in: Option<u64>,
     quota_bytes: Option<u64>,
     unreadable: BTreeSet<PathBuf>,
-    flush_time: Duration,
     /// Flushes of files wait until they are let go.
     held: bool,
     operations: u64,
@@ -170,11 +168,6 @@ impl SimDisk {
     /// Reading `path` fails from now on, until a restart.
     pub fn fail_reads(&self, path: &Path) {
         self.0.lock().faults.unreadable.insert(path.to_path_buf());
-    }
-
-    /// Every flush takes this long on top; for a slow log device.
-    pub fn set_flush_time(&self, time: Duration) {
-        self.0.lock().faults.flush_time = time;
     }
 
     /// Flips the bits of `mask` in one byte, on the medium too.
@@ -544,10 +537,6 @@ impl File for SimFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let time = self.disk.0.lock().faults.flush_time;
-        if !time.is_zero() {
-            std::thread::sleep(time);
-        }
         let mut guard = self.disk.0.lock();
         while guard.faults.held && !guard.faults.off && guard.life == self.life {
             self.disk.1.wait(&mut guard);

@@ -44,7 +44,6 @@ mod spread;
 mod star;
 mod subquery;
 mod table;
-mod target;
 mod twice;
 mod type_name;
 mod updatable;
@@ -402,6 +401,11 @@ impl<'a> Binder<'a> {
     /// The innermost level.
     pub(crate) fn level(&mut self) -> Result<&mut Level> {
         self.levels.last_mut().ok_or_else(|| SqlError::internal("no query level is open"))
+    }
+
+    /// Opens an empty level, for expressions over no row.
+    pub fn open_level(&mut self) {
+        self.push_level();
     }
 
     pub(crate) fn push_level(&mut self) {

@@ -194,8 +194,8 @@ pub enum Source {
     /// Functions in FROM, one level in... whose arguments are over this level's frame (LATERAL is
     /// implied).
     Function(TableFunction),
-    /// A row that whoever binds the statement puts into the frame (EXCLUDED).
-    Given,
+    /// Nothing: the planner has taken it out.
+    Taken,
 }
 
 /// A function in FROM.

@@ -407,7 +407,8 @@ fn plain_list(syntax: &FunctionSyntax) -> Option<&[FunctionArg]> {
 
 /// The name and arguments of the call that a query is, if it is nothing else: with the item of the
 /// select list, or with the alias in FROM.
-pub(crate) type Alone<'a> = (&'a ObjectName, &'a [FunctionArg], Option<&'a SelectItem>, Option<&'a TableAlias>);
+pub(crate) type Alone<'a> =
+    (&'a ObjectName, &'a [FunctionArg], Option<&'a SelectItem>, Option<&'a TableAlias>);
 
 pub(crate) fn alone(query: &QuerySyntax) -> Option<Alone<'_>> {
     let select = simple_select(query).filter(|select| select.selection.is_none())?;

@@ -148,11 +148,6 @@ impl Table {
         self.indexes.iter().find(|index| index.oid == oid)
     }
 
-    /// The index with this name.
-    pub fn index_named(&self, name: &str) -> Option<&Index> {
-        self.indexes.iter().find(|index| index.name == name)
-    }
-
     /// The foreign key with this oid.
     pub fn foreign_key(&self, oid: u32) -> Option<&ForeignKey> {
         self.foreign_keys.iter().find(|key| key.oid == oid)

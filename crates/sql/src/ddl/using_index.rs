@@ -38,13 +38,8 @@ impl Work<'_> {
             let column = |place: usize| table.columns[place].name.clone();
             let columns = index.key_columns().map(column).collect();
             let nulls_not_distinct = index.nulls_not_distinct;
-            let request = ConstraintRequest::Key {
-                name: Some(name),
-                columns,
-                primary,
-                nulls_not_distinct,
-                deferrable,
-            };
+            let request =
+                ConstraintRequest::Key { name: Some(name), columns, primary, nulls_not_distinct, deferrable };
             return self.replace_by_key(table, &index, request).await;
         }
         if name != index.name {

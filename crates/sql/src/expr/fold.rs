@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{Env, Execution, Expr, NoExternalFunctions, NoReader, ReadContext, Runtime, Subquery};
+use super::{Env, Execution, Expr, NoExternalFunctions, NoReader, ReadContext, Runtime};
 use crate::bind::BindContext;
 use crate::error::{Result, SqlError};
 use crate::function::{Body, EvalContext, Interrupt, Volatility};
@@ -156,12 +156,5 @@ fn simplify(expr: Expr) -> Expr {
         1 => kept.remove(0),
         _ if decisive => Expr::Or(kept),
         _ => Expr::And(kept),
-    }
-}
-
-impl Subquery {
-    /// Whether its value, for given operands, depends on nothing around it.
-    pub fn is_cached(&self) -> bool {
-        matches!(self.body, super::SubqueryBody::Planned { cache: Some(_), .. })
     }
 }

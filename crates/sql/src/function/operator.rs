@@ -29,7 +29,7 @@ pub enum Comparison {
 #[derive(Clone, Copy)]
 pub enum OperatorBody {
     /// Compares two values of one type, or of two integer types. Keys of different integer types
-    /// differ: convert the value to the column's type first, see [`crate::keys::convert_integer`].
+    /// differ: a key is made of a value of its column's type.
     Compare(Comparison),
     /// Of two values, neither NULL unless the operator is not strict.
     Binary(fn(&Datum, &Datum, &EvalContext<'_>) -> Result<Datum, SqlError>),

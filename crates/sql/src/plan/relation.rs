@@ -88,7 +88,7 @@ pub(super) fn base_rows(relation: &Relation, rows: impl Fn(&Table) -> Option<u64
         Source::Function(_) => 100.0,
         Source::Cte(_) => 100.0,
         Source::Query(_) => 100.0,
-        Source::Given => 1.0,
+        Source::Taken => 1.0,
     }
 }
 

@@ -209,14 +209,14 @@ impl Planner<'_> {
     ) -> Result<(Option<LeafEstimate>, Option<SourceNode>)> {
         let slots = filled_slots(&select.relations[relation]);
         let name = select.relations[relation].alias.clone();
-        let source = std::mem::replace(&mut select.relations[relation].source, Source::Given);
+        let source = std::mem::replace(&mut select.relations[relation].source, Source::Taken);
         let mut requires: Mask = 0;
         let (node, rows, cost) = match source {
             Source::Table(table) => {
                 select.relations[relation].source = Source::Table(table);
                 return Ok((None, None));
             }
-            Source::Given => return Err(SqlError::internal("a relation that nothing reads in FROM")),
+            Source::Taken => return Err(SqlError::internal("a relation that nothing reads in FROM")),
             Source::Virtual(table) => (SourceNode::Virtual { table, slots, key: None }, 100.0, 20.0),
             Source::Query(query) => {
                 query.for_each_expr(&mut |expr, nested| {

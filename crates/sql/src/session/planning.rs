@@ -258,13 +258,8 @@ impl Session {
         }
     }
 
-    /// Plans a statement again after the catalog has changed. 0A000 if its result would change its
+    /// Plans a statement again after the catalog has changed; none if its result would change its
     /// shape.
-    pub(super) fn replan(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<Planned>> {
-        self.replan_alike(prepared)?.ok_or_else(changed_result)
-    }
-
-    /// The same; none if its result would change its shape.
     pub(super) fn replan_alike(&mut self, prepared: &Arc<Prepared>) -> Result<Option<Arc<Planned>>> {
         let statement =
             prepared.statement().ok_or_else(|| SqlError::internal("an empty query has no plan"))?;

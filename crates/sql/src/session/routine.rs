@@ -14,8 +14,6 @@
 //! What fails is told with the statements around it (CONTEXT), and undone with the client's
 //! statement. One that fails for others (40001) is run again like any other, by itself if that is
 //! enough (`again`).
-//!
-//! [`Session::routine_statements`] shows what a CALL would run, for who ships it elsewhere.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -26,9 +24,7 @@ use parking_lot::RwLock;
 
 use super::portal::{PortalState, Tag};
 use super::statement::tag;
-use super::{
-    Action, CommandTag, Fetch, Format, OutputColumn, Portal, Prepared, RowSink, Session, SinkState, Statement,
-};
+use super::{Action, CommandTag, Fetch, Format, OutputColumn, Portal, Prepared, RowSink, Session, SinkState};
 use crate::bind::{BindContext, Binder, Called, Form, NoRowCounts, NoVirtualTables};
 use crate::catalog::{Behavior, Oid, Routine};
 use crate::error::{Result, SqlError, sqlstate};
@@ -151,24 +147,6 @@ impl RowSink for Rows {
 }
 
 impl Session {
-    /// The statements that a CALL, or a function called alone, would run, in their order: those of
-    /// a procedure that it calls stand in the place of the first call. None if the statement is no
-    /// such call. What functions in their expressions read is not among them.
-    ///
-    /// # Errors
-    ///
-    /// Those of planning the statements, as they are by now.
-    pub fn routine_statements(&mut self, prepared: &Arc<Prepared>) -> Result<Option<Vec<Statement>>> {
-        let mut planned = self.planned_of(prepared);
-        if !self.fits(&planned) {
-            planned = self.replan(prepared)?;
-        }
-        let Action::Call(call) = &planned.action else { return Ok(None) };
-        let (mut statements, mut known) = (Vec::new(), Vec::new());
-        self.list_statements(&call.routine.clone(), &mut known, &mut statements)?;
-        Ok(Some(statements))
-    }
-
     /// The trees of the tables that a CALL, or a function called alone, looks at, but for what functions in
     /// its expressions read.
     ///
@@ -190,30 +168,6 @@ impl Session {
             }
         }
         Ok(trees)
-    }
-
-    fn list_statements(
-        &mut self,
-        routine: &Arc<Routine>,
-        known: &mut Vec<Oid>,
-        statements: &mut Vec<Statement>,
-    ) -> Result<()> {
-        if known.contains(&routine.oid) {
-            return Ok(());
-        }
-        known.push(routine.oid);
-        for prepared in &self.body(routine)?.statements {
-            match &prepared.planned().action {
-                Action::Call(call) => {
-                    let called = call.routine.clone();
-                    stacker::maybe_grow(RED_ZONE, FRESH_STACK, || {
-                        self.list_statements(&called, known, statements)
-                    })?;
-                }
-                _ => statements.extend(prepared.statement().cloned()),
-            }
-        }
-        Ok(())
     }
 
     /// The planned statements of a body. 0A000 for those that no body can have, 42P13 if the last

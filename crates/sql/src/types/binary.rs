@@ -9,7 +9,7 @@ use super::input::truncate_name;
 use super::malformed::{TOO_LONG, insufficient, invalid, nothing};
 use super::{
     Array, Category, Datum, Dimension, EnumValue, FormatContext, Inet, Interval, Numeric, Text, Type, TypeId,
-    cast, datetime, json,
+    datetime, json,
 };
 use crate::error::{SqlError, sqlstate};
 
@@ -126,12 +126,6 @@ impl Datum {
                 ));
             }
         })
-    }
-
-    /// Reads a parameter: the binary form, with the modifier applied like an assignment does.
-    pub fn from_binary_checked(ty: Type, bytes: &[u8]) -> Result<Datum, SqlError> {
-        let datum = Datum::from_binary(ty, bytes)?;
-        if ty.modifier < 0 || ty.id.is_array() { Ok(datum) } else { cast::apply_modifier(datum, ty, false) }
     }
 }
 

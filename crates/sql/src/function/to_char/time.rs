@@ -197,15 +197,7 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
             padded(value, usize::from(digits), false)
         }
         Pattern::SecondOfDay => (moment.hour * 3600 + moment.minute * 60 + moment.second).to_string(),
-        Pattern::Meridiem { periods } => {
-            let word = match (moment.hour % 24 >= 12, periods) {
-                (true, true) => "P.M.",
-                (true, false) => "PM",
-                (false, true) => "A.M.",
-                (false, false) => "AM",
-            };
-            cased(word, case)
-        }
+        Pattern::Meridiem { periods } => cased(meridiem(moment.hour, periods), case),
         Pattern::YearWithComma => format!("{},{:03}", era_year / 1000, era_year % 1000),
         Pattern::Year(digits) => year_digits(era_year, digits),
         Pattern::IsoYear(digits) => {
@@ -214,13 +206,7 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
         }
         Pattern::Era { periods } => {
             days()?;
-            let word = match (moment.year < 0, periods) {
-                (true, true) => "B.C.",
-                (true, false) => "BC",
-                (false, true) => "A.D.",
-                (false, false) => "AD",
-            };
-            cased(word, case)
+            cased(era(moment.year, periods), case)
         }
         Pattern::MonthName | Pattern::MonthAbbreviation | Pattern::RomanMonth => {
             if pattern != Pattern::RomanMonth {
@@ -247,16 +233,7 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
         Pattern::WeekOfMonth => ((moment.day - 1) / 7 + 1).to_string(),
         Pattern::WeekOfYear => padded((moment.day_of_year - 1) / 7 + 1, 2, fill),
         Pattern::IsoWeek => padded(i64::from(calendar::iso_week(days()?).1), 2, fill),
-        Pattern::Century => {
-            let century = if moment.days.is_none() {
-                moment.year / 100
-            } else if moment.year > 0 {
-                (moment.year - 1) / 100 + 1
-            } else {
-                moment.year / 100 - 1
-            };
-            padded(century, 2, fill)
-        }
+        Pattern::Century => padded(century(moment), 2, fill),
         Pattern::Julian => (days()? + calendar::JULIAN_EPOCH).to_string(),
         Pattern::Exact | Pattern::Quarter if moment.month == 0 || pattern == Pattern::Exact => String::new(),
         Pattern::Exact | Pattern::Quarter => ((moment.month - 1) / 3 + 1).to_string(),
@@ -265,6 +242,34 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
             zone_text(moment, pattern, case)
         }
     })
+}
+
+fn meridiem(hour: i64, periods: bool) -> &'static str {
+    match (hour % 24 >= 12, periods) {
+        (true, true) => "P.M.",
+        (true, false) => "PM",
+        (false, true) => "A.M.",
+        (false, false) => "AM",
+    }
+}
+
+fn era(year: i64, periods: bool) -> &'static str {
+    match (year < 0, periods) {
+        (true, true) => "B.C.",
+        (true, false) => "BC",
+        (false, true) => "A.D.",
+        (false, false) => "AD",
+    }
+}
+
+fn century(moment: &Moment) -> i64 {
+    if moment.days.is_none() {
+        moment.year / 100
+    } else if moment.year > 0 {
+        (moment.year - 1) / 100 + 1
+    } else {
+        moment.year / 100 - 1
+    }
 }
 
 fn month_name(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> String {

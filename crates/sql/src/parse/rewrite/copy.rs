@@ -54,10 +54,7 @@ impl Pass<'_> {
     /// SET SCHEMA, and WITHOUT OIDS of a table. False if it is something else.
     pub(super) fn respells(&mut self, span: Span) -> bool {
         let has_text = matches!(self.peek(1).map(|token| &token.token), Some(Token::SingleQuotedString(_)));
-        if has_text
-            && self.first == "SET"
-            && self.is(0, "SCHEMA")
-            && self.after(&["SET", "SESSION", "LOCAL"])
+        if has_text && self.first == "SET" && self.is(0, "SCHEMA") && self.after(&["SET", "SESSION", "LOCAL"])
         {
             self.out.push(make("search_path", span));
             self.out.push(TokenWithSpan { token: Token::Eq, span });

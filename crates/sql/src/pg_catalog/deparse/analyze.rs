@@ -528,12 +528,9 @@ impl Analyzer<'_> {
             }
             Syntax::Extract { field, expr, .. } => {
                 let field = field.to_string().trim_matches(['\'', '"']).to_ascii_lowercase();
-                let (mut arguments, ty) = {
-                    let operand = self.expression(expr)?;
-                    match self.call("extract", vec![untyped(&field), operand])? {
-                        Term { node: Node::Function { arguments, .. }, ty } => (arguments, ty),
-                        _ => return Err(unknown(syntax)),
-                    }
+                let called = self.call("extract", vec![untyped(&field), self.expression(expr)?])?;
+                let Term { node: Node::Function { mut arguments, .. }, ty } = called else {
+                    return Err(unknown(syntax));
                 };
                 arguments[0] = Term::new(Node::Atom(field), TypeId::Text);
                 made(&["EXTRACT(", " FROM ", ")"], (arguments, ty))
