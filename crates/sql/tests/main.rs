@@ -18,4 +18,5 @@ mod script;
 mod select;
 mod snapshots;
 mod temporary;
+mod told;
 mod wire;

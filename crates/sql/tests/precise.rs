@@ -34,6 +34,7 @@ a: CREATE TABLE copied (id int PRIMARY KEY, price int)
 a: CREATE TABLE category (id int PRIMARY KEY, label text, place int)
 a: INSERT INTO category VALUES (1, 'one', 1), (2, 'two', 2), (3, 'three', 3)
 a: INSERT INTO item VALUES (1, 1, 'pear', 'fruit', 10, 1.5, true, 5, ''), (2, 1, 'plum', 'fruit', 20, 2, false, 5, ''), (3, 2, 'a long name of one', 'tool', 30, 3, false, 6, ''), (4, 2, 'a long name of two', 'tool', 40, 4, false, 7, ''), (5, 3, 'nail', 'tool', 50, 5, true, 8, ''), (6, NULL, NULL, NULL, 60, 6, NULL, 9, '')
+a: CREATE TABLE tagged (id int PRIMARY KEY, tags int[], note text); INSERT INTO tagged VALUES (1, '{1,2}', '')
 ";
 
 fn refused(look: &str, change: &str, looks_last: bool) -> bool {
@@ -93,6 +94,9 @@ fn columns_that_were_not_read() {
             "UPDATE item SET note = 'new' WHERE id = 1",
             Minds,
         ),
+        // Arrays that look alike may differ; one that was left alone does not.
+        ("SELECT tags FROM tagged WHERE id = 1", "UPDATE tagged SET note = 'new' WHERE id = 1", Fine),
+        ("SELECT tags FROM tagged WHERE id = 1", "UPDATE tagged SET tags = '{1,3}' WHERE id = 1", Minds),
     ]);
 }
 
@@ -331,6 +335,13 @@ a: CREATE TABLE named (id int PRIMARY KEY, parent int REFERENCES parent (code))
         assert!(!refused(look, &again) && !refused(look, &undone), "{look}");
     }
     assert!(refused(reads, &again) && !refused(reads, &undone));
+    // By another key than the row's own it only matters that it is there. Who looks whether to
+    // change the row has read all of it.
+    let noted = "b: UPDATE parent SET note = 'new' WHERE id = 1\n";
+    let looked = "a: INSERT INTO parent VALUES (2, 7, '') ON CONFLICT (code) DO UPDATE SET note = 'y' \
+                  WHERE parent.note = 'x'\n";
+    assert!(!refused(arbiter, noted) && !refused(by_key, noted) && refused(looked, noted));
+    assert!(refused(reads, noted));
     // Who makes a row has seen that its keys are free, though it takes the row away again.
     let made = "a: INSERT INTO parent VALUES (9, 9, '')\na: DELETE FROM parent WHERE id = 9\n";
     let taken =
@@ -395,6 +406,53 @@ fn all_kinds_of_statements_that_read() {
             "UPDATE item SET price = 0 WHERE id = 3",
             Minds,
         ),
+    ]);
+}
+
+/// What is looked at on the way to the answer, and what is not there.
+#[test]
+fn reads_that_do_not_show() {
+    let price = "UPDATE item SET price = 99 WHERE id = 1";
+    check(&[
+        ("SAVEPOINT s; SELECT price FROM item WHERE id = 1; ROLLBACK TO s", price, Minds),
+        ("DECLARE c CURSOR FOR SELECT price FROM item ORDER BY id; FETCH 2 FROM c", price, Minds),
+        ("DECLARE c CURSOR WITH HOLD FOR SELECT price FROM item", price, Minds),
+        ("COPY item (id, price) TO STDOUT", price, Minds),
+        ("SELECT id FROM item ORDER BY id LIMIT 1", "UPDATE item SET id = 0 WHERE id = 5", Minds),
+        ("SELECT price FROM item WHERE id IN (3, 7)", "INSERT INTO item (id) VALUES (7)", Minds),
+        ("SELECT price FROM item WHERE id = 1 FOR KEY SHARE", price, Minds),
+        ("SELECT id FROM item WHERE id = 2 FOR UPDATE SKIP LOCKED", price, Fine),
+        // Nothing meets the conditions yet.
+        ("SELECT sum(price) FROM item WHERE category = 9", "UPDATE item SET category = 9", Minds),
+        ("SELECT sum(price) FROM item WHERE category = 9", "UPDATE item SET category = 8", Fine),
+        ("SELECT id FROM item WHERE category = 9 LIMIT 1", "UPDATE item SET category = 9", Minds),
+        ("SELECT EXISTS (SELECT 1 FROM item WHERE code = 99)", "UPDATE item SET code = 99", Minds),
+        ("UPDATE item SET price = 0 WHERE code = 99", "UPDATE item SET code = 99 WHERE id = 1", Minds),
+        ("UPDATE item SET price = 0 WHERE id = 7", "INSERT INTO item (id) VALUES (7)", Minds),
+        ("DELETE FROM item WHERE price > 100", "UPDATE item SET price = 101 WHERE id = 1", Minds),
+        ("INSERT INTO copied SELECT id, price FROM item WHERE price > 90", price, Minds),
+        ("INSERT INTO copied VALUES (1, 1) RETURNING (SELECT max(price) FROM item)", price, Minds),
+        (
+            "SELECT id FROM category c WHERE NOT EXISTS (SELECT 1 FROM item i WHERE i.category = c.id)",
+            "DELETE FROM item WHERE category = 3",
+            Minds,
+        ),
+        (
+            "DELETE FROM item USING category c WHERE item.category = c.id AND c.place = 99",
+            "UPDATE category SET place = 99 WHERE id = 3",
+            Minds,
+        ),
+        (
+            "MERGE INTO copied c USING category AS s ON c.id = s.id WHEN MATCHED THEN DO NOTHING",
+            "INSERT INTO copied VALUES (1, 1)",
+            Minds,
+        ),
+        // Values that are compared as others.
+        ("SELECT count(*) FROM item WHERE code = 5.0", "UPDATE item SET code = 5 WHERE id = 3", Minds),
+        ("SELECT count(*) FROM item WHERE code > 8.5", "UPDATE item SET code = 9 WHERE id = 1", Minds),
+        ("SELECT count(*) FROM item WHERE category IN (7, 8)", "UPDATE item SET category = 8", Minds),
+        ("SELECT count(*) FROM item WHERE name LIKE 'pe%'", "UPDATE item SET name = 'pea'", Minds),
+        ("SELECT count(*) FROM item WHERE kind = 'tool   '", "UPDATE item SET kind = 'tool'", Minds),
     ]);
 }
 

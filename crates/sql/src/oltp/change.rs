@@ -13,6 +13,7 @@
 //! among those that are read.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use cognate_engine::{Change, Condition, Interest, Known, Test};
 
@@ -87,8 +88,9 @@ fn is_identical(a: &Datum, b: &Datum) -> bool {
         (Datum::Interval(a), Datum::Interval(b)) => {
             (a.months, a.days, a.micros) == (b.months, b.days, b.micros)
         }
-        // Elements may be equal and look different.
-        (Datum::Array(_), _) | (Datum::Record(_), _) => false,
+        // Elements may be equal and look different; what nobody has touched is the same one.
+        (Datum::Array(a), Datum::Array(b)) => Arc::ptr_eq(a, b),
+        (Datum::Record(a), Datum::Record(b)) => Arc::ptr_eq(a, b),
         // Of these, equal values look the same; values of different types never are.
         _ => std::mem::discriminant(a) == std::mem::discriminant(b) && a == b,
     }

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use cognate_engine::LockMode;
+use cognate_engine::{Isolation, LockMode};
 
 use super::constraint::unique_violation;
 use super::foreign_key::Check;
@@ -63,6 +63,9 @@ impl Work<'_> {
         if is_shared {
             self.lock_key(index.tree, &key, LockMode::NoKeyExclusive).await?;
         }
+        // For the certifier what a failure says is read for good: so it is looked at once more
+        // under the locks, which then stay, whatever savepoint is rolled back to.
+        let mut is_kept = self.engine.isolation() != Isolation::Serializable;
         loop {
             let holders = self.holders(&table, &index, values)?;
             if holders.len() < 2 {
@@ -74,10 +77,14 @@ impl Work<'_> {
                     waited |= self.lock_key(table.tree, row_key, LockMode::Shared).await?;
                 }
             }
-            if !waited {
+            if waited {
+                continue;
+            }
+            if is_kept {
                 let error = unique_violation(&table, &index, Indexed::plain(&row), self.format);
                 return Err(self.tell_key(error, &table, &index));
             }
+            is_kept = true;
         }
     }
 

@@ -241,14 +241,19 @@ impl Work<'_> {
                 return Ok(false);
             };
             let row_key = if index.is_clustered() { &entry } else { &holder[..] };
-            if !self.state.exclusive.contains(&parent.oid) {
+            let is_shared = !self.state.exclusive.contains(&parent.oid);
+            if is_shared {
                 self.lock_key(parent.tree, row_key, LockMode::KeyShared).await?;
             }
             // The row may have gone, or another one have the key, while the lock was waited for.
             let now = self.key_holder(index.tree, &entry)?;
             if now.is_some_and(|now| index.is_clustered() || now == holder) {
                 // That the key exists is what is read, not what else is in the row.
-                self.engine.note_latest_under(noted, &entry, (parent.tree, row_key));
+                if is_shared {
+                    self.engine.note_latest_under(noted, &entry, (parent.tree, row_key));
+                } else if !self.engine.has_created(parent.tree) {
+                    self.engine.note_latest(noted, &entry);
+                }
                 return Ok(true);
             }
         }
@@ -323,14 +328,31 @@ impl Work<'_> {
         action: ReferentialAction,
     ) -> Result<()> {
         let Some(values) = self.child_values(parent, child, key, before) else { return Ok(()) };
-        if self.rows_with(child, &key.columns, &values, true)?.is_empty() {
-            return Ok(());
+        let mut locked = None;
+        loop {
+            let found = self.rows_with(child, &key.columns, &values, true)?.pop();
+            let Some(row_key) = found else { return Ok(()) };
+            // Another row may have taken the key's place by now.
+            if action == ReferentialAction::NoAction && self.lock_parent(child, parent, key, &values).await? {
+                return Ok(());
+            }
+            if locked.as_ref() == Some(&row_key) || !self.must_stay(child, &row_key)? {
+                let told = self.told_key(parent, &key.referenced_columns, before);
+                return Err(still_referenced(parent, child, key, &told));
+            }
+            // Looked at once more under the lock, which stays with what was read then.
+            self.lock_key(child.tree, &row_key, LockMode::Shared).await?;
+            locked = Some(row_key);
         }
-        // Another row may have taken the key's place by now.
-        if action == ReferentialAction::NoAction && self.lock_parent(child, parent, key, &values).await? {
-            return Ok(());
-        }
-        Err(still_referenced(parent, child, key, &self.told_key(parent, &key.referenced_columns, before)))
+    }
+
+    /// Whether what is said of a row, which was found in the newest commits, has to be kept true by
+    /// a lock: for the certifier it is read for good, even if the client rolls back to a savepoint
+    /// after a failure and goes on.
+    fn must_stay(&self, table: &Table, row_key: &[u8]) -> Result<bool> {
+        Ok(self.engine.isolation() == Isolation::Serializable
+            && !self.state.exclusive.contains(&table.oid)
+            && self.engine.own(table.tree, row_key)?.is_none())
     }
 
     /// CASCADE, SET NULL, SET DEFAULT.

@@ -11,6 +11,10 @@
 //! that is new, lock NO KEY UPDATE and meet neither. An UPDATE that can change a key asks for the
 //! stronger lock at once if it will, since raising it later may be a deadlock.
 //!
+//! *What a failure tells* is read, and known to a client that rolls back to a savepoint and goes
+//! on. If it is newer than the snapshot of a serializable transaction, it must stay true until the
+//! end: the row that is told of is locked SHARE, since who takes it away asks for no other lock.
+//!
 //! *Keys as such.* For the certifier, that a key exists is a thing of its own, under a tree id of
 //! its own ([`key_tree`](super::index_maintenance::key_tree)): a child depends on it, and not on
 //! what else is in the row. One that goes and comes again has not changed.
@@ -101,6 +105,14 @@ impl Work<'_> {
         }
     }
 
+    /// Whether a key is by now another one than the snapshot shows to a serializable transaction:
+    /// whoever is told of it has read what has to stay as it is.
+    fn is_newer(&self, tree: u32, key: &[u8]) -> Result<bool> {
+        Ok(self.engine.isolation() == Isolation::Serializable
+            && self.engine.own(tree, key)?.is_none()
+            && self.engine.changed(tree, key)?.is_some())
+    }
+
     /// A locked key is taken: 23505. That somebody has it is read; 40001 if no order explains that
     /// together with what was read before, as when the snapshot showed a serializable transaction
     /// that nobody has it.
@@ -116,7 +128,7 @@ impl Work<'_> {
             if self.engine.changed(tree, key)?.is_none() {
                 self.engine.note_read(tree, key);
             } else {
-                self.engine.note_latest_under(tree, key, (tree, key));
+                self.note_holder(table, tree, key)?;
                 match self.engine.check_reads() {
                     Ok(()) => {}
                     Err(cognate_engine::Error::DependencyCycle { cycle }) => {
@@ -128,6 +140,19 @@ impl Work<'_> {
             }
         }
         Ok(self.tell_key(unique_violation(table, index, row, self.format), table, index))
+    }
+
+    /// Notes that a key is taken by what is newer than the snapshot, and locked. Who deletes the
+    /// row of an entry has the row's lock and not the key's, so there it is that one which stays.
+    fn note_holder(&mut self, table: &Table, tree: u32, key: &[u8]) -> Result<()> {
+        if !self.needs_locks(table) {
+            self.engine.note_latest(tree, key);
+            return Ok(());
+        }
+        let row_key = if tree == table.tree { None } else { self.key_holder(tree, key)? };
+        let locked = row_key.as_deref().map_or((tree, key), |row_key| (table.tree, row_key));
+        self.engine.note_latest_under(tree, key, locked);
+        Ok(())
     }
 
     /// Stores a row, with what that changes. A row without a lock may have been changed since it
@@ -158,23 +183,11 @@ impl Work<'_> {
 
     /// Inserts a complete, checked row; its row key. 23505 if a key exists.
     pub(crate) async fn insert_row(&mut self, table: &Arc<Table>, row: &[Datum]) -> Result<Bytes> {
-        let locks = self.needs_locks(table);
         let computed = self.computed(table, row)?;
         let indexed = Indexed::new(row, &computed);
         let row_key = match primary_key(table, row) {
             Some(key) => {
-                if locks {
-                    self.lock_key(table.tree, &key, LockMode::NoKeyExclusive).await?;
-                }
-                if self.key_holder(table.tree, &key)?.is_some() {
-                    let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
-                    return Err(self.duplicate(table, index, indexed, table.tree, &key)?);
-                }
-                // A row that the snapshot shows, or that came and went since, cannot be replaced by
-                // a new one: the snapshot's index entries would lead to the new row.
-                if locks {
-                    self.recheck(table, &key)?;
-                }
+                self.claim_row_key(table, indexed, &key).await?;
                 Bytes::from(key)
             }
             None => {
@@ -196,6 +209,24 @@ impl Work<'_> {
         Ok(row_key)
     }
 
+    /// Locks the primary key of a row to come and sees that it is free. 23505; 40001 if the
+    /// snapshot shows a row there, or one came and went since: it cannot be replaced by a new one,
+    /// for the snapshot's index entries would lead to that.
+    async fn claim_row_key(&mut self, table: &Arc<Table>, row: Indexed<'_>, key: &[u8]) -> Result<()> {
+        let locks = self.needs_locks(table);
+        if locks {
+            self.lock_key(table.tree, key, LockMode::NoKeyExclusive).await?;
+        }
+        if self.key_holder(table.tree, key)?.is_some() {
+            let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
+            return Err(self.duplicate(table, index, row, table.tree, key)?);
+        }
+        if locks {
+            self.recheck(table, key)?;
+        }
+        Ok(())
+    }
+
     /// Locks a row's key in a unique index and sees that it is free. 23505; 40001 if the snapshot
     /// shows another row there: the new entry would hide that row from whoever goes by the index.
     async fn claim_entry(
@@ -206,10 +237,21 @@ impl Work<'_> {
         row_key: &[u8],
     ) -> Result<()> {
         let Some(entry) = entry(index, row, row_key).filter(|entry| !entry.has_null) else { return Ok(()) };
-        let holder = match self.needs_locks(table) {
+        let mut holder = match self.needs_locks(table) {
             true => self.lock_unique_key(table, index.tree, &entry.key).await?,
             false => self.key_holder(index.tree, &entry.key)?,
         };
+        // The answer that somebody has it must stay true if it is not the snapshot's.
+        while let Some(other) = holder.clone().filter(|other| other != row_key)
+            && self.needs_locks(table)
+            && self.is_newer(index.tree, &entry.key)?
+        {
+            self.lock_key(table.tree, &other, LockMode::Shared).await?;
+            holder = self.key_holder(index.tree, &entry.key)?;
+            if holder.as_ref() == Some(&other) {
+                break;
+            }
+        }
         match holder {
             Some(holder) if holder != row_key => {
                 Err(self.duplicate(table, index, row, index.tree, &entry.key)?)
@@ -253,13 +295,7 @@ impl Work<'_> {
         let new_key = match primary_key(table, after).filter(|_| moved) {
             None => row_key.clone(),
             Some(key) => {
-                if self.needs_locks(table) {
-                    self.lock_key(table.tree, &key, LockMode::NoKeyExclusive).await?;
-                }
-                if self.key_holder(table.tree, &key)?.is_some() {
-                    let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
-                    return Err(self.duplicate(table, index, new, table.tree, &key)?);
-                }
+                self.claim_row_key(table, new, &key).await?;
                 Bytes::from(key)
             }
         };

@@ -55,8 +55,9 @@ impl Session {
     /// transaction.
     pub(super) fn again(&mut self, is_first: bool, planned: &Planned) -> Again {
         let aged = self.is_aged();
-        // Who only reads meets nothing that is newer.
-        if self.open.is_some() && !aged && !meets_newer(&planned.action) {
+        // Who only reads meets nothing that is newer, but for definitions.
+        let meets = meets_newer(&planned.action) || self.meets_definitions(&planned.action);
+        if self.open.is_some() && !aged && !meets {
             return Again::Never;
         }
         let certified = self.is_certified();
@@ -74,6 +75,12 @@ impl Session {
             return Again::Never;
         }
         Again::Later(open.engine.mark_statement(), open.state.deferred.len())
+    }
+
+    /// Whether a query may find that a table was truncated or rewritten since the snapshot.
+    fn meets_definitions(&self, action: &Action) -> bool {
+        matches!(action, Action::Select(_))
+            && self.open.as_ref().is_some_and(|open| self.changed_at() > open.engine.snapshot())
     }
 
     /// Whether the transaction is serializable by the certifier.

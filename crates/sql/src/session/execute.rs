@@ -3,14 +3,14 @@
 use std::future::Future as _;
 use std::sync::Arc;
 
-use cognate_engine::{Access, LockMode, TrackedView, TreeMode};
+use cognate_engine::{Access, Isolation, LockMode, TrackedView, TreeMode};
 
 use super::again::defines;
 use super::portal::{PortalState, Tag, changed_result};
 use super::{
     Action, Block, Boxed, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session, Statement,
 };
-use crate::catalog::Oid;
+use crate::catalog::{Oid, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::parts::PartsPlan;
 use crate::oltp::returning::Changed;
@@ -301,6 +301,7 @@ impl Session {
             if self.fits(&planned) {
                 self.check_needs(&planned)?;
                 self.check_snapshot(&planned)?;
+                self.check_seen(&planned)?;
                 self.note_tables(&planned);
                 return Ok(planned);
             }
@@ -381,17 +382,33 @@ impl Session {
             return Ok(());
         }
         let catalog = self.database.catalog();
-        let changed = |table: &&Arc<crate::catalog::Table>| {
+        let changed = |table: &&Arc<Table>| {
             catalog.moved_at(table.oid) > snapshot && !open.state.exclusive.contains(&table.oid)
         };
         match planned.tables.iter().find(changed) {
             None => Ok(()),
-            Some(table) => Err(SqlError::new(
-                sqlstate::SERIALIZATION_FAILURE,
-                format!("could not serialize access due to a concurrent change of table \"{}\"", table.name),
-            )
-            .with_hint("The transaction might succeed if retried.")),
+            Some(table) => Err(changed_table(&table.name)),
         }
+    }
+
+    /// A READ ONLY block has no locks on what it reads that keep definitions as they are. So it
+    /// remembers them, and fails where the rows of a table would look otherwise than before: 40001.
+    fn check_seen(&mut self, planned: &Planned) -> Result<()> {
+        if self.block != Block::Explicit {
+            return Ok(());
+        }
+        let Some(open) = &mut self.open else { return Ok(()) };
+        if open.engine.access() != Access::ReadOnly || open.engine.isolation() == Isolation::ReadCommitted {
+            return Ok(());
+        }
+        for table in &planned.tables {
+            match open.state.seen.iter().find(|seen| seen.oid == table.oid) {
+                None => open.state.seen.push(Arc::clone(table)),
+                Some(seen) if Arc::ptr_eq(seen, table) || look_alike(seen, table) => {}
+                Some(_) => return Err(changed_table(&table.name)),
+            }
+        }
+        Ok(())
     }
 
     /// SELECT FOR UPDATE or SHARE: the rows are locked before the first is sent.
@@ -522,6 +539,20 @@ impl Session {
         let has_others = statement.has_company || statement.scope.is_some();
         self.is_in_block() || (self.block == Block::Implicit && has_others)
     }
+}
+
+/// Whether rows of a table look as they did.
+fn look_alike(before: &Table, now: &Table) -> bool {
+    let mut columns = before.columns.iter().zip(&now.columns);
+    before.columns.len() == now.columns.len()
+        && columns.all(|(a, b)| a.name == b.name && a.ty == b.ty && a.dropped == b.dropped)
+}
+
+#[cold]
+fn changed_table(name: &str) -> SqlError {
+    let message = format!("could not serialize access due to a concurrent change of table \"{name}\"");
+    SqlError::new(sqlstate::SERIALIZATION_FAILURE, message)
+        .with_hint("The transaction might succeed if retried.")
 }
 
 fn outcome(changed: Changed, returning: bool, tag: impl Fn(u64) -> CommandTag) -> PortalState {

@@ -2,12 +2,13 @@
 //! checks.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use cognate_engine::{Savepoint, TreeMode};
 use smallvec::SmallVec;
 
 use super::settings::Mark;
-use crate::catalog::{ForeignKey, Oid, OwnCatalog};
+use crate::catalog::{ForeignKey, Oid, OwnCatalog, Table};
 use crate::oltp::foreign_key::{Check, DeferredChecks};
 
 /// The SQL side of an open transaction.
@@ -26,6 +27,8 @@ pub(crate) struct TransactionState {
     pub(crate) locks_reads: bool,
     /// It began with reading at the durable mark, without locks on the tables.
     pub(crate) reads_unlocked: bool,
+    /// Tables that it has read without a lock on them, as they were then.
+    pub(crate) seen: Vec<Arc<Table>>,
     /// Its snapshot is one that no cycle can go through.
     pub(crate) is_safe: bool,
     /// It has met temporary objects: it cannot be prepared.
@@ -77,6 +80,7 @@ impl TransactionState {
             begun_ahead: false,
             locks_reads: false,
             reads_unlocked: false,
+            seen: Vec::new(),
             is_safe: false,
             is_temporary: false,
             memory_limit,
