@@ -54,7 +54,7 @@ impl Node {
     /// Removes the answers whose time is over.
     pub(crate) async fn sweep_answers(&self) {
         let Ok(lease) = self.pool.take().await else { return };
-        if lease.execute(SWEEP, &[self.slots.component()]).await.is_ok() {
+        if lease.in_time(lease.execute(SWEEP, &[self.slots.component()])).await.is_ok() {
             lease.give_back();
         }
     }

@@ -114,15 +114,17 @@ pub(crate) async fn end(
     let lease = pool.take().await?;
     let verb = if outcome == Outcome::Committed { "COMMIT" } else { "ROLLBACK" };
     let is_own = name.split(':').nth(2).is_some_and(|its| its == generation.to_string());
-    match lease.batch(&format!("{verb} PREPARED {}", quoted(name))).await {
+    // The name is no other branch's, so it may come late: there is nothing left then.
+    let end = format!("{verb} PREPARED {}", quoted(name));
+    match lease.in_time(lease.batch(&end)).await {
         Ok(()) if is_own => {
             lease.give_back();
             return Ok(());
         }
         Ok(()) => {}
         // It was ended before, and the answer was lost.
-        Err(error) if error.code() == Some(&SqlState::UNDEFINED_OBJECT) => {}
-        Err(error) => return Err(Problem::new(503, "database", crate::database::in_words(&error))),
+        Err(crate::Error::Database(error)) if error.code() == Some(&SqlState::UNDEFINED_OBJECT) => {}
+        Err(error) => return Err(Problem::new(503, "database", error.into_problem().detail)),
     }
     let rows = lease.query(ADOPT, &[component, &(slot as i32), generation]).await;
     let rows = rows.map_err(|error| crate::Error::from(error).into_problem())?;

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
+use axum::serve::Listener;
 use cognate_env::RealDisk;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -29,6 +30,7 @@ use crate::service::{Erased, Handler, Service};
 use crate::sessions::{application_name, pool};
 use crate::slots::{Row, Slots, Taken, fenced, take_over};
 use crate::tls::{Tls, untrusting};
+use crate::wire::DEADLINE_MAX;
 
 /// Connections to the local database, if nothing else is said.
 const CONNECTIONS: usize = 24;
@@ -73,6 +75,7 @@ impl Component {
             options: Options {
                 lock_wait: Duration::from_millis(200),
                 answers_kept: Duration::from_secs(24 * 3600),
+                undo_within: DEADLINE_MAX,
             },
         }
     }
@@ -123,8 +126,8 @@ impl Component {
         self
     }
 
-    /// Calls peers at `https` addresses with these certificates. To take calls by TLS, serve its
-    /// router on [`Tls::listen`].
+    /// Calls peers at `https` addresses with these certificates. To take calls by TLS, serve it on
+    /// [`Tls::listen`].
     pub fn tls(mut self, tls: Tls) -> Component {
         self.tls = Some(tls);
         self
@@ -133,6 +136,13 @@ impl Component {
     /// How long a call waits for a conflicting lock before it is answered 409; by default 200 ms.
     pub fn lock_wait(mut self, wait: Duration) -> Component {
         self.options.lock_wait = wait;
+        self
+    }
+
+    /// How long one attempt to undo a call may take before it is given up and made again; by
+    /// default 60 s, the longest time that a root has.
+    pub fn undo_within(mut self, within: Duration) -> Component {
+        self.options.undo_within = within;
         self
     }
 
@@ -394,6 +404,12 @@ impl Running {
     /// Its routes.
     pub fn router(&self) -> Router {
         http::router(&self.node, &self.matrix, &self.tokens)
+    }
+
+    /// Answers requests on a listener, for ever: a TCP listener's, or those of [`Tls::listen`]. As
+    /// its routes do, but what is no request of HTTP is told why, too, as the contract has it.
+    pub fn serve<L: Listener>(&self, listener: L) -> impl Future<Output = ()> + Send + 'static + use<L> {
+        crate::serve::serve(listener, self.router())
     }
 
     /// The conflict matrix.

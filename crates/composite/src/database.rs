@@ -8,7 +8,8 @@
 //!    connection closed.
 //! 2. *Bounded.* At most `connections_max` at a time, and a few more for calls that others wait for
 //!    who have a connection of their own here; who waits for one waits a bound of the pool's own.
-//! 3. *Told apart.* Connections are named after component and generation, so that a later process
+//! 3. *Not waited for for ever* where the same can be said again: see [`Lease::in_time`].
+//! 4. *Told apart.* Connections are named after component and generation, so that a later process
 //!    of the same component can end those of an earlier one. What else tells them apart is in
 //!    [`Terms`].
 
@@ -21,6 +22,7 @@ use cognate_server::embedded::Embedded;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Error, NoTls, Row, SimpleQueryMessage, Statement};
 
@@ -43,6 +45,8 @@ const SILENT_LOOKS: u32 = 3;
 const SILENT_PAUSE: Duration = Duration::from_secs(10);
 /// How long one waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long one waits for the answer to a statement of ours that may as well be carried out late.
+const ANSWER: Duration = Duration::from_secs(5);
 /// What every connection begins with: waits that only the database sees are bounded here.
 const SETTINGS: &str = "SET lock_timeout = '2s'; SET idle_in_transaction_session_timeout = '60s'";
 /// COMMIT after a look at the generation, over connections that have none: nothing is committed.
@@ -95,9 +99,10 @@ impl Target {
             return Embedded::open(folder).await.map(Target::Embedded).map_err(|error| error.to_string());
         }
         if !url.starts_with("postgresql://") && !url.starts_with("postgres://") {
-            return Err(format!("not a database: {url:?} (embedded:DIR or postgresql://…)"));
+            // It is not repeated: there may be a password in it.
+            return Err("not the address of a database (embedded:DIR or postgresql://…)".to_owned());
         }
-        let mut config = Config::from_str(url).map_err(|error| format!("{url:?}: {error}"))?;
+        let mut config = Config::from_str(url).map_err(|error| unreadable(&error))?;
         if !url.contains("keepalives") {
             let config = config.keepalives_idle(SILENT).keepalives_interval(SILENT_PAUSE);
             config.keepalives_retries(SILENT_LOOKS);
@@ -151,6 +156,25 @@ pub(crate) fn in_words(error: &Error) -> String {
     }
 }
 
+/// Why an address cannot be read, without anything of it: there may be a password in it, in a place
+/// where the parser looks for something else. Names of options that it knows are no part of that.
+fn unreadable(error: &Error) -> String {
+    let why = std::error::Error::source(error).map(|source| source.to_string());
+    let why = why.filter(|why| why.starts_with("invalid value for option"));
+    let why = why.unwrap_or_else(|| "it is not postgresql://USER:PASSWORD@HOST:PORT/NAME".to_owned());
+    format!("the address of the database cannot be read: {why}")
+}
+
+/// Whether a statement has to be prepared anew, since its rows have other columns now. The message
+/// may be in another language; what PostgreSQL's own function is called is not.
+pub(crate) fn is_out_of_date(error: &Error) -> bool {
+    error.as_db_error().is_some_and(|db| {
+        *db.code() == SqlState::FEATURE_NOT_SUPPORTED
+            && (db.message() == "cached plan must not change result type"
+                || db.routine() == Some("RevalidateCachedQuery"))
+    })
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -183,21 +207,23 @@ impl Connection {
     pub(crate) async fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error> {
         let statement = self.statement(sql).await?;
         let rows = self.client.query(&statement, parameters).await;
-        if rows.is_err() {
-            // Its plan may be out of date.
-            self.with_statements(|statements| statements.remove(sql));
-        }
-        rows
+        rows.inspect_err(|error| self.forget(sql, error))
     }
 
     /// The number of rows that were changed.
     pub(crate) async fn execute(&self, sql: &str, parameters: Parameters<'_>) -> Result<u64, Error> {
         let statement = self.statement(sql).await?;
         let changed = self.client.execute(&statement, parameters).await;
-        if changed.is_err() {
-            self.with_statements(|statements| statements.remove(sql));
-        }
-        changed
+        changed.inspect_err(|error| self.forget(sql, error))
+    }
+
+    /// A statement has failed. Its plan may be out of date; if that is why, others may be so, too,
+    /// and whoever tries again would meet one after the other.
+    fn forget(&self, sql: &str, error: &Error) {
+        self.with_statements(|statements| match is_out_of_date(error) {
+            true => statements.clear(),
+            false => drop(statements.remove(sql)),
+        });
     }
 
     /// All rows of a query without parameters, as texts.
@@ -330,6 +356,22 @@ impl Lease {
         }
     }
 
+    /// Waits for the answer to a statement of ours. If none comes in time the caller drops the
+    /// connection, and says the same again later on another one. What he has sent may be carried
+    /// out at any time afterwards, so it has to be a statement to which that makes no difference.
+    pub(crate) async fn in_time<T>(
+        &self,
+        answering: impl Future<Output = Result<T, Error>>,
+    ) -> crate::problem::Result<T> {
+        match timeout(ANSWER, answering).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => {
+                self.pool.close_idle();
+                Err(Problem::new(503, "database", "the component's database does not answer").into())
+            }
+        }
+    }
+
     /// Rolls back and returns the connection. One that does not answer soon is closed, and what it
     /// is doing cancelled: no COMMIT was sent, so none of it can happen any more.
     pub(crate) async fn roll_back(self) {
@@ -382,5 +424,25 @@ mod tests {
         assert_eq!(silence("postgresql://a@b/c").await, (seconds(30), Some(seconds(60))));
         let said = silence("postgresql://a@b/c?keepalives_idle=7&tcp_user_timeout=9").await;
         assert_eq!(said, (seconds(7), Some(seconds(9))));
+    }
+
+    #[tokio::test]
+    async fn nothing_of_an_address_is_said_that_cannot_be_read() {
+        let refused = async |url: &str| Target::open(url).await.err().unwrap_or_default();
+        for url in [
+            "mysql://shop:s3cret@db/shop",
+            "shop:s3cret@db",
+            "postgresql://shop:s3cret@db:port/shop",
+            "postgresql://shop%ff:s3cret@db/shop",
+            "postgresql://shop@db/shop?password=s3cret&s3cret=1",
+            "postgresql://shop@db/shop?s3cret",
+            "postgresql://shop:s3cret@[db/shop",
+        ] {
+            let why = refused(url).await;
+            assert!(!why.is_empty(), "{url} is taken");
+            assert!(["s3", "shop", "db/"].iter().all(|part| !why.contains(part)), "{url}: {why}");
+        }
+        let why = refused("postgresql://shop:s3cret@db/shop?sslmode=perhaps").await;
+        assert!(why.ends_with("invalid value for option `sslmode`"), "{why}");
     }
 }

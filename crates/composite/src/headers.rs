@@ -42,15 +42,13 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 pub(crate) fn deadline(headers: &HeaderMap, arrived: Instant) -> Result<Instant, Problem> {
     let left = match text(headers, wire::DEADLINE)? {
         None => DEADLINE,
+        Some(text) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            // More than there is a number for is more than the most.
+            Duration::from_millis(text.parse().unwrap_or(u64::MAX))
+        }
         Some(text) => {
-            let bad = |_| {
-                Problem::new(
-                    400,
-                    "arguments",
-                    format!("{}: not a number of milliseconds: {text}", wire::DEADLINE),
-                )
-            };
-            Duration::from_millis(text.parse().map_err(bad)?)
+            let why = format!("{}: not a number of milliseconds: {text}", wire::DEADLINE);
+            return Err(Problem::new(400, "arguments", why));
         }
     };
     if left.is_zero() {
@@ -129,12 +127,23 @@ mod tests {
         let arrived = Instant::now();
         let has = |headers: &HeaderMap| deadline(headers, arrived).map_err(|problem| problem.status);
         assert_eq!(has(&HeaderMap::new()), Ok(arrived + Duration::from_secs(10)));
-        for (text, seconds) in [("60001", 60), ("18446744073709551615", 60), (" 5000 ", 5), ("60000", 60)] {
+        let (zeros, nines) = ("0".repeat(30) + "5000", "9".repeat(30));
+        for (text, seconds) in [
+            ("60001", 60),
+            ("18446744073709551615", 60),
+            ("18446744073709551616", 60),
+            (nines.as_str(), 60),
+            (" 5000 ", 5),
+            (zeros.as_str(), 5),
+            ("60000", 60),
+        ] {
             let expected = arrived + Duration::from_secs(seconds);
             assert_eq!(has(&headers(wire::DEADLINE, text)), Ok(expected), "{text}");
         }
-        assert_eq!(has(&headers(wire::DEADLINE, "0")), Err(504));
-        for text in ["", "-1", "1.5", "1e3", "18446744073709551616"] {
+        for text in ["0", "0000"] {
+            assert_eq!(has(&headers(wire::DEADLINE, text)), Err(504), "{text}");
+        }
+        for text in ["", "-1", "+5", "1.5", "1e3", "5 0", "0x5"] {
             assert_eq!(has(&headers(wire::DEADLINE, text)), Err(400), "{text}");
         }
     }

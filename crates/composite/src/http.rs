@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 
-use crate::body::{Body, Read};
+use crate::body::{Body, Read, compared};
 use crate::fault;
 use crate::headers::{bearer, deadline, place, speaks_of_root, text, trace};
 use crate::matrix::{Matrix, kind};
@@ -181,8 +181,7 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, Body(body, arrived): 
         Some(key) if key.is_empty() || key.len() > KEY_BYTES_MAX => {
             return Err(Problem::new(400, "arguments", format!("a key has 1 to {KEY_BYTES_MAX} bytes")));
         }
-        // The same body for another service is another request.
-        key => key.map(|key| Key { key: key.to_owned(), arguments: json!([name, arguments]).to_string() }),
+        key => key.map(|key| Key::new(key, name, &arguments)),
     };
     // A call may come again, and has the same ones then. What begins a root is given a new name.
     let hash = place.as_ref().map_or(0, |_| hash(&arguments));
@@ -235,9 +234,9 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, Body(body, arrived): 
     }
 }
 
-/// Arguments as they are compared: objects have no order.
+/// A hash of arguments as they are compared.
 fn hash(arguments: &Value) -> u64 {
-    let digest = Sha256::digest(arguments.to_string());
+    let digest = Sha256::digest(compared(arguments));
     u64::from_be_bytes(std::array::from_fn(|place| digest[place])) >> 1
 }
 

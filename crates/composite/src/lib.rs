@@ -33,17 +33,17 @@
 //!     .start()
 //!     .await?;
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:8701").await?;
-//! axum::serve(listener, stock.router()).await?;
+//! stock.serve(listener).await;
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks);
 //! `participant` (a component's part in everything, pure); `problem`, `wire`; `journal`,
-//! `database`, `branch`, `sessions`, `slots`, `sql` (what is remembered); `service`, `call` (what a
-//! developer has); `node`, `votes`, `undo`, `lost`, `run`, `answers` (effects are done); `tls`,
-//! `openapi`, `headers`, `body`, `http`, `kit`, `component`. Beside them all: `fault` (where tests
-//! make a process die).
+//! `database`, `branch`, `statements`, `sessions`, `slots`, `sql` (what is remembered); `service`,
+//! `call` (what a developer has); `node`, `votes`, `undo`, `lost`, `run`, `answers` (effects are
+//! done); `tls`, `openapi`, `headers`, `body`, `http`, `serve`, `kit`, `component`. Beside them all:
+//! `fault` (where tests make a process die).
 
 mod answers;
 mod body;
@@ -69,9 +69,11 @@ mod peers;
 mod problem;
 mod run;
 mod service;
+mod serve;
 mod sessions;
 mod slots;
 mod sql;
+mod statements;
 mod tls;
 mod undo;
 mod votes;

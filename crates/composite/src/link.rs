@@ -106,11 +106,19 @@ impl Place {
     /// # Errors
     /// The text is no such thing.
     pub(crate) fn new(text: &str, tls: &Arc<rustls::ClientConfig>) -> Result<Place, String> {
-        let bad = || format!("not an address: {text:?} (http://host:port or https://host:port)");
+        let bad = || match text.contains('@') {
+            // There may be a password in it.
+            true => "an address is http://host:port or https://host:port, and names no user".to_owned(),
+            false => format!("not an address: {text:?} (http://host:port or https://host:port)"),
+        };
         let address: Uri = text.parse().map_err(|_| bad())?;
         let (Some("http" | "https"), Some(authority)) = (address.scheme_str(), address.authority()) else {
             return Err(bad());
         };
+        // It would be sent along as a part of the host.
+        if authority.as_str().contains('@') {
+            return Err(bad());
+        }
         let host = HeaderValue::from_str(authority.as_str()).map_err(|_| bad())?;
         let prefix = address.path().trim_end_matches('/').to_owned();
         Ok(Place { host, prefix, tls: Arc::clone(tls), idle: Mutex::default(), address })
@@ -313,6 +321,10 @@ mod tests {
         let tls = Arc::new(crate::tls::untrusting().unwrap());
         for bad in ["stock", "stock:80", "ftp://stock", "http://", "/path"] {
             assert!(Place::new(bad, &tls).is_err(), "{bad}");
+        }
+        for bad in ["http://shop:s3cret@stock:80", "https://s3cret@stock", "shop:s3cret@stock"] {
+            let why = Place::new(bad, &tls).err().unwrap_or_default();
+            assert!(why.contains("no user") && !why.contains("s3cret"), "{bad}: {why}");
         }
         assert!(Place::new("https://stock.eu:8443", &tls).is_ok());
     }

@@ -8,16 +8,13 @@ use crate::name::RootId;
 use crate::node::{AGAIN, Node, pause};
 use crate::participant::{Event, Slot};
 use crate::problem::{Error, Problem};
-use crate::slots::{Chosen, FENCE, RETIRE, TOUCH, fenced};
+use crate::slots::{Chosen, fenced};
+use crate::statements::{FENCE, FENCED, RETIRE, TOUCH};
 
 impl Node {
     /// What the failure of a statement about a slot means.
     pub(crate) async fn after_slot(&self, error: Error) -> Problem {
-        let is_of_fence = match &error {
-            Error::Database(error) => error.code().is_some_and(|code| code.code() == "22012"),
-            _ => false,
-        };
-        if is_of_fence {
+        if error.is_of_cast(FENCED) {
             self.fence();
             return fenced();
         }
@@ -37,13 +34,14 @@ impl Node {
     pub(crate) async fn is_current(&self) -> bool {
         // Others wait for whoever asks.
         let Ok(lease) = self.pool.take_as(true).await else { return false };
-        match lease.query(FENCE, &[self.slots.component(), self.slots.generation()]).await {
+        let (component, generation) = (self.slots.component(), self.slots.generation());
+        match lease.in_time(lease.query(FENCE, &[component, generation])).await {
             Ok(_) => {
                 lease.give_back();
                 true
             }
             Err(error) => {
-                self.after_slot(error.into()).await;
+                self.after_slot(error).await;
                 false
             }
         }
@@ -76,23 +74,34 @@ impl Node {
     /// never will: it is retired.
     pub(crate) async fn is_written(&self, slot: Slot, root: &RootId) -> Result<bool, Problem> {
         let (component, generation, name) = (self.slots.component(), self.slots.generation(), root.as_str());
-        let found = self.touch(RETIRE, &[component, &(slot as i32), generation, &name]).await?;
+        let found = self.touch(RETIRE, &[component, &(slot as i32), generation, &name], false).await?;
         Ok(found.as_deref() == Some(name))
     }
 
     /// Whether a slot holds no root any more, once whoever still writes it has ended.
     pub(crate) async fn is_released(&self, slot: Slot) -> Result<bool, Problem> {
         let (component, generation) = (self.slots.component(), self.slots.generation());
-        Ok(self.touch(TOUCH, &[component, &(slot as i32), generation]).await?.is_none())
+        Ok(self.touch(TOUCH, &[component, &(slot as i32), generation], true).await?.is_none())
     }
 
-    /// Updates a slot on a new connection until that is done. Answers whose it is afterwards.
-    async fn touch(&self, update: &str, parameters: Parameters<'_>) -> Result<Option<String>, Problem> {
+    /// Updates a slot on a new connection until that is done. Answers whose it is afterwards. One
+    /// that `may_be_late` changes nothing, so it is given up if it is not answered, and said again.
+    async fn touch(
+        &self,
+        update: &str,
+        parameters: Parameters<'_>,
+        may_be_late: bool,
+    ) -> Result<Option<String>, Problem> {
         self.pool.close_idle();
         for attempt in 1u32.. {
             pause(AGAIN, attempt).await;
             let Ok(lease) = self.pool.take().await else { continue };
-            let Ok(rows) = lease.query(update, parameters).await else { continue };
+            let touching = lease.query(update, parameters);
+            let rows = match may_be_late {
+                true => lease.in_time(touching).await,
+                false => touching.await.map_err(Error::from),
+            };
+            let Ok(rows) = rows else { continue };
             lease.give_back();
             let Some(row) = rows.first() else {
                 self.fence();

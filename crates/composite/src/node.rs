@@ -68,6 +68,8 @@ pub(crate) struct Options {
     pub(crate) lock_wait: Duration,
     /// How long answers are kept for their keys.
     pub(crate) answers_kept: Duration,
+    /// How long one attempt to undo a call may take.
+    pub(crate) undo_within: Duration,
 }
 
 /// A call under way: what its task listens to.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use axum::http::header::InvalidHeaderValue;
 use axum::http::{HeaderValue, Request, StatusCode, header};
 use bytes::Bytes;
 use serde_json::Value;
@@ -46,7 +47,12 @@ impl Peers {
         token: Option<&str>,
         trusted: rustls::ClientConfig,
     ) -> Result<Peers, String> {
-        let bearer = |token: &str| HeaderValue::from_str(&format!("Bearer {token}"));
+        let bearer = |token: &str| {
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
+            // Whoever shows a request's headers does not show this one.
+            value.set_sensitive(true);
+            Ok::<_, InvalidHeaderValue>(value)
+        };
         let token = token.map(bearer).transpose().map_err(|_| "no header can carry the token".to_owned())?;
         let (places, couriers) = (RwLock::default(), Mutex::default());
         Ok(Peers { own, origin: OnceLock::new(), token, tls: Arc::new(trusted), places, couriers })

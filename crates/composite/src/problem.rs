@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::database::in_words;
+use crate::database::{in_words, is_out_of_date};
 
 /// A problem. It leaves nothing behind at the component that reports it, but for `unknown`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,7 +91,15 @@ impl Error {
     /// Whether running the same local transaction again may help.
     pub(crate) fn is_serialization(&self) -> bool {
         let Error::Database(error) = self else { return false };
-        matches!(error.code().map(|code| code.code()), Some("40001" | "40P01"))
+        matches!(error.code().map(|code| code.code()), Some("40001" | "40P01")) || is_out_of_date(error)
+    }
+
+    /// Whether a statement of ours has failed because of what it found, which it says by a cast of
+    /// this text: a service's own SQL, and its triggers, fail with any SQLSTATE, but not so.
+    pub(crate) fn is_of_cast(&self, text: &str) -> bool {
+        let Error::Database(error) = self else { return false };
+        let Some(db) = error.as_db_error() else { return false };
+        db.code().code() == "22P02" && db.message().contains(text)
     }
 
     /// Whether something was to be written in a transaction that was begun as one that only reads.
@@ -120,6 +128,10 @@ fn of_database(error: &tokio_postgres::Error) -> Problem {
         );
     };
     let code = db.code().code();
+    if is_out_of_date(error) {
+        // The connection prepares it anew the next time.
+        return Problem::new(409, "conflict", format!("{} (SQLSTATE {code})", db.message()));
+    }
     of_code(code, format!("{} (SQLSTATE {code})", db.message()))
 }
 

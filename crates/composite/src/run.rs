@@ -12,9 +12,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::body::compared;
 use crate::call::Call;
 use crate::database::Parameters;
 use crate::fault;
@@ -24,8 +26,9 @@ use crate::node::{Node, RETRY, UnderWay};
 use crate::participant::{Arrival, Effect, Ended, Event, Origin, Refusal, Slot};
 use crate::problem::{Error, Problem};
 use crate::service::{Prepared, caught};
-use crate::slots::{Facts, KEEP, WRITE, fenced};
+use crate::slots::{Facts, fenced};
 use crate::sql::{Begin, NotCommitted, Sql};
+use crate::statements::{KEEP, WRITE};
 use crate::votes::new_nonce;
 use crate::wire::Trace;
 
@@ -51,8 +54,16 @@ pub(crate) struct Request {
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
     pub(crate) key: String,
-    /// Service and arguments, as JSON.
+    /// Service and arguments, as JSON that is compared.
     pub(crate) arguments: String,
+}
+
+impl Key {
+    /// The same arguments for another service are another request.
+    pub(crate) fn new(key: &str, service: &str, arguments: &Value) -> Key {
+        let arguments = format!("[{},{}]", Value::from(service), compared(arguments));
+        Key { key: key.to_owned(), arguments }
+    }
 }
 
 /// The text of an answer, or why there is none.

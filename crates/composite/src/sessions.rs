@@ -45,6 +45,7 @@ use tokio::time::sleep;
 use tokio_postgres::Error;
 
 use crate::database::{Connection, Pool, Target, Terms};
+use crate::statements::FENCED;
 
 /// How often a start looks whether the sessions of earlier ones have ended, and how long it waits in
 /// between.
@@ -75,8 +76,8 @@ pub(crate) fn pool(
     // A pooler may give us a session that another component has had, or an earlier process.
     let name = format!("cognate_composite_fence_{:016x}", rand::random::<u64>());
     let look = format!(
-        "SELECT 1 / count(*) FROM cognate_composite.component
-            WHERE name = '{component}' AND generation = {generation}"
+        "SELECT (CASE WHEN count(*) = 1 THEN '1'::text ELSE '{FENCED}' END)::int
+            FROM cognate_composite.component WHERE name = '{component}' AND generation = {generation}"
     );
     let hold = format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_lock_shared({class}, {generation});

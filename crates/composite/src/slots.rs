@@ -9,9 +9,9 @@
 //!
 //! Each start of a component takes a new *generation* and writes it into its row and into every
 //! slot, waiting for whoever is still writing there. Every statement about a slot names the
-//! generation that it was taken under, and one that finds no row divides by zero: so the local
-//! transaction of an older process fails as a whole, and its SQL is never committed without its
-//! slot.
+//! generation that it was taken under, and fails if it finds another one: so the local transaction
+//! of an older process fails as a whole, and its SQL is never committed without its slot. It fails
+//! by a cast of a text of ours to a number, which no service's own SQL is taken for.
 //!
 //! A local transaction that writes no slot (it only read, or began a root and called nobody) looks
 //! at the component's generation instead, in the same message as COMMIT: the look is prepared under
@@ -48,6 +48,7 @@ use crate::name::{Name, RootId};
 use crate::participant::{Nonce, Origin, Slot};
 use crate::problem::Problem;
 use crate::sessions::{application_name, end_older, is_postgresql};
+use crate::statements::{FREE, NOTE};
 
 /// Slots of a new component, and how many are added when they do not suffice.
 const SLOTS: u32 = 128;
@@ -69,37 +70,6 @@ const TABLES: [&str; 4] = [
         component text NOT NULL, key text NOT NULL, root text NOT NULL, arguments text NOT NULL,
         answer text NOT NULL, kept_until timestamptz NOT NULL, PRIMARY KEY (component, key))",
 ];
-
-/// Writes a slot; divides by zero if it belongs to another generation. An insertion that always
-/// meets its row is the one statement that can fail on what it finds, on every database.
-pub(crate) const WRITE: &str = "INSERT INTO cognate_composite.slot AS s VALUES ($1, $2, $3, $4, $5, false)
-    ON CONFLICT (component, id) DO UPDATE SET root = excluded.root, facts = excluded.facts, noted = false,
-        generation = s.generation / (CASE WHEN s.generation = excluded.generation THEN 1 ELSE 0 END)";
-/// Frees the slot of a call that is undone; divides by zero if it is not this root's any more.
-pub(crate) const RELEASE: &str = "INSERT INTO cognate_composite.slot AS s VALUES ($1, $2, $3, $4, NULL, false)
-    ON CONFLICT (component, id) DO UPDATE SET root = NULL, facts = NULL,
-        generation = s.generation / (CASE WHEN s.generation = excluded.generation AND s.root = excluded.root THEN 1 ELSE 0 END)";
-/// Divides by zero if the component has another generation.
-pub(crate) const FENCE: &str =
-    "SELECT 1 / count(*) FROM cognate_composite.component WHERE name = $1 AND generation = $2";
-/// Retires a slot, unless it is this root's. Twice is as once.
-pub(crate) const RETIRE: &str = "UPDATE cognate_composite.slot SET
-        generation = CASE WHEN root = $4 THEN generation ELSE 0::bigint END,
-        facts = CASE WHEN root = $4 THEN facts ELSE NULL END,
-        root = CASE WHEN root = $4 THEN root ELSE NULL END
-    WHERE component = $1 AND id = $2 AND (generation = $3 OR generation = 0) RETURNING root";
-/// Whose a slot is. An update waits for the row; a read would not.
-pub(crate) const TOUCH: &str = "UPDATE cognate_composite.slot SET generation = generation
-    WHERE component = $1 AND id = $2 AND generation = $3 RETURNING root";
-/// To free what is free already changes nothing, and counts.
-const FREE: &str = "UPDATE cognate_composite.slot SET root = NULL, facts = NULL
-    WHERE component = $1 AND generation = $2 AND id = ANY($3) AND (root IS NULL OR root = ANY($4))";
-const NOTE: &str = "UPDATE cognate_composite.slot SET noted = true
-    WHERE component = $1 AND generation = $2 AND id = ANY($3) AND root = ANY($4)";
-
-/// Keeps an answer; fails for a key that is kept already.
-pub(crate) const KEEP: &str = "INSERT INTO cognate_composite.answer
-    VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))";
 
 /// What a slot says, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -466,8 +436,11 @@ impl Slots {
         let lease = pool.take().await?;
         let slots: Vec<i32> = slots.iter().map(|slot| *slot as i32).collect();
         let roots = roots.to_vec();
-        let changed = lease.execute(sql, &[&self.component, &self.generation, &slots, &roots]).await;
-        let changed = changed.map_err(|error| crate::problem::Error::from(error).into_problem())?;
+        // Slots that are another root's meanwhile are left alone, however late it comes.
+        let changed = lease
+            .in_time(lease.execute(sql, &[&self.component, &self.generation, &slots, &roots]))
+            .await
+            .map_err(crate::problem::Error::into_problem)?;
         lease.give_back();
         Ok(changed as usize == slots.len())
     }
@@ -482,6 +455,7 @@ pub(crate) fn fenced() -> Problem {
 mod tests {
     use super::*;
     use crate::database::Target;
+    use crate::statements::WRITE;
 
     /// What is said of a root's slots may come after they were freed and written for another one.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -89,7 +89,7 @@ impl Tls {
         self.trusted.clone()
     }
 
-    /// Takes connections by TLS, for `axum::serve`.
+    /// Takes connections by TLS, for [`Running::serve`](crate::Running::serve) or `axum::serve`.
     ///
     /// # Errors
     /// The listener has no address.

@@ -1,20 +1,27 @@
 //! The end of calls: an undo, or the end of a branch. Each is tried again until it is done.
+//!
+//! An attempt to undo has a bound, since nothing else ends it: a root that is being undone has no
+//! time that could be over. What is not done then has its statement cancelled and its connection
+//! closed. Its COMMIT may be carried out all the same, then or later; it frees the slot, and frees
+//! it only if it is this root's. So of all attempts one is committed, and the next one finds that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::call::Undo;
+use crate::database::Parameters;
 use crate::fault;
 use crate::name::{CallId, RootId};
 use crate::node::{AGAIN, Node, Parked, RETRY, pause};
 use crate::participant::{Event, Outcome, Slot};
 use crate::problem::{Error, Problem};
 use crate::service::caught;
-use crate::slots::{Facts, RELEASE};
+use crate::slots::Facts;
 use crate::sql::{Begin, NotCommitted, Sql};
+use crate::statements::{RELEASE, UNDONE};
 
 /// An undo that has failed so often is parked.
 const UNDO_ATTEMPTS: u32 = 8;
@@ -126,7 +133,13 @@ impl Node {
             }
             Ok::<(), Error>(())
         };
-        if let Err(error) = caught(work).await {
+        let within = self.options.undo_within;
+        let undone = timeout(within, caught(work)).await.unwrap_or_else(|_| {
+            // Connections as old as one that does not answer would be tried one after the other.
+            self.pool.close_idle();
+            Err(Problem::new(504, "deadline", "the undo did not end in its time").into())
+        });
+        if let Err(error) = undone {
             sql.roll_back().await;
             return Err(error.into_problem());
         }
@@ -134,11 +147,14 @@ impl Node {
         let (component, generation) = (self.slots.component(), self.slots.generation());
         let (slot, root) = (slot as i32, root.as_str());
         fault::point("undo-between");
-        match sql.commit(&[(RELEASE, &[component, &slot, generation, &root])]).await {
+        let freed: Parameters<'_> = &[component, &slot, generation, &root];
+        let released = timeout(within, sql.commit(&[(RELEASE, freed)])).await;
+        match released.unwrap_or(Err(NotCommitted::Unknown)) {
             Ok(()) => Ok(()),
+            // An earlier attempt was given up, and has come through after all.
+            Err(NotCommitted::RolledBack(error)) if error.is_of_cast(UNDONE) => Ok(()),
             Err(NotCommitted::RolledBack(error)) => Err(self.after_slot(error).await),
-            // The slot says whether it is done: if so, the next attempt finds it free, and another
-            // statement of ours tells.
+            // The slot says whether it is done.
             Err(NotCommitted::Unknown) => match self.is_released(slot as Slot).await? {
                 true => Ok(()),
                 false => Err(Problem::new(503, "database", "the answer of COMMIT was lost")),

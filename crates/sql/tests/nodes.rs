@@ -685,6 +685,7 @@ async fn what_has_begun_does_not_commit_at_a_node_that_accepts_no_writes() {
 /// Numbers are given in blocks, and a block has its place in the order. Who needs one at a node that
 /// loses its majority does not wait for that to come back, nor has others wait.
 #[tokio::test]
+#[expect(clippy::await_holding_lock, reason = "who waits for the order does so beside this thread")]
 async fn nobody_waits_for_numbers_at_a_node_without_a_majority() {
     let cluster = Cluster::start();
     let mut one = Session::new(cluster.nodes[0].1.clone(), SessionParameters::default()).unwrap();

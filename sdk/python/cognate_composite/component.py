@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from .database import Pool
 from .journal import BadJournal, Journal
@@ -113,7 +114,9 @@ class Component:
         answers_kept: float,
     ) -> Running:
         if not database.startswith(("postgresql://", "postgres://")):
-            raise ValueError(f"not a database: {database!r} (postgresql://…)")
+            # It is not repeated: there may be a password in it.
+            raise ValueError("not the address of a database (postgresql://…)")
+        _check_address(database)
         journal = Journal(data)
         with psycopg.connect(database, autocommit=True, application_name=application_name(self.name, 0)) as connection:
             durable = connection.execute("SHOW synchronous_commit").fetchone()
@@ -190,6 +193,16 @@ def _agree(
     if slots.journal is None or slots.journal != journal.id:
         slots.name_journal(connection, journal.name())
     return [effect for effect in effects if effect[0] != "write_vote"]
+
+
+def _check_address(database: str) -> None:
+    """Refuses what libpq cannot read as the address of a database, without what libpq says to that: it repeats the
+    address, or parts of it, with the password."""
+    try:
+        conninfo_to_dict(database)
+    except psycopg.Error:
+        why = "the address of the database cannot be read: it is not postgresql://USER:PASSWORD@HOST:PORT/NAME"
+        raise ValueError(why) from None
 
 
 def read_tokens(file: str | Path) -> Tokens:

@@ -28,10 +28,11 @@ from .journal import BadJournal, Journal
 from .locks import Obstacle
 from .participant import Effects, Participant
 from .peers import Peers
-from .problem import Problem, of
+from .problem import Problem, is_of_cast, of
 from .root import Origin, Vote, VoteFacts
 from .service import Service, Undo
-from .slots import Facts, Fenced, Slots
+from .sessions import FENCED
+from .slots import UNDONE, Facts, Fenced, Slots
 
 log = logging.getLogger("cognate_composite")
 
@@ -44,6 +45,8 @@ _SIBLING = 5.0
 # How often slots are freed, and answers whose time is over removed.
 _SWEEP = 0.05
 _SWEEP_ANSWERS = 60.0
+# How long one attempt to undo a call may take, in seconds: nothing else ends it.
+_UNDO_WITHIN = 60.0
 # An undo that has failed so often is parked.
 _UNDO_ATTEMPTS = 8
 
@@ -424,16 +427,21 @@ class Node:
         if service is None:
             return Problem(400, "failed", f"the component has no service {facts.service}")
         work = Transaction(self.pool, "serializable" if service.reads else service.isolation)
+        bound = threading.Timer(_UNDO_WITHIN, work.cancel)
+        bound.daemon = True
+        bound.start()
         try:
             for pushed in reversed(facts.undo):
                 service.undo_one(Undo(work), pushed)
             work.commit([self.slots.release(slot, root)])
             return None
         except NotCommitted as error:
-            return self.after_slot(error, slot, None)
+            # Otherwise an earlier attempt, whose answer was lost, has come through after all.
+            return None if is_of_cast(error.cause, UNDONE) else self.after_slot(error, slot, None)
         except Exception as error:
             return of(error)
         finally:
+            bound.cancel()
             work.roll_back()
 
     def after_slot(self, error: NotCommitted, slot: int, root: str | None) -> Problem | None:
@@ -453,8 +461,8 @@ class Node:
         return self.of_ours(error.cause)
 
     def of_ours(self, cause: Exception | None) -> Problem:
-        """A statement of ours divides by zero if the component has another generation."""
-        if isinstance(cause, psycopg.errors.DivisionByZero):
+        """A statement of ours says so if the component has another generation."""
+        if is_of_cast(cause, FENCED):
             self.fence()
             return Fenced()
         return of(cause or Problem(503, "database", "the connection was lost before COMMIT"))
@@ -463,6 +471,11 @@ class Node:
         """Whether a call that runs may call this child now."""
         with self.lock:
             return self.participant.may_call(root, call, child)
+
+    def has_called(self, root: str, call: str) -> bool:
+        """Whether a call that runs may have left anything elsewhere."""
+        with self.lock:
+            return self.participant.has_called(root, call)
 
     # What others ask, and tell.
 

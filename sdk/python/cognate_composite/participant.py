@@ -156,6 +156,11 @@ class Participant:
         known.children.setdefault(child, Child()).sent += 1
         return True
 
+    def has_called(self, root: str, call: str) -> bool:
+        """Whether a call has called anybody. Whom no call could be sent to is nobody."""
+        known = self.roots.get(root)
+        return known is not None and call in known.calls and bool(known.calls[call].children)
+
     def called(self, root: str, call: str, child: str, sent: str, generation: int = 0) -> Effects:
         """What became of a call: `answered` by this generation, `left nothing`, `not sent`, or `failed`."""
         # The root may have been aborted while the answer was on its way.

@@ -43,6 +43,9 @@ class Peers:
     def set(self, name: str, address: str) -> None:
         """A component is, or has moved, here: `http://host:port`."""
         parts = urlsplit(address)
+        if "@" in address:
+            # It is not repeated: there may be a password in it.
+            raise ValueError("an address is http://host:port, and names no user")
         if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
             raise ValueError(f"not an address: {address!r} (http://host:port)")
         self._addresses[name] = (parts.hostname, parts.port or 80)

@@ -74,7 +74,21 @@ def received(child: str, status: int, body: bytes) -> Problem:
 
 def is_serialization(error: BaseException) -> bool:
     """Whether running the same local transaction again may help."""
-    return isinstance(error, psycopg.Error) and error.sqlstate in ("40001", "40P01")
+    return isinstance(error, psycopg.Error) and (error.sqlstate in ("40001", "40P01") or _is_out_of_date(error))
+
+
+def _is_out_of_date(error: psycopg.Error) -> bool:
+    """Whether a statement has to be prepared anew, since its rows have other columns now; ROLLBACK sees to that. The
+    message may be in another language; what PostgreSQL's own function is called is not."""
+    if error.sqlstate != "0A000":
+        return False
+    return "cached plan must not change result type" in str(error) or error.diag.source_function == "RevalidateCachedQuery"
+
+
+def is_of_cast(error: BaseException | None, text: str) -> bool:
+    """Whether a statement of ours has failed because of what it found, which it says by a cast of this text: a service's
+    own SQL, and its triggers, fail with any SQLSTATE, but not so."""
+    return isinstance(error, psycopg.errors.InvalidTextRepresentation) and text in str(error)
 
 
 def of_database(error: psycopg.Error) -> Problem:
@@ -83,7 +97,7 @@ def of_database(error: psycopg.Error) -> Problem:
     if code is None:
         return Problem(503, "database", f"the component's database is away: {error}".strip())
     detail = f"{error.diag.message_primary or error} (SQLSTATE {code})"
-    if code in ("40001", "40P01", "55P03"):
+    if code in ("40001", "40P01", "55P03") or _is_out_of_date(error):
         return Problem(409, "conflict", detail)
     if code == "57014":
         # The database has a bound of its own for a statement.

@@ -197,16 +197,17 @@ class Runner:
                 failure = error
             finally:
                 work.roll_back()
+            has_called = self._node.has_called(arrival.root, arrival.call)
             if (
                 is_serialization(failure)
-                and not running.has_called
+                and not has_called
                 and attempt < _LOCAL_ATTEMPTS
                 and not self._node.participant.is_lost(arrival.root)
             ):
                 retry(attempt + 1)
                 continue
             self._node.tell("rolled_back", arrival.root, arrival.call)
-            raise self._failure(failure, request, under_way, running) from failure
+            raise self._failure(failure, request, under_way, has_called) from failure
         raise AssertionError("the last attempt returns")
 
     def _answer(self, service: Service, running: Call, arguments: tuple) -> str:
@@ -216,7 +217,7 @@ class Runner:
         except (TypeError, ValueError) as error:
             raise Problem(400, "failed", f"the answer cannot be written: {error}") from error
 
-    def _failure(self, error: Exception, request: Request, under_way: UnderWay, running: Call) -> Problem:
+    def _failure(self, error: Exception, request: Request, under_way: UnderWay, has_called: bool) -> Problem:
         """Why a call is not answered. Its local transaction is rolled back."""
         problem = of(error)
         if problem.reason == "defect":
@@ -225,7 +226,7 @@ class Runner:
             problem = Problem(409, "ended", "the root was aborted")
         if under_way.is_cancelled and time.monotonic() >= request.deadline:
             problem = Problem(504, "deadline", "the time of the request is over")
-        problem.began |= running.has_called
+        problem.began |= has_called
         return problem
 
     def _commit(self, request: Request, running: Call, work: Transaction, answer: str) -> str:

@@ -9,7 +9,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -48,8 +48,8 @@ _VOTE = 70.0
 class Tokens:
     """What has to be shown to do anything: by other components, and by clients; a component's is good for both."""
 
-    peer: str | None = None
-    client: str | None = None
+    peer: str | None = field(default=None, repr=False)
+    client: str | None = field(default=None, repr=False)
 
 
 @dataclass

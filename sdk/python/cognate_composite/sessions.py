@@ -33,20 +33,24 @@ _LOOKS = 500
 _PAUSE = 0.02
 
 
+# What is no number where the generation is another one: statements of ours fail by its cast.
+FENCED = "cognate-composite: another generation"
+
+
 @dataclass(frozen=True)
 class Terms:
     """What connections of a component that was taken over begin with, and what their COMMIT does first."""
 
     # On PostgreSQL: holds the session for this generation. It fails if there was a later start.
     hold: str | None
-    # Divides by zero if there was a later start.
+    # Fails if there was a later start.
     look: str
 
 
 def terms(component: str, generation: int, is_postgresql: bool) -> Terms:
     """The terms of a component's connections. Its name needs no quoting."""
-    look = f"""SELECT 1 / count(*) FROM cognate_composite.component
-        WHERE name = '{component}' AND generation = {generation}"""
+    look = f"""SELECT (CASE WHEN count(*) = 1 THEN '1'::text ELSE '{FENCED}' END)::int
+        FROM cognate_composite.component WHERE name = '{component}' AND generation = {generation}"""
     hold = f"""BEGIN ISOLATION LEVEL READ COMMITTED;
         SELECT pg_advisory_lock_shared({lock_class(component)}, {generation}); {look}; COMMIT"""
     return Terms(hold if is_postgresql else None, look)

@@ -9,6 +9,9 @@ import types
 import typing
 from typing import Any
 
+# From the first of these to below the second one, integers are the same ones in every language.
+_INTEGERS = (-(2**63), 2**64)
+
 
 def read(shape: Any, value: Any, where: str = "the arguments") -> Any:
     """A JSON value as this shape; says in a ValueError what does not fit."""
@@ -91,8 +94,28 @@ def loads(text: bytes | str) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """JSON as it is compared: objects have no order."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """JSON as it is compared: objects have no order, and equal numbers are the same, however they are written."""
+    try:
+        return json.dumps(_compared(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _compared(value: Any) -> Any:
+    """Numbers as components in other languages compare them: integers that fit into 64 bits exactly, also those that were
+    written with a point or an exponent, and all others as floats."""
+    if isinstance(value, dict):
+        return {key: _compared(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_compared(item) for item in value]
+    if isinstance(value, float) and value.is_integer() and _INTEGERS[0] <= value < _INTEGERS[1]:
+        return int(value)
+    if isinstance(value, int) and not _INTEGERS[0] <= value < _INTEGERS[1]:
+        try:
+            return float(value)
+        except OverflowError:
+            return value
+    return value
 
 
 def schema(shape: Any) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 A slot is a row of a pool that is updated in place, in the same local transaction as the service's SQL. Each start of
 a component takes a new generation and writes it into its row and all its slots, waiting for whoever still writes
-there; a statement about a slot of another generation divides by zero, so that the local transaction of an older
-process fails as a whole.
+there; a statement about a slot of another generation fails, so that the local transaction of an older process fails
+as a whole. It fails by the cast of a text of ours to a number, which no service's own SQL is taken for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .database import Pool, Statement, Transaction
 from .locks import Arrival
 from .participant import SlotFacts
 from .problem import Problem
-from .sessions import application_name, end_older, is_postgresql
+from .sessions import FENCED, application_name, end_older, is_postgresql
 
 # Slots of a new component, and how many are added when they do not suffice.
 _SLOTS = 128
@@ -37,15 +37,19 @@ _TABLES = (
         answer text NOT NULL, kept_until timestamptz NOT NULL, PRIMARY KEY (component, key))""",
 )
 _OVERTAKEN = "another process has taken this component over"
+# What is no number where a slot is not this root's any more.
+UNDONE = "cognate-composite: undone already"
 # An insertion that always meets its row is the one statement that can fail on what it finds, on every database.
-_WRITE = """INSERT INTO cognate_composite.slot AS s
+_WRITE = f"""INSERT INTO cognate_composite.slot AS s
     VALUES (%s::text, %s::int, %s::bigint, %s::text, %s::text, false)
     ON CONFLICT (component, id) DO UPDATE SET root = excluded.root, facts = excluded.facts, noted = false,
-        generation = s.generation / (CASE WHEN s.generation = excluded.generation THEN 1 ELSE 0 END)"""
-_RELEASE = """INSERT INTO cognate_composite.slot AS s VALUES (%s::text, %s::int, %s::bigint, %s::text, NULL, false)
-    ON CONFLICT (component, id) DO UPDATE SET root = NULL, facts = NULL, generation = s.generation
-        / (CASE WHEN s.generation = excluded.generation AND s.root = excluded.root THEN 1 ELSE 0 END)"""
-_FENCE = """SELECT 1 / count(*) FROM cognate_composite.component
+        generation = (CASE WHEN s.generation = excluded.generation THEN s.generation::text
+            ELSE '{FENCED}' END)::bigint"""
+_RELEASE = f"""INSERT INTO cognate_composite.slot AS s VALUES (%s::text, %s::int, %s::bigint, %s::text, NULL, false)
+    ON CONFLICT (component, id) DO UPDATE SET root = NULL, facts = NULL,
+        generation = (CASE WHEN s.generation = excluded.generation AND s.root = excluded.root THEN s.generation::text
+            WHEN s.generation = excluded.generation THEN '{UNDONE}' ELSE '{FENCED}' END)::bigint"""
+_FENCE = f"""SELECT (CASE WHEN count(*) = 1 THEN '1'::text ELSE '{FENCED}' END)::int FROM cognate_composite.component
     WHERE name = %s::text AND generation = %s::bigint"""
 _LATEST = """SELECT 1 FROM cognate_composite.component
     WHERE name = %s::text AND generation = %s::bigint"""
@@ -193,15 +197,15 @@ class Slots:
             self._free.extend(slots)
 
     def write(self, slot: int, root: str, facts: Facts) -> Statement:
-        """Writes a slot; divides by zero if it belongs to another generation."""
+        """Writes a slot; fails if it belongs to another generation."""
         return _WRITE, (self.component, slot, self.generation, root, json.dumps(asdict(facts)))
 
     def release(self, slot: int, root: str) -> Statement:
-        """Frees the slot of a call that is undone; divides by zero if it is not this root's any more."""
+        """Frees the slot of a call that is undone; fails if it is not this root's any more."""
         return _RELEASE, (self.component, slot, self.generation, root)
 
     def fence(self) -> Statement:
-        """Divides by zero if the component has another generation."""
+        """Fails if the component has another generation."""
         return _FENCE, (self.component, self.generation)
 
     def free_later(self, root: str, slots: list[int]) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import tempfile
+import threading
 import unittest
 from http.client import HTTPMessage
 from pathlib import Path
@@ -10,18 +11,20 @@ from unittest.mock import Mock, patch
 
 import psycopg
 
-from cognate_composite import never, same_item, shape
+from cognate_composite import Component, StartError, never, same_item, shape
 from cognate_composite.journal import BadJournal, Journal
 from cognate_composite.locks import Arrival
 from cognate_composite.matrix import ALWAYS, NEVER, SAME_ITEM, Declared, Matrix
 from cognate_composite.names import child, identifier
-from cognate_composite.node import UnderWay
+from cognate_composite.node import Node, UnderWay
 from cognate_composite.participant import Participant
 from cognate_composite.peers import Peers
-from cognate_composite.problem import Problem, of_database
+from cognate_composite.problem import Problem, is_of_cast, is_serialization, of_database
 from cognate_composite.root import Origin, SlotFacts, Vote, VoteFacts
 from cognate_composite.run import Runner
-from cognate_composite.server import _Handler
+from cognate_composite.server import Tokens, _Handler
+from cognate_composite.sessions import FENCED
+from cognate_composite.slots import UNDONE
 
 SERVICES = [Declared("take", True, False, True), Declared("count", True, True, False), Declared("buy", False, False, False)]
 MATRIX = Matrix(SERVICES, [never("take", "take"), never("buy", "take"), same_item("take", "count")])
@@ -52,6 +55,25 @@ class Waits(unittest.TestCase):
         self.assertEqual((runner._permission(under_way), runner._verdict(under_way)), ("late", False))
 
 
+class Undos(unittest.TestCase):
+    @patch("cognate_composite.node._UNDO_WITHIN", 0.01)
+    @patch("cognate_composite.node.Transaction")
+    def test_an_undo_that_does_not_end_is_cancelled(self, transaction: Mock) -> None:
+        work, cancelled = transaction.return_value, threading.Event()
+        work.cancel.side_effect = cancelled.set
+
+        def undo_one(undo: object, pushed: str) -> None:
+            self.assertTrue(cancelled.wait(60), "nobody cancels it")
+            raise psycopg.errors.QueryCanceled("canceling statement due to user request")
+
+        service = Mock(reads=False, isolation="serializable", **{"undo_one.side_effect": undo_one})
+        node = Node("stock", {"take": service}, Mock(), Mock(), Mock(), Mock(), Mock(), 0.2)
+        problem = node._undo_once("r", 0, Mock(service="take", undo=["1"]))
+        assert problem is not None
+        self.assertEqual((problem.status, problem.reason), (504, "deadline"))
+        work.roll_back.assert_called_once()
+
+
 class Headers(unittest.TestCase):
     def left(self, said: str) -> float:
         handler = object.__new__(_Handler)
@@ -64,7 +86,8 @@ class Headers(unittest.TestCase):
     def test_zeros_in_front_of_a_deadline_change_nothing(self) -> None:
         for said, left in [("5000", 5.0), ("0" * 20 + "5000", 5.0), ("9" * 30, 60.0), ("0" * 5000 + "60001", 60.0)]:
             self.assertAlmostEqual(self.left(said), left, msg=said)
-        for said, status in [("0", 504), ("0" * 20, 504), ("-1", 400), ("", 400)]:
+        no_numbers = [(said, 400) for said in ("-1", "+5", "1e3", "5 0", "")]
+        for said, status in [("0", 504), ("0" * 20, 504), *no_numbers]:
             with self.assertRaises(Problem) as raised:
                 self.left(said)
             self.assertEqual(raised.exception.status, status, said)
@@ -247,6 +270,9 @@ class Participants(unittest.TestCase):
                 self.one.called(root, "1", "away", sent)
             self.assertEqual(list(self.one.roots[root].children), children)
             self.assertEqual(list(self.one.roots[root].calls["1"].children), children)
+            # Nothing is elsewhere of who has reached nobody.
+            self.assertEqual(self.one.has_called(root, "1"), bool(children))
+        self.assertFalse(self.one.has_called("unknown", "1"))
 
     def recovered(self, votes: list, marks: dict, is_whole: bool, **more: object) -> tuple[Participant, list]:
         facts = {"children": [("below", 1)], "began_here": False, "decision": None, "is_noted": False} | more
@@ -335,6 +361,43 @@ class Problems(unittest.TestCase):
             problem = of_database(psycopg.errors.lookup(code)("said"))
             self.assertEqual((problem.status, problem.reason), expected, code)
 
+    def test_a_plan_that_is_out_of_date_is_tried_again(self) -> None:
+        cases = [("cached plan must not change result type", 409, True), ("no such feature", 400, False)]
+        for said, status, is_again in cases:
+            error = psycopg.errors.FeatureNotSupported(said)
+            self.assertEqual((of_database(error).status, is_serialization(error)), (status, is_again), said)
+
+    def test_a_service_that_divides_by_zero_is_not_taken_for_the_fence(self) -> None:
+        wrong = psycopg.errors.InvalidTextRepresentation
+        for error, expected in [
+            (wrong(f'invalid input syntax for type bigint: "{FENCED}"'), FENCED),
+            (wrong(f'invalid input syntax for type bigint: "{UNDONE}"'), UNDONE),
+            (wrong('invalid input syntax for type bigint: "one"'), None),
+            (psycopg.errors.DivisionByZero("division by zero"), None),
+            (psycopg.errors.RaiseException(FENCED), None),
+            (Problem(503, "database", FENCED), None),
+            (None, None),
+        ]:
+            for text in (FENCED, UNDONE):
+                self.assertEqual(is_of_cast(error, text), expected == text, error)
+
+    def test_secrets_are_not_shown(self) -> None:
+        self.assertNotIn("s3cret", repr(Tokens("s3cret", "s3cret too")))
+        for address in [
+            "mysql://shop:s3cret@db",
+            "shop:s3cret@db",
+            "postgresql://shop:s3cret%zz@db/shop",
+            "postgresql://shop:s3cret@[db/shop",
+            "postgresql://shop@db/shop?s3cret",
+        ]:
+            with tempfile.TemporaryDirectory() as folder, self.assertRaises(StartError) as raised:
+                Component("shop").start(database=address, data=folder, peers={})
+            self.assertNotIn("s3cret", str(raised.exception), address)
+            self.assertIn("address", str(raised.exception))
+        with self.assertRaises(ValueError) as refused:
+            Peers("shop", None).set("stock", "http://shop:s3cret@stock:80")
+        self.assertNotIn("s3cret", str(refused.exception))
+
 
 class Shapes(unittest.TestCase):
     def test_what_fits_is_read_and_what_does_not_is_named(self) -> None:
@@ -352,6 +415,24 @@ class Shapes(unittest.TestCase):
 
     def test_objects_have_no_order_where_they_are_compared(self) -> None:
         self.assertEqual(shape.canonical({"b": 1, "a": [2]}), shape.canonical(shape.loads('{"a":[2], "b":1}')))
+
+    def test_numbers_are_compared_by_what_they_are(self) -> None:
+        def compared(text: str) -> str:
+            return shape.canonical(shape.loads(text))
+
+        for a, b in [
+            ("1", "1.0"),
+            ('[1e2,{"a":-0.0}]', '[100, {"a":0}]'),
+            ("9007199254740992", "9.007199254740992e15"),
+            ("18446744073709549568", "18446744073709549568.0"),
+            ("-9223372036854775808", "-9223372036854775808.0"),
+            ("100000000000000000000", "1e20"),
+            ("2.50", "25e-1"),
+        ]:
+            self.assertEqual(compared(a), compared(b))
+        others = [("1", "1.5"), ("1", '"1"'), ("1", "true"), ("0", "false"), ("1" + "0" * 400, "1" + "0" * 401)]
+        for a, b in [*others, ("9007199254740993", "9007199254740992.0")]:
+            self.assertNotEqual(compared(a), compared(b))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ mod services;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -31,8 +32,9 @@ enum Which {
     All,
 }
 
+// Not `Debug`: a database's address may hold a password.
 /// A purchase over three autonomous components.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 struct Arguments {
     which: Which,
     /// Where to listen.
@@ -141,16 +143,12 @@ async fn start(
 
 /// Serves until a signal, or until a later process of the component takes it over.
 async fn serve(listener: TcpListener, tls: Option<Tls>, running: Running) -> Result<(), String> {
-    let router = running.router();
-    let serving = async move {
-        match tls {
-            Some(tls) => axum::serve(tls.listen(listener)?, router).await,
-            None => axum::serve(listener, router).await,
-        }
+    let mut serving: Pin<Box<dyn Future<Output = ()> + Send>> = match tls {
+        Some(tls) => Box::pin(running.serve(tls.listen(listener).map_err(|error| error.to_string())?)),
+        None => Box::pin(running.serve(listener)),
     };
-    let mut serving = Box::pin(serving);
     tokio::select! {
-        served = &mut serving => served.map_err(|error| error.to_string()),
+        () = &mut serving => Ok(()),
         () = running.fenced() => {
             // Who is inside, or still comes, hears why nothing comes of it.
             let _ = timeout(LAST_WORDS, serving).await;
@@ -168,8 +166,7 @@ async fn one(which: Which, arguments: &Arguments) -> Result<(), String> {
     let data = arguments.data.as_deref().ok_or("--data is missing")?;
     let tokens = tokens(arguments.token_file.as_deref())?;
     let peer = |text: &String| {
-        let (name, address) =
-            text.split_once('=').ok_or_else(|| format!("--peers: not NAME=URL: {text:?}"))?;
+        let (name, address) = text.split_once('=').ok_or("--peers: not NAME=URL")?;
         Ok((name.to_owned(), address.to_owned()))
     };
     let peers = arguments.peers.iter().map(peer).collect::<Result<Vec<_>, String>>()?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::process::{Components, Failure, post, request};
+use crate::process::{Components, Failure, exchange, post, request};
 
 /// Headers of a call that is part of a root of somebody else's.
 pub(crate) fn part_of<'a>(root: &'a str, call: &'a str) -> [(&'a str, &'a str); 3] {
@@ -63,6 +63,28 @@ fn bad_requests_are_told_apart_and_leave_nothing() -> Result<(), Failure> {
         let (_, status) = request(components.address(name), "GET", "/status", &[], b"")?;
         assert_eq!(status["roots"], json!([]), "{name}");
     }
+    Ok(())
+}
+
+/// What cannot be read as the head of a request is told why, as everything else is that is refused.
+#[test]
+fn what_is_no_request_is_answered_with_a_problem() -> Result<(), Failure> {
+    let components = Components::start()?;
+    let shop = components.address("shop");
+    let (fields, long) = ("X-More: 1\r\n".repeat(200), "x".repeat(70_000));
+    for head in [
+        format!("GET /status HTTP/1.1\r\nHost: shop\r\n{fields}\r\n"),
+        format!("GET /{long} HTTP/1.1\r\nHost: shop\r\n\r\n"),
+        "GET /status HTTP/1.1\r\nHost: shop\r\nno field\r\n\r\n".to_owned(),
+        "POST /services/buy HTTP/1.1\r\nHost: shop\r\nContent-Length: many\r\n\r\n".to_owned(),
+        "what is none of HTTP's\r\n\r\n".to_owned(),
+    ] {
+        let (said, (status, problem)) = exchange(shop, head.as_bytes(), b"")?;
+        assert_eq!((status, problem["reason"].as_str()), (400, Some("arguments")), "{said}");
+        assert!(said.contains("\r\ncontent-type: application/problem+json"), "{said}");
+    }
+    // One that says why is left as it is.
+    assert_eq!(request(shop, "GET", "/nowhere", &[], b"")?.1["reason"], "path");
     Ok(())
 }
 

@@ -19,6 +19,8 @@ const BREAK: Service<i32, ()> = Service::named("solo", "break");
 const COUNT: Service<(), i64> = Service::named("solo", "count");
 const HASTY: Service<i32, ()> = Service::named("solo", "hasty");
 const SCRIBBLE: Service<i32, ()> = Service::named("solo", "scribble");
+const WIDTH: Service<(), usize> = Service::named("solo", "width");
+const WIDEN: Service<String, ()> = Service::named("solo", "widen");
 
 /// What the tests and the services tell each other.
 struct World {
@@ -61,6 +63,18 @@ async fn scribble(call: Call, n: i32) -> Result<()> {
     enter(&call, n).await
 }
 
+/// How many columns there are, by two statements.
+async fn width(call: Call, (): ()) -> Result<usize> {
+    let all = call.sql().query_one("SELECT * FROM wide", &[]).await?.len();
+    let again = call.sql().query_one("SELECT *, 0 FROM wide", &[]).await?.len();
+    assert_eq!(again, all + 1, "both see the same table");
+    Ok(all)
+}
+
+async fn widen(call: Call, column: String) -> Result<()> {
+    call.sql().execute(&format!("ALTER TABLE wide ADD COLUMN {column} int"), &[]).await.map(drop)
+}
+
 /// A component whose services do as the world says.
 async fn solo() -> std::result::Result<(tempfile::TempDir, Running, SocketAddr, Arc<World>), Failure> {
     let folder = tempfile::tempdir()?;
@@ -93,12 +107,18 @@ async fn solo() -> std::result::Result<(tempfile::TempDir, Running, SocketAddr, 
     let running = Component::named("solo")
         .database(&format!("embedded:{}", folder.path().join("database").display()))
         .data(folder.path().join("journal"))
-        .setup(["CREATE TABLE IF NOT EXISTS word (n int PRIMARY KEY)"])
+        .setup([
+            "CREATE TABLE IF NOT EXISTS word (n int PRIMARY KEY)",
+            "CREATE TABLE IF NOT EXISTS wide (n int PRIMARY KEY)",
+            "INSERT INTO wide VALUES (1) ON CONFLICT DO NOTHING",
+        ])
         .serve(HOLD, service(hold).item(|n: &i32| *n).undo(forget))
         .serve(BREAK, service(broken).item(item).undo(none))
         .serve(COUNT, service(count).reads())
         .serve(HASTY, service(hasty).begins_only())
         .serve(SCRIBBLE, service(scribble).reads())
+        .serve(WIDTH, service(width).reads())
+        .serve(WIDEN, service(widen).begins_only())
         .conflicts([
             same_item("hold", "hold"),
             same_item("break", "break"),
@@ -214,6 +234,20 @@ async fn a_service_that_reads_and_writes_has_a_defect() -> std::result::Result<(
     }
     assert_eq!(posted(solo, "/services/count", &[], Value::Null).await?, (200, json!(0)));
     is_over(solo).await
+}
+
+/// What a connection has prepared may be out of date: it is prepared anew, and nobody hears of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_may_be_changed_while_the_component_runs() -> std::result::Result<(), Failure> {
+    let (_folder, _running, solo, _world) = solo().await?;
+    for (columns, next) in [(1, "a"), (2, "b"), (3, "c")] {
+        for _ in 0..2 {
+            let read = posted(solo, "/services/width", &[], Value::Null).await?;
+            assert_eq!(read, (200, json!(columns)));
+        }
+        assert_eq!(posted(solo, "/services/widen", &[], json!(next)).await?, (200, Value::Null));
+    }
+    Ok(())
 }
 
 /// Whoever belongs to another root hears soon what is in its way. A call of the same root would

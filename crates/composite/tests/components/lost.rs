@@ -1,8 +1,9 @@
 //! A component whose database goes away, comes back, or takes the answer of a COMMIT with it.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use cognate_composite::matrix::never;
 use cognate_composite::{Call, Component, Result, Running, Service, Undo, service};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::contract::{one, part_of};
 use crate::process::{END, Failure};
@@ -34,6 +35,9 @@ struct Door {
     kept: Mutex<Option<(Vec<u8>, TcpStream)>>,
     /// Lets nothing through to the database.
     is_held: watch::Sender<bool>,
+    /// How often it has gone deaf for all connections that there were: what they send is taken, and
+    /// never heard.
+    deaf: AtomicUsize,
 }
 
 impl Door {
@@ -42,7 +46,8 @@ impl Door {
         let ((is_open, _), (is_held, _)) = (watch::channel(true), watch::channel(false));
         let (address, kept) = (listener.local_addr()?, Mutex::default());
         let (takes_commit, keeps_commit) = (AtomicBool::new(false), AtomicBool::new(false));
-        let door = Arc::new(Door { address, is_open, takes_commit, keeps_commit, kept, is_held });
+        let deaf = AtomicUsize::new(0);
+        let door = Arc::new(Door { address, is_open, takes_commit, keeps_commit, kept, is_held, deaf });
         let opened = Arc::clone(&door);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -59,11 +64,15 @@ impl Door {
     async fn pass(self: Arc<Door>, mut client: TcpStream, mut server: TcpStream) {
         let (mut is_open, mut is_held) = (self.is_open.subscribe(), self.is_held.subscribe());
         let (mut from_client, mut from_server) = ([0; 16384], [0; 16384]);
+        let heard = self.deaf.load(Ordering::SeqCst);
         loop {
             let passed = tokio::select! {
                 () = async { drop(is_open.wait_for(|is_open| !is_open).await) } => return,
                 count = client.read(&mut from_client) => {
                     let Ok(count @ 1..) = count else { return };
+                    if self.deaf.load(Ordering::SeqCst) > heard {
+                        continue;
+                    }
                     let bytes = &from_client[..count];
                     if self.keeps_commit.swap(false, Ordering::SeqCst) {
                         return self.keep_commit(bytes.to_vec(), client, server).await;
@@ -248,6 +257,11 @@ async fn leave(undo: Undo, n: i32) -> Result<()> {
 
 /// The same component with a service that takes part in roots of others.
 async fn with_part() -> std::result::Result<Solo, Failure> {
+    with_part_undone_within(Duration::from_secs(60)).await
+}
+
+/// The same; an attempt to undo a call has so much time.
+async fn with_part_undone_within(within: Duration) -> std::result::Result<Solo, Failure> {
     let folder = tempfile::tempdir()?;
     let server = serve(&folder.path().join("data")).await?;
     let door = Door::before(server.listen()).await?;
@@ -263,6 +277,7 @@ async fn with_part() -> std::result::Result<Solo, Failure> {
     let running = component(&url(door.address), folder.path())
         .serve(ENTER, service(enter).undo(leave).read_committed())
         .conflicts([never("enter", "enter"), never("enter", "put")])
+        .undo_within(within)
         .start()
         .await?;
     let address = open(&running).await?;
@@ -279,6 +294,19 @@ impl Solo {
     ) -> std::result::Result<(u16, Value), Failure> {
         let headers = [&part_of(root, call)[..], &[("Cognate-Deadline-Ms", deadline_ms)]].concat();
         posted(self.address, "/services/enter", &headers, json!(n)).await
+    }
+
+    /// Says how a root has ended until nothing of it is left.
+    async fn end(&self, how: &str, root: &str) -> std::result::Result<(), Failure> {
+        let (about, begun) = (json!({ "roots": [{ "root": root, "parent": "shop" }] }), Instant::now());
+        loop {
+            let told = posted(self.address, &format!("/composite/{how}"), &[], about.clone()).await?;
+            match one(told)?["state"].as_str() {
+                Some("done") => return Ok(()),
+                Some("pending") if begun.elapsed() < END => sleep(Duration::from_millis(20)).await,
+                state => return Err(format!("{how} of {root}: {state:?}").into()),
+            }
+        }
     }
 }
 
@@ -338,5 +366,31 @@ async fn a_call_ends_with_its_time_though_its_database_does_not_answer() -> std:
     assert_eq!(roots, ["a"], "{shown}");
     solo.door.is_held.send_replace(false);
     assert_eq!(solo.put_again(4).await?, json!(2));
+    Ok(())
+}
+
+/// A database may take a statement and never answer it. An undo is not held by that for ever: it is
+/// made on another connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_undo_that_is_never_answered_is_made_again() -> std::result::Result<(), Failure> {
+    let solo = with_part_undone_within(Duration::from_secs(1)).await?;
+    assert_eq!(solo.enter(("a", "a.1"), "60000", 1).await?, (200, Value::Null));
+    solo.door.deaf.fetch_add(1, Ordering::SeqCst);
+    solo.end("abort", "a").await?;
+    assert_eq!(solo.put_again(3).await?, json!(1));
+    assert_eq!(status(solo.address).await?["parked"], json!([]));
+    Ok(())
+}
+
+/// The same holds for the slots of a root that is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_are_freed_though_a_statement_is_never_answered() -> std::result::Result<(), Failure> {
+    let solo = with_part().await?;
+    let about = json!({ "roots": [{ "root": "a", "parent": "shop", "calls": 1 }] });
+    assert_eq!(solo.enter(("a", "a.1"), "60000", 1).await?, (200, Value::Null));
+    assert_eq!(one(posted(solo.address, "/composite/prepare", &[], about).await?)?["vote"], "yes");
+    solo.door.deaf.fetch_add(1, Ordering::SeqCst);
+    solo.end("commit", "a").await?;
+    assert_eq!(solo.put_again(3).await?, json!(2));
     Ok(())
 }

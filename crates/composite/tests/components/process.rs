@@ -234,8 +234,6 @@ pub(crate) fn request(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Result<Answer, Failure> {
-    let mut socket = TcpStream::connect(to)?;
-    socket.set_read_timeout(Some(Duration::from_secs(90)))?;
     let mut head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\nContent-Length: {}\r\n",
         body.len()
@@ -243,15 +241,24 @@ pub(crate) fn request(
     for (name, value) in headers {
         head += &format!("{name}: {value}\r\n");
     }
-    socket.write_all(format!("{head}\r\n").as_bytes())?;
+    let (_, answer) = exchange(to, format!("{head}\r\n").as_bytes(), body)?;
+    Ok(answer)
+}
+
+/// Sends these bytes, and reads until the connection ends. Answers the head, too.
+pub(crate) fn exchange(to: SocketAddr, head: &[u8], body: &[u8]) -> Result<(String, Answer), Failure> {
+    let mut socket = TcpStream::connect(to)?;
+    socket.set_read_timeout(Some(Duration::from_secs(90)))?;
+    socket.write_all(head)?;
     // A server that has refused the head may not read the body.
     let _ = socket.write_all(body);
     let mut answer = Vec::new();
     let _ = socket.read_to_end(&mut answer);
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or("no answer")?;
-    let head = String::from_utf8_lossy(&answer[..end]);
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
     let status = head.split(' ').nth(1).ok_or("no status")?.parse()?;
-    Ok((status, serde_json::from_slice(&answer[end + 4..]).unwrap_or(Value::Null)))
+    let body = serde_json::from_slice(&answer[end + 4..]).unwrap_or(Value::Null);
+    Ok((head, (status, body)))
 }
 
 /// Posts JSON.

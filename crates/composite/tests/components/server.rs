@@ -33,7 +33,7 @@ pub(crate) fn url(address: SocketAddr) -> String {
 pub(crate) async fn open(running: &Running) -> Result<SocketAddr, Failure> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    tokio::spawn(axum::serve(listener, running.router()).into_future());
+    tokio::spawn(running.serve(listener));
     Ok(address)
 }
 

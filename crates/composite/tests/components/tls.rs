@@ -32,7 +32,7 @@ fn component(name: &str, folder: &std::path::Path) -> Component {
 }
 
 fn serve(listener: tokio::net::TcpListener, tls: &Tls, running: &Running) -> std::io::Result<()> {
-    tokio::spawn(axum::serve(tls.listen(listener)?, running.router()).into_future());
+    tokio::spawn(running.serve(tls.listen(listener)?));
     Ok(())
 }
 

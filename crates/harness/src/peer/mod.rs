@@ -46,8 +46,8 @@ enum Server {
 impl System {
     /// A server that runs already; it is used as it is and left running.
     pub async fn connect(url: &str) -> Result<System> {
-        let config: Config =
-            url.parse().map_err(|error| Error::Usage(format!("--connect {url}: {error}")))?;
+        // It is not repeated: there may be a password in it.
+        let config: Config = url.parse().map_err(|error| Error::Usage(format!("--connect: {error}")))?;
         System::new("connected", config, None).await
     }
 

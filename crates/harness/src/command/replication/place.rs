@@ -121,7 +121,8 @@ impl Place {
             let opts = mysql_async::Opts::from_url(url);
             // Over TCP, as the others.
             let opts = opts.map(|opts| mysql_async::OptsBuilder::from_opts(opts).prefer_socket(false).into());
-            opts.map_err(|error| Error::Usage(format!("--galera {url}: {error}")))
+            // The address is not repeated: there may be a password in it.
+            opts.map_err(|error| Error::Usage(format!("--galera: {error}")))
         };
         let given = args.galera.iter().map(read).collect::<Result<Vec<mysql_async::Opts>>>()?;
         let (opts, version, started) = if given.is_empty() {
