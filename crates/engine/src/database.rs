@@ -28,7 +28,7 @@ use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
 /// An open database; clones are handles to the same one.
 #[derive(Clone)]
 pub struct Database {
-    manager: Arc<Manager>,
+    pub(crate) manager: Arc<Manager>,
     background: Arc<Mutex<Background>>,
 }
 
@@ -245,8 +245,8 @@ impl Database {
     }
 
     /// Delivers the next position of a cluster's order: decides it as every node does, and shows it
-    /// if it commits. To be called by one thread, for position after position from 1 on, and after
-    /// [`Progress::Execute`] not before [`Database::finish`].
+    /// if it commits. To be called by one thread at a time, for position after position from 1 on,
+    /// and after [`Progress::Execute`] not before [`Database::finish`].
     ///
     /// # Errors
     /// `Undecodable` if the bytes are no request, `LogPoisoned`. The node must not go on then.

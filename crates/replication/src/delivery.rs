@@ -12,7 +12,8 @@ use tokio::sync::watch;
 use crate::consensus::Settled;
 use crate::entry::{Content, Position};
 use crate::error::OrderError;
-use crate::log::OrderLog;
+use crate::log::{OrderLog, Placed};
+use crate::mark::Told;
 
 /// Bytes that are taken from the log at a time.
 const BYTES: usize = 1 << 20;
@@ -39,6 +40,7 @@ pub enum Delivered {
 pub struct Delivery {
     log: Arc<OrderLog>,
     settled: watch::Receiver<Settled>,
+    told: Arc<Told>,
     ready: VecDeque<(Position, Bytes)>,
     next_index: u64,
     /// Requests up to here are the application's already.
@@ -49,7 +51,56 @@ pub struct Delivery {
 impl Delivery {
     pub(crate) fn new(log: Arc<OrderLog>, settled: watch::Receiver<Settled>, have: Position) -> Delivery {
         let next_index = log.index_after(have);
-        Delivery { log, settled, ready: VecDeque::new(), next_index, have, installs: 0 }
+        let (told, ready) = (Arc::default(), VecDeque::new());
+        Delivery { log, settled, told, ready, next_index, have, installs: 0 }
+    }
+
+    /// The same; who moves the mark tells `told`.
+    pub(crate) fn told_by(self, told: Arc<Told>) -> Delivery {
+        Delivery { told, ..self }
+    }
+
+    /// Has this called whenever there may be more to take, and once nothing more will come: by the
+    /// thread that has the news, before that goes on. So it must not wait for anything; and it must
+    /// not own the delivery. Only the first one that is given here is called.
+    pub fn tell(&self, call: impl Fn() + Send + Sync + 'static) {
+        self.told.set(Box::new(call));
+    }
+
+    /// Whether there is something to take, or the order has ended: whoever finds nothing is told
+    /// when that changes ([`Delivery::tell`]).
+    pub fn has_next(&self) -> bool {
+        let settled = *self.settled.borrow();
+        settled.installs != self.installs
+            || !self.ready.is_empty()
+            || settled.index.is_some_and(|last| last >= self.next_index)
+            || self.settled.has_changed().is_err()
+    }
+
+    /// The next request, if it is the only one that is to be taken, nothing is under way behind it,
+    /// and it has at most so many bytes. Reads nothing from the disk.
+    pub fn next_alone(&mut self, bytes_max: usize) -> Option<Delivered> {
+        let settled = *self.settled.borrow();
+        let is_next = settled.index == Some(self.next_index) && settled.installs == self.installs;
+        if !is_next || !self.ready.is_empty() {
+            return None;
+        }
+        let placed = self.log.last_at(self.next_index)?;
+        match &placed.entry.content {
+            Content::Requests(requests) if requests.count() == 1 && requests.bytes() <= bytes_max => {}
+            _ => return None,
+        }
+        self.accept(&placed);
+        self.pop()
+    }
+
+    /// Takes the next entry.
+    fn accept(&mut self, placed: &Placed) {
+        self.next_index += 1;
+        if let Content::Requests(requests) = &placed.entry.content {
+            let numbered = (placed.before + 1..).zip(requests.iter());
+            self.ready.extend(numbered.filter(|(position, _)| *position > self.have));
+        }
     }
 
     /// Waits for the next request. Whatever was settled before the order ended still comes; then it
@@ -113,11 +164,7 @@ impl Delivery {
                 // Some were removed while they were read. Those before are good, and so is the rest later.
                 break;
             }
-            self.next_index += 1;
-            if let Content::Requests(requests) = &placed.entry.content {
-                let numbered = (placed.before + 1..).zip(requests.iter());
-                self.ready.extend(numbered.filter(|(position, _)| *position > self.have));
-            }
+            self.accept(&placed);
         }
         Ok(true)
     }
@@ -139,6 +186,7 @@ impl Delivery {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
     use cognate_engine::storage::LogOptions;
@@ -146,6 +194,7 @@ mod tests {
 
     use super::*;
     use crate::entry::{Entry, EntryId, Leadership, Requests};
+    use crate::mark::Mark;
 
     fn entry(term: u64, index: u64, content: Content) -> Entry {
         Entry { id: EntryId { leadership: Leadership { term, node: 1 }, index }, content }
@@ -217,6 +266,50 @@ mod tests {
         });
         assert_eq!(delivery.take(19).await, Ok(true));
         assert_eq!(delivery.next().await, Ok(Delivered::Installed { position: 12 }));
+        log.close().expect("it is written");
+    }
+
+    /// What is alone is taken where the news of it is, and the rest by who takes everything.
+    #[tokio::test]
+    async fn who_is_told_takes_what_is_alone() {
+        let disk = SimDisk::new(1);
+        let log = OrderLog::open(&disk.handle(), Path::new("/order"), options(), 1 << 20, 0);
+        let log = Arc::new(log.expect("a new log"));
+        let add = |entry| log.append(std::iter::once(entry)).expect("it follows").wait().expect("synced");
+        let named = |position, name: &'static str| {
+            let request = Bytes::from_static(name.as_bytes());
+            Delivered::Request { position, request }
+        };
+        let mark = Mark::new(Settled::default());
+        let mut delivery = Delivery::new(Arc::clone(&log), mark.subscribe(), 0).told_by(mark.told());
+        let calls = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&calls);
+        delivery.tell(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        add(entry(1, 0, requests(&["a"])));
+        assert_eq!((delivery.has_next(), delivery.next_alone(100)), (false, None), "it is not settled");
+        mark.settle(Some(0));
+        mark.settle(Some(0));
+        assert_eq!(calls.load(Ordering::Relaxed), 1, "nobody is told in vain");
+        assert_eq!((delivery.has_next(), delivery.next_alone(1)), (true, None), "it is longer");
+        assert_eq!(delivery.next_alone(100), Some(named(1, "a")));
+        assert_eq!((delivery.has_next(), delivery.next_alone(100)), (false, None), "there is no more");
+        add(entry(1, 1, requests(&["b"])));
+        add(entry(1, 2, requests(&["c", "d"])));
+        mark.settle(Some(1));
+        assert_eq!((delivery.has_next(), delivery.next_alone(100)), (true, None), "more is under way");
+        assert_eq!(delivery.next().await, Ok(named(2, "b")));
+        mark.settle(Some(2));
+        assert_eq!(delivery.next_alone(100), None, "there are two");
+        assert_eq!(delivery.next().await, Ok(named(3, "c")));
+        assert_eq!((delivery.has_next(), delivery.next_alone(100)), (true, None), "one is taken already");
+        assert_eq!(delivery.next_ready(), Some(named(4, "d")));
+        assert!(!delivery.has_next());
+        drop(mark);
+        assert_eq!(calls.load(Ordering::Relaxed), 4, "the end is told, too");
+        assert!(delivery.has_next(), "the end is there to be taken");
+        assert!(matches!(delivery.next().await, Err(OrderError::Ended(_))));
         log.close().expect("it is written");
     }
 

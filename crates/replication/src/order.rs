@@ -23,6 +23,7 @@ use crate::learner;
 use crate::leaving;
 use crate::log::OrderLog;
 use crate::log::record::LOG_VERSION;
+use crate::mark::Mark;
 pub use crate::messages::Change;
 use crate::messages::{Kind, Nothing, Report, open_answer, request};
 use crate::net::{CallError, Identity, Network, Wire};
@@ -129,13 +130,14 @@ impl TotalOrder {
         let server = Arc::new(Server::default());
         let wire = network.open(Arc::clone(&identity), Arc::clone(&server) as _).await?;
         let settled = Settled { index: log.settled_at_start().map(|id| id.index), ..Settled::default() };
-        let (sender, settled) = watch::channel(settled);
+        let mark = Mark::new(settled);
+        let (settled, told) = (mark.subscribe(), mark.told());
         let parts = Parts {
             log: Arc::clone(&log),
             application: Arc::clone(&application),
             wire: Arc::clone(&wire),
             identity: Arc::clone(&identity),
-            settled: sender,
+            settled: mark,
             flushes_inline: settings.flushes_inline,
         };
         let consensus = match Consensus::start(parts, &settings.timing, limits).await {
@@ -176,7 +178,7 @@ impl TotalOrder {
             tokio::spawn(founding::run(Arc::clone(&inner))),
         ];
         inner.tasks.lock().extend(tasks);
-        Ok((TotalOrder(inner), Delivery::new(log, settled, applied)))
+        Ok((TotalOrder(inner), Delivery::new(log, settled, applied).told_by(told)))
     }
 
     /// Puts a request into the order, from any node. Resolves once it is settled, with its

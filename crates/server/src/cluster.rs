@@ -9,8 +9,9 @@
 //! what is delivered twice counts once. What certainly was not ordered is given back to the engine,
 //! and its client is told (25006).
 //!
-//! One thread, the *applier*, takes what is delivered and gives it to the engine, position after
-//! position. If the engine cannot go on, the node leaves: it says why and serves no more writes.
+//! The *applier* ([`crate::applier`]) takes what is delivered and gives it to the engine, position
+//! after position. If the engine cannot go on, the node leaves: it says why and serves no more
+//! writes.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -20,11 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cognate_engine::{Database, Node, Progress, TransactionId};
+use cognate_engine::{Database, Node, TransactionId};
 use cognate_env::Disk;
-use cognate_replication::delivery::{Delivered, Delivery};
 use cognate_replication::entry::NodeNumber;
-use cognate_replication::error::{OrderError, ProposeError};
+use cognate_replication::error::ProposeError;
 use cognate_replication::net::tcp::{TcpNetwork, Tls};
 use cognate_replication::order::TotalOrder;
 use cognate_replication::settings::Settings;
@@ -35,8 +35,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::application::NodeData;
+use crate::applier::Applier;
 use crate::assemble::StartError;
-use crate::crew::STACK_BYTES;
 use crate::membership::ClusterConfig;
 use crate::node_tls;
 use crate::observation::{STATUS_PERIOD, compare, show};
@@ -204,17 +204,10 @@ impl Joining {
         database.nodes().configure_flow(config.flow());
         let (stop, stopped) = watch::channel(false);
         let (replace, replaced) = watch::channel(false);
-        let runtime = tokio::runtime::Handle::current();
         let busy = Arc::new(AtomicU64::new(0));
-        let applier = {
-            let (order, engine, database) = (order.clone(), engine.clone(), database.clone());
-            let busy = Arc::clone(&busy);
-            std::thread::Builder::new()
-                .name("applier".to_owned())
-                .stack_size(STACK_BYTES)
-                .spawn(move || apply(&runtime, &order, &engine, &database, delivery, &replace, &busy))
-                .map_err(|error| StartError(format!("cannot start the applier: {error}")))?
-        };
+        let applier = Applier::new(order.clone(), database.clone(), delivery, replace, Arc::clone(&busy));
+        let applier =
+            applier.start().map_err(|error| StartError(format!("cannot start the applier: {error}")))?;
         let nodes = config.peers.len() as u32;
         let tasks = vec![
             tokio::spawn(propose(order.clone(), engine.clone(), requests)),
@@ -329,72 +322,6 @@ async fn propose_one(order: TotalOrder, engine: Database, request: Bytes) {
         }
         tokio::time::sleep(AGAIN).await;
     }
-}
-
-/// The applier.
-fn apply(
-    runtime: &tokio::runtime::Handle,
-    order: &TotalOrder,
-    engine: &Database,
-    database: &SqlDatabase,
-    mut delivery: Delivery,
-    replaced: &watch::Sender<bool>,
-    busy: &AtomicU64,
-) {
-    loop {
-        let next = match delivery.next_ready() {
-            Some(next) => Ok(next),
-            None => runtime.block_on(delivery.next()),
-        };
-        let failed = match next {
-            Ok(Delivered::Request { position, request }) => {
-                let began = Instant::now();
-                let followed = follow(runtime, database, position, &request);
-                busy.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
-                match followed {
-                    Ok(()) => {
-                        order.note_applied(engine.applied());
-                        continue;
-                    }
-                    Err(error) => format!("position {position} cannot be applied: {error}"),
-                }
-            }
-            Ok(Delivered::Installed { position }) => {
-                tracing::info!(position, "this node goes on with another one's state");
-                database.nodes().leave("This node was far behind, and starts again.".to_owned());
-                replaced.send_replace(true);
-                return;
-            }
-            // The order goes on without this node, which would look as if it served.
-            Err(error @ OrderError::Unreadable(_)) => error.to_string(),
-            Err(error) => {
-                tracing::info!(%error, "the order has ended");
-                database.nodes().leave(error.to_string());
-                return;
-            }
-        };
-        tracing::error!("{failed}");
-        order.set_diverged(Some(failed.clone()));
-        database.nodes().leave(failed);
-        return;
-    }
-}
-
-/// Delivers a position, and executes what it is the turn of.
-fn follow(
-    runtime: &tokio::runtime::Handle,
-    database: &SqlDatabase,
-    position: u64,
-    request: &[u8],
-) -> Result<(), String> {
-    let engine = database.engine();
-    let mut progress = engine.deliver(position, request).map_err(|error| error.to_string())?;
-    while let Progress::Execute(execution) = progress {
-        let executed = runtime.block_on(database.execute_program(*execution));
-        let executed = executed.map_err(|error| error.to_string())?;
-        progress = engine.finish(executed).map_err(|error| error.to_string())?;
-    }
-    Ok(())
 }
 
 /// Tells the monitor how many nodes there are, and how busy this one's applier is, until the node stops.

@@ -2,6 +2,7 @@
 //! configuration.
 
 mod application;
+mod applier;
 pub mod assemble;
 mod cluster;
 pub mod config;

@@ -22,9 +22,7 @@ fn delete_what_was_told(setup: &str, ask: &str, told: &str, delete: &str) -> (bo
          b: COMMIT\nc: COMMIT\n"
     );
     let answers = play(&script);
-    let [.., asked, _, _, _, deleted, _, committed, last] = answers.as_slice() else {
-        panic!("{answers:?}")
-    };
+    let [.., asked, _, _, _, deleted, _, committed, last] = answers.as_slice() else { panic!("{answers:?}") };
     assert!(asked[0].starts_with(told), "{ask}: {answers:?}");
     assert_eq!(committed[0], "COMMIT", "{ask}: {answers:?}");
     let waits = deleted[0] == "... waits";

@@ -19,6 +19,12 @@
 //! with the next one that is queued otherwise. A pause after which a mark is due has it written,
 //! too, and so has the close. So no commit waits for a flush that nobody has asked for.
 //!
+//! Who waits for the flush of a lone record, and has nothing to do meanwhile, may write it on its
+//! own thread (`flush_here`), as PostgreSQL's backends do: to wake the log thread and to be woken
+//! by it are two switches between threads, which together take a good part of what a fast flush
+//! takes. The `BatchWriter` is behind a mutex for that: who has it takes what is pending and writes
+//! it, so batches come into the file in the order of their numbers, whoever writes them.
+//!
 //! Nobody sleeps per commit: a [`DurableWait`] is a future, ready at once if its csn is durable.
 //! The batch grows as long as the flush before it takes, so a slower disk gets larger batches. In
 //! steady state nothing is allocated: two buffers take turns, and the list of waiters keeps its
@@ -28,7 +34,8 @@
 //! other wait, and every later append, fails with [`Error::LogPoisoned`]. A failed flush is never
 //! retried (nothing is known about the bytes it covered).
 //!
-//! Mutexes: `pending`, `waiters` and `sweeping`, never held together. `durable` and `poisoned` are
+//! Mutexes: the writer's, and under it one of `pending`, `waiters` and `sweeping`, which are never
+//! held together. Nobody is woken under the writer's but by a failure. `durable` and `poisoned` are
 //! written before the sweep takes `waiters`, and read again by a waiter that holds `waiters` before
 //! it registers; so no wake-up is lost.
 
@@ -40,10 +47,8 @@ use std::sync::OnceLock;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use cognate_env::Clock;
-
-use super::log_writer::LogWriter;
-use super::record::{BATCH_HEADER, BatchKind, RECORD_HEADER, encode_record};
+use super::batch_writer::{BatchWriter, Taken};
+use super::record::{BATCH_HEADER, RECORD_HEADER, encode_record};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::Thread;
 use crate::sync::{CachePadded, Condvar, Mutex, thread, thread_local};
@@ -83,6 +88,10 @@ struct Pending {
     /// There is a record that is to be written now. Then `count` is not 0.
     is_wanted: bool,
     closing: bool,
+    /// How many batches were taken so far, by whomever.
+    batches: u64,
+    /// The log thread sleeps without a limit, and would not know that a mark is due.
+    dozes: bool,
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +119,9 @@ struct Counters {
     bytes: AtomicU64,
     flush_us: AtomicU64,
     flush_us_max: AtomicU64,
+    /// About the longest of the last ones: an eighth less with each that is shorter. Whoever has
+    /// the writer writes it.
+    flush_us_lately: AtomicU64,
 }
 
 /// What the log thread has done since the log was opened.
@@ -127,13 +139,6 @@ pub struct LogStatistics {
     pub waiting: u64,
 }
 
-/// What the log thread reports to the owner of the segments.
-pub trait BatchListener: Send {
-    /// A batch up to `last` is durable; `bytes` is its size, `segment` the first csn of a segment
-    /// that it began.
-    fn written(&mut self, last: Csn, bytes: u64, segment: Option<Csn>);
-}
-
 impl GroupCommit {
     /// A pipeline that goes on after `last`, which is durable.
     pub fn new(last: Csn) -> GroupCommit {
@@ -145,6 +150,8 @@ impl GroupCommit {
                 count: 0,
                 is_wanted: false,
                 closing: false,
+                batches: 0,
+                dozes: false,
             })),
             work: Condvar::new(),
             room: Condvar::new(),
@@ -281,45 +288,23 @@ impl GroupCommit {
     }
 
     /// The log thread: runs until [`GroupCommit::close`] or a failure.
-    pub fn run(
-        &self,
-        mut writer: LogWriter,
-        idle_mark: Option<Duration>,
-        clock: &dyn Clock,
-        listener: &mut dyn BatchListener,
-    ) {
+    pub(crate) fn run(&self, writer: &Mutex<Option<BatchWriter>>, idle_mark: Option<Duration>) {
         let _guard = EndGuard(self);
-        let mut batch = vec![0; BATCH_HEADER];
         let mut woken = Vec::new();
-        let mut mark_due = false;
+        // So many batches are followed by a mark, or were never written here.
+        let mut marked = 0;
         loop {
-            let taken = self.take(&mut batch, idle_mark.filter(|_| mark_due));
-            if self.poisoned.get().is_some() {
-                // Somebody else found that what is pending must not be written.
+            let paused = self.wait_for_work(idle_mark, marked);
+            let mut guard = writer.lock();
+            // Somebody else may have found that what is pending must not be written.
+            let (None, Some(writer)) = (self.poisoned.get(), guard.as_mut()) else { return };
+            let Some(taken) = self.take(&mut writer.batch, paused) else { continue };
+            if !self.write(writer, taken) {
                 return;
             }
-            let start = clock.monotonic();
-            let result = match taken {
-                Taken::Records { first, count } => writer.write(&mut batch, first, count).map(|segment| {
-                    let last = first + u64::from(count) - 1;
-                    listener.written(last, batch.len() as u64, segment);
-                    self.durable.store(last, Ordering::Release);
-                    mark_due = true;
-                }),
-                Taken::Idle { next } => {
-                    mark_due = false;
-                    writer.write_proof(BatchKind::Mark, next)
-                }
-                Taken::Closing { next } => writer.write_proof(BatchKind::Close, next),
-            };
-            if let Err(cause) = result {
-                tracing::error!(%cause, "the log failed and accepts no more commits");
-                self.poison_with(cause, &mut woken);
-                return;
-            }
+            drop(guard);
             match taken {
                 Taken::Records { .. } => {
-                    self.count(batch.len() as u64, clock.monotonic().saturating_sub(start));
                     if self.pending.lock().is_wanted {
                         self.sweeping.lock().wanted = true;
                         self.sweep.notify_one();
@@ -327,10 +312,59 @@ impl GroupCommit {
                         self.sweep_waiters(&mut woken);
                     }
                 }
-                Taken::Idle { .. } => {}
+                Taken::Idle { .. } => marked = paused.unwrap_or(marked),
                 Taken::Closing { .. } => return,
             }
         }
+    }
+
+    /// Writes and flushes on the calling thread what was queued and is to be written now, unless
+    /// the log thread is writing, or a flush has taken longer than `limit` lately. False if it has
+    /// done nothing; then the log thread has to be woken ([`GroupCommit::nudge`]).
+    pub(crate) fn flush_here(&self, writer: &Mutex<Option<BatchWriter>>, limit: Duration) -> bool {
+        let lately = self.counters.flush_us_lately.load(Ordering::Relaxed);
+        if u128::from(lately) > limit.as_micros() {
+            return false;
+        }
+        let Some(mut guard) = writer.try_lock() else { return false };
+        let (None, Some(writer)) = (self.poisoned.get(), guard.as_mut()) else { return false };
+        // Nothing of a close is taken away from the log thread: that is no batch of records.
+        let Some(taken @ Taken::Records { .. }) = self.take(&mut writer.batch, None) else { return false };
+        let panicking = PanicGuard(self);
+        let is_written = self.write(writer, taken);
+        drop(panicking);
+        drop(guard);
+        if is_written {
+            self.sweep_waiters(&mut Vec::new());
+            self.wake_for_mark();
+        }
+        true
+    }
+
+    /// The log thread is to write a mark if a pause follows. If it sleeps without a limit, it does
+    /// not know of what others have written.
+    fn wake_for_mark(&self) {
+        let dozes = mem::take(&mut self.pending.lock().dozes);
+        if dozes {
+            self.work.notify_one();
+        }
+    }
+
+    /// Writes and flushes what was taken. False if the log has failed.
+    fn write(&self, writer: &mut BatchWriter, taken: Taken) -> bool {
+        let start = writer.clock.monotonic();
+        if let Err(cause) = writer.write(taken) {
+            tracing::error!(%cause, "the log failed and accepts no more commits");
+            self.poison_with(cause, &mut Vec::new());
+            return false;
+        }
+        if let Taken::Records { first, count } = taken {
+            // First: whoever waits for it and then looks whether flushes are slow knows of this
+            // one.
+            self.count(writer.batch.len() as u64, writer.clock.monotonic().saturating_sub(start));
+            self.durable.store(first + u64::from(count) - 1, Ordering::Release);
+        }
+        true
     }
 
     /// The second thread: sweeps when the log thread has no time for it, until that ends.
@@ -349,42 +383,56 @@ impl GroupCommit {
         }
     }
 
-    /// Waits for work and swaps the buffers.
-    fn take(&self, batch: &mut Vec<u8>, idle_mark: Option<Duration>) -> Taken {
+    /// Waits for work. If there is none, but a pause behind batches that no mark follows, says so:
+    /// how many batches there were as it began.
+    fn wait_for_work(&self, idle_mark: Option<Duration>, marked: u64) -> Option<u64> {
+        let mut pending = self.pending.lock();
+        while !pending.is_wanted && !pending.closing {
+            let batches = pending.batches;
+            match idle_mark.filter(|_| batches != marked) {
+                None => {
+                    pending.dozes = idle_mark.is_some();
+                    self.work.wait(&mut pending);
+                    pending.dozes = false;
+                }
+                Some(idle) => {
+                    let timed_out = self.work.wait_for(&mut pending, idle).timed_out();
+                    if timed_out && pending.batches == batches {
+                        return Some(batches);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Swaps the buffers, if there is something to write, and nobody else has taken it. To be
+    /// called by who has the writer.
+    fn take(&self, batch: &mut Vec<u8>, paused: Option<u64>) -> Option<Taken> {
         if batch.capacity() > KEPT_BUFFER_BYTES {
             *batch = Vec::new();
         }
         batch.clear();
         batch.resize(BATCH_HEADER, 0);
         let mut pending = self.pending.lock();
-        while !pending.is_wanted {
-            if pending.closing {
-                if pending.count > 0 {
-                    break;
-                }
-                return Taken::Closing { next: pending.first };
-            }
-            match idle_mark {
-                None => self.work.wait(&mut pending),
-                Some(idle) => {
-                    let timed_out = self.work.wait_for(&mut pending, idle).timed_out();
-                    if timed_out && !pending.is_wanted && !pending.closing {
-                        if pending.count > 0 {
-                            break;
-                        }
-                        return Taken::Idle { next: pending.first };
-                    }
-                }
-            }
+        let next = pending.first;
+        let is_pause = paused == Some(pending.batches);
+        if !pending.is_wanted && pending.count == 0 {
+            let idle = is_pause.then_some(Taken::Idle { next });
+            return if pending.closing { Some(Taken::Closing { next }) } else { idle };
         }
-        let (first, count) = (pending.first, pending.count);
+        if !pending.is_wanted && !pending.closing && !is_pause {
+            return None;
+        }
+        let count = pending.count;
         mem::swap(&mut pending.buffer, batch);
         pending.first += u64::from(count);
         pending.count = 0;
         pending.is_wanted = false;
+        pending.batches += 1;
         drop(pending);
         self.room.notify_all();
-        Taken::Records { first, count }
+        Some(Taken::Records { first: next, count })
     }
 
     /// Wakes everybody whose question is answered.
@@ -404,6 +452,8 @@ impl GroupCommit {
         self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.counters.flush_us.fetch_add(us, Ordering::Relaxed);
         self.counters.flush_us_max.fetch_max(us, Ordering::Relaxed);
+        let lately = self.counters.flush_us_lately.load(Ordering::Relaxed);
+        self.counters.flush_us_lately.store(us.max(lately - lately / 8), Ordering::Relaxed);
     }
 }
 
@@ -421,10 +471,16 @@ impl Drop for EndGuard<'_> {
     }
 }
 
-enum Taken {
-    Records { first: Csn, count: u32 },
-    Idle { next: Csn },
-    Closing { next: Csn },
+/// A defect that ends a write on a thread that is not the log's must not leave committers waiting
+/// for ever, either.
+struct PanicGuard<'a>(&'a GroupCommit);
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.poison_with(Error::Defect("writing the log panicked"), &mut Vec::new());
+        }
+    }
 }
 
 /// Resolves once a commit is durable, or with [`Error::LogPoisoned`] if it never will be. Dropping

@@ -4,8 +4,8 @@
 //! the watermark; records are replayed; a torn tail is cut; anything else that is wrong refuses
 //! with file and offset. Then the log thread starts ([`super::group_commit`]).
 //!
-//! Mutexes: `removing` is held while old segments are removed. `segments` is a leaf, taken by the
-//! log thread after a flush and by truncation; no I/O happens under it.
+//! Mutexes: `removing` is held while old segments are removed, `writer` while a batch is written.
+//! `segments` is a leaf, taken after a flush and by truncation; no I/O happens under it.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use cognate_env::{Clock, Disk, File, OpenMode, RealClock, RealRng, Rng};
 
+use super::batch_writer::{BatchListener, BatchWriter};
 use super::frame::ENTRY_MAX;
-use super::group_commit::{BatchListener, DurableWait, GroupCommit, LogStatistics};
+use super::group_commit::{DurableWait, GroupCommit, LogStatistics};
 use super::log_writer::{LogWriter, Resume, SegmentShape};
 use super::prepare::{PREPARED, Preparer};
 use super::record::RECORD_HEADER;
@@ -79,6 +80,8 @@ pub type ReplaySettled<'a> = dyn FnMut(Csn, Csn, &[u8]) -> Result<(), Error> + '
 #[derive(Debug)]
 pub struct Log {
     shared: Arc<GroupCommit>,
+    /// What writes it: none where records are kept elsewhere, and none once the log is closed.
+    writer: Arc<Mutex<Option<BatchWriter>>>,
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     record_bytes_max: u64,
@@ -163,18 +166,27 @@ impl Log {
         let writer = writer.with_preparer(preparer);
         let shared = Arc::new(GroupCommit::new(last));
         let segments = Arc::new(Mutex::new(segments));
+        let listener = Box::new(Listener(Arc::clone(&segments)));
+        let writer = BatchWriter::new(writer, listener, options.clock);
+        let writer = Arc::new(Mutex::new(Some(writer)));
         let log = Log {
             shared: Arc::clone(&shared),
+            writer: Arc::clone(&writer),
             disk,
             folder: folder.to_path_buf(),
             record_bytes_max: options.record_bytes_max.min(RECORD_BYTES_MAX),
-            segments: Arc::clone(&segments),
+            segments,
             removing: Mutex::default(),
             threads: Mutex::default(),
             follows: false,
         };
-        let (idle_mark, clock, sweeper) = (options.idle_mark, options.clock, Arc::clone(&shared));
-        log.start("log", move || shared.run(writer, idle_mark, clock.as_ref(), &mut Listener(segments)))?;
+        let (idle_mark, sweeper) = (options.idle_mark, Arc::clone(&shared));
+        log.start("log", move || {
+            shared.run(&writer, idle_mark);
+            // Who closes the log finds its files closed, and the thread ended that prepares them.
+            let ended = writer.lock().take();
+            drop(ended);
+        })?;
         log.start("log-sweeps", move || sweeper.run_sweeps())?;
         Ok(log)
     }
@@ -193,6 +205,7 @@ impl Log {
     pub(crate) fn following(disk: Arc<dyn Disk>, folder: &Path, after: Csn) -> Log {
         Log {
             shared: Arc::new(GroupCommit::new(after)),
+            writer: Arc::default(),
             disk,
             folder: folder.to_path_buf(),
             record_bytes_max: RECORD_BYTES_MAX,
@@ -260,6 +273,15 @@ impl Log {
     /// Has the records written that were queued.
     pub fn nudge(&self) {
         self.shared.nudge();
+    }
+
+    /// Writes and flushes what was queued on the calling thread, instead of having the log thread
+    /// do it: for who waits for a lone record, and so can spare two switches between threads.
+    /// Nothing is done, which is told by `false`, while the log thread writes, and where a flush
+    /// took longer than `limit` lately, since a thread that has other work, too, must not be kept
+    /// from it for long; then [`Log::nudge`] is the way.
+    pub fn flush_here(&self, limit: Duration) -> bool {
+        self.shared.flush_here(&self.writer, limit)
     }
 
     /// The last csn given out; 0 if none ever was.

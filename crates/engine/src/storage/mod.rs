@@ -1,7 +1,7 @@
 //! Durable storage: the log of commits and the base store.
 //!
 //! ```text
-//! log/   record ─ segment ─ staging ─ log_writer ─ prepare ─ group_commit ─ log   every commit, in order, in groups
+//! log/   record ─ segment ─ staging ─ log_writer ─ prepare ─ batch_writer ─ group_commit ─ log   every commit, in order
 //! base/  block ─ partition ─ filter ─ frame ─ run ─ run_writer   immutable sorted files
 //!        cursor ─ scan ─ merge ─ cache ─ manifest ─ base ─ load  which of them count, and reading them as one
 //! images/  images   how things stood at positions of a cluster's order
@@ -13,6 +13,7 @@
 
 pub mod backup;
 pub mod base;
+mod batch_writer;
 pub mod block;
 pub mod cache;
 pub mod cursor;

@@ -50,7 +50,7 @@ use crate::sync::atomic::Ordering;
 use crate::total_order::node_of;
 use crate::transaction::Transaction;
 use crate::txn::writeset::key_writes;
-use crate::{Csn, Error, TransactionId};
+use crate::{Csn, Database, Error, TransactionId};
 
 /// The graph is pruned at every so manieth position.
 const PRUNE_EVERY: Csn = 64;
@@ -99,7 +99,8 @@ impl Turns {
 }
 
 impl Manager {
-    /// Delivers position `position` of the order, the next one. To be called by one thread.
+    /// Delivers position `position` of the order, the next one. To be called by one thread at a
+    /// time.
     ///
     /// # Errors
     /// `Undecodable` if the bytes are no request; `LogPoisoned`. This node must not go on then.
@@ -107,8 +108,7 @@ impl Manager {
         let Some(cluster) = &self.cluster else {
             return Err(Error::Defect("a database of its own has no order to follow"));
         };
-        let request = Request::decode(bytes)
-            .map_err(|what| Error::undecodable(format!("the request at position {position}: {what}")))?;
+        let request = decode(position, bytes)?;
         let locks = request.all_locks();
         let mut turns = cluster.turns.lock();
         assert_eq!(position, turns.delivered + 1, "requests are delivered one by one");
@@ -131,6 +131,28 @@ impl Manager {
         let waiting = Waiting { position, request, locks, bytes, is_listed, is_refused, since, early, alone };
         self.line_up(cluster, &mut turns, waiting)?;
         self.advance(cluster, &mut turns)
+    }
+
+    /// The same of a commit that needs no turn, if nobody has to be waited for. False if nothing was
+    /// done. What was prepared before is left, however short its decision is, and so are reads that a
+    /// vote is about: how long these take their requests do not show.
+    fn deliver_light(&self, position: Csn, bytes: &[u8]) -> Result<bool, Error> {
+        let Some(cluster) = &self.cluster else { return Ok(false) };
+        let turns = cluster.turns.try_lock().filter(|turns| turns.queue.is_empty());
+        let Some(mut turns) = turns else { return Ok(false) };
+        // Whoever makes an image has it for as long as that takes.
+        if cluster.standing.try_lock().is_none() || planted::is(Planted::QueuesBehindPrepared) {
+            return Ok(false);
+        }
+        let request = decode(position, bytes)?;
+        if !matches!(request.purpose, Purpose::Commit) || !request.dropped.is_empty() {
+            return Ok(false);
+        }
+        assert_eq!(position, turns.delivered + 1, "requests are delivered one by one");
+        turns.delivered = position;
+        let locks = request.all_locks();
+        self.decide_next(cluster, position, request, &locks, bytes, false)?;
+        Ok(true)
     }
 
     /// Puts a request behind those that wait, and into the lists if it is a transaction of its own.
@@ -484,6 +506,24 @@ impl Manager {
         turns.put_back.push(first);
         Ok(())
     }
+}
+
+impl Database {
+    /// As [`Database::deliver`], for who has other work, too: decides a commit that nobody's turn
+    /// depends on, and by which nothing is dropped, so that it takes about as long as its bytes say.
+    /// False, and nothing is done, if the request is another one, or if it would have to wait: for
+    /// somebody's turn, or until an image of this node is made.
+    ///
+    /// # Errors
+    /// As `deliver`.
+    pub fn deliver_light(&self, position: Csn, request: &[u8]) -> Result<bool, Error> {
+        self.manager.deliver_light(position, request)
+    }
+}
+
+fn decode(position: Csn, bytes: &[u8]) -> Result<Request, Error> {
+    Request::decode(bytes)
+        .map_err(|what| Error::undecodable(format!("the request at position {position}: {what}")))
 }
 
 /// The protocol of a request, if it is one of a transaction.

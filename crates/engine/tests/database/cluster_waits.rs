@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::{io, thread};
 
-use cognate_engine::{Error, Isolation, LockMode, WaitPolicy};
+use cognate_engine::{Error, Isolation, LockMode, Replication, WaitPolicy};
 
-use super::cluster::{Cluster, Commitment, TREE, put};
+use super::cluster::{Cluster, Commitment, TREE, get, put};
 use super::cluster_prepared::{decide, prepare};
 use super::support::{all, value};
 
@@ -172,4 +172,58 @@ fn nobody_waits_for_a_checkpoint_to_send_a_state() {
     let is_busy = |cause: &io::Error| cause.kind() == io::ErrorKind::WouldBlock;
     assert!(matches!(&refused, Error::Io { cause, .. } if is_busy(cause)), "{refused:?}");
     assert_eq!(node.outgoing().unwrap().position(), 2);
+}
+
+/// Who has other work delivers what takes as long as its bytes say, and waits for nobody. The rest is
+/// left as it is: a vote about reads that only one node knows, what comes behind that, and what was
+/// prepared before.
+#[test]
+fn what_is_light_is_decided_by_the_way_and_the_rest_is_left() {
+    let cluster = Cluster::of(2);
+    let is_light = |node: u16| {
+        let position = cluster.node(node).delivered();
+        let request = cluster.order.ordered.lock().unwrap()[position as usize].clone();
+        cluster.node(node).deliver_light(position + 1, &request).unwrap()
+    };
+    let write = |node: u16, key: &str| {
+        let mut t = cluster.begin(node, Isolation::Serializable);
+        put(&mut t, key, "1").unwrap();
+        let mut commit = Commitment::of(t);
+        assert!(commit.poll().is_none(), "nobody has ordered it");
+        cluster.order_one(0);
+        commit
+    };
+    let mut first = write(1, "a");
+    assert!(is_light(2) && is_light(1));
+    assert_eq!(first.poll().unwrap().unwrap().csn, 1);
+    cluster.assert_equal();
+    // It has read what it does not write, so there is a vote.
+    let mut t = cluster.begin(1, Isolation::Serializable);
+    get(&t, "a");
+    put(&mut t, "b", "1").unwrap();
+    let mut voted = Commitment::by(t, Replication::WeakVoting);
+    assert!(voted.poll().is_none());
+    cluster.order_one(0);
+    assert!(!is_light(1) && !is_light(2), "there will be a vote");
+    assert!(cluster.deliver(1) && cluster.deliver(2));
+    let vote = cluster.order.proposed.lock().unwrap().remove(0);
+    let mut behind = write(2, "c");
+    assert!(!is_light(1) && !is_light(2), "somebody waits for a vote");
+    cluster.order.proposed.lock().unwrap().push(vote);
+    cluster.settle();
+    assert!(voted.poll().unwrap().is_ok() && behind.poll().unwrap().is_ok());
+    // The decision is short, and what it decides need not be.
+    let mut t = cluster.begin(1, Isolation::Snapshot);
+    put(&mut t, "d", "1").unwrap();
+    let mut asked = prepare(t, "name");
+    assert!(asked.poll().is_none());
+    cluster.settle();
+    asked.poll().unwrap().unwrap();
+    let mut decided = decide(&cluster, 2, "name", true);
+    assert!(decided.poll().is_none());
+    cluster.order_one(0);
+    assert!(!is_light(1) && !is_light(2), "it was prepared before");
+    cluster.settle();
+    decided.poll().unwrap().unwrap();
+    cluster.assert_equal();
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cognate_engine::storage::{Base, BaseOptions, Log, LogOptions};
@@ -90,10 +91,11 @@ impl LogModel {
         Ok(log)
     }
 
-    /// Appends and waits until `count` is reached or the log fails.
+    /// Appends and waits until `count` is reached or the log fails. Half of it is written by the
+    /// log thread, and the other half here, if that one is not writing.
     fn work(&mut self, log: &Log, count: u64, at_once: u64) -> Result<(), Error> {
         for _ in 0..count {
-            let mut last = 0;
+            let (mut last, here) = (0, self.random.one_in(2));
             for _ in 0..=self.random.below(at_once) {
                 let length = match self.random.below(4) {
                     0 => 0,
@@ -105,8 +107,11 @@ impl LogModel {
                 let mut payload = vec![fill; length as usize];
                 payload.extend_from_slice(&self.random.bits().to_le_bytes());
                 let (head, tail) = payload.split_at(payload.len() / 3);
-                last = log.append(&[head, tail])?;
+                last = if here { log.queue(&[head, tail])? } else { log.append(&[head, tail])? };
                 self.appended.insert(last, payload);
+            }
+            if here && !log.flush_here(Duration::MAX) {
+                log.nudge();
             }
             log.wait_durable(last).wait()?;
             self.acknowledged = last;

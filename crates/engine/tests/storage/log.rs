@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use cognate_engine::storage::frame::ENTRY_MAX;
 use cognate_engine::storage::{Log, LogOptions};
 use cognate_engine::{Csn, Error};
-use cognate_env::RealDisk;
+use cognate_env::{Clock, RealDisk};
 use proptest::prelude::*;
 
 fn options() -> LogOptions {
@@ -277,7 +279,11 @@ fn many_threads_get_distinct_numbers_and_all_is_kept() {
             let log = &log;
             scope.spawn(move || {
                 for round in 0_u64..200 {
-                    let csn = log.append(&[&thread.to_le_bytes(), &round.to_le_bytes()]).unwrap();
+                    let csn = log.queue(&[&thread.to_le_bytes(), &round.to_le_bytes()]).unwrap();
+                    // Half of them write it themselves, if nobody is writing.
+                    if thread % 2 == 0 || !log.flush_here(Duration::MAX) {
+                        log.nudge();
+                    }
                     log.wait_durable(csn).wait().unwrap();
                 }
             });
@@ -294,6 +300,38 @@ fn many_threads_get_distinct_numbers_and_all_is_kept() {
         assert_eq!(next[thread as usize], round, "one thread's records are in its order");
         next[thread as usize] += 1;
     }
+}
+
+/// A clock by which everything takes a hundred microseconds.
+#[derive(Debug, Default)]
+struct Ticking(AtomicU64);
+
+impl Clock for Ticking {
+    fn wall_us(&self) -> i64 {
+        0
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.0.fetch_add(100, Ordering::Relaxed))
+    }
+}
+
+/// A thread that has other work, too, would be kept from it.
+#[test]
+fn nobody_waits_for_a_slow_device_on_a_thread_that_is_not_the_logs() {
+    let folder = tempfile::tempdir().unwrap();
+    let ticking = LogOptions { clock: Arc::new(Ticking::default()), ..options() };
+    let log = Log::open(Arc::new(RealDisk), folder.path(), 0, ticking, &mut |_, _| Ok(())).unwrap();
+    fill(&log, 3);
+    let csn = log.queue(&[&payload(4)]).unwrap();
+    assert!(!log.flush_here(Duration::from_micros(99)), "flushes take longer");
+    log.nudge();
+    log.wait_durable(csn).wait().unwrap();
+    assert!(!log.flush_here(Duration::MAX), "there is nothing to be written");
+    log.close().unwrap();
+    assert!(!log.flush_here(Duration::MAX), "it is closed");
+    drop(log);
+    assert_eq!(open(folder.path(), 0).unwrap().1, expected(0, 4));
 }
 
 proptest! {
@@ -354,13 +392,18 @@ proptest! {
 /// that it is not.
 #[test]
 fn damage_to_the_last_batch_is_named_once_a_mark_follows() {
-    for proof in ["none", "mark", "close"] {
+    for (proof, here) in [("none", false), ("mark", false), ("mark", true), ("close", false)] {
         let folder = tempfile::tempdir().unwrap();
-        let idle_mark = (proof == "mark").then_some(std::time::Duration::from_millis(1));
+        let idle_mark = (proof == "mark").then_some(Duration::from_millis(1));
         let marked = LogOptions { idle_mark, ..options() };
         let log = Log::open(Arc::new(RealDisk), folder.path(), 0, marked, &mut |_, _| Ok(())).unwrap();
         let payload = vec![0; 5000];
-        log.wait_durable(log.append(&[&payload]).unwrap()).wait().unwrap();
+        let csn = log.queue(&[&payload]).unwrap();
+        // Also behind what the log thread has not written.
+        if !here || !log.flush_here(Duration::MAX) {
+            log.nudge();
+        }
+        log.wait_durable(csn).wait().unwrap();
         let path = segments(folder.path()).remove(0);
         let batch_end = 64 + 32 + (16 + 5000_usize).next_multiple_of(32);
         while proof == "mark" && end_of(&path) <= batch_end {

@@ -10,14 +10,14 @@ use futures_util::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::storage::durable;
-use super::{LogId, Meta, RaftSnapshot, Settled, Stored, Types, id_of, log_id, members_of, meta_of, stored};
+use super::{LogId, Meta, RaftSnapshot, Stored, Types, id_of, log_id, members_of, meta_of, stored};
 use crate::application::{Application, Failure, SnapshotSink, SnapshotSource};
 use crate::entry::{Base, EntryId, MembersAt, Position};
 use crate::log::OrderLog;
 use crate::log::record::Install;
+use crate::mark::Mark;
 
 /// A snapshot on its way.
 pub(crate) enum Parcel {
@@ -87,21 +87,12 @@ impl Drop for Sending {
 pub(crate) struct Machine {
     pub(super) log: Arc<OrderLog>,
     pub(super) application: Arc<dyn Application>,
-    pub(super) settled: Arc<watch::Sender<Settled>>,
+    pub(super) settled: Arc<Mark>,
     pub(super) shared: Arc<Shared>,
     pub(super) flushes_inline: bool,
     pub(super) applied: Option<EntryId>,
     pub(super) members: MembersAt,
     pub(super) snapshot: Option<Base>,
-}
-
-/// Moves the mark of what is settled up to an index, if it does not stand there or behind already.
-pub(super) fn settle(settled: &watch::Sender<Settled>, index: Option<u64>) {
-    settled.send_if_modified(|settled| {
-        let is_later = index > settled.index;
-        settled.index = settled.index.max(index);
-        is_later
-    });
 }
 
 /// Says where the last checkpoint stands; openraft takes it for the making of a snapshot.
@@ -170,7 +161,7 @@ impl RaftStateMachine<Types> for Machine {
                 responder.send(self.log.first_position(id.index).unwrap_or_default());
             }
         }
-        settle(&self.settled, self.applied.map(|id| id.index));
+        self.settled.settle(self.applied.map(|id| id.index));
         Ok(())
     }
 
@@ -207,13 +198,7 @@ impl RaftStateMachine<Types> for Machine {
         self.log.forget_others(&self.members.members.nodes).map_err(io::Error::other)?;
         let next_index = base.next_index();
         self.snapshot = Some(base);
-        let index = self.applied.map(|id| id.index);
-        self.settled.send_modify(|settled| {
-            settled.index = settled.index.max(index);
-            settled.installs += 1;
-            settled.installed = position;
-            settled.next_index = next_index;
-        });
+        self.settled.install(self.applied.map(|id| id.index), position, next_index);
         Ok(())
     }
 

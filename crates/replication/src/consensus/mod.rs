@@ -37,7 +37,6 @@ use openraft::type_config::alias::WatchReceiverOf;
 use openraft::{
     ChangeMembers, EmptyNode, EntryPayload, Instant as _, RaftMetrics, ReadPolicy, SnapshotPolicy,
 };
-use tokio::sync::watch;
 
 use self::links::Links;
 use self::machine::{Machine, Parcel, Shared};
@@ -48,6 +47,7 @@ use crate::entry::{
 };
 use crate::error::StartError;
 use crate::log::OrderLog;
+use crate::mark::Mark;
 use crate::messages::{Append, Appended, AskVote, Change, HandOver, Nothing, Proposed, Vote};
 use crate::net::{Identity, Wire};
 use crate::settings::{Limits, Timing};
@@ -170,7 +170,7 @@ pub(crate) struct Parts {
     pub(crate) application: Arc<dyn Application>,
     pub(crate) wire: Arc<dyn Wire>,
     pub(crate) identity: Arc<Identity>,
-    pub(crate) settled: watch::Sender<Settled>,
+    pub(crate) settled: Mark,
     pub(crate) flushes_inline: bool,
 }
 

@@ -13,13 +13,11 @@ use cognate_engine::storage::DurableWait;
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::{LogState, OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
-use super::machine::{Shared, settle};
-use super::{
-    LogId, RaftEntry, RaftVote, Settled, Types, ballot_of, entry_of, id_of, log_id, raft_entry, vote_of,
-};
+use super::machine::Shared;
+use super::{LogId, RaftEntry, RaftVote, Types, ballot_of, entry_of, id_of, log_id, raft_entry, vote_of};
 use crate::log::OrderLog;
+use crate::mark::Mark;
 use crate::planted::{self, Planted};
 
 /// See the module's description.
@@ -31,7 +29,7 @@ pub(super) struct Storage {
     pub(super) unconfirmed: Arc<Unconfirmed>,
     pub(super) shared: Arc<Shared>,
     /// The mark of what is settled. It ends with the machine, whose it is.
-    pub(super) settled: Weak<watch::Sender<Settled>>,
+    pub(super) settled: Weak<Mark>,
 }
 
 /// Appends that wait for their flush, in the order of the log. The thread that has the news of a
@@ -100,7 +98,7 @@ impl Storage {
         if !self.shared.takes_snapshots.load(Ordering::Acquire)
             && let Some(settled) = self.settled.upgrade()
         {
-            settle(&settled, Some(index));
+            settled.settle(Some(index));
         }
     }
 }

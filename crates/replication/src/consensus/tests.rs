@@ -50,7 +50,7 @@ impl StoreBuilder<Types, Storage, Machine> for Stores {
         let flushes_inline = self.flushes_inline;
         let shared = Shared { claims_applied: true, is_running: true.into(), ..Shared::default() };
         let shared = Arc::new(shared);
-        let settled = Arc::new(watch::channel(Settled::default()).0);
+        let settled = Arc::new(Mark::new(Settled::default()));
         let storage = Storage {
             log: Arc::clone(&log),
             flushes_inline,
@@ -80,7 +80,8 @@ async fn the_log_passes_the_suite_of_openraft() {
     }
 }
 
-/// Many wait at a time: they are confirmed all, by the thread that has flushed them.
+/// Many wait at a time, and some are alone, since everything before them is settled: they are
+/// confirmed all, by the thread that has flushed them.
 #[tokio::test]
 async fn whatever_is_appended_is_confirmed() {
     let stores = Stores { flushes_inline: false };
@@ -91,6 +92,9 @@ async fn whatever_is_appended_is_confirmed() {
         let id = EntryId { leadership: Leadership { term: 1, node: 1 }, index };
         let entry = raft_entry(Entry { id, content: Content::Blank });
         storage.append([entry], IOFlushed::<Types>::signal(tell)).await.expect("it follows");
+        if index % 3 == 0 {
+            storage.save_committed(Some(log_id(id))).await.expect("it is noted");
+        }
         told.push(answer);
     }
     for answer in told {
