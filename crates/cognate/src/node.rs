@@ -1,5 +1,5 @@
-//! `cognate node`: who belongs to a cluster. Everything but `init` asks a running node, over its HTTP
-//! port, and any of them will do.
+//! `cognate node`: who belongs to a cluster. Everything but `init` asks a running node, over its
+//! HTTP port, and any of them will do.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;

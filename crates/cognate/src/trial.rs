@@ -1,5 +1,5 @@
-//! `cognate cluster`: a whole cluster on loopback, to try it out. Each node is a process of its own,
-//! this program with `serve`, and ends with this one.
+//! `cognate cluster`: a whole cluster on loopback, to try it out. Each node is a process of its
+//! own, this program with `serve`, and ends with this one.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;

@@ -354,7 +354,8 @@ fn files_stay_for_a_backup_and_go_with_it() {
     let mut wire = operator(&process);
     wire.query(&format!("CREATE TABLE big AS {BIG}")).expect("made");
     let (mut slow, intake) = begin_backup(&process);
-    // Writes are not held up; what is loaded has the base merged, without the table that is dropped.
+    // Writes are not held up; what is loaded has the base merged, without the table that is
+    // dropped.
     wire.query("DROP TABLE big").expect("dropped");
     wire.query(&format!("CREATE TABLE other AS {BIG}")).expect("made");
     let contents = end_backup(&mut slow, intake);

@@ -319,8 +319,8 @@ fn who_is_overtaken_by_another_node_is_told_by_whom() {
     assert_eq!(cluster.assert_equal("SELECT stock FROM item"), [["7"]]);
 }
 
-/// Who is overtaken while its client is elsewhere is not prepared, and the client is not left to read
-/// that from the word ROLLBACK.
+/// Who is overtaken while its client is elsewhere is not prepared, and the client is not left to
+/// read that from the word ROLLBACK.
 #[test]
 fn who_is_overtaken_is_not_prepared_and_is_told_so() {
     let cluster = Cluster::start();
@@ -416,8 +416,8 @@ fn a_node_s_live_page_has_all_nodes() {
     assert!(live["replication"]["protocols"].is_array(), "{live}");
 }
 
-/// Transfers at all nodes while they are killed one after the other: the sum stays, and whatever was
-/// acknowledged is there.
+/// Transfers at all nodes while they are killed one after the other: the sum stays, and whatever
+/// was acknowledged is there.
 #[test]
 fn kills_of_single_nodes_lose_nothing_and_stop_nothing() {
     let mut cluster = Cluster::start();

@@ -1,8 +1,9 @@
-//! Flow control at a cluster of processes: who writes waits for a node that serves and lacks too much.
+//! Flow control at a cluster of processes: who writes waits for a node that serves and lacks too
+//! much.
 //!
 //! Two nodes are processes. The third is this test's own part of the order, whose application takes
-//! what it is given only when the test lets it: so it is exactly as slow as it should be, it is heard,
-//! it votes, and nothing depends on how fast the machine is.
+//! what it is given only when the test lets it: so it is exactly as slow as it should be, it is
+//! heard, it votes, and nothing depends on how fast the machine is.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -156,8 +156,9 @@ fn ahead(wire: &mut Wire, other: &mut Wire) -> i64 {
     now(wire) - now(other)
 }
 
-/// A clock that is an hour ahead, then an hour behind, and then right again, all within one process:
-/// what depends on the time is fixed where a transaction begins, and is the same at all nodes.
+/// A clock that is an hour ahead, then an hour behind, and then right again, all within one
+/// process: what depends on the time is fixed where a transaction begins, and is the same at all
+/// nodes.
 #[test]
 fn a_clock_that_is_an_hour_off_and_jumps_changes_no_history() {
     if !Path::new(CLOCK_LIBRARY).exists() {

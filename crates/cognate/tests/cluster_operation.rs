@@ -1,5 +1,5 @@
-//! A cluster of processes as who runs it works with it: nodes that start, that are restarted one after the
-//! other, and defaults that change, while clients are at work.
+//! A cluster of processes as who runs it works with it: nodes that start, that are restarted one
+//! after the other, and defaults that change, while clients are at work.
 //!
 //! Nothing here waits for a time: who conducts goes on once so many transactions were acknowledged.
 
@@ -17,7 +17,8 @@ use crate::wire::{Failure, Wire};
 /// How many transactions are acknowledged between two things that happen.
 const TIMES: usize = 30;
 
-/// A node that waits for the others says so to its clients, and serves them once it has what it waits for.
+/// A node that waits for the others says so to its clients, and serves them once it has what it
+/// waits for.
 #[test]
 fn who_comes_to_a_node_that_is_starting_is_told_so_at_once() {
     let mut cluster = Cluster::start();
@@ -47,8 +48,8 @@ fn who_comes_to_a_node_that_is_starting_is_told_so_at_once() {
     alone.wait().expect("waited");
 }
 
-/// Whoever is asked, and whoever leads: a node leaves also by its own word. It comes back with what it
-/// has, also if that was begun before and not brought to its end.
+/// Whoever is asked, and whoever leads: a node leaves also by its own word. It comes back with what
+/// it has, also if that was begun before and not brought to its end.
 #[test]
 fn a_node_leaves_and_comes_back_with_its_data() {
     let cluster = Cluster::start();
@@ -99,7 +100,8 @@ impl Addresses {
     }
 }
 
-/// A client that has a list of nodes, and goes on at the next one when its own closes the connection.
+/// A client that has a list of nodes, and goes on at the next one when its own closes the
+/// connection.
 struct Client<'a> {
     addresses: &'a Addresses,
     node: usize,
@@ -173,8 +175,8 @@ fn pay_on(mut client: Client<'_>, name: usize, is_over: &AtomicBool, done: &Send
     acknowledged
 }
 
-/// Every node is stopped as planned and started again, the leader among them: nobody who writes is refused
-/// for it, and what was acknowledged is there once.
+/// Every node is stopped as planned and started again, the leader among them: nobody who writes is
+/// refused for it, and what was acknowledged is there once.
 #[test]
 fn a_rolling_restart_refuses_nobody_and_loses_nothing() {
     let mut cluster = Cluster::start();
@@ -224,8 +226,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Defaults of a database and of a role change while sessions begin and write at all nodes: those that begin
-/// afterwards go by them, and nobody is refused.
+/// Defaults of a database and of a role change while sessions begin and write at all nodes: those
+/// that begin afterwards go by them, and nobody is refused.
 #[test]
 fn defaults_of_a_database_and_of_a_role_change_under_load() {
     let cluster = Cluster::start();

@@ -43,7 +43,8 @@ fn one_counter_is_counted_at_all_nodes_without_a_failure() {
     assert_eq!(cluster.assert_equal("SELECT n FROM counter"), [[counted]]);
 }
 
-/// What a table has stored may be as deep as any: who executes for all has as much stack as who serves.
+/// What a table has stored may be as deep as any: who executes for all has as much stack as who
+/// serves.
 #[test]
 fn what_is_stored_deep_is_executed_at_every_node() {
     let cluster = Cluster::start();
@@ -95,7 +96,8 @@ fn all_protocols_go_on_while_a_node_is_killed() {
     let leader = cluster.leader(1);
     let killed = 1 + leader % SIZE;
     thread::scope(|scope| {
-        // Whoever runs at the node that is killed leaves voters behind, perhaps, that nobody votes about.
+        // Whoever runs at the node that is killed leaves voters behind, perhaps, that nobody votes
+        // about.
         let (address, lost) = (cluster.address(killed), token.clone());
         let (going, goes) = std::sync::mpsc::channel();
         let doomed = scope.spawn(move || {
@@ -131,8 +133,8 @@ fn all_protocols_go_on_while_a_node_is_killed() {
     assert_eq!(cluster.assert_equal("SELECT sum(balance) FROM account"), [["1000"]]);
 }
 
-/// The default changes while a node is away: sessions that begin afterwards go by it, those that are open by
-/// what they began with, and the node that comes back has executed what it missed.
+/// The default changes while a node is away: sessions that begin afterwards go by it, those that
+/// are open by what they began with, and the node that comes back has executed what it missed.
 #[test]
 fn the_default_changes_while_a_node_is_away() {
     let mut cluster = Cluster::start();
@@ -185,8 +187,8 @@ fn the_default_changes_while_a_node_is_away() {
     assert_eq!(rows(&mut back, "SHOW cognate.replication"), [["active"]]);
 }
 
-/// `auto` begins with certification, notices that a counter's updates lose to each other, and has them
-/// executed at every node: statements of their own, and whole messages.
+/// `auto` begins with certification, notices that a counter's updates lose to each other, and has
+/// them executed at every node: statements of their own, and whole messages.
 #[test]
 fn the_monitor_has_a_hot_counter_executed_everywhere() {
     let cluster = Cluster::start();
@@ -229,9 +231,9 @@ fn the_monitor_has_a_hot_counter_executed_everywhere() {
     assert_eq!(cluster.assert_equal("SELECT n FROM counter"), [[(counted + HOT.len()).to_string()]]);
 }
 
-/// Under `auto` a message of a class of which nothing is known yet begins where it was sent. It has read
-/// the table when another node's update overtakes the one that it waits for: so it is refused, and run
-/// again at every node, where that cannot happen a second time.
+/// Under `auto` a message of a class of which nothing is known yet begins where it was sent. It has
+/// read the table when another node's update overtakes the one that it waits for: so it is refused,
+/// and run again at every node, where that cannot happen a second time.
 #[test]
 fn what_was_refused_under_auto_is_run_again_at_every_node() {
     let cluster = Cluster::start();

@@ -42,8 +42,8 @@
 //! `participant` (a component's part in everything, pure); `problem`, `wire`; `journal`,
 //! `database`, `branch`, `statements`, `sessions`, `slots`, `sql` (what is remembered); `service`,
 //! `call` (what a developer has); `node`, `votes`, `undo`, `lost`, `run`, `answers` (effects are
-//! done); `tls`, `openapi`, `headers`, `body`, `http`, `serve`, `kit`, `component`. Beside them all:
-//! `fault` (where tests make a process die).
+//! done); `tls`, `openapi`, `headers`, `body`, `http`, `serve`, `kit`, `component`. Beside them
+//! all: `fault` (where tests make a process die).
 
 mod answers;
 mod body;

@@ -22,10 +22,10 @@
 //!   was terminated in the middle of COMMIT is waited for, whichever way that ends.
 //! - All of this is about sessions of the database, not about connections of ours. Behind a pooler
 //!   that gives each transaction another session, COMMIT meets one where the statement is prepared,
-//!   which is held, or one where it is not, and fails. What makes a session forget its lock makes it
-//!   forget the statement, too (DISCARD ALL). Only `pg_advisory_unlock_all` does not, which services
-//!   must not call; then the session is still listed by its name, unless that is cut (63 bytes) or
-//!   was changed.
+//!   which is held, or one where it is not, and fails. What makes a session forget its lock makes
+//!   it forget the statement, too (DISCARD ALL). Only `pg_advisory_unlock_all` does not, which
+//!   services must not call; then the session is still listed by its name, unless that is cut (63
+//!   bytes) or was changed.
 //! - Who may not terminate a session does not start: the older process cannot be told to look.
 //! - A start that ends halfway leaves the older process at work, alone, until its connections are
 //!   gone. Of two starts the later one ends the earlier one's session, which is named after its
@@ -47,8 +47,8 @@ use tokio_postgres::Error;
 use crate::database::{Connection, Pool, Target, Terms};
 use crate::statements::FENCED;
 
-/// How often a start looks whether the sessions of earlier ones have ended, and how long it waits in
-/// between.
+/// How often a start looks whether the sessions of earlier ones have ended, and how long it waits
+/// in between.
 const ENDING_LOOKS: u32 = 500;
 const ENDING_PAUSE: Duration = Duration::from_millis(20);
 

@@ -204,7 +204,7 @@ impl Database {
         self.manager.forget_family(xid)
     }
 
-    /// As `commit_instance`, in a cluster as elsewhere: resolves once it has its place in the order.
+    /// As `commit_instance`, in a cluster, too: resolves once it has its place in the order.
     ///
     /// # Errors
     /// As `commit_instance`; `NotOrdered`.
@@ -254,12 +254,12 @@ impl Database {
         self.manager.deliver(position, request)
     }
 
-    /// An active transaction was executed: it commits or has come to nothing, and those that wait behind
-    /// it are decided.
+    /// An active transaction was executed: it commits or has come to nothing, and those that wait
+    /// behind it are decided.
     ///
     /// # Errors
-    /// As `deliver`, and whatever kept the transaction's changes from being made. The node must not go on
-    /// then.
+    /// As `deliver`, and whatever kept the transaction's changes from being made. The node must not
+    /// go on then.
     pub fn finish(&self, executed: Executed) -> Result<Progress, Error> {
         self.manager.finish(executed)
     }
@@ -269,8 +269,8 @@ impl Database {
         self.manager.transaction_id()
     }
 
-    /// Has a program ordered, to be executed at every node when it is its turn. Resolves to its place once
-    /// it was executed here and commits.
+    /// Has a program ordered, to be executed at every node when it is its turn. Resolves to its
+    /// place once it was executed here and commits.
     ///
     /// # Errors
     /// `RequestTooLarge`; when it resolves, `Overtaken` by a prepared transaction, `RequestKnown`,
@@ -300,8 +300,8 @@ impl Database {
         self.manager.lists()
     }
 
-    /// Votes against a transaction that waits for the vote of a node which does not give it. Whichever vote
-    /// is ordered first counts.
+    /// Votes against a transaction that waits for the vote of a node which does not give it.
+    /// Whichever vote is ordered first counts.
     pub fn vote_against(&self, transaction: TransactionId) {
         self.manager.vote_against(transaction);
     }
@@ -311,8 +311,8 @@ impl Database {
         self.manager.applied()
     }
 
-    /// The durable state of a node, for another one that is too far behind to be given the order. As
-    /// long as it is held, no checkpoint removes its files.
+    /// The durable state of a node, for another one that is too far behind to be given the order.
+    /// As long as it is held, no checkpoint removes its files.
     ///
     /// # Errors
     /// `Io`, also while a checkpoint is at work: it is to be asked for again; `Defect` in a
@@ -346,8 +346,8 @@ impl Database {
         Applied::new(Arc::clone(&self.manager), position)
     }
 
-    /// Says at this node's start which snapshots it has, and resolves once all nodes know it. Without
-    /// that, what begins here counts as too old as soon as the others have gone on.
+    /// Says at this node's start which snapshots it has, and resolves once all nodes know it.
+    /// Without that, what begins here counts as too old as soon as the others have gone on.
     ///
     /// # Errors
     /// `NotOrdered`.

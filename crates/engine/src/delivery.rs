@@ -1,8 +1,8 @@
 //! A node's side of the order: how its transactions are proposed, and what every node does with
 //! what the order delivers (`order` has the rules).
 //!
-//! One thread, the *applier*, calls [`Manager::deliver`] for position after position (`turns`). For each,
-//! when it is its turn, it
+//! One thread, the *applier*, calls [`Manager::deliver`] for position after position (`turns`). For
+//! each, when it is its turn, it
 //! 1. judges locks ([`Standing`]) and reads (the certifier), both functions of the order;
 //! 2. if it commits, takes its locks by force, and strikes whoever holds one against them;
 //! 3. installs its changes under its position and moves the visible mark;
@@ -24,8 +24,8 @@
 //! makes sealing fail; one that comes afterwards finds it sealed, and its position is above `bot`.
 //! So it stays where strokes find it until it is sealed: `seal` asserts that.
 //!
-//! Mutex order: `turns`, `standing` (the applier's alone), the commit mutex, then those of the lock table
-//! and of `fates`, one after the other. `sealed` is a leaf.
+//! Mutex order: `turns`, `standing` (the applier's alone), the commit mutex, then those of the lock
+//! table and of `fates`, one after the other. `sealed` is a leaf.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
@@ -259,8 +259,9 @@ impl Drop for Applied {
 pub enum Replication {
     /// With its reads: every node judges them.
     Certification,
-    /// Without its reads: this node judges them, and votes. At levels that do not judge reads, and for
-    /// a transaction that has read nothing but what it has written, there is nothing to vote about.
+    /// Without its reads: this node judges them, and votes. At levels that do not judge reads, and
+    /// for a transaction that has read nothing but what it has written, there is nothing to vote
+    /// about.
     WeakVoting,
 }
 

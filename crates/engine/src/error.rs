@@ -42,7 +42,8 @@ pub enum Error {
         /// `None`: at the tree as a whole.
         key: Option<Key>,
     },
-    /// The client has given the request the name of one that has committed. Do not execute it again.
+    /// The client has given the request the name of one that has committed. Do not execute it
+    /// again.
     #[error("a request of this name has committed already")]
     RequestKnown {
         /// Where it is in the order.

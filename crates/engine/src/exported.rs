@@ -1,4 +1,5 @@
-//! Snapshots that a transaction lends to others: they begin where it began, however long that is ago.
+//! Snapshots that a transaction lends to others: they begin where it began, however long that is
+//! ago.
 
 use std::sync::{Arc, Weak};
 

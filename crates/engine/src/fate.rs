@@ -1,9 +1,9 @@
 //! What becomes of a transaction that runs at a node of a cluster: it runs until it is either
 //! *sealed*, which is its own doing, or *struck*, which is somebody else's.
 //!
-//! Sealed: it has been proposed, and only its delivery decides. Struck: a request was delivered that
-//! locks what it holds, so it can never be committed. The two exclude each other, and so nobody is
-//! proposed who was overtaken already, and nobody is struck who may have committed.
+//! Sealed: it has been proposed, and only its delivery decides. Struck: a request was delivered
+//! that locks what it holds, so it can never be committed. The two exclude each other, and so
+//! nobody is proposed who was overtaken already, and nobody is struck who may have committed.
 //!
 //! ```text
 //!          seal()

@@ -7,9 +7,9 @@
 //!
 //! # When
 //!
-//! A checkpoint of a node goes to its present position, and begins with an image of that: nothing is
-//! delivered between the two looks. Then the base store moves its watermark there. So base and image
-//! stand at the same position, a start takes both and is delivered what comes behind, and the
+//! A checkpoint of a node goes to its present position, and begins with an image of that: nothing
+//! is delivered between the two looks. Then the base store moves its watermark there. So base and
+//! image stand at the same position, a start takes both and is delivered what comes behind, and the
 //! order's log is needed from there on, and not before. An image whose checkpoint did not come to
 //! its end is above the watermark, and is forgotten.
 //!

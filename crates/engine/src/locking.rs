@@ -1,8 +1,8 @@
 //! Locks of a transaction: rows and whole trees, until its end.
 //!
-//! A transaction that a node of a cluster executes when it is its turn in the order (`turns`) asks nobody:
-//! everything before it is decided, nothing behind it is, and whoever runs here gives way once it commits. It
-//! only records what it would have locked, for those who come after it.
+//! A transaction that a node of a cluster executes when it is its turn in the order (`turns`) asks
+//! nobody: everything before it is decided, nothing behind it is, and whoever runs here gives way
+//! once it commits. It only records what it would have locked, for those who come after it.
 
 use std::sync::Arc;
 
@@ -111,8 +111,8 @@ impl Transaction {
         self.recorded = Some(Vec::new());
     }
 
-    /// How much it may write is what all nodes know, and not what this one allows. To be said before it
-    /// writes, of one that runs when it is its turn in the order of all nodes.
+    /// How much it may write is what all nodes know, and not what this one allows. To be said
+    /// before it writes, of one that runs when it is its turn in the order of all nodes.
     pub fn bound_writes(&mut self, bytes: u64) {
         let budget = self.manager.budget.apart_with(bytes);
         self.writes = WriteSet::new(Arc::new(budget));

@@ -238,8 +238,8 @@ impl Manager {
         self.sequencer.wait_durable(csn, room)
     }
 
-    /// Refuses a transaction that only this database knows of yet, where memory is full and cannot be
-    /// emptied.
+    /// Refuses a transaction that only this database knows of yet, where memory is full and cannot
+    /// be emptied.
     pub(crate) fn admit(&self) -> Result<(), Error> {
         self.pressure.admit(self.store.memory.bytes())
     }
@@ -256,8 +256,8 @@ impl Manager {
         let private = writes.private().cloned();
         let loads = writes.take_loads(&self.store.base)?;
         let mut changes = writes.take();
-        // What was spilled of the transaction's own trees may be what a deletion is of; and what was
-        // written into dropped trees is not known any more.
+        // What was spilled of the transaction's own trees may be what a deletion is of; and what
+        // was written into dropped trees is not known any more.
         let dropped = writes.dropped();
         let shared = |tree: TreeId| {
             private.as_ref().is_none_or(|private| !private.has(tree)) && !dropped.contains(&tree)

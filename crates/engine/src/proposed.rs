@@ -120,7 +120,8 @@ impl Future for Proposed {
 
 impl Manager {
     /// Says which snapshots there are here, and waits until all nodes know it: from then on the
-    /// horizon waits for this node's transactions (`order`). Without effect in a database of its own.
+    /// horizon waits for this node's transactions (`order`). Without effect in a database of its
+    /// own.
     pub(crate) async fn introduce(&self) -> Result<(), Error> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
         match self.propose_about(cluster, Purpose::Commit)?.await {

@@ -225,8 +225,8 @@ impl Transaction {
         self.private(tree).is_some()
     }
 
-    /// Whether a key was written after a view was made. What went to disk meanwhile, out of a tree of
-    /// the transaction's own, is not told apart from what was there before.
+    /// Whether a key was written after a view was made. What went to disk meanwhile, out of a tree
+    /// of the transaction's own, is not told apart from what was there before.
     pub fn has_written_since(&self, view: &ReadView, tree: TreeId, key: &[u8]) -> bool {
         self.writes.last_sequence(tree, key).is_some_and(|last| last > view.sequence())
     }

@@ -1,5 +1,5 @@
-//! The paper's tree of services, on engines in this process; and two processes for one component, on
-//! PostgreSQL: `cargo test -p cognate-harness --test main -- --ignored composite`.
+//! The paper's tree of services, on engines in this process; and two processes for one component,
+//! on PostgreSQL: `cargo test -p cognate-harness --test main -- --ignored composite`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

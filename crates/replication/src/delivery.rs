@@ -161,7 +161,8 @@ impl Delivery {
         }
         for placed in entries {
             if placed.entry.id.index != self.next_index {
-                // Some were removed while they were read. Those before are good, and so is the rest later.
+                // Some were removed while they were read. Those before are good, and so is the rest
+                // later.
                 break;
             }
             self.accept(&placed);

@@ -1,8 +1,8 @@
 //! When a voter may leave.
 //!
 //! Of the voters that are left a majority has to be there: without one nothing is ordered any more,
-//! not even that the voter comes back. So the leader lets a voter leave only if enough of the others
-//! answer: who is lost is removed before who is well. It waits for them, but not for long.
+//! not even that the voter comes back. So the leader lets a voter leave only if enough of the
+//! others answer: who is lost is removed before who is well. It waits for them, but not for long.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -227,8 +227,8 @@ pub(crate) struct Report {
     pub(crate) committed: Position,
     pub(crate) reason: String,
     pub(crate) members: Members,
-    /// Bytes of settled requests that it has and has not applied, and for how many milliseconds it has
-    /// had the first of them.
+    /// Bytes of settled requests that it has and has not applied, and for how many milliseconds it
+    /// has had the first of them.
     pub(crate) unapplied: (u64, u64),
     /// A leader's: bytes of settled requests that each other node has not got, and for how many
     /// milliseconds the first of them has been here.

@@ -98,8 +98,7 @@ impl TotalOrder {
     /// background once a majority is there. It lives until [`TotalOrder::stop`] or
     /// [`TotalOrder::abandon`], whatever is dropped before.
     ///
-    /// Boxed in a function that is no future itself, all of the consensus is compiled in this crate,
-    /// and none of it once more in each that starts a node.
+    /// Boxed in a function that is no future itself, the consensus is compiled in this crate only.
     #[inline(never)]
     pub fn start(
         settings: Settings,
@@ -341,8 +340,8 @@ impl TotalOrder {
         self.0.consensus.view().members
     }
 
-    /// Rows of `cognate_nodes`: what every node says of itself, and the leader of the others. It is also
-    /// how this node notices that one is slow, so it has to be asked at intervals.
+    /// Rows of `cognate_nodes`: what every node says of itself, and the leader of the others. It is
+    /// also how this node notices that one is slow, so it has to be asked at intervals.
     pub async fn status(&self) -> Vec<NodeRow> {
         let inner = &self.0;
         let addresses = inner.addresses.read().clone();

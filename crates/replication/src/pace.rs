@@ -1,11 +1,12 @@
-//! Which node is so slow that whoever writes should wait for it. Pure: what is seen of the nodes, and
-//! when, goes in; the verdict comes out.
+//! Which node is so slow that whoever writes should wait for it. Pure: what is seen of the nodes,
+//! and when, goes in; the verdict comes out.
 //!
-//! A node that applies more slowly than the others order lets its log grow, and what its readers see
-//! grow old. So writers wait for it, for a bounded time, as long as it lacks more than a limit. Others
-//! must not wait for it, whatever it lacks: a node that is away, has just come back, or learns, is a
-//! minority's affair. Nor may one node hold up everybody for ever: one that does not come below the
-//! limit for a bounded time, although those who write wait, is treated as one that catches up.
+//! A node that applies more slowly than the others order lets its log grow, and what its readers
+//! see grow old. So writers wait for it, for a bounded time, as long as it lacks more than a limit.
+//! Others must not wait for it, whatever it lacks: a node that is away, has just come back, or
+//! learns, is a minority's affair. Nor may one node hold up everybody for ever: one that does not
+//! come below the limit for a bounded time, although those who write wait, is treated as one that
+//! catches up.
 //!
 //! ```text
 //!               lacks little                lacks more than the limit
@@ -19,9 +20,9 @@
 //!                                                 └────────┘   for too long
 //! ```
 //!
-//! Little is half of the limit. From anywhere a node that does not take part goes to *away*. Each node
-//! looks at all, and so they agree but for moments; a node that finds itself behind says that it
-//! catches up, and the others take its word.
+//! Little is half of the limit. From anywhere a node that does not take part goes to *away*. Each
+//! node looks at all, and so they agree but for moments; a node that finds itself behind says that
+//! it catches up, and the others take its word.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,8 +33,8 @@ use crate::status::{NodeRow, NodeState, Role};
 /// When a node counts as slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PaceBounds {
-    /// Bytes of settled requests that a node may lack, be it that it has not got them or that it has
-    /// not applied them; 0: whatever it lacks.
+    /// Bytes of settled requests that a node may lack, be it that it has not got them or that it
+    /// has not applied them; 0: whatever it lacks.
     pub lag_bytes: u64,
     /// For how long a node may lack more before it is treated as one that catches up.
     pub patience: Duration,

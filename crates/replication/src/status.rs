@@ -100,8 +100,8 @@ pub struct NodeRow {
     pub applied: Option<Position>,
     /// The last position that it knows to be settled.
     pub committed: Option<Position>,
-    /// Bytes of settled requests that it lacks: what it has not got, as the leader sees it, and what it
-    /// has not applied, as it says itself.
+    /// Bytes of settled requests that it lacks: what it has not got, as the leader sees it, and
+    /// what it has not applied, as it says itself.
     pub lag_bytes: Option<u64>,
     /// For how long the first of them has been settled, or with the leader, in milliseconds.
     pub lag_ms: Option<u64>,

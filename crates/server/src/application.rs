@@ -1,5 +1,5 @@
-//! What the order asks of a node's database: its durable state for a node that is too far behind, to
-//! take in such a state itself, and its digest at a position.
+//! What the order asks of a node's database: its durable state for a node that is too far behind,
+//! to take in such a state itself, and its digest at a position.
 //!
 //! A state that was taken in becomes the database's at its next opening, so the node stops and
 //! starts again by itself when one is complete (`cluster`, [`crate::assemble`]).

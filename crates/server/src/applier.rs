@@ -2,9 +2,10 @@
 //!
 //! A thread of its own does that: it may take its time, and it executes active transactions. But to
 //! wake a thread takes longer than to apply a short request, and a client that waits for its commit
-//! would wait for two wake-ups, one after the other. So a commit that is alone, short, and decided at
-//! once is applied by the thread that has the news of it ([`Delivery::tell`]), which is the consensus'
-//! own; the thread here is called for everything else, and then goes on until there is nothing left.
+//! would wait for two wake-ups, one after the other. So a commit that is alone, short, and decided
+//! at once is applied by the thread that has the news of it ([`Delivery::tell`]), which is the
+//! consensus' own; the thread here is called for everything else, and then goes on until there is
+//! nothing left.
 //!
 //! ```text
 //! settled ─┬─ a commit, alone, short, decided at once ──────────────▶ applied ──▶ client

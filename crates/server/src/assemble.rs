@@ -1,9 +1,9 @@
 //! Puts a server together and takes it apart again.
 //!
 //! Start: bind both ports (a port in use is found before any file is touched), answer `/health`
-//! with "starting" and clients of a node with 57P03, open the database, accept clients. Stop: accept
-//! nobody, let what runs finish for a grace time, cancel the rest, then checkpoint and close. A client
-//! that is idle at the stop is told at once, also inside a block, which rolls back.
+//! with "starting" and clients of a node with 57P03, open the database, accept clients. Stop:
+//! accept nobody, let what runs finish for a grace time, cancel the rest, then checkpoint and
+//! close. A client that is idle at the stop is told at once, also inside a block, which rolls back.
 
 use std::io;
 use std::net::SocketAddr;
@@ -108,8 +108,9 @@ async fn begin(config: Config, disk: Arc<dyn Disk>) -> Result<Running, StartErro
     Ok(Running { listen, http: http_address, server, stop, tasks, member, config })
 }
 
-/// Waits for the opening. Clients of a node are told meanwhile that it is starting, for that can take as long
-/// as the other nodes are away; a database of its own has only its files to read, and they wait.
+/// Waits for the opening. Clients of a node are told meanwhile that it is starting, for that can
+/// take as long as the other nodes are away; a database of its own has only its files to read, and
+/// they wait.
 async fn meanwhile_refused<T>(
     clients: TcpListener,
     config: &Config,
@@ -195,7 +196,8 @@ pub(crate) async fn open_database(
         let (is_node, began) = (options.node.is_some(), Instant::now());
         let engine = loop {
             match Database::open(options.clone()) {
-                // A node opens again with another one's state when what ran before has let go of it.
+                // A node opens again with another one's state when what ran before has let go of
+                // it.
                 Err(Error::InUse { .. }) if is_node && began.elapsed() < CANCEL_GRACE => {
                     std::thread::sleep(CANCEL_PERIOD);
                 }

@@ -4,10 +4,10 @@
 //! session ─ seal ─▶ engine ─ propose ─▶ [order] ─▶ applier ─ deliver ─▶ engine ─▶ session
 //! ```
 //!
-//! Requests go out by a queue, so that whoever commits never blocks; a task hands each of them to the
-//! order and tries again where an answer was lost, which is safe because requests say who they are:
-//! what is delivered twice counts once. What certainly was not ordered is given back to the engine,
-//! and its client is told (25006).
+//! Requests go out by a queue, so that whoever commits never blocks; a task hands each of them to
+//! the order and tries again where an answer was lost, which is safe because requests say who they
+//! are: what is delivered twice counts once. What certainly was not ordered is given back to the
+//! engine, and its client is told (25006).
 //!
 //! The *applier* ([`crate::applier`]) takes what is delivered and gives it to the engine, position
 //! after position. If the engine cannot go on, the node leaves: it says why and serves no more
@@ -155,8 +155,9 @@ fn count_start(data: &Path) -> Result<u32, StartError> {
         Err(error) => return Err(failed(error)),
     };
     // A folder that was lost has forgotten its starts, and the cluster still knows transactions of
-    // them: the clock tells that this is another one. In seconds, since a node may be lost and rebuilt
-    // in less than a minute. The engine takes the last bits, which come again after twelve days.
+    // them: the clock tells that this is another one. In seconds, since a node may be lost and
+    // rebuilt in less than a minute. The engine takes the last bits, which come again after twelve
+    // days.
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let start = (before + 1).max(u32::try_from(since.as_secs()).unwrap_or(u32::MAX / 2));
     let fresh = folder.join("starts.new");
@@ -324,7 +325,8 @@ async fn propose_one(order: TotalOrder, engine: Database, request: Bytes) {
     }
 }
 
-/// Tells the monitor how many nodes there are, and how busy this one's applier is, until the node stops.
+/// Tells the monitor how many nodes there are, and how busy this one's applier is, until the node
+/// stops.
 async fn measure(
     database: SqlDatabase,
     nodes: u32,
@@ -364,8 +366,8 @@ impl Urged {
     }
 }
 
-/// Votes against who keeps everybody waiting for too long, until the node stops: its node is lost, or has
-/// lost what it voted by.
+/// Votes against who keeps everybody waiting for too long, until the node stops: its node is lost,
+/// or has lost what it voted by.
 async fn urge(database: SqlDatabase, mut stopped: watch::Receiver<bool>) {
     let mut urged = Urged::default();
     loop {

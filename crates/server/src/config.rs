@@ -93,8 +93,8 @@ pub struct Settings {
     pub cluster_secret: Option<String>,
     /// File whose first line is that.
     pub cluster_secret_file: Option<PathBuf>,
-    /// PEM files for connections between nodes: certificate, key, and whose certificates the others'
-    /// have to be.
+    /// PEM files for connections between nodes: certificate, key, and whose certificates the
+    /// others' have to be.
     pub cluster_tls_cert: Option<PathBuf>,
     /// See `cluster_tls_cert`.
     pub cluster_tls_key: Option<PathBuf>,

@@ -22,8 +22,9 @@ use parking_lot::Mutex;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 
-/// Stack of a thread that serves connections, and of a node's applier, which executes the same: room for
-/// stored expressions and views, whose depth no statement shows. Only what is used of it takes memory.
+/// Stack of a thread that serves connections, and of a node's applier, which executes the same:
+/// room for stored expressions and views, whose depth no statement shows. Only what is used of it
+/// takes memory.
 pub(crate) const STACK_BYTES: usize = 16 << 20;
 
 /// The crew of the servers inside this process, as long as there is one of them.

@@ -46,8 +46,8 @@ pub(crate) async fn accept(listener: TcpListener, server: Arc<Server>, mut stop:
     }
 }
 
-/// Has clients told that the server is starting, until `is_open` becomes true or whoever starts it has given
-/// up; then the socket is given back, and who waits in its queue is for [`accept`].
+/// Has clients told that the server is starting, until `is_open` becomes true or whoever starts it
+/// has given up; then the socket is given back, and who waits in its queue is for [`accept`].
 pub(crate) async fn refuse(
     listener: TcpListener,
     door: Arc<Door>,

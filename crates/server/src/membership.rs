@@ -22,8 +22,8 @@ pub struct ClusterConfig {
     pub tls: Option<[PathBuf; 3]>,
     /// Log in bytes that stays for nodes that are away; `None`: as the order sees fit.
     pub log_kept: Option<u64>,
-    /// Bytes that a node may lack before who writes waits for it, 0 for any; `None`: as the order sees
-    /// fit.
+    /// Bytes that a node may lack before who writes waits for it, 0 for any; `None`: as the order
+    /// sees fit.
     pub lag_limit: Option<u64>,
     /// How long who writes waits then.
     pub lag_wait: Duration,

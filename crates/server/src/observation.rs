@@ -1,5 +1,5 @@
-//! What a node sees of all nodes: the rows that SQL shows of them, the one that who writes waits for,
-//! and whether the others have come to the same.
+//! What a node sees of all nodes: the rows that SQL shows of them, the one that who writes waits
+//! for, and whether the others have come to the same.
 //!
 //! Nodes compare digests: each asks the others for theirs at a position that it has applied, and
 //! one whose digest differs from what a majority has, or else most have, stops serving.
@@ -146,9 +146,9 @@ pub(crate) async fn compare(
     }
 }
 
-/// Whether this node is to leave, by its digest and those of others of so many nodes: a majority has
-/// another one. Where no majority has the same, those leave who are fewer; and of two halves the one
-/// without the leader, since a cluster of two has no other majority.
+/// Whether this node is to leave, by its digest and those of others of so many nodes: a majority
+/// has another one. Where no majority has the same, those leave who are fewer; and of two halves
+/// the one without the leader, since a cluster of two has no other majority.
 fn is_out(
     own: [u8; 32],
     others: &BTreeMap<NodeNumber, [u8; 32]>,

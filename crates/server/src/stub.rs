@@ -121,8 +121,8 @@ impl Stub {
     }
 }
 
-/// Tells whether it is this server's turn to push. All nodes of a cluster have the same families, so
-/// the one that leads pushes them; two that take themselves for it do no harm.
+/// Tells whether it is this server's turn to push. All nodes of a cluster have the same families,
+/// so the one that leads pushes them; two that take themselves for it do no harm.
 pub(crate) type Leads = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// Looks and pushes until the server stops.

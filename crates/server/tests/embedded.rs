@@ -1,5 +1,5 @@
-//! Servers without a listening socket: several of them in a process share their threads, and nothing
-//! else.
+//! Servers without a listening socket: several of them in a process share their threads, and
+//! nothing else.
 
 use cognate_server::embedded::Embedded;
 use tokio_postgres::{Client, Config, NoTls};

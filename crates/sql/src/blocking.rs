@@ -2,8 +2,8 @@
 //! middle of an expression, such as `nextval`.
 //!
 //! Mostly that takes a few milliseconds. Where it takes longer, another thread serves the other
-//! sessions meanwhile; and at a node that accepts no writes nobody waits any more, since nothing may
-//! come of it before the nodes hear each other again.
+//! sessions meanwhile; and at a node that accepts no writes nobody waits any more, since nothing
+//! may come of it before the nodes hear each other again.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -237,7 +237,8 @@ pub(crate) fn convert(row: &mut [Datum], conversions: &[Option<Cast>], format: &
     Ok(())
 }
 
-/// What the values of the result's columns must meet, by place, where they become values of domains.
+/// What the values of the result's columns must meet, by place, where they become values of
+/// domains.
 pub(crate) type Checks = Vec<(usize, Arc<DomainCheck>)>;
 
 /// What the columns of the last statement, if it gives rows, must meet to become the result.

@@ -15,8 +15,8 @@
 //! record, which is enough; who shows a value without committing waits for
 //! [`NextValue::stored_at`].
 //!
-//! At a node of a cluster a block is ordered among all nodes, and whoever needs one waits for that; so
-//! does who comes meanwhile, for the counter's mutex (`blocking`).
+//! At a node of a cluster a block is ordered among all nodes, and whoever needs one waits for that;
+//! so does who comes meanwhile, for the counter's mutex (`blocking`).
 //!
 //! Mutexes: the registry's, then one counter's; the engine's are taken inside.
 
@@ -262,7 +262,8 @@ impl Storage {
         }
     }
 
-    /// Stores what `next` makes of a counter's stored state, as the next one after it among all nodes.
+    /// Stores what `next` makes of a counter's stored state, as the next one after it among all
+    /// nodes.
     fn reserve(&self, counter: u32, mut next: impl FnMut(Option<(i64, bool)>) -> Result<i64>) -> Result<Csn> {
         loop {
             let mut transaction = self.engine.begin(Isolation::Snapshot, Access::ReadWrite);
@@ -277,8 +278,8 @@ impl Storage {
         }
     }
 
-    /// Commits; at a node the thread waits until that is ordered, for a bounded time. If it is ordered
-    /// later, the numbers in between are given to nobody.
+    /// Commits; at a node the thread waits until that is ordered, for a bounded time. If it is
+    /// ordered later, the numbers in between are given to nobody.
     fn commit(&self, transaction: Transaction) -> Result<std::result::Result<Commit, cognate_engine::Error>> {
         if !self.engine.is_node() {
             return Ok(transaction.commit());

@@ -406,8 +406,8 @@ mod going_round {
     );
 }
 
-/// Scripts that are not played at one node: what they do to the log is the order's to do, and who has
-/// waited there for a definition that was changed meanwhile is told 40001.
+/// Scripts that are not played at one node: what they do to the log is the order's to do, and who
+/// has waited there for a definition that was changed meanwhile is told 40001.
 const ALONE: &[&str] = &["durability", "temporary_crash", "ddl_conflicts"];
 
 /// Scripts that do not go round, see there.
@@ -660,8 +660,8 @@ async fn nobody_waits_for_what_a_node_without_a_majority_has_not() {
     assert!(answer[0].starts_with("ERROR 25006") && answer[1].contains("minority"), "{answer:?}");
 }
 
-/// What a transaction has read may be wrong where a node differs from the others, and where it hears no
-/// majority nothing comes of it: also if it began before.
+/// What a transaction has read may be wrong where a node differs from the others, and where it
+/// hears no majority nothing comes of it: also if it began before.
 #[tokio::test]
 async fn what_has_begun_does_not_commit_at_a_node_that_accepts_no_writes() {
     let cluster = Cluster::start();
@@ -682,8 +682,8 @@ async fn what_has_begun_does_not_commit_at_a_node_that_accepts_no_writes() {
     cluster.assert_equal();
 }
 
-/// Numbers are given in blocks, and a block has its place in the order. Who needs one at a node that
-/// loses its majority does not wait for that to come back, nor has others wait.
+/// Numbers are given in blocks, and a block has its place in the order. Who needs one at a node
+/// that loses its majority does not wait for that to come back, nor has others wait.
 #[tokio::test]
 #[expect(clippy::await_holding_lock, reason = "who waits for the order does so beside this thread")]
 async fn nobody_waits_for_numbers_at_a_node_without_a_majority() {
@@ -811,8 +811,8 @@ impl RowSink for Nowhere {
     }
 }
 
-/// What a message has done so far is given up when another node's transaction was faster. Its client
-/// does not ask at that time, and is told when it does.
+/// What a message has done so far is given up when another node's transaction was faster. Its
+/// client does not ask at that time, and is told when it does.
 #[tokio::test]
 async fn an_implicit_transaction_that_is_given_up_says_so() {
     let cluster = Cluster::start();
@@ -885,8 +885,8 @@ async fn insert(
     ran.map(|_| portal.columns().map_or(0, <[OutputColumn]>::len))
 }
 
-/// What every node executes when it is its turn gives the columns that there are by then, unless its
-/// client was told of others.
+/// What every node executes when it is its turn gives the columns that there are by then, unless
+/// its client was told of others.
 #[tokio::test]
 async fn a_program_gives_the_columns_that_its_client_was_told_of() {
     let cluster = Cluster::start();

@@ -1,4 +1,5 @@
-//! Protocols at a cluster, as sessions see them: three databases in one process that follow one order.
+//! Protocols at a cluster, as sessions see them: three databases in one process that follow one
+//! order.
 
 #![allow(clippy::unwrap_used)]
 
@@ -441,8 +442,8 @@ fn one_counter_at_all_nodes_loses_nothing() {
     world.end();
 }
 
-/// A role's settings are in force where its session is; what other nodes execute for it goes by what the
-/// session says, be a role's limits what they may.
+/// A role's settings are in force where its session is; what other nodes execute for it goes by
+/// what the session says, be a role's limits what they may.
 #[test]
 fn a_session_begins_with_the_protocol_of_its_role() {
     let mut world = World::new();
@@ -555,7 +556,8 @@ fn what_is_hidden_in_a_body_is_found() {
         let answer = world.run(2, text);
         assert!(answer.contains(what), "{text}: {answer}");
     }
-    // A function that is the whole statement is executed as a procedure is; one that must not write runs here.
+    // A function that is the whole statement is executed as a procedure is; one that must not write
+    // runs here.
     assert_eq!(world.run(2, "SELECT take()"), "take / -1 / SELECT 1");
     assert_eq!(world.run(2, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
     let answer = world.run(2, "SELECT take(); SELECT take() AS rest");

@@ -1,5 +1,5 @@
-//! Settings of roles: those that a build cannot use any more keep nobody out; two who change them at
-//! once.
+//! Settings of roles: those that a build cannot use any more keep nobody out; two who change them
+//! at once.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! What programs do with sqlx: migrate, read and write all types, tell errors apart, try again, stream.
+//! What programs do with sqlx: migrate, read and write all types, tell errors apart, try again,
+//! stream.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -200,7 +201,8 @@ async fn errors(pool: &PgPool) -> Result<()> {
     Ok(())
 }
 
-/// Moves 1 from ann to bob if all of both is what it was; another one changes that in the first attempt.
+/// Moves 1 from ann to bob if all of both is what it was; another one changes that in the first
+/// attempt.
 async fn transfer(pool: &PgPool, attempt: usize) -> Result<()> {
     let mut transaction = pool.begin_with("BEGIN ISOLATION LEVEL SERIALIZABLE").await?;
     let sum: Decimal = sqlx::query_scalar("SELECT sum(balance) FROM account").fetch_one(&mut *transaction).await?;

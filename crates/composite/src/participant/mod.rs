@@ -21,8 +21,8 @@
 //! 5. *Forgetting.* A committed root is forgotten when all children are done and its own slots are
 //!    free, in this order; until then who asks is told `committed`. So an unknown root was aborted.
 //! 6. *No ghosts.* Whoever says that a root has ended, or that he does not know it, leaves a mark
-//!    first: later calls of it are refused, for as long as messages can be late. Only of a root that
-//!    began here and called nobody none can come.
+//!    first: later calls of it are refused, for as long as messages can be late. Only of a root
+//!    that began here and called nobody none can come.
 //!
 //! # One history
 //!

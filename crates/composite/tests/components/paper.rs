@@ -129,9 +129,9 @@ async fn a_yes_is_in_its_slot_already() -> std::result::Result<(), Failure> {
     Ok(())
 }
 
-/// §3.7: "The programmer only needs to push any information needed for the undo into a stack object.
-/// […] In case an abort occurs, the system restores the transaction's undo stack. The undo operation
-/// can then read this object and proceed."
+/// §3.7: "The programmer only needs to push any information needed for the undo into a stack
+/// object. […] In case an abort occurs, the system restores the transaction's undo stack. The undo
+/// operation can then read this object and proceed."
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_undo_stack_is_restored_and_read_from_its_top() -> std::result::Result<(), Failure> {
     let solo = Solo::start().await?;
@@ -145,8 +145,9 @@ async fn the_undo_stack_is_restored_and_read_from_its_top() -> std::result::Resu
 }
 
 /// §3.7: "CheeTah uses a pool of undo entries in a fixed-size table […]. The server component keeps
-/// in RAM a list of available entries in the logging table, and allocates them to a transaction when
-/// needed. Storing undo data is done by updating the log table, rather than inserting into it."
+/// in RAM a list of available entries in the logging table, and allocates them to a transaction
+/// when needed. Storing undo data is done by updating the log table, rather than inserting into
+/// it."
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_are_a_pool_that_is_updated_in_place() -> std::result::Result<(), Failure> {
     let solo = Solo::start().await?;

@@ -198,8 +198,8 @@ fn a_lock_protects_the_undo_too() {
     server.runs("q.2", COUNT, "8");
 }
 
-/// §3.2: "For simplicity, we currently use a symmetric conflict table but this can be easily changed
-/// if necessary."
+/// §3.2: "For simplicity, we currently use a symmetric conflict table but this can be easily
+/// changed if necessary."
 #[test]
 fn conflicts_are_symmetric_unless_they_are_said_not_to_be() {
     for (line, is_symmetric) in [(always("take", "count"), true), (always("take", "count").one_way(), false)]
@@ -228,10 +228,10 @@ fn conflicts_are_about_items_or_services() {
     server.keeps_out("p.1", COUNT, "9");
 }
 
-/// §3.2: "if t1 and t2 conflict but both are children of the same root transaction, they can both be
-/// executed provided that they are not executed in parallel. This implies that start(t2) must happen
-/// after commit(t1)." §3.3: "Incoming requests are checked […] to see if they conflict and whether
-/// they are from the same root transaction."
+/// §3.2: "if t1 and t2 conflict but both are children of the same root transaction, they can both
+/// be executed provided that they are not executed in parallel. This implies that start(t2) must
+/// happen after commit(t1)." §3.3: "Incoming requests are checked […] to see if they conflict and
+/// whether they are from the same root transaction."
 #[test]
 fn siblings_follow_each_other() {
     let mut server = Server::new(&same());
@@ -246,8 +246,8 @@ fn siblings_follow_each_other() {
 }
 
 /// §3.3: "If there is no conflicting lock, the thread proceeds to execute the code implementing the
-/// service. Otherwise, the thread returns with an exception." Ours waits for a bound first, and says
-/// who is in the way.
+/// service. Otherwise, the thread returns with an exception." Ours waits for a bound first, and
+/// says who is in the way.
 #[test]
 fn who_conflicts_is_refused_and_told_by_whom() {
     let mut server = Server::new(&same());
@@ -279,8 +279,8 @@ fn undos_run_in_reverse_order() {
     assert!(effects.contains(&Effect::Forget(root("r"), Outcome::Aborted)), "{effects:?}");
 }
 
-/// §3.4: "Undo operations are local […] Any remote calls will be handled by the undo transactions on
-/// the remote servers involved."
+/// §3.4: "Undo operations are local […] Any remote calls will be handled by the undo transactions
+/// on the remote servers involved."
 #[test]
 fn what_was_called_elsewhere_is_undone_there() {
     let mut server = Server::new(&same());
@@ -340,9 +340,9 @@ fn a_commit_releases_locks_and_cascades() {
     server.runs("q.1", TAKE, "7");
 }
 
-/// §3.5: "A global transaction is committed using a cascaded variant of 2PC: each server assumes the
-/// role of coordinator for all servers it invokes. To speed up the process, different servers are
-/// contacted in parallel."
+/// §3.5: "A global transaction is committed using a cascaded variant of 2PC: each server assumes
+/// the role of coordinator for all servers it invokes. To speed up the process, different servers
+/// are contacted in parallel."
 #[test]
 fn each_server_asks_whom_it_has_called_all_at_once() {
     let mut server = Server::new(&same());

@@ -130,8 +130,8 @@ pub(super) fn edge(from: Deeds<'_>, to: Deeds<'_>, strict: bool) -> Edge {
     Edge { from: from.id, to: to.id, dependency, object }
 }
 
-/// What `reader` read and `writer` wrote: before the reader's snapshot (`seen`), or after it so that
-/// the reader would see a difference.
+/// What `reader` read and `writer` wrote: before the reader's snapshot (`seen`), or after it so
+/// that the reader would see a difference.
 fn read_and_written(reader: Deeds<'_>, writer: Deeds<'_>, seen: bool) -> Option<Object> {
     let reads = reader.reads?;
     let fits = |moment: Moment, commit: Csn| match seen {

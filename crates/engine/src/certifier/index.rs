@@ -140,7 +140,8 @@ impl KeyIndex {
                 continue;
             }
             let readers = self.readers(nodes, write.2, self.last_writer(nodes, write.2));
-            // Those of a prepared transaction were not counted: who came later is not refused for it.
+            // Those of a prepared transaction were not counted: who came later is not refused for
+            // it.
             let unmoved = unmoved(&readers, changed, usize::MAX);
             spared.extend(unmoved.into_iter().map(|(reader, read)| (write.2, reader, read)));
         }
@@ -220,7 +221,8 @@ impl KeyIndex {
         self.touches.writes(hash).find(|(number, touch)| nodes.has_touched(touch.node, *number))
     }
 
-    /// The readers of the newest version of a key, which is by this writer. Some may be named twice.
+    /// The readers of the newest version of a key, which is by this writer. Some may be named
+    /// twice.
     #[inline]
     pub(super) fn readers(&self, nodes: &Nodes, hash: KeyHash, last: Option<(Number, &Touch)>) -> Readers {
         let mut readers = Readers::new();

@@ -382,8 +382,8 @@ impl Certifier {
         }
     }
 
-    /// The writer of the version that was read comes before; after it comes the next one whose write
-    /// makes a difference.
+    /// The writer of the version that was read comes before; after it comes the next one whose
+    /// write makes a difference.
     #[inline]
     fn connect_key(
         nodes: &mut Nodes,

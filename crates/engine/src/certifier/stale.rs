@@ -50,8 +50,8 @@ impl Certifier {
     }
 }
 
-/// Up to where a candidate's reads must hold, because somebody is there whose own reads nobody knows
-/// (`order`: the mixing rule).
+/// Up to where a candidate's reads must hold, because somebody is there whose own reads nobody
+/// knows (`order`: the mixing rule).
 pub(crate) struct Mixing<'a> {
     pub(crate) upto: Csn,
     /// Where those who are prepared, or were before somebody like that, have their place.

@@ -12,8 +12,8 @@
 //!   somebody else has its place by now, that number is higher.
 //! - The reads and the writes of a key are in two different chains: who looks for writers does not
 //!   pass thousands of readers.
-//! - A touch says which columns it is of (`txn::columns`). A reader whom a write did not touch has a
-//!   second touch behind that write, as if it had read that version.
+//! - A touch says which columns it is of (`txn::columns`). A reader whom a write did not touch has
+//!   a second touch behind that write, as if it had read that version.
 //! - A chain has what came last at its beginning. Writes come in the order of their numbers, so
 //!   whoever asks for the newest one, or for the first one after a snapshot of these days, need not
 //!   go far; and who asks for the readers of a version is done where its writer came.
@@ -207,7 +207,8 @@ impl Touches {
                 self.add(touch);
             }
         }
-        // Only now: until here the nodes are found by the old numbers. The first of a node's counts.
+        // Only now: until here the nodes are found by the old numbers. The first of a node's
+        // counts.
         for number in numbers(self).rev() {
             nodes.renumber(touch_of(self, number).node, number);
         }

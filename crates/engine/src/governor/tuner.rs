@@ -39,8 +39,8 @@
 //! the limit is *cut*. Some loads have such shares for a moment: one transaction that is left in
 //! doubt stops all that come after it until somebody answers for it, and a slow flush does much the
 //! same. So the share has to last for some [`samples`](CUT_SAMPLES). Others have it at their best
-//! limit, too. So a cut is itself a trial, in pairs, of the limit and a lower one, and stays only if
-//! that clearly costs nothing, as any step down does. Otherwise, only a larger share leads to
+//! limit, too. So a cut is itself a trial, in pairs, of the limit and a lower one, and stays only
+//! if that clearly costs nothing, as any step down does. Otherwise, only a larger share leads to
 //! another one for a while. A step up that leads to such a share is undone at once, if the rate is
 //! lower, too.
 //!

@@ -36,8 +36,8 @@ pub const ADVISORY_TREE: TreeId = TreeId::MAX - 4;
 /// Bytes of a key: its kind, its space, two numbers.
 const BYTES: usize = 13;
 
-/// What is locked: one number of 64 bits, or two of 32. The two kinds never meet, nor do those of two
-/// spaces, which whoever asks tells apart as he likes.
+/// What is locked: one number of 64 bits, or two of 32. The two kinds never meet, nor do those of
+/// two spaces, which whoever asks tells apart as he likes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AdvisoryKey {
     /// One number.

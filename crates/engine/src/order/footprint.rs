@@ -1,6 +1,6 @@
-//! What a delivered transaction has to do with others that are delivered and not yet decided: its locks,
-//! what it changes, and, at its origin, what it read. Beside the certifier's graph, which knows those
-//! only that are decided.
+//! What a delivered transaction has to do with others that are delivered and not yet decided: its
+//! locks, what it changes, and, at its origin, what it read. Beside the certifier's graph, which
+//! knows those only that are decided.
 
 use std::collections::HashMap;
 use std::ops::{Bound, RangeBounds as _};

@@ -28,29 +28,30 @@
 //! # Several protocols
 //!
 //! That is *certification*. In *weak voting* a request has no reads: its origin judges them at its
-//! position, and says so in a second request, the vote. In *active* replication a request is statements,
-//! which every node executes at its position. [`metaprotocol`] says in which order whose turn it is; at a
-//! request's turn everything before it is decided and shown, so verdicts are the same functions of the
-//! order as ever.
+//! position, and says so in a second request, the vote. In *active* replication a request is
+//! statements, which every node executes at its position. [`metaprotocol`] says in which order
+//! whose turn it is; at a request's turn everything before it is decided and shown, so verdicts are
+//! the same functions of the order as ever.
 //!
 //! # The mixing rule
 //!
-//! Nobody but its origin knows what a weak voting transaction has read, and nobody notes what an active
-//! one reads. Such a transaction *U* at SERIALIZABLE counts as having read everything before its
-//! position, as it was there. That is true of it as far as it goes: an active one runs there, and a voter
-//! commits only if none of its reads was replaced up to there. So the edges out of U lead to later
-//! positions only, to anybody there; and whoever comes later must not lead back to U or before:
+//! Nobody but its origin knows what a weak voting transaction has read, and nobody notes what an
+//! active one reads. Such a transaction *U* at SERIALIZABLE counts as having read everything before
+//! its position, as it was there. That is true of it as far as it goes: an active one runs there,
+//! and a voter commits only if none of its reads was replaced up to there. So the edges out of U
+//! lead to later positions only, to anybody there; and whoever comes later must not lead back to U
+//! or before:
 //!
-//! > A later transaction that has read what was replaced at or before U's position does not commit, also if
-//! > it writes nothing.
+//! > A later transaction that has read what was replaced at or before U's position does not commit,
+//! > also if it writes nothing.
 //!
-//! Take any cycle through U. Every edge but *rw* leads to a later position, so some edge of the cycle
-//! leads from behind U back to U or before it, and is an *rw* edge of one that was refused by the rule.
-//! The position of a prepared transaction is that of its PREPARE for this, also once it is decided: from
-//! there on it cannot be refused any more. So it is asked of those, too, who began behind U and did not see
-//! one who was prepared before it. U itself does not commit beside an undecided prepared transaction that
-//! may come after it and before it: a voter's reads do not meet its writes, and tables that an active
-//! transaction looks at were not written by it.
+//! Take any cycle through U. Every edge but *rw* leads to a later position, so some edge of the
+//! cycle leads from behind U back to U or before it, and is an *rw* edge of one that was refused by
+//! the rule. The position of a prepared transaction is that of its PREPARE for this, also once it
+//! is decided: from there on it cannot be refused any more. So it is asked of those, too, who began
+//! behind U and did not see one who was prepared before it. U itself does not commit beside an
+//! undecided prepared transaction that may come after it and before it: a voter's reads do not meet
+//! its writes, and tables that an active transaction looks at were not written by it.
 //!
 //! ```text
 //! T: snapshot 4, reads x        5 writes x        6 = U, a voter        7 = T, writes y

@@ -43,7 +43,8 @@ pub(crate) enum Purpose {
     OnFamily(Box<OnFamily>),
     /// Its transaction commits if its origin votes for that: weak voting.
     Voting,
-    /// What is said of a transaction that waits for a vote: by its origin, or against it by anybody.
+    /// What is said of a transaction that waits for a vote: by its origin, or against it by
+    /// anybody.
     Vote { of: TransactionId, commits: bool },
     /// Its statements are executed at every node: active replication.
     Execute(Box<[u8]>),

@@ -1,5 +1,6 @@
 //! How things stand at a position of the order, besides the certifier's graph: all that the verdict
-//! about the next request depends on. Pure: a request in, a verdict out, and the same at every node.
+//! about the next request depends on. Pure: a request in, a verdict out, and the same at every
+//! node.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -49,10 +50,11 @@ pub(crate) struct Standing {
     decided: VecDeque<(Csn, TransactionId, Option<Box<str>>)>,
     /// The last verdicts about requests that their clients have named.
     names: HashMap<Box<str>, (Csn, bool), RandomState>,
-    /// The last transaction at SERIALIZABLE whose reads are not in the order (`order`: the mixing rule).
+    /// The last transaction at SERIALIZABLE whose reads are not in the order (`order`: the mixing
+    /// rule).
     unshared: Csn,
-    /// Who was prepared before such a one and committed after it: by position, who, and the PREPARE's
-    /// position.
+    /// Who was prepared before such a one and committed after it: by position, who, and the
+    /// PREPARE's position.
     crossed: BTreeMap<Csn, (TransactionId, Csn)>,
     /// Over all requests and verdicts up to `applied`.
     digest: [u8; 32],
@@ -99,8 +101,9 @@ impl Standing {
         self.names.get(name).copied().filter(|(position, _)| !self.undecided.is_at(*position))
     }
 
-    /// Up to which position a transaction's reads must hold, if that is to be asked: they may have been
-    /// replaced up to there after its snapshot, or by somebody who is prepared and not to be seen at it.
+    /// Up to which position a transaction's reads must hold, if that is to be asked: they may have
+    /// been replaced up to there after its snapshot, or by somebody who is prepared and not to be
+    /// seen at it.
     pub(crate) fn mixed_upto(&self, request: &Request) -> Option<Csn> {
         let asks = request.level == Level::Serializable;
         let is_crossed = || {
@@ -111,15 +114,15 @@ impl Standing {
         (asks && !planted::is(Planted::MixesFreely)).then_some(self.unshared)
     }
 
-    /// The position of the PREPARE of a transaction, if it was not decided before somebody whose reads
-    /// are not in the order.
+    /// The position of the PREPARE of a transaction, if it was not decided before somebody whose
+    /// reads are not in the order.
     pub(crate) fn prepared_at(&self, id: TransactionId) -> Option<Csn> {
         let crossed = || self.crossed.values().find(|(crossed, _)| *crossed == id).map(|(_, at)| *at);
         self.undecided.position_of(id).or_else(crossed)
     }
 
-    /// An undecided prepared transaction that has changed something in tables which a transaction at
-    /// SERIALIZABLE looks at whose reads nobody notes (`order`: the mixing rule).
+    /// An undecided prepared transaction that has changed something in tables which a transaction
+    /// at SERIALIZABLE looks at whose reads nobody notes (`order`: the mixing rule).
     pub(crate) fn in_doubt_over(&self, request: &Request, trees: &[TreeId]) -> Option<Refusal> {
         let asks = request.level == Level::Serializable;
         let (position, by, tree) = self.undecided.writes_into(trees).filter(|_| asks)?;
@@ -186,8 +189,8 @@ impl Standing {
         purpose.is_of_transaction() && locks.iter().any(|(lock, _)| meets(lock))
     }
 
-    /// Whether what these locks change was changed after a position by a transaction of another node
-    /// than this one. No verdict depends on it.
+    /// Whether what these locks change was changed after a position by a transaction of another
+    /// node than this one. No verdict depends on it.
     pub(crate) fn was_met(&self, locks: &[(HeldLock, bool)], since: Csn, node: u16) -> bool {
         let changed = |lock: &HeldLock| self.window.changed(lock, since);
         let mut changes = locks.iter().filter(|(_, changes)| *changes);
@@ -271,12 +274,12 @@ impl Standing {
         self.raise_horizon();
     }
 
-    /// Writes it: the last position, the horizon, the last one whose reads are not in the order, and the
-    /// digest; count, and for each who crossed one: position, transaction, PREPARE's position; the window; count, and for each node:
-    /// number, oldest snapshot, and when it said so; count, and for each outcome, oldest first:
-    /// position, transaction, committed: 1 byte, name length + 1 (0 = none), name; count, and for
-    /// each name: name, position, committed; count, and for each undecided PREPARE: position, and
-    /// the request.
+    /// Writes it: the last position, the horizon, the last one whose reads are not in the order,
+    /// and the digest; count, and for each who crossed one: position, transaction, PREPARE's
+    /// position; the window; count, and for each node: number, oldest snapshot, and when it said
+    /// so; count, and for each outcome, oldest first: position, transaction, committed: 1 byte,
+    /// name length + 1 (0 = none), name; count, and for each name: name, position, committed;
+    /// count, and for each undecided PREPARE: position, and the request.
     pub(crate) fn encode(&self, out: &mut Encoder) {
         out.varint(self.applied);
         out.varint(self.horizon);

@@ -139,9 +139,9 @@ impl Window {
         }
     }
 
-    /// Writes it: the floor; count, and for each place: tree id, key length + 1 (0 = the whole tree),
-    /// key, and count of modes, for each: mode, position, transaction; count, and for each position
-    /// that entered: position, and its places.
+    /// Writes it: the floor; count, and for each place: tree id, key length + 1 (0 = the whole
+    /// tree), key, and count of modes, for each: mode, position, transaction; count, and for each
+    /// position that entered: position, and its places.
     pub(super) fn encode(&self, out: &mut Encoder) {
         out.varint(self.floor);
         out.varint(self.locked.len() as u64);

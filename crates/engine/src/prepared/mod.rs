@@ -101,8 +101,8 @@ pub(crate) struct Prepared {
 pub(crate) struct PreparedTable {
     known: Mutex<HashMap<Owner, Option<Prepared>, RandomState>>,
     decisions: Mutex<Decisions>,
-    /// Loads of those that were rolled back, and the number of the record that says so: until that is
-    /// durable a crash brings them back, and they need what they had loaded.
+    /// Loads of those that were rolled back, and the number of the record that says so: until that
+    /// is durable a crash brings them back, and they need what they had loaded.
     left: Mutex<Vec<(Csn, Vec<StagedRun>)>>,
 }
 

@@ -3,8 +3,8 @@
 //! Both are requests in the order of all nodes, and every node does the same at their positions:
 //! takes the locks of what is prepared, enters it into the graph and into its table, and shows or
 //! forgets it when it is decided. So any node can decide it, also if the one that prepared it is
-//! gone. There is no row of it in the store: its request is kept (`order::prepared::Undecided`), goes
-//! into the node's image, and restores it at a start.
+//! gone. There is no row of it in the store: its request is kept (`order::prepared::Undecided`),
+//! goes into the node's image, and restores it at a start.
 //!
 //! ```text
 //! node 1: PREPARE TRANSACTION 'p'      proposed

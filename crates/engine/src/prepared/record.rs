@@ -20,13 +20,14 @@
 //! trees                    count, for each: tree id, count, and keys and values as in a commit record
 //! ```
 //!
-//! *Columns* are a number whose bit 0 stands for the row as such, and bit n for its column n - 1 (bit
-//! 63 for all others); all ones are everything. Comparisons are 0 to 7: <, <=, =, <>, >=, >, IS NULL,
-//! IS NOT NULL; a code is 64 bits (`txn::columns`). What the writes changed of their rows is not
-//! kept: after a restart they have changed all of it.
+//! *Columns* are a number whose bit 0 stands for the row as such, and bit n for its column n - 1
+//! (bit 63 for all others); all ones are everything. Comparisons are 0 to 7: <, <=, =, <>, >=, >,
+//! IS NULL, IS NOT NULL; a code is 64 bits (`txn::columns`). What the writes changed of their rows
+//! is not kept: after a restart they have changed all of it.
 //!
-//! Version 3 had no columns and no conditions: everything was read. Version 2 had two modes of rows and four of trees, and named the keys that foreign keys refer to
-//! instead of rows; it is not read any more.
+//! Version 3 had no columns and no conditions: everything was read. Version 2 had two modes of rows
+//! and four of trees, and named the keys that foreign keys refer to instead of rows; it is not read
+//! any more.
 
 use crate::key::SmallKey;
 use crate::lock::table::HeldLock;

@@ -17,8 +17,8 @@
 //!
 //! Rooms: `history` records what transactions saw and judges it; `programs` runs transactions
 //! written as data; `transactions` has the anomalies and random mixes, `pins` long readers beside
-//! pruning and checkpoints, `locks` the lock table, `gate` the governor, `order` two nodes that follow
-//! one order, `log` the log with several who write it.
+//! pruning and checkpoints, `locks` the lock table, `gate` the governor, `order` two nodes that
+//! follow one order, `log` the log with several who write it.
 //!
 //! *Teeth.* `what_the_certifier_prevents` looks for the anomalies without the certifier, and must
 //! find them. Beyond that each of these was tried by hand, and each made tests here fail: certifier

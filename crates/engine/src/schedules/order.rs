@@ -116,7 +116,8 @@ fn content(value: Option<Value>) -> Content {
     value.map(|bytes| u64::from_be_bytes(bytes[..].try_into().unwrap()))
 }
 
-/// Runs `client` at each node, in a thread of its own beside an applier, and then `finally` at each.
+/// Runs `client` at each node, in a thread of its own beside an applier, and then `finally` at
+/// each.
 fn run<T: Send + 'static>(
     client: impl Fn(Database, u16, Seen) -> T + Send + Sync + Clone + 'static,
     finally: impl Fn(&Transaction) -> u64,
@@ -189,8 +190,8 @@ fn no_count_is_lost() {
     });
 }
 
-/// What is only locked keeps its value, too: whoever writes a child has found its parent, and whoever
-/// takes the parent away has found no child.
+/// What is only locked keeps its value, too: whoever writes a child has found its parent, and
+/// whoever takes the parent away has found no child.
 #[test]
 fn no_reference_is_left_behind() {
     explore("references at two nodes", 400, |_| {

@@ -1,8 +1,8 @@
 //! What the order of all nodes says of prepared transactions and of the engine's own rows: the same
 //! steps as in a database of its own, with numbers that are given.
 //!
-//! A node marks nobody as overtaken: its graph is in its image, and the order goes on behind that, so
-//! nothing is lost that a mark would have to stand for.
+//! A node marks nobody as overtaken: its graph is in its image, and the order goes on behind that,
+//! so nothing is lost that a mark would have to stand for.
 
 use super::{Decision, Removed, Sequencer};
 use crate::certifier::{Candidate, Certified, Mixing, Promise, StaleRead};
@@ -78,8 +78,9 @@ impl Sequencer {
         })
     }
 
-    /// Whether nothing that was read was replaced, as far as the order's certifier and those who are
-    /// prepared know: what the origin of a weak voting transaction votes by. Gives the reads back.
+    /// Whether nothing that was read was replaced, as far as the order's certifier and those who
+    /// are prepared know: what the origin of a weak voting transaction votes by. Gives the reads
+    /// back.
     ///
     /// # Errors
     /// `LogPoisoned`.

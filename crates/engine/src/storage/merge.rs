@@ -94,7 +94,8 @@ pub fn merge(
         if (value.is_none() && omit.deletions) || omit.dropped.binary_search(&tree).is_ok() {
             continue;
         }
-        // The least of all that come next is behind what came before, unless its own run is not in order.
+        // The least of all that come next is behind what came before, unless its own run is not in
+        // order.
         writer.add(tree, key, value).map_err(|error| match error {
             Error::InvalidArgument(what) => Error::corrupt(run.path(), at, what),
             other => other,

@@ -1,11 +1,12 @@
-//! One protocol without the metaprotocol, in builds of the feature `protocol-alone`: so what the lists cost
-//! can be told from what the protocol costs.
+//! One protocol without the metaprotocol, in builds of the feature `protocol-alone`: so what the
+//! lists cost can be told from what the protocol costs.
 //!
-//! The queue is all that there is. What is certified is decided when it is its turn, and what is active is
-//! executed then. Of what is weak voting, the node where it ran looks at its reads when it is delivered:
-//! they must hold against what is decided, and nobody in the queue may be in its way. Then the node votes
-//! for it; if somebody in the queue is in its way, it votes when everything before is decided. So nobody is
-//! in lists, nobody depends on anybody, and nothing is resolved in cascade.
+//! The queue is all that there is. What is certified is decided when it is its turn, and what is
+//! active is executed then. Of what is weak voting, the node where it ran looks at its reads when
+//! it is delivered: they must hold against what is decided, and nobody in the queue may be in its
+//! way. Then the node votes for it; if somebody in the queue is in its way, it votes when
+//! everything before is decided. So nobody is in lists, nobody depends on anybody, and nothing is
+//! resolved in cascade.
 
 use super::{Turns, Waiting};
 use crate::delivery::Cluster;
@@ -32,8 +33,8 @@ pub(super) const fn is_alone() -> bool {
     cfg!(feature = "protocol-alone")
 }
 
-/// Whether it is the turn of the first in the queue, who waits for its vote. Nobody need vote about what is
-/// refused anyway.
+/// Whether it is the turn of the first in the queue, who waits for its vote. Nobody need vote about
+/// what is refused anyway.
 pub(super) fn turn_of(first: &Waiting, standing: &Standing) -> Option<Turn> {
     let is_voted = first.alone.as_ref().is_none_or(|alone| alone.is_voted);
     (is_voted || standing.judge(&first.request, &first.locks).is_err()).then_some(Turn::Install)

@@ -1,11 +1,12 @@
 //! Whose turn it is among the requests that a node is delivered, and what happens then.
 //!
-//! Requests are decided in the order of their positions, one after the other, and each when everything
-//! before it is decided and shown. Most are decided as they are delivered. Two kinds are not: a weak voting
-//! transaction waits for its vote, which is a request of a later position, and an active one waits until its
-//! statements are executed, which the SQL layer does. What is delivered behind them waits in a queue;
-//! meanwhile the metaprotocol's lists (`order::metaprotocol`) say who depends on whom, so that votes about
-//! transactions of this node go out as early as may be, and not one after the other.
+//! Requests are decided in the order of their positions, one after the other, and each when
+//! everything before it is decided and shown. Most are decided as they are delivered. Two kinds are
+//! not: a weak voting transaction waits for its vote, which is a request of a later position, and
+//! an active one waits until its statements are executed, which the SQL layer does. What is
+//! delivered behind them waits in a queue; meanwhile the metaprotocol's lists
+//! (`order::metaprotocol`) say who depends on whom, so that votes about transactions of this node
+//! go out as early as may be, and not one after the other.
 //!
 //! ```text
 //! deliver 5   W1 of node 2        waits for its vote
@@ -14,10 +15,10 @@
 //! deliver 8   node 1's vote       6 is decided, and shown; then 7 and 8, which have done their part
 //! ```
 //!
-//! The queue is not in a node's image: an image stands at a position that is decided, and a start is delivered
-//! all that comes behind. So is a voter of this node from before a start; nobody knows its reads any more,
-//! and the node votes against it. If a node stays away, others vote against its pending transactions: the
-//! first vote in the order counts.
+//! The queue is not in a node's image: an image stands at a position that is decided, and a start
+//! is delivered all that comes behind. So is a voter of this node from before a start; nobody knows
+//! its reads any more, and the node votes against it. If a node stays away, others vote against its
+//! pending transactions: the first vote in the order counts.
 //!
 //! Nobody executes while an active transaction is executed: the applier does it itself
 //! ([`Progress::Execute`], [`Manager::finish`]), and everything before is visible, nothing behind.
@@ -133,9 +134,9 @@ impl Manager {
         self.advance(cluster, &mut turns)
     }
 
-    /// The same of a commit that needs no turn, if nobody has to be waited for. False if nothing was
-    /// done. What was prepared before is left, however short its decision is, and so are reads that a
-    /// vote is about: how long these take their requests do not show.
+    /// The same of a commit that needs no turn, if nobody has to be waited for. False if nothing
+    /// was done. What was prepared before is left, however short its decision is, and so are reads
+    /// that a vote is about: how long these take their requests do not show.
     fn deliver_light(&self, position: Csn, bytes: &[u8]) -> Result<bool, Error> {
         let Some(cluster) = &self.cluster else { return Ok(false) };
         let turns = cluster.turns.try_lock().filter(|turns| turns.queue.is_empty());
@@ -249,8 +250,8 @@ impl Manager {
         cluster.node.order.propose(request.encode(0).into());
     }
 
-    /// Votes against a transaction whose origin keeps everybody waiting. Whichever vote is ordered first
-    /// counts.
+    /// Votes against a transaction whose origin keeps everybody waiting. Whichever vote is ordered
+    /// first counts.
     pub(crate) fn vote_against(&self, transaction: TransactionId) {
         if let Some(cluster) = &self.cluster {
             self.vote(cluster, transaction, false);
@@ -510,9 +511,9 @@ impl Manager {
 
 impl Database {
     /// As [`Database::deliver`], for who has other work, too: decides a commit that nobody's turn
-    /// depends on, and by which nothing is dropped, so that it takes about as long as its bytes say.
-    /// False, and nothing is done, if the request is another one, or if it would have to wait: for
-    /// somebody's turn, or until an image of this node is made.
+    /// depends on, and by which nothing is dropped, so that it takes about as long as its bytes
+    /// say. False, and nothing is done, if the request is another one, or if it would have to wait:
+    /// for somebody's turn, or until an image of this node is made.
     ///
     /// # Errors
     /// As `deliver`.

@@ -1,5 +1,5 @@
-//! Active transactions: a program is ordered, executed at every node when its turn comes, and what it did
-//! is put into its request, as if the request had come with it.
+//! Active transactions: a program is ordered, executed at every node when its turn comes, and what
+//! it did is put into its request, as if the request had come with it.
 
 use std::sync::Arc;
 
@@ -94,12 +94,12 @@ impl Manager {
         })))
     }
 
-    /// The first in the queue was executed: it commits, or has come to nothing; and so on with those
-    /// behind it.
+    /// The first in the queue was executed: it commits, or has come to nothing; and so on with
+    /// those behind it.
     ///
     /// # Errors
-    /// As `deliver`; also if the execution could not be brought to an end here: then this node must not go
-    /// on, for others may have.
+    /// As `deliver`; also if the execution could not be brought to an end here: then this node must
+    /// not go on, for others may have.
     pub(crate) fn finish(self: &Arc<Self>, executed: Executed) -> Result<Progress, Error> {
         let Executed { mut transaction, trees, commits } = executed;
         let Some(cluster) = &self.cluster else {

@@ -313,8 +313,8 @@ impl WriteSet {
         Ok(portions.into_iter().map(|portion| portion.run).collect())
     }
 
-    /// Trees that come or go as a whole, by the view of who has read there: those that were dropped,
-    /// and with bulk loads those that the transaction made.
+    /// Trees that come or go as a whole, by the view of who has read there: those that were
+    /// dropped, and with bulk loads those that the transaction made.
     pub(crate) fn whole_trees(&self, loads: &[StagedRun]) -> Vec<TreeId> {
         let mut trees = self.dropped().to_vec();
         if let Some(private) = self.private().filter(|_| !loads.is_empty()) {

@@ -1,6 +1,6 @@
-//! Read sets as bytes: in the rows of prepared transactions, in requests, and in images of the graph
-//! (`prepared::record` has the layout); and what writes changed of their rows (`change`), in the two
-//! latter.
+//! Read sets as bytes: in the rows of prepared transactions, in requests, and in images of the
+//! graph (`prepared::record` has the layout); and what writes changed of their rows (`change`), in
+//! the two latter.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -83,8 +83,8 @@ fn decode_interest(input: &mut Input<'_>, has_columns: bool) -> Result<Option<Ar
     Ok((!interest.is_whole()).then(|| Arc::new(interest)))
 }
 
-/// Reads what [`encode_reads`] wrote; `None` if nothing was certified. Without columns, as they were
-/// written once, everything was read.
+/// Reads what [`encode_reads`] wrote; `None` if nothing was certified. Without columns, as they
+/// were written once, everything was read.
 ///
 /// # Errors
 /// What is wrong with it, in words.

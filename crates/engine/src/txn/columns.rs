@@ -16,13 +16,13 @@
 //!
 //! # Why this is enough
 //!
-//! Let a reader have seen version `v0` of a row, and let `v1 v2 … vn` be the versions after it, each
-//! by another writer. The answer that the reader got is a function of the version which yields the
-//! same for `v0 … vi` if none of the writers of `v1 … vi` concerns it: each of them leaves the row
-//! outside of the conditions, or leaves all that is read of it as it was. So the reader may stand
-//! anywhere between the writer of `v0` and the first writer that concerns it, and must stand before
-//! that one. That is what the dependency graph says: `wr` from the writer of `v0`, `rw` to the
-//! first writer that concerns it. Later ones come behind that one by `ww`, as long as *every*
+//! Let a reader have seen version `v0` of a row, and let `v1 v2 … vn` be the versions after it,
+//! each by another writer. The answer that the reader got is a function of the version which yields
+//! the same for `v0 … vi` if none of the writers of `v1 … vi` concerns it: each of them leaves the
+//! row outside of the conditions, or leaves all that is read of it as it was. So the reader may
+//! stand anywhere between the writer of `v0` and the first writer that concerns it, and must stand
+//! before that one. That is what the dependency graph says: `wr` from the writer of `v0`, `rw` to
+//! the first writer that concerns it. Later ones come behind that one by `ww`, as long as *every*
 //! writer of a row is connected with the next one, whatever both changed; and they are, for a
 //! version is written as a whole: its writer has carried over the columns that it did not change,
 //! and so depends on whoever wrote them.

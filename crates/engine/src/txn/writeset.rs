@@ -396,8 +396,8 @@ impl WriteSet {
         self.savepoints.push(savepoint);
     }
 
-    /// Forgets what was written into a tree, which is not one of the transaction's own. No savepoint
-    /// is gone back to afterwards.
+    /// Forgets what was written into a tree, which is not one of the transaction's own. No
+    /// savepoint is gone back to afterwards.
     pub(crate) fn forget(&mut self, tree: TreeId) {
         let Ok(index) = self.trees.binary_search_by_key(&tree, |(t, _)| *t) else { return };
         let (_, writes) = self.trees.remove(index);
@@ -496,8 +496,8 @@ impl Changes {
     }
 
     /// Takes out what changes nothing in the end, and answers which keys: deletions of what the
-    /// transaction itself had made, and what it has deleted and put back as it was. `was` knows what
-    /// was there before.
+    /// transaction itself had made, and what it has deleted and put back as it was. `was` knows
+    /// what was there before.
     pub(crate) fn take_nothing<E>(
         &mut self,
         mut was: impl FnMut(&[u8]) -> Result<Option<Value>, E>,

@@ -175,7 +175,8 @@ impl Cluster {
         let request = self.order.ordered.lock().unwrap().get(position).cloned();
         let Some(request) = request else { return false };
         // Some nodes decide what is light by the way, as a thread does that has other work, too.
-        if number % 2 == 0 && self.node(number).deliver_light(position as u64 + 1, &request).unwrap() {
+        if number.is_multiple_of(2) && self.node(number).deliver_light(position as u64 + 1, &request).unwrap()
+        {
             return true;
         }
         let mut progress = self.node(number).deliver(position as u64 + 1, &request).unwrap();

@@ -120,8 +120,8 @@ fn orphan(seed: u64) {
     assert!(get(&t, "child").is_none() || get(&t, "parent").is_some(), "it refers to nothing");
 }
 
-/// Two count up at READ COMMITTED, at two nodes, as a statement does: under the row's lock, from the
-/// latest value. No count may be lost, whatever is delivered between.
+/// Two count up at READ COMMITTED, at two nodes, as a statement does: under the row's lock, from
+/// the latest value. No count may be lost, whatever is delivered between.
 fn counter(seed: u64) {
     let mut random = SplitMix::new(seed);
     let cluster = Cluster::of(2);
@@ -203,8 +203,8 @@ fn given_by_who_is_struck() {
     assert_counted(&cluster, "x", 2);
 }
 
-/// What is delivered while one is being sealed does not strike it any more, and has not been seen by
-/// it: it must refuse it.
+/// What is delivered while one is being sealed does not strike it any more, and has not been seen
+/// by it: it must refuse it.
 fn delivered_while_sealing() {
     let cluster = Rc::new(Cluster::of(2));
     cluster.write(1, &[("x", "0")]);
@@ -297,9 +297,10 @@ fn lost() {
     cluster.write(1, &[("x", "1")]);
 }
 
-/// One reads both rows and writes one of them; another one, meanwhile, writes the other; and a reader sees
-/// the second and not the first. The first must come before the second, which it has not seen, and behind
-/// the reader, who has not seen it, and the reader behind the second: one of the three has to fail.
+/// One reads both rows and writes one of them; another one, meanwhile, writes the other; and a
+/// reader sees the second and not the first. The first must come before the second, which it has
+/// not seen, and behind the reader, who has not seen it, and the reader behind the second: one of
+/// the three has to fail.
 fn read_only_anomaly() {
     let cluster = Cluster::of(2);
     cluster.write(1, &[("x", "0"), ("y", "0")]);
@@ -327,8 +328,8 @@ fn read_only_anomaly() {
     assert!(!read || first.is_err(), "no order explains what was read");
 }
 
-/// A node that nobody has heard of changes what it has seen, and what was changed since then is known no more
-/// when its request comes.
+/// A node that nobody has heard of changes what it has seen, and what was changed since then is
+/// known no more when its request comes.
 fn late(seed: u64) {
     let cluster = Cluster::of(2);
     cluster.write(1, &[("x", "0")]);

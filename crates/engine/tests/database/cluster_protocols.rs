@@ -1,5 +1,5 @@
-//! Weak voting and active replication beside certification: what each of them promises, and all small
-//! histories of them together.
+//! Weak voting and active replication beside certification: what each of them promises, and all
+//! small histories of them together.
 
 use bytes::Bytes;
 use cognate_engine::{Error, Isolation, Progress, Replication, Transaction};
@@ -93,7 +93,8 @@ fn a_voter_whose_read_was_replaced_is_voted_against() {
     cluster.assert_equal();
 }
 
-/// Who has read nothing but what it writes needs no vote: whoever is in its way wants the same rows.
+/// Who has read nothing but what it writes needs no vote: whoever is in its way wants the same
+/// rows.
 #[test]
 fn nobody_votes_about_who_reads_what_it_writes() {
     for (isolation, reads) in
@@ -113,8 +114,8 @@ fn nobody_votes_about_who_reads_what_it_writes() {
     }
 }
 
-/// The origin is lost between write set and vote: whoever waits has the others vote against it. The first
-/// vote in the order counts, wherever the second one comes from.
+/// The origin is lost between write set and vote: whoever waits has the others vote against it. The
+/// first vote in the order counts, wherever the second one comes from.
 #[test]
 fn the_loss_of_the_origin_is_resolved_by_an_ordered_vote() {
     for against_first in [true, false] {
@@ -236,8 +237,8 @@ fn programs_are_executed_everywhere_in_their_order_and_never_lose() {
     cluster.assert_equal();
 }
 
-/// What the monitor asks: would they have been refused, had they run at their own nodes? There, locks
-/// keep the transactions of one node apart.
+/// What the monitor asks: would they have been refused, had they run at their own nodes? There,
+/// locks keep the transactions of one node apart.
 #[test]
 fn a_program_tells_whether_another_node_was_faster() {
     let cluster = Cluster::of(2);
@@ -292,8 +293,8 @@ fn a_program_is_executed_when_everything_before_it_is_decided() {
     cluster.assert_equal();
 }
 
-/// What is prepared keeps a program out, alike everywhere, if it holds what that wants, or has written
-/// into tables that it looks at.
+/// What is prepared keeps a program out, alike everywhere, if it holds what that wants, or has
+/// written into tables that it looks at.
 #[test]
 fn a_program_gives_way_to_what_is_prepared() {
     for (writes, isolation) in [("k1", Isolation::Snapshot), ("k2", SERIALIZABLE)] {
@@ -398,8 +399,8 @@ struct Small {
     snapshot: usize,
 }
 
-/// Three transactions, each at a node of its own, ordered one after the other, then the votes, then the
-/// decisions about those that are prepared: what has committed must be serializable.
+/// Three transactions, each at a node of its own, ordered one after the other, then the votes, then
+/// the decisions about those that are prepared: what has committed must be serializable.
 fn small_history(cluster: &Cluster, base: usize, history: &[Small]) {
     let own = |keys: &[usize]| keys.iter().map(|key| base + key).collect::<Vec<usize>>();
     let (mut going, mut prepared, mut done) = (Vec::new(), Vec::new(), Vec::new());
@@ -410,8 +411,8 @@ fn small_history(cluster: &Cluster, base: usize, history: &[Small]) {
         cluster.order.ordered.lock().unwrap().extend(requests);
         *ordered = upto;
     };
-    // In the order of what they see: nobody has seen more when it is sealed than when it began, and whoever
-    // has not begun yet sees as much at least.
+    // In the order of what they see: nobody has seen more when it is sealed than when it began, and
+    // whoever has not begun yet sees as much at least.
     let mut turns: Vec<usize> = (0..history.len()).collect();
     turns.sort_by_key(|at| history[*at].snapshot);
     for at in turns {
@@ -480,9 +481,9 @@ fn small_history(cluster: &Cluster, base: usize, history: &[Small]) {
 /// The key that a transaction reads, and the one that it writes.
 type ReadAndWritten = (Option<usize>, usize);
 
-/// Histories with transactions that write nothing, by every mixture of protocols and with every snapshot: one
-/// that sees the end of a chain of such as have each read what the next one replaces, and perhaps not
-/// its beginning; and one between two that do not see each other.
+/// Histories with transactions that write nothing, by every mixture of protocols and with every
+/// snapshot: one that sees the end of a chain of such as have each read what the next one replaces,
+/// and perhaps not its beginning; and one between two that do not see each other.
 #[test]
 fn who_only_reads_closes_no_cycle() {
     let kinds = [Kind::Certified, Kind::Voter, Kind::Active, Kind::Prepared];
@@ -518,8 +519,8 @@ fn who_only_reads_closes_no_cycle() {
     }
 }
 
-/// What three transactions read, at most one key each, and write, one key each: all ways but for the names
-/// of the keys, which come up in the order of their numbers.
+/// What three transactions read, at most one key each, and write, one key each: all ways but for
+/// the names of the keys, which come up in the order of their numbers.
 fn footprints() -> Vec<[ReadAndWritten; 3]> {
     let mut all: Vec<(Vec<ReadAndWritten>, usize)> = vec![(Vec::new(), 0)];
     for _ in 0..3 {
@@ -540,8 +541,8 @@ fn footprints() -> Vec<[ReadAndWritten; 3]> {
     all.into_iter().filter_map(|(three, _)| three.try_into().ok()).collect()
 }
 
-/// Every history of three transactions over three keys, each of which reads at most one and writes one, by
-/// every mixture of protocols and with every snapshot; `part` of sixteen parts of them.
+/// Every history of three transactions over three keys, each of which reads at most one and writes
+/// one, by every mixture of protocols and with every snapshot; `part` of sixteen parts of them.
 pub(super) fn small_histories(part: u64) {
     let kinds = [Kind::Certified, Kind::Voter, Kind::Active, Kind::Prepared];
     let mixtures = kinds.iter().flat_map(|a| kinds.iter().flat_map(move |b| kinds.map(|c| [*a, *b, c])));

@@ -174,9 +174,9 @@ fn nobody_waits_for_a_checkpoint_to_send_a_state() {
     assert_eq!(node.outgoing().unwrap().position(), 2);
 }
 
-/// Who has other work delivers what takes as long as its bytes say, and waits for nobody. The rest is
-/// left as it is: a vote about reads that only one node knows, what comes behind that, and what was
-/// prepared before.
+/// Who has other work delivers what takes as long as its bytes say, and waits for nobody. The rest
+/// is left as it is: a vote about reads that only one node knows, what comes behind that, and what
+/// was prepared before.
 #[test]
 fn what_is_light_is_decided_by_the_way_and_the_rest_is_left() {
     let cluster = Cluster::of(2);

@@ -2,8 +2,8 @@
 //!
 //! All its methods take `&self`; clones are the same disk. [`SimDisk::restart`] ends the process or
 //! the power: handles and files opened before answer errors from then on, so whatever of the old
-//! process still runs in a test changes nothing that is the new one's; and what the medium holds (or,
-//! for the process, the cache) is all there is.
+//! process still runs in a test changes nothing that is the new one's; and what the medium holds
+//! (or, for the process, the cache) is all there is.
 //!
 //! Folders: creations, renames and removals form one sequence per folder; power loss keeps a prefix
 //! of what was not flushed. Simplified: folders themselves are durable at once.

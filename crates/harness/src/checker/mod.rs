@@ -21,12 +21,12 @@
 //! *(c) Strict.* With an edge from each transaction that was acknowledged to each that began after
 //! that, the graph tells whether there is a serial order in the order of real time.
 //!
-//! *Columns.* The certifier knows which columns of a row were read and which were changed; the oracle
-//! knows rows. The recorded load is such that both are the same: every write gives its row another
-//! stamp, and whatever returns a row returns its stamp. So whoever has read a row has read what
-//! every write of it changes; and conditions of scans the oracle knows by itself. A load that reads
-//! rows without their stamps would have histories here that are not serializable by rows, and are
-//! by columns.
+//! *Columns.* The certifier knows which columns of a row were read and which were changed; the
+//! oracle knows rows. The recorded load is such that both are the same: every write gives its row
+//! another stamp, and whatever returns a row returns its stamp. So whoever has read a row has read
+//! what every write of it changes; and conditions of scans the oracle knows by itself. A load that
+//! reads rows without their stamps would have histories here that are not serializable by rows, and
+//! are by columns.
 //!
 //! A worked history, write skew: `x0`, `y0` are initial; `T1` reads `x0` and writes `y`, `T2` reads
 //! `y0` and writes `x`.

@@ -123,8 +123,8 @@ impl Cluster {
         restarted.map_err(|_| Error::Timeout("a node did not start again in time".to_owned()))?.map(drop)
     }
 
-    /// Starts a node again that was killed, without anything that it had, and has another one let it
-    /// join: it receives everything. Waits until it serves.
+    /// Starts a node again that was killed, without anything that it had, and has another one let
+    /// it join: it receives everything. Waits until it serves.
     ///
     /// # Errors
     /// If it does not start, or the other one refuses.

@@ -3,8 +3,9 @@
 //!
 //! The settings are those of a careful small installation: `fsync`, `synchronous_commit` and
 //! `full_page_writes` on, 1 GB of shared buffers, room for 300 connections, and a `max_wal_size`
-//! that keeps checkpoints out of short runs. A standby is a copy of a running server that follows it.
-//! PostgreSQL refuses to run as root, so a harness that runs as root starts it as user `postgres`.
+//! that keeps checkpoints out of short runs. A standby is a copy of a running server that follows
+//! it. PostgreSQL refuses to run as root, so a harness that runs as root starts it as user
+//! `postgres`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! A fixed pace: transactions are due one after the other, and each is taken by the next client that is free.
-//! Whoever takes one that was due before begins at once, and its wait counts.
+//! A fixed pace: transactions are due one after the other, and each is taken by the next client
+//! that is free. Whoever takes one that was due before begins at once, and its wait counts.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,9 +6,9 @@
 //! | `large` | counts up twenty distinct random rows |
 //! | `reads` | sums five hundred rows up, and counts up one random row |
 //!
-//! Each is one message of statements, so that any protocol fits. As in [`super::updates`], attempts that are
-//! refused are counted and made again with the same rows, and the sum over the table tells how many
-//! committed.
+//! Each is one message of statements, so that any protocol fits. As in [`super::updates`], attempts
+//! that are refused are counted and made again with the same rows, and the sum over the table tells
+//! how many committed.
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};

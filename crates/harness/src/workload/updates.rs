@@ -253,8 +253,8 @@ pub struct Updates {
     pub kinds: Vec<String>,
     /// Which of them those of these clients are.
     pub kind: usize,
-    /// When transactions are due; then those that are refused are not made again. None: one after the
-    /// other.
+    /// When transactions are due; then those that are refused are not made again. None: one after
+    /// the other.
     pub pace: Option<Arc<Pace>>,
 }
 

@@ -228,8 +228,8 @@ fn a_read_that_was_replaced_ends_the_transaction() {
     run(cases::STALE_READS);
 }
 
-/// In every order nobody is aborted at all. READ COMMITTED has other anomalies there: an update that
-/// waited for a delete finds nothing.
+/// In every order nobody is aborted at all. READ COMMITTED has other anomalies there: an update
+/// that waited for a delete finds nothing.
 #[test]
 fn snapshots_move_past_what_statements_meet() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

@@ -359,14 +359,15 @@ impl OrderLog {
     }
 
     /// The index at which an application goes on that has everything up to `position`: of the entry
-    /// that holds the position, if more follows in it, or else the next one. What stands behind may be
-    /// replaced as long as it is not settled, also by requests where there was none; so nothing behind
-    /// is looked at.
+    /// that holds the position, if more follows in it, or else the next one. What stands behind may
+    /// be replaced as long as it is not settled, also by requests where there was none; so nothing
+    /// behind is looked at.
     pub(crate) fn index_after(&self, position: Position) -> u64 {
         let slots = self.slots.lock();
         match slots.holding(position) {
             Some(slot) if slot.count > 0 => slot.id.index + u64::from(slot.end == position),
-            // The application has nothing that is here, or a part of an entry that has not come yet.
+            // The application has nothing that is here, or a part of an entry that has not come
+            // yet.
             _ => slots.first(),
         }
     }
@@ -396,8 +397,8 @@ impl OrderLog {
         found.map(|slot| slot.id.index)
     }
 
-    /// Bytes of requests after `after` up to and with `last`, and for how long the first of them has been
-    /// here.
+    /// Bytes of requests after `after` up to and with `last`, and for how long the first of them
+    /// has been here.
     pub(crate) fn lag_between(&self, after: Option<u64>, last: Option<u64>) -> (u64, Duration) {
         let slots = self.slots.lock();
         let next = after.map_or(slots.first(), |index| index + 1);

@@ -46,8 +46,8 @@ pub(super) struct Slots {
     pub(super) ballot: Option<Ballot>,
     pub(super) committed: Option<EntryId>,
     pub(super) base: Base,
-    /// The snapshot that the application has taken in last, and one that it may be about to: only the
-    /// application knows. Oldest first.
+    /// The snapshot that the application has taken in last, and one that it may be about to: only
+    /// the application knows. Oldest first.
     pub(super) installs: Vec<Install>,
     pub(super) peers: BTreeMap<NodeNumber, u64>,
     slots: VecDeque<Slot>,

@@ -15,7 +15,8 @@
 //!
 //! Refused are: another version, another cluster, a wrong secret, a node that is not on the list or
 //! on whose list this one is not, the number of this node itself, and a number that was here before
-//! with other data, or is another process's at the time. Nodes that belong to no cluster yet must have equal lists.
+//! with other data, or is another process's at the time. Nodes that belong to no cluster yet must
+//! have equal lists.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -123,7 +123,8 @@ impl Identity {
         self.life
     }
 
-    /// A process wants to speak as another node; each time that is granted, [`Identity::leave`] follows.
+    /// A process wants to speak as another node; each time that is granted, [`Identity::leave`]
+    /// follows.
     pub(crate) fn enter(&self, node: NodeNumber, life: u64) -> Result<(), String> {
         self.presence.lock().enter(node, life, self.since.elapsed())
     }

@@ -1,10 +1,10 @@
 //! Which process speaks as which node. Pure: connections, what is heard on them and the time go in.
 //!
-//! A node's folder may have been copied, and the copy started elsewhere: it has all that the node knows
-//! of itself. If others took it for the node, two processes could vote as one. So each process draws a
-//! number at its start, and a second process is refused as long as the first one is heard. One that has
-//! ended gives way at once, since its connections end with it; one that is lost without a word does
-//! after [`SILENCE`]. Whoever was replaced so is not heard any more.
+//! A node's folder may have been copied, and the copy started elsewhere: it has all that the node
+//! knows of itself. If others took it for the node, two processes could vote as one. So each
+//! process draws a number at its start, and a second process is refused as long as the first one is
+//! heard. One that has ended gives way at once, since its connections end with it; one that is lost
+//! without a word does after [`SILENCE`]. Whoever was replaced so is not heard any more.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

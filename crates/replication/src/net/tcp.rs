@@ -11,10 +11,10 @@
 //! frame  number (8) · request            frame  number (8) · answer
 //! ```
 //!
-//! A machine that is lost or cut off says nothing any more, and the system would send again for many
-//! minutes, at ever longer intervals. So what is not confirmed within seconds ends a connection
-//! (`SILENCE`), and one on which nothing is under way is probed: after a cut both sides find each
-//! other within a second or two.
+//! A machine that is lost or cut off says nothing any more, and the system would send again for
+//! many minutes, at ever longer intervals. So what is not confirmed within seconds ends a
+//! connection (`SILENCE`), and one on which nothing is under way is probed: after a cut both sides
+//! find each other within a second or two.
 //!
 //! A connection that ends is dialed again, after a pause that grows to a second. Everything that
 //! was under way on it is lost ([`CallError::Lost`]); nothing is sent again.
@@ -47,8 +47,8 @@ use crate::messages::names_cluster;
 
 /// How long somebody may take to make himself known.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How long the other side's machine may confirm nothing of what was sent to it. A process that only
-/// stands still is no silence: its machine confirms.
+/// How long the other side's machine may confirm nothing of what was sent to it. A process that
+/// only stands still is no silence: its machine confirms.
 const SILENCE: Duration = Duration::from_secs(5);
 /// How often a connection is probed on which nothing is sent.
 const PROBE: Duration = Duration::from_secs(1);

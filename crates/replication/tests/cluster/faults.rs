@@ -35,8 +35,8 @@ fn history(fault: Planted, seed: u64) {
     }
 }
 
-/// A leader that reaches nobody orders something, loses its power, and comes back when another one has
-/// ordered something else. Nobody has settled what its log ends with.
+/// A leader that reaches nobody orders something, loses its power, and comes back when another one
+/// has ordered something else. Nobody has settled what its log ends with.
 fn end_of_a_deposed_leader(seed: u64) {
     simulated(async {
         let mut storm = Storm::new(seed);

@@ -1,5 +1,5 @@
-//! A node that takes what is ordered more slowly than the others order it, over the simulated network:
-//! who is said to be slow, for how long, and who never is.
+//! A node that takes what is ordered more slowly than the others order it, over the simulated
+//! network: who is said to be slow, for how long, and who never is.
 
 use std::time::Duration;
 
@@ -40,8 +40,8 @@ async fn said(storm: &Storm) -> Vec<(Option<u64>, Option<NodeState>)> {
     all
 }
 
-/// Waits until all nodes say this of the slow one, and that nobody waits for it; that it serves also
-/// that it lacks little.
+/// Waits until all nodes say this of the slow one, and that nobody waits for it; that it serves
+/// also that it lacks little.
 async fn until_said(storm: &Storm, state: NodeState) {
     let is_said = async |node: &Running| {
         let rows = node.order.status().await;

@@ -20,7 +20,8 @@ pub(crate) fn trace() {
 /// Far more than anything takes: a test that waits for longer has found a defect.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(60);
 
-/// Far more proposals than a change of leaders refuses: a consensus that has ended refuses for ever.
+/// Far more proposals than a change of leaders refuses: a consensus that has ended refuses for
+/// ever.
 const ATTEMPTS: usize = 1000;
 
 #[derive(Debug)]

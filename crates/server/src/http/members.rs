@@ -7,9 +7,9 @@
 //! POST /cluster/nodes/4/remove        it is no member any more
 //! ```
 //!
-//! Any node that serves takes them. A change answers once it is in force, with 409 and the reason if
-//! it is refused, such as the vote of a node that lacks much still. Who may make one has the token;
-//! where none is configured, the port must not be reachable from other machines.
+//! Any node that serves takes them. A change answers once it is in force, with 409 and the reason
+//! if it is refused, such as the vote of a node that lacks much still. Who may make one has the
+//! token; where none is configured, the port must not be reachable from other machines.
 
 use cognate_replication::entry::NodeNumber;
 use cognate_replication::error::OrderError;

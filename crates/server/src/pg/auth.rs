@@ -59,8 +59,8 @@ impl Users {
         if wanted_gets_in { None } else { self.by_name.keys().next().map(String::as_str) }
     }
 
-    /// Starts an exchange for `user`, of whom the database says this. What the configuration says of
-    /// him goes before that, and what it says of everybody behind.
+    /// Starts an exchange for `user`, of whom the database says this. What the configuration says
+    /// of him goes before that, and what it says of everybody behind.
     pub fn exchange(&self, user: &str, stored: StoredPassword) -> Exchange {
         let stored = match (self.by_name.get(user), stored) {
             (Some(configured), _) => Some(configured.clone()),

@@ -216,8 +216,8 @@ impl Connection {
         }
     }
 
-    /// Why the transaction has ended that a message was to be part of, if it has while the client was
-    /// not asking. Sync, which is the end of it, asks for itself.
+    /// Why the transaction has ended that a message was to be part of, if it has while the client
+    /// was not asking. Sync, which is the end of it, asks for itself.
     fn lost_before(&mut self, first: u8) -> Option<SqlError> {
         if matches!(first, tag::SYNC | tag::TERMINATE) { None } else { self.session.take_lost() }
     }

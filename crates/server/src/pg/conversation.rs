@@ -30,9 +30,10 @@
 //! socket. So what was read ahead while a statement waited is answered after it, and the bytes that
 //! follow are not needed for that.
 //!
-//! **Invariant.** What a mailbox brings (notifications) is written by nobody who waits: `receive` is left for it,
-//! and `exchange` writes it, flushes, and waits again. A letter that comes before the mailbox is polled is found
-//! by that, one that comes afterwards has the waker; only a session without a transaction looks.
+//! **Invariant.** What a mailbox brings (notifications) is written by nobody who waits: `receive`
+//! is left for it, and `exchange` writes it, flushes, and waits again. A letter that comes before
+//! the mailbox is polled is found by that, one that comes afterwards has the waker; only a session
+//! without a transaction looks.
 //!
 //! **Invariant.** Nothing urgent is unsent when a connection waits in `receive`: [`exchange`]
 //! flushes first, and `receive` writes nothing.

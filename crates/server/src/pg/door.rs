@@ -1,6 +1,7 @@
-//! What a client finds at a node that is starting: it is told why nobody gets in yet, once it has said what
-//! it wants, as PostgreSQL does. A node may wait for the others of its cluster for long, and a client that was
-//! left to wait in the socket's queue would know neither for what nor whether anybody is there.
+//! What a client finds at a node that is starting: it is told why nobody gets in yet, once it has
+//! said what it wants, as PostgreSQL does. A node may wait for the others of its cluster for long,
+//! and a client that was left to wait in the socket's queue would know neither for what nor whether
+//! anybody is there.
 
 use std::future::poll_fn;
 use std::pin::pin;

@@ -89,8 +89,8 @@ pub fn header(input: &[u8], phase: Phase) -> Result<Option<Header>, FrameError> 
     Ok(Some(Header { tag: first, total: length as usize + 1 }))
 }
 
-/// The tag of the first message that does something for the transaction, if it is here: closing what has a
-/// name, and asking for answers, does nothing.
+/// The tag of the first message that does something for the transaction, if it is here: closing
+/// what has a name, and asking for answers, does nothing.
 pub(crate) fn first_acting(mut input: &[u8], phase: Phase) -> Option<u8> {
     while let Some(&first) = input.first() {
         if !matches!(first, tag::CLOSE | tag::FLUSH) {

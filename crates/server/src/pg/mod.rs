@@ -4,7 +4,8 @@
 //! Pure parts, bytes in and values out: [`frame`], [`message`], [`startup`], [`auth`],
 //! [`response`]. Parts that touch a socket: `socket`, `transport` (buffers), `handshake` (up to the
 //! session), `conversation` (the loop), `connection` (a session's part in it), with the handling of
-//! messages in `simple`, `extended` and `copy`. Who comes before there is a server is told so by `door`.
+//! messages in `simple`, `extended` and `copy`. Who comes before there is a server is told so by
+//! `door`.
 
 pub mod auth;
 mod connection;

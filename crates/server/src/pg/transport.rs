@@ -165,7 +165,8 @@ impl<S: Stream> Transport<S> {
         }
     }
 
-    /// Notes which message comes next, and which is the next one that does something for the transaction.
+    /// Notes which message comes next, and which is the next one that does something for the
+    /// transaction.
     pub(crate) fn note_next(&mut self, first: Option<u8>, acting: Option<u8>) {
         (self.next, self.next_acting) = (first, acting);
     }

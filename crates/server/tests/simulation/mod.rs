@@ -2,19 +2,19 @@
 //! over disks that lose power, on one thread whose clock stands still while anything is done.
 //!
 //! In each round something happens: nodes end and come back, directions are cut and heal, the
-//! weather changes, checkpoints are made and logs cut, so that nodes that come back are sent others'
-//! states. Meanwhile clients read and write at all nodes, at SERIALIZABLE, commit by all protocols, prepare
-//! and decide, and try again under the same name where they were not answered. Then everything heals,
-//! and it is looked whether
+//! weather changes, checkpoints are made and logs cut, so that nodes that come back are sent
+//! others' states. Meanwhile clients read and write at all nodes, at SERIALIZABLE, commit by all
+//! protocols, prepare and decide, and try again under the same name where they were not answered.
+//! Then everything heals, and it is looked whether
 //! - all nodes have the same rows and the same digest at the same position;
 //! - everything acknowledged is there, nothing refused is, and of one name one has committed;
 //! - one serial order of one copy explains all that was read and written;
 //! - new transactions commit.
 //!
 //! `COGNATE_SEEDS=500 cargo test -p cognate-server --test main simulation` runs as many, from
-//! `COGNATE_SEED` on. All that the network does, and what is tried when, is drawn from the seed. When a
-//! node calls an election is not, nor what a database's own threads do, which changes nothing that can be
-//! seen: so a seed that has failed once may need some runs to fail again.
+//! `COGNATE_SEED` on. All that the network does, and what is tried when, is drawn from the seed.
+//! When a node calls an election is not, nor what a database's own threads do, which changes
+//! nothing that can be seen: so a seed that has failed once may need some runs to fail again.
 
 #![allow(clippy::unwrap_used)]
 

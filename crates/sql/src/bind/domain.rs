@@ -1,8 +1,8 @@
 //! Domains: what a value must meet to become one of a domain.
 //!
 //! Expressions compute with the type under a domain. Where a cast makes a value one of the domain,
-//! [`coerce`](Binder::coerce) puts its constraints around the expression; what goes into a column is
-//! tested with the whole row instead (`oltp/run`).
+//! [`coerce`](Binder::coerce) puts its constraints around the expression; what goes into a column
+//! is tested with the whole row instead (`oltp/run`).
 //!
 //! The constraints are bound here once for each statement, over a frame whose only place is VALUE,
 //! in the surroundings of their definition.

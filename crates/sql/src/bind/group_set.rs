@@ -5,8 +5,9 @@
 //! SELECT s.unnest tag, count(*) FROM work, LATERAL unnest(tags) s(unnest) GROUP BY tag
 //! ```
 //!
-//! A row gives as many rows as its set has either way, and they are there before they are grouped. It
-//! is one function, which is the whole of a key that is a target: what else there is stays refused.
+//! A row gives as many rows as its set has either way, and they are there before they are grouped.
+//! It is one function, which is the whole of a key that is a target: what else there is stays
+//! refused.
 
 use sqlparser::ast::{
     self, Expr as Syntax, FunctionArguments, GroupByExpr, Ident, Select, SelectItem, TableAlias,

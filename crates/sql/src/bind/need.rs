@@ -117,7 +117,8 @@ impl Binder<'_> {
         privileges: Privileges,
         role: Option<Oid>,
     ) -> Option<ColumnRead> {
-        // Superusers need nothing. One who is none any more has changed the catalog, and the plan goes.
+        // Superusers need nothing. One who is none any more has changed the catalog, and the plan
+        // goes.
         if role.is_some_and(|role| self.context.catalog.rights(role).superuser) {
             return None;
         }
@@ -338,7 +339,8 @@ fn columns_over(view: &Arc<View>, catalog: &Catalog, places: &[usize]) -> Vec<us
     places.iter().filter_map(over).collect()
 }
 
-/// Whether an expression may read a column of the table that a statement changes: it names anything.
+/// Whether an expression may read a column of the table that a statement changes: it names
+/// anything.
 pub(crate) fn names_columns(expression: &ast::Expr) -> bool {
     has_expression(expression, |expression| match expression {
         ast::Expr::Identifier(name) => {

@@ -3,8 +3,8 @@
 //!
 //! An expression or a join gives rows when it is asked, and cannot wait for a lock or write a row
 //! meanwhile. So what does that becomes a *part*: it is run to its end before what reads it, which
-//! finds its rows as those of a WITH query. Most statements have no parts, and the binder only notes
-//! that one would be needed ([`Binder::wants_parts`]); then all is bound once more, in parts.
+//! finds its rows as those of a WITH query. Most statements have no parts, and the binder only
+//! notes that one would be needed ([`Binder::wants_parts`]); then all is bound once more, in parts.
 //!
 //! ```text
 //! UPDATE job SET taken = true
@@ -128,8 +128,8 @@ impl Binder<'_> {
         }
     }
 
-    /// Binds a query within the statement. If it locks rows, its rows are read from the part that it
-    /// is.
+    /// Binds a query within the statement. If it locks rows, its rows are read from the part that
+    /// it is.
     ///
     /// # Errors
     /// 0A000 if it locks rows and refers to a query around it.

@@ -235,8 +235,8 @@ const TABLE_OID: &str = "tableoid";
 const XMIN: &str = "xmin";
 
 impl Level {
-    /// A hidden column of a table; none where an outer join may have to make it NULL. Of `xmin` there
-    /// is that of catalogs only.
+    /// A hidden column of a table; none where an outer join may have to make it NULL. Of `xmin`
+    /// there is that of catalogs only.
     fn hidden(&self, name: &str, table: &NamedTable) -> Option<Typed> {
         match name {
             TABLE_OID => self.table_oid(table),

@@ -220,8 +220,8 @@ impl Binder<'_> {
         Ok(None)
     }
 
-    /// The name of a WITH query. 42712 if one of the same WITH, of which those in sight from `before`
-    /// on are, has it.
+    /// The name of a WITH query. 42712 if one of the same WITH, of which those in sight from
+    /// `before` on are, has it.
     pub(super) fn new_cte_name(&self, cte: &ast::Cte, before: usize) -> Result<String> {
         let name = object_name(&cte.alias.name);
         if self.ctes[before..].iter().all(|known| known.name != name) {
@@ -532,8 +532,8 @@ impl Walker for Reads<'_> {
     }
 }
 
-/// The queries of a WITH in an order in which each comes behind those that it reads: under RECURSIVE
-/// it may read later ones. As they stand where they read each other, or seem to.
+/// The queries of a WITH in an order in which each comes behind those that it reads: under
+/// RECURSIVE it may read later ones. As they stand where they read each other, or seem to.
 pub(crate) fn in_order(with: &ast::With) -> Vec<&ast::Cte> {
     let written: Vec<&ast::Cte> = with.cte_tables.iter().collect();
     if !with.recursive || written.len() < 2 {

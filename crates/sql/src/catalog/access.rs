@@ -5,8 +5,8 @@
 //! GRANT SELECT ON t TO bob                   {ann=arwdDxt/ann, bob=r/ann}
 //! ```
 //!
-//! An [`Access`] is an object of the catalog beside the one that it is about, so that a GRANT does not
-//! touch the table, and tables say nothing of owners. It is there only if it says something: an
+//! An [`Access`] is an object of the catalog beside the one that it is about, so that a GRANT does
+//! not touch the table, and tables say nothing of owners. It is there only if it says something: an
 //! object without one belongs to the bootstrap superuser and has no list. It goes with its object.
 //!
 //! A [`DefaultAccess`] is what ALTER DEFAULT PRIVILEGES has said for objects to come.

@@ -6,7 +6,8 @@
 //!
 //! Whoever has a privilege on the table has it on each column; a column's own list says what is
 //! given beyond that, and without one nobody has more. So a list of a column that says nothing is
-//! not kept. Columns are named by their places, which never change; the lists go with their columns.
+//! not kept. Columns are named by their places, which never change; the lists go with their
+//! columns.
 
 use serde::{Deserialize, Serialize};
 

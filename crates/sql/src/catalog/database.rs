@@ -1,12 +1,12 @@
 //! Databases: name spaces beside each other in one server, none of which sees another's objects.
 //!
-//! Three are there from the beginning, and are objects of the catalog only once something about them
-//! was changed: `postgres`, in which everything is that was stored before there were others, and two
-//! empty ones, as in PostgreSQL. Roles, databases and what is said of them are *shared*: each
-//! database's catalog has them.
+//! Three are there from the beginning, and are objects of the catalog only once something about
+//! them was changed: `postgres`, in which everything is that was stored before there were others,
+//! and two empty ones, as in PostgreSQL. Roles, databases and what is said of them are *shared*:
+//! each database's catalog has them.
 //!
-//! As long as nobody has made a fourth one, a client may call the initial database whatever it likes
-//! (docs/decisions/0021-databases.md).
+//! As long as nobody has made a fourth one, a client may call the initial database whatever it
+//! likes (docs/decisions/0021-databases.md).
 
 use serde::{Deserialize, Serialize};
 
@@ -107,7 +107,8 @@ impl Catalog {
         self.databases.len() <= INITIAL
     }
 
-    /// The name of the database that this is the catalog of, to a client that has called it `given`.
+    /// The name of the database that this is the catalog of, to a client that has called it
+    /// `given`.
     pub fn own_name<'a>(&'a self, given: &'a str) -> &'a str {
         if self.has_aliases() && self.database == DATABASE_OID && !given.is_empty() {
             return given;

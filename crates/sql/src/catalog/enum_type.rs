@@ -7,10 +7,11 @@
 //! labels   sad at 1 << 40, ok at 3 << 39, happy at 2 << 40
 //! ```
 //!
-//! What rows and keys hold of a value is its label's position ([`EnumValue`](crate::types::EnumValue)
-//! says why), so a position is never given to another label and never changes. A label at the end is
-//! `STEP` from the last one, one in between half-way between its neighbours: a gap can be halved
-//! about forty times, and there is room for millions of labels at the ends.
+//! What rows and keys hold of a value is its label's position
+//! ([`EnumValue`](crate::types::EnumValue) says why), so a position is never given to another label
+//! and never changes. A label at the end is `STEP` from the last one, one in between half-way
+//! between its neighbours: a gap can be halved about forty times, and there is room for millions of
+//! labels at the ends.
 
 use serde::{Deserialize, Serialize};
 

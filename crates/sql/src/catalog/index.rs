@@ -11,18 +11,18 @@
 //! any other index                           key = columns ++ row key  value = length of columns, u32 little-endian
 //! ```
 //!
-//! A UNIQUE constraint that is DEFERRABLE has the entries of an index that is not unique: equal keys
-//! may stand beside each other until it is looked at. So has a primary key that is DEFERRABLE: two
-//! rows may have it for a while, so it cannot order the table and has a tree of its own, and the
-//! table is ordered by row ids.
+//! A UNIQUE constraint that is DEFERRABLE has the entries of an index that is not unique: equal
+//! keys may stand beside each other until it is looked at. So has a primary key that is DEFERRABLE:
+//! two rows may have it for a while, so it cannot order the table and has a tree of its own, and
+//! the table is ordered by row ids.
 //!
 //! So a unique violation is a meeting of keys, except where NULLs are distinct. [`Index::row_key`]
 //! reads all three.
 //!
 //! A key may have values of *expressions* beside columns, and a *predicate* says which rows have an
 //! entry at all. Both are computed from the row alone, by what is immutable, and stored as text;
-//! `bind::computed` binds them. What a table's indexes compute of a row has places of its own, counted
-//! through all its indexes:
+//! `bind::computed` binds them. What a table's indexes compute of a row has places of its own,
+//! counted through all its indexes:
 //!
 //! ```text
 //! t (a, b, c)   i1 ON t (a, lower(b))          place 0  lower(b)

@@ -1,6 +1,6 @@
-//! The catalog of a database: what schemas, tables, indexes, constraints, sequences, views, routines
-//! and types of users there are; and what all databases share: which databases and roles, who may do
-//! what, and with which settings sessions begin.
+//! The catalog of a database: what schemas, tables, indexes, constraints, sequences, views,
+//! routines and types of users there are; and what all databases share: which databases and roles,
+//! who may do what, and with which settings sessions begin.
 //!
 //! A [`Catalog`] is an immutable snapshot. The committed one of each database is cached in
 //! [`SqlDatabase`](crate::session::SqlDatabase) and replaced whole when a transaction that changed

@@ -7,9 +7,9 @@
 //! rights of ann: the roles {ann, staff}, no superuser
 //! ```
 //!
-//! As long as nobody has made a role there are none: whoever gets in is called what he says, and may
-//! do everything in the database. The first CREATE ROLE also stores the one who gives it, as the
-//! *bootstrap superuser*, who has oid 10 and owns all that was there before.
+//! As long as nobody has made a role there are none: whoever gets in is called what he says, and
+//! may do everything in the database. The first CREATE ROLE also stores the one who gives it, as
+//! the *bootstrap superuser*, who has oid 10 and owns all that was there before.
 //!
 //! A [`Rights`] is what a check asks: it is made once for each role and state of the catalog. A
 //! membership without INHERIT does not count there, but allows SET ROLE.
@@ -175,8 +175,8 @@ impl Catalog {
         Rights { role, superuser, roles }
     }
 
-    /// The roles that a role is a member of, itself first, also through others; with `inherited` only
-    /// those whose privileges it has by that.
+    /// The roles that a role is a member of, itself first, also through others; with `inherited`
+    /// only those whose privileges it has by that.
     pub fn memberships(&self, role: Oid, inherited: bool) -> Vec<Oid> {
         let mut found = vec![role];
         let mut at = 0;

@@ -41,8 +41,8 @@ pub(crate) const DATABASES: Oid = 1263;
 /// A key of the catalog, or of a lock on a name.
 pub type Key = SmallVec<[u8; 8]>;
 
-/// How keys begin of what belongs to a database: with nothing, if that is the initial one, or 0, which
-/// stands for all.
+/// How keys begin of what belongs to a database: with nothing, if that is the initial one, or 0,
+/// which stands for all.
 pub(crate) fn prefix(database: Oid) -> Key {
     match database {
         0 | DATABASE_OID => Key::new(),

@@ -221,8 +221,8 @@ impl Work<'_> {
         self.validate_references(&table, place)
     }
 
-    /// The name of a view that uses a column: it would not fit the table without. A NATURAL JOIN may
-    /// use it without naming it.
+    /// The name of a view that uses a column: it would not fit the table without. A NATURAL JOIN
+    /// may use it without naming it.
     fn view_using(&mut self, table: &Table, place: usize) -> Result<Option<String>> {
         let over = |view: &&Arc<View>| view.depends_on.contains(&table.oid);
         let catalog = self.catalog.clone();

@@ -7,8 +7,8 @@
 //! - only what is immutable may be in it (42P17), and no function of a user's;
 //! - a literal that says another thing in another session, such as `'today'` or a time without a
 //!   zone, is replaced by the value it has for the one that makes the index;
-//! - types that are not built in are named with their schema, and columns without their table, whose
-//!   name may change.
+//! - types that are not built in are named with their schema, and columns without their table,
+//!   whose name may change.
 
 use sqlparser::ast::{self, Expr as Syntax, Value};
 

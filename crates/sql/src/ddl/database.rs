@@ -1,10 +1,11 @@
 //! CREATE, ALTER and DROP DATABASE.
 //!
-//! A database is made with nothing in it, so that it is one object of the catalog; it is dropped with all
-//! that is stored under its oid. A template that has objects is refused: nothing is copied.
+//! A database is made with nothing in it, so that it is one object of the catalog; it is dropped
+//! with all that is stored under its oid. A template that has objects is refused: nothing is
+//! copied.
 //!
-//! Locks: the name of a database that is made, renamed or dropped; who drops it takes it away from those
-//! that make something in it (`Work::lock_name`), and then each of its tables.
+//! Locks: the name of a database that is made, renamed or dropped; who drops it takes it away from
+//! those that make something in it (`Work::lock_name`), and then each of its tables.
 
 use std::time::{Duration, Instant};
 
@@ -342,8 +343,8 @@ impl Work<'_> {
         self.remove(known.oid)
     }
 
-    /// Ends the sessions of a database that is to be dropped. 55006 if transactions are prepared there:
-    /// they would stay; 42501 where the user may not end a session.
+    /// Ends the sessions of a database that is to be dropped. 55006 if transactions are prepared
+    /// there: they would stay; 42501 where the user may not end a session.
     fn end_sessions(&self, database: Oid, name: &str) -> Result<()> {
         let prepared = self.database.prepared_in(database);
         if prepared > 0 {

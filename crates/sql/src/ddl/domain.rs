@@ -1,8 +1,9 @@
 //! CREATE DOMAIN and ALTER DOMAIN (of what else concerns types of users: `user_type`).
 //!
-//! A new rule for a domain's values is asked of all columns of it, and of domains over it. Who makes
-//! one takes the names of these domains, so that no other column gets them, and then their tables,
-//! exclusively; and makes the tables' definitions anew, so that whoever used them has to see it.
+//! A new rule for a domain's values is asked of all columns of it, and of domains over it. Who
+//! makes one takes the names of these domains, so that no other column gets them, and then their
+//! tables, exclusively; and makes the tables' definitions anew, so that whoever used them has to
+//! see it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

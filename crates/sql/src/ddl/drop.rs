@@ -438,8 +438,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The index of this name, with its table locked. Whoever was waited for may have dropped it, or
-    /// given its name to an index of another table.
+    /// The index of this name, with its table locked. Whoever was waited for may have dropped it,
+    /// or given its name to an index of another table.
     async fn locked_index(&mut self, name: &Qualified) -> Result<Option<(Arc<Table>, Oid)>> {
         let mut locked = None;
         loop {

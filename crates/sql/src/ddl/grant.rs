@@ -1,9 +1,9 @@
 //! GRANT and REVOKE of privileges on objects that are there.
 //!
 //! For each object: who gives (the owner, for whoever counts as him; else the one with the right to
-//! give on), what of the wanted privileges he may give, and the list as it is afterwards. Objects are
-//! not locked, their lists are: a GRANT goes beside whatever is done with a table, but for DROP, which
-//! takes the list along. Of columns see `grant_column`.
+//! give on), what of the wanted privileges he may give, and the list as it is afterwards. Objects
+//! are not locked, their lists are: a GRANT goes beside whatever is done with a table, but for
+//! DROP, which takes the list along. Of columns see `grant_column`.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! CREATE TABLE ... (LIKE t): columns, and what else is asked for, taken over from another table.
 //!
-//! Columns, their defaults and identities, CHECK constraints and keys become requests as if they had
-//! been written down, in the place of LIKE. Indexes without a constraint are made once the table is
-//! there, and comments come last. Foreign keys are never taken over, as in PostgreSQL.
+//! Columns, their defaults and identities, CHECK constraints and keys become requests as if they
+//! had been written down, in the place of LIKE. Indexes without a constraint are made once the
+//! table is there, and comments come last. Foreign keys are never taken over, as in PostgreSQL.
 
 use std::sync::Arc;
 

@@ -1,14 +1,14 @@
 //! Statements that change the catalog. They run under the session's transaction like any other
 //! write.
 //!
-//! Locks, in the order they are taken: the name of the schema that something is made in, shared (who
-//! drops or renames a schema holds it alone), the name of a relation that is made or renamed (so that
-//! two sessions cannot both make it), then tables by oid. A view is held by its name, a sequence like
-//! a table: whoever changes one stores all of it, so nobody else may be changing it. What a new view
-//! reads is held, too, since nobody else knows of the view yet. A statement that changes a table holds
-//! it exclusively; one that builds an index without changing what readers see could share it, but
-//! holds it exclusively too, which is simpler and never slower by much. After each lock the catalog
-//! is looked at again: what a name meant before a wait may have changed.
+//! Locks, in the order they are taken: the name of the schema that something is made in, shared
+//! (who drops or renames a schema holds it alone), the name of a relation that is made or renamed
+//! (so that two sessions cannot both make it), then tables by oid. A view is held by its name, a
+//! sequence like a table: whoever changes one stores all of it, so nobody else may be changing it.
+//! What a new view reads is held, too, since nobody else knows of the view yet. A statement that
+//! changes a table holds it exclusively; one that builds an index without changing what readers see
+//! could share it, but holds it exclusively too, which is simpler and never slower by much. After
+//! each lock the catalog is looked at again: what a name meant before a wait may have changed.
 
 pub(crate) mod alter_column;
 pub(crate) mod alter_constraint;

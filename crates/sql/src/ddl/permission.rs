@@ -184,8 +184,8 @@ impl Work<'_> {
         }
     }
 
-    /// 42501 unless the session may use a schema that a statement names; 0A000 if that is in another
-    /// database.
+    /// 42501 unless the session may use a schema that a statement names; 0A000 if that is in
+    /// another database.
     pub(crate) fn require_usage(&self, name: &Qualified) -> Result<()> {
         name.check_database(&self.catalog)?;
         let schema = name.schema.as_deref().and_then(|schema| self.catalog.schema(schema));

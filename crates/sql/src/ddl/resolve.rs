@@ -43,7 +43,8 @@ pub(crate) fn wrong_type(name: &str, expected: &str) -> SqlError {
 }
 
 impl Work<'_> {
-    /// Whether there is a schema of this name; `pg_temp` is that of the session's temporary objects.
+    /// Whether there is a schema of this name; `pg_temp` is that of the session's temporary
+    /// objects.
     pub(crate) fn is_schema(&self, name: &str) -> bool {
         match name {
             TEMPORARY_ALIAS => self.facts.temporary.schema(&self.catalog).is_some(),

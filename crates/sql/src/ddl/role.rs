@@ -1,12 +1,12 @@
 //! CREATE, ALTER and DROP ROLE.
 //!
-//! The first CREATE ROLE also makes the role of who gives it (see [`Role::bootstrap`]). From then on
-//! names that are no roles do not get in, and what others may do is asked.
+//! The first CREATE ROLE also makes the role of who gives it (see [`Role::bootstrap`]). From then
+//! on names that are no roles do not get in, and what others may do is asked.
 //!
-//! A role's name is locked by who makes, changes or drops it. What a role owns, or has privileges on,
-//! keeps it from being dropped; its memberships and settings go with it. Who makes something for a
-//! role, or gives it a privilege, shares a lock on its oid until he commits, and DROP ROLE waits
-//! for that lock: so it sees all that keeps the role.
+//! A role's name is locked by who makes, changes or drops it. What a role owns, or has privileges
+//! on, keeps it from being dropped; its memberships and settings go with it. Who makes something
+//! for a role, or gives it a privilege, shares a lock on its oid until he commits, and DROP ROLE
+//! waits for that lock: so it sees all that keeps the role.
 
 use std::sync::Arc;
 

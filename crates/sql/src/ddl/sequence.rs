@@ -213,8 +213,8 @@ impl Work<'_> {
         self.change(Object::Sequence(sequence.into()))
     }
 
-    /// DROP IDENTITY of a column, SET GENERATED, and what is said of its sequence. 55000 if it is no
-    /// identity column.
+    /// DROP IDENTITY of a column, SET GENERATED, and what is said of its sequence. 55000 if it is
+    /// no identity column.
     pub(super) async fn alter_identity(
         &mut self,
         oid: Oid,

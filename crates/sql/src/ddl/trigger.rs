@@ -2,9 +2,9 @@
 //!
 //! Users make no triggers, but PostgreSQL checks foreign keys by triggers of both tables, which ALL
 //! names, too: without those of the referencing table its new rows are not looked at, and without
-//! those of the referenced table nothing is done about who refers to a row that goes. So test suites
-//! and `pg_dump --disable-triggers` load tables in any order. Keys are always unique, and ADD and
-//! VALIDATE CONSTRAINT look at all rows.
+//! those of the referenced table nothing is done about who refers to a row that goes. So test
+//! suites and `pg_dump --disable-triggers` load tables in any order. Keys are always unique, and
+//! ADD and VALIDATE CONSTRAINT look at all rows.
 
 use sqlparser::ast;
 

@@ -114,8 +114,8 @@ pub fn resolve(schema: Option<&str>, name: &str, arguments: &[Type]) -> Result<R
     }
 }
 
-/// The same for a call with VARIADIC: its last argument is an array of what the function takes there.
-/// 42804 if it is none.
+/// The same for a call with VARIADIC: its last argument is an array of what the function takes
+/// there. 42804 if it is none.
 pub(crate) fn resolve_spread(
     schema: Option<&str>,
     name: &str,
@@ -148,7 +148,8 @@ pub(crate) fn resolve_spread(
 }
 
 /// The same among the built-in functions of a name and `others`, each with the types of its
-/// parameters, as many as the call has arguments, and `of_domains` saying which of those are domains.
+/// parameters, as many as the call has arguments, and `of_domains` saying which of those are
+/// domains.
 pub(crate) fn find(
     schema: Option<&str>,
     name: &str,
@@ -240,8 +241,8 @@ fn are_mixed(parameters: &[TypeId], arguments: &[Type]) -> bool {
     enums.next().is_some_and(|first| enums.any(|other| other != first))
 }
 
-/// The type with this id. If it is an enum type or an array of one, which one that is is said by one
-/// of these types: the overloads are chosen by [`TypeId`], which does not say it.
+/// The type with this id. If it is an enum type or an array of one, which one that is is said by
+/// one of these types: the overloads are chosen by [`TypeId`], which does not say it.
 pub(super) fn with_enum<'a>(id: TypeId, types: impl IntoIterator<Item = &'a Type>) -> Type {
     let ty = Type::new(id);
     let said = types.into_iter().find(|known| ty.is_of_enum() && known.is_of_enum());

@@ -4,15 +4,16 @@
 //! goes on as it began, and everybody's figures move. So another protocol is taken only if it was
 //! clearly cheaper ([`GAIN`]) for a while ([`PATIENCE_US`]) and over some transactions
 //! ([`PATIENCE_FINISHED`]); for a shorter while if it would cost less than half ([`HALF`]), as it
-//! would where everybody wants the same few rows: each moment of patience is paid with refusals there.
+//! would where everybody wants the same few rows: each moment of patience is paid with refusals
+//! there.
 //!
 //! *Nothing is tried out for its own sake.* What was not used lately is calculated from what was
 //! (`model`), so a class need not spend transactions on protocols that are not good for it. Whether
 //! the conflicts have ended that drove a class to active the engine tells with each commit. Where
-//! nobody has told for a while, the knowledge fades with its averages, and then the class comes back to
-//! look. If it was wrong it leaves again at once, and the protocol is *distrusted*: it is not taken
-//! again for a time that doubles with each such failure, up to ten minutes. The same bounds what noise
-//! can do that is just as slow as the patience.
+//! nobody has told for a while, the knowledge fades with its averages, and then the class comes
+//! back to look. If it was wrong it leaves again at once, and the protocol is *distrusted*: it is
+//! not taken again for a time that doubles with each such failure, up to ten minutes. The same
+//! bounds what noise can do that is just as slow as the patience.
 //!
 //! ```text
 //! certification 3000 us, active 1900 us    32 transactions and half a second later: active

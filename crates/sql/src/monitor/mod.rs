@@ -138,9 +138,9 @@ impl Monitor {
 
     /// The protocol for a transaction of a class; `fit`: it is known as a whole, and may be active.
     ///
-    /// To be asked for what goes into the order, when it begins if it is fit, and when it ends if it
-    /// is not: then all its statements are known. Never active if it is not fit. A transaction that goes through another protocol than the one
-    /// that is said here reports that one.
+    /// To be asked for what goes into the order, when it begins if it is fit, and when it ends if
+    /// it is not: then all its statements are known. Never active if it is not fit. A transaction
+    /// that goes through another protocol than the one that is said here reports that one.
     pub fn choose(&self, class: &Class, fit: bool, now_us: i64) -> Protocol {
         let key = Key::new(class.id(), fit);
         match self.published.get(key) {

@@ -30,12 +30,12 @@
 //! transactions take N S at least, however little they have to do else. Where the applier is hardly
 //! ever idle, O is not what is measured, most of which is queue, but the quickest of late.
 //!
-//! An attempt is refused with the probability p = 1 − exp(−h √(T / T')), where T is its time at risk,
-//! from its beginning to the verdict, T' that of the attempts that h is known from, and exp(−h) the
-//! share of those that nothing refused or, under active, would have refused. The root stands
-//! between two truths: conflicts with others come as often as there is time for them; conflicts
-//! within a class come once a round, however long that is. So a transaction needs A = 1 / (1 − p)
-//! attempts; under active, one. Its cost is
+//! An attempt is refused with the probability p = 1 − exp(−h √(T / T')), where T is its time at
+//! risk, from its beginning to the verdict, T' that of the attempts that h is known from, and
+//! exp(−h) the share of those that nothing refused or, under active, would have refused. The root
+//! stands between two truths: conflicts with others come as often as there is time for them;
+//! conflicts within a class come once a round, however long that is. So a transaction needs A = 1 /
+//! (1 − p) attempts; under active, one. Its cost is
 //!
 //! ```text
 //! attempt + repeats + votes + others

@@ -4,9 +4,9 @@
 //! *In flight* are by Little's law as many transactions as end in a microsecond, times the
 //! microseconds that one takes.
 //!
-//! *What keeps the applier busy* is guessed: by message and byte, and by what is executed there. The
-//! guess is corrected by how busy the applier is told to be, or at least by the fact that it cannot
-//! be busy for longer than there is time.
+//! *What keeps the applier busy* is guessed: by message and byte, and by what is executed there.
+//! The guess is corrected by how busy the applier is told to be, or at least by the fact that it
+//! cannot be busy for longer than there is time.
 //!
 //! *The quickest* delay of the last minutes is the order's without a queue. Nothing else tells a
 //! long way from a long queue once the applier is never idle.

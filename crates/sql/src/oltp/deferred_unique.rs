@@ -4,8 +4,8 @@
 //! Rows with equal keys may stand beside each other until then, so the index is one that is not
 //! unique, and nobody is refused while a row is written. The check then locks the key, so that of
 //! two transactions that have made it one waits for the other, and counts the rows that have it in
-//! the newest committed state with the own writes. A row that somebody else is about to take away is
-//! waited for.
+//! the newest committed state with the own writes. A row that somebody else is about to take away
+//! is waited for.
 //!
 //! ```text
 //! t (place int UNIQUE DEFERRABLE)     rows 1, 2, 3

@@ -1,7 +1,7 @@
 //! A fast hash for values that users choose: multiply and fold, from a random start for each table.
 //!
-//! Rows that do not fit into memory are divided by it, and come back part by part. So where every node
-//! executes the same, all tables have a start that all nodes know ([`alike`]).
+//! Rows that do not fit into memory are divided by it, and come back part by part. So where every
+//! node executes the same, all tables have a start that all nodes know ([`alike`]).
 
 use std::cell::Cell;
 use std::collections::hash_map::RandomState;

@@ -25,7 +25,8 @@ struct Wanted {
     conditions: Vec<Expr>,
 }
 
-/// Oids of the indexes, and places of the columns that the clause reads. 42P10 if there is no index.
+/// Oids of the indexes, and places of the columns that the clause reads. 42P10 if there is no
+/// index.
 pub(super) fn arbiters(
     binder: &mut Binder<'_>,
     subject: &Subject,

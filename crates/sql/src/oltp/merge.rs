@@ -11,10 +11,10 @@
 //!   frame: [0] t.id  [1] t.a  [2] row key of t  [3] s.id  [4] s.x
 //! ```
 //!
-//! *A row that changed* while its lock was waited for (READ COMMITTED) is looked at again: if it still
-//! belongs to the source's row, the WHEN clauses are asked anew of what it is now; if not, or if it is
-//! gone, the source's row has no partner. A row that the statement itself has changed already is
-//! 21000.
+//! *A row that changed* while its lock was waited for (READ COMMITTED) is looked at again: if it
+//! still belongs to the source's row, the WHEN clauses are asked anew of what it is now; if not, or
+//! if it is gone, the source's row has no partner. A row that the statement itself has changed
+//! already is 21000.
 
 use std::sync::Arc;
 

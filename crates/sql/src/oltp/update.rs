@@ -438,8 +438,8 @@ impl Work<'_> {
         self.row_at(&target.table, row_key, mode).await
     }
 
-    /// The row of a key, if the snapshot has one, as a frame. A transaction that locks what it reads
-    /// locks the key, row or not, and looks at the newest version.
+    /// The row of a key, if the snapshot has one, as a frame. A transaction that locks what it
+    /// reads locks the key, row or not, and looks at the newest version.
     async fn row_at(
         &mut self,
         table: &Table,

@@ -43,7 +43,8 @@ pub(crate) fn with_row_key(query: &ast::Query) -> Option<Box<ast::Query>> {
     Some(query)
 }
 
-/// The tokens with such a condition rewritten: of UPDATE and DELETE, also behind PREPARE and EXPLAIN.
+/// The tokens with such a condition rewritten: of UPDATE and DELETE, also behind PREPARE and
+/// EXPLAIN.
 pub(super) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let changes = |token: Option<&TokenWithSpan>| is(token, "UPDATE") || is(token, "DELETE");
     let first = tokens.first();

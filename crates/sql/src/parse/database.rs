@@ -9,8 +9,9 @@
 //! option:  { word | CONNECTION LIMIT } [=] { value | DEFAULT }
 //! ```
 //!
-//! Which options there are, and what values they can have, is seen where they are carried out. OWNER TO is
-//! `owner`'s, SET and RESET are `alter_settings`'s; what else ALTER DATABASE can say is refused by name.
+//! Which options there are, and what values they can have, is seen where they are carried out.
+//! OWNER TO is `owner`'s, SET and RESET are `alter_settings`'s; what else ALTER DATABASE can say is
+//! refused by name.
 
 use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
@@ -82,7 +83,8 @@ impl DatabaseStatement {
     }
 }
 
-/// The statement, if it is one of these. Those that set parameters or an owner were looked for before.
+/// The statement, if it is one of these. Those that set parameters or an owner were looked for
+/// before.
 pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Option<DatabaseStatement>> {
     if take_all(parser, &["CREATE", "DATABASE"]) {
         let name = name(parser)?;

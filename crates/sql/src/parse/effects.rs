@@ -1,5 +1,5 @@
-//! What a query does besides reading, as it is written: rows that its WITH changes, rows that a part of
-//! it locks.
+//! What a query does besides reading, as it is written: rows that its WITH changes, rows that a
+//! part of it locks.
 
 use std::ops::ControlFlow;
 

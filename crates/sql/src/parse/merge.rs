@@ -7,8 +7,8 @@
 //!     { INSERT [(columns)] VALUES (...) | INSERT DEFAULT VALUES | DO NOTHING }
 //! ```
 //!
-//! The tree is the crate's. What it has no place for is said so: DO NOTHING is an UPDATE that assigns
-//! nothing, DEFAULT VALUES is an INSERT of the kind ROW, and a source with joins stands in
+//! The tree is the crate's. What it has no place for is said so: DO NOTHING is an UPDATE that
+//! assigns nothing, DEFAULT VALUES is an INSERT of the kind ROW, and a source with joins stands in
 //! parentheses. OVERRIDING is taken out before, as of any INSERT (see `rewrite`).
 
 use sqlparser::ast::helpers::attached_token::AttachedToken;

@@ -11,8 +11,8 @@
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
 //!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with,
 //!    `alter_relation` ALTER VIEW, `routine`
-//!    those of functions and procedures, `database` those of databases, `inline_code` DO, `domain` those of domains, `role`, `grant` and
-//!    `owner` those of roles and what they may do and own.
+//!    those of functions and procedures, `database` those of databases, `inline_code` DO, `domain`
+//!    those of domains, `role`, `grant` and `owner` those of roles and what they may do and own.
 //!
 //! What none of these knows `refused` may know by name.
 //!
@@ -135,8 +135,8 @@ pub struct Statement {
     pub source: Arc<str>,
     /// What it says.
     pub command: Command,
-    /// `OVERRIDING SYSTEM VALUE` or `OVERRIDING USER VALUE`, with where the word INSERT stands that it
-    /// belongs to.
+    /// `OVERRIDING SYSTEM VALUE` or `OVERRIDING USER VALUE`, with where the word INSERT stands that
+    /// it belongs to.
     overriding: Vec<(Location, Overriding)>,
     /// `[NOT] DEFERRABLE` of BEGIN, START TRANSACTION or SET TRANSACTION.
     pub deferrable: Option<bool>,

@@ -1,5 +1,5 @@
-//! Statements of PostgreSQL that there is no implementation of, and whose grammar the parser does not
-//! know either: they are refused by name and not as errors of syntax.
+//! Statements of PostgreSQL that there is no implementation of, and whose grammar the parser does
+//! not know either: they are refused by name and not as errors of syntax.
 //!
 //! Asked is only what did not parse. So what is wrong in a statement of such a kind has the same
 //! answer; its grammar is nobody's here.

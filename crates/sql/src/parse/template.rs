@@ -1,8 +1,9 @@
-//! A statement with its literals taken out: the same text for all statements that differ in their values
-//! only, so that a plan of one is a plan of all.
+//! A statement with its literals taken out: the same text for all statements that differ in their
+//! values only, so that a plan of one is a plan of all.
 //!
-//! Taken out is what certainly means the same as a parameter, and nothing else; of a statement in which a
-//! literal may say more than a value (GROUP BY, ORDER BY, ON CONFLICT and others), nothing is.
+//! Taken out is what certainly means the same as a parameter, and nothing else; of a statement in
+//! which a literal may say more than a value (GROUP BY, ORDER BY, ON CONFLICT and others), nothing
+//! is.
 //!
 //! | literal | where | the parameter's type |
 //! |---|---|---|
@@ -15,8 +16,8 @@
 //! UPDATE t SET v = v + $1, w = $2 WHERE k = $3          1: int4, it's, 17: a number
 //! ```
 //!
-//! Whoever uses it plans the text, looks at the inferred types ([`Template::fits`]), and reads the values; if
-//! any of that fails, the statement goes on as it was written, and its error is its own.
+//! Whoever uses it plans the text, looks at the inferred types ([`Template::fits`]), and reads the
+//! values; if any of that fails, the statement goes on as it was written, and its error is its own.
 
 use super::lexeme::{Kind, Lexeme, Lexemes};
 use crate::types::{Type, TypeId};

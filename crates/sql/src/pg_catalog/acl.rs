@@ -1,5 +1,5 @@
-//! Lists of privileges as clients read them, and the catalog tables about memberships and privileges
-//! of objects to come.
+//! Lists of privileges as clients read them, and the catalog tables about memberships and
+//! privileges of objects to come.
 //!
 //! ```text
 //! {ann=arwdDxt/ann,bob=r*/ann,=r/ann}      bob may give SELECT on, and everybody has it

@@ -17,8 +17,9 @@
 //! as the type that prints alike. A table of a feature that does not exist here (triggers,
 //! policies, publications ...) is there and empty, because clients join it.
 //!
-//! As long as nobody has made a role, the session's user owns everything, and other roles are known only
-//! where settings are stored for them (`role`). There is one database, the one the client asked for by whatever name.
+//! As long as nobody has made a role, the session's user owns everything, and other roles are known
+//! only where settings are stored for them (`role`). There is one database, the one the client
+//! asked for by whatever name.
 
 #[macro_use]
 mod define;

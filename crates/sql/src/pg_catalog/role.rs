@@ -1,8 +1,8 @@
 //! Roles, databases, tablespaces: `pg_roles`, `pg_database` and what belongs to them.
 //!
-//! As long as nobody has made a role, those that a session sees are its own, which owns everything, and
-//! those that settings are stored for. From the first CREATE ROLE on they are those of the catalog, and
-//! those that PostgreSQL has from the beginning.
+//! As long as nobody has made a role, those that a session sees are its own, which owns everything,
+//! and those that settings are stored for. From the first CREATE ROLE on they are those of the
+//! catalog, and those that PostgreSQL has from the beginning.
 
 use super::value::{NULL, array};
 use super::{Source, SystemTable, acl};

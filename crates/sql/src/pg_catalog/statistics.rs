@@ -1,11 +1,11 @@
 //! What PostgreSQL's statistics views count: `pg_stat_user_tables`, `pg_stat_database`,
 //! `pg_stat_bgwriter` and their kin, with the columns of version 15.
 //!
-//! The engine counts commits, rollbacks, deadlocks, checkpoints and what it writes to its log, since
-//! it was opened, and knows roughly how many rows a tree has. Nobody counts scans, rows that were
-//! read and written, or blocks: such a column is NULL, for an index that shows 0 scans would be
-//! taken for one that nobody needs. In `pg_stat_database` alone it is 0, because monitors pass over
-//! a database of which one figure is missing.
+//! The engine counts commits, rollbacks, deadlocks, checkpoints and what it writes to its log,
+//! since it was opened, and knows roughly how many rows a tree has. Nobody counts scans, rows that
+//! were read and written, or blocks: such a column is NULL, for an index that shows 0 scans would
+//! be taken for one that nobody needs. In `pg_stat_database` alone it is 0, because monitors pass
+//! over a database of which one figure is missing.
 //!
 //! All tables are users' tables here, since the catalog's are not stored.
 
@@ -179,8 +179,8 @@ system_table! {
 static PG_STATIO_USER_SEQUENCES: SystemTable =
     of_users(12218, "pg_statio_user_sequences", &PG_STATIO_ALL_SEQUENCES);
 
-/// The databases with their figures, the number of sessions, and since when they count. The engine counts
-/// for all of them together: that is shown as the initial one's.
+/// The databases with their figures, the number of sessions, and since when they count. The engine
+/// counts for all of them together: that is shown as the initial one's.
 fn databases(source: &Source<'_>) -> Vec<(Database, Statistics, i32, Datum)> {
     let sessions = source.server.sessions();
     let row = |known: Database| {
@@ -257,7 +257,8 @@ system_table! {
     stats_reset: Timestamptz = since,
 }
 
-// A record is a commit. Writing and flushing a batch is one step, whose time is in the second column.
+// A record is a commit. Writing and flushing a batch is one step, whose time is in the second
+// column.
 system_table! {
     static PG_STAT_WAL = 12293 view "pg_catalog"."pg_stat_wal",
     |source| counted(source).map(|counted| (counted, since(source))) => |(counted, since)|,

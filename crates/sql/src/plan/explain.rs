@@ -1,8 +1,8 @@
 //! Plans for EXPLAIN: as lines of text, and as a tree of nodes for its other formats.
 //!
 //! One walk over a plan notes both for each node: its line, and its type and properties by
-//! PostgreSQL's names, so that the two cannot differ. With VERBOSE each node says what it gives (see
-//! [`outputs`](super::outputs)).
+//! PostgreSQL's names, so that the two cannot differ. With VERBOSE each node says what it gives
+//! (see [`outputs`](super::outputs)).
 
 use std::collections::BTreeMap;
 

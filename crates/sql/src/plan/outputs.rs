@@ -2,8 +2,8 @@
 //!
 //! Programs compare these texts: where a column of the statement is one that the inner side of an
 //! outer join gives, it may be NULL. So a place of a frame has one name wherever it is told, and no
-//! two places have the same one: of two relations that are called alike the second is `t_1`. What is
-//! computed has no name but `?column?`.
+//! two places have the same one: of two relations that are called alike the second is `t_1`. What
+//! is computed has no name but `?column?`.
 
 use std::collections::BTreeMap;
 
@@ -78,8 +78,8 @@ pub(super) fn names(source: &SourceNode) -> BTreeMap<usize, String> {
 /// Is given a relation's name, and place and name of each column that is read of it.
 type EachRelation<'a> = dyn FnMut(&str, &[(usize, String)]) + 'a;
 
-/// Calls `each` with every relation of a source: its name, and place and name of each column that is
-/// read of it.
+/// Calls `each` with every relation of a source: its name, and place and name of each column that
+/// is read of it.
 fn each_column(source: &SourceNode, each: &mut EachRelation<'_>) {
     let by_number = |slots: &[(usize, usize)]| -> Vec<(usize, String)> {
         slots.iter().map(|(column, slot)| (*slot, format!("column{}", column + 1))).collect()

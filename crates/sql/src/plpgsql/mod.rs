@@ -206,8 +206,8 @@ pub(crate) enum Diagnostic {
 ///
 /// # Errors
 ///
-/// 42601 where it is none, or assigns to what is no variable; 0A000 for what of the language is not supported; 54001 if it is nested
-/// too deep.
+/// 42601 where it is none, or assigns to what is no variable; 0A000 for what of the language is not
+/// supported; 54001 if it is nested too deep.
 pub(crate) fn read(text: &str) -> Result<Block> {
     let block = statement::read(text)?;
     scope::check(&block)?;

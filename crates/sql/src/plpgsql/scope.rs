@@ -1,5 +1,5 @@
-//! Whether all that a block assigns to is a variable that is there, and may change. What expressions
-//! name is found out when they are run.
+//! Whether all that a block assigns to is a variable that is there, and may change. What
+//! expressions name is found out when they are run.
 
 use super::{Block, Into, Over, Step, What};
 use crate::error::{Result, SqlError};

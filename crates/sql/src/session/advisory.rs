@@ -489,7 +489,8 @@ impl super::Session {
         Ok(())
     }
 
-    /// 0A000 if the transaction has locks until its end: nobody would let go of them who is not there.
+    /// 0A000 if the transaction has locks until its end: nobody would let go of them who is not
+    /// there.
     pub(super) fn check_no_advisory(&self, what: &str) -> Result<()> {
         if self.facts.advisory.taken() == 0 {
             return Ok(());

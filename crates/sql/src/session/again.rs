@@ -149,8 +149,8 @@ impl Session {
         }
     }
 
-    /// Starts a definition (DDL) that stands by itself so far. If others were in its way it is made anew,
-    /// as a statement with a plan is: nobody has seen anything of it.
+    /// Starts a definition (DDL) that stands by itself so far. If others were in its way it is made
+    /// anew, as a statement with a plan is: nobody has seen anything of it.
     #[inline(never)]
     pub(super) fn start_definition<'a>(&'a mut self, portal: &'a mut Portal) -> Boxed<'a, Option<Fetch>> {
         Box::pin(self.start_definition_here(portal))
@@ -193,7 +193,8 @@ fn meets_newer(action: &Action) -> bool {
     }
 }
 
-/// Whether a statement is a definition, and nothing of it is left if its transaction is rolled back.
+/// Whether a statement is a definition, and nothing of it is left if its transaction is rolled
+/// back.
 pub(super) fn defines(statement: &Statement) -> bool {
     use ast::Statement as S;
     match &statement.command {

@@ -23,7 +23,8 @@ use crate::parse::{Command, Statement};
 
 /// How long a COMMIT waits for its place in the order.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
-/// What a token names comes to a node so soon, mostly; then it is asked whether there is such a thing.
+/// What a token names comes to a node so soon, mostly; then it is asked whether there is such a
+/// thing.
 const DOUBT: Duration = Duration::from_secs(1);
 /// The longest name of a request, in bytes.
 const REQUEST_ID_MAX: usize = 256;
@@ -44,7 +45,8 @@ pub struct NodeRow {
     pub applied: Option<u64>,
     /// The last position that it knows to be settled.
     pub committed: Option<u64>,
-    /// What it lacks, in bytes of settled requests: what it has not got, and what it has not applied.
+    /// What it lacks, in bytes of settled requests: what it has not got, and what it has not
+    /// applied.
     pub lag_bytes: Option<u64>,
     /// For how long it has lacked it, in milliseconds.
     pub lag_ms: Option<u64>,
@@ -399,8 +401,9 @@ impl Session {
         Ok((!given.is_empty()).then(|| given.clone()))
     }
 
-    /// Waits for the answer to what this node asks the order of all nodes, for a bounded time. 08007
-    /// afterwards: nobody knows yet what becomes of it. At a database of its own the answer is there.
+    /// Waits for the answer to what this node asks the order of all nodes, for a bounded time.
+    /// 08007 afterwards: nobody knows yet what becomes of it. At a database of its own the answer
+    /// is there.
     pub(super) async fn in_order<T>(
         &mut self,
         name: Option<&str>,

@@ -182,8 +182,12 @@ pub(super) fn no_cursor(name: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"))
 }
 
-/// 0A000 and 42P11 for a cursor that locks its rows and cannot: what it gives is to stay.
-fn check_locks(declare: &ast::Declare, query: &ast::Query) -> Result<()> {
+/// 0A000 and 42P11 for what no cursor may do: change rows, or lock its own and keep what it gives.
+fn check_query(declare: &ast::Declare, query: &ast::Query) -> Result<()> {
+    if query.with.iter().flat_map(|with| &with.cte_tables).any(|cte| changes_rows(&cte.query.body)) {
+        let message = "DECLARE CURSOR must not contain data-modifying statements in WITH";
+        return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+    }
     let Some(lock) = query.locks.first().map(lock_name) else { return Ok(()) };
     let (state, message, what) = match declare {
         ast::Declare { hold: Some(true), .. } => {
@@ -231,13 +235,7 @@ impl Session {
         if declare.binary == Some(true) {
             return Err(SqlError::unsupported("BINARY cursors"));
         }
-        if query.with.iter().flat_map(|with| &with.cte_tables).any(|cte| changes_rows(&cte.query.body)) {
-            return Err(SqlError::new(
-                sqlstate::FEATURE_NOT_SUPPORTED,
-                "DECLARE CURSOR must not contain data-modifying statements in WITH",
-            ));
-        }
-        check_locks(declare, query)?;
+        check_query(declare, query)?;
         let hold = declare.hold == Some(true);
         if !hold && !self.shares_block(statement) {
             return Err(SqlError::new(

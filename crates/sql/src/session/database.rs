@@ -8,13 +8,13 @@
 //! takes.
 //!
 //! What changes one session's temporary objects concerns that session alone: others go on with
-//! their plans, and with snapshots from before. So there are two such numbers, and two of the commit
-//! that last changed the catalog: one of each for all changes, and one for those that are *shared*.
-//! A session compares the latter, or those of its own last change if that is later.
+//! their plans, and with snapshots from before. So there are two such numbers, and two of the
+//! commit that last changed the catalog: one of each for all changes, and one for those that are
+//! *shared*. A session compares the latter, or those of its own last change if that is later.
 //!
-//! Each database has such numbers (`databases`). What concerns all databases, a role for example, is
-//! published in all of them by the one commit; and a change of the databases themselves makes them and
-//! takes them away here.
+//! Each database has such numbers (`databases`). What concerns all databases, a role for example,
+//! is published in all of them by the one commit; and a change of the databases themselves makes
+//! them and takes them away here.
 //!
 //! Mutexes: `publishing`, then the engine's; none is taken while `left_behind` or the list of the
 //! databases is held.
@@ -77,8 +77,8 @@ struct Shared {
 }
 
 impl SqlDatabase {
-    /// Opens the SQL layer over an engine and reads the catalogs. XX001 if they cannot be read. What
-    /// is returned is the initial database.
+    /// Opens the SQL layer over an engine and reads the catalogs. XX001 if they cannot be read.
+    /// What is returned is the initial database.
     pub fn open(engine: Database) -> Result<SqlDatabase> {
         SqlDatabase::open_with_clock(engine, Arc::new(cognate_env::RealClock::default()))
     }
@@ -246,8 +246,8 @@ impl SqlDatabase {
         (catalog, state)
     }
 
-    /// The commit that last changed the catalog for such a session: a snapshot before it may not fit
-    /// what it sees.
+    /// The commit that last changed the catalog for such a session: a snapshot before it may not
+    /// fit what it sees.
     #[inline]
     pub(crate) fn changed_for(&self, own: &Temporary) -> Csn {
         self.one.shared_csn.load(Ordering::Acquire).max(own.changed_at())
@@ -276,7 +276,8 @@ impl SqlDatabase {
         self.publish(changes, Some(own), || transaction.commit())
     }
 
-    /// Commits a prepared transaction of this database; what it changed in the catalog is published.
+    /// Commits a prepared transaction of this database; what it changed in the catalog is
+    /// published.
     pub(crate) fn commit_prepared(
         &self,
         identifier: &str,
@@ -293,8 +294,8 @@ impl SqlDatabase {
         Ok(if changes.is_empty() { commit() } else { self.publish(&changes, None, commit) })
     }
 
-    /// At a node of a cluster the catalog changes by what is delivered, also for who changed it: who
-    /// looks at it next takes it over.
+    /// At a node of a cluster the catalog changes by what is delivered, also for who changed it:
+    /// who looks at it next takes it over.
     #[inline]
     fn follow(&self) {
         let shared = &*self.shared;
@@ -349,7 +350,8 @@ impl SqlDatabase {
         self.remove_gone(&catalog);
     }
 
-    /// What the initial database knows, which never goes; a session may be one of a database that has gone.
+    /// What the initial database knows, which never goes; a session may be one of a database that
+    /// has gone.
     fn initial_catalog(&self) -> Arc<Catalog> {
         let initial = self.shared.databases.get(DATABASE_OID);
         initial.map_or_else(|| self.one.catalog.load_full(), |one| one.catalog.load_full())

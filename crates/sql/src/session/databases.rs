@@ -1,5 +1,5 @@
-//! The databases of a server, each with what its sessions share and nobody else sees: its catalog, the
-//! plans that were made with it, its channels.
+//! The databases of a server, each with what its sessions share and nobody else sees: its catalog,
+//! the plans that were made with it, its channels.
 //!
 //! ```text
 //! per database   catalog and its state, plans, bodies of routines, channels of LISTEN, temporary objects left behind;
@@ -8,8 +8,8 @@
 //!                nodes, programs, monitor, memory of statements
 //! ```
 //!
-//! What is *shared* in the catalog, such as roles, is in the catalog of each. Who changes it publishes it in all
-//! of them, under one mutex (`database`).
+//! What is *shared* in the catalog, such as roles, is in the catalog of each. Who changes it
+//! publishes it in all of them, under one mutex (`database`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

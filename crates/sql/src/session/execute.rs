@@ -294,8 +294,9 @@ impl Session {
                 self.open.as_ref().is_some_and(|open| open.engine.access() == Access::ReadOnly);
             let waited = if snapshot_only { false } else { self.lock_tables(&planned).await? };
             if waited || self.locks_reads() {
-                // What the wait was for is to be seen, and what came before the locks. Before the plan is
-                // looked at: at a node of a cluster a snapshot may show what locks would have kept away.
+                // What the wait was for is to be seen, and what came before the locks. Before the
+                // plan is looked at: at a node of a cluster a snapshot may show what locks would
+                // have kept away.
                 self.open_transaction(reading);
             }
             if self.fits(&planned) {

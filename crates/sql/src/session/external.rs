@@ -1,4 +1,5 @@
-//! Functions that need the session or the catalog: sequences, orders to other sessions, advisory locks, notifications.
+//! Functions that need the session or the catalog: sequences, orders to other sessions, advisory
+//! locks, notifications.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! Flow control: who is about to change something waits for a node that lacks too much of what was
 //! changed before.
 //!
-//! Which node that is, if any, the server says (`cognate_replication` finds out). A transaction waits
-//! once, before its first statement that changes or locks rows, when it holds nothing that others could
-//! wait for; whoever has got so far may go on and commit. If the node is still slow after a bounded
-//! time, the statement is refused with 53400 and the node's number. Statements that only read, the
-//! ends of transactions and decisions about prepared ones wait for nobody, nor do statements that were
-//! ordered already.
+//! Which node that is, if any, the server says (`cognate_replication` finds out). A transaction
+//! waits once, before its first statement that changes or locks rows, when it holds nothing that
+//! others could wait for; whoever has got so far may go on and commit. If the node is still slow
+//! after a bounded time, the statement is refused with 53400 and the node's number. Statements that
+//! only read, the ends of transactions and decisions about prepared ones wait for nobody, nor do
+//! statements that were ordered already.
 //!
 //! ```text
 //! nodes 1 and 2 write ─▶ node 3 lacks 65 MB ─▶ the next ones wait ─▶ node 3 lacks 63 MB ─▶ they go on
@@ -120,12 +120,12 @@ fn refused(SlowNode { node, lag_bytes }: SlowNode, bounds: FlowBounds) -> SqlErr
 }
 
 impl Session {
-    /// The open transaction, if there is one, is about to change something for the first time: waits
-    /// for a node that is slow.
+    /// The open transaction, if there is one, is about to change something for the first time:
+    /// waits for a node that is slow.
     ///
     /// # Errors
-    /// 25006 if nothing is changed at this node at present; 53400 if a node is slow for too long; what
-    /// interrupts the wait.
+    /// 25006 if nothing is changed at this node at present; 53400 if a node is slow for too long;
+    /// what interrupts the wait.
     pub(super) async fn await_slow_node(&mut self) -> Result<()> {
         self.check_majority()?;
         let flow = &self.database.nodes().flow;

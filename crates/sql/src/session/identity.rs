@@ -1,5 +1,5 @@
-//! Who the session is: the user that connected, the one that it was made (SET SESSION AUTHORIZATION),
-//! the role that it acts as (SET ROLE), and what that may do.
+//! Who the session is: the user that connected, the one that it was made (SET SESSION
+//! AUTHORIZATION), the role that it acts as (SET ROLE), and what that may do.
 //!
 //! ```text
 //! ann connects            session_user ann     current_user ann      rights of ann
@@ -15,8 +15,8 @@
 //! first one afterwards.
 //!
 //! What may be done is asked when a statement runs, and not when it is planned: plans are shared. A
-//! plan says what it needs ([`Need`]); a session holds its [`Standing`] for one state of the catalog.
-//! For superusers, and as long as there are no roles, that is one look at a flag.
+//! plan says what it needs ([`Need`]); a session holds its [`Standing`] for one state of the
+//! catalog. For superusers, and as long as there are no roles, that is one look at a flag.
 
 use std::sync::Arc;
 
@@ -131,8 +131,8 @@ impl Facts {
         Some(rights).filter(|rights| !rights.superuser)
     }
 
-    /// Oid of the role that the session acts as: that of the bootstrap superuser as long as there are
-    /// no others.
+    /// Oid of the role that the session acts as: that of the bootstrap superuser as long as there
+    /// are no others.
     pub(crate) fn role(&self, catalog: &Catalog) -> Oid {
         match self.rights(catalog) {
             Some(rights) => rights.role,

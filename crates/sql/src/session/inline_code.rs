@@ -272,7 +272,8 @@ fn without_position<T>(result: Result<T>) -> Result<T> {
     })
 }
 
-/// Says which statement has failed while it ran; expressions are told by the statement of the block.
+/// Says which statement has failed while it ran; expressions are told by the statement of the
+/// block.
 fn within(mut error: SqlError, prepared: &Prepared, what: Text) -> SqlError {
     error.position = None;
     if let Some(statement) = prepared.statement().filter(|_| what == Text::Statement) {

@@ -1,11 +1,11 @@
 //! Who may connect, and to what, as far as the catalog knows.
 //!
-//! As long as nobody has made a role, it knows nobody, and the server's configuration decides alone.
-//! From then on a name gets in only if it is a role's that may log in; whoever the configuration names
-//! as superuser gets in anyway.
+//! As long as nobody has made a role, it knows nobody, and the server's configuration decides
+//! alone. From then on a name gets in only if it is a role's that may log in; whoever the
+//! configuration names as superuser gets in anyway.
 //!
-//! It is the same with databases: as long as nobody has made one, the initial database has any name that a
-//! client gives it.
+//! It is the same with databases: as long as nobody has made one, the initial database has any name
+//! that a client gives it.
 
 use std::sync::Arc;
 
@@ -40,13 +40,13 @@ impl SqlDatabase {
         }
     }
 
-    /// Sees whether a user may have one more session. `is_operator`: the configuration says that he is
-    /// the superuser.
+    /// Sees whether a user may have one more session. `is_operator`: the configuration says that he
+    /// is the superuser.
     ///
     /// # Errors
-    /// 28000 if there are roles, and his is none of them or may not log in; 3D000 if there is no such
-    /// database; 55000 if nobody may connect to it, and 42501 if he may not; 53300 if his role or the
-    /// database has as many sessions as it may have.
+    /// 28000 if there are roles, and his is none of them or may not log in; 3D000 if there is no
+    /// such database; 55000 if nobody may connect to it, and 42501 if he may not; 53300 if his role
+    /// or the database has as many sessions as it may have.
     pub fn admit(&self, user: &str, database: &str, is_operator: bool) -> Result<()> {
         let catalog = self.catalog();
         let role = if is_operator { None } else { self.admitted_role(&catalog, user)?.cloned() };

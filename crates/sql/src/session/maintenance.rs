@@ -62,7 +62,8 @@ impl Session {
         Ok(())
     }
 
-    /// A WARNING for a table of somebody else, which is left alone; 42501 for what would fail on it.
+    /// A WARNING for a table of somebody else, which is left alone; 42501 for what would fail on
+    /// it.
     fn check_maintainer(
         &mut self,
         catalog: &Catalog,

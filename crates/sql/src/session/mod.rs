@@ -253,8 +253,8 @@ pub struct Session {
     company: Company,
     /// Plans are made by what all nodes know.
     plans_alike: bool,
-    /// Whether transactions of a class can be executed at every node, by its id, with the catalog that they
-    /// were looked at with.
+    /// Whether transactions of a class can be executed at every node, by its id, with the catalog
+    /// that they were looked at with.
     fit_classes: HashMap<u64, (u64, bool)>,
     /// What the monitor is told of the transaction.
     attempt: replication::Attempt,
@@ -283,9 +283,9 @@ fn memory_limit(budget: u64) -> usize {
 const STATEMENTS_MAX: usize = 100_000;
 
 impl Session {
-    /// A session in the database that the parameters name, with the settings that are stored for it.
-    /// Fails if there is no such database, or a startup option is not a valid setting; a stored one is a
-    /// warning then, see [`Session::take_notices`].
+    /// A session in the database that the parameters name, with the settings that are stored for
+    /// it. Fails if there is no such database, or a startup option is not a valid setting; a stored
+    /// one is a warning then, see [`Session::take_notices`].
     pub fn new(server: SqlDatabase, parameters: SessionParameters) -> Result<Session> {
         let database = server.called(&parameters.database)?;
         let mut settings = Session::given_settings(&database, &parameters)?;
@@ -304,8 +304,8 @@ impl Session {
         Ok(session)
     }
 
-    /// A session that is no connection's: it executes what another one was asked for. What is stored
-    /// for the role was in force there, and does not concern it.
+    /// A session that is no connection's: it executes what another one was asked for. What is
+    /// stored for the role was in force there, and does not concern it.
     fn for_another(database: SqlDatabase, parameters: SessionParameters) -> Result<Session> {
         let settings = Session::given_settings(&database, &parameters)?;
         Ok(Session::with_settings(database, parameters, settings))

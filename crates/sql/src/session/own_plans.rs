@@ -1,7 +1,8 @@
-//! Plans of a session that looks names up otherwise than who prepared the statement: it has temporary
-//! objects, another `search_path` by now, or its user has a schema of his name. Prepared statements
-//! are shared by sessions, and so are the plans that take the place of their first ones; but in such
-//! a session the same name may stand for another table. So what it plans again it keeps here.
+//! Plans of a session that looks names up otherwise than who prepared the statement: it has
+//! temporary objects, another `search_path` by now, or its user has a schema of his name. Prepared
+//! statements are shared by sessions, and so are the plans that take the place of their first ones;
+//! but in such a session the same name may stand for another table. So what it plans again it keeps
+//! here.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Prepared statements by text, shared by all sessions.
 //!
-//! Found by a hash of text, declared types, search path and schema of temporary objects; a bounded number is kept, in shards
-//! with a lock each, and a full shard drops what it has: statements in use live on in their
-//! sessions, and come back with their next preparation.
+//! Found by a hash of text, declared types, search path and schema of temporary objects; a bounded
+//! number is kept, in shards with a lock each, and a full shard drops what it has: statements in
+//! use live on in their sessions, and come back with their next preparation.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

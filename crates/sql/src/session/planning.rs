@@ -151,8 +151,8 @@ impl Session {
         Ok(prepared)
     }
 
-    /// The same as every node prepares what all execute: it is planned by what they all know, and fit for
-    /// that.
+    /// The same as every node prepares what all execute: it is planned by what they all know, and
+    /// fit for that.
     ///
     /// # Errors
     /// 0A000 if it is not fit; those of its text.

@@ -68,9 +68,9 @@ pub(crate) struct Planned {
     /// empty as long as there are no roles. It is asked when the statement is run.
     pub(crate) needs: Vec<Need>,
     pub(crate) needs_of_owners: Vec<Need>,
-    /// The state of the catalog it was made for, and what its names were looked up by: the session's
-    /// schema of temporary objects, and `search_path` with the user's own schema in the place of
-    /// `$user`, if there is one.
+    /// The state of the catalog it was made for, and what its names were looked up by: the
+    /// session's schema of temporary objects, and `search_path` with the user's own schema in the
+    /// place of `$user`, if there is one.
     state: AtomicU64,
     namespace: Oid,
     path: Vec<String>,
@@ -146,8 +146,8 @@ impl Planned {
         self
     }
 
-    /// Whether a session looks names up as this plan's were. `own` is its user's schema, if there is
-    /// one. Statements that use no plan fit every session.
+    /// Whether a session looks names up as this plan's were. `own` is its user's schema, if there
+    /// is one. Statements that use no plan fit every session.
     pub(crate) fn is_found_by(&self, namespace: Oid, search_path: &[String], own: Option<&str>) -> bool {
         let same = |(name, known): (&String, &String)| match own {
             Some(own) if name == "$user" => known == own,

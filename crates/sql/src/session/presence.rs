@@ -189,7 +189,8 @@ fn mode_name(mode: &'static str) -> &'static str {
     }
 }
 
-/// Finds what a lock is on, and in which database. What it is called is for sessions of that database only.
+/// Finds what a lock is on, and in which database. What it is called is for sessions of that
+/// database only.
 fn locate_in(catalogs: &[Arc<Catalog>], own: Oid, tree: u32, key: Option<&[u8]>) -> (Oid, Place) {
     for catalog in catalogs {
         let place = locate(catalog, tree, key);

@@ -1,5 +1,5 @@
-//! By which protocol a session's transactions come to the other nodes of a cluster: what is asked for, what the
-//! monitor thinks best (`crate::monitor`), and what it is told afterwards.
+//! By which protocol a session's transactions come to the other nodes of a cluster: what is asked
+//! for, what the monitor thinks best (`crate::monitor`), and what it is told afterwards.
 //!
 //! ```text
 //! a statement begins     its text becomes part of the transaction's class
@@ -94,8 +94,8 @@ impl Session {
         self.attempt.statements += 1;
     }
 
-    /// What has passed so far, to be given to [`Session::note_passed`] after a part of a statement. Nothing
-    /// where there is nobody to be told.
+    /// What has passed so far, to be given to [`Session::note_passed`] after a part of a statement.
+    /// Nothing where there is nobody to be told.
     pub(super) fn passed(&self) -> Option<(i64, u64)> {
         self.database.engine().is_node().then(|| (self.database.now(), self.interrupts.waited_us()))
     }
@@ -125,8 +125,8 @@ impl Session {
         }
     }
 
-    /// Whether a transaction that begins now may be one that every node executes. One that must not write
-    /// is told so where it is.
+    /// Whether a transaction that begins now may be one that every node executes. One that must not
+    /// write is told so where it is.
     pub(super) fn may_begin_active(&self) -> bool {
         self.block == Block::None
             && !self.has_run_active
@@ -134,8 +134,8 @@ impl Session {
             && self.database.engine().is_node()
     }
 
-    /// Whether the statements of a whole message are to be executed at every node, if that is possible: the
-    /// message itself says so first, or the setting.
+    /// Whether the statements of a whole message are to be executed at every node, if that is
+    /// possible: the message itself says so first, or the setting.
     pub fn asks_active(&self, statements: &[Statement]) -> bool {
         match active::said_first(statements) {
             Some(said) => said == Choice::Active && self.company != Company::Some && self.may_begin_active(),
@@ -159,8 +159,8 @@ impl Session {
         self.wants_active_for(active::within_block(statements), was_refused)
     }
 
-    /// Who was refused and is run again goes to every node if that is possible, whatever its class does:
-    /// there it cannot be refused a second time.
+    /// Who was refused and is run again goes to every node if that is possible, whatever its class
+    /// does: there it cannot be refused a second time.
     fn wants_active_for(&mut self, statements: &[Statement], was_refused: bool) -> bool {
         let mut class = self.attempt.class.clone();
         for statement in statements {
@@ -236,8 +236,8 @@ impl Session {
         self.database.monitor().finished(&finished, self.database.now());
     }
 
-    /// Whether every node that executes the statements of a class comes to the same, whatever their values
-    /// are.
+    /// Whether every node that executes the statements of a class comes to the same, whatever their
+    /// values are.
     fn is_fit(&mut self, class: &Class, statements: &[Statement]) -> bool {
         let (catalog, state) = self.database.catalog_with_state();
         // The same words may name other tables and functions.

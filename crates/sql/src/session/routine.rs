@@ -147,8 +147,8 @@ impl RowSink for Rows {
 }
 
 impl Session {
-    /// The trees of the tables that a CALL, or a function called alone, looks at, but for what functions in
-    /// its expressions read.
+    /// The trees of the tables that a CALL, or a function called alone, looks at, but for what
+    /// functions in its expressions read.
     ///
     /// # Errors
     ///
@@ -232,8 +232,8 @@ impl Session {
         work.read(|read| rows.iter().try_for_each(|row| routine::test_row(row, &body.checks, read)))
     }
 
-    /// CREATE FUNCTION and CREATE PROCEDURE. The body is looked at when the routine is there: it may
-    /// call itself. With `check_function_bodies` off it may name what is not there yet, as in
+    /// CREATE FUNCTION and CREATE PROCEDURE. The body is looked at when the routine is there: it
+    /// may call itself. With `check_function_bodies` off it may name what is not there yet, as in
     /// dumps, which have functions before tables; who calls it looks again.
     pub(super) async fn create_routine(&mut self, create: &CreateRoutine, words: &str) -> Result<()> {
         self.await_slow_node().await?;

@@ -45,8 +45,8 @@ impl Session {
         self.undone_portals.take()
     }
 
-    /// After the end of a block: the portals that were bound first, so many, were of it. They are to
-    /// be dropped although another block may have begun at once.
+    /// After the end of a block: the portals that were bound first, so many, were of it. They are
+    /// to be dropped although another block may have begun at once.
     pub fn take_ended_portals(&mut self) -> Option<u64> {
         self.ended_portals.take()
     }

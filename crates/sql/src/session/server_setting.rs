@@ -3,8 +3,8 @@
 //!
 //! SET changes them for everybody and at once, and no ROLLBACK takes it back; DEFAULT is what the
 //! server was started with. They belong to the operator: they decide how much of the machine the
-//! server uses, and to whom it talks. Those of a cluster's flow control, and of what is kept for nodes that
-//! are away, are shown like them, and are for a server's start only.
+//! server uses, and to whom it talks. Those of a cluster's flow control, and of what is kept for
+//! nodes that are away, are shown like them, and are for a server's start only.
 
 use cognate_engine::ActiveLimit;
 

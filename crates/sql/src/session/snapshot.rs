@@ -1,8 +1,8 @@
 //! Sessions that read the same: pg_export_snapshot and SET TRANSACTION SNAPSHOT, as programs have
 //! them that copy a database by several connections.
 //!
-//! What is lent goes with the transaction that lends it. Who borrows is REPEATABLE READ and READ ONLY:
-//! he reads what was committed then, and nothing that he does depends on what came later.
+//! What is lent goes with the transaction that lends it. Who borrows is REPEATABLE READ and READ
+//! ONLY: he reads what was committed then, and nothing that he does depends on what came later.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -201,8 +201,8 @@ impl Session {
         self.facts.temporary.namespace() != 0 && self.open.as_ref().is_some_and(of)
     }
 
-    /// A transaction that may have made or dropped temporary objects has committed. Whoever does not
-    /// see that yet, at a node, forgets with the next one.
+    /// A transaction that may have made or dropped temporary objects has committed. Whoever does
+    /// not see that yet, at a node, forgets with the next one.
     pub(super) fn forget_temporary(&self, csn: Csn) {
         if self.database.engine().visible() < csn {
             return;
@@ -250,8 +250,8 @@ impl SqlDatabase {
         }
     }
 
-    /// Drops what sessions have left behind, in all databases. What cannot be dropped now stays for the
-    /// next time.
+    /// Drops what sessions have left behind, in all databases. What cannot be dropped now stays for
+    /// the next time.
     ///
     /// # Errors
     /// Of the first that could not be dropped.
@@ -276,8 +276,8 @@ impl SqlDatabase {
         outcome
     }
 
-    /// The same in this database, without waiting for anything: at a node of a cluster, where commits wait for others,
-    /// nothing is done.
+    /// The same in this database, without waiting for anything: at a node of a cluster, where
+    /// commits wait for others, nothing is done.
     pub(super) fn sweep_now(&self) {
         if self.engine().is_node() {
             return;

@@ -1,4 +1,5 @@
-//! Transaction control: when transactions begin and end, blocks, modes. Savepoints are in `savepoint`.
+//! Transaction control: when transactions begin and end, blocks, modes. Savepoints are in
+//! `savepoint`.
 //!
 //! The engine's transaction begins with the first statement that needs one, not with BEGIN, so that
 //! the snapshot is that of the first statement. A statement outside a block opens an implicit
@@ -70,8 +71,8 @@ impl Session {
         }
     }
 
-    /// The same for a statement without a plan. EXECUTE does not where every node is to execute what it names:
-    /// that is the whole transaction, and begins by itself.
+    /// The same for a statement without a plan. EXECUTE does not where every node is to execute
+    /// what it names: that is the whole transaction, and begins by itself.
     pub(super) fn enter_for(&mut self, command: &Command) {
         let is_execute = matches!(
             command,
@@ -84,7 +85,8 @@ impl Session {
         }
     }
 
-    /// A transaction begins that every node is to execute: by this arguments of EXECUTE are computed, too.
+    /// A transaction begins that every node is to execute: by this arguments of EXECUTE are
+    /// computed, too.
     pub(super) fn begin_program(&mut self, isolation: Option<Isolation>) {
         self.modes = self.default_modes();
         self.modes.isolation = isolation.unwrap_or(self.modes.isolation);

@@ -66,8 +66,8 @@ impl Datum {
         }
     }
 
-    /// Reads the binary form of a value of type `ty`. 22P03 if it is not that, 08P01 if it ends too early; 22021 for texts that
-    /// are not UTF-8.
+    /// Reads the binary form of a value of type `ty`. 22P03 if it is not that, 08P01 if it ends too
+    /// early; 22021 for texts that are not UTF-8.
     pub fn from_binary(ty: Type, bytes: &[u8]) -> Result<Datum, SqlError> {
         Datum::read_binary(ty, bytes, None)
     }

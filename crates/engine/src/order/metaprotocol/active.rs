@@ -1,6 +1,6 @@
-//! Active replication: the statements are ordered, and every node executes them when it is their turn.
-//! No transaction of it is ever refused for another one's sake, and nothing is known of what it writes
-//! before it was executed.
+//! Active replication: the statements are ordered, and every node executes them when it is their
+//! turn. No transaction of it is ever refused for another one's sake, and nothing is known of what
+//! it writes before it was executed.
 
 use super::protocol::{Arrival, Entrance, Protocol, Turn};
 

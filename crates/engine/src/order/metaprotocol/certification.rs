@@ -1,6 +1,6 @@
-//! Certification: a transaction runs at its origin, its write set is ordered, and every node comes to
-//! the same verdict about it by what was ordered since. In this engine its reads are ordered, too, and
-//! the certifier judges them when it is the transaction's turn.
+//! Certification: a transaction runs at its origin, its write set is ordered, and every node comes
+//! to the same verdict about it by what was ordered since. In this engine its reads are ordered,
+//! too, and the certifier judges them when it is the transaction's turn.
 
 use super::protocol::{Arrival, Entrance, Found, Protocol, Turn};
 

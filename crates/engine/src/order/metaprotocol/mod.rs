@@ -1,14 +1,15 @@
 //! The metaprotocol: transactions of several replication protocols in one total order
 //! (shared paper: "Evaluation of a Metaprotocol for Database Replication Adaptability", §2).
 //!
-//! Two lists. *log* has who was delivered and is not yet part of what everybody sees; *tocommit* has
-//! who of them still is to commit, in the order of delivery. An entry of the log is *resolved* (it
-//! commits, and it is known what it writes), *c-pending* (what it writes is known, and not whether it
-//! commits) or *w-pending* (it commits, and nobody knows yet what it writes). Who meets a pending entry
-//! *depends* on it; where that is resolved, dependencies go, in cascade.
+//! Two lists. *log* has who was delivered and is not yet part of what everybody sees; *tocommit*
+//! has who of them still is to commit, in the order of delivery. An entry of the log is *resolved*
+//! (it commits, and it is known what it writes), *c-pending* (what it writes is known, and not
+//! whether it commits) or *w-pending* (it commits, and nobody knows yet what it writes). Who meets
+//! a pending entry *depends* on it; where that is resolved, dependencies go, in cascade.
 //!
-//! What a protocol is lies in a file of its own, as the five operations of [`Protocol`]. Pure: events
-//! in, effects out. What two transactions have to do with each other is the footprint's business.
+//! What a protocol is lies in a file of its own, as the five operations of [`Protocol`]. Pure:
+//! events in, effects out. What two transactions have to do with each other is the footprint's
+//! business.
 //!
 //! # Figure 1, line by line
 //!
@@ -25,11 +26,11 @@
 //! ```
 //!
 //! Where this departs from the figure, on purpose:
-//! - A vote is an entry of the order, and binds its origin as everybody else. So "first in the order
-//!   wins" settles what becomes of a transaction whose origin is lost before it has voted: anybody may
-//!   order the vote against it (the paper has no answer to that).
-//! - The origin validates at delivery, as the paper's implementation does, not at the head of the list.
-//!   So votes do not wait for one another, and a list of voters is resolved in one round.
+//! - A vote is an entry of the order, and binds its origin as everybody else. So "first in the
+//!   order wins" settles what becomes of a transaction whose origin is lost before it has voted:
+//!   anybody may order the vote against it (the paper has no answer to that).
+//! - The origin validates at delivery, as the paper's implementation does, not at the head of the
+//!   list. So votes do not wait for one another, and a list of voters is resolved in one round.
 //! - Who has come to its end leaves the log: what later ones have to know of it is in the window of
 //!   locks and in the certifier's graph.
 //! - Who is judged at its turn is not refused for somebody in the log: also a voter that was voted
@@ -110,8 +111,8 @@ pub(crate) struct Delivery<F> {
     pub(crate) footprint: Option<F>,
     /// Somebody who has left the log since `bot` does not go together with it.
     pub(crate) is_overtaken: bool,
-    /// More than footprints has a say in its verdict (the certifier's graph, who is prepared), and is
-    /// asked at its turn.
+    /// More than footprints has a say in its verdict (the certifier's graph, who is prepared), and
+    /// is asked at its turn.
     pub(crate) at_turn: bool,
 }
 
@@ -199,7 +200,8 @@ impl<F: Footprint> Lists<F> {
         self.tocommit.push_back(position);
     }
 
-    /// What a transaction meets among those who were delivered before it and that it did not know of.
+    /// What a transaction meets among those who were delivered before it and that it did not know
+    /// of.
     fn look(&self, bot: Csn, footprint: Option<&F>, is_overtaken: bool) -> (Found, Vec<Csn>) {
         let mut depends_on = Vec::new();
         let mut found = if is_overtaken { Found::Resolved } else { Found::Nothing };
@@ -249,8 +251,8 @@ impl<F: Footprint> Lists<F> {
         (!entry.committable).then(|| (first, entry.id, entry.protocol.name()))
     }
 
-    /// The rest of step III: the first one has come to its end, and leaves the lists. `wrote` is what
-    /// turned out to be its footprint, where nobody knew that before.
+    /// The rest of step III: the first one has come to its end, and leaves the lists. `wrote` is
+    /// what turned out to be its footprint, where nobody knew that before.
     pub(crate) fn end(&mut self, position: Csn, commits: bool, wrote: Option<F>, effects: &mut Vec<Effect>) {
         let at = self.log.iter().position(|entry| entry.position == position);
         let Some(at) = at else { return };
@@ -275,8 +277,8 @@ impl<F: Footprint> Lists<F> {
         self.tocommit.retain(|waiting| *waiting != position);
     }
 
-    /// What becomes of those who depend on an entry, now that it is known whether it commits and what
-    /// it writes; and of those who depend on them.
+    /// What becomes of those who depend on an entry, now that it is known whether it commits and
+    /// what it writes; and of those who depend on them.
     fn resolve(&mut self, position: Csn, commits: bool, effects: &mut Vec<Effect>) {
         let Some(at) = self.log.iter().position(|entry| entry.position == position) else { return };
         let (mut resolved, mut refused) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! What a replication protocol is to the metaprotocol: five operations, none of which knows of other
-//! protocols. Tables 1 and 2 of the paper are [`Turn`] and [`Kind`].
+//! What a replication protocol is to the metaprotocol: five operations, none of which knows of
+//! other protocols. Tables 1 and 2 of the paper are [`Turn`] and [`Kind`].
 
 /// The state of an entry of the log (Table 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The paper's algorithm as traces: each numbered line of Figure 1, the example of §2.5, and the two
-//! kinds of dependencies of §2.4.
+//! The paper's algorithm as traces: each numbered line of Figure 1, the example of §2.5, and the
+//! two kinds of dependencies of §2.4.
 
 use std::collections::BTreeSet;
 

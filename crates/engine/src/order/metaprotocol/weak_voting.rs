@@ -1,6 +1,6 @@
-//! Weak voting: a transaction runs at its origin, and its write set is ordered without its reads. Only
-//! the origin can say whether those still hold; it votes, and the vote is ordered. Until then others
-//! wait behind it.
+//! Weak voting: a transaction runs at its origin, and its write set is ordered without its reads.
+//! Only the origin can say whether those still hold; it votes, and the vote is ordered. Until then
+//! others wait behind it.
 
 use super::protocol::{Arrival, Entrance, Found, Protocol, Turn};
 

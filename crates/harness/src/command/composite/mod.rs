@@ -10,9 +10,9 @@
 //!
 //! The last three need PostgreSQL. Components and what they are compared with are in this process
 //! and speak HTTP over loopback, but for the other systems, which are processes of their own and
-//! are fetched when they are needed; what is compared takes turns. At the end of each run the tables'
-//! sums tell that each committed root happened once at each component, and that nothing is in
-//! doubt.
+//! are fetched when they are needed; what is compared takes turns. At the end of each run the
+//! tables' sums tell that each committed root happened once at each component, and that nothing is
+//! in doubt.
 
 mod commits;
 mod compare;

@@ -4,7 +4,8 @@
 //! Clients at the two nodes that stay go as fast as they can. Each second the files of the order's
 //! log in both folders are counted, and what both processes have in memory. What a log may have is
 //! said by settings: what no checkpoint covers yet, and `cluster_log_kept` for nodes that are away.
-//! The node that was away lacks more than that, so it is sent another one's state when it comes back.
+//! The node that was away lacks more than that, so it is sent another one's state when it comes
+//! back.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

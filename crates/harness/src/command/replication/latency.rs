@@ -2,8 +2,8 @@
 //! without: two flushes and one round trip over loopback.
 //!
 //! The floor is measured in the same run, in turns with the commits: flushes as the log makes them
-//! (a page written past the operating system's cache, durable when the call returns) and the echo of
-//! a short message between two threads. All figures are medians of a round's.
+//! (a page written past the operating system's cache, durable when the call returns) and the echo
+//! of a short message between two threads. All figures are medians of a round's.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -142,8 +142,8 @@ fn rounds(ends: &[Updates; 2], directory: Option<&std::path::Path>) -> Result<(R
     Ok((measured, committed))
 }
 
-/// One transaction; returns what its COMMIT took. Nobody else is there, but a follower that lags may
-/// still refuse one whose row another node's client has just changed: it is made again.
+/// One transaction; returns what its COMMIT took. Nobody else is there, but a follower that lags
+/// may still refuse one whose row another node's client has just changed: it is made again.
 async fn commit(client: &mut Connection, key: i32) -> Result<Duration> {
     loop {
         let refused = match attempt(client, key).await {

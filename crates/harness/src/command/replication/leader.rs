@@ -1,5 +1,5 @@
-//! Loss of the leader: it is killed under load, and the longest time is looked for in which nobody's
-//! commit was acknowledged.
+//! Loss of the leader: it is killed under load, and the longest time is looked for in which
+//! nobody's commit was acknowledged.
 //!
 //! Clients are at all three nodes. Who loses his connection, or is refused for want of a majority,
 //! goes on at the next node, as a client with a list of addresses does. After each kill the node

@@ -1,6 +1,6 @@
-//! `cognate-bench replication`: what a cluster does and costs, with the workload of the paper of its
-//! protocols: 10,000 rows, 20 updates of distinct random rows a transaction, 10 connections a node,
-//! all nodes on this machine.
+//! `cognate-bench replication`: what a cluster does and costs, with the workload of the paper of
+//! its protocols: 10,000 rows, 20 updates of distinct random rows a transaction, 10 connections a
+//! node, all nodes on this machine.
 //!
 //! | part | what is measured |
 //! |---|---|

@@ -1,10 +1,10 @@
-//! Figures 3 to 8 of the metaprotocol's paper, as Cognate draws them: two and four nodes, transactions of twenty
-//! updates that are due at a fixed pace, each protocol alone and all mixtures with the same share of
-//! transactions each.
+//! Figures 3 to 8 of the metaprotocol's paper, as Cognate draws them: two and four nodes,
+//! transactions of twenty updates that are due at a fixed pace, each protocol alone and all
+//! mixtures with the same share of transactions each.
 //!
-//! As in the paper, a transaction waits for a connection that is free, which counts as a part of its
-//! length, and one that is refused is not made again. The paper's loads, 20 to 80 transactions a second, are the
-//! first four; those that follow go on to where the machine has no more to give.
+//! As in the paper, a transaction waits for a connection that is free, which counts as a part of
+//! its length, and one that is refused is not made again. The paper's loads, 20 to 80 transactions
+//! a second, are the first four; those that follow go on to where the machine has no more to give.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,8 @@ use crate::workload::pace::Pace;
 use crate::workload::updates::Spread;
 
 const SIZES: [usize; 2] = [2, 4];
-/// Connections to each node: the paper's ten, and two more so that three protocols have the same share.
+/// Connections to each node: the paper's ten, and two more so that three protocols have the same
+/// share.
 const CONNECTIONS: u32 = 12;
 /// What one transaction updates.
 const UPDATES: usize = 20;

@@ -1,13 +1,15 @@
-//! The protocols of the metaprotocol's paper: each alone, all mixtures (the same number of clients each), what
-//! the monitor makes of the load, and updates of one row at all nodes, which is where active replication
-//! is at its best and certification at its worst.
+//! The protocols of the metaprotocol's paper: each alone, all mixtures (the same number of clients
+//! each), what the monitor makes of the load, and updates of one row at all nodes, which is where
+//! active replication is at its best and certification at its worst.
 //!
-//! A transaction is one message, as it has to be for active replication; the statements are the same for all.
-//! Transactions read nothing but the rows that they update, so no voter waits for a vote.
+//! A transaction is one message, as it has to be for active replication; the statements are the
+//! same for all. Transactions read nothing but the rows that they update, so no voter waits for a
+//! vote.
 //!
-//! What the metaprotocol costs a protocol that nothing else is mixed with: certification is compared with a
-//! binary from before there was a metaprotocol (`--before`), and each protocol with one without the lists
-//! (`--alone`). For the latter, weak voting reads one more row, so that there is something to vote about.
+//! What the metaprotocol costs a protocol that nothing else is mixed with: certification is
+//! compared with a binary from before there was a metaprotocol (`--before`), and each protocol with
+//! one without the lists (`--alone`). For the latter, weak voting reads one more row, so that there
+//! is something to vote about.
 
 use std::time::Duration;
 
@@ -28,7 +30,8 @@ pub(super) const MIXTURES: [(&str, &[&str]); 8] = [
     ("A_C_W", &["active", "certification", "weak_voting"]),
     ("auto", &["auto"]),
 ];
-/// What is said of the first three of them, over the same without the metaprotocol: rates, latencies.
+/// What is said of the first three of them, over the same without the metaprotocol: rates,
+/// latencies.
 const ALONE: [[&str; 2]; 3] = [
     ["active_of_alone", "active_latency_of_alone"],
     ["certification_of_alone", "certification_latency_of_alone"],
@@ -81,8 +84,8 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     hot(bench, places, clients).await
 }
 
-/// Adds each protocol without the metaprotocol, if there is a binary for that, and says which ways are to be
-/// compared: with it, without it, and what their ratios are called.
+/// Adds each protocol without the metaprotocol, if there is a binary for that, and says which ways
+/// are to be compared: with it, without it, and what their ratios are called.
 async fn add_alone(
     bench: &Bench<'_>,
     places: &mut Vec<Place>,

@@ -1,7 +1,7 @@
 //! Ways of loading places, in turns, and the records of what they did.
 //!
-//! Of the reasons of refusals, the certifier's are, at a cluster's REPEATABLE READ, those by which a
-//! request of another node was faster; Galera calls the same a deadlock.
+//! Of the reasons of refusals, the certifier's are, at a cluster's REPEATABLE READ, those by which
+//! a request of another node was faster; Galera calls the same a deadlock.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -28,7 +28,8 @@ pub(super) enum Load {
     Updates(usize),
     /// Of sNuM, uniform.
     Snum(snum::Shape),
-    /// Conflicts, large write sets and reads in turns of this length; the window is so many of them.
+    /// Conflicts, large write sets and reads in turns of this length; the window is so many of
+    /// them.
     Shifting { phase: Duration, phases: u32 },
 }
 

@@ -12,9 +12,9 @@
 //! that of *found* does what the application server of `cognate-client` does. What was committed is
 //! noted and forgotten after the run.
 //!
-//! That of *messages only* is a bound and no fail-over: its statements are stand-ins, which touch no
-//! table (`profile`). It sends what a second execution would send, and what it commits is the first
-//! instance, as if the second one had adopted all that the first one has done.
+//! That of *messages only* is a bound and no fail-over: its statements are stand-ins, which touch
+//! no table (`profile`). It sends what a second execution would send, and what it commits is the
+//! first instance, as if the second one had adopted all that the first one has done.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

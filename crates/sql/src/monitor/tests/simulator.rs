@@ -48,8 +48,8 @@ pub(super) struct Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
     Fixed(Protocol),
-    /// The monitors; and whether they are told of conflicts that active transactions met, and of how
-    /// busy appliers are.
+    /// The monitors; and whether they are told of conflicts that active transactions met, and of
+    /// how busy appliers are.
     Auto {
         tells: bool,
     },

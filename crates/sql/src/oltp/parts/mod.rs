@@ -6,11 +6,11 @@
 //! or deleted is left alone by the others.
 //!
 //! *Order.* PostgreSQL runs the statement itself first, what it reads as it asks for it, and what
-//! nobody has asked for at the end, the last one first. So it is here, except that a part is run as a
-//! whole:
+//! nobody has asked for at the end, the last one first. So it is here, except that a part is run as
+//! a whole:
 //!
-//! 1. queries that lock rows, before anything is changed: if a row has changed meanwhile, all begins
-//!    anew;
+//! 1. queries that lock rows, before anything is changed: if a row has changed meanwhile, all
+//!    begins anew;
 //! 2. what the statement itself reads, then the statement;
 //! 3. the other statements of its WITH from the last to the first, each behind what it reads.
 //!
@@ -139,8 +139,8 @@ impl PartsPlan {
 }
 
 impl Work<'_> {
-    /// Runs a statement in parts: what the statement itself did, with its rows. None if a row that was
-    /// to be locked has changed meanwhile: then nothing is done, and it is to be run at a newer
+    /// Runs a statement in parts: what the statement itself did, with its rows. None if a row that
+    /// was to be locked has changed meanwhile: then nothing is done, and it is to be run at a newer
     /// snapshot.
     pub(crate) async fn run_parts(
         &mut self,

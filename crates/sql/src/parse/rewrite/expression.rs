@@ -1,5 +1,5 @@
-//! `ALTER TABLE t ALTER [COLUMN] a DROP EXPRESSION [IF EXISTS]`: the parser knows nothing of the kind, so
-//! it is given a default whose name no user can write.
+//! `ALTER TABLE t ALTER [COLUMN] a DROP EXPRESSION [IF EXISTS]`: the parser knows nothing of the
+//! kind, so it is given a default whose name no user can write.
 
 use sqlparser::ast;
 use sqlparser::keywords::Keyword;
@@ -10,8 +10,8 @@ use super::{Pass, is, make};
 const DROPPED: &str = "\u{1}expression";
 const DROPPED_IF_THERE: &str = "\u{1}expression if it is there";
 
-/// Whether a default says that a column is generated no more, and then, whether that is no error for one
-/// that is not generated.
+/// Whether a default says that a column is generated no more, and then, whether that is no error
+/// for one that is not generated.
 pub(crate) fn dropped_expression(default: &ast::Expr) -> Option<bool> {
     let ast::Expr::Identifier(name) = default else { return None };
     match name.value.as_str() {

@@ -1,5 +1,5 @@
-//! `f(a, VARIADIC b)`: the parser knows the word only where routines are declared, so the argument is
-//! given a name that no user can write.
+//! `f(a, VARIADIC b)`: the parser knows the word only where routines are declared, so the argument
+//! is given a name that no user can write.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};

@@ -1,7 +1,7 @@
 //! Places in the log, and recovery, as monitoring asks for them.
 //!
-//! A place is a commit's number as a `pg_lsn`: what it counts are commits rather than bytes. No node
-//! is a standby: each takes writes, and what a standby would say is NULL or an error, as at
+//! A place is a commit's number as a `pg_lsn`: what it counts are commits rather than bytes. No
+//! node is a standby: each takes writes, and what a standby would say is NULL or an error, as at
 //! PostgreSQL's primary.
 
 use super::super::Source;

@@ -5,9 +5,9 @@
 //! pg_has_role('ann', 'staff', 'MEMBER')                                 whether SET ROLE would do
 //! ```
 //!
-//! A wrong name fails, and an oid of nothing gives NULL. As long as there are no roles, the one that
-//! there is may do everything with what there is. `acldefault` is what an object's privileges are while
-//! nobody has changed them.
+//! A wrong name fails, and an oid of nothing gives NULL. As long as there are no roles, the one
+//! that there is may do everything with what there is. `acldefault` is what an object's privileges
+//! are while nobody has changed them.
 
 use super::super::names::{AnyRelation, schema_oid};
 use super::super::value::array;
@@ -103,7 +103,8 @@ fn object(arguments: &[Datum], from_end: usize) -> &Datum {
 /// What is asked for, one of which is enough: privileges, and whether it is to give them on.
 type Asked = Vec<(Privileges, bool)>;
 
-/// Whose rights are asked for; none is everything. `count` is the number of arguments without a user.
+/// Whose rights are asked for; none is everything. `count` is the number of arguments without a
+/// user.
 fn rights(arguments: &[Datum], count: usize, source: &Source<'_>) -> Result<Option<Rights>> {
     let catalog = source.catalog;
     if !catalog.has_roles() {

@@ -17,8 +17,8 @@ struct Granted {
     grantable: bool,
 }
 
-/// What is granted on columns to roles that the session counts as, or by them; to everybody, too, if
-/// that is asked for.
+/// What is granted on columns to roles that the session counts as, or by them; to everybody, too,
+/// if that is asked for.
 fn privileges(source: &Source<'_>, of_public: bool) -> Vec<Granted> {
     let catalog = source.catalog;
     let user = source.user();

@@ -1,15 +1,16 @@
-//! Whether every node that executes a statement comes to the same: what is asked before it is ordered, and
-//! again when it is its turn.
+//! Whether every node that executes a statement comes to the same: what is asked before it is
+//! ordered, and again when it is its turn.
 //!
-//! Refused is what depends on the node, on the moment, or on the order in which rows are met: functions that
-//! say something of the session or the server, system views, LIMIT without ORDER BY where something is
-//! written, random numbers and sequences but in the rows of INSERT ... VALUES (others are met in an order that a
-//! plan chooses), row ids of INSERT ... SELECT. Functions of time are the origin's time, random numbers come
-//! from a seed that goes along. Plans are made without statistics, so they are the same at every node.
-//! What a table adds by itself is looked at like the statement ([`targets`]): defaults that it gives, and what
-//! its rows have to meet, also where rows change because others do to which they refer. So is what values of
-//! domains have to meet. A function that is the whole statement, and does more than one SELECT, is looked at
-//! like a procedure.
+//! Refused is what depends on the node, on the moment, or on the order in which rows are met:
+//! functions that say something of the session or the server, system views, LIMIT without ORDER BY
+//! where something is written, random numbers and sequences but in the rows of INSERT ... VALUES
+//! (others are met in an order that a plan chooses), row ids of INSERT ... SELECT. Functions of
+//! time are the origin's time, random numbers come from a seed that goes along. Plans are made
+//! without statistics, so they are the same at every node. What a table adds by itself is looked at
+//! like the statement ([`targets`]): defaults that it gives, and what its rows have to meet, also
+//! where rows change because others do to which they refer. So is what values of domains have to
+//! meet. A function that is the whole statement, and does more than one SELECT, is looked at like a
+//! procedure.
 
 mod targets;
 
@@ -102,7 +103,8 @@ pub(super) fn may_write(statement: &Statement) -> bool {
     }
 }
 
-/// Whether a statement is about rows, and has a plan. Others, by themselves, run where they are given.
+/// Whether a statement is about rows, and has a plan. Others, by themselves, run where they are
+/// given.
 pub(super) fn is_about_rows(statement: &Statement) -> bool {
     use ast::Statement as S;
     let Command::Sql(sql) = &statement.command else { return false };
@@ -185,8 +187,8 @@ pub(super) fn is_writing_call(catalog: &Catalog, facts: &Facts, statement: &Stat
     matches!(called, Ok(Some((_, true))))
 }
 
-/// The function that a query calls, if it is nothing else, and does more than one SELECT; and whether that may
-/// change the database.
+/// The function that a query calls, if it is nothing else, and does more than one SELECT; and
+/// whether that may change the database.
 fn called_alone<'q>(
     catalog: &Catalog,
     path: &[String],

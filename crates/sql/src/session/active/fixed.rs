@@ -1,8 +1,9 @@
-//! What a program that every node executes sees as the same everywhere: the time of where it was asked for,
-//! and counters as they are stored when it is its turn.
+//! What a program that every node executes sees as the same everywhere: the time of where it was
+//! asked for, and counters as they are stored when it is its turn.
 //!
-//! A counter's row says what may have been given out so far, at any node; blocks that nodes have taken for
-//! themselves end there. So the program takes what comes behind, and leaves behind it what it has taken.
+//! A counter's row says what may have been given out so far, at any node; blocks that nodes have
+//! taken for themselves end there. So the program takes what comes behind, and leaves behind it
+//! what it has taken.
 
 use std::collections::BTreeMap;
 

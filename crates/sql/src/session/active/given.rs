@@ -1,8 +1,8 @@
-//! The statements of a program, where it is asked for: each is looked at, planned, and written down with the
-//! values of its parameters.
+//! The statements of a program, where it is asked for: each is looked at, planned, and written down
+//! with the values of its parameters.
 //!
-//! What a session has prepared no other node knows. So EXECUTE goes as the statement that it names, whose
-//! parameters have the values of its arguments.
+//! What a session has prepared no other node knows. So EXECUTE goes as the statement that it names,
+//! whose parameters have the values of its arguments.
 
 use std::sync::Arc;
 
@@ -91,8 +91,8 @@ impl Session {
         Ok(Given { step: self.step(prepared, values)?, prepared: prepared.clone() })
     }
 
-    /// A statement without parameters. What it has in common with others is planned once, here and at every
-    /// node.
+    /// A statement without parameters. What it has in common with others is planned once, here and
+    /// at every node.
     fn given_as_it_is(&mut self, statement: &Statement) -> Result<Given> {
         if let Some(template) = Template::of(&statement.text)
             && let Some(given) = self.given_by(template)
@@ -104,8 +104,8 @@ impl Session {
         Ok(Given { step: self.step(&prepared, &[])?, prepared })
     }
 
-    /// None if the statement does not mean the same with its literals taken out, or is not right: then
-    /// its own text tells why.
+    /// None if the statement does not mean the same with its literals taken out, or is not right:
+    /// then its own text tells why.
     fn given_by(&mut self, template: Template) -> Option<Given> {
         self.begin_statement();
         let prepared = self.prepare_alike(&template.text, &template.types).ok()?;
@@ -123,8 +123,8 @@ impl Session {
     fn step(&self, prepared: &Prepared, parameters: &[Datum]) -> Result<Step> {
         let statement = prepared.statement().ok_or_else(|| SqlError::internal("an empty step"))?;
         let types = prepared.parameter_types();
-        // As texts that say all of a value, whatever the client wants to see of it: a number's last digits,
-        // and a zone by its distance.
+        // As texts that say all of a value, whatever the client wants to see of it: a number's last
+        // digits, and a zone by its distance.
         let format =
             FormatContext { date_style: DateStyle::Iso, extra_float_digits: 1, ..self.format.clone() };
         let text = |(value, ty): (&Datum, &crate::types::Type)| match value {

@@ -1,13 +1,13 @@
-//! A message of several statements that is one transaction: what stands around its statements, and what it
-//! says first of how they come to the other nodes.
+//! A message of several statements that is one transaction: what stands around its statements, and
+//! what it says first of how they come to the other nodes.
 //!
 //! ```text
 //! BEGIN;   SET LOCAL cognate.replication = active;   UPDATE …; INSERT …;   COMMIT
 //! begin    said                                      statements            commit
 //! ```
 //!
-//! None of what stands around needs to be executed by others: it says what is so anyway, or by which protocol
-//! and at which isolation level the statements go, and that is known before they do.
+//! None of what stands around needs to be executed by others: it says what is so anyway, or by
+//! which protocol and at which isolation level the statements go, and that is known before they do.
 
 use cognate_engine::Isolation;
 use sqlparser::ast;
@@ -70,8 +70,8 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The isolation level that BEGIN names, if it names one; nothing if the statement is another one, or says
-/// more of its transaction.
+/// The isolation level that BEGIN names, if it names one; nothing if the statement is another one,
+/// or says more of its transaction.
 fn level_of_begin(statement: &Statement) -> Option<Option<Isolation>> {
     let Command::Sql(sql) = &statement.command else { return None };
     match sql.as_ref() {

@@ -1,11 +1,11 @@
-//! Active replication: a transaction that is known as a whole when it begins goes to every node as its
-//! statements, and each node executes them when it is their turn in the order.
+//! Active replication: a transaction that is known as a whole when it begins goes to every node as
+//! its statements, and each node executes them when it is their turn in the order.
 //!
-//! Fit for it is what comes in one piece: a message of one or several statements, one statement with its
-//! parameters, a CALL; and only if every node comes to the same ([`fitness`]). What differs from node to node
-//! or from moment to moment goes along in the [`Program`]: the user, the settings that say how texts are read,
-//! the time, the seed of random numbers. Sequences and row ids are taken from their stored state when it is
-//! the program's turn ([`Fixed`]).
+//! Fit for it is what comes in one piece: a message of one or several statements, one statement
+//! with its parameters, a CALL; and only if every node comes to the same ([`fitness`]). What
+//! differs from node to node or from moment to moment goes along in the [`Program`]: the user, the
+//! settings that say how texts are read, the time, the seed of random numbers. Sequences and row
+//! ids are taken from their stored state when it is the program's turn ([`Fixed`]).
 //!
 //! ```text
 //! session    UPDATE counter SET n = n + 1; INSERT INTO log VALUES (now())
@@ -14,13 +14,13 @@
 //!            answers ◀──────────────────────────  at the node where it was asked for
 //! ```
 //!
-//! It never fails for others' sake, but for a prepared transaction that holds what it wants: nobody knows yet
-//! what becomes of that, and nobody behind it could be told anything meanwhile.
+//! It never fails for others' sake, but for a prepared transaction that holds what it wants: nobody
+//! knows yet what becomes of that, and nobody behind it could be told anything meanwhile.
 //!
-//! An error of a statement ends the program, at every node alike, and it has changed nothing. An error of a
-//! node (its disk, its memory) is no answer: that node leaves. Nobody can stop a program that goes on for
-//! long, and all wait for it. So its steps are counted, which are the same at every node, and bounded, and so
-//! is what it may hold: by what goes along.
+//! An error of a statement ends the program, at every node alike, and it has changed nothing. An
+//! error of a node (its disk, its memory) is no answer: that node leaves. Nobody can stop a program
+//! that goes on for long, and all wait for it. So its steps are counted, which are the same at
+//! every node, and bounded, and so is what it may hold: by what goes along.
 
 mod fitness;
 mod fixed;
@@ -143,13 +143,13 @@ impl Session {
             && self.may_begin_active()
     }
 
-    /// Executes the statements of a message as one transaction at every node, and gives the portals from
-    /// which their answers come. Nothing if no statement of it changes anything, or it is a single one that
-    /// does not concern the database: then it runs here as ever.
+    /// Executes the statements of a message as one transaction at every node, and gives the portals
+    /// from which their answers come. Nothing if no statement of it changes anything, or it is a
+    /// single one that does not concern the database: then it runs here as ever.
     ///
     /// # Errors
-    /// 0A000 for what cannot be executed at every node alike; what the statements fail with; 40001 if a
-    /// prepared transaction is in the way.
+    /// 0A000 for what cannot be executed at every node alike; what the statements fail with; 40001
+    /// if a prepared transaction is in the way.
     #[inline(never)]
     pub fn run_active<'a>(&'a mut self, statements: &'a [Statement]) -> Boxed<'a, Option<Vec<Portal>>> {
         Box::pin(self.run_active_here(statements))
@@ -233,8 +233,8 @@ impl Session {
         Ok(true)
     }
 
-    /// 0A000 if a statement that writes is to be executed at every node and is part of a transaction that
-    /// nobody knows as a whole.
+    /// 0A000 if a statement that writes is to be executed at every node and is part of a
+    /// transaction that nobody knows as a whole.
     pub(super) fn check_replication(&self, command: &str) -> Result<()> {
         let is_active = self.effective.replication == Choice::Active;
         if !is_active || !self.database.engine().is_node() || self.is_ordered() {
@@ -339,8 +339,8 @@ pub(super) fn may_write(statements: &[Statement]) -> bool {
     statements.iter().any(fitness::may_write)
 }
 
-/// The statements between a BEGIN and a COMMIT that enclose all; else all. Without what is said first of how
-/// they come to the other nodes.
+/// The statements between a BEGIN and a COMMIT that enclose all; else all. Without what is said
+/// first of how they come to the other nodes.
 pub(super) fn within_block(statements: &[Statement]) -> &[Statement] {
     Message::of(statements).statements
 }
@@ -361,8 +361,8 @@ pub(super) fn is_fit(catalog: &Catalog, facts: &Facts, statement: &Statement) ->
 }
 
 impl SqlDatabase {
-    /// Executes an active transaction whose turn it is. To be called by who delivers; the answer goes back to
-    /// the engine.
+    /// Executes an active transaction whose turn it is. To be called by who delivers; the answer
+    /// goes back to the engine.
     ///
     /// # Errors
     /// What keeps this node from executing what others may have executed: it must not go on.
@@ -378,8 +378,8 @@ impl SqlDatabase {
         let began = std::time::Instant::now();
         let Execution { id, is_here, isolation, program, mut transaction, .. } = execution;
         let program = Program::decode(&program)?;
-        // Who has gone ahead of it in the order has so at all nodes: its database, and its role, and whoever is
-        // called so by now is somebody else.
+        // Who has gone ahead of it in the order has so at all nodes: its database, and its role,
+        // and whoever is called so by now is somebody else.
         let session = match self.of(program.database_oid) {
             None => Err(undefined_database(&program.database)),
             Some(database) => match database.user_of(&program) {
@@ -517,8 +517,8 @@ pub(super) fn too_many_steps() -> SqlError {
     )
 }
 
-/// Whether an error says something about this node, and nothing about the statement: memory that was to be had
-/// is the same everywhere, as far as the nodes are set up alike.
+/// Whether an error says something about this node, and nothing about the statement: memory that
+/// was to be had is the same everywhere, as far as the nodes are set up alike.
 fn is_of_the_node(error: &SqlError) -> bool {
     let state = error.sqlstate;
     (state.starts_with("53") && state != sqlstate::OUT_OF_MEMORY)

@@ -1,5 +1,5 @@
-//! A program as it goes to all nodes: statements with their parameters, and what they may depend on besides
-//! the database.
+//! A program as it goes to all nodes: statements with their parameters, and what they may depend on
+//! besides the database.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,8 @@ pub(super) struct Step {
     pub(super) types: Vec<u32>,
     /// Their values as texts; nothing is NULL.
     pub(super) parameters: Vec<Option<String>>,
-    /// Oids of the types of its columns, if the client was told of them: by then they may be others.
+    /// Oids of the types of its columns, if the client was told of them: by then they may be
+    /// others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) told: Option<Vec<u32>>,
 }
@@ -57,7 +58,8 @@ pub(super) struct Program {
     /// Microseconds since 2000-01-01 UTC.
     pub(super) now: i64,
     pub(super) seed: u64,
-    /// Bytes that a statement may hold, and all answers together; what the node allows if there is none.
+    /// Bytes that a statement may hold, and all answers together; what the node allows if there is
+    /// none.
     #[serde(default)]
     pub(super) memory: Option<u64>,
     /// Bytes that it may write; the same.

@@ -159,8 +159,8 @@ impl Variables {
         Ok(())
     }
 
-    /// What statements see of them, the innermost first, and their values: types and values stand in
-    /// the same order.
+    /// What statements see of them, the innermost first, and their values: types and values stand
+    /// in the same order.
     pub(super) fn scope(&self) -> (Scope, Vec<(Datum, Type)>) {
         let (mut arguments, mut values) = (Vec::new(), Vec::new());
         let mut add = |qualifier: Option<&String>, is_field, name: &str, ty: Type, value: Datum| {

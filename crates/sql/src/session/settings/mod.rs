@@ -129,8 +129,8 @@ impl Settings {
         settings
     }
 
-    /// An option of the startup packet, or a stored one: [`Settings::set_default`] of what a session
-    /// may set. 55P02, too.
+    /// An option of the startup packet, or a stored one: [`Settings::set_default`] of what a
+    /// session may set. 55P02, too.
     pub fn set_option(&mut self, name: &str, text: &str, origin: Origin) -> Result<()> {
         if let Place::Known(index) = place(name)? {
             check_access(&definition::all()[index])?;

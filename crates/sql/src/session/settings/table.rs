@@ -66,7 +66,8 @@ pub(super) const TABLE: &[Row] = {
             Server,
             false,
         ),
-        // How much a node may lack before who writes waits for it, and for how long: see `flow_control`.
+        // How much a node may lack before who writes waits for it, and for how long: see
+        // `flow_control`.
         (
             "cognate.cluster_lag_limit",
             Integer { minimum: 0, maximum: 1073741824, unit: Unit::Kilobytes },

@@ -1,5 +1,5 @@
-//! What a table adds by itself to the rows that a statement puts into it, changes or deletes: defaults, what
-//! rows have to meet, and what other rows do that refer to them.
+//! What a table adds by itself to the rows that a statement puts into it, changes or deletes:
+//! defaults, what rows have to meet, and what other rows do that refer to them.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -111,8 +111,8 @@ impl<'a> Check<'a, '_> {
             .try_for_each(|table| self.referring(table, None, &mut HashSet::new()))
     }
 
-    /// What is put into rows that refer to those of a table, whose columns at these places change, or which
-    /// go. `seen` has the foreign keys that were looked at, and whether for rows that go.
+    /// What is put into rows that refer to those of a table, whose columns at these places change,
+    /// or which go. `seen` has the foreign keys that were looked at, and whether for rows that go.
     fn referring(
         &mut self,
         table: &Table,
@@ -222,8 +222,8 @@ fn is_of(name: &ast::ObjectName, column: &Column) -> bool {
     split(name).is_some_and(|(_, name)| name == column.name)
 }
 
-/// The places of a table's columns that are assigned to; all of them through a view, whose columns have names
-/// of their own.
+/// The places of a table's columns that are assigned to; all of them through a view, whose columns
+/// have names of their own.
 fn changed_places(table: &Table, assignments: &[ast::Assignment], is_table: bool) -> Vec<usize> {
     let is_changed = |column: &Column| assignments.iter().any(|one| assigns(&one.target, column));
     let places = 0..table.columns.len();
