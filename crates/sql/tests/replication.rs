@@ -121,6 +121,9 @@ fn what_is_prepared_by_sql_is_executed_at_every_node() {
     assert!(world.run(2, "EXECUTE nobody").contains("26000"));
     // Within a block nobody knows what follows.
     let refused = world.run(2, "BEGIN; EXECUTE p (1)");
+    assert!(refused.contains("0A000: BEGIN cannot"), "{refused}");
+    assert_eq!(world.run(2, "BEGIN"), "BEGIN");
+    let refused = world.run(2, "EXECUTE p (1)");
     assert!(refused.contains("0A000") && refused.contains("not known as a whole"), "{refused}");
     world.run(2, "ROLLBACK");
     assert_eq!(world.run(2, "EXECUTE p (1)"), "n / 8 / UPDATE 1");

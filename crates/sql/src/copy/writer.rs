@@ -26,6 +26,16 @@ impl CopyWriter {
         self.end()
     }
 
+    /// The line of the columns' names, with its end. They are quoted only where they must be.
+    pub fn names(&mut self, names: &[&str]) -> &[u8] {
+        let forced = std::mem::take(&mut self.forced);
+        let all = std::mem::take(&mut self.options.force_quote_all);
+        let fields: Vec<Option<&[u8]>> = names.iter().map(|name| Some(name.as_bytes())).collect();
+        self.line(&fields);
+        (self.forced, self.options.force_quote_all) = (forced, all);
+        &self.line
+    }
+
     /// Begins a line that is made field by field.
     pub fn begin(&mut self) {
         self.line.clear();

@@ -307,8 +307,8 @@ impl Session {
         let interrupts = self.interrupts();
         let work = self.work(&interrupts)?;
         if let (Some(header), Writer::Lines(writer, _)) = (copy.header.take(), &mut copy.writer) {
-            let fields: Vec<Option<&[u8]>> = header.iter().map(|name| Some(name.as_bytes())).collect();
-            if sink.copy_out(writer.line(&fields)) == SinkState::Full {
+            let names: Vec<&str> = header.iter().map(String::as_str).collect();
+            if sink.copy_out(writer.names(&names)) == SinkState::Full {
                 return Ok(Fetch::SinkFull);
             }
         }
