@@ -155,7 +155,9 @@ async fn sessions_are_ended_by_their_role_and_by_the_operator() {
     let since = "query_start <= clock_timestamp() AND query_start >= backend_start";
     loop {
         let state = format!("SELECT state FROM pg_stat_activity WHERE pid = {of_bob} AND {what} AND {since}");
-        if ann.query(&state).await[1].values() == [Some("active".to_owned())] {
+        // Until it has begun there is no such row.
+        let answer = ann.query(&state).await;
+        if answer[1].tag == 'D' && answer[1].values() == [Some("active".to_owned())] {
             break;
         }
     }
