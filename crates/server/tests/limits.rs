@@ -70,6 +70,27 @@ async fn the_time_of_a_statement_goes_on_while_its_rows_are_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_behind_a_loop_of_short_statements() {
+    // One thread serves both.
+    let settings = Settings { worker_threads: Some(1), ..Settings::default() };
+    let server = TestServer::with(settings).await;
+    let (busy, other) = (server.connect().await, server.connect().await);
+    let token = busy.cancel_token();
+    let endless = "DO $$ BEGIN LOOP PERFORM 1; END LOOP; END $$";
+    let looping = tokio::spawn(async move { busy.batch_execute(endless).await.expect_err("cancelled") });
+    // Who asks is answered while the loop runs, and more than once.
+    let running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'DO %'";
+    let mut seen = 0;
+    while seen < 3 {
+        seen += other.query_one(running, &[]).await.expect("a count").get::<_, i64>(0);
+    }
+    token.cancel_query(tokio_postgres::NoTls).await.expect("a cancel request");
+    let error = looping.await.expect("an answer");
+    assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::QUERY_CANCELED));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_idle_session_is_ended_when_its_time_is_up_and_not_while_it_works() {
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.address()).await;

@@ -153,8 +153,10 @@ impl Connection {
         }
         // Cancelling reaches what a client has sent and not yet been answered. While it sends data,
         // that is a COPY.
-        if std::mem::take(&mut self.has_rested) && self.copy.is_none() {
-            self.session.begin_message();
+        match std::mem::take(&mut self.has_rested) {
+            true if self.copy.is_none() => self.session.begin_message(),
+            true => self.session.has_rested(),
+            false => {}
         }
         if self.copy.is_some() {
             return self.copy_message(first, body).await;

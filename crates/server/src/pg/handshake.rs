@@ -223,7 +223,7 @@ fn begin_session(
     for (name, value) in session.take_parameter_changes() {
         response::parameter_status(output, name, &value);
     }
-    let secret = if hello.minor >= 2 { &entry.secret[..] } else { &entry.secret[..4] };
+    let secret = entry.tell_secret(hello.minor >= 2);
     response::backend_key_data(output, entry.process_id, secret);
     response::ready_for_query(output, b'I');
     transport.mark_urgent();

@@ -28,6 +28,7 @@ const STRANGERS_MAX: usize = 200;
 const STRANGER_TIME: Duration = Duration::from_millis(500);
 /// Bytes of the secret in BackendKeyData for protocol 3.2; 3.0 has the first four of them.
 const SECRET_BYTES: usize = 32;
+const SHORT_SECRET_BYTES: usize = 4;
 
 /// How much a connection still may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -67,7 +68,9 @@ struct Connections {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) process_id: i32,
-    pub(crate) secret: [u8; SECRET_BYTES],
+    secret: [u8; SECRET_BYTES],
+    /// So many bytes of it the client was told, and whoever cancels has to say: zero before that.
+    told: AtomicUsize,
     stop: AtomicU8,
     cancel: OnceLock<CancelHandle>,
     /// Wakes the connection's task.
@@ -135,6 +138,7 @@ impl Registry {
         let entry = Arc::new(Entry {
             process_id,
             secret: rand::random(),
+            told: AtomicUsize::new(0),
             stop: AtomicU8::new(self.stop.load(Ordering::SeqCst)),
             cancel: OnceLock::new(),
             wake: Mutex::new(None),
@@ -148,8 +152,7 @@ impl Registry {
     /// it was.
     pub(crate) fn cancel(&self, process_id: i32, secret: &[u8]) {
         let Some(entry) = self.connections.lock().all.get(&process_id).cloned() else { return };
-        let length = secret.len();
-        if (length == 4 || length == SECRET_BYTES) && same(&entry.secret[..length], secret) {
+        if entry.knows(secret) {
             entry.cancel_statement();
         }
     }
@@ -209,6 +212,19 @@ impl Entry {
         if let Some(waker) = self.wake.lock().as_ref() {
             waker.wake_by_ref();
         }
+    }
+
+    /// The secret that the client is told: all of it, or as much as protocol 3.0 has room for.
+    pub(crate) fn tell_secret(&self, is_long: bool) -> &[u8] {
+        let told = if is_long { SECRET_BYTES } else { SHORT_SECRET_BYTES };
+        self.told.store(told, Ordering::Relaxed);
+        &self.secret[..told]
+    }
+
+    /// Whether this is what the client was told.
+    fn knows(&self, secret: &[u8]) -> bool {
+        let told = self.told.load(Ordering::Relaxed);
+        told > 0 && same(&self.secret[..told], secret)
     }
 
     /// Interrupts the statement that runs, if one does.
@@ -351,6 +367,19 @@ mod tests {
         let ids: Vec<_> = ids.iter().map(|open| open.entry.process_id).collect();
         assert_eq!(first.entry.process_id, 1);
         assert_eq!(ids, [i32::MAX, 2, 3]);
+    }
+
+    #[test]
+    fn a_long_secret_is_not_known_by_its_beginning() {
+        let registry = Registry::new(1);
+        let open = registry.open();
+        let entry = open.entry();
+        assert!(!entry.knows(b""), "nobody was told of it");
+        let short = entry.tell_secret(false).to_vec();
+        assert_eq!(short.len(), SHORT_SECRET_BYTES);
+        assert!(entry.knows(&short) && !entry.knows(&entry.secret));
+        let long = entry.tell_secret(true).to_vec();
+        assert!(entry.knows(&long) && !entry.knows(&short));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::routine::lock_name;
 use super::user_type::describe_type;
 use crate::catalog::{Catalog, Object, Oid, PG_CATALOG_OID, Relation, Routine, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::function::Interrupt as _;
 use crate::parse::DropRoutine;
 use crate::session::work::Work;
 
@@ -77,10 +78,11 @@ impl Plan {
     }
 
     /// Adds what depends on what goes, until nothing more does.
-    fn close(&mut self, work: &Work<'_>) {
+    fn close(&mut self, work: &Work<'_>) -> Result<()> {
         let catalog = work.catalog.clone();
         self.add_owned_sequences(&catalog);
         loop {
+            work.interrupts.check()?;
             let before = self.removed.len();
             self.close_views(work, &catalog);
             self.close_routines(work, &catalog);
@@ -90,9 +92,11 @@ impl Plan {
         }
         for table in catalog.tables() {
             if !self.removed.contains(&table.oid) {
+                work.interrupts.check()?;
                 self.close_table(work, &catalog, table);
             }
         }
+        Ok(())
     }
 
     fn close_views(&mut self, work: &Work<'_>, catalog: &Arc<Catalog>) {
@@ -229,7 +233,7 @@ impl Work<'_> {
                 }
             }
             self.refuse_identity_sequences(&plan)?;
-            plan.close(self);
+            plan.close(self)?;
             if !cascade && !plan.dependents.is_empty() {
                 return Err(depend_on_first(&first, &plan));
             }
@@ -290,13 +294,14 @@ impl Work<'_> {
                     plan.removed.insert(routine.oid);
                 }
                 for ty in catalog.user_types().filter(|ty| ty.schema() == schema.oid) {
+                    self.interrupts.check()?;
                     plan.dependents.push((describe_type(self, &ty), on.clone()));
                     self.refuse_used_outside(&ty, schema.oid)?;
                     plan.removed.insert(ty.oid());
                 }
                 plan.removed.insert(schema.oid);
             }
-            plan.close(self);
+            plan.close(self)?;
             if !cascade && !plan.dependents.is_empty() {
                 let what = if names.len() == 1 {
                     format!("schema {}", names[0])
@@ -338,7 +343,7 @@ impl Work<'_> {
                     None => drop(plan.removed.insert(oid)),
                 }
             }
-            plan.close(self);
+            plan.close(self)?;
             plan.dependents.clear();
             plan.removed.extend(schema.filter(|schema| self.catalog.schema_by_oid(*schema).is_some()));
             if self.lock_for(&plan, &mut locked).await? {
@@ -360,7 +365,7 @@ impl Work<'_> {
                     None => {}
                 }
             }
-            plan.close(self);
+            plan.close(self)?;
             if !cascade && !plan.dependents.is_empty() {
                 return Err(depend("desired object(s)", &plan.dependents));
             }
@@ -385,7 +390,7 @@ impl Work<'_> {
             named.iter().try_for_each(|routine| self.require_routine_droppable(routine))?;
             let mut plan = Plan::default();
             plan.removed.extend(named.iter().map(|routine| routine.oid));
-            plan.close(self);
+            plan.close(self)?;
             if !drop.cascade && !plan.dependents.is_empty() {
                 let what = match named.as_slice() {
                     [only] => describe_routine(self, only),
@@ -497,6 +502,7 @@ impl Work<'_> {
         let wanted = plan.relations(&self.catalog);
         let new: Vec<Oid> = wanted.difference(locked).copied().collect();
         for &oid in &new {
+            self.interrupts.check()?;
             match self.catalog.relation_by_oid(oid).cloned() {
                 Some(Relation::View(view)) => self.lock_name(view.schema, &view.name).await?,
                 _ => self.lock_table(oid, TreeMode::Exclusive).await?,
@@ -517,16 +523,13 @@ impl Work<'_> {
         }
         let dependents: Vec<String> = plan.dependents.iter().map(|(who, _)| who.clone()).collect();
         self.notices.extend(cascade_notice(&dependents));
-        for table in plan.changed.into_values() {
-            self.change(Object::Table(table.into()))?;
-        }
-        for oid in plan.removed {
+        self.change_all(plan.changed.into_values().map(|table| Object::Table(table.into())))?;
+        for &oid in &plan.removed {
             if let Some(table) = self.catalog.table_by_oid(oid).cloned() {
                 self.drop_trees(&table);
             }
-            self.remove(oid)?;
         }
-        Ok(())
+        self.remove_all(plan.removed)
     }
 }
 

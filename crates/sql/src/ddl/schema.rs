@@ -100,30 +100,23 @@ impl Work<'_> {
         let inside: Vec<Relation> = self.catalog.relations_in(schema.oid).cloned().collect();
         self.change(Object::Schema(Schema { name: new.to_owned(), ..Schema::clone(&schema) }.into()))?;
         let schema_name = new.to_owned();
-        for routine in routines {
+        let routines = routines.into_iter().map(|routine| {
             let schema_name = schema_name.clone();
-            self.change(Object::Routine(Routine { schema_name, ..Routine::clone(&routine) }.into()))?;
-        }
-        for ty in types {
-            self.change(ty.in_schema(&schema_name))?;
-        }
-        for relation in inside {
+            Object::Routine(Routine { schema_name, ..Routine::clone(&routine) }.into())
+        });
+        let types = types.into_iter().map(|ty| ty.in_schema(&schema_name));
+        let relations = inside.into_iter().filter_map(|relation| {
             let schema_name = schema_name.clone();
-            match relation {
-                Relation::Table(table) => {
-                    self.change(Object::Table(Table { schema_name, ..Table::clone(&table) }.into()))?;
-                }
+            Some(match relation {
+                Relation::Table(table) => Object::Table(Table { schema_name, ..Table::clone(&table) }.into()),
                 Relation::Sequence(sequence) => {
-                    self.change(Object::Sequence(
-                        Sequence { schema_name, ..Sequence::clone(&sequence) }.into(),
-                    ))?;
+                    Object::Sequence(Sequence { schema_name, ..Sequence::clone(&sequence) }.into())
                 }
-                Relation::View(view) => {
-                    self.change(Object::View(View { schema_name, ..View::clone(&view) }.into()))?;
-                }
-                Relation::Index(..) => {}
-            }
-        }
+                Relation::View(view) => Object::View(View { schema_name, ..View::clone(&view) }.into()),
+                Relation::Index(..) => return None,
+            })
+        });
+        self.change_all(routines.chain(types).chain(relations))?;
         self.follow_schema(&before, name, new).await
     }
 

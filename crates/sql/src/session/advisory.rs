@@ -39,6 +39,7 @@ use parking_lot::Mutex;
 use super::SqlDatabase;
 use super::facts::Facts;
 use super::interrupt::Interrupts;
+use crate::budget::{Budget, Charge};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::types::Datum;
 
@@ -50,6 +51,9 @@ const LOCK_BYTES: u64 = 512;
 
 /// Fewer locks than this all sessions together may always have.
 const LOCKS_MIN: u64 = 1 << 15;
+
+/// So often a session may take locks, again or for the first time, before that is charged.
+const FREE_COUNTS: usize = 1024;
 
 /// A lock that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,9 +112,39 @@ struct State {
     reserved: HashSet<Lock>,
     /// What a statement was given up for.
     wanted: Option<Lock>,
+    /// For what was taken more often than is free, and for how often.
+    charge: Option<Charge>,
+    paid: usize,
 }
 
 impl State {
+    /// Takes memory for one more count, and for those that come next: one lock may be taken without
+    /// end. 53200 if there is none.
+    fn pay(&mut self, budget: &Arc<Budget>) -> Result<()> {
+        let counts = self.journal.len() + self.taken.len() + 2;
+        if counts <= self.paid.max(FREE_COUNTS) {
+            return Ok(());
+        }
+        let wanted = counts + counts / 2;
+        // What grows has room for twice as much.
+        let bytes = wanted * 2 * size_of::<(Lock, Scope)>();
+        match &mut self.charge {
+            Some(charge) => charge.resize(bytes, "Advisory locks")?,
+            None => self.charge = Some(budget.charge(bytes, "Advisory locks")?),
+        }
+        self.paid = wanted;
+        Ok(())
+    }
+
+    /// Gives back what was paid for counts that are gone.
+    fn repay(&mut self) {
+        if self.charge.is_some() && self.journal.len() + self.taken.len() <= FREE_COUNTS {
+            self.journal.shrink_to_fit();
+            self.taken.shrink_to_fit();
+            (self.charge, self.paid) = (None, 0);
+        }
+    }
+
     fn count(&mut self, lock: Lock, scope: Scope) {
         let count = self.held.entry(lock).or_default();
         match scope {
@@ -168,6 +202,7 @@ impl Advisory {
     /// Counts a lock, and takes it if it is not held and free. False if it is somebody else's.
     fn take(&self, database: &SqlDatabase, lock: Lock, scope: Scope) -> Result<bool> {
         let mut state = self.state.lock();
+        state.pay(database.statement_budget())?;
         if !state.reserved.remove(&lock) && !state.held.contains_key(&lock) {
             let locks = state.locks.get_or_insert_with(|| database.engine().advisory_locks(database.oid()));
             self.owner.store(locks.owner(), Ordering::Relaxed);
@@ -262,6 +297,7 @@ impl Advisory {
         if self.is_used() {
             let mut state = self.state.lock();
             state.journal.clear();
+            state.repay();
             state.releases_before = state.releases;
         }
     }
@@ -307,6 +343,7 @@ impl Advisory {
             // Which of them were among those is not known any more, and it is not asked either:
             // transactions are run again as a whole, and savepoints not at all.
             state.journal.retain(|(_, scope)| *scope == Scope::Session);
+            state.repay();
         }
     }
 

@@ -72,6 +72,7 @@ impl Session {
             return Ok(());
         }
         let waited = engine.wait_durable(rests_on).await;
+        self.interrupts.has_waited();
         if waited.is_err() {
             // It is told now; what comes later rests on other things.
             self.facts.rest_on_nothing();

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::catalog::{Oid, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::function::Interrupt as _;
 use crate::oltp::parts::PartsPlan;
 use crate::oltp::returning::Changed;
 use crate::oltp::run::Run;
@@ -108,6 +109,7 @@ impl Session {
     ) -> Result<Fetch> {
         if matches!(portal.state, PortalState::Ready) {
             self.check_not_failed(portal.prepared.statement())?;
+            self.ask_before(&portal.prepared)?;
             if let Some(fetch) = self.start(portal).await? {
                 return Ok(fetch);
             }
@@ -130,6 +132,19 @@ impl Session {
             PortalState::Done(tag) => Ok(Fetch::Complete(*tag)),
             PortalState::Ready => Err(SqlError::internal("a portal did not start")),
         }
+    }
+
+    /// Before each statement of a message or a body, as each of them may be too short to ask: lets
+    /// others go before, and fails if the session is to stop. What ends a transaction is not
+    /// stopped.
+    fn ask_before(&self, prepared: &Prepared) -> Result<()> {
+        match prepared.planned().action {
+            Action::Empty | Action::Utility => self.interrupts.make_way(),
+            _ => {
+                self.interrupts.check()?;
+            }
+        }
+        Ok(())
     }
 
     /// 25P02 in a block that has failed. 34000 for a portal that reads for a transaction which has
@@ -480,6 +495,8 @@ impl Session {
         };
         let columns = portal.columns.as_deref().unwrap_or_default();
         let interrupts = self.interrupts();
+        // The rows of one buffer may be too few to ask.
+        interrupts.check()?;
         let work = self.work(&interrupts)?;
         let mut given = 0;
         let advisory = &work.facts.advisory;

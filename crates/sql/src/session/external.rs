@@ -42,7 +42,9 @@ impl ExternalFunctions for External<'_> {
         let _ = context;
         if let ("pg_notify", [channel, payload]) = (function.name, arguments) {
             let text = |value: &Datum| value.as_str().unwrap_or_default().to_owned();
-            self.facts.news.notify(self.facts.process_id, &text(channel), &text(payload))?;
+            let (channel, payload) = (text(channel), text(payload));
+            let budget = self.facts.database.statement_budget();
+            self.facts.news.notify(self.facts.process_id, (&channel, &payload), budget)?;
             return Ok(Datum::text(""));
         }
         if arguments.iter().any(Datum::is_null) {

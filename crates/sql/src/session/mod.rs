@@ -496,6 +496,12 @@ impl Session {
     pub fn begin_message(&self) {
         self.cancel.reset();
         self.interrupts.end();
+        self.has_rested();
+    }
+
+    /// The client was waited for in the middle of a COPY: others had the thread meanwhile.
+    pub fn has_rested(&self) {
+        self.interrupts.has_rested();
     }
 
     /// Takes over settings that a statement may have changed.

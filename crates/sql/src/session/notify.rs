@@ -16,6 +16,9 @@
 //! that that it has missed something. Its owner waits for it with the task's waker left under the
 //! mailbox's mutex, which is also where letters come in: so none comes unseen.
 //!
+//! What waits to be said is charged to the memory that statements share, as are the channels of a
+//! session, and a mailbox beyond [`FREE_BYTES`].
+//!
 //! In a cluster channels are those of one node.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -26,6 +29,7 @@ use parking_lot::Mutex;
 
 use super::facts::Facts;
 use super::{Orders, Session};
+use crate::budget::{Budget, Charge};
 use crate::error::{Result, SqlError, sqlstate};
 
 /// A payload has less bytes than this, and so has the name of a channel.
@@ -37,6 +41,17 @@ const WAITING_BYTES: usize = 16 << 20;
 
 /// What a notification takes besides its texts, about.
 const NOTIFICATION_BYTES: usize = 128;
+
+/// What a channel takes that a session listens on, or what begins or ends that, about.
+const LISTENING_BYTES: usize = 256;
+
+/// So many bytes wait in a mailbox without being charged: those who listen are not ended because
+/// others have taken all memory.
+const FREE_BYTES: usize = 64 << 10;
+
+/// What the memory is called.
+const MAIL: &str = "Notifications";
+const LISTENING: &str = "The channels of a session";
 
 /// A notification.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -63,12 +78,49 @@ pub(crate) struct Mailbox(Mutex<Letters>);
 struct Letters {
     waiting: VecDeque<Notification>,
     bytes: usize,
+    /// Where memory comes from, once the session listens.
+    budget: Option<Arc<Budget>>,
+    charge: Option<Charge>,
+    /// So many bytes need no more memory.
+    paid: usize,
     reader: Option<Waker>,
     /// Something was lost; nothing comes any more.
     is_full: bool,
 }
 
+impl Letters {
+    /// Takes memory for what waits, for many letters at a time. False if there is none.
+    fn has_room(&mut self) -> bool {
+        if self.bytes <= self.paid.max(FREE_BYTES) {
+            return true;
+        }
+        let Some(budget) = &self.budget else { return true };
+        let wanted = self.bytes + FREE_BYTES;
+        let has = resize(&mut self.charge, wanted, budget, MAIL).is_ok();
+        if has {
+            self.paid = wanted;
+        }
+        has
+    }
+}
+
+/// So many bytes instead. 53200 if there are not so many more.
+fn resize(charge: &mut Option<Charge>, bytes: usize, budget: &Arc<Budget>, what: &str) -> Result<()> {
+    if let Some(known) = charge {
+        return known.resize(bytes, what);
+    }
+    if bytes > 0 {
+        *charge = Some(budget.charge(bytes, what)?);
+    }
+    Ok(())
+}
+
 impl Mailbox {
+    /// Its session listens: what waits takes memory of this.
+    fn open(&self, budget: &Arc<Budget>) {
+        self.0.lock().budget.get_or_insert_with(|| Arc::clone(budget));
+    }
+
     /// False if it is full, which it becomes once.
     fn put(&self, notification: &Notification) -> bool {
         let mut letters = self.0.lock();
@@ -76,7 +128,7 @@ impl Mailbox {
             return true;
         }
         letters.bytes += notification.bytes();
-        if letters.bytes > WAITING_BYTES {
+        if letters.bytes > WAITING_BYTES || !letters.has_room() {
             letters.is_full = true;
             return false;
         }
@@ -91,7 +143,7 @@ impl Mailbox {
 
     fn take(&self) -> VecDeque<Notification> {
         let mut letters = self.0.lock();
-        letters.bytes = 0;
+        (letters.bytes, letters.paid, letters.charge) = (0, 0, None);
         std::mem::take(&mut letters.waiting)
     }
 
@@ -116,9 +168,19 @@ pub(crate) struct Channels {
 #[derive(Default)]
 struct Line {
     next: u64,
-    /// In the order of commits; `None` is not durable yet.
-    commits: VecDeque<(u64, Vec<Notification>, bool)>,
+    /// In their order.
+    commits: VecDeque<Saying>,
     listeners: HashMap<Arc<str>, Vec<Listener>>,
+}
+
+/// What a commit has to say.
+struct Saying {
+    number: u64,
+    notifications: Vec<Notification>,
+    /// It is durable, or was not to be.
+    is_settled: bool,
+    /// Given back with it.
+    _charge: Option<Charge>,
 }
 
 struct Listener {
@@ -130,11 +192,11 @@ struct Listener {
 
 impl Line {
     fn deliver(&mut self) {
-        while self.commits.front().is_some_and(|(_, _, is_settled)| *is_settled) {
-            let Some((number, notifications, _)) = self.commits.pop_front() else { return };
-            for notification in notifications {
+        while self.commits.front().is_some_and(|saying| saying.is_settled) {
+            let Some(saying) = self.commits.pop_front() else { return };
+            for notification in saying.notifications {
                 let listeners = self.listeners.get(&notification.channel).into_iter().flatten();
-                for listener in listeners.filter(|listener| listener.since <= number) {
+                for listener in listeners.filter(|listener| listener.since <= saying.number) {
                     if !listener.mailbox.put(&notification)
                         && let Some(orders) = &listener.orders
                     {
@@ -172,11 +234,11 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut line = self.channels.line.lock();
-        let own = line.commits.iter_mut().find(|(number, _, _)| *number == self.number);
-        if let Some((_, notifications, is_settled)) = own {
-            *is_settled = true;
+        let own = line.commits.iter_mut().find(|saying| saying.number == self.number);
+        if let Some(saying) = own {
+            saying.is_settled = true;
             if !self.is_durable {
-                notifications.clear();
+                saying.notifications.clear();
             }
         }
         line.deliver();
@@ -204,6 +266,29 @@ struct State {
     notifications: Vec<Notification>,
     known: HashSet<Notification>,
     bytes: usize,
+    /// For the notifications.
+    charge: Option<Charge>,
+    /// For channels, and what begins or ends listening on them.
+    channels_charge: Option<Charge>,
+}
+
+impl State {
+    fn channels_bytes(&self) -> usize {
+        (self.listening.len() + self.actions.len()) * LISTENING_BYTES
+    }
+
+    /// There is less than before: gives memory back.
+    fn give_back(&mut self) {
+        let channels = self.channels_bytes();
+        let fewer = [(&mut self.charge, self.bytes), (&mut self.channels_charge, channels)];
+        for (charge, bytes) in fewer {
+            match bytes {
+                0 => *charge = None,
+                // Less is always to be had.
+                _ => drop(charge.as_mut().map(|charge| charge.resize(bytes, MAIL))),
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -214,12 +299,21 @@ enum Action {
 }
 
 impl News {
-    fn act(&self, action: Action) {
-        self.state.lock().actions.push(action);
+    fn act(&self, action: Action, budget: &Arc<Budget>) -> Result<()> {
+        let state = &mut *self.state.lock();
+        let bytes = state.channels_bytes() + LISTENING_BYTES;
+        resize(&mut state.channels_charge, bytes, budget, LISTENING)?;
+        state.actions.push(action);
+        Ok(())
     }
 
-    /// NOTIFY and pg_notify. 22023 for names and payloads that are too long.
-    pub(super) fn notify(&self, process_id: i32, channel: &str, payload: &str) -> Result<()> {
+    /// NOTIFY and pg_notify. 22023 for names and payloads that are too long; 53200, 54000.
+    pub(super) fn notify(
+        &self,
+        process_id: i32,
+        (channel, payload): (&str, &str),
+        budget: &Arc<Budget>,
+    ) -> Result<()> {
         let refuse = |what: &str| Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, what));
         match () {
             () if channel.is_empty() => return refuse("channel name cannot be empty"),
@@ -228,18 +322,20 @@ impl News {
             () => {}
         }
         let notification = Notification { process_id, channel: channel.into(), payload: payload.into() };
-        let mut state = self.state.lock();
+        let state = &mut *self.state.lock();
         if state.known.contains(&notification) {
             return Ok(());
         }
-        if state.bytes + notification.bytes() > WAITING_BYTES {
+        let bytes = state.bytes + notification.bytes();
+        if bytes > WAITING_BYTES {
             return Err(SqlError::new(
                 sqlstate::PROGRAM_LIMIT_EXCEEDED,
                 "too many notifications in the NOTIFY queue",
             )
             .with_detail(format!("Those of a transaction may take {} MB.", WAITING_BYTES >> 20)));
         }
-        state.bytes += notification.bytes();
+        resize(&mut state.charge, bytes, budget, MAIL)?;
+        state.bytes = bytes;
         state.known.insert(notification.clone());
         state.notifications.push(notification);
         Ok(())
@@ -262,10 +358,11 @@ impl News {
         let mut state = self.state.lock();
         state.actions.truncate(actions);
         while state.notifications.len() > notifications {
-            let Some(notification) = state.notifications.pop() else { return };
+            let Some(notification) = state.notifications.pop() else { break };
             state.bytes -= notification.bytes();
             state.known.remove(&notification);
         }
+        state.give_back();
     }
 
     /// The transaction has committed, in the order that `order` keeps: its place in the line.
@@ -279,6 +376,7 @@ impl News {
             match action {
                 Action::Listen(channel) => {
                     if listening.insert(channel.clone()) {
+                        self.mailbox.open(facts.database.statement_budget());
                         let (mailbox, orders) = (self.mailbox.clone(), facts.orders.clone());
                         let listener = Listener { mailbox, orders, since: number };
                         line.listeners.entry(channel).or_default().push(listener);
@@ -296,9 +394,11 @@ impl News {
             }
         }
         let notifications = std::mem::take(&mut state.notifications);
+        let charge = state.charge.take();
         state.known.clear();
         state.bytes = 0;
-        line.commits.push_back((number, notifications, false));
+        state.give_back();
+        line.commits.push_back(Saying { number, notifications, is_settled: false, _charge: charge });
         Place { channels, number, is_durable: false }
     }
 
@@ -311,6 +411,7 @@ impl News {
                 line.unlisten(&self.mailbox, &channel);
             }
         }
+        state.give_back();
     }
 
     /// The channels that the session listens on.
@@ -320,17 +421,24 @@ impl News {
 }
 
 impl Session {
-    /// LISTEN.
-    pub(super) fn listen(&self, channel: &str) {
-        self.facts.news.act(Action::Listen(channel.into()));
+    /// NOTIFY.
+    pub(super) fn notify(&self, channel: &str, payload: &str) -> Result<()> {
+        let budget = self.database.statement_budget();
+        self.facts.news.notify(self.facts.process_id, (channel, payload), budget)
+    }
+
+    /// LISTEN. 53200 beyond what all sessions may take.
+    pub(super) fn listen(&self, channel: &str) -> Result<()> {
+        self.facts.news.act(Action::Listen(channel.into()), self.database.statement_budget())
     }
 
     /// UNLISTEN, of a channel or (`*`) of all.
-    pub(super) fn unlisten(&self, channel: Option<&str>) {
-        self.facts.news.act(match channel {
+    pub(super) fn unlisten(&self, channel: Option<&str>) -> Result<()> {
+        let action = match channel {
             Some(channel) => Action::Unlisten(channel.into()),
             None => Action::UnlistenAll,
-        });
+        };
+        self.facts.news.act(action, self.database.statement_budget())
     }
 
     /// 0A000 if the transaction cannot be prepared: its session would not be there any more.

@@ -139,6 +139,7 @@ impl Session {
                 return Ok(found);
             }
         }
+        self.interrupts.make_way();
         interrupt::step_aside_for(text);
         let statement = parse::parse_single_within(text, || self.limits())?;
         self.check_not_failed(statement.as_ref())?;

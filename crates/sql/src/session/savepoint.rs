@@ -3,13 +3,28 @@
 
 use super::interrupt::end_of;
 use super::settings::Mark;
-use super::state::SavepointFrame;
+use super::state::{SavepointFrame, TransactionState};
 use super::transaction::not_in_block;
 use super::{Block, Open, Session};
 use crate::error::{Result, SqlError, sqlstate};
 
+/// What a savepoint takes beside its copies of what may change behind it, about.
+const FRAME_BYTES: usize = 1024;
+/// The same of each thing that is copied.
+const COPIED_BYTES: usize = 128;
+
+/// About what a savepoint of this name takes.
+fn frame_bytes(name: &str, state: &TransactionState, settings: &Mark) -> usize {
+    let before = state.savepoints.last().map(|frame| &frame.settings);
+    let copied = state.catalog.changes().len()
+        + state.deferred.len()
+        + state.exclusive.len()
+        + state.constraints_deferred.len();
+    FRAME_BYTES + name.len() + copied * COPIED_BYTES + settings.bytes_beside(before)
+}
+
 impl Session {
-    /// SAVEPOINT.
+    /// SAVEPOINT. 53200 if there is no memory for one more.
     pub(super) fn savepoint(&mut self, name: String) -> Result<()> {
         if self.block != Block::Explicit {
             return Err(not_in_block("SAVEPOINT"));
@@ -22,6 +37,8 @@ impl Session {
         self.open_transaction(false);
         let settings = self.facts.mark();
         let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
+        let bytes = frame_bytes(&name, &open.state, &settings);
+        let charge = self.database.statement_budget().charge(bytes, "A savepoint")?;
         let frame = SavepointFrame {
             name,
             engine: open.engine.savepoint(),
@@ -34,6 +51,7 @@ impl Session {
             advisory: self.facts.advisory.taken(),
             news: self.facts.news.mark(),
             bound: self.bound,
+            _charge: charge,
         };
         open.state.savepoints.push(frame);
         Ok(open.state.savepoints.len() - 1)

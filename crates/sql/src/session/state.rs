@@ -8,6 +8,7 @@ use cognate_engine::{Savepoint, TreeMode};
 use smallvec::SmallVec;
 
 use super::settings::Mark;
+use crate::budget::Charge;
 use crate::catalog::{ForeignKey, Oid, OwnCatalog, Table};
 use crate::oltp::foreign_key::{Check, DeferredChecks};
 
@@ -67,6 +68,8 @@ pub(crate) struct SavepointFrame {
     pub(crate) news: (usize, usize),
     /// How many portals the session had bound.
     pub(crate) bound: u64,
+    /// For all of this.
+    pub(crate) _charge: Charge,
 }
 
 impl TransactionState {

@@ -381,7 +381,9 @@ impl Session {
                 let durable = match commit {
                     Some(commit) => {
                         self.keep_token_at_node(commit.csn);
-                        commit.durable.await
+                        let durable = commit.durable.await;
+                        self.interrupts.has_waited();
+                        durable
                     }
                     None => Ok(()),
                 };

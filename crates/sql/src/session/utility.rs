@@ -178,17 +178,17 @@ impl Session {
             },
             S::Close { cursor } => self.close_cursor(cursor)?,
             S::LISTEN { channel } => {
-                self.listen(&fold(channel));
+                self.listen(&fold(channel))?;
                 "LISTEN"
             }
             S::UNLISTEN { channel } => {
                 let is_all = channel.quote_style.is_none() && channel.value == "*";
-                self.unlisten((!is_all).then(|| fold(channel)).as_deref());
+                self.unlisten((!is_all).then(|| fold(channel)).as_deref())?;
                 "UNLISTEN"
             }
             S::NOTIFY { channel, payload } => {
                 let payload = payload.as_deref().unwrap_or_default();
-                self.facts.news.notify(self.facts.process_id, &fold(channel), payload)?;
+                self.notify(&fold(channel), payload)?;
                 "NOTIFY"
             }
             S::Lock(lock) => {

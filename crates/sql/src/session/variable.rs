@@ -221,7 +221,7 @@ impl Session {
                 self.cursors.clear();
                 self.facts.forget_sequences();
                 self.facts.advisory.release_session(self.database.advisory());
-                self.unlisten(None);
+                self.unlisten(None)?;
                 self.discard_temporary().await?;
                 Ok("DISCARD ALL")
             }

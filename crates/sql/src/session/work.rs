@@ -19,7 +19,7 @@ use crate::catalog::{Catalog, DATABASE_OID, Object, Oid, PUBLIC_OID, Schema, sto
 use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{ReadContext, Reader, RowScan};
-use crate::function::EvalContext;
+use crate::function::{EvalContext, Interrupt as _};
 use crate::types::{FormatContext, bounds};
 
 /// A running statement's surroundings, lent by the session.
@@ -236,25 +236,52 @@ impl Work<'_> {
 
     /// Stores a new or changed object.
     pub(crate) fn change(&mut self, object: Object) -> Result<()> {
-        let oid = object.oid();
-        let is_new = self.catalog.has_roles() && self.catalog.object(oid).is_none();
-        self.state.is_temporary |= object.is_temporary();
-        let key = store::key(self.catalog.home_of(&object), oid);
-        self.engine.put(store::CATALOG_TREE, &key, store::encode(&object)?)?;
-        self.state.catalog.change(oid, Some(object));
+        self.change_all([object])
+    }
+
+    /// Stores new or changed objects. The catalog as it is seen is made anew once for all of them:
+    /// that takes time in proportion to all that there is.
+    pub(crate) fn change_all(&mut self, objects: impl IntoIterator<Item = Object>) -> Result<()> {
+        let mut new = Vec::new();
+        for object in objects {
+            self.interrupts.check()?;
+            let oid = object.oid();
+            if self.catalog.has_roles() && self.catalog.object(oid).is_none() {
+                new.push(oid);
+            }
+            self.state.is_temporary |= object.is_temporary();
+            let key = store::key(self.catalog.home_of(&object), oid);
+            self.engine.put(store::CATALOG_TREE, &key, store::encode(&object)?)?;
+            self.state.catalog.change(oid, Some(object));
+        }
         self.refresh_catalog();
-        if is_new { self.own_new(oid) } else { Ok(()) }
+        new.into_iter().try_for_each(|oid| self.own_new(oid))
     }
 
     /// Removes an object, and what is said of its owner and privileges.
     pub(crate) fn remove(&mut self, oid: Oid) -> Result<()> {
+        self.remove_all([oid])
+    }
+
+    /// Removes objects like this. The catalog as it is seen is made anew once for all of them.
+    pub(crate) fn remove_all(&mut self, oids: impl IntoIterator<Item = Oid>) -> Result<()> {
+        for oid in oids {
+            self.interrupts.check()?;
+            self.note_removed(oid)?;
+        }
+        self.refresh_catalog();
+        Ok(())
+    }
+
+    /// Removes an object like this; the catalog still shows it.
+    fn note_removed(&mut self, oid: Oid) -> Result<()> {
         if let Some(access) = self.catalog.access(oid).map(|access| access.oid) {
-            self.remove(access)?;
+            self.note_removed(access)?;
         }
         if self.catalog.schema_by_oid(oid).is_some() {
             let of_it = self.catalog.default_accesses().filter(|default| default.schema == oid);
             let of_it: Vec<Oid> = of_it.map(|default| default.oid).collect();
-            of_it.into_iter().try_for_each(|default| self.remove(default))?;
+            of_it.into_iter().try_for_each(|default| self.note_removed(default))?;
         }
         let home =
             self.catalog.object(oid).map_or(self.database.oid(), |object| self.catalog.home_of(object));
@@ -273,7 +300,6 @@ impl Work<'_> {
             None => self.state.catalog.forget(oid),
             Some(_) => self.state.catalog.change(oid, None),
         }
-        self.refresh_catalog();
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 //! What the executor reads often is kept decoded in [`Effective`], rebuilt when a setting changes.
 
 mod access;
+mod bound;
 mod definition;
 mod effective;
 mod origin;
@@ -217,6 +218,7 @@ impl Settings {
 
     /// SET or SET LOCAL; `None` is DEFAULT. 42704, 22023, 55P02, 0A000.
     pub fn set(&mut self, name: &str, text: Option<&str>, local: bool) -> Result<()> {
+        self.state.check_room(name, text.unwrap_or_default())?;
         match place(name)? {
             Place::Known(index) => {
                 let definition = &definition::all()[index];
