@@ -13,7 +13,8 @@ use crate::types::{Datum, Type, TypeId};
 /// of the row is handed up beside it.
 pub(super) fn postpone_calls(mut query: Query) -> Query {
     let Body::Select(select) = &mut query.body else { return query };
-    if query.order.is_empty() {
+    // Of what is tied with the last row nobody knows before how much there is.
+    if query.order.is_empty() || query.ties {
         return query;
     }
     let is_plain = select.group.is_none()

@@ -441,14 +441,20 @@ impl Binder<'_> {
         };
         let mut value = self.expression(value)?;
         let other = self.expression(other)?;
+        let operator = self.operator("=", value.ty, other.ty)?;
+        // The value is what the operator compares: a numeric, if an integer is compared with one.
+        // PostgreSQL has operators of different kinds of times, and of names and texts.
+        if !matches!(value.ty.id, TypeId::Date | TypeId::Timestamp | TypeId::Name) {
+            let compared = operator.left.unwrap_or(value.ty);
+            value = self.convert(value, compared)?;
+        }
         let held = hold(&mut value);
         let is_held = held.is_some();
         let copy = self.copy(&value)?;
-        let equal = self.operate("=", copy, other)?.expr;
+        let equal = self.apply(operator, copy, other)?.expr;
         if let Some(held) = held {
             value.expr = held;
         }
-        // The operator may have settled the first operand's type.
         let value = self.settle(value)?;
         let expr = Expr::NullIf(Box::new(NullIf { value: value.expr, equal, is_held }));
         Ok(Typed::new(fold(expr, self.context), value.ty.base()))

@@ -10,7 +10,7 @@
 //! refused.
 
 use sqlparser::ast::{
-    self, Expr as Syntax, FunctionArguments, GroupByExpr, Ident, Select, SelectItem, TableAlias,
+    self, Expr as Syntax, FunctionArguments, GroupByExpr, Ident, OrderByExpr, Select, SelectItem, TableAlias,
     TableAliasColumnDef, TableFactor, TableWithJoins,
 };
 
@@ -21,12 +21,12 @@ use crate::parse::walk::{change_expressions, has_expression};
 /// The name of the item in FROM. No client can write it.
 const ALIAS: &str = "\u{1}set";
 
-/// The statement with the function in FROM, if it groups by one.
-pub(super) fn moved(syntax: &Select) -> Option<Select> {
+/// The statement with the function in FROM, and its ORDER BY, if it groups by one.
+pub(super) fn moved(syntax: &Select, order: &[OrderByExpr]) -> Option<(Select, Vec<OrderByExpr>)> {
     let GroupByExpr::Expressions(keys, _) = &syntax.group_by else { return None };
     let call = keys.iter().find_map(|key| grouped_set(syntax, key))?.clone();
     let (factor, column) = lateral(&call)?;
-    let mut moved = syntax.clone();
+    let (mut moved, mut order) = (syntax.clone(), order.to_vec());
     let mut replace = |part: &mut Syntax| {
         change_expressions(part, |expr| {
             if *expr == call {
@@ -43,9 +43,10 @@ pub(super) fn moved(syntax: &Select) -> Option<Select> {
     if let GroupByExpr::Expressions(keys, _) = &mut moved.group_by {
         keys.iter_mut().for_each(&mut replace);
     }
-    moved.having.iter_mut().for_each(replace);
+    moved.having.iter_mut().for_each(&mut replace);
+    order.iter_mut().for_each(|key| replace(&mut key.expr));
     moved.from.push(TableWithJoins { relation: factor, joins: Vec::new() });
-    Some(moved)
+    Some((moved, order))
 }
 
 /// The call that a key of GROUP BY is, by itself, by the name or by the number of a target.

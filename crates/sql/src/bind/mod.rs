@@ -26,6 +26,7 @@ mod from;
 mod group;
 mod group_set;
 mod json_record;
+mod limit;
 pub(crate) mod literal;
 mod naming;
 mod need;

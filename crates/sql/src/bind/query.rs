@@ -27,6 +27,8 @@ pub struct Query {
     pub order: Vec<SortKey>,
     /// Largest number of rows; NULL is no limit.
     pub limit: Option<Expr>,
+    /// WITH TIES: rows that sort like the last one that the limit allows come too.
+    pub ties: bool,
     /// Number of rows left out at the beginning.
     pub offset: Option<Expr>,
     /// The columns of its rows.
@@ -375,7 +377,23 @@ pub enum LockWait {
 impl Query {
     /// A query that is this body and nothing more.
     pub(crate) fn of(body: Body, columns: Vec<OutputColumn>) -> Query {
-        Query { body, order: vec![], limit: None, offset: None, columns, conversions: vec![], ctes: vec![] }
+        Query {
+            body,
+            order: vec![],
+            limit: None,
+            ties: false,
+            offset: None,
+            columns,
+            conversions: vec![],
+            ctes: vec![],
+        }
+    }
+
+    /// The columns in which rows behind the last one may equal it, to come too; none if the limit
+    /// is strict.
+    pub(crate) fn tied(&self) -> Vec<usize> {
+        let keys = self.order.iter().filter(|_| self.ties);
+        keys.map(|key| key.column).collect()
     }
 
     /// Calls `visit(expression, nested)` with every outermost expression in the query, where

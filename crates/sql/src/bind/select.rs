@@ -2,9 +2,9 @@
 
 use cognate_engine::LockMode;
 use sqlparser::ast::{
-    self, Distinct as DistinctSyntax, Expr as Syntax, LimitClause, LockClause, LockType, NonBlock, OrderBy,
-    OrderByExpr, OrderByKind, Query as QuerySyntax, Select as SelectSyntax, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, WildcardAdditionalOptions,
+    self, Distinct as DistinctSyntax, Expr as Syntax, LockClause, LockType, NonBlock, OrderBy, OrderByExpr,
+    OrderByKind, Query as QuerySyntax, Select as SelectSyntax, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, WildcardAdditionalOptions,
 };
 
 use super::access::is_all_fields;
@@ -51,7 +51,7 @@ impl Binder<'_> {
             return Err(SqlError::syntax("syntax error: a clause of another dialect"));
         }
         let order = order_items(syntax.order_by.as_ref())?;
-        let mut query = match syntax.body.as_ref() {
+        let mut query = match unwrapped(&syntax.body) {
             SetExpr::Select(select) => self.select(select, order, &syntax.locks, keep_unknown)?,
             body => {
                 if !syntax.locks.is_empty() && !matches!(body, SetExpr::Query(_)) {
@@ -78,6 +78,10 @@ impl Binder<'_> {
         }
         if offset.is_some() {
             query.offset = offset;
+        }
+        if syntax.fetch.as_ref().is_some_and(|fetch| fetch.with_ties) {
+            self.check_ties(&query, &syntax.locks)?;
+            query.ties = true;
         }
         Ok(postpone_calls(query))
     }
@@ -172,10 +176,13 @@ impl Binder<'_> {
             return Err(SqlError::syntax("syntax error: SELECT DISTINCT without a select list"));
         }
         check_dialect(syntax)?;
-        let moved = super::group_set::moved(syntax);
+        let moved = super::group_set::moved(syntax, order);
+        let (syntax, order) = match &moved {
+            Some((syntax, order)) => (syntax, order.as_slice()),
+            None => (syntax, order),
+        };
         let depth = self.levels.len();
         self.push_level();
-        let syntax = moved.as_ref().unwrap_or(syntax);
         let bound = self.select_in_level(syntax, order, locks, keep_unknown);
         self.levels.truncate(depth);
         bound
@@ -336,50 +343,6 @@ impl Binder<'_> {
         Ok((columns, exprs))
     }
 
-    /// LIMIT, OFFSET and FETCH FIRST.
-    fn limits(&mut self, syntax: &QuerySyntax) -> Result<(Option<Expr>, Option<Expr>)> {
-        let (mut limit, offset) = match &syntax.limit_clause {
-            None => (None, None),
-            Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
-                (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
-            }
-            Some(_) => {
-                return Err(SqlError::syntax("LIMIT #,# syntax is not supported")
-                    .with_hint("Use separate LIMIT and OFFSET clauses."));
-            }
-        };
-        let one = Syntax::value(ast::Value::Number("1".to_owned(), false));
-        if let Some(fetch) = &syntax.fetch {
-            if fetch.with_ties || fetch.percent {
-                return Err(self.lacks("FETCH FIRST ... WITH TIES or PERCENT"));
-            }
-            limit = Some(fetch.quantity.as_ref().unwrap_or(&one));
-        }
-        let mut bind = |syntax: Option<&Syntax>, what: &str| match syntax {
-            Some(syntax) => self.limit(syntax, what).map(Some),
-            None => Ok(None),
-        };
-        Ok((bind(limit, "LIMIT")?, bind(offset, "OFFSET")?))
-    }
-
-    fn limit(&mut self, syntax: &Syntax, what: &str) -> Result<Expr> {
-        self.push_level();
-        let bound = self.in_clause(Clause::Limit, |binder| {
-            let typed = binder.expression(syntax)?;
-            let from = typed.ty;
-            let converted =
-                binder.coerce(typed, TypeId::Int8.into(), crate::types::cast::CastContext::Assignment)?;
-            converted.ok_or_else(|| {
-                SqlError::new(
-                    sqlstate::DATATYPE_MISMATCH,
-                    format!("argument of {what} must be type bigint, not type {}", from.id.sql_name()),
-                )
-            })
-        });
-        self.pop_level()?;
-        Ok(bound?.expr)
-    }
-
     /// FOR UPDATE and FOR SHARE.
     fn row_locks(
         &mut self,
@@ -490,6 +453,30 @@ impl Binder<'_> {
             _ => Ok(found),
         }
     }
+}
+
+/// A body without parentheses that say nothing: in `(SELECT a FROM t) ORDER BY b` the order is the
+/// SELECT's.
+fn unwrapped(mut body: &SetExpr) -> &SetExpr {
+    while let SetExpr::Query(query) = body
+        && is_bare(query)
+    {
+        body = &query.body;
+    }
+    body
+}
+
+/// Whether a query is its body and nothing more.
+fn is_bare(query: &QuerySyntax) -> bool {
+    query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.locks.is_empty()
+        && query.for_clause.is_none()
+        && query.settings.is_none()
+        && query.format_clause.is_none()
+        && query.pipe_operators.is_empty()
 }
 
 /// The strength of a lock clause, and its name.

@@ -31,6 +31,7 @@ pub(crate) mod insert;
 mod join_table;
 pub(crate) mod key_range;
 mod keyed;
+mod limit;
 mod literal_rows;
 pub(crate) mod memory;
 pub(crate) mod merge;

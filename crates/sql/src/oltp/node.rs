@@ -6,6 +6,7 @@ use super::Context;
 use super::distinct::DistinctState;
 use super::group::GroupState;
 use super::input::{SourceState, new_source};
+use super::limit::LimitState;
 use super::set_operation::SetState;
 use super::sort::SortState;
 use super::table_function::TableRows;
@@ -22,7 +23,7 @@ pub(crate) enum NodeState {
     Set(Box<SetState>),
     Sort(Box<SortState>),
     Distinct(Box<DistinctState>),
-    Limit { input: Box<NodeState>, left: Option<i64>, started: bool },
+    Limit(Box<LimitState>),
     Convert(Box<NodeState>),
 }
 
@@ -66,9 +67,7 @@ impl NodeState {
             Node::SetOperation { left, right, .. } => NodeState::Set(Box::new(SetState::new(left, right))),
             Node::Sort { input, .. } => NodeState::Sort(Box::new(SortState::new(input))),
             Node::Distinct { input, .. } => NodeState::Distinct(Box::new(DistinctState::new(input))),
-            Node::Limit { input, .. } => {
-                NodeState::Limit { input: Box::new(NodeState::new(input)), left: None, started: false }
-            }
+            Node::Limit { input, .. } => NodeState::Limit(Box::new(LimitState::new(input))),
             Node::Convert { input, .. } => NodeState::Convert(Box::new(NodeState::new(input))),
         }
     }
@@ -89,7 +88,8 @@ impl NodeState {
             NodeState::Set(state) => state.release(context),
             NodeState::Sort(state) => state.release(context),
             NodeState::Distinct(state) => state.release(context),
-            NodeState::Limit { input, .. } | NodeState::Convert(input) => input.release(context),
+            NodeState::Limit(state) => state.release(context),
+            NodeState::Convert(input) => input.release(context),
         }
     }
 
@@ -101,30 +101,8 @@ impl NodeState {
             (NodeState::Sort(state), Node::Sort { input, keys, limit }) => {
                 state.next(input, keys, limit.as_ref(), context, out)
             }
-            (NodeState::Limit { input, left, started }, Node::Limit { input: node, limit, offset }) => {
-                if !*started {
-                    *started = true;
-                    if let Some(limit) = limit {
-                        *left = evaluate_limit(limit, "LIMIT", context)?;
-                    }
-                    let skipped = match offset {
-                        Some(offset) => evaluate_limit(offset, "OFFSET", context)?.unwrap_or(0),
-                        None => 0,
-                    };
-                    for _ in 0..skipped {
-                        // Behind the last row there is nothing to leave out, whatever is asked for.
-                        if *left == Some(0) || !input.next(node, context, out)? {
-                            *left = Some(0);
-                            break;
-                        }
-                    }
-                }
-                match left {
-                    Some(0) => return Ok(false),
-                    Some(left) => *left -= 1,
-                    None => {}
-                }
-                input.next(node, context, out)
+            (NodeState::Limit(state), Node::Limit { input, limit, offset, ties }) => {
+                state.next(input, (limit.as_ref(), offset.as_ref()), ties, context, out)
             }
             (NodeState::Distinct(state), Node::Distinct { input, columns }) => {
                 state.next(input, columns, context, out)

@@ -34,13 +34,19 @@ pub(super) fn sorted(
     }
 }
 
-/// With LIMIT and OFFSET on top, if there are any.
-pub(super) fn limited(planned: Planned, limit: Option<Expr>, offset: Option<Expr>) -> Planned {
+/// With LIMIT and OFFSET on top, if there are any. Rows that equal the last one in `ties` come too.
+pub(super) fn limited(
+    planned: Planned,
+    limit: Option<Expr>,
+    offset: Option<Expr>,
+    ties: Vec<usize>,
+) -> Planned {
     if limit.is_none() && offset.is_none() {
         return planned;
     }
     let rows = limit_rows(limit.as_ref(), None).map_or(planned.rows, |limit| limit.min(planned.rows));
-    Planned { rows, cost: planned.cost, node: Node::Limit { input: Box::new(planned.node), limit, offset } }
+    let node = Node::Limit { input: Box::new(planned.node), limit, offset, ties };
+    Planned { rows, cost: planned.cost, node }
 }
 
 /// With conversions on top, and without hidden columns.

@@ -155,6 +155,8 @@ pub enum Node {
         limit: Option<Expr>,
         /// Rows left out first.
         offset: Option<Expr>,
+        /// WITH TIES: the columns in which rows behind the last one may equal it, to come too.
+        ties: Vec<usize>,
     },
     /// Converts columns, and drops those behind the conversions' number.
     Convert {

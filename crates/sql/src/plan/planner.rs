@@ -214,6 +214,7 @@ impl Planner<'_> {
     /// VALUES and set operations.
     fn plain_query(&mut self, query: Query) -> Result<Planned> {
         let width = query.columns.len();
+        let ties = query.tied();
         let planned = match query.body {
             Body::Values(mut rows) => {
                 for expr in rows.iter_mut().flatten() {
@@ -244,9 +245,9 @@ impl Planner<'_> {
             }
             Body::Select(_) => return Err(SqlError::internal("a SELECT planned as something else")),
         };
-        let planned =
-            super::finish::sorted(planned, query.order, query.limit.as_ref(), query.offset.as_ref());
-        let planned = super::finish::limited(planned, query.limit, query.offset);
+        let stop = query.limit.as_ref().filter(|_| ties.is_empty());
+        let planned = super::finish::sorted(planned, query.order, stop, query.offset.as_ref());
+        let planned = super::finish::limited(planned, query.limit, query.offset, ties);
         Ok(super::finish::converted(planned, query.conversions, width, width))
     }
 

@@ -31,6 +31,7 @@ struct PlannedSource {
 impl Planner<'_> {
     /// A query whose body is a SELECT.
     pub(super) fn select_query(&mut self, query: Query) -> Result<Planned> {
+        let ties = query.tied();
         let Query { body: Body::Select(select), order, limit, offset, conversions, .. } = query else {
             return Err(SqlError::internal("no SELECT"));
         };
@@ -90,14 +91,13 @@ impl Planner<'_> {
         }
         if !ordered {
             // DISTINCT ON takes the first of each kind after the sort.
-            let is_on = matches!(select.distinct, Distinct::On(_));
-            let stop = if is_on { None } else { limit.as_ref() };
-            planned = sorted(planned, order, stop, offset.as_ref());
+            let is_cut = ties.is_empty() && !matches!(select.distinct, Distinct::On(_));
+            planned = sorted(planned, order, limit.as_ref().filter(|_| is_cut), offset.as_ref());
         }
         if let Distinct::On(columns) = select.distinct {
             planned = distinct(planned, columns);
         }
-        let planned = limited(planned, limit, offset);
+        let planned = limited(planned, limit, offset, ties);
         Ok(converted(planned, conversions, visible, width))
     }
 
@@ -160,7 +160,7 @@ impl Planner<'_> {
             filter.into_iter().chain(extra).map(|expr| Condition::new(select, expr)).collect();
         push_down(select, &mut conditions);
         // Conditions on no relation decide before anything is read.
-        let (gates, conditions): (Vec<_>, Vec<_>) =
+        let (mut gates, conditions): (Vec<_>, Vec<_>) =
             conditions.into_iter().partition(|condition| condition.mask == 0 && !condition.volatile);
         if gates
             .iter()
@@ -181,6 +181,10 @@ impl Planner<'_> {
         let mut problem = joiner.problem(&trees, conditions);
         let volatile: Vec<Expr> = take_volatile(&mut problem);
         let chosen = joiner.choose(&problem, 0, wanted, limit);
+        // The first relation is read with those of inner joins, if the sequence begins with one.
+        if chosen.steps.first().is_none_or(|step| step.method != Method::Start) {
+            gates.extend(problem.conditions.iter().filter(|condition| condition.mask == 0).cloned());
+        }
         let (rows, cost, ordered) = (chosen.rows, chosen.cost, wanted.is_some() && chosen.ordered);
         let requires = leaves.iter().map(|leaf| leaf.map_or(0, |leaf| leaf.requires)).collect();
         let mut builder = Builder { select, nodes, requires };

@@ -54,7 +54,7 @@ impl Node {
                     offset.iter().for_each(|expr| visit(expr, nested));
                 }
             }
-            Node::Limit { input, limit, offset } => {
+            Node::Limit { input, limit, offset, .. } => {
                 input.walk(nested, visit);
                 limit.iter().chain(offset).for_each(|expr| visit(expr, nested));
             }
