@@ -9,6 +9,7 @@
 use std::convert::Infallible;
 
 use axum::extract::{FromRequest, Request};
+use axum::http::HeaderMap;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use serde_json::{Number, Value};
@@ -25,8 +26,8 @@ const READ_BYTES_MAX: usize = 64 << 20;
 /// What was read of a request, or why that is no body.
 pub(crate) type Read = Result<Bytes, Problem>;
 
-/// A request's body, and when its head had arrived.
-pub(crate) struct Body(pub(crate) Read, pub(crate) Instant);
+/// A request's body, its headers as they came (not a copy of them), and when they had arrived.
+pub(crate) struct Body(pub(crate) Read, pub(crate) HeaderMap, pub(crate) Instant);
 
 impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Infallible;
@@ -34,10 +35,11 @@ impl<S: Send + Sync> FromRequest<S> for Body {
     async fn from_request(request: Request, _: &S) -> Result<Body, Infallible> {
         let arrived = Instant::now();
         // A time that makes no sense is refused afterwards.
-        let until = deadline(request.headers(), arrived).unwrap_or(arrived + DEADLINE);
-        let read = timeout_at(until, read(request.into_body())).await;
+        let (head, body) = request.into_parts();
+        let until = deadline(&head.headers, arrived).unwrap_or(arrived + DEADLINE);
+        let read = timeout_at(until, read(body)).await;
         let late = || Problem::new(504, "deadline", "the request did not come as a whole in its time");
-        Ok(Body(read.unwrap_or_else(|_| Err(late())), arrived))
+        Ok(Body(read.unwrap_or_else(|_| Err(late())), head.headers, arrived))
     }
 }
 

@@ -7,6 +7,9 @@
 //! - What only tidies up (asking whether a commit is done) goes along with the next request, and
 //!   has one made for it only if none comes for a while.
 //!
+//! Time is looked at only once somebody waits: a timer of 2 ms is the first one to be due, more
+//! often than not, and to set one wakes the thread that sleeps until then.
+//!
 //! Whoever finds that nobody sends does so himself, so that the answer to his entry wakes nobody
 //! else on its way to him. What has come meanwhile is sent by a task.
 //!
@@ -17,13 +20,13 @@
 //! ```
 
 use std::collections::HashMap;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::name::{Name, RootId};
 use crate::participant::{Nonce, Origin};
@@ -145,13 +148,15 @@ pub(crate) struct Courier {
     to: Name,
     kind: Kind,
     state: Mutex<State>,
+    /// Somebody waits although a request is under way.
+    has_come: Notify,
     under_way: Arc<Semaphore>,
 }
 
 impl Courier {
     pub(crate) fn new(to: Name, kind: Kind) -> Courier {
         let under_way = Arc::new(Semaphore::new(UNDER_WAY_MAX));
-        Courier { to, kind, state: Mutex::default(), under_way }
+        Courier { to, kind, state: Mutex::default(), has_come: Notify::new(), under_way }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
@@ -177,8 +182,9 @@ impl Courier {
             self.with(|state| state.waiting.push(waiting));
         }
         let is_sending = self.with(|state| std::mem::replace(&mut state.is_sending, true));
-        if !is_sending {
-            self.lead(peers).await;
+        match is_sending {
+            true => self.has_come.notify_one(),
+            false => self.lead(peers).await,
         }
         answer.await.ok().flatten()
     }
@@ -192,7 +198,7 @@ impl Courier {
         };
         let Some(batch) = self.with(|state| state.take(Instant::now())) else { return };
         let mut delivering = pin!(deliver(Arc::clone(self), Arc::clone(peers), batch, permit));
-        let is_answered = timeout(PACE, &mut delivering).await.is_ok();
+        let is_answered = self.is_answered(delivering.as_mut()).await;
         if self.with(State::goes_on) {
             drop(tokio::spawn(Arc::clone(self).run(Arc::clone(peers))));
         }
@@ -201,12 +207,27 @@ impl Courier {
         }
     }
 
+    /// Waits for the answer to a request that leaves now, and if somebody else comes meanwhile, not
+    /// longer than that one has to wait for it. Answers whether it is there.
+    async fn is_answered(&self, mut delivering: Pin<&mut impl Future<Output = ()>>) -> bool {
+        let left = Instant::now();
+        if self.with(|state| state.waiting.is_empty()) {
+            tokio::select! {
+                biased;
+                () = delivering.as_mut() => return true,
+                // Or somebody had come to an earlier request: then the timer is for nobody.
+                () = self.has_come.notified() => {}
+            }
+        }
+        timeout_at(left + PACE, delivering).await.is_ok()
+    }
+
     /// Sends until nothing waits.
     async fn run(self: Arc<Self>, peers: Arc<Peers>) {
         while let Ok(permit) = Arc::clone(&self.under_way).acquire_owned().await {
             let Some(batch) = self.with(|state| state.take(Instant::now())) else { return };
             let mut delivering = Box::pin(deliver(Arc::clone(&self), Arc::clone(&peers), batch, permit));
-            if timeout(PACE, &mut delivering).await.is_err() {
+            if !self.is_answered(delivering.as_mut()).await {
                 tokio::spawn(delivering);
             }
         }

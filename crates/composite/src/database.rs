@@ -49,6 +49,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(5);
 /// What every connection begins with: waits that only the database sees are bounded here.
 const SETTINGS: &str = "SET lock_timeout = '2s'; SET idle_in_transaction_session_timeout = '60s'";
+/// On PostgreSQL itself: what BEGIN alone begins. Behind a pooler, or if a service says otherwise,
+/// it begins what is at least as strict. Said with each BEGIN it would be a setting of that
+/// transaction, and the end of one that has any goes through all settings that there are.
+const READ_COMMITTED: &str = "SET default_transaction_isolation = 'read committed'";
 /// COMMIT after a look at the generation, over connections that have none: nothing is committed.
 const NO_FENCE: &str = "EXECUTE cognate_composite_fence; COMMIT";
 
@@ -68,6 +72,7 @@ pub(crate) struct Terms {
 impl Terms {
     async fn set(&self, client: &Client) -> Result<(), Error> {
         if let Some(hold) = &self.hold {
+            client.batch_execute(READ_COMMITTED).await?;
             if client.batch_execute(hold).await.is_ok() {
                 return Ok(());
             }
@@ -134,7 +139,8 @@ impl Target {
         if let Some(terms) = terms {
             terms.set(&client).await.map_err(|error| in_words(&error))?;
         }
-        Ok(Connection { client, io, statements: Mutex::default() })
+        let is_read_committed = terms.is_some_and(|terms| terms.hold.is_some());
+        Ok(Connection { client, io, statements: Mutex::default(), is_read_committed })
     }
 
     /// Ends the database, if it is this component's own.
@@ -181,11 +187,17 @@ pub(crate) struct Connection {
     client: Client,
     io: JoinHandle<()>,
     statements: Mutex<HashMap<String, Statement>>,
+    is_read_committed: bool,
 }
 
 impl Connection {
     fn with_statements<T>(&self, work: impl FnOnce(&mut HashMap<String, Statement>) -> T) -> T {
         work(&mut self.statements.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether BEGIN alone begins a transaction at READ COMMITTED.
+    pub(crate) fn is_read_committed(&self) -> bool {
+        self.is_read_committed
     }
 
     /// A statement that is prepared once.

@@ -135,19 +135,20 @@ fn json_body(body: Read) -> Result<Value, Problem> {
 }
 
 fn typed<T: DeserializeOwned>(body: Read) -> Result<T, Problem> {
-    serde_json::from_value(json_body(body)?)
-        .map_err(|error| Problem::new(400, "arguments", error.to_string()))
+    serde_json::from_slice(&body?).map_err(|error| match error.is_data() {
+        true => Problem::new(400, "arguments", error.to_string()),
+        false => Problem::new(400, "arguments", format!("not JSON: {error}")),
+    })
 }
 
 async fn service(
     State(app): Shared,
     name: Result<Path<String>, PathRejection>,
-    headers: HeaderMap,
-    body: Body,
+    Body(body, headers, arrived): Body,
 ) -> Response {
     let generation = app.node.generation();
     let Ok(Path(name)) = name else { return nothing().await.into_response() };
-    match serve(&app, &name, &headers, body).await {
+    match serve(&app, &name, &headers, (body, arrived)).await {
         Ok(answer) => {
             fault::point("reply-before");
             let nonce = app.node.announced(&headers);
@@ -165,7 +166,7 @@ async fn service(
     }
 }
 
-async fn serve(app: &App, name: &str, headers: &HeaderMap, Body(body, arrived): Body) -> Reply {
+async fn serve(app: &App, name: &str, headers: &HeaderMap, (body, arrived): (Read, Instant)) -> Reply {
     let caller = app.caller(headers)?;
     if speaks_of_root(headers) && caller != Caller::Peer {
         return Err(Problem::new(401, "token", "only components take part in roots that have begun"));
@@ -244,7 +245,7 @@ fn answer<T: serde::Serialize>(entries: Vec<T>) -> Response {
     axum::Json(Batch { roots: entries }).into_response()
 }
 
-async fn prepare(State(app): Shared, headers: HeaderMap, Body(body, _): Body) -> Response {
+async fn prepare(State(app): Shared, Body(body, headers, _): Body) -> Response {
     let batch = match app.peer(&headers).and_then(|()| typed::<Batch<PrepareEntry>>(body)) {
         Ok(batch) => batch,
         Err(problem) => return problem.into_response(),
@@ -264,12 +265,12 @@ async fn prepare(State(app): Shared, headers: HeaderMap, Body(body, _): Body) ->
     answer(votes)
 }
 
-async fn commit(State(app): Shared, headers: HeaderMap, Body(body, _): Body) -> Response {
+async fn commit(State(app): Shared, Body(body, headers, _): Body) -> Response {
     settled(&app, &headers, body, |entry, parent| Event::Commit(entry.root.clone(), parent, entry.nonce))
         .await
 }
 
-async fn abort(State(app): Shared, headers: HeaderMap, Body(body, _): Body) -> Response {
+async fn abort(State(app): Shared, Body(body, headers, _): Body) -> Response {
     settled(&app, &headers, body, |entry, parent| Event::Abort(entry.root.clone(), parent)).await
 }
 
@@ -308,7 +309,7 @@ async fn settled(
     answer(states)
 }
 
-async fn outcome(State(app): Shared, headers: HeaderMap, Body(body, _): Body) -> Response {
+async fn outcome(State(app): Shared, Body(body, headers, _): Body) -> Response {
     let batch = match app.peer(&headers).and_then(|()| typed::<Batch<OutcomeEntry>>(body)) {
         Ok(batch) => batch,
         Err(problem) => return problem.into_response(),
@@ -331,7 +332,7 @@ struct Settle {
     outcome: String,
 }
 
-async fn settle(State(app): Shared, headers: HeaderMap, Body(body, _): Body) -> Response {
+async fn settle(State(app): Shared, Body(body, headers, _): Body) -> Response {
     let settle = match app.peer(&headers).and_then(|()| typed::<Settle>(body)) {
         Ok(settle) => settle,
         Err(problem) => return problem.into_response(),
@@ -360,7 +361,7 @@ struct Resume {
     slot: u32,
 }
 
-async fn resume(State(app): Shared, headers: HeaderMap, Body(body, _): Body) -> Response {
+async fn resume(State(app): Shared, Body(body, headers, _): Body) -> Response {
     match app.peer(&headers).and_then(|()| typed::<Resume>(body)) {
         Ok(Resume { slot }) if app.node.resume(slot) => axum::Json(json!({ "slot": slot })).into_response(),
         Ok(Resume { slot }) => {

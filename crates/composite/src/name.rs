@@ -6,7 +6,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 /// Most bytes of a component's name.
@@ -35,8 +36,7 @@ impl BadName {
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident, $what:literal, $check:expr) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $type(Arc<str>);
 
         impl $type {
@@ -71,6 +71,18 @@ macro_rules! name {
             }
         }
 
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                deserializer.deserialize_str(Read($type::new))
+            }
+        }
+
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)
@@ -83,6 +95,22 @@ macro_rules! name {
             }
         }
     };
+}
+
+/// Reads a text, and makes a name of it where it lies: most of them come in messages, by the
+/// dozen.
+struct Read<T>(fn(&str) -> Result<T, BadName>);
+
+impl<T> Visitor<'_> for Read<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        (self.0)(text).map_err(E::custom)
+    }
 }
 
 /// Letters, digits, `-`, `_` and `.`: what needs no quoting in a header, a path or a setting.
@@ -144,6 +172,18 @@ mod tests {
         for _ in 0..100 {
             longest = longest.child(1);
             assert_eq!(CallId::new(longest.as_str()).as_ref(), Ok(&longest));
+        }
+    }
+
+    #[test]
+    fn a_name_is_read_from_a_message_as_it_was_written() {
+        let call = CallId::new(r#"a"b\1.2"#).unwrap();
+        let written = serde_json::to_string(&call).unwrap();
+        assert_eq!(written, r#""a\"b\\1.2""#);
+        assert_eq!(serde_json::from_str::<CallId>(&written).unwrap(), call);
+        assert_eq!(serde_json::from_value::<CallId>(serde_json::Value::from(call.as_str())).unwrap(), call);
+        for bad in [r#""""#, r#""a b""#, "7", "null"] {
+            assert!(serde_json::from_str::<CallId>(bad).is_err(), "{bad}");
         }
     }
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use cognate_client::backoff::Backoff;
+use futures_util::future::join_all;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -318,8 +319,16 @@ impl Node {
     pub(crate) fn perform(self: &Arc<Self>, core: &mut Core, effects: &[Effect]) {
         // What is said of a root after its mark is said once the mark is durable.
         let mut is_marked = false;
+        let (mut asking, mut telling) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
+                Effect::AskVote { root, child, calls, generation } => {
+                    let (root, child) = (root.clone(), child.clone());
+                    asking.push(Arc::clone(self).ask_vote(root, child, *calls, *generation));
+                }
+                Effect::TellCommit(root, child, nonce) => {
+                    telling.push(Arc::clone(self).tell_commit(root.clone(), child.clone(), *nonce));
+                }
                 Effect::Mark(root, mark) => {
                     let (_, deadline) = core.times.get(root).copied().unwrap_or_else(|| {
                         let now = Instant::now();
@@ -357,6 +366,13 @@ impl Node {
                 effect => self.perform_one(core, effect),
             }
         }
+        // One task for all children, which wakes one thread and not several.
+        if !asking.is_empty() {
+            tokio::spawn(join_all(asking));
+        }
+        if !telling.is_empty() {
+            tokio::spawn(join_all(telling));
+        }
     }
 
     fn perform_one(self: &Arc<Self>, core: &mut Core, effect: &Effect) {
@@ -378,19 +394,7 @@ impl Node {
                     let _ = decide.send(());
                 }
             }
-            Effect::AskVote { root, child, calls, generation } => {
-                tokio::spawn(async move {
-                    fault::point("vote-ask-before");
-                    let (vote, why) = node.peers.prepare(&child, &root, calls, generation).await;
-                    fault::point("vote-ask-after");
-                    node.core().note_no(&root, why);
-                    node.tell(Event::Voted(root, child, vote));
-                });
-            }
             Effect::WriteVote(root, nonce) => self.write_vote(core, root, nonce),
-            Effect::TellCommit(root, child, nonce) => {
-                drop(tokio::spawn(node.tell_commit(root, child, nonce)))
-            }
             Effect::TellAbort(root, child) => {
                 let task = tokio::spawn(node.tell_abort(root.clone(), child));
                 if let Some(waited_for) = core.aborts.get_mut(&root) {
@@ -417,7 +421,9 @@ impl Node {
                 tokio::spawn(node.ask_outcome(root, parent, nonce));
             }
             Effect::Forget(root, outcome) => self.forget(core, &root, outcome),
-            Effect::Mark(..) | Effect::SendVote(..) => unreachable!("done above"),
+            Effect::Mark(..) | Effect::SendVote(..) | Effect::AskVote { .. } | Effect::TellCommit(..) => {
+                unreachable!("done above")
+            }
         }
     }
 
@@ -429,6 +435,21 @@ impl Node {
             sleep(SIBLING).await;
         }
         self.tell(Event::WaitedEnough(root, call));
+    }
+
+    /// Has a child vote.
+    pub(crate) async fn ask_vote(
+        self: Arc<Self>,
+        root: RootId,
+        child: Name,
+        calls: u32,
+        generation: Option<u64>,
+    ) {
+        fault::point("vote-ask-before");
+        let (vote, why) = self.peers.prepare(&child, &root, calls, generation).await;
+        fault::point("vote-ask-after");
+        self.core().note_no(&root, why);
+        self.tell(Event::Voted(root, child, vote));
     }
 
     async fn tell_commit(self: Arc<Self>, root: RootId, child: Name, nonce: Option<Nonce>) {

@@ -9,9 +9,11 @@
 //! A local transaction that met another one is run again here, if it has called nobody. A root that
 //! met a conflict anywhere is aborted, and begun again under another name.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -30,6 +32,7 @@ use crate::slots::{Facts, fenced};
 use crate::sql::{Begin, NotCommitted, Sql};
 use crate::statements::{KEEP, WRITE};
 use crate::votes::new_nonce;
+use crate::whole::Whole;
 use crate::wire::Trace;
 
 /// How often a local transaction is run again that met another one.
@@ -259,18 +262,25 @@ impl Node {
     ) -> Result<String, Error> {
         let Arrival { root, call, .. } = &request.arrival;
         let (sender, decided) = oneshot::channel();
-        {
+        let asked: Vec<Effect> = {
             let mut core = self.core();
             if let Some(under_way) = core.under_way.get_mut(&(root.clone(), call.clone())) {
                 under_way.decide = Some(sender);
             }
             let effects = core.participant.handle(Event::Finish(root.clone()));
-            self.perform(&mut core, &effects);
-        }
-        let is_decided = tokio::select! {
-            decided = decided => decided.is_ok(),
-            () = cancel.notified() => false,
+            // Votes are asked for in this task, which is the one that waits for them.
+            let is_question = |effect: &Effect| matches!(effect, Effect::AskVote { .. });
+            let (asked, others): (Vec<_>, Vec<_>) = effects.into_iter().partition(is_question);
+            self.perform(&mut core, &others);
+            asked
         };
+        let waiting = async {
+            tokio::select! {
+                decided = decided => decided.is_ok(),
+                () = cancel.notified() => false,
+            }
+        };
+        let is_decided = self.asking(asked, waiting).await;
         if !is_decided {
             let why = self.core().noes.remove(root);
             let lost = || Problem::new(409, "conflict", "a call has failed after the service had ended");
@@ -296,6 +306,22 @@ impl Node {
         let ended = Ended::Committed { slot, answer: answer.as_str().into() };
         self.tell(Event::Ended(root.clone(), call.clone(), ended));
         Ok(answer)
+    }
+
+    /// Has children vote while somebody waits for what comes of it. What is still to be answered
+    /// when that is known goes on by itself: others' questions may share its messages.
+    async fn asking(self: &Arc<Self>, asked: Vec<Effect>, waiting: impl Future<Output = bool>) -> bool {
+        let mut questions: Vec<Whole<()>> = Vec::with_capacity(asked.len());
+        for effect in asked {
+            if let Effect::AskVote { root, child, calls, generation } = effect {
+                questions.push(Whole::new(Arc::clone(self).ask_vote(root, child, calls, generation)));
+            }
+        }
+        let mut waiting = pin!(waiting);
+        tokio::select! {
+            is_decided = &mut waiting => is_decided,
+            _ = join_all(questions) => waiting.await,
+        }
     }
 
     /// A root that called nobody: its local transaction is all there is.

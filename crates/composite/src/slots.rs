@@ -52,6 +52,9 @@ use crate::statements::{FREE, NOTE};
 
 /// Slots of a new component, and how many are added when they do not suffice.
 const SLOTS: u32 = 128;
+/// What keeps others off a page when slots are made: four are on one of 8 kB. A row of more than
+/// 2,032 bytes would be compressed; a component's name has 64 at most.
+const FILLER: &str = "repeat(' ', 1800)";
 /// How long a slot waits for its next use before it is freed without one. Under load no slot does.
 const UNUSED: Duration = Duration::from_millis(200);
 /// How often a start waits for rows that others have locked.
@@ -61,11 +64,10 @@ const TABLES: [&str; 4] = [
     "CREATE SCHEMA IF NOT EXISTS cognate_composite",
     "CREATE TABLE IF NOT EXISTS cognate_composite.component (
         name text PRIMARY KEY, generation bigint NOT NULL, journal text, database text)",
-    // Room on each page for the versions that updates leave, and pages enough for an index to be
-    // worth it.
+    // How many of them are on a page depends on how they are made: see `Slots::grow`.
     "CREATE TABLE IF NOT EXISTS cognate_composite.slot (
         component text NOT NULL, id int NOT NULL, generation bigint NOT NULL, root text, facts text,
-        noted boolean NOT NULL DEFAULT false, PRIMARY KEY (component, id)) WITH (fillfactor = 10)",
+        noted boolean NOT NULL DEFAULT false, PRIMARY KEY (component, id))",
     "CREATE TABLE IF NOT EXISTS cognate_composite.answer (
         component text NOT NULL, key text NOT NULL, root text NOT NULL, arguments text NOT NULL,
         answer text NOT NULL, kept_until timestamptz NOT NULL, PRIMARY KEY (component, key))",
@@ -262,6 +264,7 @@ impl State {
 pub(crate) struct Slots {
     component: String,
     generation: i64,
+    is_postgresql: bool,
     state: Mutex<State>,
     /// Held by who makes slots: others wait for these instead of making more.
     growing: tokio::sync::Mutex<()>,
@@ -285,6 +288,7 @@ impl Slots {
         Slots {
             component: component.to_owned(),
             generation: taken.generation as i64,
+            is_postgresql: taken.is_postgresql,
             state: Mutex::new(state),
             growing: tokio::sync::Mutex::default(),
         }
@@ -327,6 +331,14 @@ impl Slots {
         }
     }
 
+    /// Makes more slots.
+    ///
+    /// On PostgreSQL few of them are on a page: there is room for the versions that updates leave,
+    /// so that these stay on it and are cleaned up many at once, those who write at the same time
+    /// wait less for each other's pages, and there are pages enough for an index to be worth it (a
+    /// sequential scan under SERIALIZABLE would let every two local transactions conflict). A
+    /// table's fillfactor would have every single access clean the page up. So they are made long,
+    /// and made short afterwards.
     async fn grow(&self, pool: &Arc<Pool>, suffices: impl FnOnce(&mut State) -> bool) -> Result<(), Problem> {
         let _growing = self.growing.lock().await;
         if self.with(suffices) {
@@ -340,13 +352,26 @@ impl Slots {
         // Who grows the pool has a connection already.
         let lease = pool.take_as(true).await?;
         // The component's row is locked, so that no later process misses slots that come late.
-        let grow = "INSERT INTO cognate_composite.slot
-            SELECT c.name, g, c.generation FROM (SELECT name, generation FROM cognate_composite.component
-                WHERE name = $1 AND generation = $2 FOR UPDATE) c, generate_series($3::int, $4::int) g";
+        let (column, filler) = match self.is_postgresql {
+            true => (", facts", format!(", {FILLER}")),
+            false => ("", String::new()),
+        };
+        let grow = format!(
+            "INSERT INTO cognate_composite.slot (component, id, generation{column})
+            SELECT c.name, g, c.generation{filler} FROM (SELECT name, generation
+                FROM cognate_composite.component WHERE name = $1 AND generation = $2 FOR UPDATE) c,
+                generate_series($3::int, $4::int) g"
+        );
         let (from, to) = (first as i32, (first + SLOTS - 1) as i32);
         fault::point("slots-grow-before");
-        let made = lease.execute(grow, &[&self.component, &self.generation, &from, &to]).await;
-        let made = made.map_err(|error| crate::problem::Error::from(error).into_problem())?;
+        let words = |error: Error| crate::problem::Error::from(error).into_problem();
+        let parameters: crate::database::Parameters<'_> = &[&self.component, &self.generation, &from, &to];
+        let made = lease.execute(&grow, parameters).await.map_err(words)?;
+        if self.is_postgresql {
+            let shorten = "UPDATE cognate_composite.slot SET facts = NULL
+                WHERE component = $1 AND generation = $2 AND id BETWEEN $3 AND $4 AND root IS NULL";
+            lease.execute(shorten, parameters).await.map_err(words)?;
+        }
         fault::point("slots-grow-after");
         lease.give_back();
         if made == 0 {

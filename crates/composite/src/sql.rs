@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
-use crate::database::{Lease, Parameters, Pool};
+use crate::database::{Connection, Lease, Parameters, Pool};
 use crate::fault;
 use crate::problem::{Error, Problem, Result};
 
@@ -28,8 +28,9 @@ pub(crate) enum Begin {
 }
 
 impl Begin {
-    fn statement(self) -> &'static str {
+    fn statement(self, connection: &Connection) -> &'static str {
         match self {
+            Begin::ReadCommitted if connection.is_read_committed() => "BEGIN",
             Begin::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
             Begin::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
             Begin::ReadOnly => "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY",
@@ -99,9 +100,10 @@ impl Sql {
             Some(lease) => Ok(lease.query(sql, parameters).await?),
             None => {
                 let lease = slot.insert(self.lease_for(sql).await?);
+                let begin = self.begin.statement(lease);
                 let (begun, rows) = tokio::join!(
                     biased;
-                    lease.batch(self.begin.statement()),
+                    lease.batch(begin),
                     lease.query(sql, parameters),
                 );
                 if let Err(error) = begun {
@@ -123,9 +125,10 @@ impl Sql {
             Some(lease) => Ok(lease.execute(sql, parameters).await?),
             None => {
                 let lease = slot.insert(self.lease_for(sql).await?);
+                let begin = self.begin.statement(lease);
                 let (begun, changed) = tokio::join!(
                     biased;
-                    lease.batch(self.begin.statement()),
+                    lease.batch(begin),
                     lease.execute(sql, parameters),
                 );
                 if let Err(error) = begun {
@@ -204,7 +207,8 @@ impl Sql {
         for (sql, _) in statements {
             lease.statement(sql).await.map_err(|error| rolled_back(error.into()))?;
         }
-        let begin = async { if is_begun { Ok(()) } else { lease.batch(self.begin.statement()).await } };
+        let begin = self.begin.statement(&lease);
+        let begin = async { if is_begun { Ok(()) } else { lease.batch(begin).await } };
         let ours = futures_util::future::join_all(
             statements.iter().map(|(sql, parameters)| lease.query(sql, parameters)),
         );

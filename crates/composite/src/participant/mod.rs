@@ -43,6 +43,7 @@
 
 mod calls;
 pub mod event;
+mod marks;
 mod outcome;
 mod recover;
 mod root;
@@ -59,6 +60,7 @@ pub use event::{
 pub use recover::{Origin, Remembered, SlotFacts, VoteFacts};
 pub use root::Phase;
 
+use marks::Marks;
 use root::Root;
 use rule::{Rule, holds};
 
@@ -78,7 +80,7 @@ pub struct Participant {
     locks: LockTable,
     roots: BTreeMap<RootId, Root>,
     /// Roots of which no call is taken any more.
-    marks: BTreeMap<RootId, Mark>,
+    marks: Marks,
     /// Calls that wait for locks, the longest waiting first.
     waiting: Vec<(RootId, CallId)>,
     sequence: u64,
@@ -107,7 +109,7 @@ impl Participant {
             generation,
             locks: LockTable::default(),
             roots: BTreeMap::new(),
-            marks: BTreeMap::new(),
+            marks: Marks::default(),
             waiting: Vec::new(),
             sequence: 0,
         }
