@@ -58,6 +58,9 @@ struct Work {
     delivery: Delivery,
     /// What somebody else has taken, and the thread has to go on with.
     left: Option<Left>,
+    /// The thread is at it, or has ended without doing all that there was: nobody else may apply
+    /// what comes behind.
+    is_of_thread: bool,
 }
 
 /// A request that was taken and is not applied: it is not light enough, or why it cannot be.
@@ -75,7 +78,7 @@ impl Applier {
         replaced: watch::Sender<bool>,
         busy: Arc<AtomicU64>,
     ) -> Applier {
-        let work = Mutex::new(Work { delivery, left: None });
+        let work = Mutex::new(Work { delivery, left: None, is_of_thread: false });
         // There may be some from before.
         let is_called = Mutex::new(true);
         Applier { order, database, replaced, busy, work, is_called, call: Condvar::new() }
@@ -108,7 +111,7 @@ impl Applier {
     /// Applies what is settled if it is little. False if anything is left to be done.
     fn apply_here(&self) -> bool {
         let Some(mut work) = self.work.try_lock() else { return false };
-        if work.left.is_some() {
+        if work.left.is_some() || work.is_of_thread {
             return false;
         }
         let Some(Delivered::Request { position, request }) = work.delivery.next_alone(SHORT) else {
@@ -163,6 +166,8 @@ impl Applier {
     /// Applies all that there is. False once there will be no more.
     fn work_off(&self, runtime: &Handle) -> Result<bool, String> {
         let mut work = self.work.lock();
+        // It stays so after a failure, a panic and the end.
+        work.is_of_thread = true;
         if let Some(Left { position, request, failed }) = work.left.take() {
             match failed {
                 Some(error) => return Err(not_applied(position, &error)),
@@ -192,6 +197,7 @@ impl Applier {
                 }
             }
         }
+        work.is_of_thread = false;
         Ok(true)
     }
 

@@ -848,6 +848,25 @@ fn nodes_with_other_memory_come_to_the_same() {
     world.end();
 }
 
+/// What others take at a node decides nothing: they do not take it at the other ones.
+#[test]
+fn a_node_without_memory_for_its_own_comes_to_the_same() {
+    let mut cluster = Cluster::start();
+    cluster.restart_each(|at| Some(if at == 1 { 16 << 10 } else { 64 << 10 }));
+    let mut world = World::over(cluster);
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY, s text)");
+    world.run(1, "SET cognate.replication = active");
+    world.run(2, "BEGIN");
+    let many = "SAVEPOINT s; ".repeat(100);
+    let refused = (0..1000).map(|_| world.run(2, &many)).find(|answer| answer.contains("ERROR"));
+    assert!(refused.is_some_and(|answer| answer.contains("53200")), "others have node 2's memory");
+    let long = "x".repeat(50_000);
+    assert_eq!(world.run(1, &format!("INSERT INTO t VALUES (1, '{long}')")), "INSERT 0 1");
+    assert_eq!(world.run(1, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    assert_eq!(world.run(3, "SELECT length(s) FROM t"), "length / 50000 / SELECT 1");
+    world.end();
+}
+
 /// Takes nothing.
 struct Nothing;
 

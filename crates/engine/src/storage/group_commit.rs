@@ -330,9 +330,7 @@ impl GroupCommit {
         let (None, Some(writer)) = (self.poisoned.get(), guard.as_mut()) else { return false };
         // Nothing of a close is taken away from the log thread: that is no batch of records.
         let Some(taken @ Taken::Records { .. }) = self.take(&mut writer.batch, None) else { return false };
-        let panicking = PanicGuard(self);
         let is_written = self.write(writer, taken);
-        drop(panicking);
         drop(guard);
         if is_written {
             self.sweep_waiters(&mut Vec::new());
@@ -352,6 +350,7 @@ impl GroupCommit {
 
     /// Writes and flushes what was taken. False if the log has failed.
     fn write(&self, writer: &mut BatchWriter, taken: Taken) -> bool {
+        let _guard = PanicGuard(self);
         let start = writer.clock.monotonic();
         if let Err(cause) = writer.write(taken) {
             tracing::error!(%cause, "the log failed and accepts no more commits");
@@ -471,8 +470,8 @@ impl Drop for EndGuard<'_> {
     }
 }
 
-/// A defect that ends a write on a thread that is not the log's must not leave committers waiting
-/// for ever, either.
+/// Nor must a defect that ends a write, on whichever thread. The log is poisoned before the writer
+/// is free: or else somebody would write the next batch, and what was lost would pass for durable.
 struct PanicGuard<'a>(&'a GroupCommit);
 
 impl Drop for PanicGuard<'_> {

@@ -3,7 +3,7 @@
 use sqlparser::ast::{self, Expr as Syntax, LimitClause, LockClause, Query as QuerySyntax};
 
 use super::select::lock_name;
-use super::{Binder, Clause, Query};
+use super::{Binder, Body, Clause, Query};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::types::cast::CastContext;
@@ -49,6 +49,10 @@ impl Binder<'_> {
         }
         match locks.first() {
             Some(lock) => Err(self.lacks(format!("{} of FETCH FIRST ... WITH TIES", lock_name(lock)))),
+            // Those of a query in parentheses are its own.
+            None if matches!(&query.body, Body::Select(select) if !select.locks.is_empty()) => {
+                Err(self.lacks("row locks of FETCH FIRST ... WITH TIES"))
+            }
             None => Ok(()),
         }
     }

@@ -132,6 +132,8 @@ impl Work<'_> {
 
     async fn drop_foreign_key(&mut self, child: &Arc<Table>, name: &str) -> Result<()> {
         self.lock_table(child.oid, TreeMode::Exclusive).await?;
+        // Checks of its rows would look for what goes.
+        self.require_settled(child.oid, "DROP TRIGGER")?;
         let mut child = self.table_copy(child.oid)?;
         let Some(at) = child.foreign_keys.iter().position(|key| key.name == name) else { return Ok(()) };
         let key = child.foreign_keys.remove(at);

@@ -316,7 +316,9 @@ impl Work<'_> {
 
     /// Whether a row of `table` still refers by these values.
     fn refers(&mut self, table: &Arc<Table>, key: &ForeignKey, values: &[Datum]) -> Result<bool> {
-        Ok(!self.rows_with(table, &key.columns, values, true)?.is_empty())
+        // An index that was dropped since an earlier statement queued this knows no later changes.
+        let table = self.catalog.table_by_oid(table.oid).unwrap_or(table).clone();
+        Ok(!self.rows_with(&table, &key.columns, values, true)?.is_empty())
     }
 
     async fn refuse_children(

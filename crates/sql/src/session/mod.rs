@@ -88,6 +88,7 @@ use std::sync::Arc;
 use cognate_engine::sibling::{Instance, Outcome, Xid};
 use cognate_engine::{Seat, Transaction};
 
+use crate::budget::Budget;
 use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError};
 use crate::parse;
@@ -488,7 +489,12 @@ impl Session {
 
     /// What reading a long text may take.
     fn limits(&self) -> parse::Limits {
-        parse::Limits { budget: self.database.statement_budget().clone(), interrupt: self.interrupts() }
+        // How much others leave differs from node to node, and what all execute must not.
+        let budget = match self.facts.fixed() {
+            Some(_) => Budget::new(usize::MAX),
+            None => Arc::clone(self.database.statement_budget()),
+        };
+        parse::Limits { budget, interrupt: self.interrupts() }
     }
 
     /// A message of the client begins to be answered: what was asked to be cancelled before does

@@ -126,7 +126,10 @@ impl Session {
         portal.columns = given;
         self.bound += 1;
         portal.bound = self.bound;
-        portal.charge_parameters(self.database.statement_budget())?;
+        // What all nodes execute must not end at one of them because others leave no memory there.
+        if self.facts.fixed().is_none() {
+            portal.charge_parameters(self.database.statement_budget())?;
+        }
         Ok(portal)
     }
 
