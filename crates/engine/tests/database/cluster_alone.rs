@@ -1,28 +1,9 @@
 //! Weak voting without the metaprotocol (feature `protocol-alone`): the votes are the same.
 
-use cognate_engine::{Error, Isolation, Replication};
+use cognate_engine::Error;
 
-use super::cluster::{Cluster, Commitment, get, put};
-
-/// Reads a key and writes another one at a node, and has that ordered.
-fn voter(cluster: &Cluster, node: u16, reads: &str, writes: &str) -> Commitment {
-    let mut t = cluster.begin(node, Isolation::Serializable);
-    get(&t, reads);
-    put(&mut t, writes, "w").unwrap();
-    let mut commit = Commitment::by(t, Replication::WeakVoting);
-    assert!(commit.poll().is_none());
-    commit
-}
-
-fn proposed(cluster: &Cluster) -> usize {
-    cluster.order.proposed.lock().unwrap().len()
-}
-
-fn deliver_all(cluster: &Cluster) {
-    for node in 1..=cluster.nodes.len() as u16 {
-        while cluster.deliver(node) {}
-    }
-}
+use super::cluster::{Cluster, Commitment};
+use super::cluster_protocols::{deliver_all, proposed, voter};
 
 #[test]
 fn nobody_is_in_lists_and_votes_go_out_in_one_round() {

@@ -14,7 +14,7 @@ use super::support::{Seed, all, seeds, value};
 const SERIALIZABLE: Isolation = Isolation::Serializable;
 
 /// Reads a key and writes another one at a node, and has that ordered by weak voting.
-fn voter(cluster: &Cluster, node: u16, reads: &str, writes: &str) -> Commitment {
+pub(super) fn voter(cluster: &Cluster, node: u16, reads: &str, writes: &str) -> Commitment {
     let mut t = cluster.begin(node, SERIALIZABLE);
     get(&t, reads);
     put(&mut t, writes, "w").unwrap();
@@ -23,11 +23,11 @@ fn voter(cluster: &Cluster, node: u16, reads: &str, writes: &str) -> Commitment 
     commit
 }
 
-fn proposed(cluster: &Cluster) -> usize {
+pub(super) fn proposed(cluster: &Cluster) -> usize {
     cluster.order.proposed.lock().unwrap().len()
 }
 
-fn deliver_all(cluster: &Cluster) {
+pub(super) fn deliver_all(cluster: &Cluster) {
     for node in 1..=cluster.nodes.len() as u16 {
         while cluster.deliver(node) {}
     }

@@ -18,7 +18,8 @@ impl CopyWriter {
     }
 
     /// One row's line, with its end. `None` is NULL.
-    pub fn line(&mut self, fields: &[Option<&[u8]>]) -> &[u8] {
+    #[cfg(test)]
+    pub(crate) fn line(&mut self, fields: &[Option<&[u8]>]) -> &[u8] {
         self.begin();
         for (place, field) in fields.iter().enumerate() {
             self.field(place, *field, fields.len() == 1);
@@ -28,12 +29,17 @@ impl CopyWriter {
 
     /// The line of the columns' names, with its end. They are quoted only where they must be.
     pub fn names(&mut self, names: &[&str]) -> &[u8] {
-        let forced = std::mem::take(&mut self.forced);
-        let all = std::mem::take(&mut self.options.force_quote_all);
-        let fields: Vec<Option<&[u8]>> = names.iter().map(|name| Some(name.as_bytes())).collect();
-        self.line(&fields);
-        (self.forced, self.options.force_quote_all) = (forced, all);
-        &self.line
+        self.begin();
+        for (place, name) in names.iter().enumerate() {
+            if place > 0 {
+                self.line.push(self.options.delimiter);
+            }
+            match self.options.format {
+                CopyFileFormat::Csv => self.csv(name.as_bytes(), false, names.len() == 1),
+                _ => self.text(name.as_bytes()),
+            }
+        }
+        self.end()
     }
 
     /// Begins a line that is made field by field.
