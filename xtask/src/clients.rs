@@ -8,6 +8,7 @@
 //! install = [["npm", "install"]]         # commands, run in a copy of the folder
 //! run = ["node", "pipeline.mjs"]         # fails by its exit code, or by not ending in time
 //! seconds = 300                          # how long it may take, if that is long
+//! first = true                           # it takes long, so it begins before the others
 //! ```
 //!
 //! The copy is `target/clients/NAME`, and stays, so that a second run installs nothing. The program
@@ -28,6 +29,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::server::{self, Server};
+use super::step;
 
 /// A program may take so long; what is measured here is whether it ends at all.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -46,6 +48,7 @@ struct Client {
     install: Vec<Vec<String>>,
     run: Vec<String>,
     patience: Duration,
+    is_first: bool,
 }
 
 /// Runs the clients named, or all.
@@ -73,14 +76,15 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(format!("clients failed: {}", failures.join(", "))) }
 }
 
-/// The clients of these names, or all, in the order of their names.
+/// The clients of these names, or all, in the order of their names, but for those that begin first.
 fn clients(root: &Path, names: &[&str]) -> Result<Vec<Client>, String> {
     let folder = root.join("xtask/clients");
     let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut folders: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     folders.retain(|folder| folder.join("client.toml").exists());
     folders.sort();
-    let all: Vec<Client> = folders.into_iter().map(Client::read).collect::<Result<_, _>>()?;
+    let mut all: Vec<Client> = folders.into_iter().map(Client::read).collect::<Result<_, _>>()?;
+    all.sort_by_key(|client| !client.is_first);
     for name in names {
         if !all.iter().any(|client| client.name == **name) {
             let known: Vec<&str> = all.iter().map(|client| client.name.as_str()).collect();
@@ -106,8 +110,9 @@ impl Client {
         let seconds = table.get("seconds").and_then(toml::Value::as_integer);
         let patience = seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let patience = patience.map_or(PATIENCE, Duration::from_secs);
+        let is_first = table.get("first").and_then(toml::Value::as_bool).unwrap_or(false);
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Client { name, folder, needs, install, run, patience })
+        Ok(Client { name, folder, needs, install, run, patience, is_first })
     }
 
     /// Checks it and says how that went, and before that, if others go on meanwhile, all that it
@@ -200,6 +205,7 @@ fn run_in(
     let program = if program.contains('/') { folder.join(program) } else { PathBuf::from(program) };
     let failed = |error: std::io::Error| format!("`{line}` does not start: {error}");
     let mut started = Command::new(program);
+    step::forget_package(&mut started);
     started.args(arguments).envs(environment.iter().copied());
     started.current_dir(folder).stdin(Stdio::null());
     if let Some(log) = log {

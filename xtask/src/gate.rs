@@ -10,7 +10,11 @@
 //!
 //! Whatever asks cargo for a feature asks for the whole workspace, and names targets that are built
 //! with it. Features of other packages would be put together otherwise, and everything below were
-//! built once more. The scheduler under the engine is the exception: it would be under all others.
+//! built once more. So all that checks without building asks for [`GALERA`], too. The scheduler
+//! under the engine is the exception: it would be under all others.
+//!
+//! Of two cargos beside each other one waits for the other, and its lane with it. So the jobs that
+//! build stand apart in the order, with tests between them.
 //!
 //! Invariant: what is built while tests run replaces no program that they start. The purchase with
 //! fault points does, so it follows the components' tests in their own job.
@@ -26,6 +30,9 @@ use super::tidy;
 /// So many simulated clusters.
 pub(crate) const SEEDS: &str = "100";
 
+/// The harness' driver for Galera, which nothing but clippy, and the docs beside it, builds.
+const GALERA: &str = "cognate-harness/galera";
+
 const COMPONENTS: &str = "composite test components";
 const SERVER: &str = "server test main";
 
@@ -40,15 +47,19 @@ const FIRST: [(&str, Lane); 6] = [
     ("sql test main", Lane::Computes),
 ];
 
+/// Tests that take a minute or so, between two jobs that build.
+const SECOND: [&str; 2] = ["engine test engine", "harness test main"];
+
+/// And those between the next two.
+const THIRD: [&str; 2] = ["composite-protocol test protocol", "client-protocol test model"];
+
 /// Checks everything.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     cargo(root, "fmt", &["fmt", "--all", "--check"], &[])?;
     println!("== tidy");
     tidy::check(root)?;
-    // With the harness' driver for Galera, which nothing else here builds.
-    let galera = ["--all-targets", "--features", "cognate-harness/galera"];
-    let whole = ["clippy", "--workspace", "--locked"];
-    let clippy = [&whole[..], &galera, &["--", "-D", "warnings"]].concat();
+    let whole = ["clippy", "--workspace", "--locked", "--all-targets", "--features", GALERA];
+    let clippy = [&whole[..], &["--", "-D", "warnings"]].concat();
     cargo(root, "clippy", &clippy, &[])?;
     lanes::run(root, jobs(root, suite::build(root)?)?)
 }
@@ -57,8 +68,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
 fn jobs(root: &Path, mut binaries: Vec<Binary>) -> Result<Vec<Job>, String> {
     let mut jobs = Vec::new();
     for (name, lane) in FIRST {
-        let found = binaries.iter().position(|binary| binary.name() == name);
-        let binary = binaries.remove(found.ok_or_else(|| format!("no tests are called {name}"))?);
+        let binary = taken(&mut binaries, name)?;
         if name == SERVER {
             // The storms are a job of their own.
             jobs.push(storms(&binary));
@@ -71,20 +81,33 @@ fn jobs(root: &Path, mut binaries: Vec<Binary>) -> Result<Vec<Job>, String> {
         }
         jobs.push(Job::new(name, lane, commands));
     }
-    jobs.push(Job::new("exactly once", Lane::Waits, exactly_once(root)));
+    jobs.push(Job::new("exactly once", Lane::Waits, vec![exactly_once(root)]));
     jobs.push(Job::new("planted faults", Lane::Computes, planted(root)));
+    for name in SECOND {
+        jobs.push(alone(&taken(&mut binaries, name)?));
+    }
     jobs.push(Job::new("schedules", Lane::Computes, schedules(root)));
-    let alone = |binary: Binary| {
-        let command = tests(&binary, Lane::Computes, &[]);
-        Job::new(binary.name(), Lane::Computes, vec![command])
-    };
-    jobs.extend(binaries.into_iter().map(alone));
+    for name in THIRD {
+        jobs.push(alone(&taken(&mut binaries, name)?));
+    }
+    let docs = ["doc", "--workspace", "--no-deps", "--locked", "--features", GALERA];
+    let docs = command(root, &docs, &[("RUSTDOCFLAGS", "-D warnings")]);
+    jobs.push(Job::new("docs", Lane::Computes, vec![docs]));
+    jobs.extend(binaries.iter().map(alone));
     let examples = command(root, &["test", "--workspace", "--locked", "--doc"], &[]);
     jobs.push(Job::new("examples in docs", Lane::Computes, vec![examples]));
-    let denied = [("RUSTDOCFLAGS", "-D warnings")];
-    let docs = command(root, &["doc", "--workspace", "--no-deps", "--locked"], &denied);
-    jobs.push(Job::new("docs", Lane::Computes, vec![docs]));
     Ok(jobs)
+}
+
+/// The binary of this name, which is not among the others any more.
+fn taken(binaries: &mut Vec<Binary>, name: &str) -> Result<Binary, String> {
+    let found = binaries.iter().position(|binary| binary.name() == name);
+    Ok(binaries.remove(found.ok_or_else(|| format!("no tests are called {name}"))?))
+}
+
+/// All tests of a binary, as a job.
+fn alone(binary: &Binary) -> Job {
+    Job::new(binary.name(), Lane::Computes, vec![tests(binary, Lane::Computes, &[])])
 }
 
 /// The tests of a binary. Where they wait, more of them go on at the same time than there are
@@ -107,47 +130,45 @@ fn storms(server: &Binary) -> Job {
 }
 
 /// Requests over three sites and three application servers, all of which are killed: each happens
-/// once. The long trial is in the example's head.
-fn exactly_once(root: &Path) -> Vec<Command> {
-    let build = ["build", "--workspace", "--bin", "cognate", "--example", "bookstore_tier", "--locked"];
+/// once. The long trial is in the example's head. It was built with the tests.
+fn exactly_once(root: &Path) -> Command {
     let mut trial = Command::new(step::target(root).join("debug/examples/bookstore_tier"));
     trial.args(["--buys", "200", "--sites", "3", "--kill-sites", "--havoc"]).current_dir(root);
-    vec![command(root, &build, &[]), trial]
+    trial
 }
 
 /// Components of composite transactions that die at every fault point. The long runs are in the
 /// heads of the tests' files.
 fn faults(root: &Path) -> Vec<Command> {
-    let points = ["--workspace", "--locked", "--features", "cognate-composite/fault-points"];
-    let (tests, example) = (["--test", "components"], ["--example", "purchase"]);
-    let clippy = [&["clippy"], &points[..], &tests, &example, &["--", "-D", "warnings"]].concat();
-    // The tests start it.
-    let build = [&["build"], &points[..], &example].concat();
-    let tests = [&["test"], &points[..], &tests, &["--", "fault"]].concat();
+    const POINTS: &str = "cognate-composite/fault-points";
+    // The tests start the example.
+    let targets = ["--workspace", "--locked", "--test", "components", "--example", "purchase"];
+    let both = format!("{POINTS},{GALERA}");
+    let clippy = [&["clippy"], &targets[..], &["--features", both.as_str(), "--", "-D", "warnings"]].concat();
+    let build = [&["build"], &targets[..], &["--features", POINTS]].concat();
+    let tests = ["test", "--workspace", "--locked", "--test", "components", "--features", POINTS];
+    let tests = [&tests[..], &["--", "fault"]].concat();
     [clippy, build, tests].map(|words| command(root, &words, &[])).into()
 }
 
 /// Rules of a cluster that are left out, each of which the engine's histories, or the storms of the
-/// total order, must notice.
+/// total order, must notice. Then each protocol without the lists that it shares with others, which
+/// the benchmark compares with: clippy has the feature that it is built with for that.
 fn planted(root: &Path) -> Vec<Command> {
-    let features = "cognate-engine/planted-faults,cognate-replication/planted-faults";
-    let planted = ["--workspace", "--locked", "--features", features];
-    let targets = ["--test", "engine", "--test", "cluster"];
-    let clippy = [&["clippy"], &planted[..], &targets, &["--", "-D", "warnings"]].concat();
-    let tests = [&["test", "--no-fail-fast"], &planted[..], &targets, &["--", "faults::"]].concat();
-    // What only the log itself can be asked is in its library, and all libraries would be built.
-    let log = ["test", "--package", "cognate-replication", "--features", "planted-faults", "--lib"];
-    let log = [&log[..], &["--locked", "--", "faults"]].concat();
-    [clippy, tests, log].map(|words| command(root, &words, &[])).into()
+    const PLANTED: &str = "cognate-engine/planted-faults,cognate-replication/planted-faults";
+    let targets = ["--workspace", "--locked", "--test", "engine", "--test", "cluster"];
+    let all = format!("{PLANTED},cognate-engine/protocol-alone,{GALERA}");
+    let clippy = [&["clippy"], &targets[..], &["--features", all.as_str(), "--", "-D", "warnings"]].concat();
+    let tests = [&["test", "--no-fail-fast"], &targets[..], &["--features", PLANTED]].concat();
+    let tests = [&tests[..], &["--", "faults::", "cluster_alone"]].concat();
+    [clippy, tests].map(|words| command(root, &words, &[])).into()
 }
 
 /// The engine under a scheduler that explores schedules: its library alone, with the feature that
-/// puts the scheduler in. Then each protocol by itself, which the benchmark compares with.
+/// puts the scheduler in.
 fn schedules(root: &Path) -> Vec<Command> {
     let engine = ["--package", "cognate-engine", "--features", "shuttle", "--lib", "--locked"];
     let clippy = [&["clippy", "--tests"], &engine[..], &["--", "-D", "warnings"]].concat();
     let tests = [&["test"], &engine[..], &["schedules::"]].concat();
-    let alone = ["--package", "cognate-engine", "--features", "protocol-alone", "--locked"];
-    let alone = [&["test"], &alone[..], &["--test", "engine", "--", "cluster_alone"]].concat();
-    [clippy, tests, alone].map(|words| command(root, &words, &[])).into()
+    [clippy, tests].map(|words| command(root, &words, &[])).into()
 }

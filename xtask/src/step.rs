@@ -28,8 +28,23 @@ pub(crate) fn cargo(
 pub(crate) fn command(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
     let program = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(program);
+    forget_package(&mut command);
     command.args(arguments).envs(environment.iter().copied()).current_dir(root);
     command
+}
+
+/// Takes out of a command's environment what `cargo run` says there of this package. Some build
+/// scripts look at it (ring's): started from here and by hand in turn, cargo would run them each
+/// time, and build all that is above them once more.
+pub(crate) fn forget_package(command: &mut Command) {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    for name in names.filter(|name| is_of_package(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
+}
+
+fn is_of_package(name: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|begin| name.starts_with(begin))
 }
 
 /// Where cargo builds.
@@ -97,6 +112,19 @@ impl Panics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cargo_is_told_nothing_of_this_package() {
+        let ours = ["CARGO_PKG_NAME", "CARGO_PKG_VERSION_MAJOR", "CARGO_MANIFEST_DIR"];
+        assert!(ours.into_iter().all(is_of_package));
+        let others = ["CARGO", "CARGO_HOME", "CARGO_INCREMENTAL", "CARGO_TARGET_DIR"];
+        assert!(!others.into_iter().any(is_of_package));
+        // The tests' own process has been told.
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let command = command(Path::new("."), &["tree"], &[]);
+        let removed: Vec<_> = command.get_envs().filter(|(_, value)| value.is_none()).collect();
+        assert!(removed.iter().any(|(name, _)| *name == "CARGO_MANIFEST_DIR"), "{removed:?}");
+    }
 
     #[test]
     fn what_a_test_said_is_kept_without_its_backtrace() {

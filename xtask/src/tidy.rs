@@ -34,12 +34,23 @@ const RATCHET: &str = "tidy-ratchet.toml";
 /// Crate, and the crates of ours that it may use outside tests.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("cognate-env", &[]),
-    ("cognate-client", &[]),
+    ("cognate-client-protocol", &[]),
+    ("cognate-client", &["cognate-client-protocol"]),
     ("cognate-engine", &["cognate-env"]),
     ("cognate-sql", &["cognate-engine", "cognate-env"]),
     ("cognate-replication", &["cognate-engine", "cognate-env"]),
     ("cognate-server", &["cognate-sql", "cognate-replication", "cognate-engine", "cognate-env"]),
-    ("cognate-composite", &["cognate-server", "cognate-engine", "cognate-env", "cognate-client"]),
+    ("cognate-composite-protocol", &[]),
+    (
+        "cognate-composite",
+        &[
+            "cognate-composite-protocol",
+            "cognate-client-protocol",
+            "cognate-server",
+            "cognate-engine",
+            "cognate-env",
+        ],
+    ),
     ("cognate", &["cognate-server", "cognate-sql", "cognate-engine", "cognate-env"]),
     ("cognate-harness", &["cognate", "cognate-composite", "cognate-engine", "cognate-env"]),
     ("xtask", &[]),

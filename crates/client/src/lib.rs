@@ -8,7 +8,8 @@
 //! ```
 //!
 //! - `etransaction` is the protocol, pure: events in, effects out. `backoff` says how long to wait,
-//!   as data, and `xid` what an identifier is. None of them does I/O.
+//!   as data, and `xid` what an identifier is. None of them does I/O; the first two are a crate of
+//!   their own.
 //! - `site` is what a database site can do for the protocol, `pool` its connections, and
 //!   `application` drives a run over all sites: the application server's side. It keeps nothing
 //!   between requests but connections.
@@ -43,8 +44,6 @@ http::serve(listener, router, std::future::pending()).await?;
 
 #[cfg(feature = "sites")]
 pub mod application;
-pub mod backoff;
-pub mod etransaction;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "sites")]
@@ -54,3 +53,5 @@ pub mod postgres;
 #[cfg(feature = "sites")]
 pub mod site;
 pub mod xid;
+
+pub use cognate_client_protocol::{backoff, etransaction};

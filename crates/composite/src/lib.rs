@@ -38,12 +38,11 @@
 //! # }
 //! ```
 //!
-//! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks);
-//! `participant` (a component's part in everything, pure); `problem`, `wire`; `journal`,
-//! `database`, `branch`, `statements`, `sessions`, `slots`, `sql` (what is remembered); `service`,
-//! `call` (what a developer has); `node`, `votes`, `undo`, `lost`, `run`, `answers` (effects are
-//! done); `tls`, `openapi`, `headers`, `body`, `http`, `serve`, `kit`, `component`. Beside them
-//! all: `fault` (where tests make a process die).
+//! Floors, from the ground: the protocol, pure, in a crate of its own (`name`, `matrix`, `locks`,
+//! `participant`); `problem`, `wire`; `journal`, `database`, `branch`, `statements`, `sessions`,
+//! `slots`, `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `votes`,
+//! `undo`, `lost`, `run`, `answers` (effects are done); `tls`, `openapi`, `headers`, `body`, `http`,
+//! `serve`, `kit`, `component`. Beside them all: `fault` (where tests make a process die).
 
 mod answers;
 mod body;
@@ -58,13 +57,9 @@ mod http;
 mod journal;
 mod kit;
 mod link;
-pub mod locks;
 mod lost;
-pub mod matrix;
-pub mod name;
 mod node;
 mod openapi;
-pub mod participant;
 mod peers;
 mod problem;
 mod run;
@@ -81,6 +76,7 @@ mod whole;
 pub mod wire;
 
 pub use call::{Call, Undo};
+pub use cognate_composite_protocol::{locks, matrix, name, participant};
 pub use component::{Component, Running, StartError};
 pub use http::Tokens;
 pub use kit::{Difference, Finding, Kit};

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use cognate_client::backoff::Backoff;
+use cognate_client_protocol::backoff::Backoff;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;

@@ -73,10 +73,13 @@ pub enum Planted {
     TakesTheNumberForIt,
     /// What was proposed and is lost keeps its locks.
     KeepsWhatIsLost,
+    /// The metaprotocol's lists, as in a build of `protocol-alone`: no fault while one protocol is
+    /// by itself.
+    Lists,
 }
 
 impl Planted {
-    /// All of them.
+    /// All that are faults.
     pub const ALL: [Planted; 29] = [
         Planted::CertifiesAgainstBot,
         Planted::SendsNoLocks,

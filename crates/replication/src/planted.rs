@@ -1,8 +1,8 @@
 //! Faults that tests plant into the total order, one at a time, to see that the storms of the
 //! simulated network notice them.
 //!
-//! They are planted for one thread, which runs all nodes. Without the feature `planted-faults`
-//! nothing is ever planted, and nothing is left of the questions.
+//! They are planted for one thread, which runs all nodes. Without the feature `planted-faults`, and
+//! outside this crate's own tests, nothing is ever planted, and nothing is left of the questions.
 
 #![cfg_attr(
     not(feature = "planted-faults"),
@@ -41,7 +41,7 @@ impl Planted {
     ];
 }
 
-#[cfg(feature = "planted-faults")]
+#[cfg(any(test, feature = "planted-faults"))]
 mod planting {
     use std::cell::Cell;
 
@@ -61,15 +61,15 @@ mod planting {
     }
 }
 
-#[cfg(feature = "planted-faults")]
+#[cfg(any(test, feature = "planted-faults"))]
 pub use planting::plant;
 
 /// Whether this rule is left out now.
 #[inline]
 pub(crate) fn is(fault: Planted) -> bool {
-    #[cfg(feature = "planted-faults")]
+    #[cfg(any(test, feature = "planted-faults"))]
     return planting::is(fault);
-    #[cfg(not(feature = "planted-faults"))]
+    #[cfg(not(any(test, feature = "planted-faults")))]
     {
         let _ = fault;
         false

@@ -1,5 +1,5 @@
 //! The rules of the paper that are about the database (§§3.5 and 3.7), sentence by sentence. The
-//! others are in `tests/protocol/paper.rs`.
+//! others are in `composite-protocol/tests/protocol/paper.rs`.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,6 @@
 //! One protocol without the metaprotocol, in builds of the feature `protocol-alone`: so what the
-//! lists cost can be told from what the protocol costs.
+//! lists cost can be told from what the protocol costs. Tests that plant faults can have it, too
+//! (`Planted::Lists`).
 //!
 //! The queue is all that there is. What is certified is decided when it is its turn, and what is
 //! active is executed then. Of what is weak voting, the node where it ran looks at its reads when
@@ -14,6 +15,7 @@ use crate::manager::Manager;
 use crate::order::metaprotocol::weak_voting::WeakVoting;
 use crate::order::metaprotocol::{Footprint as _, Protocol as _, Turn};
 use crate::order::{Footprint, Purpose, Standing};
+use crate::planted::{self, Planted};
 use crate::total_order::node_of;
 use crate::txn::writeset::key_writes;
 use crate::{Csn, Error, TransactionId};
@@ -28,9 +30,9 @@ pub(super) struct Alone {
     owes_vote: bool,
 }
 
-/// Whether this build has each protocol alone.
-pub(super) const fn is_alone() -> bool {
-    cfg!(feature = "protocol-alone")
+/// Whether each protocol is alone: in this build, or by what a test has planted.
+pub(super) fn is_alone() -> bool {
+    cfg!(feature = "protocol-alone") || planted::is(Planted::Lists)
 }
 
 /// Whether it is the turn of the first in the queue, who waits for its vote. Nobody need vote about

@@ -1,12 +1,34 @@
-//! Weak voting without the metaprotocol (feature `protocol-alone`): the votes are the same.
+//! Weak voting without the metaprotocol: the votes are the same. In builds of `protocol-alone`
+//! there is nothing else; with `planted-faults` these tests leave its lists out.
 
 use cognate_engine::Error;
+#[cfg(feature = "planted-faults")]
+use cognate_engine::{Planted, plant};
 
 use super::cluster::{Cluster, Commitment};
 use super::cluster_protocols::{deliver_all, proposed, voter};
 
+/// Without the lists, on this thread, while it lives.
+struct Alone;
+
+impl Alone {
+    fn new() -> Alone {
+        #[cfg(feature = "planted-faults")]
+        plant(Some(Planted::Lists));
+        Alone
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        #[cfg(feature = "planted-faults")]
+        plant(None);
+    }
+}
+
 #[test]
 fn nobody_is_in_lists_and_votes_go_out_in_one_round() {
+    let _alone = Alone::new();
     let cluster = Cluster::of(3);
     let mut all: Vec<Commitment> = (0..9)
         .map(|number| voter(&cluster, 1 + number % 3, &format!("r{number}"), &format!("w{number}")))
@@ -24,6 +46,7 @@ fn nobody_is_in_lists_and_votes_go_out_in_one_round() {
 /// Somebody in the queue writes what it has read: it depends on the other one's vote.
 #[test]
 fn who_has_somebody_in_its_way_votes_when_that_one_is_decided() {
+    let _alone = Alone::new();
     for first_commits in [true, false] {
         let cluster = Cluster::of(3);
         cluster.write(1, &[("a", "0"), ("b", "0"), ("c", "0")]);

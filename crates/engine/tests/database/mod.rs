@@ -5,7 +5,7 @@ mod backup;
 mod basics;
 mod checkpoint;
 mod cluster;
-#[cfg(feature = "protocol-alone")]
+#[cfg(any(feature = "planted-faults", feature = "protocol-alone"))]
 mod cluster_alone;
 mod cluster_families;
 #[cfg(feature = "planted-faults")]

@@ -196,7 +196,6 @@ fn other_data() {
 }
 
 /// Rules that no storm meets (`planted`).
-#[cfg(feature = "planted-faults")]
 #[test]
 fn planted_faults_of_the_log_are_noticed() {
     let histories: [(Planted, fn()); 2] =

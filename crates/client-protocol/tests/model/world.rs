@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use cognate_client::backoff::Backoff;
-use cognate_client::etransaction::{
+use cognate_client_protocol::backoff::Backoff;
+use cognate_client_protocol::etransaction::{
     Client, ClientEffect, Effect, Event, Outcome, Refused, Reply, Run, SiteReply, Table, Text, plain_result,
 };
 use cognate_engine::sibling::{self, Answer, Collected, Effects, Family, Instance, Limits, Refusal, State};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cognate_composite::name::{CallId, RootId};
+use cognate_composite_protocol::name::{CallId, RootId};
 
 use crate::explore::{Explored, explore};
 use crate::world::{Budget, Plan, World, matrix, plan_lines};
@@ -66,8 +66,8 @@ pub(crate) const CHAIN: [&str; 2] = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1"];
 
 /// Shapes of which faults can be explored in seconds.
 const SMALL: [&[&str]; 3] = [&CHAIN, &FORK, &CYCLE];
-/// Shapes that take minutes: `cargo test --release -p cognate-composite --test
-/// protocol -- --ignored --nocapture`.
+/// Shapes that take minutes: `cargo test --release -p cognate-composite-protocol -- --ignored
+/// --nocapture`.
 const LARGE: [&[&str]; 2] = [&INNER_CYCLE, &DIAMOND];
 
 fn run_all(shapes: &[&[&str]], budget: Budget) {

@@ -4,10 +4,12 @@
 
 use std::sync::Arc;
 
-use cognate_composite::locks::Grant;
-use cognate_composite::matrix::{Conflict, Declared, Line, Matrix, ServiceId, always, never, same_item};
-use cognate_composite::name::{CallId, Name, RootId};
-use cognate_composite::participant::{
+use cognate_composite_protocol::locks::Grant;
+use cognate_composite_protocol::matrix::{
+    Conflict, Declared, Line, Matrix, ServiceId, always, never, same_item,
+};
+use cognate_composite_protocol::name::{CallId, Name, RootId};
+use cognate_composite_protocol::participant::{
     ANY_NONCE, Arrival, Effect, Ended, Event, Mark, No, Outcome, Participant, Prepare, Refusal, Remembered,
     Sent, Settled, SlotFacts, Vote,
 };

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cognate_composite::participant::rule::{Rule, omit};
+use cognate_composite_protocol::participant::rule::{Rule, omit};
 
 use crate::roots::{CHAIN, NONE, run};
 use crate::world::Budget;

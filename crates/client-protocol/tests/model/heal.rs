@@ -9,7 +9,7 @@
 
 use std::collections::HashSet;
 
-use cognate_client::etransaction::Reply;
+use cognate_client_protocol::etransaction::Reply;
 
 use crate::explorer::{Hashes, fingerprint};
 use crate::world::{Bounds, Step, Violation, World};

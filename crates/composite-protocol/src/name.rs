@@ -143,7 +143,7 @@ name! {
 impl CallId {
     /// The identifier of the call of this number that this call makes. One that would be too long
     /// is cut, and has a hash of the whole behind it, by which it is the only one of its root.
-    pub(crate) fn child(&self, number: u32) -> CallId {
+    pub fn child(&self, number: u32) -> CallId {
         let whole = format!("{self}.{number}");
         if whole.len() <= ID_BYTES_MAX {
             return CallId(whole.into());

@@ -1,7 +1,8 @@
 //! The e-Transaction protocol, explored exhaustively: the real state machines of client,
-//! application servers (`cognate_client`) and sites (`cognate_engine::sibling`) in a network that
-//! loses, repeats and delays, with crashes. `world` is one state and its steps, `explorer` visits
-//! all of them breadth first, `heal` is how a state without further faults goes on.
+//! application servers (`cognate_client_protocol`) and sites (`cognate_engine::sibling`) in a
+//! network that loses, repeats and delays, with crashes. `world` is one state and its steps,
+//! `explorer` visits all of them breadth first, `heal` is how a state without further faults goes
+//! on.
 //!
 //! # What can happen
 //!
@@ -53,8 +54,8 @@
 //! states, many minutes, some gigabytes. Each says how many states it has visited.
 //!
 //! ```text
-//! cargo test --release -p cognate-client --test model -- --ignored --nocapture --exact three_attempts_and_a_stub
-//! cargo test --release -p cognate-client --test model -- --ignored --nocapture --test-threads 1
+//! cargo test --release -p cognate-client-protocol --test model -- --ignored --nocapture --exact three_attempts_and_a_stub
+//! cargo test --release -p cognate-client-protocol --test model -- --ignored --nocapture --test-threads 1
 //! ```
 
 mod explorer;
@@ -224,7 +225,7 @@ fn without_tombstones_two_sites_decide_differently() {
 /// Client and sites number instances by one rule, each in its own code.
 #[test]
 fn both_sides_number_in_the_same_way() {
-    use cognate_client::etransaction::{LANE_BITS, instance_above};
+    use cognate_client_protocol::etransaction::{LANE_BITS, instance_above};
     use cognate_engine::sibling::{self, Instance};
     assert_eq!(LANE_BITS, sibling::LANE_BITS);
     let step = 1 << LANE_BITS;

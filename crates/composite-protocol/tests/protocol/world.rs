@@ -12,9 +12,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use cognate_composite::matrix::{Declared, Line, Matrix};
-use cognate_composite::name::{CallId, Name, RootId};
-use cognate_composite::participant::{
+use cognate_composite_protocol::matrix::{Declared, Line, Matrix};
+use cognate_composite_protocol::name::{CallId, Name, RootId};
+use cognate_composite_protocol::participant::{
     Arrival, Effect, Ended, Event, Mark, No, Nonce, Outcome, Participant, Prepare, Remembered, Sent, Settled,
     SlotFacts, Vote, VoteFacts,
 };
@@ -801,7 +801,7 @@ impl World {
                                             && message.to == place
                                             && matches!(message.body, Body::Prepare { .. }))
                             });
-                            info.phase == cognate_composite::participant::Phase::Preparing
+                            info.phase == cognate_composite_protocol::participant::Phase::Preparing
                                 && of_it
                                 && !is_under_way
                         })
@@ -890,7 +890,7 @@ impl World {
 
 /// The lines that all these worlds' components declare.
 pub(crate) fn plan_lines() -> Vec<Line> {
-    vec![cognate_composite::matrix::same_item("s", "s")]
+    vec![cognate_composite_protocol::matrix::same_item("s", "s")]
 }
 
 fn is_about(work: &Effect, root: &RootId) -> bool {
