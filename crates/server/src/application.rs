@@ -5,7 +5,7 @@
 //! starts again by itself when one is complete (`cluster`, [`crate::assemble`]).
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use cognate_engine::{Database, Incoming, Outgoing};
@@ -15,6 +15,8 @@ use cognate_replication::application::{
 };
 use cognate_replication::entry::{NodeNumber, Position};
 
+use crate::observation::own_digest;
+
 /// Gives and takes a node's state, and answers what other nodes ask.
 pub(crate) struct NodeData {
     pub(crate) engine: Database,
@@ -22,6 +24,8 @@ pub(crate) struct NodeData {
     pub(crate) data: PathBuf,
     /// Largest chunk of a state.
     pub(crate) chunk_bytes: usize,
+    /// In what this node differs from the others, once that is found.
+    pub(crate) differs: Arc<OnceLock<String>>,
 }
 
 /// Does what blocks on a thread that may.
@@ -37,7 +41,12 @@ async fn blocking<T: Send + 'static>(
 impl Application for NodeData {
     fn open_snapshot(&self) -> Answer<'_, Result<Snapshot, Failure>> {
         let (engine, chunk_bytes) = (self.engine.clone(), self.chunk_bytes);
+        let differs = Arc::clone(&self.differs);
         Box::pin(async move {
+            // Who has it from here would differ from the others, too.
+            if let Some(why) = differs.get() {
+                return Err(format!("this node's state is not the others': {why}"));
+            }
             let outgoing = blocking(move || engine.outgoing()).await?;
             let position = outgoing.position();
             tracing::info!(position, "another node is sent this one's state");
@@ -57,8 +66,12 @@ impl Application for NodeData {
 
     fn answer(&self, _from: NodeNumber, question: Bytes) -> Answer<'_, Result<Bytes, Failure>> {
         let position = question.as_ref().try_into().map(u64::from_be_bytes).ok();
-        let digest = position.and_then(|position| self.engine.digest_at(position));
+        let engine = self.engine.clone();
         Box::pin(async move {
+            let digest = match position {
+                Some(position) => own_digest(&engine, position).await,
+                None => None,
+            };
             digest.map(|digest| Bytes::copy_from_slice(&digest)).ok_or_else(|| "not known here".to_owned())
         })
     }
@@ -106,5 +119,49 @@ impl SnapshotSink for Sink {
             let incoming = self.incoming.take().ok_or("writing the state failed before")?;
             blocking(move || incoming.finish()).await
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cognate_engine::{Node, Options, TotalOrder};
+    use cognate_env::sim::SimDisk;
+
+    use super::*;
+
+    /// An order that nothing comes back from.
+    struct Nowhere;
+
+    impl TotalOrder for Nowhere {
+        fn propose(&self, _request: Bytes) {}
+
+        fn request_bytes_max(&self) -> u64 {
+            1 << 20
+        }
+
+        fn wait_synced(&self, _position: u64) -> bool {
+            true
+        }
+    }
+
+    /// A node that is far behind is sent the state of the one that leads, and would have from it
+    /// what the others have not.
+    #[tokio::test]
+    async fn who_differs_sends_nobody_its_state() {
+        let mut options = Options::new("/node");
+        options.disk = SimDisk::new(1).handle();
+        options.node = Some(Node { number: 1, start: 1, order: Arc::new(Nowhere) });
+        let data = NodeData {
+            engine: Database::open(options).expect("opened"),
+            disk: SimDisk::new(2).handle(),
+            data: PathBuf::from("/node"),
+            chunk_bytes: 1 << 10,
+            differs: Arc::default(),
+        };
+        let before = data.open_snapshot().await.expect_err("the order has everything");
+        assert!(before.contains("no image yet"), "{before}");
+        data.differs.set("its digest at position 7 differs".to_owned()).expect("nothing is said yet");
+        let refused = data.open_snapshot().await.expect_err("it differs");
+        assert!(refused.contains("position 7"), "{refused}");
     }
 }

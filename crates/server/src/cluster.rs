@@ -16,8 +16,8 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -189,11 +189,13 @@ impl Joining {
             frame_bytes: settings.limits.frame_bytes(),
             listener: None,
         };
+        let differs = Arc::<OnceLock<String>>::default();
         let application = Arc::new(NodeData {
             engine: engine.clone(),
             disk: Arc::clone(&disk),
             data: data.to_path_buf(),
             chunk_bytes: settings.limits.chunk_bytes,
+            differs: Arc::clone(&differs),
         });
         let (folder, starts_at) = (data.join(FOLDER), engine.starts_at());
         let opened =
@@ -214,7 +216,7 @@ impl Joining {
             tokio::spawn(propose(order.clone(), engine.clone(), requests)),
             tokio::spawn(show(order.clone(), database.clone(), config.clone(), stopped.clone())),
             tokio::spawn(sweep(order.clone(), database.clone(), stopped.clone())),
-            tokio::spawn(compare(order.clone(), database.clone(), config, stopped.clone())),
+            tokio::spawn(compare(order.clone(), database.clone(), config, differs, stopped.clone())),
             tokio::spawn(urge(database.clone(), stopped.clone())),
             tokio::spawn(measure(database.clone(), nodes, busy, stopped.clone())),
             tokio::spawn(cut(order.clone(), engine, starts_at, stopped)),
@@ -376,7 +378,10 @@ async fn urge(database: SqlDatabase, mut stopped: watch::Receiver<bool>) {
             _ = stopped.wait_for(|stopped| *stopped) => return,
             () = tokio::time::sleep(STATUS_PERIOD) => {}
         }
-        let pause = database.engine().lists().pause.filter(|pause| pause.since >= VOTE_PATIENCE);
+        let engine = database.engine().clone();
+        // Who delivers has them, also while an image is made.
+        let Ok(lists) = tokio::task::spawn_blocking(move || engine.lists()).await else { continue };
+        let pause = lists.pause.filter(|pause| pause.since >= VOTE_PATIENCE);
         if let Some(pause) = pause.filter(|pause| urged.is_due(pause.transaction, Instant::now())) {
             tracing::info!(
                 position = pause.position,

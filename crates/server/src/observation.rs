@@ -2,9 +2,12 @@
 //! for, and whether the others have come to the same.
 //!
 //! Nodes compare digests: each asks the others for theirs at a position that it has applied, and
-//! one whose digest differs from what a majority has, or else most have, stops serving.
+//! one whose digest differs from what a majority has, or else most have, stops serving: it takes no
+//! writes, shows nobody its rows, sends nobody its state, and lets another node lead. So does a
+//! node that cannot apply what is ordered lead no more; what it has is right, and may be read.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,7 +15,7 @@ use cognate_engine::Database;
 use cognate_replication::SlowNode;
 use cognate_replication::entry::NodeNumber;
 use cognate_replication::order::TotalOrder;
-use cognate_replication::status::NodeState;
+use cognate_replication::status::{NodeState, Role};
 use cognate_sql::session::{self, NodeRow, SqlDatabase, hex};
 use tokio::sync::watch;
 
@@ -108,7 +111,7 @@ async fn digest_of(
     position: u64,
 ) -> Option<[u8; 32]> {
     if node == config.node {
-        return engine.digest_at(position);
+        return own_digest(engine, position).await;
     }
     let question = Bytes::copy_from_slice(&position.to_be_bytes());
     let asked = order.ask(NodeNumber::from(node), question);
@@ -116,11 +119,19 @@ async fn digest_of(
     answer.as_ref().try_into().ok()
 }
 
+/// This node's digest up to a position, if it is known. How things stand is locked for as long as
+/// an image of it is made, and the threads here are those of the consensus: so another one waits.
+pub(crate) async fn own_digest(engine: &Database, position: u64) -> Option<[u8; 32]> {
+    let engine = engine.clone();
+    tokio::task::spawn_blocking(move || engine.digest_at(position)).await.ok().flatten()
+}
+
 /// Compares digests with the others', until the node stops.
 pub(crate) async fn compare(
     order: TotalOrder,
     database: SqlDatabase,
     config: ClusterConfig,
+    differs: Arc<OnceLock<String>>,
     mut stopped: watch::Receiver<bool>,
 ) {
     loop {
@@ -129,9 +140,15 @@ pub(crate) async fn compare(
             _ = stopped.wait_for(|stopped| *stopped) => return,
             () = tokio::time::sleep(COMPARE_PERIOD) => {}
         }
+        if is_to_step_down(order.role(), order.state().0, config.node, &database.nodes().rows()) {
+            match order.hand_over().await {
+                Ok(leader) => tracing::info!(?leader, "this node cannot go on, and lets another one lead"),
+                Err(error) => tracing::warn!(%error, "this node cannot go on, and leads all the same"),
+            }
+        }
         let engine = database.engine();
         let position = engine.applied();
-        let Some(own) = engine.digest_at(position) else { continue };
+        let Some(own) = own_digest(engine, position).await else { continue };
         let mut others = BTreeMap::new();
         for node in config.peers.keys().filter(|node| **node != config.node) {
             if let Some(digest) = digest_of(&order, engine, &config, *node, position).await {
@@ -141,9 +158,21 @@ pub(crate) async fn compare(
         if is_out(own, &others, config.peers.len(), order.leader()) {
             let why = format!("its digest at position {position} differs from the others'");
             tracing::error!("this node leaves: {why}");
+            let _ = differs.set(why.clone());
+            database.nodes().differ(why.clone());
             order.set_diverged(Some(why));
         }
     }
+}
+
+/// Whether this node is to let another one lead: what is a leader's to do besides the order (to
+/// send its state, to push what is in doubt) is done by what it has. Where nobody else serves, that
+/// would help nobody.
+fn is_to_step_down(role: Role, state: NodeState, node: u16, rows: &[NodeRow]) -> bool {
+    let serving = |row: &NodeRow| row.node != node && row.state == Some(NodeState::Serving.name());
+    let can_lead = |row: &NodeRow| row.role == Some(Role::Follower.name());
+    let others_serve = rows.iter().any(|row| serving(row) && can_lead(row));
+    role == Role::Leader && state == NodeState::Diverged && others_serve
 }
 
 /// Whether this node is to leave, by its digest and those of others of so many nodes: a majority
@@ -184,6 +213,27 @@ mod tests {
         assert!(!leaves(&[], 3, 2), "nobody answers");
         assert!(leaves(&[7, 7], 5, 1), "more have it, although no majority answers");
         assert!(!leaves(&[7, 8], 3, 1), "all differ: the others go by the leader");
+    }
+
+    #[test]
+    fn who_differs_does_not_lead_if_another_one_can() {
+        let row = |node, role: Role, state: NodeState| NodeRow {
+            node,
+            role: Some(role.name()),
+            state: Some(state.name()),
+            ..NodeRow::default()
+        };
+        let own = row(1, Role::Leader, NodeState::Diverged);
+        let goes = |role, state, third| {
+            let away = NodeRow { node: 2, role: Some(Role::Follower.name()), ..NodeRow::default() };
+            is_to_step_down(role, state, 1, &[own.clone(), away, third])
+        };
+        let serving = row(3, Role::Follower, NodeState::Serving);
+        assert!(goes(Role::Leader, NodeState::Diverged, serving.clone()));
+        assert!(!goes(Role::Leader, NodeState::Serving, serving.clone()));
+        assert!(!goes(Role::Follower, NodeState::Diverged, serving));
+        assert!(!goes(Role::Leader, NodeState::Diverged, row(3, Role::Learner, NodeState::Serving)));
+        assert!(!goes(Role::Leader, NodeState::Diverged, row(3, Role::Follower, NodeState::Diverged)));
     }
 
     /// Two truths are served by nobody.

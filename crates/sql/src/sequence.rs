@@ -16,7 +16,16 @@
 //! [`NextValue::stored_at`].
 //!
 //! At a node of a cluster a block is ordered among all nodes, and whoever needs one waits for that;
-//! so does who comes meanwhile, for the counter's mutex (`blocking`).
+//! so does who comes meanwhile, for the counter's mutex (`blocking`). A `setval` concerns the
+//! blocks of all nodes: each is counted in the counter's row, and a node forgets a block if the row
+//! counts more of them than when the block was taken. So a node looks at the row whenever that of
+//! any counter has changed.
+//!
+//! ```text
+//! node 1: nextval          stored: 32, set 0 times     block 1 to 32
+//! node 2: setval 100       stored: 100, set 1 time
+//! node 1: nextval          its block is forgotten      block 101 to 132
+//! ```
 //!
 //! Mutexes: the registry's, then one counter's; the engine's are taken inside.
 
@@ -40,6 +49,8 @@ const SEQUENCE_BLOCK: i64 = 32;
 const OID_BLOCK: u64 = 64;
 /// Row ids stored ahead of use.
 const ROW_ID_BLOCK: u64 = 1 << 16;
+/// It is counted up to here how often a counter was set, and then from 0 again.
+const SETS: u8 = 1 << 7;
 
 const OID_COUNTER: u32 = 1;
 pub(crate) const ROW_ID_COUNTER: u32 = 2;
@@ -76,6 +87,36 @@ struct Counter {
     /// The last value stored ahead, if any is left before it.
     stored: Option<i64>,
     stored_at: Csn,
+    /// At a node: how often it had been set when the block was taken, and up to where that is known
+    /// to be so still.
+    sets: u8,
+    known_at: Csn,
+}
+
+impl Counter {
+    /// Of which no value is stored ahead.
+    fn without_block(last: i64, is_called: bool) -> Counter {
+        Counter { last, is_called, stored: None, stored_at: 0, sets: 0, known_at: 0 }
+    }
+
+    /// Whether a value that comes next is stored ahead.
+    fn covers(&self, sequence: &Sequence, value: i64) -> bool {
+        self.stored.is_some_and(|stored| match sequence.increment > 0 {
+            true => value > self.last && value <= stored,
+            false => value < self.last && value >= stored,
+        })
+    }
+}
+
+/// A counter as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    /// The last value that may have been given out, or the next one.
+    pub(crate) last: i64,
+    /// Which of them.
+    pub(crate) is_called: bool,
+    /// How often nodes have set it, modulo [`SETS`].
+    pub(crate) sets: u8,
 }
 
 impl Counters {
@@ -105,8 +146,8 @@ impl Counters {
             return Ok(counter.clone());
         }
         let counter = match load(&self.storage.engine, sequence.counter)? {
-            Some((last, is_called)) => Counter { last, is_called, stored: None, stored_at: 0 },
-            None => Counter { last: sequence.counter_start, is_called: false, stored: None, stored_at: 0 },
+            Some(Stored { last, is_called, .. }) => Counter::without_block(last, is_called),
+            None => Counter::without_block(sequence.counter_start, false),
         };
         let counter = Arc::new(Mutex::new(counter));
         sequences.insert(sequence.counter, counter.clone());
@@ -117,18 +158,14 @@ impl Counters {
     pub(crate) fn next(&self, sequence: &Sequence) -> Result<NextValue> {
         let counter = self.counter(sequence)?;
         let mut counter = self.storage.lock(&counter)?;
+        if self.storage.engine.is_node() {
+            return self.next_at_node(sequence, &mut counter);
+        }
         let value = match counter.is_called {
             true => successor(sequence, counter.last)?,
             false => counter.last,
         };
-        let covered = counter.stored.is_some_and(|stored| match sequence.increment > 0 {
-            true => value > counter.last && value <= stored,
-            false => value < counter.last && value >= stored,
-        });
-        if !covered && self.storage.engine.is_node() {
-            return self.next_block(sequence, &mut counter);
-        }
-        if !covered {
+        if !counter.covers(sequence, value) {
             let ahead = sequence.increment.saturating_mul(SEQUENCE_BLOCK - 1);
             let stored = value.saturating_add(ahead).clamp(sequence.minimum, sequence.maximum);
             // Only whole steps are ever given out, so the last of the block is a whole number of
@@ -142,18 +179,33 @@ impl Counters {
         Ok(NextValue { value, stored_at: counter.stored_at })
     }
 
+    /// nextval at a node of a cluster. What is not in the node's own block, others may have given
+    /// out, or set: so only what is stored tells whether the sequence has come to its end.
+    fn next_at_node(&self, sequence: &Sequence, counter: &mut Counter) -> Result<NextValue> {
+        self.storage.forget_if_set(sequence.counter, counter)?;
+        let next = successor(sequence, counter.last).ok();
+        match next.filter(|value| counter.is_called && counter.covers(sequence, *value)) {
+            Some(value) => {
+                counter.last = value;
+                Ok(NextValue { value, stored_at: counter.stored_at })
+            }
+            None => self.next_block(sequence, counter),
+        }
+    }
+
     /// nextval at a node of a cluster whose block is used up: takes the next block behind what any
     /// node has stored. Blocks its thread until that is ordered.
     fn next_block(&self, sequence: &Sequence, counter: &mut Counter) -> Result<NextValue> {
         let (mut value, mut end) = (0, 0);
-        let stored_at = self.storage.reserve(sequence.counter, |stored| {
+        let (stored_at, sets) = self.storage.reserve(sequence.counter, |stored| {
             value = after(sequence, stored)?;
             let ahead = sequence.increment.saturating_mul(SEQUENCE_BLOCK - 1);
             let stored = value.saturating_add(ahead).clamp(sequence.minimum, sequence.maximum);
             end = value + (stored - value) / sequence.increment * sequence.increment;
             Ok(end)
         })?;
-        *counter = Counter { last: value, is_called: true, stored: Some(end), stored_at };
+        let known_at = stored_at;
+        *counter = Counter { last: value, is_called: true, stored: Some(end), stored_at, sets, known_at };
         Ok(NextValue { value, stored_at })
     }
 
@@ -162,29 +214,53 @@ impl Counters {
         let counter = self.counter(sequence)?;
         let mut counter = self.storage.lock(&counter)?;
         let stored_at = self.storage.save(sequence.counter, value, is_called)?;
-        *counter = Counter { last: value, is_called, stored: None, stored_at };
+        *counter = Counter { stored_at, ..Counter::without_block(value, is_called) };
         Ok(NextValue { value, stored_at })
     }
 
     /// `last_value` and `is_called`.
     pub(crate) fn state(&self, sequence: &Sequence) -> Result<(NextValue, bool)> {
         let counter = self.counter(sequence)?;
+        if self.storage.engine.is_node() {
+            return self.state_at_node(sequence, &counter);
+        }
         let counter = counter.lock();
         Ok((NextValue { value: counter.last, stored_at: counter.stored_at }, counter.is_called))
+    }
+
+    /// The same at a node of a cluster: where the last block is this node's, the last value of it
+    /// that was given out; else all of what is stored, which nodes may have given out. So a
+    /// sequence that is set to this gives no number again. Waits for nobody who takes a block.
+    fn state_at_node(&self, sequence: &Sequence, counter: &Mutex<Counter>) -> Result<(NextValue, bool)> {
+        let own = counter.try_lock().map(|counter| *counter);
+        let engine = &self.storage.engine;
+        let transaction = engine.begin(Isolation::Snapshot, Access::ReadWrite);
+        let stored = read(engine, &transaction, sequence.counter)?;
+        let is_last = |own: &Counter| {
+            stored.is_some_and(|stored| {
+                stored.is_called && own.stored == Some(stored.last) && own.sets == stored.sets
+            })
+        };
+        let (value, is_called) = match (own.filter(is_last), stored) {
+            (Some(own), _) => (own.last, own.is_called),
+            (None, Some(stored)) => (stored.last, stored.is_called),
+            (None, None) => (sequence.counter_start, false),
+        };
+        Ok((NextValue { value, stored_at: transaction.snapshot() }, is_called))
     }
 }
 
 /// The value behind what is stored: the last one, and whether it was given out.
-pub(crate) fn after(sequence: &Sequence, stored: Option<(i64, bool)>) -> Result<i64> {
+pub(crate) fn after(sequence: &Sequence, stored: Option<Stored>) -> Result<i64> {
     match stored {
-        Some((last, true)) => successor(sequence, last),
-        Some((next, false)) => Ok(next),
+        Some(Stored { last, is_called: true, .. }) => successor(sequence, last),
+        Some(Stored { last: next, .. }) => Ok(next),
         None => Ok(sequence.counter_start),
     }
 }
 
 /// A counter as it is stored.
-pub(crate) fn stored(engine: &Database, view: &ReadView, counter: u32) -> Result<Option<(i64, bool)>> {
+pub(crate) fn stored(engine: &Database, view: &ReadView, counter: u32) -> Result<Option<Stored>> {
     let row = view.get(store::COUNTER_TREE, &counter.to_be_bytes())?;
     row.map(|row| decode(engine, counter, &row, view.snapshot())).transpose()
 }
@@ -209,21 +285,21 @@ pub(crate) fn successor(sequence: &Sequence, last: i64) -> Result<i64> {
     ))
 }
 
-fn load(engine: &Database, counter: u32) -> Result<Option<(i64, bool)>> {
+fn load(engine: &Database, counter: u32) -> Result<Option<Stored>> {
     read(engine, &engine.begin(Isolation::Snapshot, Access::ReadWrite), counter)
 }
 
-fn read(engine: &Database, transaction: &Transaction, counter: u32) -> Result<Option<(i64, bool)>> {
+fn read(engine: &Database, transaction: &Transaction, counter: u32) -> Result<Option<Stored>> {
     let row = transaction.get(store::COUNTER_TREE, &counter.to_be_bytes())?;
     row.map(|row| decode(engine, counter, &row, transaction.snapshot())).transpose()
 }
 
 /// XX001 with file and offset for a row that is no counter's.
-fn decode(engine: &Database, counter: u32, row: &[u8], snapshot: Csn) -> Result<(i64, bool)> {
+fn decode(engine: &Database, counter: u32, row: &[u8], snapshot: Csn) -> Result<Stored> {
     match row {
-        [number @ .., is_called] if number.len() == 8 => {
-            let number = number.try_into().map(i64::from_le_bytes).unwrap_or_default();
-            Ok((number, *is_called != 0))
+        [number @ .., flags] if number.len() == 8 => {
+            let last = number.try_into().map(i64::from_le_bytes).unwrap_or_default();
+            Ok(Stored { last, is_called: flags & 1 != 0, sets: flags >> 1 })
         }
         _ => {
             let error = SqlError::new(sqlstate::DATA_CORRUPTED, format!("counter {counter} cannot be read"));
@@ -233,11 +309,17 @@ fn decode(engine: &Database, counter: u32, row: &[u8], snapshot: Csn) -> Result<
 }
 
 /// Stores a counter.
-pub(crate) fn put(transaction: &mut Transaction, counter: u32, value: i64, is_called: bool) -> Result<()> {
+pub(crate) fn put(transaction: &mut Transaction, counter: u32, stored: Stored) -> Result<()> {
+    let Stored { last, is_called, sets } = stored;
     let mut bytes = [0; 9];
-    bytes[..8].copy_from_slice(&value.to_le_bytes());
-    bytes[8] = u8::from(is_called);
+    bytes[..8].copy_from_slice(&last.to_le_bytes());
+    bytes[8] = sets << 1 | u8::from(is_called);
     Ok(transaction.put(store::COUNTER_TREE, &counter.to_be_bytes(), bytes.to_vec().into())?)
+}
+
+/// How often a counter was set.
+fn sets_of(stored: Option<Stored>) -> u8 {
+    stored.map_or(0, |stored| stored.sets)
 }
 
 impl Storage {
@@ -249,10 +331,15 @@ impl Storage {
         }
     }
 
-    fn save(&self, counter: u32, value: i64, is_called: bool) -> Result<Csn> {
+    fn save(&self, counter: u32, last: i64, is_called: bool) -> Result<Csn> {
         loop {
             let mut transaction = self.engine.begin(Isolation::Snapshot, Access::ReadWrite);
-            put(&mut transaction, counter, value, is_called)?;
+            let sets = match self.engine.is_node() {
+                // Blocks that nodes have taken before hold no more.
+                true => (sets_of(read(&self.engine, &transaction, counter)?) + 1) % SETS,
+                false => 0,
+            };
+            put(&mut transaction, counter, Stored { last, is_called, sets })?;
             match self.commit(transaction)? {
                 Ok(commit) => return Ok(commit.csn),
                 // Another node's was ordered first; this one is the last word.
@@ -263,19 +350,37 @@ impl Storage {
     }
 
     /// Stores what `next` makes of a counter's stored state, as the next one after it among all
-    /// nodes.
-    fn reserve(&self, counter: u32, mut next: impl FnMut(Option<(i64, bool)>) -> Result<i64>) -> Result<Csn> {
+    /// nodes. Says where, and how often the counter had been set then.
+    fn reserve(
+        &self,
+        counter: u32,
+        mut next: impl FnMut(Option<Stored>) -> Result<i64>,
+    ) -> Result<(Csn, u8)> {
         loop {
             let mut transaction = self.engine.begin(Isolation::Snapshot, Access::ReadWrite);
             let stored = read(&self.engine, &transaction, counter)?;
-            let end = next(stored)?;
-            put(&mut transaction, counter, end, true)?;
+            let (last, sets) = (next(stored)?, sets_of(stored));
+            put(&mut transaction, counter, Stored { last, is_called: true, sets })?;
             match self.commit(transaction)? {
-                Ok(commit) => return Ok(commit.csn),
+                Ok(commit) => return Ok((commit.csn, sets)),
                 Err(error) if error.is_retryable() => {}
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// At a node: forgets the rest of a block if the counter was set since it was taken.
+    fn forget_if_set(&self, number: u32, counter: &mut Counter) -> Result<()> {
+        if counter.stored.is_none() || self.engine.changed_at(store::COUNTER_TREE) <= counter.known_at {
+            return Ok(());
+        }
+        let transaction = self.engine.begin(Isolation::Snapshot, Access::ReadWrite);
+        if sets_of(read(&self.engine, &transaction, number)?) != counter.sets {
+            counter.stored = None;
+        }
+        // A change that is about to be shown is behind it, and is looked for again.
+        counter.known_at = transaction.snapshot();
+        Ok(())
     }
 
     /// Commits; at a node the thread waits until that is ordered, for a bounded time. If it is
@@ -304,7 +409,7 @@ struct Allocator {
 
 impl Allocator {
     fn open(engine: &Database, counter: u32, first: u64, block: u64) -> Result<Allocator> {
-        let next = load(engine, counter)?.map_or(first, |(stored, _)| stored as u64);
+        let next = load(engine, counter)?.map_or(first, |stored| stored.last as u64);
         let (next, limit) = (AtomicU64::new(next), AtomicU64::new(next));
         Ok(Allocator { counter, first, block, next, limit, refill: Mutex::new(()) })
     }
@@ -337,7 +442,7 @@ impl Allocator {
         }
         let (mut first, mut end) = (0, 0);
         storage.reserve(self.counter, |stored| {
-            first = stored.map_or(self.first, |(stored, _)| stored as u64).max(self.first);
+            first = stored.map_or(self.first, |stored| stored.last as u64).max(self.first);
             end = first + count + self.block;
             Ok(end as i64)
         })?;

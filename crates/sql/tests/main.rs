@@ -6,6 +6,7 @@ mod databases;
 mod golden;
 mod keys;
 mod monitor;
+mod node_answers;
 mod nodes;
 mod numeric;
 mod precise;

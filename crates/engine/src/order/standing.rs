@@ -19,6 +19,8 @@ use crate::{Csn, TransactionId, TreeId};
 
 /// So many positions have their digests in memory.
 const DIGESTS: usize = 1 << 15;
+/// Verdicts are known of so many positions.
+const OUTCOMES_MAX: Csn = 2 * AGE_MAX;
 
 /// Why a request does not commit, before its reads are looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,7 +162,7 @@ impl Standing {
             return Err(Refusal::Named { position });
         }
         if !request.purpose.is_of_transaction() {
-            return Ok(());
+            return self.judge_late(request);
         }
         if request.snapshot.min(request.bot) < self.horizon && !planted::is(Planted::JudgesTheOld) {
             return Err(Refusal::TooOld { horizon: self.horizon });
@@ -180,6 +182,18 @@ impl Standing {
             }
         }
         Ok(())
+    }
+
+    /// A request that is about others than a transaction of its own has no snapshot to be too old.
+    /// But if it was made so long ago that a verdict about it would be forgotten, it may have been
+    /// delivered before; and what it names may be another's by now, such as the identifier of a
+    /// prepared transaction.
+    fn judge_late(&self, request: &Request) -> Result<(), Refusal> {
+        let known_from = self.applied.saturating_sub(OUTCOMES_MAX);
+        match request.bot < known_from {
+            true => Err(Refusal::TooOld { horizon: known_from }),
+            false => Ok(()),
+        }
     }
 
     /// Whether a request's locks do not go together with those of what is prepared.
@@ -372,11 +386,9 @@ impl Standing {
     fn raise_horizon(&mut self) {
         let (position, oldest_allowed) = (self.applied, self.applied.saturating_sub(AGE_MAX));
         let silent = position.saturating_sub(SILENCE_MAX);
-        let of_node = |(_, &(oldest, at)): (&u16, &(Csn, Csn))| match at <= silent {
-            true => silent,
-            false => oldest,
-        };
-        let oldest = self.announced.iter().map(of_node).min().unwrap_or(0);
+        // Who was removed, or is lost for good, would have everybody remember so many positions.
+        let heard = self.announced.values().filter(|(_, at)| *at > silent);
+        let oldest = heard.map(|(oldest, _)| *oldest).min().unwrap_or(0);
         let horizon = oldest.max(oldest_allowed);
         if horizon > self.horizon {
             self.horizon = horizon;
@@ -385,7 +397,7 @@ impl Standing {
             self.crossed = self.crossed.split_off(&(horizon + 1));
         }
         // Later than that nobody comes who was proposed before.
-        while self.decided.front().is_some_and(|(at, ..)| *at <= position.saturating_sub(2 * AGE_MAX)) {
+        while self.decided.front().is_some_and(|(at, ..)| *at <= position.saturating_sub(OUTCOMES_MAX)) {
             let Some((at, id, name)) = self.decided.pop_front() else { return };
             self.outcomes.remove(&id);
             // A later one may have the name by now.
@@ -393,5 +405,68 @@ impl Standing {
                 self.names.remove(&name);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Purpose;
+    use super::*;
+    use crate::prepared::record::Parts;
+    use crate::txn::change::Effects;
+
+    /// COMMIT PREPARED, asked for when so much was applied.
+    fn decision(id: TransactionId, bot: Csn) -> Request {
+        Request {
+            id,
+            name: None,
+            level: Level::ReadCommitted,
+            snapshot: bot,
+            bot,
+            oldest: bot,
+            next_tree: 0,
+            dropped: Vec::new(),
+            parts: Parts { locks: Vec::new(), notes: Vec::new(), reads: None, changes: Vec::new() },
+            effects: Effects::default(),
+            purpose: Purpose::Decide { identifier: "p".into(), commits: true },
+        }
+    }
+
+    /// Of a node, whose oldest snapshot is this.
+    fn heard(node: u64, number: u64, oldest: Csn) -> Request {
+        decision(node << 52 | number, oldest)
+    }
+
+    #[test]
+    fn a_node_that_was_silent_for_long_is_not_waited_for_until_it_is_heard() {
+        let mut standing = Standing::at(0);
+        standing.enter(1, &heard(1, 1, 0), &[], false, b"");
+        standing.applied = SILENCE_MAX - 1;
+        standing.enter(SILENCE_MAX, &heard(2, 1, SILENCE_MAX - 2), &[], false, b"");
+        assert_eq!(standing.horizon(), 0, "something may run there");
+        standing.enter(SILENCE_MAX + 1, &heard(2, 2, SILENCE_MAX - 1), &[], false, b"");
+        assert_eq!(standing.horizon(), SILENCE_MAX - 1);
+        standing.enter(SILENCE_MAX + 2, &heard(1, 2, SILENCE_MAX), &[], false, b"");
+        standing.enter(SILENCE_MAX + 3, &heard(2, 3, SILENCE_MAX + 2), &[], false, b"");
+        assert_eq!(standing.horizon(), SILENCE_MAX, "it is waited for again");
+    }
+
+    /// The answer to a decision is lost, and its node is cut off: it asks again when it is back. By
+    /// then somebody else may be prepared under the identifier.
+    #[test]
+    fn a_decision_does_not_outlive_what_is_known_of_its_verdict() {
+        let mut standing = Standing::at(3);
+        let first = decision(7, 3);
+        assert_eq!(standing.judge(&first, &[]), Ok(()));
+        standing.enter(4, &first, &[], true, b"");
+        standing.applied = 2 + OUTCOMES_MAX;
+        standing.pass(3 + OUTCOMES_MAX, b"");
+        let known = Refusal::Known { position: 4, committed: true };
+        assert_eq!(standing.judge(&first, &[]), Err(known), "it is known still");
+        assert_eq!(standing.judge(&decision(8, 3), &[]), Ok(()), "it cannot have been delivered before");
+        standing.pass(4 + OUTCOMES_MAX, b"");
+        assert!(!standing.knows(first.id));
+        assert_eq!(standing.judge(&first, &[]), Err(Refusal::TooOld { horizon: 4 }));
+        assert_eq!(standing.judge(&decision(9, 4), &[]), Ok(()));
     }
 }

@@ -30,7 +30,9 @@
 //!
 //! What wrote nothing gets no number, but its reads must fit into a serial order too. If the graph
 //! has nothing that was committed before its snapshot (`quiet_below`), nothing can lead to it, so
-//! it is in no cycle, now or later, and ends without the mutex. So does what read one key only: it
+//! it is in no cycle, now or later, and ends without the mutex; unless the graph was pruned beyond
+//! the snapshot, as it is at a node whose horizon does not wait for that any more (`order`): then
+//! the order is asked, which refuses it. What read one key only ends without the mutex, too: it
 //! comes after the writer of that version and before the next writer of the key, and these two have
 //! an edge of their own, so every cycle through it is one without it. That does not hold where real
 //! time counts, too (`certifier::search`).
@@ -109,6 +111,9 @@ struct Order {
 struct Graph {
     /// It has no transaction that a snapshot below this shows.
     quiet_below: AtomicU64,
+    /// Of what was committed up to here it may have forgotten what those below depend on. In a
+    /// database of its own nobody is below.
+    pruned_upto: AtomicU64,
     /// Whether who commits next shall prune it.
     prune_due: AtomicBool,
 }
@@ -129,6 +134,7 @@ impl Sequencer {
             order: CachePadded::new(Mutex::new(Order { certifier, is_broken: false })),
             graph: CachePadded::new(Graph {
                 quiet_below: AtomicU64::new(Csn::MAX),
+                pruned_upto: AtomicU64::new(0),
                 prune_due: AtomicBool::new(false),
             }),
             late: (!early_release).then(|| Arc::new(Late::new(last))),
@@ -433,7 +439,8 @@ impl Sequencer {
     /// Whether reads at a snapshot fit into the order whatever else there is: see the module's
     /// prose.
     pub(crate) fn is_free_to_read(&self, snapshot: Csn, reads: &ReadSet) -> bool {
-        let quiet = !reads.has_latest() && snapshot < self.quiet_below();
+        // In this order: what has made it quiet may have been pruned for the others' sake.
+        let quiet = !reads.has_latest() && snapshot < self.quiet_below() && snapshot >= self.pruned_upto();
         let spliced = reads.is_one_key() && self.method == Method::Pssi;
         reads.is_empty() || quiet || spliced
     }
@@ -528,6 +535,10 @@ impl Sequencer {
         self.graph.quiet_below.load(Ordering::Acquire)
     }
 
+    fn pruned_upto(&self) -> Csn {
+        self.graph.pruned_upto.load(Ordering::Acquire)
+    }
+
     pub(crate) fn statistics(&self) -> CertifierStatistics {
         spin::lock(&self.order).certifier.statistics()
     }
@@ -556,6 +567,10 @@ impl Sequencer {
     /// Prunes the graph, if it is due, and tells others what they know of it without the mutex.
     fn prune(&self, certifier: &mut Certifier, prune: Option<Csn>) -> Removed {
         let removed = prune.map(|oldest| certifier.advance(oldest)).unwrap_or_default();
+        // Before it looks quiet.
+        if let Some(oldest) = prune.filter(|oldest| *oldest > self.pruned_upto()) {
+            self.graph.pruned_upto.store(oldest, Ordering::Release);
+        }
         // Written only where they change: everybody looks at them.
         let patience = if certifier.is_full() { PRUNE_EVERY / 4 } else { PRUNE_EVERY };
         let (quiet, due) = (certifier.quiet_below(), certifier.unpruned() >= patience);

@@ -227,3 +227,34 @@ fn what_is_light_is_decided_by_the_way_and_the_rest_is_left() {
     decided.poll().unwrap().unwrap();
     cluster.assert_equal();
 }
+
+/// The horizon waits for no snapshot for ever, and the graph forgets what was before it. Who has
+/// read below it cannot be judged any more, also if it has written nothing: what it has seen may
+/// fit into no order.
+#[test]
+fn who_only_reads_below_the_horizon_is_refused() {
+    let cluster = Cluster::of(2);
+    cluster.write(2, &[("x", "0"), ("y", "0")]);
+    let mut before = cluster.begin(2, Isolation::Serializable);
+    assert_eq!(get(&before, "x").as_deref(), Some("0"));
+    cluster.write(2, &[("x", "1")]);
+    // It comes behind who has written x, before whom the next one comes, whose y it does not see.
+    let reader = cluster.begin(1, Isolation::Serializable);
+    assert_eq!(get(&reader, "x").as_deref(), Some("1"));
+    assert_eq!(get(&reader, "y").as_deref(), Some("0"));
+    put(&mut before, "y", "1").unwrap();
+    let mut before = Commitment::of(before);
+    assert!(before.poll().is_none(), "nobody has ordered it");
+    cluster.settle();
+    before.poll().unwrap().unwrap();
+    // Node 1 has never been heard of, so nobody waits for what runs there.
+    for round in 0..200 {
+        cluster.write(2, &[("z", &round.to_string())]);
+    }
+    let mut reader = Commitment::of(reader);
+    assert!(reader.poll().is_none(), "it does not know by itself");
+    cluster.settle();
+    let refused = reader.poll().unwrap();
+    assert!(matches!(refused, Err(Error::SerializationFailure { .. })), "{refused:?}");
+    cluster.assert_equal();
+}

@@ -100,8 +100,9 @@ pub(crate) async fn serve(
 }
 
 async fn health(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    let starting = shared.starting.lock().clone();
-    let (well, body) = health::report(shared.server().as_deref(), starting.as_ref());
+    let (server, starting) = (shared.server(), shared.starting.lock().clone());
+    let report = told_apart(move || health::report(server.as_deref(), starting.as_ref())).await;
+    let (well, body) = report.unwrap_or_else(|| (false, "{\"ready\":false}".to_owned()));
     let status = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = if shared.trusts(&headers) { body } else { format!("{{\"ready\":{well}}}") };
     answer(status, "application/json", body)
@@ -111,8 +112,12 @@ async fn metrics(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     if !shared.trusts(&headers) {
         return unknown();
     }
-    match shared.server() {
-        Some(server) => answer(StatusCode::OK, "text/plain; version=0.0.4", metrics::text(&server)),
+    let text = match shared.server() {
+        Some(server) => told_apart(move || metrics::text(&server)).await,
+        None => None,
+    };
+    match text {
+        Some(text) => answer(StatusCode::OK, "text/plain; version=0.0.4", text),
         None => answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", "starting\n".to_owned()),
     }
 }
@@ -122,7 +127,11 @@ async fn live(State(shared): State<Shared>, headers: HeaderMap) -> Response {
         return unknown();
     }
     let texts = shared.expected.is_some() || shared.is_local;
-    told(shared.server().map(|server| live::reading(&server, texts)).ok_or_else(starting))
+    let reading = match shared.server() {
+        Some(server) => told_apart(move || live::reading(&server, texts)).await,
+        None => None,
+    };
+    told(reading.ok_or_else(starting))
 }
 
 async fn cluster(State(shared): State<Shared>, headers: HeaderMap) -> Response {
@@ -154,6 +163,12 @@ async fn change(
     }
     let Some(server) = shared.server() else { return told(Err(starting())) };
     told(members::change(&server, node, &change).await)
+}
+
+/// Looks at the server on a thread that may wait. Much of what is told is locked for as long as an
+/// image of a node is made, and the threads here are those of its consensus.
+async fn told_apart<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(look).await.ok()
 }
 
 fn starting() -> members::Refusal {

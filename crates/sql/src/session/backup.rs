@@ -42,6 +42,7 @@ impl Session {
             .with_hint("It has what every user has stored, and is the superuser's to take (--superuser)."));
         }
         require_alone(alone, "BACKUP")?;
+        self.database.nodes().check_alike()?;
         let backup = self.in_background(|engine| engine.backup()).await?;
         Ok(PortalState::Backup(BackupOut { backup: Box::new(backup), announced: false }))
     }

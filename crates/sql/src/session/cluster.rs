@@ -73,6 +73,8 @@ pub struct Nodes {
     closed: ArcSwap<Option<String>>,
     /// Why nothing comes to this node any more.
     left: OnceLock<String>,
+    /// In what this node differs from the others, if it does.
+    pub(super) differs: OnceLock<String>,
     has_left: watch::Sender<bool>,
     /// Whether this node hears no majority, and has not for so long that nobody waits any more.
     cut_off: watch::Sender<bool>,
@@ -134,6 +136,19 @@ impl Nodes {
         match self.left.get().filter(|_| is_told) {
             Some(reason) => reason.clone(),
             None => std::future::pending().await,
+        }
+    }
+
+    /// Whether the order answers nobody here: it hears no majority, or nothing is applied.
+    fn is_alone(&self) -> bool {
+        self.is_cut_off.load(Ordering::Relaxed) || self.left.get().is_some()
+    }
+
+    /// Resolves as soon as that is so.
+    async fn until_alone(&self) {
+        tokio::select! {
+            () = self.until_cut_off() => {}
+            _ = self.until_left() => {}
         }
     }
 
@@ -331,9 +346,9 @@ impl Session {
             self.check_majority()?;
         }
         let goes_on = self.reads_on(&engine).then(|| self.database.clone());
-        let is_cut_off = |database: &SqlDatabase| database.nodes().is_cut_off.load(Ordering::Relaxed);
-        // What is asked of the order there only comes back.
-        if goes_on.as_ref().is_some_and(is_cut_off) && !engine.is_free_to_read() {
+        let is_alone = |database: &SqlDatabase| database.nodes().is_alone();
+        // What is asked of the order there only comes back, or never does.
+        if goes_on.as_ref().is_some_and(is_alone) && !engine.is_free_to_read() {
             return Ok(self.end_unjudged());
         }
         let (protocol, replication) = self.protocol();
@@ -342,7 +357,7 @@ impl Session {
         let committed = tokio::select! {
             biased;
             committed = self.in_order(Some(&name), engine.commit_by(replication)) => Some(committed?),
-            () = until_cut_off(goes_on.as_ref()), if goes_on.is_some() => None,
+            () = until_alone(goes_on.as_ref()), if goes_on.is_some() => None,
         };
         let committed = match committed {
             None => return Ok(self.end_unjudged()),
@@ -377,7 +392,11 @@ impl Session {
     /// whether that goes with what others are about to do. Its client is told so.
     #[cold]
     fn end_unjudged(&mut self) -> Option<Commit> {
-        let told = "this node hears no majority: what was read is of one snapshot, and not judged further";
+        let why = match self.database.nodes().left.get() {
+            Some(_) => "nothing comes to this node any more",
+            None => "this node hears no majority",
+        };
+        let told = format!("{why}: what was read is of one snapshot, and not judged further");
         self.notices.push(SqlError::warning(sqlstate::WARNING, told));
         None
     }
@@ -467,10 +486,10 @@ fn closed(reason: &str) -> SqlError {
         .with_hint("Connect to a node that is with the majority: see cognate_nodes.")
 }
 
-/// Resolves as soon as nobody is to wait for a majority at a node, if there is one to look at.
-async fn until_cut_off(database: Option<&SqlDatabase>) {
+/// Resolves as soon as nobody is to wait for the order at a node, if there is one to look at.
+async fn until_alone(database: Option<&SqlDatabase>) {
     match database {
-        Some(database) => database.nodes().until_cut_off().await,
+        Some(database) => database.nodes().until_alone().await,
         None => std::future::pending().await,
     }
 }

@@ -290,6 +290,7 @@ impl Session {
             }
             let reading = planned.is_reading();
             self.check_sibling()?;
+            self.check_tables_alike(&planned)?;
             if self.reads_after() {
                 Box::pin(self.await_reads()).await?;
             }

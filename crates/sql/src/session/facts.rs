@@ -3,7 +3,6 @@
 //! Shared between the session and what it evaluates, so what changes is behind a mutex; none is
 //! held while another is taken.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,6 +17,7 @@ use super::advisory::Advisory;
 use super::failures::Failure;
 use super::listing::Listing;
 use super::notify::News;
+use super::sequence_values::SequenceValues;
 use super::settings::{Effective, Mark, Settings};
 use super::temporary::Temporary;
 use super::{Authority, Orders, SessionParameters, SqlDatabase, presence};
@@ -60,7 +60,7 @@ pub(crate) struct Facts {
     random: Mutex<SplitMix>,
     /// What is the same at every node, in a session that executes what every node does.
     fixed: OnceLock<Fixed>,
-    sequences: Mutex<SequenceValues>,
+    pub(super) sequences: Mutex<SequenceValues>,
     /// The last commit that anything rests on which the session has shown or is about to show,
     /// besides what its open transaction knows itself.
     rests_on: AtomicU64,
@@ -74,13 +74,6 @@ pub(crate) struct Facts {
 
 /// Snapshot and stamp, and the catalog that they give.
 type ShownCatalog = ((u64, u64), Arc<Catalog>);
-
-/// What currval and lastval give.
-#[derive(Default)]
-struct SequenceValues {
-    current: HashMap<Oid, i64>,
-    last: Option<Oid>,
-}
 
 impl Facts {
     pub(crate) fn new(database: SqlDatabase, parameters: SessionParameters, settings: Settings) -> Facts {
@@ -229,35 +222,6 @@ impl Facts {
     /// The client was told that what its answers rested on is lost.
     pub(crate) fn rest_on_nothing(&self) {
         self.rests_on.store(0, Ordering::Relaxed);
-    }
-
-    pub(crate) fn note_sequence(&self, sequence: Oid, value: i64, is_last: bool) {
-        let mut sequences = self.sequences.lock();
-        sequences.current.insert(sequence, value);
-        if is_last {
-            sequences.last = Some(sequence);
-        }
-    }
-
-    pub(crate) fn current_value(&self, sequence: Oid) -> Option<i64> {
-        self.sequences.lock().current.get(&sequence).copied()
-    }
-
-    /// The sequence nextval was last called for, with its value.
-    pub(crate) fn last_value(&self) -> Option<(Oid, i64)> {
-        let sequences = self.sequences.lock();
-        let last = sequences.last?;
-        sequences.current.get(&last).map(|value| (last, *value))
-    }
-
-    /// Forgets what was given by sequences that are gone.
-    pub(super) fn forget_sequences_without(&self, catalog: &Catalog) {
-        self.sequences.lock().current.retain(|oid, _| catalog.sequence_by_oid(*oid).is_some());
-    }
-
-    /// DISCARD SEQUENCES.
-    pub(crate) fn forget_sequences(&self) {
-        *self.sequences.lock() = SequenceValues::default();
     }
 
     /// The schemas that unqualified names are looked up in, those that exist: that of the session's

@@ -361,6 +361,8 @@ impl Session {
             .and_then(|()| self.check_no_held())
             .and_then(|()| self.check_no_advisory("PREPARE MIP"))
             .and_then(|()| self.check_no_news())
+            // It may have begun before this node lost its majority, or differed from the others.
+            .and_then(|()| self.check_majority())
         {
             self.rollback();
             return Some(Err(refusal));

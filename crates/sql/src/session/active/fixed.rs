@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::catalog::Sequence;
 use crate::error::Result;
-use crate::sequence;
+use crate::sequence::{self, Stored};
 
 /// See the module's prose.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(crate) struct Fixed {
     pub(crate) now: i64,
     engine: Database,
     stored: ReadView,
-    /// Counters that were used: the last value, and whether it was given out.
-    taken: Mutex<BTreeMap<u32, (i64, bool)>>,
+    /// Counters that were used, as they are to be stored.
+    taken: Mutex<BTreeMap<u32, Stored>>,
 }
 
 impl Fixed {
@@ -38,7 +38,7 @@ impl Fixed {
             None => sequence::stored(&self.engine, &self.stored, sequence.counter)?,
         };
         let value = sequence::after(sequence, stored)?;
-        taken.insert(sequence.counter, (value, true));
+        taken.insert(sequence.counter, taken_up_to(value, stored));
         Ok(value)
     }
 
@@ -50,16 +50,19 @@ impl Fixed {
             Some(taken) => Some(*taken),
             None => sequence::stored(&self.engine, &self.stored, counter)?,
         };
-        let first = stored.map_or(1, |(next, _)| next.unsigned_abs());
-        taken.insert(counter, ((first + count).cast_signed(), true));
+        let first = stored.map_or(1, |stored| stored.last.unsigned_abs());
+        taken.insert(counter, taken_up_to((first + count).cast_signed(), stored));
         Ok(first)
     }
 
     /// Writes down what was taken.
     pub(crate) fn write(&self, transaction: &mut Transaction) -> Result<()> {
         let taken = self.taken.lock();
-        taken.iter().try_for_each(|(counter, (last, is_called))| {
-            sequence::put(transaction, *counter, *last, *is_called)
-        })
+        taken.iter().try_for_each(|(counter, stored)| sequence::put(transaction, *counter, *stored))
     }
+}
+
+/// A counter whose numbers were given out up to this one: that concerns no node's block.
+fn taken_up_to(last: i64, before: Option<Stored>) -> Stored {
+    Stored { last, is_called: true, sets: before.map_or(0, |before| before.sets) }
 }

@@ -98,7 +98,7 @@ struct Answers {
     statements: Vec<Answer>,
     /// Microseconds of executing them here.
     took_us: u64,
-    /// What nextval gave last, by sequence; the last one first.
+    /// What each sequence gave last; the one that was called last comes last.
     sequences: Vec<(u32, i64)>,
 }
 
@@ -308,7 +308,7 @@ impl Session {
             (_, Err(error)) => return Err(self.name_failure(error)),
             (None, Ok(_)) => return Err(SqlError::internal("a program that was executed has no answer")),
             (Some(Ok(answers)), Ok(commit)) => {
-                for (sequence, value) in answers.sequences.iter().rev() {
+                for (sequence, value) in &answers.sequences {
                     self.facts.note_sequence(*sequence, *value, true);
                 }
                 self.commits += 1;
@@ -414,13 +414,14 @@ impl SqlDatabase {
         let Some(Open { engine: mut transaction, .. }) = session.open.take() else {
             return Err(SqlError::internal("a program has ended its transaction"));
         };
+        let done =
+            done.and_then(|statements| session.facts.write_fixed(&mut transaction).map(|()| statements));
         let done = match done {
             Err(error) if is_of_the_node(&error) => return Err(error),
-            Ok(statements) => session.facts.write_fixed(&mut transaction).map(|()| {
-                let last = session.facts.last_value();
+            Ok(statements) => {
                 let took_us = began.elapsed().as_micros() as u64;
-                Answers { statements, took_us, sequences: last.into_iter().collect() }
-            }),
+                Ok(Answers { statements, took_us, sequences: session.facts.given_values() })
+            }
             // It would be one in the program's text, which is not the client's.
             Err(mut error) => {
                 error.position = None;

@@ -1,0 +1,41 @@
+//! What a node shows that differs from the others of its cluster: nothing of what it has.
+//!
+//! Nodes compare what they have come to, and one that has come to something else stops serving. Its
+//! rows are nobody's answer then, be they asked for by a statement, a COPY or a backup. Views that
+//! say how it is are answered, and the programs of the order are executed there as everywhere.
+//!
+//! A node that only has stopped, since it cannot go on, is another matter: what it has is what the
+//! others had, and may be read.
+
+use super::{Nodes, Planned, Session};
+use crate::error::{Result, SqlError, sqlstate};
+
+impl Nodes {
+    /// What this node has is not what the others have, as the reason says: from now on nobody is
+    /// shown it.
+    pub fn differ(&self, reason: String) {
+        // What differs once stays so.
+        let _ = self.differs.set(reason);
+    }
+
+    /// 25006 if this node differs from the others.
+    pub(super) fn check_alike(&self) -> Result<()> {
+        let Some(reason) = self.differs.get() else { return Ok(()) };
+        let what = "this node differs from the others, and shows nobody what it has";
+        Err(SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, what)
+            .with_detail(reason.clone())
+            .with_hint("Connect to another node: see cognate_nodes."))
+    }
+}
+
+impl Session {
+    /// 25006 if a statement is about tables, and this node differs from the others.
+    pub(super) fn check_tables_alike(&self, planned: &Planned) -> Result<()> {
+        let nodes = self.database.nodes();
+        // Whose turn it is has been ordered.
+        if nodes.differs.get().is_none() || planned.tables.is_empty() || self.is_ordered() {
+            return Ok(());
+        }
+        nodes.check_alike()
+    }
+}

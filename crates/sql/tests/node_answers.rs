@@ -1,0 +1,166 @@
+//! What several nodes of a cluster answer is one database's: numbers of sequences that are set at
+//! one of them, and nothing of a node that differs from the others.
+
+#![allow(clippy::unwrap_used)]
+
+use cognate_sql::session::{Session, SessionParameters};
+
+use crate::nodes::Cluster;
+use crate::script::simple_query;
+
+fn session(cluster: &Cluster, node: usize) -> Session {
+    Session::new(cluster.nodes[node].1.clone(), SessionParameters::default()).unwrap()
+}
+
+/// The answer of a query, or of SHOW, that gives one row. Every node has seen what was done before.
+async fn row(cluster: &Cluster, session: &mut Session, text: &str) -> String {
+    cluster.settle().await;
+    match &simple_query(session, text).await[..] {
+        [_, row, tag] if tag == "SELECT 1" || tag == "SHOW" => row.clone(),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// Numbers are given in blocks, and each node has its own. Who sets a sequence sets it for all.
+#[tokio::test]
+async fn a_sequence_that_is_set_at_one_node_goes_on_from_there_at_all() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 1));
+    let nextval = "SELECT nextval('s')";
+    simple_query(&mut one, "CREATE SEQUENCE s").await;
+    assert_eq!(row(&cluster, &mut one, nextval).await, "1");
+    assert_eq!(row(&cluster, &mut two, nextval).await, "33");
+    assert_eq!(row(&cluster, &mut one, "SELECT setval('s', 1000)").await, "1000");
+    assert_eq!(row(&cluster, &mut two, nextval).await, "1001");
+    // Blocks of other sequences concern nobody who has one.
+    simple_query(&mut one, "CREATE SEQUENCE other").await;
+    assert_eq!(row(&cluster, &mut one, "SELECT nextval('other')").await, "1");
+    assert_eq!(row(&cluster, &mut two, nextval).await, "1002");
+    assert_eq!(row(&cluster, &mut one, nextval).await, "1033");
+    // Nor do programs, which take what comes behind all blocks.
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    simple_query(&mut one, "SET cognate.replication = active").await;
+    assert_eq!(simple_query(&mut one, "INSERT INTO t VALUES (nextval('s'))").await, ["INSERT 0 1"]);
+    assert_eq!(row(&cluster, &mut two, "SELECT a FROM t").await, "1065");
+    assert_eq!(row(&cluster, &mut two, nextval).await, "1003");
+    assert_eq!(row(&cluster, &mut two, "SELECT setval('s', 5, false)").await, "5");
+    assert_eq!(row(&cluster, &mut one, nextval).await, "5");
+    cluster.settle().await;
+    cluster.assert_equal();
+}
+
+/// Where a node's own numbers have come to the end, the sequence may have been set elsewhere.
+#[tokio::test]
+async fn a_sequence_at_its_end_goes_on_once_it_is_set_elsewhere() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 1));
+    simple_query(&mut one, "CREATE SEQUENCE s MAXVALUE 2").await;
+    for number in ["1", "2"] {
+        assert_eq!(row(&cluster, &mut two, "SELECT nextval('s')").await, number);
+    }
+    let refused = simple_query(&mut two, "SELECT nextval('s')").await;
+    assert!(refused[0].starts_with("ERROR 2200H"), "{refused:?}");
+    assert_eq!(row(&cluster, &mut one, "SELECT setval('s', 1, false)").await, "1");
+    assert_eq!(row(&cluster, &mut two, "SELECT nextval('s')").await, "1");
+}
+
+/// A dump tells by the last value where its sequences go on: a node must not show one from before
+/// what others have given out, whenever it has looked first.
+#[tokio::test]
+async fn the_last_value_of_a_sequence_covers_what_any_node_has_given() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 1));
+    let (state, nextval) = ("SELECT last_value, is_called FROM s", "SELECT nextval('s')");
+    simple_query(&mut one, "CREATE SEQUENCE s START 10").await;
+    assert_eq!(row(&cluster, &mut two, state).await, "10|f");
+    assert_eq!(row(&cluster, &mut one, nextval).await, "10");
+    assert_eq!(row(&cluster, &mut one, state).await, "10|t");
+    assert_eq!(row(&cluster, &mut two, state).await, "41|t");
+    assert_eq!(row(&cluster, &mut two, nextval).await, "42");
+    assert_eq!(row(&cluster, &mut two, state).await, "42|t");
+    assert_eq!(row(&cluster, &mut one, state).await, "73|t");
+    assert_eq!(row(&cluster, &mut two, "SELECT setval('s', 7, false)").await, "7");
+    for session in [&mut one, &mut two] {
+        assert_eq!(row(&cluster, session, state).await, "7|f");
+    }
+}
+
+/// What was read and written at a node that differs must not come into the order, whichever way.
+#[tokio::test]
+async fn an_instance_that_has_begun_is_not_prepared_at_a_node_that_accepts_no_writes() {
+    let cluster = Cluster::start();
+    let mut one = session(&cluster, 0);
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    simple_query(&mut one, "BEGIN MIP <'family', 1>").await;
+    assert_eq!(simple_query(&mut one, "INSERT INTO t VALUES (1)").await, ["INSERT 0 1"]);
+    let nodes = cluster.nodes[0].1.nodes();
+    nodes.close(Some("Node 1 is diverged".to_owned()));
+    let refused = simple_query(&mut one, "PREPARE MIP <'family', 1> 'buy' 'done'").await;
+    assert!(refused[0].starts_with("ERROR 25006") && refused[1].contains("diverged"), "{refused:?}");
+    nodes.close(None);
+    cluster.settle().await;
+    assert!(cluster.nodes[0].0.prepared().is_empty());
+    assert_eq!(row(&cluster, &mut one, "SELECT count(*) FROM t").await, "0");
+    cluster.settle().await;
+    cluster.assert_equal();
+}
+
+/// A node whose state is not the others' shows it to nobody. It can be asked how it is, and follows
+/// the order.
+#[tokio::test]
+async fn a_node_that_differs_shows_nobody_its_rows() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 1));
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    simple_query(&mut one, "INSERT INTO t VALUES (1)").await;
+    cluster.settle().await;
+    cluster.nodes[1].1.nodes().differ("its digest at position 7 differs".to_owned());
+    for text in ["SELECT count(*) FROM t", "COPY t TO STDOUT", "UPDATE t SET a = 2", "BACKUP"] {
+        let refused = simple_query(&mut two, text).await;
+        assert!(refused[0].starts_with("ERROR 25006"), "{text}: {refused:?}");
+        assert!(refused[1].contains("position 7"), "{text}: {refused:?}");
+    }
+    assert_eq!(row(&cluster, &mut two, "SELECT count(*) FROM cognate_replication").await, "1");
+    simple_query(&mut one, "SET cognate.replication = active").await;
+    assert_eq!(simple_query(&mut one, "UPDATE t SET a = 3").await, ["UPDATE 1"]);
+    assert_eq!(row(&cluster, &mut one, "SELECT a FROM t").await, "3");
+    cluster.settle().await;
+    cluster.assert_equal();
+}
+
+/// Nothing is judged at a node to which nothing comes any more: who only reads does not wait for
+/// that, and is told so.
+#[tokio::test]
+async fn a_node_that_has_left_answers_who_only_reads() {
+    let cluster = Cluster::start();
+    let (mut one, mut old, mut two) = (session(&cluster, 0), session(&cluster, 0), session(&cluster, 1));
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    simple_query(&mut old, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t").await;
+    simple_query(&mut one, "INSERT INTO t VALUES (1), (2)").await;
+    cluster.settle().await;
+    cluster.nodes[1].1.nodes().leave("its disk is full".to_owned());
+    let answer = simple_query(&mut two, "SELECT count(*) FROM t").await;
+    assert!(answer.iter().any(|line| line == "2"), "{answer:?}");
+    let is_told = |line: &String| line.starts_with("WARNING 01000: nothing comes to this node any more");
+    assert!(answer.iter().any(is_told), "{answer:?}");
+    simple_query(&mut old, "ROLLBACK").await;
+}
+
+/// Whoever asks for the values behind a transaction does not know that every node has executed it.
+#[tokio::test]
+async fn all_sequences_that_a_program_calls_are_known_afterwards() {
+    let cluster = Cluster::start();
+    let mut one = session(&cluster, 0);
+    for table in ["a", "b"] {
+        simple_query(&mut one, &format!("CREATE TABLE {table} (id serial PRIMARY KEY, n int)")).await;
+        simple_query(&mut one, &format!("INSERT INTO {table} (n) VALUES (0)")).await;
+    }
+    simple_query(&mut one, "SET cognate.replication = active").await;
+    let both = "INSERT INTO a (n) VALUES (1); INSERT INTO b (n) VALUES (1)";
+    assert_eq!(simple_query(&mut one, both).await, ["INSERT 0 1", "INSERT 0 1"]);
+    assert_eq!(row(&cluster, &mut one, "SHOW cognate.last_protocol").await, "active");
+    for (asked, table) in [("currval('a_id_seq')", "a"), ("currval('b_id_seq')", "b"), ("lastval()", "b")] {
+        let text = format!("SELECT {asked} = max(id) FROM {table}");
+        assert_eq!(row(&cluster, &mut one, &text).await, "t", "{text}");
+    }
+}
