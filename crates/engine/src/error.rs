@@ -96,6 +96,12 @@ pub enum Error {
         /// The row that they are, if they are one.
         row: Option<(TreeId, Key)>,
     },
+    /// Whoever was asked whether to go on with what takes long said no.
+    #[error("{reason}")]
+    Interrupted {
+        /// Why.
+        reason: String,
+    },
     /// The program has a defect.
     #[error("{0}")]
     Defect(&'static str),

@@ -40,7 +40,7 @@ use crate::sight::Sight;
 use crate::store::Latest;
 use crate::sync::Mutex;
 use crate::tracked::TrackedView;
-use crate::txn::bulk::Private;
+use crate::txn::bulk::{GoOn, Private};
 use crate::txn::change::Change;
 use crate::txn::snapshot::Pin;
 use crate::txn::writeset::{Savepoint, WriteSet};
@@ -220,6 +220,12 @@ impl Transaction {
         tree
     }
 
+    /// From now on this one is asked now and then while what was written into trees of the
+    /// transaction's own goes to disk, until it ends: `Interrupted` is the write's error then.
+    pub fn ask(&mut self, go_on: GoOn) {
+        self.writes.ask(go_on);
+    }
+
     /// Whether this transaction made the tree, so that nobody else ever wrote into it.
     pub fn has_created(&self, tree: TreeId) -> bool {
         self.private(tree).is_some()
@@ -394,7 +400,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `TransactionTooLarge` (nothing is written then), `ReadOnly`; with trees of the transaction's
-    /// own also `DiskFull` and `Io`.
+    /// own also `DiskFull`, `Io` and `Interrupted`.
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: Value) -> Result<(), Error> {
         self.write(tree, key, Some(value), None)
     }
@@ -506,6 +512,19 @@ impl Transaction {
     /// Rolls back; who is told must wait for `rests_on` first.
     pub fn rollback(self) {}
 
+    /// Rolls back like this, but for giving back the memory of what was written, which can take as
+    /// long as all else: that is done where the remains are dropped, which should be soon, for they
+    /// are not accounted for.
+    pub fn abandon(mut self) -> Remains {
+        let manager = Arc::clone(&self.manager);
+        let nothing = WriteSet::new(Arc::clone(&manager.budget));
+        let mut writes = std::mem::replace(&mut self.writes, nothing);
+        drop(self);
+        writes.discard_spilled(&manager.store.base);
+        writes.give_back();
+        Remains { _writes: writes }
+    }
+
     pub(crate) fn end(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             if let Some(cluster) = &self.manager.cluster {
@@ -514,6 +533,12 @@ impl Transaction {
             self.manager.active.leave(self.id, self.slot);
         }
     }
+}
+
+/// What a transaction wrote that is rolled back: of no use to anybody, and not yet given back.
+#[derive(Debug)]
+pub struct Remains {
+    _writes: WriteSet,
 }
 
 impl Drop for Transaction {

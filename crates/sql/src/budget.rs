@@ -1,6 +1,6 @@
 //! Memory that all statements of a database share: trees of long texts, kept statements, large
-//! parameters, what suspended portals and cursors hold, savepoints, notifications and the channels
-//! that sessions listen on.
+//! parameters, what suspended portals and cursors hold, savepoints, checks that wait, notifications
+//! and the channels that sessions listen on.
 //!
 //! Whoever is about to allocate in proportion to what a client sent takes a [`Charge`] first and
 //! keeps it as long as the memory. Beyond the limit the statement gets 53200 and nothing was

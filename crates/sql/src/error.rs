@@ -456,6 +456,7 @@ impl From<cognate_engine::Error> for SqlError {
             Error::Refused(refusal) => refused(&refusal),
             Error::ReadOnly => SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, message),
             Error::ShuttingDown => SqlError::new(sqlstate::ADMIN_SHUTDOWN, message),
+            Error::Interrupted { reason } => SqlError::new(sqlstate::QUERY_CANCELED, reason),
             Error::Defect(what) => SqlError::internal(what),
             Error::InvalidArgument(_) => SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message),
         }

@@ -20,6 +20,7 @@ pub mod pg_catalog;
 mod place;
 pub mod plan;
 mod plpgsql;
+mod reclaim;
 mod regex;
 mod routine;
 pub mod row;

@@ -263,6 +263,7 @@ mod at_one {
         owners,
         privileges,
         column_rights,
+        rights_together,
         procedures,
         refusals,
         regular_expressions,
@@ -276,10 +277,12 @@ mod at_one {
         collations,
         identity_changes,
         pending_checks,
+        long_loads,
         referenced_indexes,
         replication_role,
         spellings,
         using_index,
+        included_columns,
         shared_snapshots,
         transaction_ids,
         triggers,
@@ -325,10 +328,12 @@ mod going_round {
         collations,
         identity_changes,
         pending_checks,
+        long_loads,
         referenced_indexes,
         replication_role,
         spellings,
         using_index,
+        included_columns,
         routine_parameters,
         triggers,
         basics,
@@ -385,6 +390,7 @@ mod going_round {
         owners,
         privileges,
         column_rights,
+        rights_together,
         procedures,
         refusals,
         regular_expressions,
@@ -408,7 +414,7 @@ mod going_round {
 
 /// Scripts that are not played at one node: what they do to the log is the order's to do, and who
 /// has waited there for a definition that was changed meanwhile is told 40001.
-const ALONE: &[&str] = &["durability", "temporary_crash", "ddl_conflicts"];
+const ALONE: &[&str] = &["durability", "temporary_crash", "ddl_conflicts", "alter_locks"];
 
 /// Scripts that do not go round, see there.
 const STAYING: &[&str] = &[

@@ -37,7 +37,8 @@
 //!
 //! Siblings share rows only. On whole trees they are like anybody else. The modes are those of
 //! PostgreSQL's LOCK TABLE; statements take the first three, which go together, building an index
-//! takes `Share`, and changing or dropping a table `Exclusive`. *No* where two do not go together:
+//! takes `Share`, dropping a table, or changing what readers see of it, `Exclusive`. *No* where two
+//! do not go together:
 //!
 //! | | Read | RowShare | Write | ShareUpdateExclusive | Share | ShareRowExclusive | ReadersOnly | Exclusive |
 //! |---|---|---|---|---|---|---|---|---|
@@ -211,6 +212,12 @@ impl TreeMode {
     pub fn is_weak(self) -> bool {
         matches!(self, TreeMode::Read | TreeMode::RowShare | TreeMode::Write)
     }
+
+    /// Whether it keeps out all that another mode keeps out: who holds it need not ask for that.
+    #[inline]
+    pub fn covers(self, other: TreeMode) -> bool {
+        self == other || Mode::Tree(other).covered_by(Mode::Tree(self).bit())
+    }
 }
 
 /// Strengths by name, weakest first, each after its sibling's: `LockMode` is what was asked for,
@@ -336,6 +343,9 @@ mod tests {
         assert!(tree(TreeMode::Read).covered_by(tree(TreeMode::Write).bit()));
         assert!(!tree(TreeMode::Write).covered_by(tree(TreeMode::Share).bit()));
         assert!(tree(TreeMode::Share).covered_by(tree(TreeMode::Exclusive).bit()));
+        assert!(TreeMode::ShareRowExclusive.covers(TreeMode::ShareUpdateExclusive));
+        assert!(!TreeMode::ShareUpdateExclusive.covers(TreeMode::ShareRowExclusive));
+        assert!(TreeMode::Write.covers(TreeMode::Write) && !TreeMode::Read.covers(TreeMode::RowShare));
         let weak = TREE_MODES.into_iter().filter(|mode| mode.is_weak());
         assert_eq!(weak.fold(0, |set, mode| set | tree(mode).bit()), WEAK);
     }

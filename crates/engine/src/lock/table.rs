@@ -28,6 +28,7 @@
 //! Mutex order: `graph`, a shard of `weak`, a shard of `rows`. A ticket's mutex is taken alone.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry::Occupied;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -499,12 +500,15 @@ impl LockTable {
 
     fn release(&self, owner: TransactionId, hash: u64, granted: &mut Granted) {
         let mut rows = self.shard(hash).lock();
-        if let Some(bucket) = rows.get_mut(&hash) {
-            for entry in bucket.iter_mut() {
-                entry.queue.release(owner, granted);
-            }
+        // One look-up: the end of a large transaction is mostly this.
+        let Occupied(mut bucket) = rows.entry(hash) else { return };
+        for entry in bucket.get_mut().iter_mut() {
+            entry.queue.release(owner, granted);
         }
-        sweep(&mut rows, hash);
+        bucket.get_mut().retain(|e| !e.queue.is_unused());
+        if bucket.get().is_empty() {
+            bucket.remove();
+        }
     }
 }
 

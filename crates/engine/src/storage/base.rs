@@ -285,7 +285,7 @@ impl Base {
         let merged = &live[window.clone()];
         let writer = RunWriter::create(&self.disk, &self.folder, self.number()?)?;
         let omit = Omit { dropped: &version.dropped, deletions: window.end == live.len() };
-        let name = merge::merge(merged, writer, omit, &self.stop)?;
+        let name = merge::merge(merged, writer, omit, &mut || self.check_open())?;
         let others = [&live[..window.start], &live[window.end..]].concat();
         let run = self.open_run(name, &others)?;
         self.change(run.as_ref(), |_, next| {

@@ -26,6 +26,7 @@ use super::base::{Base, BaseView, Version};
 use super::merge::{self, Omit};
 use super::run::{Run, RunName, run_file_name};
 use super::run_writer::RunWriter;
+use crate::sync::atomic::Ordering;
 use crate::{Csn, Error, Key, TreeId, Value};
 
 /// Takes the next entry of a portion.
@@ -92,12 +93,24 @@ impl Base {
     }
 
     /// Merges neighbouring portions (oldest first) into one that takes their place. `oldest`: the
-    /// load has none before them, so deletions have nothing to hide.
-    pub fn restage(&self, portions: &[StagedRun], oldest: bool) -> Result<Option<StagedRun>, Error> {
+    /// load has none before them, so deletions have nothing to hide. Ends with the error that
+    /// `go_on` answers, and nothing has changed then.
+    pub fn restage(
+        &self,
+        portions: &[StagedRun],
+        oldest: bool,
+        go_on: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<Option<StagedRun>, Error> {
         let runs: Vec<Arc<Run>> = portions.iter().rev().map(|portion| Arc::clone(&portion.run)).collect();
         let writer = RunWriter::create(&self.disk, &self.folder, self.number()?)?;
-        let name = merge::merge(&runs, writer, Omit { dropped: &[], deletions: oldest }, &self.stop)?;
+        let omit = Omit { dropped: &[], deletions: oldest };
+        let name = merge::merge(&runs, writer, omit, &mut || self.check_open().and_then(|()| go_on()))?;
         self.put_aside(name, &runs)
+    }
+
+    /// Fails once the base is to do nothing more.
+    pub(super) fn check_open(&self) -> Result<(), Error> {
+        if self.stop.load(Ordering::Relaxed) { Err(Error::ShuttingDown) } else { Ok(()) }
     }
 
     /// Names a new run in the manifest as staged, in place of others.

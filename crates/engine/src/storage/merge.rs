@@ -11,14 +11,13 @@ use super::block::Block;
 use super::frame::FrameKind;
 use super::run::{Frames, Run, RunName};
 use super::run_writer::RunWriter;
-use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::{Error, TreeId};
 
 /// This many similar neighbours are merged.
 const FAN_IN: usize = 4;
 
-/// Entries between looks at the stop flag.
-const STOP_INTERVAL: u32 = 1024;
+/// Entries between questions whether to go on.
+const ASK_INTERVAL: u32 = 1024;
 
 /// Which neighbours to merge, newest first; `None` if the runs are in good shape.
 ///
@@ -55,13 +54,13 @@ pub struct Omit<'a> {
     pub deletions: bool,
 }
 
-/// Merges `runs`, newest first, into `writer`. `None` if nothing is left. Ends with
-/// [`Error::ShuttingDown`] when `stop` is set.
+/// Merges `runs`, newest first, into `writer`. `None` if nothing is left. Ends with the error that
+/// `go_on` answers.
 pub fn merge(
     runs: &[Arc<Run>],
     mut writer: RunWriter,
     omit: Omit<'_>,
-    stop: &AtomicBool,
+    go_on: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<Option<RunName>, Error> {
     let mut streams = Vec::with_capacity(runs.len());
     for run in runs {
@@ -70,14 +69,12 @@ pub fn merge(
         streams.push(stream);
     }
     streams.retain(|stream| stream.block.is_some());
-    let mut countdown = STOP_INTERVAL;
+    let mut countdown = ASK_INTERVAL;
     while let Some(best) = least(&streams) {
         countdown -= 1;
         if countdown == 0 {
-            countdown = STOP_INTERVAL;
-            if stop.load(Ordering::Relaxed) {
-                return Err(Error::ShuttingDown);
-            }
+            countdown = ASK_INTERVAL;
+            go_on()?;
         }
         // The block is cheap to clone and keeps the key alive while the streams move on.
         let Some(block) = streams[best].block.clone() else { break };
@@ -190,7 +187,7 @@ mod tests {
         let run = Arc::new(Run::open(&disk, folder, name, 0).unwrap());
         let into = RunWriter::create(&disk, folder, 2).unwrap();
         let omit = Omit { dropped: &[], deletions: false };
-        let merged = merge(&[run], into, omit, &AtomicBool::new(false));
+        let merged = merge(&[run], into, omit, &mut || Ok(()));
         let Err(Error::Corrupt { file, offset, .. }) = merged else { panic!("{merged:?}") };
         assert_eq!((file, offset), (path, second as u64));
     }

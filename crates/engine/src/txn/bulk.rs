@@ -18,7 +18,12 @@
 //!
 //! Cursors and views that were opened before a spill keep the maps and the portions of their
 //! moment. Such a map stays accounted for until the last of them is closed.
+//!
+//! To write a portion, and more so to merge some, takes longer than whoever cancels the statement
+//! should wait. So somebody may be asked in between ([`GoOn`]). What is left half-way has changed
+//! nothing: what was to be spilled is still in memory, and what was to be merged still there.
 
+use std::fmt;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
@@ -35,6 +40,30 @@ const SAVEPOINTS_MAX: usize = 64;
 /// What is left in memory at the commit of a load goes into the log up to this many bytes, else
 /// into a run.
 const REST_BYTES: u64 = 1 << 20;
+/// Rows of a portion between two questions whether to go on.
+const ASK_INTERVAL: u32 = 256;
+
+/// Asked by what works for long; the reason once it is to stop.
+pub type GoOn = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Who is asked while a transaction's own trees go to disk; mostly nobody.
+#[derive(Clone, Default)]
+struct Asked(Option<GoOn>);
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Asked").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Asked {
+    fn go_on(&self) -> Result<(), Error> {
+        match &self.0 {
+            Some(go_on) => go_on().map_err(|reason| Error::Interrupted { reason }),
+            None => Ok(()),
+        }
+    }
+}
 
 /// The trees that a transaction made, and what it spilled of them. Never changed, only replaced:
 /// views hold on to it.
@@ -112,6 +141,7 @@ pub(super) struct Bulk {
     pub(super) bytes: u64,
     /// Maps that were spilled, and that cursors still hold.
     held: Vec<(Weak<TreeWrites>, u64)>,
+    asked: Asked,
 }
 
 impl Bulk {
@@ -147,6 +177,11 @@ impl WriteSet {
         }
     }
 
+    /// From now on this one is asked while private writes go to disk.
+    pub(crate) fn ask(&mut self, go_on: GoOn) {
+        self.bulk.asked = Asked(Some(go_on));
+    }
+
     /// Whether the private writes should be spilled before the next one.
     #[inline]
     pub(crate) fn is_spill_due(&self) -> bool {
@@ -161,7 +196,8 @@ impl WriteSet {
     /// Moves all private writes from memory into staged runs.
     ///
     /// # Errors
-    /// `DiskFull` or `Io` from the base store; what was written before is still there then.
+    /// `DiskFull` or `Io` from the base store, `Interrupted`; what was written before is still
+    /// there then.
     pub(crate) fn spill(&mut self, base: &Base) -> Result<(), Error> {
         self.settle();
         let mut ends: Vec<u64> = self.savepoints().iter().map(Savepoint::sequence).collect();
@@ -192,10 +228,17 @@ impl WriteSet {
     ) -> Result<Vec<Portion>, Error> {
         let mut portions = Vec::new();
         let mut after = 0;
+        let mut rows = 0u32;
         for &upto in ends {
             let staged = base.stage_with(&mut |add| {
                 trees.iter().try_for_each(|(tree, writes)| {
-                    writes.between(after, upto, |key, value| add(*tree, key, value))
+                    writes.between(after, upto, |key, value| {
+                        rows = rows.wrapping_add(1);
+                        if rows.is_multiple_of(ASK_INTERVAL) {
+                            self.bulk.asked.go_on()?;
+                        }
+                        add(*tree, key, value)
+                    })
                 })
             });
             match staged {
@@ -279,7 +322,7 @@ impl WriteSet {
                 break;
             }
             let runs: Vec<StagedRun> = portions[start..].iter().map(|portion| portion.run.clone()).collect();
-            let merged = base.restage(&runs, start == 0)?;
+            let merged = base.restage(&runs, start == 0, &mut || self.bulk.asked.go_on())?;
             self.bulk.portions.truncate(start);
             self.bulk.portions.extend(merged.map(|run| Portion { run, upto: last, level: level + 1 }));
             self.bulk.refresh(base);
@@ -302,6 +345,8 @@ impl WriteSet {
     /// # Errors
     /// `DiskFull` or `Io` from the base store; nothing is taken then.
     pub(crate) fn take_loads(&mut self, base: &Base) -> Result<Vec<StagedRun>, Error> {
+        // What ends the transaction is not stopped.
+        self.bulk.asked = Asked::default();
         if self.bulk.portions.is_empty() {
             return Ok(Vec::new());
         }

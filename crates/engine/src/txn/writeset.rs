@@ -217,6 +217,13 @@ impl WriteSet {
         self.bytes = self.bytes.saturating_sub(bytes as u64);
     }
 
+    /// Gives all that it has taken back to the budget: it is of no use any more.
+    pub(crate) fn give_back(&mut self) {
+        if self.taken > 0 {
+            self.budget.give_back(std::mem::take(&mut self.taken));
+        }
+    }
+
     /// All trees with writes.
     pub(crate) fn trees(&self) -> &SmallVec<[(TreeId, Arc<TreeWrites>); 4]> {
         &self.trees
@@ -446,9 +453,7 @@ impl WriteSet {
 
 impl Drop for WriteSet {
     fn drop(&mut self) {
-        if self.taken > 0 {
-            self.budget.give_back(self.taken);
-        }
+        self.give_back();
     }
 }
 

@@ -90,6 +90,25 @@ fn rolling_back_and_savepoints() {
 }
 
 #[tokio::test]
+async fn what_is_abandoned_is_rolled_back_before_its_remains_go() {
+    let (database, _folder) = fresh();
+    let mut a = begin(&database);
+    let granted = LockOutcome::Granted { waited: false };
+    assert_eq!(a.lock(1, b"k", LockMode::Exclusive, WaitPolicy::Block).await.unwrap(), granted);
+    for n in 0..200u32 {
+        a.put(1, &n.to_be_bytes(), value(&"x".repeat(1 << 10))).unwrap();
+    }
+    assert!(database.statistics().write_set_bytes > 0);
+    let remains = a.abandon();
+    let statistics = database.statistics();
+    assert_eq!((statistics.rollbacks, statistics.write_set_bytes), (1, 0));
+    let mut b = begin(&database);
+    assert_eq!(b.lock(1, b"k", LockMode::Exclusive, WaitPolicy::NoWait).await.unwrap(), granted);
+    assert_eq!(all(&b, 1), "");
+    drop(remains);
+}
+
+#[tokio::test]
 async fn locks_conflict_and_end_with_the_transaction() {
     let (database, _folder) = fresh();
     let (mut a, mut b) = (begin(&database), begin(&database));

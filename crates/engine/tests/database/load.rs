@@ -2,6 +2,8 @@
 
 use std::ops::Bound::Unbounded;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use cognate_engine::sibling::{Begun, Instance, Limits, Text, Xid};
@@ -345,6 +347,46 @@ fn a_durable_rollback_takes_its_load() {
     database.rollback_prepared("two").unwrap().durable.wait().unwrap();
     database.checkpoint().unwrap();
     assert!(run_files(&disk).len() <= files.len() + 1, "what it had loaded is gone");
+}
+
+/// At each question once: while a portion is written, and while some are merged. What was written
+/// before is there as if nothing had been tried, and goes on from there.
+#[test]
+fn a_load_can_be_left_at_every_question() {
+    const MANY: u32 = 8000;
+    let mut stop_at = 1;
+    loop {
+        let disk = SimDisk::new(14);
+        let mut options = Options::new("data").memory(4 << 20);
+        options.spill_bytes = 128 << 10;
+        options.disk = disk.handle();
+        let database = Database::open(options).unwrap();
+        let mut t = begin(&database);
+        let asked = AtomicU32::new(0);
+        t.ask(Arc::new(move || match asked.fetch_add(1, Ordering::Relaxed) + 1 == stop_at {
+            true => Err("enough".to_owned()),
+            false => Ok(()),
+        }));
+        let tree = t.create_tree();
+        let mut is_stopped = false;
+        for n in 0..MANY {
+            match t.put(tree, &key(n), content(n)) {
+                Err(Error::Interrupted { reason }) => {
+                    assert_eq!((reason.as_str(), count(&t, tree)), ("enough", n as usize));
+                    is_stopped = true;
+                    t.put(tree, &key(n), content(n)).unwrap();
+                }
+                put => put.unwrap(),
+            }
+        }
+        t.commit().unwrap().durable.wait().unwrap();
+        assert_eq!(count(&begin(&database), tree), MANY as usize, "stopped at question {stop_at}");
+        if !is_stopped {
+            break;
+        }
+        stop_at += 1;
+    }
+    assert!(stop_at > 20, "it was asked {stop_at} times only");
 }
 
 /// Whether the log has the record of a load that was refused, only the next start knows.

@@ -93,8 +93,14 @@ impl Binder<'_> {
         }
         let ty = call.function.result;
         let index = self.levels.len() - 1 - depth;
-        let aggregates = &mut self.levels[index].aggregates;
-        let place = match aggregates.iter().position(|known| same(known, &call)) {
+        let level = &mut self.levels[index];
+        // Of a volatile argument each one written is computed for itself, but for those of ORDER BY
+        // and windows, which PostgreSQL looks for among the outputs.
+        let is_own = matches!(level.clause, Clause::Targets | Clause::Having)
+            && call.exprs().any(Expr::is_volatile);
+        let aggregates = &mut level.aggregates;
+        let known = aggregates.iter().position(|known| !is_own && same(known, &call));
+        let place = match known {
             Some(place) => place,
             None => {
                 aggregates.push(call);

@@ -224,7 +224,9 @@ impl Binder<'_> {
                 }
                 Distinct::All
             }
-            Some(DistinctSyntax::On(items)) => self.distinct_on(items, &mut targets, visible, &keys)?,
+            Some(DistinctSyntax::On(items)) => self.in_clause(Clause::OrderBy, |binder| {
+                binder.distinct_on(items, &mut targets, visible, &keys)
+            })?,
         };
         let mut settled = vec![];
         for (place, (name, typed)) in targets.into_iter().enumerate() {

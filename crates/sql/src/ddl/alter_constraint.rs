@@ -61,7 +61,7 @@ impl Work<'_> {
             if !key.not_valid {
                 return Ok(());
             }
-            self.lock_table(key.referenced_table, TreeMode::Exclusive).await?;
+            self.lock_table(key.referenced_table, TreeMode::Share).await?;
             let parent = self.table_copy(key.referenced_table)?;
             self.validate_foreign_key(&table, &parent, &key)?;
             table.foreign_keys[at].not_valid = false;

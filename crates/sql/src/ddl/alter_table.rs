@@ -1,4 +1,37 @@
-//! ALTER TABLE: each operation in turn, under the table's exclusive lock.
+//! ALTER TABLE: each operation in turn, under a lock on the table.
+//!
+//! The lock is the strongest that one of the operations needs (`lock_of`):
+//!
+//! ```text
+//! SET (storage parameters)    ShareUpdateExclusive   readers and writers go on
+//! ADD FOREIGN KEY             ShareRowExclusive      readers go on; the same on the other table
+//! VALIDATE CONSTRAINT         ShareRowExclusive      readers go on; Share on the other table
+//! ENABLE, DISABLE TRIGGER     ShareRowExclusive      readers go on
+//! all else                    Exclusive
+//! ```
+//!
+//! The levels are PostgreSQL's, but for VALIDATE CONSTRAINT, which lets writers go on there. Why
+//! nobody is misled who goes on:
+//!
+//! - Each of these modes keeps out itself and all stronger ones, so nobody else stores the table's
+//!   definition meanwhile. It is published with the commit: who waited for the locks looks at the
+//!   catalog again, which he gets when that is done.
+//! - A plan is of one state of the catalog, so that a reader's next statement is planned anew. One
+//!   that runs has the definition of before, and so has a snapshot of before: columns and trees are
+//!   the same, and no plan of a query asks for foreign keys, whether constraints are valid, or
+//!   storage parameters. So a reader comes as well before as behind the change.
+//! - Who writes depends on foreign keys, and has `Write` on the table, also where a foreign key's
+//!   action writes to it for who had only read it (`oltp::foreign_key`). So with ShareRowExclusive
+//!   no row comes, goes or changes between the look at all rows and the commit. A row of the other
+//!   table may be locked by somebody; before he deletes it he has to ask for `Write`.
+//! - At SERIALIZABLE the look at all rows is noted as one at the newest commits under a lock that
+//!   keeps them so (`LatestScan`), and this is true. It is why VALIDATE CONSTRAINT does not take
+//!   ShareUpdateExclusive: beside writers the note would be wrong, and rows of both tables would
+//!   not be looked at as of one moment. Definitions are noted as well (`Session::note_tables`): a
+//!   reader that has noted one of before and one of behind the change fails with 40001, which
+//!   needs two changes in a short time.
+//! - At another node locks keep nobody waiting, but they come with the transaction, all eight
+//!   modes: of a writer there and the change, who is ordered later is refused.
 
 use std::sync::Arc;
 
@@ -27,7 +60,7 @@ impl Work<'_> {
         let locked = match self.find(&name) {
             Some(relation @ Relation::Table(_)) => {
                 self.require_relation_owner(&relation)?;
-                self.locked_table(&name, TreeMode::Exclusive).await
+                self.locked_table(&name, lock_of(&statement.operations)).await
             }
             Some(other) => return self.alter_other(&name, &other, &statement.operations).await,
             None => Err(undefined_table(&name)),
@@ -281,6 +314,24 @@ impl Work<'_> {
     /// Evaluates a bound expression over a row.
     pub(crate) fn evaluate(&self, expression: &crate::expr::Expr, row: &[Datum]) -> Result<Datum> {
         self.read(|read| crate::oltp::run::evaluate(expression, row, read))
+    }
+}
+
+/// The lock that the operations need together.
+fn lock_of(operations: &[ast::AlterTableOperation]) -> TreeMode {
+    let modes = operations.iter().map(lock_of_one);
+    modes.reduce(|one, other| if one.covers(other) { one } else { other }).unwrap_or(TreeMode::Exclusive)
+}
+
+fn lock_of_one(operation: &ast::AlterTableOperation) -> TreeMode {
+    use ast::{AlterTableOperation as Operation, TableConstraint as Constraint};
+    match operation {
+        Operation::SetOptionsParens { .. } => TreeMode::ShareUpdateExclusive,
+        Operation::AddConstraint { constraint: Constraint::ForeignKey(_), .. }
+        | Operation::ValidateConstraint { .. }
+        | Operation::DisableTrigger { .. }
+        | Operation::EnableTrigger { .. } => TreeMode::ShareRowExclusive,
+        _ => TreeMode::Exclusive,
     }
 }
 

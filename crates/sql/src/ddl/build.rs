@@ -1,4 +1,5 @@
-//! Filling an index, and rewriting a table. The caller holds the table exclusively.
+//! Filling an index, and rewriting a table: the caller holds it exclusively. Who only looks at all
+//! rows holds it in a mode that keeps writers out.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cognate_engine::TreeMode;
 
+use super::create_index::{MAX_INDEX_COLUMNS, too_many_columns};
 use super::names::make_up;
 use super::request::{ConstraintRequest, ForeignKeyRequest};
 use crate::catalog::{
@@ -74,11 +75,12 @@ impl Work<'_> {
     }
 
     async fn add_key(&mut self, table: &mut Table, request: ConstraintRequest, loaded: bool) -> Result<()> {
-        let ConstraintRequest::Key { name, columns, primary, nulls_not_distinct, deferrable } = request
+        let ConstraintRequest::Key { name, columns, included, primary, nulls_not_distinct, deferrable } =
+            request
         else {
             return Err(SqlError::internal("the constraint is no key"));
         };
-        let places = key_places(table, &columns, primary)?;
+        let (places, included_places) = key_places(table, &columns, &included, primary)?;
         if primary && table.declared_primary_key().is_some() {
             return Err(SqlError::new(
                 sqlstate::INVALID_TABLE_DEFINITION,
@@ -90,7 +92,8 @@ impl Work<'_> {
             .schema_by_oid(table.schema)
             .cloned()
             .ok_or_else(|| super::resolve::undefined_schema(&table.schema_name))?;
-        let name = name.unwrap_or_else(|| self.key_name(&schema.name, table, &columns, primary));
+        let shown = [columns, included].concat();
+        let name = name.unwrap_or_else(|| self.key_name(&schema.name, table, &shown, primary));
         if name == table.name {
             return Err(super::resolve::duplicate_relation(&name));
         }
@@ -107,7 +110,7 @@ impl Work<'_> {
             unique: deferrable.is_none(),
             deferrable,
             nulls_not_distinct,
-            included: Vec::new(),
+            included: included_places,
             options: Vec::new(),
             primary,
             constraint: Some(self.allocate_oid()?),
@@ -126,10 +129,14 @@ impl Work<'_> {
         if !is_clustered {
             return self.fill_key(table);
         }
-        // Rows move into a tree ordered by the new key, and every index leads to the new keys.
+        self.order_by_key(&before, table, &places)
+    }
+
+    /// Moves the rows into a tree ordered by the new key, and has every index lead to the new keys.
+    fn order_by_key(&mut self, before: &Table, table: &mut Table, places: &[usize]) -> Result<()> {
         self.replace_trees(table);
         let after = table.clone();
-        self.rekey_table(&before, &after, |row| {
+        self.rekey_table(before, &after, |row| {
             let null = places.iter().find(|&&place| row[place].is_null());
             match null {
                 Some(&place) => Err(contains_nulls(&after, &after.columns[place].name)),
@@ -159,7 +166,7 @@ impl Work<'_> {
         self.require_on_columns(&parent, &[], Privileges::REFERENCES)?;
         parent = match parent.oid == own {
             true => Arc::new(table.clone()),
-            false => self.locked_table(&request.table, TreeMode::Exclusive).await?,
+            false => self.locked_table(&request.table, TreeMode::ShareRowExclusive).await?,
         };
         if table.temporary != parent.temporary {
             let kind = if table.temporary { "temporary" } else { "permanent" };
@@ -247,7 +254,13 @@ fn places(table: &Table, columns: &[String], missing: impl Fn(&str) -> String) -
         .collect()
 }
 
-fn key_places(table: &Table, columns: &[String], primary: bool) -> Result<Vec<usize>> {
+/// The places of a key's columns, and of those of its INCLUDE, among which one may be twice.
+fn key_places(
+    table: &Table,
+    columns: &[String],
+    included: &[String],
+    primary: bool,
+) -> Result<(Vec<usize>, Vec<usize>)> {
     for (at, column) in columns.iter().enumerate() {
         if columns[..at].contains(column) {
             let kind = if primary { "primary key" } else { "unique" };
@@ -257,7 +270,12 @@ fn key_places(table: &Table, columns: &[String], primary: bool) -> Result<Vec<us
             ));
         }
     }
-    places(table, columns, |column| format!("column \"{column}\" named in key does not exist"))
+    let missing = |column: &str| format!("column \"{column}\" named in key does not exist");
+    let (columns, included) = (places(table, columns, missing)?, places(table, included, missing)?);
+    match columns.len() + included.len() {
+        ..=MAX_INDEX_COLUMNS => Ok((columns, included)),
+        _ => Err(too_many_columns()),
+    }
 }
 
 /// The places of a referenced key's columns, in the order asked for, and the oid of its unique

@@ -11,7 +11,7 @@ use crate::session::work::Work;
 use crate::types::{Type, TypeId};
 
 /// Most columns of an index.
-const MAX_INDEX_COLUMNS: usize = 32;
+pub(super) const MAX_INDEX_COLUMNS: usize = 32;
 
 impl Work<'_> {
     /// CREATE INDEX. True unless it existed already and IF NOT EXISTS was said.
@@ -202,7 +202,7 @@ fn refuse(statement: &ast::CreateIndex) -> Result<()> {
     Ok(())
 }
 
-fn too_many_columns() -> SqlError {
+pub(super) fn too_many_columns() -> SqlError {
     let message = format!("cannot use more than {MAX_INDEX_COLUMNS} columns in an index");
     SqlError::new(sqlstate::TOO_MANY_COLUMNS, message)
 }

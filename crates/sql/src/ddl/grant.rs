@@ -3,16 +3,19 @@
 //! For each object: who gives (the owner, for whoever counts as him; else the one with the right to
 //! give on), what of the wanted privileges he may give, and the list as it is afterwards. Objects
 //! are not locked, their lists are: a GRANT goes beside whatever is done with a table, but for
-//! DROP, which takes the list along. Of columns see `grant_column`.
+//! DROP, which takes the list along. All that change are stored together (`lists`). Of columns see
+//! `grant_column`.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 
+use super::grant_column::OnRelation;
+use super::lists::Lists;
 use super::names::{Qualified, fold};
 use super::permission::{denied, described};
 use super::resolve::{undefined_schema, undefined_table, wrong_type};
 use super::user_type::undefined_type;
 use crate::catalog::access_list::{self, Refused};
-use crate::catalog::{Access, AclItem, Object, Oid, Privileges, Relation, RoutineKind, Securable, store};
+use crate::catalog::{AclItem, Oid, Privileges, Relation, RoutineKind, Securable, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{GrantStatement, Objects, RoleRef};
 use crate::session::work::Work;
@@ -96,10 +99,19 @@ impl Work<'_> {
             return Err(invalid("column privileges are only valid for relations"));
         }
         let wanted = wanted(statement.privileges.as_deref(), kind, noun)?;
-        for subject in self.subjects(&statement.objects)? {
-            self.grant_on(&subject, statement, &grantees, wanted).await?;
+        let subjects = self.subjects(&statement.objects)?;
+        for subject in &subjects {
+            self.lock_subject(subject).await?;
         }
-        Ok(())
+        let (mut all, mut met) = (Vec::new(), HashSet::new());
+        for subject in &subjects {
+            // What is named again has other lists by now.
+            if !met.insert(subject.oid) {
+                self.store_lists(std::mem::take(&mut all))?;
+            }
+            all.push(self.grant_on(subject, statement, &grantees, wanted)?);
+        }
+        self.store_lists(all)
     }
 
     /// 0A000 if somebody else is said to give.
@@ -247,13 +259,8 @@ impl Work<'_> {
         Ok(all)
     }
 
-    async fn grant_on(
-        &mut self,
-        subject: &Subject,
-        statement: &GrantStatement,
-        grantees: &[Oid],
-        wanted: Option<Privileges>,
-    ) -> Result<()> {
+    /// Locks the lists of an object that is there, and not a temporary one.
+    async fn lock_subject(&mut self, subject: &Subject) -> Result<()> {
         let is_temporary = self.catalog.relation_by_oid(subject.oid).is_some_and(Relation::is_temporary);
         let is_temporary = is_temporary
             || self.catalog.schema_by_oid(subject.oid).is_some_and(|schema| schema.home.is_some());
@@ -261,9 +268,20 @@ impl Work<'_> {
             return Err(SqlError::unsupported("GRANT on a temporary object"));
         }
         self.lock_access(subject.oid).await?;
-        if self.catalog.object(subject.oid).is_none() {
-            return Err(gone(subject));
+        match self.catalog.object(subject.oid) {
+            Some(_) => Ok(()),
+            None => Err(gone(subject)),
         }
+    }
+
+    /// The lists of an object as the statement leaves them.
+    fn grant_on(
+        &mut self,
+        subject: &Subject,
+        statement: &GrantStatement,
+        grantees: &[Oid],
+        wanted: Option<Privileges>,
+    ) -> Result<Lists> {
         let all = subject.kind.all();
         let asked = match wanted {
             None => all,
@@ -273,6 +291,7 @@ impl Work<'_> {
             Some(wanted) => wanted & all,
         };
         let before = self.catalog.list_or_default(subject.oid, subject.kind);
+        let mut lists = self.lists(subject.oid);
         // Nothing may be said but of columns.
         if wanted != Some(Privileges::NONE) {
             let (grantor, may) = self.grantor(subject, &before, asked)?;
@@ -283,13 +302,15 @@ impl Work<'_> {
             for &grantee in grantees {
                 change(&mut list, owner, (grantee, grantor), given, statement)?;
             }
-            self.set_list(subject.oid, Some(list))?;
+            self.put_list(&mut lists, Some(list))?;
         }
-        match subject.kind {
-            Securable::Table => self.grant_on_columns(subject, statement, grantees, asked, &before),
-            _ if statement.columns.is_empty() => Ok(()),
-            _ => Err(SqlError::unsupported("GRANT on columns of a sequence")),
+        if subject.kind == Securable::Table {
+            let relation = OnRelation { subject, statement, grantees, before: &before };
+            self.grant_on_columns(&relation, asked, &mut lists)?;
+        } else if !statement.columns.is_empty() {
+            return Err(SqlError::unsupported("GRANT on columns of a sequence"));
         }
+        Ok(lists)
     }
 
     /// Who gives by an object's list, and which of the wanted privileges he may give. 42501 for who
@@ -353,19 +374,6 @@ impl Work<'_> {
             Some(_) => self.lock_shared_name(store::ACCESS_LISTS, &object.to_string()).await,
             None => self.lock_name(store::ACCESS_LISTS, &object.to_string()).await,
         }
-    }
-
-    /// Stores an object's list.
-    pub(super) fn set_list(&mut self, object: Oid, list: Option<Vec<AclItem>>) -> Result<()> {
-        let access = match self.catalog.access(object) {
-            Some(known) if known.list == list => return Ok(()),
-            Some(known) => Access { list, ..Access::clone(known) },
-            None => {
-                let (oid, owner) = (self.allocate_oid()?, self.catalog.owner(object));
-                Access { oid, object, owner, list, columns: Vec::new() }
-            }
-        };
-        self.change(Object::Access(Arc::new(access)))
     }
 }
 

@@ -10,13 +10,13 @@
 //! does not say is not looked for. What is taken of a table is taken of each of its columns, too.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::grant::{Subject, change, privilege};
+use super::lists::Lists;
 use super::names::fold;
 use super::permission::denied;
 use super::resolve::undefined_column;
-use crate::catalog::{Access, AclItem, Object, Oid, Privileges, Relation, Securable};
+use crate::catalog::{AclItem, Oid, Privileges, Relation, Securable};
 use crate::error::Result;
 use crate::parse::GrantStatement;
 use crate::session::work::Work;
@@ -25,26 +25,35 @@ use crate::session::work::Work;
 /// given on them here, but who takes something of a table without the right to is told of each.
 const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "cmax", "xmax", "cmin", "xmin", "ctid"];
 
+/// What a statement does with a table or view.
+#[derive(Clone, Copy)]
+pub(super) struct OnRelation<'a> {
+    pub(super) subject: &'a Subject,
+    pub(super) statement: &'a GrantStatement,
+    pub(super) grantees: &'a [Oid],
+    /// Its list as it was before.
+    pub(super) before: &'a [AclItem],
+}
+
 /// A column with privileges: its place, if it is no system column, and its name.
 type Column<'a> = (Option<usize>, &'a str);
 
 impl Work<'_> {
     /// Does with the columns of a table or view what the statement says of them, and takes on each
-    /// what it takes of the table. `of_table` is that, `before` the table's list as it was.
+    /// what it takes of the table. `of_table` is that.
     pub(super) fn grant_on_columns(
         &mut self,
-        subject: &Subject,
-        statement: &GrantStatement,
-        grantees: &[Oid],
+        relation: &OnRelation<'_>,
         of_table: Privileges,
-        before: &[AclItem],
+        lists: &mut Lists,
     ) -> Result<()> {
+        let OnRelation { subject, statement, .. } = *relation;
         let mut asked: BTreeMap<usize, Privileges> = BTreeMap::new();
         let implied = of_table & Privileges::COLUMN;
         if !statement.grant && !implied.is_empty() {
             if matches!(self.catalog.relation_by_oid(subject.oid), Some(Relation::Table(_))) {
                 for name in SYSTEM_COLUMNS {
-                    self.grant_on_column(subject, (None, name), implied, statement, grantees, before)?;
+                    self.grant_on_column(relation, (None, name), implied, lists)?;
                 }
             }
             asked.extend(self.catalog.column_places(subject.oid).into_iter().map(|place| (place, implied)));
@@ -62,7 +71,7 @@ impl Work<'_> {
         }
         for (place, asked) in asked {
             let name = self.catalog.column_name(subject.oid, place).unwrap_or_default().to_owned();
-            self.grant_on_column(subject, (Some(place), &name), asked, statement, grantees, before)?;
+            self.grant_on_column(relation, (Some(place), &name), asked, lists)?;
         }
         Ok(())
     }
@@ -76,15 +85,13 @@ impl Work<'_> {
 
     fn grant_on_column(
         &mut self,
-        subject: &Subject,
+        relation: &OnRelation<'_>,
         (place, name): Column<'_>,
         asked: Privileges,
-        statement: &GrantStatement,
-        grantees: &[Oid],
-        before: &[AclItem],
+        lists: &mut Lists,
     ) -> Result<()> {
-        let known = place.zip(self.catalog.access(subject.oid));
-        let mut list = known.map_or_else(Vec::new, |(place, access)| access.column_list(place).to_vec());
+        let OnRelation { subject, statement, grantees, before } = *relation;
+        let mut list = place.map_or_else(Vec::new, |place| lists.of_column(place).to_vec());
         let both = [before, list.as_slice()].concat();
         let owner = self.catalog.owner(subject.oid);
         let (grantor, may) = self.best_grantor(owner, &both, asked);
@@ -98,7 +105,7 @@ impl Work<'_> {
         for &grantee in grantees {
             change(&mut list, owner, (grantee, grantor), given, statement)?;
         }
-        self.set_column_list(subject.oid, place, list)
+        self.put_column_list(lists, place, list)
     }
 
     /// Whether the session has any privilege on a column: by these items, or whatever lists say.
@@ -110,21 +117,6 @@ impl Work<'_> {
         !of_table.is_empty() || items.iter().any(|item| is_own(item) && has(item))
     }
 
-    /// Stores a column's list; one that says nothing goes.
-    pub(super) fn set_column_list(&mut self, object: Oid, column: usize, list: Vec<AclItem>) -> Result<()> {
-        let mut access = match self.catalog.access(object) {
-            Some(known) if known.column_list(column) == list.as_slice() => return Ok(()),
-            Some(known) => Access::clone(known),
-            None if list.is_empty() => return Ok(()),
-            None => {
-                let (oid, owner) = (self.allocate_oid()?, self.catalog.owner(object));
-                Access { oid, object, owner, list: self.catalog.list(object), columns: Vec::new() }
-            }
-        };
-        access.put_column_list(column, list);
-        self.change(Object::Access(Arc::new(access)))
-    }
-
     /// What was given on a column goes with it. Nobody gives anything on it meanwhile: the lock on
     /// the lists is held until the transaction ends.
     pub(super) async fn forget_column(&mut self, table: Oid, column: usize) -> Result<()> {
@@ -133,6 +125,8 @@ impl Work<'_> {
             return Ok(());
         }
         self.lock_access(table).await?;
-        self.set_column_list(table, column, Vec::new())
+        let mut lists = self.lists(table);
+        self.put_column_list(&mut lists, column, Vec::new())?;
+        self.store_lists(vec![lists])
     }
 }

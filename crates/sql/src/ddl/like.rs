@@ -68,9 +68,11 @@ impl Work<'_> {
         }
         if like.indexes {
             for index in table.indexes.iter().filter(|index| index.constraint.is_some()) {
+                let name = |place: usize| table.columns[place].name.clone();
                 constraints.push(ConstraintRequest::Key {
                     name: None,
-                    columns: column_names(&table, index),
+                    columns: index.key_columns().map(name).collect(),
+                    included: index.included.iter().copied().map(name).collect(),
                     primary: index.primary,
                     nulls_not_distinct: index.nulls_not_distinct,
                     deferrable: index.deferrable,

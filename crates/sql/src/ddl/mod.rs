@@ -6,9 +6,11 @@
 //! (so that two sessions cannot both make it), then tables by oid. A view is held by its name, a
 //! sequence like a table: whoever changes one stores all of it, so nobody else may be changing it.
 //! What a new view reads is held, too, since nobody else knows of the view yet. A statement that
-//! changes a table holds it exclusively; one that builds an index without changing what readers see
-//! could share it, but holds it exclusively too, which is simpler and never slower by much. After
-//! each lock the catalog is looked at again: what a name meant before a wait may have changed.
+//! changes a table holds it exclusively, or in a mode that keeps out itself, if readers, or writers
+//! as well, see nothing of the change (`alter_table` says why they may go on); one that builds an
+//! index without changing what readers see could share it, but holds it exclusively, which is
+//! simpler and never slower by much. After each lock the catalog is looked at again: what a name
+//! meant before a wait may have changed.
 
 pub(crate) mod alter_column;
 pub(crate) mod alter_constraint;
@@ -30,6 +32,7 @@ pub(crate) mod extension;
 pub(crate) mod grant;
 mod grant_column;
 pub(crate) mod like;
+mod lists;
 pub(crate) mod membership;
 pub(crate) mod names;
 pub(crate) mod owner;

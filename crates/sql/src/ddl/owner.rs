@@ -193,22 +193,30 @@ impl Work<'_> {
 
     /// Stores an object's owner.
     pub(super) fn set_owner(&mut self, object: Oid, owner: Oid) -> Result<()> {
+        match self.owned_by(object, owner)? {
+            Some(access) => self.change(access),
+            None => Ok(()),
+        }
+    }
+
+    /// What is said of an object that gets another owner, if anything is to be said.
+    fn owned_by(&self, object: Oid, owner: Oid) -> Result<Option<Object>> {
         if self.catalog.object(object).is_some_and(Object::is_temporary) {
-            return Ok(());
+            return Ok(None);
         }
         let old = self.catalog.owner(object);
         let list = self.catalog.list(object).map(|list| access_list::change_owner(&list, old, owner));
         let known = self.catalog.access(object).cloned();
         let oid = match &known {
             Some(known) => known.oid,
-            None if old == owner => return Ok(()),
+            None if old == owner => return Ok(None),
             None => self.allocate_oid()?,
         };
         let mut columns = known.map_or_else(Vec::new, |known| known.columns.clone());
         for of in &mut columns {
             of.list = access_list::change_owner(&of.list, old, owner);
         }
-        self.change(Object::Access(Access { oid, object, owner, list, columns }.into()))
+        Ok(Some(Object::Access(Access { oid, object, owner, list, columns }.into())))
     }
 
     /// The roles that REASSIGN and DROP OWNED name, if the session counts as each. 42501, 2BP01.
@@ -240,14 +248,17 @@ impl Work<'_> {
         self.hold_role(to).await?;
         let accesses = self.catalog.accesses().filter(|access| from.contains(&access.owner));
         let objects: Vec<Oid> = accesses.map(|access| access.object).collect();
-        for object in objects {
+        for &object in &objects {
             self.lock_access(object).await?;
+        }
+        let mut changed = Vec::new();
+        for object in objects {
             // Somebody else may have dropped it before.
             if self.catalog.object(object).is_some() {
-                self.set_owner(object, to)?;
+                changed.extend(self.owned_by(object, to)?);
             }
         }
-        Ok(())
+        self.change_all(changed)
     }
 
     async fn drop_owned(&mut self, of: &[RoleRef], cascade: bool) -> Result<()> {
@@ -268,8 +279,11 @@ impl Work<'_> {
         let is_about = |access: &&Arc<Access>| of.iter().any(|role| access.mentions(*role));
         let objects: Vec<Oid> =
             self.catalog.accesses().filter(is_about).map(|access| access.object).collect();
-        for object in objects {
+        for &object in &objects {
             self.lock_access(object).await?;
+        }
+        let mut all = Vec::new();
+        for object in objects {
             let Some(mut left) = self.catalog.access(object).map(|access| Access::clone(access)) else {
                 continue;
             };
@@ -278,25 +292,35 @@ impl Work<'_> {
             for list in left.list.iter_mut().chain(columns) {
                 of.iter().for_each(|role| access_list::forget(list, owner, *role));
             }
-            self.set_list(object, left.list)?;
+            let mut lists = self.lists(object);
+            self.put_list(&mut lists, left.list)?;
             for column in left.columns {
-                self.set_column_list(object, column.column, column.list)?;
+                self.put_column_list(&mut lists, column.column, column.list)?;
             }
+            all.push(lists);
         }
+        self.store_lists(all)?;
+        self.revoke_defaults(of)
+    }
+
+    /// Takes from roles what was said of objects to come.
+    fn revoke_defaults(&mut self, of: &[Oid]) -> Result<()> {
+        let (mut gone, mut changed) = (Vec::new(), Vec::new());
         let defaults: Vec<Arc<DefaultAccess>> = self.catalog.default_accesses().cloned().collect();
         for default in defaults {
             if of.contains(&default.role) {
-                self.remove(default.oid)?;
+                gone.push(default.oid);
                 continue;
             }
             let mut list = default.list.clone();
             of.iter().for_each(|role| access_list::forget(&mut list, default.role, *role));
             if list != default.list {
                 let default = DefaultAccess { list, ..DefaultAccess::clone(&default) };
-                self.change(Object::DefaultAccess(default.into()))?;
+                changed.push(Object::DefaultAccess(default.into()));
             }
         }
-        Ok(())
+        self.remove_all(gone)?;
+        self.change_all(changed)
     }
 
     /// Drops what roles own: relations and routines, then types, then schemas.

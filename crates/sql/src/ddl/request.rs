@@ -7,7 +7,7 @@ use super::names::{Qualified, fold};
 use crate::bind::resolve_type;
 use crate::catalog::{Deferrable, Identity, ReferentialAction};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::SequenceOptions;
+use crate::parse::{SequenceOptions, split_included};
 use crate::types::{FormatContext, Type, TypeId};
 
 /// A column to be made.
@@ -32,6 +32,8 @@ pub(crate) enum ConstraintRequest {
     Key {
         name: Option<String>,
         columns: Vec<String>,
+        /// INCLUDE.
+        included: Vec<String>,
         primary: bool,
         nulls_not_distinct: bool,
         deferrable: Option<Deferrable>,
@@ -189,6 +191,7 @@ fn column_option(
             constraints.push(ConstraintRequest::Key {
                 name,
                 columns: columns(),
+                included: Vec::new(),
                 primary: true,
                 nulls_not_distinct: false,
                 deferrable: deferrable(key.characteristics.as_ref(), false)?,
@@ -199,6 +202,7 @@ fn column_option(
             constraints.push(ConstraintRequest::Key {
                 name,
                 columns: columns(),
+                included: Vec::new(),
                 primary: false,
                 nulls_not_distinct,
                 deferrable: deferrable(key.characteristics.as_ref(), nulls_not_distinct)?,
@@ -311,21 +315,23 @@ fn set_null(table: &str, column: &mut ColumnRequest, not_null: bool) -> Result<(
 pub(crate) fn constraint(constraint: &ast::TableConstraint) -> Result<ConstraintRequest> {
     match constraint {
         ast::TableConstraint::PrimaryKey(key) => {
-            let columns = key_columns(&key.columns)?;
+            let (columns, included) = key_columns(&key.columns)?;
             Ok(ConstraintRequest::Key {
                 name: key.name.as_ref().map(fold),
                 columns,
+                included,
                 primary: true,
                 nulls_not_distinct: false,
                 deferrable: deferrable(key.characteristics.as_ref(), false)?,
             })
         }
         ast::TableConstraint::Unique(key) => {
-            let columns = key_columns(&key.columns)?;
+            let (columns, included) = key_columns(&key.columns)?;
             let nulls_not_distinct = key.nulls_distinct == ast::NullsDistinctOption::NotDistinct;
             Ok(ConstraintRequest::Key {
                 name: key.name.as_ref().map(fold),
                 columns,
+                included,
                 primary: false,
                 nulls_not_distinct,
                 deferrable: deferrable(key.characteristics.as_ref(), nulls_not_distinct)?,
@@ -344,14 +350,13 @@ pub(crate) fn constraint(constraint: &ast::TableConstraint) -> Result<Constraint
     }
 }
 
-fn key_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>> {
-    columns
-        .iter()
-        .map(|column| match &column.column.expr {
-            ast::Expr::Identifier(name) => Ok(fold(name)),
-            other => Err(SqlError::syntax(format!("a key consists of column names, not of {other}"))),
-        })
-        .collect()
+/// The columns of a key, and those of its INCLUDE.
+fn key_columns(columns: &[ast::IndexColumn]) -> Result<(Vec<String>, Vec<String>)> {
+    let names = columns.iter().map(|column| match &column.column.expr {
+        ast::Expr::Identifier(name) => Ok(fold(name)),
+        other => Err(SqlError::syntax(format!("a key consists of column names, not of {other}"))),
+    });
+    names.collect::<Result<Vec<String>>>().map(split_included)
 }
 
 /// DEFERRABLE and INITIALLY of a UNIQUE or PRIMARY KEY constraint.

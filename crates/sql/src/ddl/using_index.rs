@@ -37,9 +37,16 @@ impl Work<'_> {
         if primary || deferrable.is_some() {
             let column = |place: usize| table.columns[place].name.clone();
             let columns = index.key_columns().map(column).collect();
+            let included = index.included.iter().copied().map(column).collect();
             let nulls_not_distinct = index.nulls_not_distinct;
-            let request =
-                ConstraintRequest::Key { name: Some(name), columns, primary, nulls_not_distinct, deferrable };
+            let request = ConstraintRequest::Key {
+                name: Some(name),
+                columns,
+                included,
+                primary,
+                nulls_not_distinct,
+                deferrable,
+            };
             return self.replace_by_key(table, &index, request).await;
         }
         if name != index.name {
@@ -61,10 +68,9 @@ impl Work<'_> {
         index: &Index,
         request: ConstraintRequest,
     ) -> Result<()> {
-        if !index.included.is_empty() || self.reference_to(&table, index.oid).is_some() {
-            return Err(SqlError::unsupported(
-                "PRIMARY KEY or DEFERRABLE USING INDEX of an index with INCLUDE or under a foreign key",
-            ));
+        if self.reference_to(&table, index.oid).is_some() {
+            let what = "PRIMARY KEY or DEFERRABLE USING INDEX of an index under a foreign key";
+            return Err(SqlError::unsupported(what));
         }
         self.engine.drop_tree(index.tree);
         table.indexes.retain(|known| known.oid != index.oid);

@@ -32,7 +32,7 @@ impl Work<'_> {
         table: &Table,
         row: &[Datum],
         wanted: impl Fn(&Index) -> bool,
-    ) {
+    ) -> Result<()> {
         for index in &table.indexes {
             let Some(deferrable) = index.deferrable.filter(|_| wanted(index)) else { continue };
             let values: Vec<Datum> = index.key_columns().map(|place| row[place].clone()).collect();
@@ -41,11 +41,9 @@ impl Work<'_> {
             }
             let check = Check::Unique { table: table.oid, index: index.oid, values };
             let constraint = index.constraint.unwrap_or(index.oid);
-            match self.state.waits(constraint, deferrable == Deferrable::Deferred) {
-                true => self.state.deferred.push(check),
-                false => self.state.checks.push(check),
-            }
+            self.keep_check(check, self.state.waits(constraint, deferrable == Deferrable::Deferred))?;
         }
+        Ok(())
     }
 
     /// 23505 if more than one row has these values.

@@ -57,7 +57,9 @@ impl DistinctState {
     }
 
     pub(crate) fn release(&mut self, context: Context<'_>) {
-        self.forget(context);
+        context.execution.runtime.release(self.bytes);
+        self.bytes = 0;
+        self.seen.clear();
         self.disk = None;
         if let Some(rest) = &mut self.rest {
             rest.release(context);
@@ -65,10 +67,10 @@ impl DistinctState {
         self.input.release(context);
     }
 
-    fn forget(&mut self, context: Context<'_>) {
+    fn forget(&mut self, context: Context<'_>) -> Result<()> {
         context.execution.runtime.release(self.bytes);
         self.bytes = 0;
-        self.seen.clear();
+        self.seen.give_back(|| context.execution.tick())
     }
 
     /// Puts the next row into `out`.
@@ -126,10 +128,10 @@ impl DistinctState {
         if let Some(Disk { mut spill, tapes, .. }) = self.disk.take() {
             let mut parts: Vec<(Tape, u32)> = tapes.into_iter().map(|tape| (tape, 1)).collect();
             while let Some((part, depth)) = parts.pop() {
-                self.forget(context);
+                self.forget(context)?;
                 self.part(part, depth, columns, (&mut spill, &mut parts), &mut rest, context)?;
             }
-            self.forget(context);
+            self.forget(context)?;
         }
         rest.finish(&BY_NUMBER, context)?;
         self.rest = Some(rest);

@@ -1,6 +1,6 @@
 //! Foreign keys: that a row refers to one that exists, and what happens to those that refer to a
 //! row that goes. The queue of their checks is also that of UNIQUE constraints that are DEFERRABLE
-//! (`deferred_unique`).
+//! (`deferred_unique`); what it takes is in `pending`.
 //!
 //! Both are looked at when the statement has ended (or, if deferred, when the transaction does), on
 //! the newest committed state with the own writes, whatever the transaction's snapshot is. Who
@@ -79,9 +79,9 @@ impl Work<'_> {
         table: &Arc<Table>,
         row: &[Datum],
         wanted: impl Fn(&ForeignKey) -> bool,
-    ) {
+    ) -> Result<()> {
         if table.foreign_keys.is_empty() || self.facts.effective().is_replica {
-            return;
+            return Ok(());
         }
         for key in table.foreign_keys.iter().filter(|key| !key.unchecked && wanted(key)) {
             let values: Vec<Datum> = key.columns.iter().map(|&place| row[place].clone()).collect();
@@ -89,8 +89,9 @@ impl Work<'_> {
                 continue;
             }
             let check = Check::Parent { table: table.clone(), key: key.oid, values };
-            self.queue(check, key);
+            self.keep_check(check, self.state.is_deferred(key))?;
         }
+        Ok(())
     }
 
     /// Queues what is to be done about the rows that referred to a row.
@@ -99,9 +100,9 @@ impl Work<'_> {
         parent: &Arc<Table>,
         before: &[Datum],
         after: Option<&[Datum]>,
-    ) {
+    ) -> Result<()> {
         if parent.referenced_by.is_empty() || self.facts.effective().is_replica {
-            return;
+            return Ok(());
         }
         for reference in parent.referenced_by.iter().filter(|reference| !reference.unheeded) {
             let Some(child) = self.catalog.table_by_oid(reference.table).cloned() else { continue };
@@ -126,19 +127,10 @@ impl Work<'_> {
             };
             let action = if after.is_some() { key.on_update } else { key.on_delete };
             // Only NO ACTION can wait: the others act or refuse with the statement.
-            match action {
-                ReferentialAction::NoAction => self.queue(check, key),
-                _ => self.state.checks.push(check),
-            }
+            let waits = action == ReferentialAction::NoAction && self.state.is_deferred(key);
+            self.keep_check(check, waits)?;
         }
-    }
-
-    fn queue(&mut self, check: Check, key: &ForeignKey) {
-        if self.state.is_deferred(key) {
-            self.state.deferred.push(check);
-        } else {
-            self.state.checks.push(check);
-        }
+        Ok(())
     }
 
     /// 55006 for what makes a table another one while foreign keys of rows that it had are still to
@@ -167,6 +159,7 @@ impl Work<'_> {
                 self.run_check(check).await?;
             }
         }
+        self.end_checks();
         Ok(())
     }
 
@@ -216,9 +209,10 @@ impl Work<'_> {
         }
     }
 
-    /// Locks another table that a check looks into.
-    async fn join_table(&mut self, table: Oid, mode: TreeMode) -> Result<()> {
-        if !self.state.held.iter().any(|(held, _)| *held == table) {
+    /// Locks another table that a check looks into, or writes to. Who has only read it so far keeps
+    /// out nobody who is to wait for writers.
+    pub(super) async fn join_table(&mut self, table: Oid, mode: TreeMode) -> Result<()> {
+        if !self.state.held.iter().any(|(held, as_what)| *held == table && as_what.covers(mode)) {
             self.lock_table(table, mode).await?;
         }
         Ok(())
@@ -226,7 +220,7 @@ impl Work<'_> {
 
     /// Locks the row that has the referenced key, and says whether there is one. Nobody is waited
     /// for who only makes one.
-    async fn lock_parent(
+    pub(super) async fn lock_parent(
         &mut self,
         table: &Table,
         parent: &Table,
@@ -256,6 +250,20 @@ impl Work<'_> {
                 }
                 return Ok(true);
             }
+        }
+    }
+
+    /// Whether there is such a row at this moment, which nothing keeps so.
+    pub(super) fn shows_parent(
+        &self,
+        table: &Table,
+        parent: &Table,
+        key: &ForeignKey,
+        values: &[Datum],
+    ) -> Result<bool> {
+        match self.parent_key(table, parent, key, values)? {
+            Some((index, entry)) => Ok(self.key_holder(index.tree, &entry)?.is_some()),
+            None => Ok(false),
         }
     }
 

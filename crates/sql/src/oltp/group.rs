@@ -17,6 +17,7 @@ use super::input::{SourceState, holds};
 use super::keyed::Keyed;
 use super::memory::row_bytes;
 use super::packed::pack;
+use super::segmented::Segmented;
 use super::spill::{DEPTH, Spill, Tape, part_of};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
@@ -25,7 +26,7 @@ use crate::types::Datum;
 
 /// Groups, in the order their first rows came.
 pub(crate) struct GroupState {
-    groups: Vec<Grouped>,
+    groups: Segmented<Grouped>,
     /// The groups of each set by their keys.
     places: Vec<Keyed<usize>>,
     seed: Seeded,
@@ -59,7 +60,7 @@ struct Grouped {
 impl GroupState {
     pub(crate) fn new() -> GroupState {
         GroupState {
-            groups: vec![],
+            groups: Segmented::default(),
             places: vec![],
             seed: Seeded::default(),
             at: 0,
@@ -77,12 +78,16 @@ impl GroupState {
     }
 
     /// A pass begins, without groups.
-    fn begin(&mut self, sets: usize, context: Context<'_>) {
+    fn begin(&mut self, sets: usize, context: Context<'_>) -> Result<()> {
+        self.groups.give_back(|| context.execution.tick())?;
+        for places in &mut self.places {
+            places.give_back(|| context.execution.tick())?;
+        }
         context.execution.runtime.release(self.bytes);
         self.bytes = 0;
-        self.groups = vec![];
         self.at = 0;
         self.places = (0..sets).map(|_| Keyed::new(&self.seed)).collect();
+        Ok(())
     }
 
     fn reserve(&mut self, bytes: usize, context: Context<'_>) -> Result<()> {
@@ -201,7 +206,7 @@ impl GroupState {
     ) -> Result<()> {
         let all = [vec![true; group.keys.len()]];
         let sets: &[Vec<bool>] = group.sets.as_deref().unwrap_or(&all);
-        self.begin(sets.len(), context);
+        self.begin(sets.len(), context)?;
         // A set without keys has one group, even without a row.
         let no_key = vec![Datum::Null; group.keys.len()];
         for (set, keys) in sets.iter().enumerate() {
@@ -260,7 +265,7 @@ impl GroupState {
         let Some(disk) = &mut self.disk else { return Ok(false) };
         let Some((part, depth)) = disk.parts.pop() else { return Ok(false) };
         disk.depth = depth;
-        self.begin(group.sets.as_ref().map_or(1, Vec::len), context);
+        self.begin(group.sets.as_ref().map_or(1, Vec::len), context)?;
         let mut part = part.read();
         let (mut row, mut key) = (vec![], vec![]);
         while part.next(&self.disk.as_ref().ok_or_else(lost)?.spill, &mut row)? {

@@ -135,6 +135,13 @@ impl HashJoinState {
         }
     }
 
+    /// Empties the table, and asks for what is given back.
+    fn give_back(&mut self, context: Context<'_>) -> Result<()> {
+        self.table.give_back(|| context.execution.tick())?;
+        self.clear(context);
+        Ok(())
+    }
+
     /// Empties the table.
     fn clear(&mut self, context: Context<'_>) {
         context.execution.runtime.release(self.bytes);
@@ -167,7 +174,7 @@ impl HashJoinState {
         }
         match parts {
             Some(parts) => self.divide_probe(join, parts, context, frame)?,
-            None => self.table.index(join.full),
+            None => self.table.index(join.full, || context.execution.tick())?,
         }
         self.built = true;
         Ok(())
@@ -200,7 +207,7 @@ impl HashJoinState {
             let part = &mut parts[self.table.hash_at(place).map_or(0, |hash| part_of(hash, depth))];
             disk.write(&mut part.build, self.table.key(place), self.table.values(place))?;
         }
-        self.clear(context);
+        self.give_back(context)?;
         Ok(Some(parts))
     }
 
@@ -234,7 +241,7 @@ impl HashJoinState {
 
     /// Puts the build rows of the next part into the table. False if there is none.
     fn next_part(&mut self, join: &HashJoin, context: Context<'_>) -> Result<bool> {
-        self.clear(context);
+        self.give_back(context)?;
         loop {
             let disk = self.disk.as_mut().ok_or_else(lost)?;
             let Some(part) = disk.parts.pop() else { return Ok(false) };
@@ -264,7 +271,7 @@ impl HashJoinState {
             let mut probe = part.probe.read();
             let Some(mut parts) = split else {
                 disk.probe = Some(probe);
-                self.table.index(join.full);
+                self.table.index(join.full, || context.execution.tick())?;
                 return Ok(true);
             };
             while probe.next(&disk.spill, &mut row)? {

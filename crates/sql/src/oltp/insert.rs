@@ -463,8 +463,9 @@ impl InsertPlan {
 }
 
 impl Work<'_> {
-    /// Runs an INSERT.
-    pub(crate) async fn insert(&mut self, plan: &InsertPlan, run: &mut Run) -> Result<Changed> {
+    /// Runs an INSERT. `alone`: it is the whole statement.
+    pub(crate) async fn insert(&mut self, plan: &InsertPlan, run: &mut Run, alone: bool) -> Result<Changed> {
+        let is_load = alone && plan.conflict.is_none();
         let mut changed = Changed::default();
         let mut touched = HashSet::new();
         match &plan.source {
@@ -478,6 +479,9 @@ impl Work<'_> {
                         Rows::Literal(rows) => {
                             self.insert_literal_rows(plan, rows, run, &mut touched, &mut changed).await?;
                         }
+                    }
+                    if is_load {
+                        self.check_load().await?;
                     }
                 }
             }
@@ -494,6 +498,9 @@ impl Work<'_> {
                         }
                     }
                     self.insert_one(plan, run, row, &mut touched, &mut changed).await?;
+                    if is_load {
+                        self.check_load().await?;
+                    }
                 }
             }
         }

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
 use super::hash::Seeded;
+use crate::error::Result;
 use crate::types::Datum;
 
 /// With so many keys a table is divided.
@@ -36,6 +37,21 @@ impl<V> Keyed<V> {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         *self = Keyed::new(&self.seed);
+    }
+
+    /// The same, and asks for each key that is given back by itself, and for each division.
+    pub(super) fn give_back(&mut self, mut go_on: impl FnMut() -> Result<()>) -> Result<()> {
+        let nothing = Keyed::new(&self.seed);
+        let Keyed { packed, others, .. } = std::mem::replace(self, nothing);
+        for map in packed.maps {
+            go_on()?;
+            drop(map);
+        }
+        for entry in others.maps.into_iter().flatten() {
+            go_on()?;
+            drop(entry);
+        }
+        Ok(())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -167,7 +183,14 @@ mod tests {
             assert_eq!(table.get(packed, &key), Some(&(n + 1)));
         }
         assert_eq!(table.get(pack([Datum::Int8(-1)].iter()), &[Datum::Int8(-1)]), None);
-        table.clear();
+        let mut asked = 0;
+        let counting = || {
+            asked += 1;
+            Ok(())
+        };
+        table.give_back(counting).expect("nobody stops it");
         assert!(table.is_empty() && table.get(pack(key(1).iter()), &key(1)).is_none());
+        // Two of three keys are too long for a number.
+        assert_eq!(asked, DIVISIONS + (0..count).filter(|n| n % 3 != 1).count());
     }
 }

@@ -64,16 +64,18 @@ impl SetState {
     }
 
     pub(crate) fn release(&mut self, context: Context<'_>) {
-        self.forget(context);
+        context.execution.runtime.release(self.bytes);
+        self.bytes = 0;
+        self.table.clear();
         self.disk = None;
         self.left.release(context);
         self.right.release(context);
     }
 
-    fn forget(&mut self, context: Context<'_>) {
+    fn forget(&mut self, context: Context<'_>) -> Result<()> {
         context.execution.runtime.release(self.bytes);
         self.bytes = 0;
-        self.table.clear();
+        self.table.give_back(|| context.execution.tick())
     }
 
     pub(crate) fn next(
@@ -98,7 +100,7 @@ impl SetState {
                     return Ok(true);
                 }
             }
-            if !self.next_part(context) {
+            if !self.next_part(context)? {
                 return Ok(false);
             }
         }
@@ -210,22 +212,22 @@ impl SetState {
     }
 
     /// Turns to the next part. False if there is none.
-    fn next_part(&mut self, context: Context<'_>) -> bool {
+    fn next_part(&mut self, context: Context<'_>) -> Result<bool> {
         if self.disk.is_none() {
-            return false;
+            return Ok(false);
         }
-        self.forget(context);
+        self.forget(context)?;
         self.counted = false;
-        let Some(disk) = &mut self.disk else { return false };
+        let Some(disk) = &mut self.disk else { return Ok(false) };
         if let Some([right, left]) = disk.tapes.take() {
             let depth = disk.depth + 1;
             // Without rows on the left there is nothing to give.
             let parts = right.into_iter().zip(left).filter(|(_, left)| left.rows() > 0);
             disk.parts.extend(parts.map(|(right, left)| ([right, left], depth)));
         }
-        let Some((part, depth)) = disk.parts.pop() else { return false };
+        let Some((part, depth)) = disk.parts.pop() else { return Ok(false) };
         disk.read = Some(part.map(Tape::read));
         disk.depth = depth;
-        true
+        Ok(true)
     }
 }

@@ -5,6 +5,7 @@
 
 use super::Context;
 use super::memory::row_bytes;
+use super::segmented::Segmented;
 use super::sort::{compare_rows, key_prefix};
 use super::spill::{Spill, Tape, TapeReader};
 use crate::bind::SortKey;
@@ -33,7 +34,7 @@ const ENTRY_BYTES: usize = 2 * size_of::<Entry>();
 /// Sorts rows.
 #[derive(Default)]
 pub(crate) struct Sorter {
-    rows: Vec<Vec<Datum>>,
+    rows: Segmented<Vec<Datum>>,
     entries: Vec<Entry>,
     /// Accounted for the rows in memory.
     bytes: usize,
@@ -113,10 +114,7 @@ impl Sorter {
         self.cutoff = kept.last().map(|(prefix, _)| *prefix);
         context.execution.runtime.release(self.bytes);
         self.bytes = 0;
-        while !self.rows.is_empty() {
-            context.execution.tick()?;
-            self.rows.truncate(self.rows.len().saturating_sub(merge_sort::RUN));
-        }
+        self.rows.give_back(|| context.execution.tick())?;
         for (prefix, row) in kept {
             context.execution.tick()?;
             let bytes = row_bytes(&row) + ENTRY_BYTES;
@@ -146,7 +144,7 @@ impl Sorter {
         }
         run.close(spill)?;
         runs.push(run);
-        self.rows.clear();
+        self.rows.give_back(|| context.execution.tick())?;
         context.execution.runtime.release(self.bytes);
         self.bytes = 0;
         Ok(())
@@ -158,7 +156,7 @@ impl Sorter {
             return self.sort(keys, context);
         }
         self.write_run(keys, context)?;
-        self.rows = vec![];
+        self.rows.give_back(|| context.execution.tick())?;
         self.entries = vec![];
         let Some((mut spill, mut runs)) = self.disk.take() else { return Ok(()) };
         while runs.len() > FAN_IN {

@@ -204,8 +204,8 @@ impl Work<'_> {
         self.put_row(table, &row_key, row, || inserted(row))?;
         insert_entries(self.engine, table, indexed, &row_key)?;
         self.note_referenced_keys(table, row, |_| true);
-        self.queue_parent_checks(table, row, |_| true);
-        self.queue_unique_checks(table, row, |_| true);
+        self.queue_parent_checks(table, row, |_| true)?;
+        self.queue_unique_checks(table, row, |_| true)?;
         Ok(row_key)
     }
 
@@ -326,12 +326,12 @@ impl Work<'_> {
             let changed = |places: &[usize]| {
                 places.iter().any(|&place| !super::index_maintenance::same(&before[place], &after[place]))
             };
-            self.queue_parent_checks(table, after, |key| changed(&key.columns));
+            self.queue_parent_checks(table, after, |key| changed(&key.columns))?;
         }
         self.queue_unique_checks(table, after, |index| {
             index.key_columns().any(|place| !super::index_maintenance::same(&before[place], &after[place]))
-        });
-        self.queue_child_checks(table, before, Some(after));
+        })?;
+        self.queue_child_checks(table, before, Some(after))?;
         Ok(new_key)
     }
 
@@ -347,8 +347,7 @@ impl Work<'_> {
         self.remove_row(table, row_key, row)?;
         let indexed = Indexed::new(row, &computed);
         super::index_maintenance::delete_entries(self.engine, table, indexed, row_key)?;
-        self.queue_child_checks(table, row, None);
-        Ok(())
+        self.queue_child_checks(table, row, None)
     }
 
     /// The row of this key as the newest commits and own writes leave it.

@@ -90,7 +90,7 @@ pub(crate) use merge::does_nothing;
 pub use mip::{MipArgument, MipOperation};
 pub use owner::OwnerStatement;
 pub(crate) use reserved::hidden_column;
-pub(crate) use rewrite::{DISTINCT_SETS, dropped_expression, exclusion_of, sequence_name_of};
+pub(crate) use rewrite::{DISTINCT_SETS, dropped_expression, exclusion_of, sequence_name_of, split_included};
 pub use role::{RoleOption, RoleRef, RoleStatement};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
 pub(crate) use rows::{Literal, Reader, Run, marked};
@@ -106,6 +106,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, TokenizerError, White
 use crate::budget::{Budget, Charge};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt;
+use crate::reclaim;
 use crate::routine::Scope;
 use dialect::CognateDialect;
 use error::Source;
@@ -221,6 +222,8 @@ impl Drop for Statement {
         if self.complexity > complexity::SHALLOW {
             let command = std::mem::replace(&mut self.command, Command::Empty);
             complexity::on_large_stack(self.complexity, || drop(command));
+        } else if self.text.len() >= reclaim::LONG_TEXT_BYTES {
+            reclaim::elsewhere(std::mem::replace(&mut self.command, Command::Empty));
         }
     }
 }

@@ -20,6 +20,7 @@
 //! | `FREEZE ON`, `HEADER OFF` ... of COPY | `TRUE`, `FALSE` |
 //! | `IDENTITY (START WITH 5 INCREMENT BY 2)` | its options in the order the parser wants |
 //! | `IDENTITY (SEQUENCE NAME s)` | a number of CACHE with the name behind: see [`sequence_name_of`] |
+//! | `PRIMARY KEY (a) INCLUDE (b)`, `UNIQUE ...` | one list, with a marked name in it: see [`split_included`] |
 //! | `ON CONFLICT (lower(a)) WHERE b` | one marked name in the parentheses: see [`conflict_target`](super::conflict_target) |
 //! | `WHERE CURRENT OF c` | a marked name: see [`current_of`](super::current_of) |
 //! | `CREATE TABLE t (LIKE u INCLUDING ALL)` | a column with a marked name: see [`like`](super::like) |
@@ -38,6 +39,7 @@
 mod copy;
 mod expression;
 mod identity;
+mod include;
 mod new_table;
 mod operator;
 mod spread;
@@ -48,6 +50,7 @@ use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
 pub(crate) use expression::dropped_expression;
 pub(crate) use identity::sequence_name_of;
+pub(crate) use include::split_included;
 
 use super::like::Like;
 use super::{ALL_FIELDS, KEY_MARK, Notes, Overriding, is_line_break};
@@ -238,7 +241,7 @@ impl<'a> Pass<'a> {
             "CONCURRENTLY" if self.first == "DROP" => self.at += 1,
             "DEFERRABLE" if matches!(self.first.as_str(), "BEGIN" | "START" | "SET") => self.deferrable(),
             "FREEZE" | "HEADER" | "FORCE_QUOTE" | "QUOTE" if self.first == "COPY" => self.copy_option(),
-            "SCHEMA" | "WITHOUT" if self.respells(span) => {}
+            "SCHEMA" | "WITHOUT" | "INCLUDE" if self.respells(span) => {}
             "ARRAY" if self.ends_type() => self.array_type(span),
             "DROP" if self.drops_expression() => self.drop_expression(span),
             "DROP" | "SET" | "RESTART" if self.alters_identity() => self.alter_identity(span),

@@ -241,7 +241,11 @@ fn table_dependencies(catalog: &Catalog, table: &Table, all: &mut Vec<Dependency
     }
     for constraint in constraints(table) {
         let object = (CONSTRAINT, constraint.oid(), 0);
-        let places = constraint.columns();
+        let mut places = constraint.columns();
+        if let Constraint::Key(index) = &constraint {
+            let is_part = |place: usize| index.key_columns().any(|key| key == place);
+            places.extend(index.included.iter().filter(|place| !is_part(**place)));
+        }
         all.extend(places.iter().map(|place| Dependency {
             object,
             needs: (CLASS, table.oid, column(*place)),

@@ -33,9 +33,7 @@ pub(super) fn index(source: &Source<'_>, table: &Table, index: &Index, style: St
         quote_identifier(&index.name),
         columns.collect::<Vec<_>>().join(", ")
     );
-    if !index.included.is_empty() {
-        text.push_str(&format!(" INCLUDE ({})", column_list(table, index.included.iter().copied())));
-    }
+    text.push_str(&included(table, index));
     if index.nulls_not_distinct {
         text.push_str(" NULLS NOT DISTINCT");
     }
@@ -47,6 +45,14 @@ pub(super) fn index(source: &Source<'_>, table: &Table, index: &Index, style: St
         text.push_str(&format!(" WHERE {printed}"));
     }
     text
+}
+
+/// INCLUDE, if there is any.
+fn included(table: &Table, index: &Index) -> String {
+    match index.included.as_slice() {
+        [] => String::new(),
+        places => format!(" INCLUDE ({})", column_list(table, places.iter().copied())),
+    }
 }
 
 /// Storage parameters: values that are no words are in quotes.
@@ -172,7 +178,7 @@ impl Constraint<'_> {
                     Some(Deferrable::Immediate) => " DEFERRABLE",
                     Some(Deferrable::Deferred) => " DEFERRABLE INITIALLY DEFERRED",
                 };
-                format!("{word} ({}){deferral}", column_list(table, self.columns()))
+                format!("{word} ({}){}{deferral}", column_list(table, self.columns()), included(table, index))
             }
             Constraint::Check(check) => {
                 let expression = deparse::check(source, table, &check.expression, style);

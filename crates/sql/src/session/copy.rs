@@ -416,6 +416,7 @@ impl Session {
             };
             inserted.map_err(|error| copy.at_line(error, None))?;
             copy.rows += 1;
+            work.check_load().await?;
         }
     }
 }

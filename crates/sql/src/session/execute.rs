@@ -68,7 +68,7 @@ impl Session {
             }
         });
         if let Err(error) = &fetched {
-            portal.abandon();
+            portal.abandon(self.interrupts.is_aside());
             self.note_failure(error, self.facts.transaction());
             self.note_conflict(error);
             self.note_lost(error);
@@ -124,7 +124,15 @@ impl Session {
         }
         match &mut portal.state {
             PortalState::Cursor { .. } => self.give(portal, sink, max_rows).await,
-            PortalState::Rows { .. } => Ok(self.send_rows(portal, sink, max_rows)),
+            PortalState::Rows { sent, .. } => {
+                // Each time that a buffer was full. Before the first row nothing is to stop it any
+                // more: it may tell of a commit.
+                match sent {
+                    0 => self.interrupts.make_way(),
+                    _ => _ = self.interrupts.check()?,
+                }
+                Ok(self.send_rows(portal, sink, max_rows))
+            }
             PortalState::Family(_) => Ok(self.send_family(portal, sink, max_rows)),
             PortalState::Inner(inner) => Box::pin(self.advance(inner, sink, max_rows)).await,
             PortalState::CopyOut(_) => self.copy_out(portal, sink),
@@ -246,7 +254,7 @@ impl Session {
                 let mut run = Run::new(parameters.clone(), plan.places);
                 let interrupts = self.interrupts();
                 let mut work = self.work(&interrupts)?;
-                let changed = work.insert(plan, &mut run).await?;
+                let changed = work.insert(plan, &mut run, true).await?;
                 work.run_checks().await?;
                 Ok(outcome(changed, plan.returning.is_some(), CommandTag::Insert))
             }
@@ -381,7 +389,8 @@ impl Session {
         let database = self.database.oid();
         let keys = oids.map(|oid| crate::catalog::store::key(database, oid));
         if changed > open.engine.snapshot() {
-            // The catalog is always the newest; the table's lock keeps the definition as it is.
+            // The catalog is always the newest; the table's lock keeps the definition as it is, but
+            // for what nobody depends on who has such a lock (`ddl::alter_table`).
             keys.for_each(|key| {
                 open.engine.note_latest_of_tree(crate::catalog::store::CATALOG_TREE, &key);
             });

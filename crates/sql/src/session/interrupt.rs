@@ -11,8 +11,11 @@
 //! *Others.* The row executor computes without a pause. On a thread that serves many sessions this
 //! would make the others wait, among them one that the thread has already picked as its next and
 //! that no other thread can take over. So a session that has computed for 2 ms steps aside: the
-//! thread stays with it, and a new thread takes over its other work ([`pace`]). This needs no
-//! estimate of how long a statement will take.
+//! thread stays with it, and waits until a new thread has taken over its other work ([`pace`]).
+//! This needs no estimate of how long a statement will take.
+//!
+//! *What is left.* A statement that fails is answered before all that it held is given back: that
+//! is another thread's work where it may be much ([`reclaim`]).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -21,15 +24,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use cognate_engine::Seat;
+use cognate_engine::{Seat, Transaction};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use self::pace::{Pace, Process, START, World as _, process_us};
+use self::pace::{Handover, Pace, Process, START, World as _, process_us};
 use super::active::too_many_steps;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt;
+use crate::reclaim;
 use crate::types::bounds::Bounds;
 
 mod pace;
@@ -146,6 +150,11 @@ impl Interrupts {
     /// The session has waited, so that others had its thread: its time begins anew.
     pub(crate) fn has_waited(&self) {
         self.pace.begin();
+    }
+
+    /// The session computes for long: another thread serves the others.
+    pub(crate) fn is_aside(&self) -> bool {
+        self.pace.is_aside()
     }
 
     /// Between two pieces of work: others go before if it is time.
@@ -361,12 +370,26 @@ pub(super) fn end_of<T>(bytes: u64, end: impl FnOnce() -> T) -> T {
     }
 }
 
+/// Rolls a transaction back. Its locks are free then; what it has written takes about as long to
+/// forget, and nobody waits for that.
+pub(super) fn roll_back(transaction: Transaction) {
+    let bytes = transaction.bytes();
+    let remains = end_of(bytes, || transaction.abandon());
+    if bytes >= MUCH_BYTES {
+        reclaim::elsewhere(remains);
+    }
+}
+
 /// Texts longer than this take so long to be read and planned that others need not wait for it.
 const LONG_TEXT_BYTES: usize = 32 << 10;
+
+/// So often it is tried to step aside before such work. It begins even if nobody has come.
+const ATTEMPTS: usize = 5;
 
 /// Steps aside before work on a statement's text that cannot be left half-way, if the text is long.
 pub(crate) fn step_aside_for(text: &str) {
     if text.len() >= LONG_TEXT_BYTES {
-        Process.hand_over();
+        let mut attempts = 0..ATTEMPTS;
+        while attempts.next().is_some() && Process.hand_over() == Handover::Late {}
     }
 }

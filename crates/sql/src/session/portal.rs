@@ -4,15 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use cognate_engine::ReadView;
-use tokio::runtime::Handle;
 
 use super::{Format, OutputColumn, Prepared, SinkState};
 use crate::budget::{Budget, Charge};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::Cursor;
 use crate::oltp::memory::{datum_bytes, row_bytes};
-use crate::parse;
 use crate::types::Datum;
+use crate::{parse, reclaim};
 
 /// A bound statement. It belongs to the session that made it.
 #[derive(Debug)]
@@ -44,6 +43,8 @@ const NAMED_BYTES: usize = 1024;
 const SMALL_BYTES: usize = 16 << 10;
 /// What failed statements held is given back by another thread, if it is more.
 const MUCH_BYTES: usize = 1 << 20;
+/// The same of rows that were made at once.
+const MANY_ROWS: usize = 1 << 14;
 
 impl Drop for Portal {
     fn drop(&mut self) {
@@ -219,23 +220,25 @@ impl Portal {
     }
 
     /// Its statement has failed. To give back what it held can take longer than its client should
-    /// wait for the error: another thread does that. A deep one stays with who has the stack for
-    /// it.
-    pub(super) fn abandon(&mut self) {
+    /// wait for the error: another thread does that. One that computed for long may hold what is
+    /// not accounted for: large values, files. A deep one stays with who has the stack for it.
+    pub(super) fn abandon(&mut self, was_long: bool) {
         if let PortalState::Inner(inner) = &mut self.state {
-            return inner.abandon();
+            return inner.abandon(was_long);
         }
-        let is_deep = self.prepared.depth() > parse::SHALLOW;
-        let holds_much =
-            matches!(&self.state, PortalState::Cursor { cursor, .. } if cursor.memory() > MUCH_BYTES);
-        if is_deep || !holds_much {
+        let holds_much = match &self.state {
+            PortalState::Cursor { cursor, .. } => was_long || cursor.memory() > MUCH_BYTES,
+            PortalState::Rows { rows, .. } => rows.len() > MANY_ROWS,
+            _ => false,
+        };
+        if !holds_much || self.prepared.depth() > parse::SHALLOW {
             return;
         }
         let done = PortalState::Done(CommandTag::Rows("SELECT", 0));
-        if let PortalState::Cursor { cursor, .. } = std::mem::replace(&mut self.state, done)
-            && let Ok(runtime) = Handle::try_current()
-        {
-            runtime.spawn_blocking(move || drop(cursor));
+        match std::mem::replace(&mut self.state, done) {
+            PortalState::Cursor { cursor, .. } => reclaim::elsewhere(cursor),
+            PortalState::Rows { rows, .. } => reclaim::elsewhere(rows),
+            _ => {}
         }
     }
 

@@ -21,6 +21,7 @@ use crate::oltp::parts::PartsPlan;
 use crate::oltp::update::UpdatePlan;
 use crate::parse::{self, Statement};
 use crate::plan::Plan;
+use crate::reclaim;
 use crate::session::routine::CallPlan;
 use crate::types::Type;
 
@@ -255,10 +256,17 @@ fn planned_rows(engine: &Database, table: &Table) -> u64 {
 impl Drop for Prepared {
     fn drop(&mut self) {
         let depth = self.depth();
-        if depth > parse::SHALLOW {
-            let nothing = Planned::new(Action::Empty, Vec::new(), None, Vec::new(), 0);
-            let planned = (std::mem::replace(&mut self.first, Arc::new(nothing)), self.later.take());
-            parse::on_large_stack(depth, || drop(planned));
+        let is_deep = depth > parse::SHALLOW;
+        let is_long =
+            self.statement.as_ref().is_some_and(|statement| statement.text.len() >= reclaim::LONG_TEXT_BYTES);
+        if !is_deep && !is_long {
+            return;
+        }
+        let nothing = Planned::new(Action::Empty, Vec::new(), None, Vec::new(), 0);
+        let planned = (std::mem::replace(&mut self.first, Arc::new(nothing)), self.later.take());
+        match is_deep {
+            true => parse::on_large_stack(depth, || drop(planned)),
+            false => reclaim::elsewhere(planned),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::settings::Mark;
 use crate::budget::Charge;
 use crate::catalog::{ForeignKey, Oid, OwnCatalog, Table};
 use crate::oltp::foreign_key::{Check, DeferredChecks};
+use crate::oltp::pending::Pending;
 
 /// The SQL side of an open transaction.
 pub(crate) struct TransactionState {
@@ -46,6 +47,8 @@ pub(crate) struct TransactionState {
     pub(crate) checks: Vec<Check>,
     /// Checks for the end of the transaction.
     pub(crate) deferred: DeferredChecks,
+    /// What both take.
+    pub(crate) pending: Pending,
     /// SET CONSTRAINTS: ALL, then single ones by oid.
     pub(crate) all_deferred: Option<bool>,
     pub(crate) constraints_deferred: Vec<(Oid, bool)>,
@@ -92,6 +95,7 @@ impl TransactionState {
             exclusive: HashSet::new(),
             checks: Vec::new(),
             deferred: Vec::new(),
+            pending: Pending::default(),
             all_deferred: None,
             constraints_deferred: Vec::new(),
         }

@@ -9,7 +9,7 @@
 use cognate_engine::{Access, Isolation};
 use sqlparser::ast;
 
-use super::interrupt::end_of;
+use super::interrupt::{end_of, roll_back};
 use super::notify;
 use super::state::TransactionState;
 use super::{Block, Boxed, Company, Open, Session, SqlDatabase, Statement, TransactionStatus};
@@ -465,7 +465,7 @@ impl Session {
     pub(super) fn rollback(&mut self) {
         self.note_rests();
         if let Some(open) = self.open.take() {
-            end_of(open.engine.bytes(), || drop(open));
+            roll_back(open.engine);
         }
         if let Some(mark) = self.settings_mark.take() {
             self.facts.with_settings(|settings| settings.restore(&mark));
@@ -544,9 +544,9 @@ impl Session {
                 self.facts.advisory.end_transaction(left, self.database.advisory());
                 self.facts.news.undo(frame.map_or((0, 0), |frame| frame.news));
                 if let Some(open) = self.open.take_if(|open| open.state.savepoints.is_empty()) {
-                    end_of(open.engine.bytes(), || drop(open));
+                    roll_back(open.engine);
                 } else if let Some(open) = &mut self.open {
-                    open.undo_to_last_savepoint();
+                    end_of(open.engine.bytes(), || open.undo_to_last_savepoint());
                 }
                 // What was set since goes at once, and the client is told of it with the error.
                 if let Some(mark) = settings {

@@ -152,6 +152,12 @@ impl Work<'_> {
     /// A fresh tree. Until the commit it is this transaction's alone, so that it may be filled
     /// beyond any limit.
     pub(crate) fn allocate_tree(&mut self) -> u32 {
+        // The transaction may outlive the session, prepared.
+        let interrupts = Arc::downgrade(self.interrupts);
+        self.engine.ask(Arc::new(move || match interrupts.upgrade() {
+            Some(interrupts) => interrupts.check().map(drop).map_err(|error| error.message.clone()),
+            None => Ok(()),
+        }));
         self.engine.create_tree()
     }
 

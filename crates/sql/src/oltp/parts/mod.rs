@@ -174,7 +174,7 @@ impl Work<'_> {
     ) -> Result<Option<Changed>> {
         let run = |places| Run::part(parameters.clone(), places, given);
         Ok(Some(match step {
-            Step::Insert(plan) => self.insert(plan, &mut run(plan.places)).await?,
+            Step::Insert(plan) => self.insert(plan, &mut run(plan.places), false).await?,
             Step::Update(plan) => self.update(plan, &mut run(plan.places)).await?,
             Step::Delete(plan) => self.delete(plan, &mut run(plan.places)).await?,
             Step::Merge(plan) => self.merge(plan, &mut run(plan.places)).await?,

@@ -21,6 +21,11 @@ pub(super) struct Partition {
 }
 
 impl Partition {
+    /// Gives its rows back, each of which is a step, before it is emptied.
+    pub(super) fn give_back(&mut self, context: Context<'_>) -> Result<()> {
+        self.rows.give_back(context)
+    }
+
     pub(super) fn clear(&mut self, context: Context<'_>) {
         self.rows.clear(context);
         self.groups.clear();

@@ -61,6 +61,20 @@ impl Rows {
         self.length
     }
 
+    /// Gives the rows in memory back; each is a step. They are accounted for until they are
+    /// forgotten, which is what follows.
+    pub(super) fn give_back(&mut self, context: Context<'_>) -> Result<()> {
+        while let Some(page) = self.pages.pop() {
+            context.execution.tick()?;
+            let Page::Memory(rows) = page else { continue };
+            for row in rows {
+                context.execution.tick()?;
+                drop(row);
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets all rows, and gives their memory back.
     pub(super) fn clear(&mut self, context: Context<'_>) {
         context.execution.runtime.release(self.bytes);

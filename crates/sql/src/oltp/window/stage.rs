@@ -108,6 +108,7 @@ impl Stage {
             self.ahead = self.read(node, context, input)?;
         }
         self.at = 0;
+        self.partition.give_back(context)?;
         self.leave_partition(context);
         // Rows that the sort holds are accounted for by it.
         let is_accounted = self.sorted.as_ref().is_some_and(Sorter::holds_rows);

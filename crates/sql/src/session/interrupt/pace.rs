@@ -2,9 +2,16 @@
 //!
 //! ```text
 //! 0 ms      a statement begins to compute
-//! 2 ms      asks for somebody to take over; that thread comes too late and finds nothing to do
-//! 12 ms     asks again: taken over. From now on it only lets others have the processor, five times a millisecond
+//! 2 ms      asks for somebody to take over, and waits; no thread has come after another 2 ms
+//! 4 ms      goes on
+//! 6 ms      asks again: taken over. From now on it only lets others have the processor, five times a millisecond
 //! ```
+//!
+//! **Invariant.** A statement counts as having stepped aside only once another thread has done a
+//! piece of what this one served besides. To ask is not enough: on cores that are all busy the
+//! other thread may come after the work has gone back to where it came from, which nobody can see
+//! from here but by having some of it done. Until it is, the statement waits idly, which gives the
+//! other thread a processor to come on.
 //!
 //! What counts is how long the session has had its thread, and not how long one statement: a
 //! message of a thousand short ones, a loop in a DO block, or rows that the client takes as fast as
@@ -12,35 +19,46 @@
 //! its client, a lock, a slot, or the log. Where nobody says when it waits for its client, each
 //! statement begins with patience.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// How long a statement may compute before others need not wait for it any more.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Time that the thread which takes over gets to do so.
-const HANDOVER: Duration = Duration::from_micros(30);
+/// Time that the thread which takes over gets at most. Mostly it needs some ten microseconds; where
+/// it needs all, the statement computes half of the time.
+const HANDOVER: Duration = Duration::from_millis(2);
 
-/// So often a statement that has stepped aside asks again. A thread that was too slow to take over
-/// finds the work gone back to where it came from, and nobody would serve it until the statement
-/// ends. Where it was taken over long ago, asking costs only the time above.
+/// So often a statement that has stepped aside asks again. It may have waited without a word, for
+/// its client to take rows, say, and then its thread may have others to serve again. Where it has
+/// not, the other thread answers at once.
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// A statement that has stepped aside lets others have the processor so often. Otherwise they would
 /// wait for the end of its time slice, which is some milliseconds long.
 const COURTESY: Duration = Duration::from_micros(200);
 
+/// What came of asking another thread to take over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handover {
+    /// There is no other thread to do so.
+    Nobody,
+    /// It did not come in time: this thread serves the others as before.
+    Late,
+    /// It serves them.
+    Taken,
+}
+
 /// What a statement steps aside in.
 pub(super) trait World {
     /// Microseconds on a clock, from 1.
     fn now_us(&self) -> u64;
 
-    /// Lets another thread take over what this one serves besides. False where there is none to do
-    /// so.
-    fn hand_over(&self) -> bool;
+    /// Lets another thread take over what this one serves besides, and waits for it.
+    fn hand_over(&self) -> Handover;
 
     /// Lets others have the processor.
     fn yield_now(&self);
@@ -49,7 +67,7 @@ pub(super) trait World {
 /// This process.
 pub(super) struct Process;
 
-pub(super) static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+pub(super) static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Microseconds on the process's clock, from 1.
 pub(super) fn process_us() -> u64 {
@@ -61,17 +79,41 @@ impl World for Process {
         process_us()
     }
 
-    fn hand_over(&self) -> bool {
-        let many = Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread);
-        if many {
-            tokio::task::block_in_place(|| std::thread::sleep(HANDOVER));
+    fn hand_over(&self) -> Handover {
+        match Handle::try_current() {
+            Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => {
+                match tokio::task::block_in_place(|| is_served(&runtime)) {
+                    true => Handover::Taken,
+                    false => Handover::Late,
+                }
+            }
+            _ => Handover::Nobody,
         }
-        many
     }
 
     fn yield_now(&self) {
         std::thread::yield_now();
     }
+}
+
+/// Waits until another thread does what there is to do in this runtime: a task, which this thread
+/// cannot do as it waits, says so. False if none does for as long as a handover may take.
+fn is_served(runtime: &Handle) -> bool {
+    let served = Arc::new(AtomicBool::new(false));
+    let (said, waiting) = (Arc::clone(&served), std::thread::current());
+    runtime.spawn(async move {
+        said.store(true, Ordering::Release);
+        waiting.unpark();
+    });
+    let begun = Instant::now();
+    while !served.load(Ordering::Acquire) {
+        let left = HANDOVER.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return false;
+        }
+        std::thread::park_timeout(left);
+    }
+    true
 }
 
 /// When the statement last stepped aside.
@@ -83,7 +125,7 @@ pub(super) struct Pace {
     checked_us: AtomicU64,
     /// The same when it last let others go before; zero before the first check.
     last_us: AtomicU64,
-    /// Another thread was asked to take over the connections that this one serves.
+    /// Another thread has taken over the connections that this one served.
     aside: AtomicBool,
     /// The same clock when it was asked last.
     asked_us: AtomicU64,
@@ -110,6 +152,11 @@ impl Pace {
     /// have done so before.
     pub(super) fn begin_statement(&self) {
         if self.is_served.load(Ordering::Relaxed) { self.begin_piece() } else { self.begin() }
+    }
+
+    /// Whether the statement has stepped aside.
+    pub(super) fn is_aside(&self) -> bool {
+        self.aside.load(Ordering::Relaxed)
     }
 
     /// A piece of work begins that asks for itself: what was before it says nothing of how often.
@@ -146,10 +193,15 @@ impl Pace {
             world.yield_now();
             return false;
         }
+        let handover = world.hand_over();
+        // What was waited is no time that the statement has computed.
+        let now = world.now_us();
+        self.checked_us.store(now, Ordering::Relaxed);
+        self.last_us.store(now, Ordering::Relaxed);
         self.asked_us.store(now, Ordering::Relaxed);
-        let is_asked = world.hand_over();
-        self.aside.store(is_asked, Ordering::Relaxed);
-        is_asked && !is_aside
+        let is_taken = handover == Handover::Taken;
+        self.aside.store(is_taken, Ordering::Relaxed);
+        is_taken && !is_aside
     }
 }
 
@@ -158,6 +210,9 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     use super::*;
+
+    /// What the thread that takes over needs in the scripts, if it is in time.
+    const TAKING: Duration = Duration::from_micros(50);
 
     /// A thread whose clock goes when it is told to, with work besides that others wait for.
     struct Script {
@@ -205,14 +260,15 @@ mod tests {
             self.now.get()
         }
 
-        fn hand_over(&self) -> bool {
+        fn hand_over(&self) -> Handover {
             if !self.many {
-                return false;
+                return Handover::Nobody;
             }
             let taken = self.in_time.borrow_mut().pop().unwrap_or(true);
             self.asked.borrow_mut().push((self.now.get(), taken));
-            self.now.set(self.now.get() + HANDOVER.as_micros() as u64);
-            true
+            let waited = if taken { TAKING } else { HANDOVER };
+            self.now.set(self.now.get() + waited.as_micros() as u64);
+            if taken { Handover::Taken } else { Handover::Late }
         }
 
         fn yield_now(&self) {
@@ -234,11 +290,50 @@ mod tests {
         for late in [0, 1, 2, 7] {
             let (script, pace) = (Script::new(&vec![false; late]), Pace::default());
             assert_eq!(script.compute(&pace, Duration::from_secs(1), STEP), 1, "it steps aside once");
-            let latest = PATIENCE + (AGAIN + 3 * STEP) * late as u32 + STEP;
+            let latest = PATIENCE + (HANDOVER + PATIENCE + STEP) * late as u32 + STEP;
             let served =
                 script.served_at().expect("the statement still computes, so somebody else must serve");
             assert!(served <= latest.as_micros() as u64, "{late} came too late: served at {served} us");
         }
+    }
+
+    /// Its thread has others to serve again, as after a wait that nobody spoke of, and the thread
+    /// that is asked does not come at once: they wait for no more than if it had just begun.
+    #[test]
+    fn who_has_others_again_hands_them_over_like_the_first_time() {
+        let (script, pace) = (Script::new(&[true, false]), Pace::default());
+        let aside = script.compute(&pace, Duration::from_millis(30), STEP);
+        assert_eq!(aside, 2, "it had them back meanwhile");
+        let asked = script.asked.borrow();
+        assert_eq!(asked.iter().map(|(_, taken)| *taken).take(3).collect::<Vec<_>>(), [true, false, true]);
+        let again = Duration::from_micros(asked[2].0 - asked[1].0);
+        assert!(again >= HANDOVER + PATIENCE && again <= HANDOVER + PATIENCE + STEP, "{again:?}");
+    }
+
+    #[test]
+    fn the_wait_for_another_thread_is_no_time_computed() {
+        let (script, pace) = (Script::new(&[false]), Pace::default());
+        pace.look(&script);
+        script.now.set(script.now.get() + PATIENCE.as_micros() as u64);
+        assert_eq!(pace.look(&script), (PATIENCE, false));
+        script.now.set(script.now.get() + 100);
+        assert_eq!(pace.look(&script).0, Duration::from_micros(100));
+    }
+
+    /// With one serving thread, as each member of the server's crew has. The statement's thread
+    /// does not return to the runtime before the task behind it is done.
+    #[test]
+    fn what_waits_behind_a_statement_is_done_once_it_is_taken_over() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("threads");
+        let statement = async {
+            let (done, behind) = std::sync::mpsc::channel();
+            tokio::spawn(async move { done.send(std::thread::current().id()) });
+            // As often as it takes: on a busy machine the other thread may be late.
+            while Process.hand_over() != Handover::Taken {}
+            let by = behind.recv_timeout(Duration::from_secs(60)).expect("somebody else does it");
+            assert_ne!(by, std::thread::current().id());
+        };
+        runtime.block_on(async { tokio::spawn(statement).await.expect("no panic") });
     }
 
     #[test]
