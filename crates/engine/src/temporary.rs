@@ -27,7 +27,11 @@ impl Temporary {
         let failed = |cause| Error::io("clearing", &folder, cause);
         if disk.exists(&folder).map_err(failed)? {
             for name in disk.list(&folder).map_err(failed)? {
-                disk.remove(&folder.join(name)).map_err(failed)?;
+                match disk.remove(&folder.join(name)) {
+                    // Its holder has dropped it meanwhile: one from before, in this process.
+                    Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+                    removed => removed.map_err(failed)?,
+                }
             }
         }
         Ok(Temporary { disk, folder, next: AtomicU64::new(1) })

@@ -516,13 +516,26 @@ impl Transaction {
     /// long as all else: that is done where the remains are dropped, which should be soon, for they
     /// are not accounted for.
     pub fn abandon(mut self) -> Remains {
-        let manager = Arc::clone(&self.manager);
-        let nothing = WriteSet::new(Arc::clone(&manager.budget));
+        self.roll_back();
+        let nothing = WriteSet::new(Arc::clone(&self.manager.budget));
         let mut writes = std::mem::replace(&mut self.writes, nothing);
-        drop(self);
-        writes.discard_spilled(&manager.store.base);
         writes.give_back();
         Remains { _writes: writes }
+    }
+
+    /// What a rollback is but for memory, in this order. Done again it does nothing.
+    fn roll_back(&mut self) {
+        if !self.ended {
+            self.manager.rolled_back();
+        }
+        if !self.held.is_empty() {
+            self.manager.locks.release_all(self.id, std::mem::take(&mut self.held));
+        }
+        self.writes.discard_spilled(&self.manager.store.base);
+        self.end();
+        if let Some(member) = self.member.take() {
+            self.manager.part_sibling(&member, self.id);
+        }
     }
 
     pub(crate) fn end(&mut self) {
@@ -536,6 +549,7 @@ impl Transaction {
 }
 
 /// What a transaction wrote that is rolled back: of no use to anybody, and not yet given back.
+/// Memory only: dropped late, it neither removes files nor keeps the database open.
 #[derive(Debug)]
 pub struct Remains {
     _writes: WriteSet,
@@ -543,17 +557,7 @@ pub struct Remains {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        if !self.ended {
-            self.manager.rolled_back();
-        }
-        if !self.held.is_empty() {
-            self.manager.locks.release_all(self.id, std::mem::take(&mut self.held));
-        }
-        self.writes.discard_spilled(&self.manager.store.base);
-        self.end();
-        if let Some(member) = self.member.take() {
-            self.manager.part_sibling(&member, self.id);
-        }
+        self.roll_back();
     }
 }
 

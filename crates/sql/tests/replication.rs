@@ -5,7 +5,9 @@
 
 use std::task::{Context, Waker};
 
-use cognate_sql::session::{Format, OutputColumn, RowSink, Session, SessionParameters, SinkState};
+use cognate_sql::session::{
+    CommandTag, Fetch, Format, OutputColumn, RowSink, Session, SessionParameters, SinkState,
+};
 use cognate_sql::types::{Datum, FormatContext};
 
 use crate::nodes::{Cluster, NODES};
@@ -878,6 +880,55 @@ impl RowSink for Nothing {
     fn copy_out(&mut self, _: &[u8]) -> SinkState {
         SinkState::Ready
     }
+}
+
+/// Is full after each row.
+struct Narrow;
+
+impl RowSink for Narrow {
+    fn row(&mut self, _: &[OutputColumn], _: &[Format], _: &[Datum], _: &FormatContext) -> SinkState {
+        SinkState::Full
+    }
+
+    fn copy_out(&mut self, _: &[u8]) -> SinkState {
+        SinkState::Full
+    }
+}
+
+/// Who cancels it when its rows are on their way is too late: an error would say that nothing was
+/// changed. Where the rows come before the commit it is in time.
+#[test]
+fn what_is_committed_is_not_cancelled_while_its_rows_are_sent() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY)");
+    for (protocol, first, rows) in [("active", 1, 3), ("certification", 11, 0)] {
+        world.run(1, &format!("SET cognate.replication = {protocol}"));
+        let World { runtime, sessions, .. } = &mut world;
+        let session = &mut sessions[0];
+        session.begin_message();
+        let text = format!("INSERT INTO t SELECT generate_series({first}, {}) RETURNING id", first + 2);
+        let prepared = session.prepare(&text, &[]).unwrap();
+        let mut portal = session.bind(&prepared, &[], &[], &[]).unwrap();
+        let fetched = runtime.block_on(session.fetch(&mut portal, &mut Narrow, 0)).unwrap();
+        assert_eq!(fetched, Fetch::SinkFull, "{protocol}");
+        session.cancel_handle().cancel();
+        let ended = loop {
+            match runtime.block_on(session.fetch(&mut portal, &mut Narrow, 0)) {
+                Ok(Fetch::SinkFull) => {}
+                ended => break ended,
+            }
+        };
+        match rows {
+            0 => assert_eq!(ended.unwrap_err().sqlstate, "57014", "{protocol}"),
+            _ => assert_eq!(ended.unwrap(), Fetch::Complete(CommandTag::Insert(rows)), "{protocol}"),
+        }
+        session.begin_message();
+        runtime.block_on(session.sync()).unwrap();
+        drop(portal);
+        let count = format!("SELECT count(*) FROM t WHERE id >= {first}");
+        assert_eq!(world.run(2, &count), format!("count / {rows} / SELECT 1"), "{protocol}");
+    }
+    world.end();
 }
 
 /// What a client sends is what is stored, whatever it wants to see of it.

@@ -368,10 +368,12 @@ impl WriteSet {
         trees
     }
 
-    /// Discards what was spilled: the transaction is rolled back.
+    /// Discards what was spilled: the transaction is rolled back. The files go now, but for those
+    /// that a cursor still reads, and not when the rest of the write set does.
     pub(crate) fn discard_spilled(&mut self, base: &Base) {
         if !self.bulk.portions.is_empty() {
             discard(base, std::mem::take(&mut self.bulk.portions));
+            self.bulk.refresh(base);
         }
     }
 }

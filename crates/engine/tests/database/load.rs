@@ -287,6 +287,12 @@ fn what_could_not_be_prepared_leaves_nothing() {
     assert!(run_files(&disk).len() > files.len(), "it has spilled");
     assert!(matches!(t.prepare("one", value("")), Err(Error::AlreadyPrepared)));
     assert_eq!(run_files(&disk), files);
+    // One that is rolled back, before its memory is given back.
+    let mut t = begin(&database);
+    load(&mut t).unwrap();
+    let remains = t.abandon();
+    assert_eq!(run_files(&disk), files);
+    drop(remains);
     // An instance that is told, when it prepares, that it is aborted.
     let (xid, at) = (Xid::new("x").unwrap(), |n| Instance::new(n).unwrap());
     let started = |n| match database.begin_instance(xid.clone(), at(n), Isolation::Snapshot).unwrap() {

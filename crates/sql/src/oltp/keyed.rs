@@ -39,18 +39,20 @@ impl<V> Keyed<V> {
         *self = Keyed::new(&self.seed);
     }
 
-    /// The same, and asks for each key that is given back by itself, and for each division.
+    /// The same, and asks for each key that is given back by itself, and for each division. After
+    /// an error the divisions behind are still there: whoever holds the table gives them back.
     pub(super) fn give_back(&mut self, mut go_on: impl FnMut() -> Result<()>) -> Result<()> {
-        let nothing = Keyed::new(&self.seed);
-        let Keyed { packed, others, .. } = std::mem::replace(self, nothing);
-        for map in packed.maps {
+        for map in &mut self.packed.maps {
             go_on()?;
-            drop(map);
+            *map = HashMap::with_hasher(self.seed.clone());
         }
-        for entry in others.maps.into_iter().flatten() {
-            go_on()?;
-            drop(entry);
+        for map in &mut self.others.maps {
+            for entry in map.drain() {
+                go_on()?;
+                drop(entry);
+            }
         }
+        self.clear();
         Ok(())
     }
 
@@ -156,15 +158,41 @@ impl<K: Eq + Hash, V> Divided<K, V> {
 mod tests {
     use super::super::packed::pack;
     use super::*;
+    use crate::error::{SqlError, sqlstate};
+
+    /// Short ones and long ones: two of three are too long for a number.
+    fn key(n: i64) -> Vec<Datum> {
+        match n % 3 {
+            0 => vec![Datum::Int8(n), Datum::text("a text that is long")],
+            1 => vec![Datum::Int8(n)],
+            _ => vec![Datum::text("another text of some length"), Datum::Int4(n as i32)],
+        }
+    }
+
+    #[test]
+    fn what_is_left_when_it_is_stopped_stays_with_the_table() {
+        let count = 4 * UNDIVIDED as i64;
+        let mut table = Keyed::default();
+        for n in 0..count {
+            let key = key(n);
+            table.insert(pack(key.iter()), &key, n);
+        }
+        let held = |table: &Keyed<i64>| table.others.maps.iter().map(HashMap::len).sum::<usize>();
+        let all = held(&table);
+        let mut left = DIVISIONS + 10;
+        let stopped = table.give_back(|| {
+            left -= 1;
+            if left == 0 { Err(SqlError::new(sqlstate::QUERY_CANCELED, "stopped")) } else { Ok(()) }
+        });
+        assert_eq!(stopped.expect_err("it was stopped").sqlstate, "57014");
+        assert!(held(&table) > all / 2, "only the division that it was at has gone");
+        table.clear();
+        assert!(table.is_empty() && held(&table) == 0);
+    }
 
     /// Of short keys and long ones, through the division and beyond.
     #[test]
     fn a_divided_table_has_what_was_put_in() {
-        let key = |n: i64| match n % 3 {
-            0 => vec![Datum::Int8(n), Datum::text("a text that is long")],
-            1 => vec![Datum::Int8(n)],
-            _ => vec![Datum::text("another text of some length"), Datum::Int4(n as i32)],
-        };
         let count = 4 * UNDIVIDED as i64;
         let mut table = Keyed::default();
         assert!(table.is_empty());

@@ -125,11 +125,11 @@ impl Session {
         match &mut portal.state {
             PortalState::Cursor { .. } => self.give(portal, sink, max_rows).await,
             PortalState::Rows { sent, .. } => {
-                // Each time that a buffer was full. Before the first row nothing is to stop it any
-                // more: it may tell of a commit.
-                match sent {
-                    0 => self.interrupts.make_way(),
-                    _ => _ = self.interrupts.check()?,
+                // Each time that a buffer was full. What tells of a commit is not stopped any more:
+                // its client would take it for rolled back. Neither is the first buffer.
+                match *sent > 0 && self.open.is_some() {
+                    true => _ = self.interrupts.check()?,
+                    false => self.interrupts.make_way(),
                 }
                 Ok(self.send_rows(portal, sink, max_rows))
             }

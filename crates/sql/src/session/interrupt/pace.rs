@@ -82,6 +82,11 @@ impl World for Process {
     fn hand_over(&self) -> Handover {
         match Handle::try_current() {
             Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => {
+                // Outside of a task the thread serves nobody, like the one that applies what all
+                // nodes execute, which should not wait for those that are served.
+                if tokio::task::try_id().is_none() {
+                    return Handover::Taken;
+                }
                 match tokio::task::block_in_place(|| is_served(&runtime)) {
                     true => Handover::Taken,
                     false => Handover::Late,
@@ -165,7 +170,7 @@ impl Pace {
     }
 
     /// Looks at the clock. The time since the last look, and whether the statement has just stepped
-    /// aside.
+    /// aside, or tried to: its slot is for others then.
     pub(super) fn look(&self, world: &impl World) -> (Duration, bool) {
         let now = world.now_us();
         let checked = self.checked_us.swap(now, Ordering::Relaxed);
@@ -186,6 +191,7 @@ impl Pace {
     }
 
     /// Lets others go on: gives them the thread's other work, or if they have it the processor.
+    /// Whether its slot is for others, as with `look`.
     pub(super) fn let_others(&self, world: &impl World, now: u64) -> bool {
         self.last_us.store(now, Ordering::Relaxed);
         let is_aside = self.aside.load(Ordering::Relaxed);
@@ -199,9 +205,9 @@ impl Pace {
         self.checked_us.store(now, Ordering::Relaxed);
         self.last_us.store(now, Ordering::Relaxed);
         self.asked_us.store(now, Ordering::Relaxed);
-        let is_taken = handover == Handover::Taken;
-        self.aside.store(is_taken, Ordering::Relaxed);
-        is_taken && !is_aside
+        self.aside.store(handover == Handover::Taken, Ordering::Relaxed);
+        // Those that wait for its slot need not wait for the other thread as well.
+        handover != Handover::Nobody && !is_aside
     }
 }
 
@@ -289,7 +295,8 @@ mod tests {
     fn who_comes_too_late_is_asked_again() {
         for late in [0, 1, 2, 7] {
             let (script, pace) = (Script::new(&vec![false; late]), Pace::default());
-            assert_eq!(script.compute(&pace, Duration::from_secs(1), STEP), 1, "it steps aside once");
+            let aside = script.compute(&pace, Duration::from_secs(1), STEP);
+            assert_eq!(aside, late + 1, "each time its slot is for others");
             let latest = PATIENCE + (HANDOVER + PATIENCE + STEP) * late as u32 + STEP;
             let served =
                 script.served_at().expect("the statement still computes, so somebody else must serve");
@@ -315,7 +322,7 @@ mod tests {
         let (script, pace) = (Script::new(&[false]), Pace::default());
         pace.look(&script);
         script.now.set(script.now.get() + PATIENCE.as_micros() as u64);
-        assert_eq!(pace.look(&script), (PATIENCE, false));
+        assert_eq!(pace.look(&script), (PATIENCE, true));
         script.now.set(script.now.get() + 100);
         assert_eq!(pace.look(&script).0, Duration::from_micros(100));
     }
@@ -334,6 +341,21 @@ mod tests {
             assert_ne!(by, std::thread::current().id());
         };
         runtime.block_on(async { tokio::spawn(statement).await.expect("no panic") });
+    }
+
+    /// The only thread that serves is busy, and nobody can take its work over before it says so.
+    #[test]
+    fn who_serves_nobody_waits_for_nobody() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("threads");
+        let (go_on, wait) = std::sync::mpsc::channel::<()>();
+        let (begun, beginning) = std::sync::mpsc::channel();
+        runtime.spawn(async move {
+            begun.send(()).expect("it is waited for");
+            wait.recv()
+        });
+        beginning.recv().expect("the thread begins");
+        assert_eq!(runtime.block_on(async { Process.hand_over() }), Handover::Taken);
+        go_on.send(()).expect("it is still busy");
     }
 
     #[test]
