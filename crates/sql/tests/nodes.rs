@@ -194,6 +194,7 @@ mod at_one {
         anomaly_phantom_range,
         anomaly_read_only,
         anomaly_write_skew,
+        array_parts,
         array_slices,
         array_types,
         basics,

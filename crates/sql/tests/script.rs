@@ -638,6 +638,7 @@ scripts!(
     anomaly_phantom_range,
     anomaly_read_only,
     anomaly_write_skew,
+    array_parts,
     array_slices,
     array_types,
     basics,

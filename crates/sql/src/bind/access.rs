@@ -6,11 +6,11 @@ use super::Binder;
 use super::scope::row_if_there;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, FunctionCall, Typed, fold};
-use crate::function::{jsonb_put, jsonb_subscript, name_element, put_element};
+use crate::function::{jsonb_put, jsonb_subscript, name_element, put_element, put_slice};
 use crate::parse::ALL_FIELDS;
 use crate::pg_catalog::EXPANDED_ARRAY;
 use crate::types::cast::CastContext;
-use crate::types::{Datum, Shape, Type, TypeId};
+use crate::types::{Datum, MAX_DIMENSIONS, Shape, Type, TypeId};
 
 /// `(record).*`.
 pub(super) fn is_all_fields(chain: &[AccessExpr]) -> bool {
@@ -69,7 +69,8 @@ impl Binder<'_> {
                 AccessExpr::Subscript(_) => cannot_subscript(typed.ty),
             });
         };
-        if rest.iter().any(|access| matches!(access, AccessExpr::Subscript(Subscript::Slice { .. }))) {
+        check_dimensions(rest)?;
+        if is_slice(rest) {
             let bounds = rest.iter().map(|access| self.slice_bounds(access)).collect::<Result<_>>()?;
             let expr = Expr::Slice(Box::new((typed.expr, bounds)));
             return Ok(Typed::new(fold(expr, self.context), typed.ty));
@@ -115,8 +116,8 @@ impl Binder<'_> {
         Ok(types)
     }
 
-    /// A column's array with another element, or its document with another part: the subscripts
-    /// and the new value.
+    /// A column's array with another element or slice, or its document with another part: the
+    /// subscripts and the new value.
     pub(crate) fn put_element(
         &mut self,
         array: Typed,
@@ -131,10 +132,14 @@ impl Binder<'_> {
             return Ok(Expr::Function(Box::new(call)));
         }
         let element = array.ty.element().ok_or_else(|| cannot_subscript(array.ty))?;
+        check_dimensions(chain)?;
+        if is_slice(chain) {
+            return self.put_slice(array, column, chain, value);
+        }
         let mut subscripts = vec![];
         for access in chain {
             let AccessExpr::Subscript(Subscript::Index { index }) = access else {
-                return Err(SqlError::unsupported("assignment to a slice of an array"));
+                return Err(self.lacks("this kind of subscript"));
             };
             subscripts.push(self.array_subscript(index)?);
         }
@@ -142,6 +147,33 @@ impl Binder<'_> {
         let mut arguments = vec![array.expr, self.assign_element(value, element, column)?];
         arguments.append(&mut subscripts);
         let function = put_element(array.ty, element, chain.len());
+        Ok(Expr::Function(Box::new(FunctionCall { function, arguments })))
+    }
+
+    /// A column's array with the elements of another one in a slice.
+    fn put_slice(
+        &mut self,
+        array: Typed,
+        column: &str,
+        chain: &[AccessExpr],
+        value: &Syntax,
+    ) -> Result<Expr> {
+        let mut given = 0;
+        let mut bounds = vec![];
+        for access in chain {
+            for bound in self.slice_bounds(access)? {
+                if bound.is_some() {
+                    given |= 1 << bounds.len();
+                }
+                bounds.push(bound.unwrap_or(Expr::Constant(Datum::Null)));
+            }
+        }
+        let value = self.expression(value)?;
+        // What a domain over the array asks is asked of the whole.
+        let value = self.assign_element(value, array.ty.base(), column)?;
+        let mut arguments = vec![array.expr, value, Expr::Constant(Datum::Int4(given))];
+        arguments.append(&mut bounds);
+        let function = put_slice(array.ty, chain.len());
         Ok(Expr::Function(Box::new(FunctionCall { function, arguments })))
     }
 
@@ -220,6 +252,22 @@ impl Binder<'_> {
             SqlError::new(sqlstate::DATATYPE_MISMATCH, "array subscript must have type integer")
         })
     }
+}
+
+/// Whether a slice is meant: then a single subscript beside the bounds is one, too.
+fn is_slice(chain: &[AccessExpr]) -> bool {
+    chain.iter().any(|access| matches!(access, AccessExpr::Subscript(Subscript::Slice { .. })))
+}
+
+/// 54000 for more subscripts than an array can have dimensions.
+fn check_dimensions(chain: &[AccessExpr]) -> Result<()> {
+    let count = chain.len();
+    if count <= MAX_DIMENSIONS {
+        return Ok(());
+    }
+    let message =
+        format!("number of array dimensions ({count}) exceeds the maximum allowed ({MAX_DIMENSIONS})");
+    Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message))
 }
 
 fn cannot_subscript(ty: Type) -> SqlError {

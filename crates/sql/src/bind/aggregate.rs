@@ -96,8 +96,8 @@ impl Binder<'_> {
         let level = &mut self.levels[index];
         // Of a volatile argument each one written is computed for itself, but for those of ORDER BY
         // and windows, which PostgreSQL looks for among the outputs.
-        let is_own = matches!(level.clause, Clause::Targets | Clause::Having)
-            && call.exprs().any(Expr::is_volatile);
+        let is_own =
+            matches!(level.clause, Clause::Targets | Clause::Having) && call.exprs().any(Expr::is_volatile);
         let aggregates = &mut level.aggregates;
         let known = aggregates.iter().position(|known| !is_own && same(known, &call));
         let place = match known {

@@ -5,6 +5,8 @@ use sqlparser::ast::{
     FunctionArgumentList, FunctionArguments,
 };
 
+use super::hypothetical::is_hypothetical_set;
+use super::need::has_star;
 use super::scope::name_span;
 use super::{Binder, Clause, RowsCall, SetReturning, json_record};
 use crate::error::{Result, SqlError, sqlstate};
@@ -26,9 +28,6 @@ pub(super) fn plain_arguments(arguments: &[FunctionArg]) -> Result<Vec<&Syntax>>
         })
         .collect()
 }
-
-/// Aggregates that say where a row would be in an order, which are not supported.
-const HYPOTHETICAL_SET: [&str; 4] = ["rank", "dense_rank", "percent_rank", "cume_dist"];
 
 impl Binder<'_> {
     pub(crate) fn function(&mut self, syntax: &FunctionSyntax) -> Result<Typed> {
@@ -54,8 +53,7 @@ impl Binder<'_> {
         }
         if schema.is_none() {
             if name == "row" {
-                let items = plain_arguments(&list.args)?;
-                return self.row(items);
+                return self.row_call(syntax, list);
             }
             if name == "grouping" {
                 return self.grouping(plain_arguments(&list.args)?);
@@ -89,8 +87,8 @@ impl Binder<'_> {
             return self.call(schema.as_deref(), &name, arguments);
         }
         if !function::is_aggregate(&name) {
-            if !syntax.within_group.is_empty() && HYPOTHETICAL_SET.contains(&name.as_str()) {
-                return Err(self.lacks("a hypothetical-set aggregate"));
+            if !syntax.within_group.is_empty() && is_hypothetical_set(&name) {
+                return self.hypothetical_set(&name, syntax, list);
             }
             let wildcard = matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
             let arguments = if wildcard { vec![] } else { plain_arguments(&list.args)? };
@@ -101,6 +99,37 @@ impl Binder<'_> {
             return Err(not_an_aggregate(&name, syntax, list));
         }
         self.aggregate(schema.as_deref(), &name, syntax, list)
+    }
+
+    /// `ROW(a, t.*)`.
+    fn row_call(&mut self, syntax: &FunctionSyntax, list: &FunctionArgumentList) -> Result<Typed> {
+        if !has_star(&syntax.args) {
+            return self.row(plain_arguments(&list.args)?);
+        }
+        let fields = self.row_fields(&list.args)?;
+        let shape = fields.iter().enumerate().map(|(place, field)| (format!("f{}", place + 1), field.ty));
+        let shape: Shape = shape.collect();
+        let values = fields.into_iter().map(|field| field.expr).collect();
+        Ok(Typed::new(Expr::Row(values, shape), TypeId::Record))
+    }
+
+    /// The fields of a row, in which a star stands for a table's columns.
+    pub(crate) fn row_fields(&mut self, arguments: &[FunctionArg]) -> Result<Vec<Typed>> {
+        if self.stars.is_some() {
+            // It would be stored as it is, and mean later columns, too.
+            return Err(self.lacks("ROW of a star in a view"));
+        }
+        let mut fields = vec![];
+        for argument in arguments {
+            if let FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(table)) = argument {
+                fields.extend(self.table_star(table)?.into_iter().map(|(_, field)| field));
+                continue;
+            }
+            for item in plain_arguments(std::slice::from_ref(argument))? {
+                fields.push(self.settled_expression(item)?);
+            }
+        }
+        Ok(fields)
     }
 
     /// The arguments of a call that names some, in their places; those left out before the last

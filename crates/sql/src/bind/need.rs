@@ -347,6 +347,15 @@ pub(crate) fn names_columns(expression: &ast::Expr) -> bool {
             name.quote_style.is_some() || !name.value.eq_ignore_ascii_case("default")
         }
         ast::Expr::CompoundIdentifier(_) => true,
+        ast::Expr::Function(call) => has_star(&call.args),
         _ => false,
+    })
+}
+
+/// Whether an argument is `t.*`.
+pub(super) fn has_star(arguments: &ast::FunctionArguments) -> bool {
+    let ast::FunctionArguments::List(list) = arguments else { return false };
+    list.args.iter().any(|argument| {
+        matches!(argument, ast::FunctionArg::Unnamed(ast::FunctionArgExpr::QualifiedWildcard(_)))
     })
 }

@@ -1,8 +1,11 @@
 //! Operators.
 
-use sqlparser::ast::{BinaryOperator, Expr as Syntax, UnaryOperator};
+use sqlparser::ast::{
+    BinaryOperator, Expr as Syntax, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator,
+};
 
 use super::Binder;
+use super::need::has_star;
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, OperatorCall, RowCompare, Typed, fold};
 use crate::function::operator::{self, Comparison, OperatorBody, ResolvedOperator};
@@ -259,9 +262,16 @@ impl Binder<'_> {
     }
 }
 
+/// The fields of `ROW(a, t.*)`, if a star is among them.
+pub(crate) fn starred_row(syntax: &Syntax) -> Option<&[FunctionArg]> {
+    let Syntax::Function(call) = syntax else { return None };
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let is_row = call.name.to_string().eq_ignore_ascii_case("row");
+    (is_row && has_star(&call.args)).then_some(list.args.as_slice())
+}
+
 /// The items of a row value, if it is one: `(a, b)`, `ROW(a, b)`.
 pub(crate) fn row_items(syntax: &Syntax) -> Option<Vec<&Syntax>> {
-    use sqlparser::ast::{FunctionArg, FunctionArgExpr, FunctionArguments};
     match syntax {
         Syntax::Tuple(items) => Some(items.iter().collect()),
         Syntax::Nested(inner) => row_items(inner),

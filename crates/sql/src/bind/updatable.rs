@@ -214,7 +214,7 @@ impl Walker for Calls {
             && let Some((name, _)) = name_parts(&call.name).ok().and_then(|mut parts| parts.pop())
         {
             self.windows |= call.over.is_some();
-            self.aggregates |= call.over.is_none() && is_aggregate(&name);
+            self.aggregates |= (call.over.is_none() && is_aggregate(&name)) || !call.within_group.is_empty();
             self.sets |= returns_set(&name);
         }
         Step::Continue(())

@@ -3,7 +3,7 @@
 use sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption, Ident};
 
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::ALL_FIELDS;
+use crate::parse::{ALL_FIELDS, HEADER_MATCH};
 
 /// Format of COPY's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,10 @@ pub struct CopyOptions {
     pub null: Vec<u8>,
     /// The first line holds names: skipped on input, written on output.
     pub header: bool,
+    /// Input: those names must be the columns'.
+    pub header_match: bool,
+    /// Input: the table must be one that nobody else sees yet.
+    pub freeze: bool,
     /// Csv: around fields.
     pub quote: u8,
     /// Csv: before a quote within quotes.
@@ -50,6 +54,8 @@ impl CopyOptions {
             delimiter: if csv { b',' } else { b'\t' },
             null: if csv { vec![] } else { b"\\N".to_vec() },
             header: false,
+            header_match: false,
+            freeze: false,
             quote: b'"',
             escape: b'"',
             force_quote: vec![],
@@ -80,6 +86,8 @@ struct Given {
     delimiter: Option<char>,
     null: Option<String>,
     header: bool,
+    header_match: bool,
+    freeze: bool,
     quote: Option<char>,
     escape: Option<char>,
     force_quote: Option<Vec<String>>,
@@ -110,8 +118,7 @@ impl Given {
     fn option(&mut self, option: &CopyOption) -> Result<()> {
         match option {
             CopyOption::Format(name) => self.format(&name.value)?,
-            // A hint: the rows of a table made in the same transaction need no special treatment.
-            CopyOption::Freeze(_) => {}
+            CopyOption::Freeze(freeze) => self.freeze = *freeze,
             CopyOption::Delimiter(delimiter) => self.delimiter = Some(*delimiter),
             CopyOption::Null(null) => self.null = Some(null.clone()),
             CopyOption::Header(header) => self.header = *header,
@@ -119,9 +126,14 @@ impl Given {
             CopyOption::Escape(escape) => self.escape = Some(*escape),
             CopyOption::ForceQuote(columns) => self.force_quote = Some(quoted(columns)),
             CopyOption::ForceNotNull(columns) => self.force_not_null = names(columns),
+            CopyOption::ForceNull(columns) if columns.iter().any(|column| column.value == HEADER_MATCH) => {
+                self.header_match = true;
+            }
             CopyOption::ForceNull(columns) => self.force_null = names(columns),
             CopyOption::Encoding(name) => {
-                if !matches!(name.to_ascii_uppercase().as_str(), "UTF8" | "UTF-8" | "UNICODE") {
+                // SQL_ASCII leaves characters as they are.
+                let known = ["UTF8", "UTF-8", "UNICODE", "SQL_ASCII"];
+                if !known.contains(&name.to_ascii_uppercase().as_str()) {
                     return Err(SqlError::unsupported(format!("COPY with encoding {name}")));
                 }
             }
@@ -221,7 +233,8 @@ impl Given {
             let message = format!("COPY {what} available only in CSV mode");
             return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
         }
-        options.header = self.header;
+        (options.header, options.header_match) = (self.header, self.header_match);
+        options.freeze = self.freeze;
         if let Some(quote) = self.quote {
             options.quote = single(quote, "quote")?;
             options.escape = options.quote;

@@ -99,6 +99,8 @@ pub struct CopyReader {
     escaped: bool,
     line: u64,
     header: bool,
+    /// The names that the header must have, if it must.
+    expected: Option<Vec<String>>,
     ended: bool,
     finished: bool,
     line_max: usize,
@@ -109,6 +111,7 @@ impl CopyReader {
     pub fn new(options: CopyOptions) -> CopyReader {
         CopyReader {
             header: options.header,
+            expected: None,
             options,
             buffer: vec![],
             start: 0,
@@ -120,6 +123,12 @@ impl CopyReader {
             finished: false,
             line_max: MAX_LINE,
         }
+    }
+
+    /// The same for columns of these names, which the header must have if HEADER MATCH says so.
+    pub fn expecting(self, names: Vec<String>) -> CopyReader {
+        let expected = self.options.header_match.then_some(names);
+        CopyReader { expected, ..self }
     }
 
     /// The same where a line may have no more than so many bytes.
@@ -163,7 +172,8 @@ impl CopyReader {
                 self.searched = self.start;
                 return Ok(false);
             }
-            if std::mem::take(&mut self.header) {
+            let is_header = std::mem::take(&mut self.header);
+            if is_header && self.expected.is_none() {
                 continue;
             }
             fields.clear();
@@ -172,7 +182,10 @@ impl CopyReader {
                 CopyFileFormat::Csv => csv_line(line, &self.options, fields)?,
                 _ => text_line(line, &self.options, fields),
             }
-            return Ok(true);
+            match self.expected.take() {
+                Some(names) => check_header(fields, &names, &self.options.null)?,
+                None => return Ok(true),
+            }
         }
     }
 
@@ -251,6 +264,27 @@ pub(super) fn too_long(line_max: usize) -> SqlError {
     }
     let detail = format!("A line of COPY data is longer than {} kB.", line_max / 1024);
     SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(detail)
+}
+
+/// 22P04 unless the fields are these names.
+fn check_header(fields: &Fields, names: &[String], null: &[u8]) -> Result<()> {
+    let (found, expected) = (fields.len(), names.len());
+    let wrong = |message: String| Err(SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, message));
+    if found != expected {
+        return wrong(format!("wrong number of fields in header line: got {found}, expected {expected}"));
+    }
+    for (place, name) in names.iter().enumerate() {
+        let got = match fields.get(place) {
+            Some(field) if field == name.as_bytes() => continue,
+            Some(field) => format!("\"{}\"", String::from_utf8_lossy(field)),
+            None => format!("null value (\"{}\")", String::from_utf8_lossy(null)),
+        };
+        let number = place + 1;
+        return wrong(format!(
+            "column name mismatch in header line field {number}: got {got}, expected \"{name}\""
+        ));
+    }
+    Ok(())
 }
 
 fn text_line(line: &[u8], options: &CopyOptions, fields: &mut Fields) {

@@ -264,7 +264,7 @@ impl Work<'_> {
             };
             for (own, other) in key.columns.iter().zip(&key.referenced_columns) {
                 if let Some(parent) = parent.filter(|_| *own == place) {
-                    super::constraint::check_types(table, *own, parent, *other, &key.name)?;
+                    super::constraint::check_types(table, *own, parent, *other, &key.name, self.format)?;
                 }
             }
         }
@@ -272,7 +272,7 @@ impl Work<'_> {
             for key in child.foreign_keys.iter().filter(|key| key.referenced_table == table.oid) {
                 for (own, other) in key.columns.iter().zip(&key.referenced_columns) {
                     if *other == place {
-                        super::constraint::check_types(child, *own, table, *other, &key.name)?;
+                        super::constraint::check_types(child, *own, table, *other, &key.name, self.format)?;
                     }
                 }
             }

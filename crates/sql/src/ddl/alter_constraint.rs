@@ -1,12 +1,15 @@
-//! Dropping and renaming constraints.
+//! Dropping, renaming and changing constraints.
 
 use std::sync::Arc;
 
 use cognate_engine::TreeMode;
+use sqlparser::ast;
 
 use super::alter_table::undefined_constraint;
 use super::constraint::duplicate_constraint;
-use crate::catalog::{ForeignKey, Index, Object, Oid, Table};
+use super::request::deferrable;
+use super::resolve::wrong_type;
+use crate::catalog::{Deferrable, ForeignKey, Index, Object, Oid, Relation, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 
@@ -147,6 +150,34 @@ impl Work<'_> {
         let Ok(mut parent) = self.table_copy(key.referenced_table) else { return Ok(()) };
         parent.referenced_by.retain(|reference| reference.constraint != key.oid);
         self.change(Object::Table(parent.into()))
+    }
+
+    /// ALTER CONSTRAINT: whether a foreign key is deferrable, and deferred.
+    pub(crate) async fn alter_constraint(
+        &mut self,
+        relation: &Relation,
+        name: &str,
+        characteristics: Option<&ast::ConstraintCharacteristics>,
+    ) -> Result<()> {
+        let Relation::Table(table) = relation else { return Err(wrong_type(relation.name(), "table")) };
+        let deferrable = deferrable(characteristics, false)?;
+        self.require_settled(table.oid, "ALTER TABLE")?;
+        let Some(key) = table.foreign_keys.iter().find(|key| key.name == name) else {
+            if !table.has_constraint(name) {
+                return Err(undefined_constraint(name, &table.name));
+            }
+            let what = format!("constraint \"{name}\" of relation \"{}\"", table.name);
+            let message = format!("{what} is not a foreign key constraint");
+            return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message));
+        };
+        // Whoever deletes what is referred to looks at it, too.
+        self.lock_table(key.referenced_table, TreeMode::Exclusive).await?;
+        let mut table = self.table_copy(table.oid)?;
+        for key in table.foreign_keys.iter_mut().filter(|key| key.name == name) {
+            key.deferrable = deferrable.is_some();
+            key.initially_deferred = matches!(deferrable, Some(Deferrable::Deferred));
+        }
+        self.change(Object::Table(table.into()))
     }
 
     /// RENAME CONSTRAINT.

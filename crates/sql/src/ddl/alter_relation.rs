@@ -21,7 +21,7 @@ use crate::parse::{AlterRelation, RelationChange, dropped_expression};
 use crate::session::work::Work;
 
 impl Work<'_> {
-    /// ALTER VIEW, and SET SCHEMA of a table.
+    /// ALTER VIEW, and SET SCHEMA and ALTER CONSTRAINT of a table.
     pub(crate) async fn alter_relation(&mut self, alter: &AlterRelation) -> Result<()> {
         let name = Qualified::from_object_name(&alter.name)?;
         self.refresh_catalog();
@@ -46,6 +46,9 @@ impl Work<'_> {
             RelationChange::SetSchema(schema) => self.set_schema(&relation, &fold(schema)).await,
             RelationChange::SetOptions(options) => self.set_view_options(&relation, options),
             RelationChange::ResetOptions(options) => self.reset_view_options(&relation, options),
+            RelationChange::AlterConstraint { name, characteristics } => {
+                self.alter_constraint(&relation, &fold(name), characteristics.as_ref()).await
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::deferred_unique::not_at_once;
 use crate::session::work::Work;
 use crate::types::cast::{self, CastContext};
+use crate::types::{FormatContext, Type};
 
 /// What a new constraint's table has of rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -194,7 +195,7 @@ impl Work<'_> {
             }
         };
         for (&place, &referenced) in places.iter().zip(&referenced_places) {
-            check_types(table, place, &parent, referenced, &name)?;
+            check_types(table, place, &parent, referenced, &name, self.format)?;
         }
         let key = ForeignKey {
             oid: self.allocate_oid()?,
@@ -331,14 +332,19 @@ pub(super) fn check_types(
     parent: &Table,
     referenced: usize,
     name: &str,
+    format: &FormatContext,
 ) -> Result<()> {
     let (column, target) = (&table.columns[place], &parent.columns[referenced]);
-    let convertible = column.ty.id == target.ty.id
-        || cast::find(column.ty, target.ty, CastContext::Implicit).is_some()
+    // The same kind of type is not enough: there are many enum types.
+    let convertible = cast::find(column.ty, target.ty, CastContext::Implicit).is_some()
         || (column.ty.id.is_integer() && target.ty.id.is_integer());
     if convertible {
         return Ok(());
     }
+    let named = |ty: Type| match ty.user_type() {
+        Some(_) => ty.format_with(format),
+        None => ty.id.sql_name().to_owned(),
+    };
     Err(SqlError::new(
         sqlstate::DATATYPE_MISMATCH,
         format!("foreign key constraint \"{name}\" cannot be implemented"),
@@ -347,8 +353,8 @@ pub(super) fn check_types(
         "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
         column.name,
         target.name,
-        column.ty.id.sql_name(),
-        target.ty.id.sql_name()
+        named(column.ty),
+        named(target.ty)
     )))
 }
 

@@ -1,5 +1,6 @@
-//! Elements: assigning to one of an array (`SET a[i][j] = x`), and the characters of a name, which
-//! PostgreSQL's own clients ask for (`typname[0] = '_'`).
+//! Elements: assigning to one of an array (`SET a[i][j] = x`) or to those of a slice
+//! (`SET a[i:j] = b`), and the characters of a name, which PostgreSQL's own clients ask for
+//! (`typname[0] = '_'`).
 //!
 //! No call can name these functions; the binder makes them of subscripts.
 
@@ -40,6 +41,28 @@ pub(crate) fn put_element(array: Type, element: Type, subscripts: usize) -> Reso
     ResolvedFunction { function: &PUT, arguments, result: array, is_spread: false }
 }
 
+static PUT_SLICE: LazyLock<Function> = LazyLock::new(|| Function {
+    oid: 0,
+    name: "array_put_slice",
+    arguments: &[AnyArray, AnyArray, Int4],
+    variadic: true,
+    optional: 0,
+    names: &[],
+    result: AnyArray,
+    strict: false,
+    volatility: Volatility::Immutable,
+    body: Body::Typed(put_elements),
+});
+
+/// The function for an array type, of the array, the array that gives the new elements, which of
+/// the bounds are given (a bit for each), and the lower and the upper bound of so many dimensions.
+pub(crate) fn put_slice(array: Type, dimensions: usize) -> ResolvedFunction {
+    let mut arguments = SmallVec::new();
+    arguments.extend([array, array]);
+    arguments.extend(std::iter::repeat_n(Type::new(Int4), 1 + 2 * dimensions));
+    ResolvedFunction { function: &PUT_SLICE, arguments, result: array, is_spread: false }
+}
+
 static NAME_ELEMENT: LazyLock<Function> = LazyLock::new(|| Function {
     oid: 0,
     name: "name_element",
@@ -68,10 +91,25 @@ fn character(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum, SqlError
     Ok(name.get(place..=place).unwrap_or_default().into())
 }
 
-/// Whether an expression assigns to an element, or to a part of a document.
+/// Whether an expression assigns to an element or a slice, or to a part of a document.
 pub(crate) fn puts_element(expr: &Expr) -> bool {
     let Expr::Function(call) = expr else { return false };
-    std::ptr::eq(call.function.function, &*PUT) || puts_part(call.function.function)
+    let is = |known: &Function| std::ptr::eq(call.function.function, known);
+    is(&PUT) || is(&PUT_SLICE) || puts_part(call.function.function)
+}
+
+fn subscript_error(message: &'static str) -> SqlError {
+    SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, message)
+}
+
+fn null_subscript() -> SqlError {
+    let message = "array subscript in assignment must not be null";
+    SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, message)
+}
+
+fn too_large() -> SqlError {
+    let message = format!("array size exceeds the maximum allowed ({MAX_ELEMENTS})");
+    SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message)
 }
 
 fn put(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Result<Datum, SqlError> {
@@ -82,10 +120,7 @@ fn put(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Result
     for subscript in subscripts {
         match subscript {
             Datum::Int4(place) => places.push(*place),
-            _ => {
-                let message = "array subscript in assignment must not be null";
-                return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, message));
-            }
+            _ => return Err(null_subscript()),
         }
     }
     match array {
@@ -106,7 +141,7 @@ fn replaced(
     context: &EvalContext<'_>,
 ) -> Result<Datum, SqlError> {
     if places.len() != array.dimensions.len() {
-        return Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "wrong number of array subscripts"));
+        return Err(subscript_error("wrong number of array subscripts"));
     }
     let mut array = array.clone();
     if let ([dimension], [place]) = (array.dimensions.as_mut_slice(), places) {
@@ -116,8 +151,7 @@ fn replaced(
             Err(_) => dimension.length.max(usize::try_from(1 - before).unwrap_or(usize::MAX)),
         };
         if length > MAX_ELEMENTS {
-            let message = format!("array size exceeds the maximum allowed ({MAX_ELEMENTS})");
-            return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
+            return Err(too_large());
         }
         context.check_size(length * size_of::<Datum>())?;
         if before > 0 {
@@ -134,12 +168,123 @@ fn replaced(
         let offset = usize::try_from(i64::from(place) - i64::from(dimension.lower)).ok();
         match offset.filter(|offset| *offset < dimension.length) {
             Some(offset) => index = index * dimension.length + offset,
-            None => {
-                let message = "array subscript out of range";
-                return Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, message));
-            }
+            None => return Err(subscript_error("array subscript out of range")),
         }
     }
     array.elements[index] = value.clone();
+    Ok(array.checked()?.into())
+}
+
+/// The bounds of a slice's dimensions; none where the array's own holds.
+type Limits = SmallVec<[[Option<i32>; 2]; 2]>;
+
+fn put_elements(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Result<Datum, SqlError> {
+    let [array, source, given, bounds @ ..] = arguments else {
+        return Err(SqlError::internal("an assignment without a slice"));
+    };
+    let given = given.as_i64().unwrap_or(0);
+    let mut limits = Limits::new();
+    for (at, pair) in bounds.chunks_exact(2).enumerate() {
+        let bound = |side: usize| match &pair[side] {
+            _ if (given >> (2 * at + side)) & 1 == 0 => Ok(None),
+            Datum::Int4(bound) => Ok(Some(*bound)),
+            _ => Err(null_subscript()),
+        };
+        limits.push([bound(0)?, bound(1)?]);
+    }
+    let array = match array {
+        Datum::Array(array) => Array::clone(array),
+        _ => {
+            let element = types.first().and_then(|ty| ty.element());
+            let element = element.ok_or_else(|| SqlError::internal("an array type without elements"))?;
+            Array::new(element.id, vec![])
+        }
+    };
+    // As in PostgreSQL, where there is nothing to take elements from, nothing is assigned.
+    let Datum::Array(source) = source else { return Ok(array.into()) };
+    if array.dimensions.is_empty() {
+        return new_slice(array, &limits, source);
+    }
+    replaced_slice(array, &limits, source, context)
+}
+
+/// An array of a slice's shape, of the first elements of another one.
+fn new_slice(empty: Array, limits: &Limits, source: &Array) -> Result<Datum, SqlError> {
+    let mut dimensions = Vec::with_capacity(limits.len());
+    let mut count = 1usize;
+    for limit in limits {
+        let [Some(lower), Some(upper)] = *limit else {
+            let error = subscript_error("array slice subscript must provide both boundaries");
+            return Err(error.with_detail(
+                "When assigning to a slice of an empty array value, slice boundaries must be fully specified.",
+            ));
+        };
+        let length = usize::try_from(i64::from(upper) - i64::from(lower) + 1).map_err(|_| too_large())?;
+        count = count.checked_mul(length).filter(|count| *count <= MAX_ELEMENTS).ok_or_else(too_large)?;
+        dimensions.push(Dimension { length, lower });
+    }
+    if count == 0 {
+        return Ok(empty.into());
+    }
+    let elements = source.elements.get(..count).ok_or_else(|| subscript_error("source array too small"))?;
+    Ok(Array { element: empty.element, dimensions, elements: elements.to_vec() }.checked()?.into())
+}
+
+/// The array with the first elements of another one in a slice of it. One with one dimension grows
+/// to have the slice, with NULLs between.
+fn replaced_slice(
+    mut array: Array,
+    limits: &Limits,
+    source: &Array,
+    context: &EvalContext<'_>,
+) -> Result<Datum, SqlError> {
+    if limits.len() > array.dimensions.len() {
+        return Err(subscript_error("wrong number of array subscripts"));
+    }
+    let grows = array.dimensions.len() == 1;
+    let mut ranges = SmallVec::<[[i64; 2]; 2]>::new();
+    let mut count = 1usize;
+    for (at, dimension) in array.dimensions.iter().enumerate() {
+        let [from, to] = limits.get(at).copied().unwrap_or_default();
+        let first = i64::from(dimension.lower);
+        let last = first + dimension.length as i64 - 1;
+        let (from, to) = (from.map_or(first, i64::from), to.map_or(last, i64::from));
+        if from > to {
+            return Err(subscript_error("upper bound cannot be less than lower bound"));
+        }
+        if !grows && (from < first || to > last) {
+            return Err(subscript_error("array subscript out of range"));
+        }
+        let length = usize::try_from(to - from + 1).map_err(|_| too_large())?;
+        count = count.checked_mul(length).filter(|count| *count <= MAX_ELEMENTS).ok_or_else(too_large)?;
+        ranges.push([from, to]);
+    }
+    if count > source.elements.len() {
+        return Err(subscript_error("source array too small"));
+    }
+    if let ([dimension], [[from, to]]) = (array.dimensions.as_mut_slice(), ranges.as_slice()) {
+        let first = i64::from(dimension.lower);
+        let last = first + dimension.length as i64 - 1;
+        let missing = usize::try_from(first - from).unwrap_or(0);
+        let length = usize::try_from(last.max(*to) - first.min(*from) + 1).map_err(|_| too_large())?;
+        if length > MAX_ELEMENTS {
+            return Err(too_large());
+        }
+        context.check_size(length * size_of::<Datum>())?;
+        array.elements.splice(0..0, std::iter::repeat_n(Datum::Null, missing));
+        array.elements.resize(length, Datum::Null);
+        dimension.lower -= missing as i32;
+        dimension.length = length;
+    }
+    for (place, element) in source.elements.iter().take(count).enumerate() {
+        let (mut rest, mut index, mut stride) = (place, 0, 1);
+        for (dimension, [from, to]) in array.dimensions.iter().zip(&ranges).rev() {
+            let span = (to - from + 1) as usize;
+            index += ((from - i64::from(dimension.lower)) as usize + rest % span) * stride;
+            rest /= span;
+            stride *= dimension.length;
+        }
+        array.elements[index] = element.clone();
+    }
     Ok(array.checked()?.into())
 }

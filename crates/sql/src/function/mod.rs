@@ -6,6 +6,7 @@
 pub mod aggregate;
 mod arguments;
 mod array;
+mod behind;
 mod context;
 mod convert;
 mod datetime;
@@ -30,7 +31,7 @@ mod window;
 pub(crate) use aggregate::is_ordered_set;
 pub use aggregate::{Accumulator, Successor};
 pub use context::{EvalContext, Interrupt, NeverInterrupted, NoSession, SessionView};
-pub(crate) use element::{name_element, put_element, puts_element};
+pub(crate) use element::{name_element, put_element, put_slice, puts_element};
 pub(crate) use json::{json_records, jsonb_put, jsonb_subscript};
 pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility, all};
 pub(crate) use resolve::{Found, ambiguous, find, resolve_spread, undefined};

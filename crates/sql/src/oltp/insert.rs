@@ -15,7 +15,7 @@ use crate::bind::{Binder, Body, Clause, Query, names_columns};
 use crate::catalog::{Identity, Privileges, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::explain::Outline;
-use crate::expr::Expr;
+use crate::expr::{Expr, Typed};
 use crate::function::Interrupt;
 use crate::parse::{self, Overriding, marked};
 use crate::plan::Plan;
@@ -66,6 +66,8 @@ pub(crate) struct Columns {
     table: Arc<Table>,
     /// Places in the order of the column list.
     places: Vec<usize>,
+    /// For each of them the subscripts of the part that is meant; empty if none has any.
+    parts: Vec<Vec<ast::AccessExpr>>,
     /// Which of them may not be given values, and why.
     fixed: Vec<(usize, SqlError)>,
     overriding: Option<Overriding>,
@@ -248,16 +250,41 @@ fn refuse(statement: &ast::Insert) -> Result<()> {
     }
 }
 
-/// Places of the listed columns, or of all. 42703, 42701.
-fn column_list(table: &Table, names: &[ast::ObjectName]) -> Result<Vec<usize>> {
+/// Names of columns, and for each the subscripts of the part of it that is meant.
+type Listed = (Vec<ast::ObjectName>, Vec<Vec<ast::AccessExpr>>);
+
+/// What a list of columns says; without subscripts if none has any.
+fn listed(names: &[ast::ObjectName]) -> Result<Listed> {
+    let mut listed: Listed = (Vec::with_capacity(names.len()), Vec::new());
+    for name in names {
+        match parse::part_of_column(name)? {
+            None => listed.0.push(name.clone()),
+            Some((column, subscripts)) => {
+                listed.1.resize(listed.0.len(), Vec::new());
+                listed.0.push(column);
+                listed.1.push(subscripts);
+            }
+        }
+    }
+    Ok(listed)
+}
+
+/// Places of the listed columns, or of all. 42703, 42701 unless it is parts of one that are listed.
+fn column_list(
+    table: &Table,
+    names: &[ast::ObjectName],
+    parts: &[Vec<ast::AccessExpr>],
+) -> Result<Vec<usize>> {
     if names.is_empty() {
         return Ok(table.visible_columns().map(|(place, _)| place).collect());
     }
-    let mut places = Vec::with_capacity(names.len());
-    for name in names {
+    let is_whole = |at: usize| parts.get(at).is_none_or(Vec::is_empty);
+    let mut places: Vec<usize> = Vec::with_capacity(names.len());
+    for (at, name) in names.iter().enumerate() {
         let name = crate::ddl::names::single(name)?;
         let place = crate::ddl::alter_table::column_place(table, &name)?;
-        if places.contains(&place) {
+        let known = |(before, known): (usize, &usize)| *known == place && (is_whole(at) || is_whole(before));
+        if places.iter().enumerate().any(known) {
             return Err(SqlError::new(
                 sqlstate::DUPLICATE_COLUMN,
                 format!("column \"{name}\" specified more than once"),
@@ -275,19 +302,20 @@ impl Columns {
         names: &[ast::ObjectName],
         overriding: Option<Overriding>,
     ) -> Result<Columns> {
-        let places = column_list(table, names)?;
-        Ok(Columns { places, table: table.clone(), fixed: Vec::new(), overriding })
+        let (names, parts) = listed(names)?;
+        let places = column_list(table, &names, &parts)?;
+        Ok(Columns { places, parts, table: table.clone(), fixed: Vec::new(), overriding })
     }
 
     /// The same of what may be a view. 0A000 for columns of it that are none of a table.
     fn of(subject: &Subject, names: &[ast::ObjectName], overriding: Option<Overriding>) -> Result<Columns> {
         let table = &subject.named;
         if !names.is_empty() {
-            subject.check_columns(names)?;
+            subject.check_columns(&listed(names)?.0)?;
             return Columns::new(table, names, overriding);
         }
         let (places, fixed) = subject.all_columns();
-        Ok(Columns { places, table: table.clone(), fixed, overriding })
+        Ok(Columns { places, parts: Vec::new(), table: table.clone(), fixed, overriding })
     }
 
     /// The rows of VALUES, complete; a single one of defaults if there are none.
@@ -304,6 +332,9 @@ impl Columns {
         }
         self.check_width(width, listed)?;
         let rows = rows.iter().map(|row| match marked(&row.content) {
+            Some(_) if !self.parts.is_empty() => {
+                Err(SqlError::unsupported("a list of literal rows for parts of columns"))
+            }
             Some(run) => self.literal_rows(binder, run).map(Box::new).map(Rows::Literal),
             None => self.row(binder, &row.content).map(Rows::One),
         });
@@ -332,6 +363,9 @@ impl Columns {
             return Ok((Query::of(body, columns.collect()), map));
         }
         let Some(query) = &statement.source else { return Err(SqlError::internal("no source of rows")) };
+        if !self.parts.is_empty() {
+            return Err(SqlError::unsupported("INSERT of a query's rows into parts of columns"));
+        }
         let query = binder.query_in_statement(query, true)?;
         self.check_width(query.columns.len(), listed)?;
         let places = &self.places[..query.columns.len()];
@@ -411,8 +445,9 @@ impl Columns {
     pub(crate) fn row_in_level(&self, binder: &mut Binder<'_>, values: &[ast::Expr]) -> Result<Vec<Expr>> {
         let mut row: Vec<Option<Expr>> = vec![None; self.table.columns.len()];
         binder.in_clause(Clause::Values, |binder| {
-            for (value, &place) in values.iter().zip(&self.places) {
-                if is_default(value) {
+            for (at, (value, &place)) in values.iter().zip(&self.places).enumerate() {
+                let part = self.parts.get(at).map_or(&[][..], Vec::as_slice);
+                if is_default(value) && part.is_empty() {
                     continue;
                 }
                 self.check_generated(place)?;
@@ -420,6 +455,16 @@ impl Columns {
                     continue;
                 }
                 let column = &self.table.columns[place];
+                if !part.is_empty() {
+                    if is_default(value) {
+                        let message = "cannot set an array element to DEFAULT";
+                        return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+                    }
+                    let before = row[place].take().unwrap_or(Expr::Constant(Datum::Null));
+                    let before = Typed::new(before, column.ty);
+                    row[place] = Some(binder.put_element(before, &column.name, (part, value))?);
+                    continue;
+                }
                 let typed = binder.expression(value)?;
                 row[place] = Some(binder.assign(typed, column.ty, &column.name)?.expr);
             }

@@ -16,7 +16,7 @@ use super::stored::decode;
 use super::subject::{Change, Subject, ViewChecks};
 use super::target::{Access, Target, as_key};
 use super::write::Locked;
-use crate::bind::{Binder, Clause, names_columns};
+use crate::bind::{Binder, Clause, names_columns, starred_row};
 use crate::catalog::{Column, Identity, Index, Privileges, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
@@ -239,12 +239,14 @@ fn bind_tuple(
             sqlstate::SYNTAX_ERROR => mismatch(),
             _ => error,
         })?;
-        for (&place, typed) in places.iter().zip(columns) {
-            let column = &table.columns[place];
-            refuse_generated(column)?;
-            bound.exprs.push(binder.assign(typed, column.ty, &column.name)?.expr);
+        return assign_fields(binder, table, &places, columns, bound);
+    }
+    if let Some(fields) = starred_row(value) {
+        let fields = binder.in_clause(Clause::Update, |binder| binder.row_fields(fields))?;
+        if fields.len() != places.len() {
+            return Err(mismatch());
         }
-        return Ok(());
+        return assign_fields(binder, table, &places, fields, bound);
     }
     let values: Vec<&ast::Expr> = match value {
         ast::Expr::Tuple(values) => values.iter().collect(),
@@ -262,6 +264,22 @@ fn bind_tuple(
     for (&place, value) in places.iter().zip(values) {
         let expr = assigned(binder, table, place, value)?;
         bound.exprs.push(expr);
+    }
+    Ok(())
+}
+
+/// Assigns the fields of one row.
+fn assign_fields(
+    binder: &mut Binder<'_>,
+    table: &Table,
+    places: &[usize],
+    fields: impl IntoIterator<Item = Typed>,
+    bound: &mut Assignments,
+) -> Result<()> {
+    for (&place, typed) in places.iter().zip(fields) {
+        let column = &table.columns[place];
+        refuse_generated(column)?;
+        bound.exprs.push(binder.assign(typed, column.ty, &column.name)?.expr);
     }
     Ok(())
 }

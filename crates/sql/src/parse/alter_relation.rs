@@ -7,11 +7,14 @@
 //! ALTER VIEW [IF EXISTS] name SET (option [= value], ...)
 //! ALTER VIEW [IF EXISTS] name RESET (option, ...)
 //! ALTER { TABLE | VIEW } [IF EXISTS] [ONLY] name SET SCHEMA schema
+//! ALTER TABLE [IF EXISTS] [ONLY] name ALTER CONSTRAINT name [[NOT] DEFERRABLE] [INITIALLY ...]
 //! ALTER INDEX IF EXISTS name RENAME TO new
 //! CREATE VIEW name AS query WITH [CASCADED | LOCAL] CHECK OPTION
 //! ```
 
-use sqlparser::ast::{CreateTableOptions, Expr, Ident, ObjectName, SqlOption, Statement};
+use sqlparser::ast::{
+    ConstraintCharacteristics, CreateTableOptions, Expr, Ident, ObjectName, SqlOption, Statement,
+};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
@@ -51,6 +54,13 @@ pub enum RelationChange {
     SetOptions(Vec<SqlOption>),
     /// RESET of options.
     ResetOptions(Vec<SqlOption>),
+    /// ALTER CONSTRAINT.
+    AlterConstraint {
+        /// The constraint.
+        name: Ident,
+        /// What it is to be.
+        characteristics: Option<ConstraintCharacteristics>,
+    },
 }
 
 impl AlterRelation {
@@ -68,7 +78,7 @@ impl AlterRelation {
 pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Option<AlterRelation>> {
     let is_view = is_word(parser, 1, "VIEW");
     let is_index = is_word(parser, 1, "INDEX") && is_word(parser, 2, "IF") && renames(parser);
-    let is_one = || is_view || is_index || (is_word(parser, 1, "TABLE") && sets_schema(parser));
+    let is_one = || is_view || is_index || (is_word(parser, 1, "TABLE") && is_of_table(parser));
     if !is_word(parser, 0, "ALTER") || !is_one() {
         return Ok(None);
     }
@@ -86,6 +96,14 @@ fn renames(parser: &Parser<'_>) -> bool {
     (5..16).any(|ahead| is_word(parser, ahead, "RENAME") && is_word(parser, ahead + 1, "TO"))
 }
 
+/// Whether it is a form of ALTER TABLE that is read here.
+fn is_of_table(parser: &Parser<'_>) -> bool {
+    // Behind ALTER TABLE, what may stand before the name, and the name.
+    let alters_constraint =
+        |ahead: usize| is_word(parser, ahead, "ALTER") && is_word(parser, ahead + 1, "CONSTRAINT");
+    sets_schema(parser) || (3..11).any(alters_constraint)
+}
+
 /// Whether the words SET SCHEMA and one more end the statement: the parser knows what else can be
 /// said of a table.
 fn sets_schema(parser: &Parser<'_>) -> bool {
@@ -99,6 +117,11 @@ fn sets_schema(parser: &Parser<'_>) -> bool {
 fn change(parser: &mut Parser<'_>) -> Parsed<RelationChange> {
     if take_all(parser, &["SET", "SCHEMA"]) {
         return parser.parse_identifier().map(RelationChange::SetSchema);
+    }
+    if take_all(parser, &["ALTER", "CONSTRAINT"]) {
+        let name = parser.parse_identifier()?;
+        let characteristics = parser.parse_constraint_characteristics()?;
+        return Ok(RelationChange::AlterConstraint { name, characteristics });
     }
     if take(parser, "SET") {
         return options(parser).map(RelationChange::SetOptions);
@@ -168,6 +191,7 @@ mod tests {
             ("ALTER VIEW IF EXISTS s.v RENAME COLUMN a TO \"B\"", "ALTER VIEW"),
             ("ALTER VIEW v RENAME a TO b", "ALTER VIEW"),
             ("ALTER VIEW v SET SCHEMA s", "ALTER VIEW"),
+            ("ALTER TABLE ONLY s.t ALTER CONSTRAINT c NOT DEFERRABLE INITIALLY IMMEDIATE", "ALTER TABLE"),
             ("ALTER VIEW v SET (check_option = local, security_barrier)", "ALTER VIEW"),
             ("ALTER VIEW IF EXISTS v RESET (check_option)", "ALTER VIEW"),
             ("ALTER TABLE IF EXISTS ONLY s.t SET SCHEMA \"S\"", "ALTER TABLE"),

@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use sqlparser::ast::{
-    BinaryOperator, ColumnOption, DataType, Expr, Function, FunctionArguments, ObjectName, Statement,
-    TypedString, UnaryOperator,
+    BinaryOperator, ColumnOption, DataType, Expr, Function, FunctionArguments, KeyOrIndexDisplay,
+    NullsDistinctOption, ObjectName, Statement, TypedString, UnaryOperator, UniqueConstraint,
 };
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
@@ -239,6 +239,9 @@ impl Dialect for CognateDialect {
         if !self.attempt() {
             return Err(ParserError::RecursionLimitExceeded);
         }
+        if is_word(parser, 0, "UNIQUE") && is_word(parser, 1, "NULLS") {
+            return Ok(Some(unique_nulls(parser).map(Some)));
+        }
         self.postgres.parse_column_option(parser)
     }
 
@@ -320,6 +323,27 @@ impl Dialect for CognateDialect {
         }
         None
     }
+}
+
+/// `UNIQUE NULLS [NOT] DISTINCT` of a column, which the crate knows of a table only.
+fn unique_nulls(parser: &mut Parser<'_>) -> Result<ColumnOption, ParserError> {
+    const NOT_DISTINCT: [Keyword; 4] = [Keyword::UNIQUE, Keyword::NULLS, Keyword::NOT, Keyword::DISTINCT];
+    let nulls_distinct = if parser.parse_keywords(&NOT_DISTINCT) {
+        NullsDistinctOption::NotDistinct
+    } else {
+        parser.expect_keywords(&[Keyword::UNIQUE, Keyword::NULLS, Keyword::DISTINCT])?;
+        NullsDistinctOption::Distinct
+    };
+    Ok(ColumnOption::Unique(UniqueConstraint {
+        name: None,
+        index_name: None,
+        index_type_display: KeyOrIndexDisplay::None,
+        index_type: None,
+        columns: vec![],
+        index_options: vec![],
+        characteristics: parser.parse_constraint_characteristics()?,
+        nulls_distinct,
+    }))
 }
 
 /// The precision of a literal `interval(p) 'text'` that comes next.

@@ -82,7 +82,7 @@ pub(crate) use current_of::{ROW_KEY, current_of, with_row_key};
 pub use database::{DatabaseOption, DatabaseStatement};
 pub use domain::{DomainChange, DomainClause, DomainStatement};
 pub(crate) use effects::{changes_rows, locks_rows_within};
-pub(crate) use element::element;
+pub(crate) use element::{element, part_of_column};
 pub use error::character_position;
 pub use grant::{DefaultPrivileges, GrantStatement, NamedRoutine, Objects, OnColumns};
 pub(crate) use like::Like;
@@ -90,7 +90,9 @@ pub(crate) use merge::does_nothing;
 pub use mip::{MipArgument, MipOperation};
 pub use owner::OwnerStatement;
 pub(crate) use reserved::hidden_column;
-pub(crate) use rewrite::{DISTINCT_SETS, dropped_expression, exclusion_of, sequence_name_of, split_included};
+pub(crate) use rewrite::{
+    DISTINCT_SETS, HEADER_MATCH, dropped_expression, exclusion_of, sequence_name_of, split_included,
+};
 pub use role::{RoleOption, RoleRef, RoleStatement};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
 pub(crate) use rows::{Literal, Reader, Run, marked};

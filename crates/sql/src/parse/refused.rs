@@ -122,7 +122,7 @@ const CLAUSES: &[(&[&str], &[Form])] = &[
         ],
     ),
     (&["CREATE", "INDEX"], forms!["CREATE INDEX ...": "ON" "ONLY",]),
-    (&["COPY"], forms!["COPY ...": "HEADER" "MATCH", "STDIN" "WHERE",]),
+    (&["COPY"], forms!["COPY ...": "STDIN" "WHERE",]),
     (
         &[],
         forms!["":
@@ -254,7 +254,6 @@ mod tests {
             ("CREATE INDEX i ON ONLY t (a)", "CREATE INDEX ... ON ONLY"),
             ("CREATE TEMP TABLE t AS EXECUTE p(1)", "CREATE TABLE ... AS EXECUTE"),
             ("ALTER TABLE t RESET (fillfactor)", "ALTER TABLE ... RESET ("),
-            ("COPY t FROM STDIN (HEADER MATCH)", "COPY ... HEADER MATCH"),
         ] {
             let found = match parse(text) {
                 // What the parser knows is refused when it is planned.

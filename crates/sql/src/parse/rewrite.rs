@@ -9,12 +9,16 @@
 //! | `COLLATE "C"`, `"default"`, `"POSIX"`, ... | nothing: there is one collation |
 //! | `FOR NO KEY UPDATE`, `FOR KEY SHARE` | `FOR UPDATE`, `FOR SHARE`, with a mark among the names ([`KEY_MARK`](super::KEY_MARK)) |
 //! | `FOR UPDATE ... LIMIT n` | `LIMIT n FOR UPDATE ...` |
+//! | `LIKE ALL (x)`, `NOT LIKE ANY (x)` | `~~ ALL (x)`, `!~~ ANY (x)` |
+//! | `substring(x SIMILAR p ESCAPE e)` | `substring(x FROM p FOR e)`, which means the same |
 //! | `trim(both from x)` | `trim(both ' ' from x)` |
 //! | `FROM ONLY t`, `UPDATE ONLY t` | without `ONLY`: there is no inheritance |
 //! | `ORDER BY x USING <` | `ORDER BY x ASC` |
 //! | `TABLE t` as a query | `SELECT * FROM t` |
 //! | `CREATE TABLE t (a, b) AS` | its columns with a type, which says nothing |
+//! | `CHECK (a) NO INHERIT`, and `NOT VALID` in CREATE TABLE | without: there is no inheritance, and no row yet |
 //! | `CREATE UNLOGGED`, `DROP INDEX CONCURRENTLY` | without the word |
+//! | `CREATE RECURSIVE VIEW v (a) AS query` | `CREATE VIEW v (a) AS WITH RECURSIVE v (a) AS (query) SELECT a FROM v` |
 //! | `[NOT] DEFERRABLE` of BEGIN, START, SET TRANSACTION | noted in the statement |
 //! | `INSERT ... OVERRIDING SYSTEM VALUE` | noted in the statement |
 //! | `FREEZE ON`, `HEADER OFF` ... of COPY | `TRUE`, `FALSE` |
@@ -48,6 +52,7 @@ use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
+pub(crate) use copy::HEADER_MATCH;
 pub(crate) use expression::dropped_expression;
 pub(crate) use identity::sequence_name_of;
 pub(crate) use include::split_included;
@@ -112,10 +117,12 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>, notes: &mut Notes) -> Result<V
         return Ok(tokens);
     }
     let first = word(tokens.first()).to_ascii_uppercase();
-    let mut pass = Pass { tokens: &tokens, at: 0, out: Vec::with_capacity(tokens.len()), first, notes };
+    let (out, tail) = (Vec::with_capacity(tokens.len()), Vec::new());
+    let mut pass = Pass { tokens: &tokens, at: 0, out, tail, first, notes };
     while pass.at < pass.tokens.len() {
         pass.step()?;
     }
+    pass.out.append(&mut pass.tail);
     Ok(pass.out)
 }
 
@@ -143,12 +150,18 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::CONCURRENTLY
             | Keyword::DEFERRABLE
             | Keyword::FREEZE
+            | Keyword::ENCODING
+            | Keyword::INHERIT
+            | Keyword::VALID
             | Keyword::HEADER
             | Keyword::FORCE_QUOTE
             | Keyword::FORCE
             | Keyword::SCHEMA
             | Keyword::IDENTITY
             | Keyword::LIKE
+            | Keyword::ILIKE
+            | Keyword::SIMILAR
+            | Keyword::RECURSIVE
             | Keyword::ABORT
             | Keyword::ARRAY
             | Keyword::RESET
@@ -196,6 +209,8 @@ struct Pass<'a> {
     tokens: &'a [TokenWithSpan],
     at: usize,
     out: Vec<TokenWithSpan>,
+    /// What comes behind everything else.
+    tail: Vec<TokenWithSpan>,
     /// First word of the statement.
     first: String,
     notes: &'a mut Notes,
@@ -240,6 +255,7 @@ impl<'a> Pass<'a> {
             "UNLOGGED" if self.after(&["CREATE"]) => self.at += 1,
             "CONCURRENTLY" if self.first == "DROP" => self.at += 1,
             "DEFERRABLE" if matches!(self.first.as_str(), "BEGIN" | "START" | "SET") => self.deferrable(),
+            "FREEZE" | "ENCODING" if self.begins_old_option() => self.old_option(span),
             "FREEZE" | "HEADER" | "FORCE_QUOTE" | "QUOTE" if self.first == "COPY" => self.copy_option(),
             "SCHEMA" | "WITHOUT" | "INCLUDE" if self.respells(span) => {}
             "ARRAY" if self.ends_type() => self.array_type(span),
@@ -247,25 +263,15 @@ impl<'a> Pass<'a> {
             "DROP" | "SET" | "RESTART" if self.alters_identity() => self.alter_identity(span),
             "ABORT" if self.at == 0 => self.put("ROLLBACK", span),
             "OPERATOR" => self.quantified_operator(),
-            "RESET" if self.at == 0 && self.is(1, "TIME") && self.is(2, "ZONE") => {
-                self.copy();
-                self.out.push(make("TimeZone", span));
-                self.at += 2;
-            }
+            "RESET" if self.at == 0 && self.is(1, "TIME") && self.is(2, "ZONE") => self.reset_zone(span),
             "IDENTITY" if matches!(self.peek(1).map(|token| &token.token), Some(Token::LParen)) => {
                 self.identity_options();
             }
+            "LIKE" | "ILIKE" if self.quantifies() => self.quantified_like(span),
+            "RECURSIVE" if self.is(1, "VIEW") && self.begins_view() => self.recursive_view(span),
+            "SIMILAR" if !self.is(1, "TO") => self.similar_substring(span),
             "LIKE" if self.first == "CREATE" && self.begins_column() => self.like(),
-            "DISTINCT" if self.after(&["BY"]) && self.after_group() => {
-                let marked = Word {
-                    value: DISTINCT_SETS.to_owned(),
-                    quote_style: Some('"'),
-                    keyword: Keyword::NoKeyword,
-                };
-                self.out.push(TokenWithSpan { token: Token::Word(marked), span });
-                self.out.push(TokenWithSpan { token: Token::Comma, span });
-                self.at += 1;
-            }
+            "DISTINCT" if self.after(&["BY"]) && self.after_group() => self.distinct_sets(span),
             "ALL" if self.after(&["BY"]) && self.after_group() => self.at += 1,
             "ROWS" | "RANGE" | "GROUPS" => {
                 self.copy();
@@ -280,6 +286,8 @@ impl<'a> Pass<'a> {
             }
             "EXCLUDE" => self.exclusion(),
             "VARIADIC" if self.begins_spread() => self.spread(span),
+            "NO" if self.is(1, "INHERIT") && self.after_check() => self.at += 2,
+            "NOT" if self.is(1, "VALID") && self.first == "CREATE" && self.after_check() => self.at += 2,
             "OVERRIDING" => self.overriding(),
             "MERGE" if self.is(1, "INTO") && !self.out.is_empty() => {
                 super::merge::check_place(&self.out)?;
@@ -333,6 +341,15 @@ impl<'a> Pass<'a> {
         }
         self.at += 1 + length;
         Ok(())
+    }
+
+    /// The word DISTINCT of GROUP BY, as the first item of the list.
+    fn distinct_sets(&mut self, span: Span) {
+        let value = DISTINCT_SETS.to_owned();
+        let marked = Word { value, quote_style: Some('"'), keyword: Keyword::NoKeyword };
+        self.out.push(TokenWithSpan { token: Token::Word(marked), span });
+        self.out.push(TokenWithSpan { token: Token::Comma, span });
+        self.at += 1;
     }
 
     /// Whether what was copied last is GROUP BY.

@@ -252,6 +252,8 @@ impl Walk {
                     self.list = None;
                 }
             }
+            // A value may be for a part of a column then.
+            b'[' if self.list.is_none() => self.fits = false,
             b';' if self.depth == 0 => {
                 self.survey.tokens += STATEMENT_TOKENS;
                 (self.begins, self.fits, self.list) = (true, false, None);

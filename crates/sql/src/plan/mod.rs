@@ -18,6 +18,7 @@
 //! ```
 
 mod access;
+mod backward;
 mod common;
 mod estimate;
 mod explain;

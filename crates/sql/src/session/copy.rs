@@ -4,6 +4,8 @@
 //! Into a table that the transaction holds exclusively (made or truncated by it) there are no row
 //! locks.
 
+mod target;
+
 use std::sync::Arc;
 
 use cognate_engine::{Access, ReadView};
@@ -13,7 +15,7 @@ use super::portal::PortalState;
 use super::{CommandTag, CopyFormat, CopyInFormat, Fetch, OutputColumn, Portal, RowSink, Session, SinkState};
 use crate::catalog::{Privileges, Table};
 use crate::copy::{BinaryReader, BinaryWriter, CopyFileFormat, CopyOptions, CopyReader, CopyWriter, Fields};
-use crate::ddl::names::{Qualified, fold};
+use crate::ddl::names::Qualified;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::function::Interrupt;
@@ -22,6 +24,7 @@ use crate::oltp::run::Checks;
 use crate::parse::{Command, Statement};
 use crate::session::work::Work;
 use crate::types::{Datum, FormatContext, Type, bounds};
+use target::{check_forced, check_frozen, copy_columns};
 
 /// A line is there four times: as data, as fields, as values and as a row.
 const LINE_SHARE: usize = 4;
@@ -158,6 +161,10 @@ impl Session {
         }
         let options = CopyOptions::new(options, legacy_options)?;
         if *to {
+            if options.header_match {
+                let message = "cannot use \"match\" with HEADER in COPY TO";
+                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+            }
             portal.state = PortalState::CopyOut(Box::new(self.copy_to(source, options, statement).await?));
             return Ok(None);
         }
@@ -203,6 +210,9 @@ impl Session {
             }
         }
         check_forced(&table, &places, &options)?;
+        if options.freeze {
+            check_frozen(&table, &work)?;
+        }
         let column = |&place: &usize| {
             let column = &table.columns[place];
             InColumn {
@@ -217,7 +227,10 @@ impl Session {
         let row_max = work.state.memory_limit / LINE_SHARE;
         let reader = match options.format {
             CopyFileFormat::Binary => Reader::Binary(BinaryReader::new(columns.len(), row_max)),
-            _ => Reader::Lines(CopyReader::new(options).within(row_max)),
+            _ => {
+                let names = columns.iter().map(|column| column.name.clone());
+                Reader::Lines(CopyReader::new(options).expecting(names.collect()).within(row_max))
+            }
         };
         Ok(CopyIn { table, reader, fields: Fields::default(), columns, defaults, checks, rows: 0 })
     }
@@ -555,45 +568,4 @@ impl InColumn {
             _ => crate::types::cast::apply_modifier(value, self.ty, false),
         }
     }
-}
-
-/// Places of COPY's columns. 42703, 42701.
-fn copy_columns(table: &Table, columns: &[ast::Ident]) -> Result<Vec<usize>> {
-    if columns.is_empty() {
-        let columns = table.visible_columns().filter(|(_, column)| column.generated.is_none());
-        return Ok(columns.map(|(place, _)| place).collect());
-    }
-    let mut places = Vec::with_capacity(columns.len());
-    for column in columns {
-        let name = fold(column);
-        let place = crate::ddl::alter_table::column_place(table, &name)?;
-        if table.columns[place].generated.is_some() {
-            return Err(SqlError::new(
-                sqlstate::INVALID_COLUMN_REFERENCE,
-                format!("column \"{name}\" is a generated column"),
-            )
-            .with_detail("Generated columns cannot be used in COPY."));
-        }
-        if places.contains(&place) {
-            return Err(SqlError::new(
-                sqlstate::DUPLICATE_COLUMN,
-                format!("column \"{name}\" specified more than once"),
-            ));
-        }
-        places.push(place);
-    }
-    Ok(places)
-}
-
-fn check_forced(table: &Table, places: &[usize], options: &CopyOptions) -> Result<()> {
-    for name in options.force_not_null.iter().chain(&options.force_null) {
-        let place = crate::ddl::alter_table::column_place(table, name)?;
-        if !places.contains(&place) {
-            return Err(SqlError::new(
-                sqlstate::INVALID_COLUMN_REFERENCE,
-                format!("FORCE column \"{name}\" not referenced by COPY"),
-            ));
-        }
-    }
-    Ok(())
 }

@@ -2,10 +2,13 @@
 //!
 //! A cursor is a portal with a name. One that can move backwards (SCROLL), or that outlives its
 //! transaction (WITH HOLD), has all its rows in memory: from its first use, or from COMMIT. They,
-//! and what FETCH gives, are charged to the memory that statements share.
+//! and what FETCH gives, are charged to the memory that statements share. Many can move backwards
+//! that do not say so ([`turn`]).
 //!
 //! The rows of one that reads a single table end with their keys, which FETCH takes off: WHERE
 //! CURRENT OF is about the row that was given last.
+
+mod turn;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,6 +29,7 @@ use crate::oltp::memory::row_bytes;
 use crate::parse::{Command, FetchCount, ROW_KEY, Statement, changes_rows, with_row_key};
 use crate::pg_catalog::CursorRow;
 use crate::types::{Datum, FormatContext};
+use turn::Origin;
 
 /// The cursors of a session, by name.
 pub(super) type Cursors = HashMap<String, NamedCursor>;
@@ -42,6 +46,8 @@ pub(super) struct NamedCursor {
     position: usize,
     at_end: bool,
     scroll: bool,
+    /// What its rows come from, if it may become one that scrolls.
+    origin: Option<Origin>,
     hold: bool,
     /// It outlived its transaction.
     held: bool,
@@ -251,14 +257,15 @@ impl Session {
             ));
         }
         let scroll = declare.scroll == Some(true);
+        let prepared = self.plan_cursor(query, statement, given)?;
+        let turns = turn::can_turn(declare, &prepared);
         let row = CursorRow {
             name: name.clone(),
             statement: statement.source.clone(),
             holdable: hold,
-            scrollable: scroll,
+            scrollable: scroll || turns,
             declared: self.facts.now(),
         };
-        let prepared = self.plan_cursor(query, statement, given)?;
         let mut portal = given.portal(Arc::new(prepared));
         portal.leave_open();
         let depth = self.open.as_ref().map_or(0, |open| open.state.savepoints.len());
@@ -269,6 +276,7 @@ impl Session {
             position: 0,
             at_end: false,
             scroll,
+            origin: None,
             hold,
             held: false,
             depth,
@@ -278,6 +286,7 @@ impl Session {
         };
         // The snapshot is that of the declaration.
         self.begin_cursor(&mut cursor).await?;
+        cursor.origin = Origin::of(&cursor.portal).filter(|_| turns);
         let last = cursor.portal.columns().and_then(<[OutputColumn]>::last);
         cursor.table = last.filter(|column| column.name == ROW_KEY).map(|column| column.table_oid);
         cursor.tell();
@@ -340,6 +349,9 @@ impl Session {
         }
         // Out of the map while it runs: a cursor whose query fails is gone.
         let mut cursor = self.cursors.remove(&name).ok_or_else(|| no_cursor(&name))?;
+        if !cursor.scroll && turn::goes_back(&cursor, count, skip) {
+            self.turn(&mut cursor).await?;
+        }
         let rows = match cursor.scroll && cursor.rows.is_some() {
             true => scroll(&mut cursor, count, skip, self.database.statement_budget()),
             false => self.fetch_forward(&mut cursor, count, skip).await,
@@ -449,7 +461,7 @@ impl Session {
         names.extend(self.cursors.iter().filter(|(_, c)| c.hold && !c.held).map(|(name, _)| name.clone()));
         for name in names {
             let Some(mut cursor) = self.cursors.remove(&name) else { continue };
-            if cursor.rows.is_none() {
+            if cursor.rows.is_none() && !self.turn(&mut cursor).await? {
                 let rest = match cursor.at_end {
                     true => Kept::new(self.database.statement_budget())?,
                     false => self.gather_all(&mut cursor.portal, false).await?,

@@ -14,7 +14,7 @@ pub struct Dimension {
 }
 
 /// Most dimensions of an array.
-pub(super) const MAX_DIMENSIONS: usize = 6;
+pub(crate) const MAX_DIMENSIONS: usize = 6;
 
 /// 54000 unless the subscript behind the last element is a number, too, along each dimension.
 pub(super) fn check_bounds(dimensions: &[Dimension]) -> Result<(), SqlError> {

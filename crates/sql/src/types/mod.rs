@@ -30,6 +30,7 @@ mod compare;
 pub(crate) mod input;
 pub(crate) mod output;
 
+pub(crate) use array::MAX_DIMENSIONS;
 pub use array::{Array, Dimension};
 pub use context::{ByteaOutput, DateOrder, DateStyle, FormatContext, IntervalStyle, ObjectNames};
 pub use datetime::zone::{TimeZone, from_setting as time_zone};

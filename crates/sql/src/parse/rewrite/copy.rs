@@ -4,6 +4,8 @@
 //! FORCE_QUOTE *      FORCE_QUOTE ("\u{1}*")
 //! FORCE QUOTE *      FORCE QUOTE "\u{1}*"
 //! HEADER 'on'        HEADER TRUE
+//! HEADER MATCH       HEADER TRUE, FORCE_NULL ("\u{1}match")
+//! STDIN CSV FREEZE   STDIN (FREEZE TRUE) CSV
 //! SET SCHEMA 'x'     SET search_path = 'x'
 //! WITHOUT OIDS       (nothing: no table has them)
 //! ```
@@ -13,8 +15,14 @@
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
-use super::{Pass, make};
+use super::{Pass, is, make};
 use crate::parse::ALL_FIELDS;
+
+/// A column of FORCE_NULL that nobody can have: HEADER MATCH was said.
+pub(crate) const HEADER_MATCH: &str = "\u{1}match";
+
+/// Options behind more tokens are not looked for.
+const OPTION_TOKENS: usize = 64;
 
 impl Pass<'_> {
     /// A word of COPY, with what it is given if that is to be said otherwise.
@@ -26,7 +34,14 @@ impl Pass<'_> {
         let Some(TokenWithSpan { token, span }) = self.peek(0) else { return };
         let span = *span;
         if forces_quotes && *token == Token::Mul {
-            self.all_columns(in_list, span);
+            self.marked_list(ALL_FIELDS, in_list, span);
+            self.at += 1;
+            return;
+        }
+        if is_switch && self.is(0, "MATCH") && self.after(&["HEADER"]) {
+            self.out.extend([make("TRUE", span), TokenWithSpan { token: Token::Comma, span }]);
+            self.out.push(make("FORCE_NULL", span));
+            self.marked_list(HEADER_MATCH, true, span);
             self.at += 1;
             return;
         }
@@ -44,13 +59,60 @@ impl Pass<'_> {
         self.at += 1;
     }
 
-    /// The star of FORCE QUOTE, as a column that nobody can have.
-    fn all_columns(&mut self, in_list: bool, span: Span) {
-        let all = Word { value: ALL_FIELDS.to_owned(), quote_style: Some('"'), keyword: Keyword::NoKeyword };
+    /// What stands for something else in a list of columns: a column that nobody can have.
+    fn marked_list(&mut self, name: &str, in_list: bool, span: Span) {
+        let all = Word { value: name.to_owned(), quote_style: Some('"'), keyword: Keyword::NoKeyword };
         let parenthesis = |token: Token| in_list.then_some(TokenWithSpan { token, span });
         self.out.extend(parenthesis(Token::LParen));
         self.out.push(TokenWithSpan { token: Token::Word(all), span });
         self.out.extend(parenthesis(Token::RParen));
+    }
+
+    /// Whether FREEZE or ENCODING stands outside of a list of options, as in old statements.
+    pub(super) fn begins_old_option(&self) -> bool {
+        let last = self.out.last().map(|token| &token.token);
+        let in_list = matches!(last, Some(Token::LParen | Token::Comma));
+        self.first == "COPY" && !in_list && self.behind_target().is_some()
+    }
+
+    /// The place behind what COPY reads or writes, if it is not far back.
+    fn behind_target(&self) -> Option<usize> {
+        let is_target = |token: &TokenWithSpan| is(Some(token), "STDIN") || is(Some(token), "STDOUT");
+        let from = self.out.len().saturating_sub(OPTION_TOKENS);
+        let at = from + self.out[from..].iter().rposition(is_target)? + 1;
+        Some(at + usize::from(is(self.out.get(at), "WITH")))
+    }
+
+    /// Such an option, put into a list of options.
+    pub(super) fn old_option(&mut self, span: Span) {
+        let sign = |token| TokenWithSpan { token, span };
+        let mut option = match (self.is(0, "FREEZE"), self.peek(1).map(|token| &token.token)) {
+            (true, _) => vec![make("FREEZE", span), make("TRUE", span)],
+            (false, Some(Token::SingleQuotedString(name))) => {
+                vec![make("ENCODING", span), sign(Token::SingleQuotedString(name.clone()))]
+            }
+            _ => return self.copy(),
+        };
+        let Some(at) = self.behind_target() else { return self.copy() };
+        self.at += if self.is(0, "FREEZE") { 1 } else { 2 };
+        match self.out.get(at).map(|token| &token.token) {
+            Some(Token::LParen) => {
+                option.push(sign(Token::Comma));
+                self.out.splice(at + 1..at + 1, option);
+            }
+            _ => {
+                option.insert(0, sign(Token::LParen));
+                option.push(sign(Token::RParen));
+                self.out.splice(at..at, option);
+            }
+        }
+    }
+
+    /// RESET TIME ZONE.
+    pub(super) fn reset_zone(&mut self, span: Span) {
+        self.copy();
+        self.out.push(make("TimeZone", span));
+        self.at += 2;
     }
 
     /// SET SCHEMA, WITHOUT OIDS of a table, and INCLUDE of a constraint. False if it is something

@@ -1,11 +1,12 @@
 //! `CREATE TABLE t (a, b) AS query`: the parser wants types of columns that the query gives them.
+//! And CREATE RECURSIVE VIEW, as PostgreSQL reads it.
 //!
 //! ```text
 //! CREATE TEMP TABLE t (a, b) ON COMMIT DROP AS TABLE u
 //! CREATE TEMP TABLE t (a TEXT, b TEXT) ON COMMIT DROP AS SELECT * FROM u
 //! ```
 
-use sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 use super::{Pass, dotted, is, make};
 
@@ -58,6 +59,57 @@ impl Pass<'_> {
                 return;
             }
         }
+    }
+
+    /// Whether a word may stand between CREATE and VIEW here.
+    pub(super) fn begins_view(&self) -> bool {
+        // CREATE OR REPLACE LOCAL TEMP.
+        self.first == "CREATE" && self.at <= 5
+    }
+
+    /// `RECURSIVE VIEW name (columns) AS`, with a WITH query of the view's own name around what
+    /// follows. Left alone unless the columns are nothing but names.
+    pub(super) fn recursive_view(&mut self, span: Span) {
+        let (_, length) = dotted(self.tokens.get(self.at + 2..).unwrap_or_default());
+        let open = self.at + 2 + length;
+        let list = self.tokens.get(open..).unwrap_or_default();
+        let close = list.iter().position(|token| token.token == Token::RParen);
+        let columns = close.and_then(|close| list.get(1..close)).unwrap_or_default();
+        let is_list = matches!(list.first().map(|token| &token.token), Some(Token::LParen))
+            && columns.iter().all(|token| matches!(token.token, Token::Word(_) | Token::Comma));
+        let behind = open + columns.len() + 2;
+        if length == 0 || columns.is_empty() || !is_list || !is(self.tokens.get(behind), "AS") {
+            return self.copy();
+        }
+        let sign = |token| TokenWithSpan { token, span };
+        let name = self.tokens[open - 1].clone();
+        self.out.extend_from_slice(&self.tokens[self.at + 1..=behind]);
+        self.out.extend([make("WITH", span), make("RECURSIVE", span), name.clone(), sign(Token::LParen)]);
+        self.out.extend_from_slice(columns);
+        self.out.extend([sign(Token::RParen), make("AS", span), sign(Token::LParen)]);
+        self.tail.extend([sign(Token::RParen), make("SELECT", span)]);
+        self.tail.extend_from_slice(columns);
+        self.tail.extend([make("FROM", span), name]);
+        self.at = behind + 1;
+    }
+
+    /// Whether what was copied last is a CHECK constraint of a table.
+    pub(super) fn after_check(&self) -> bool {
+        let is_of_table = self.out.iter().take(WORDS_MAX + 1).any(|token| is(Some(token), "TABLE"));
+        if !is_of_table || !matches!(self.first.as_str(), "CREATE" | "ALTER") {
+            return false;
+        }
+        let mut depth = 0;
+        let open = self.out.iter().rposition(|token| {
+            match token.token {
+                Token::RParen => depth += 1,
+                Token::LParen => depth -= 1,
+                _ => {}
+            }
+            depth == 0
+        });
+        let before = open.and_then(|open| open.checked_sub(1)).and_then(|at| self.out.get(at));
+        matches!(self.out.last().map(|token| &token.token), Some(Token::RParen)) && is(before, "CHECK")
     }
 
     /// Whether what comes next is what a view or table is made of.

@@ -4,16 +4,67 @@
 //! ```text
 //! kind OPERATOR(pg_catalog.=) ANY (array['r', 'm'])   becomes   kind = ANY (array['r', 'm'])
 //! ```
+//!
+//! And LIKE before ALL, which the parser has before ANY only.
 
-use sqlparser::tokenizer::{Span, Token};
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 use super::{Pass, make};
+
+/// Patterns of more tokens are not looked for.
+const PATTERN_TOKENS: usize = 64;
 
 impl Pass<'_> {
     /// Puts a word in the place of one.
     pub(super) fn put(&mut self, word: &str, span: Span) {
         self.out.push(make(word, span));
         self.at += 1;
+    }
+
+    /// Whether LIKE or ILIKE stands before what the parser does not expect there.
+    pub(super) fn quantifies(&self) -> bool {
+        let opens = matches!(self.peek(2).map(|token| &token.token), Some(Token::LParen));
+        let is_any = self.is(1, "ANY") && self.after(&["NOT"]);
+        opens && (is_any || self.is(1, "ALL") || self.is(1, "SOME"))
+    }
+
+    /// LIKE or ILIKE, and NOT before it, as an operator.
+    pub(super) fn quantified_like(&mut self, span: Span) {
+        let is_negated = self.after(&["NOT"]);
+        if is_negated {
+            self.out.pop();
+        }
+        let token = match (self.is(0, "ILIKE"), is_negated) {
+            (false, false) => Token::DoubleTilde,
+            (true, false) => Token::DoubleTildeAsterisk,
+            (false, true) => Token::ExclamationMarkDoubleTilde,
+            (true, true) => Token::ExclamationMarkDoubleTildeAsterisk,
+        };
+        self.out.push(TokenWithSpan { token, span });
+        self.at += 1;
+    }
+
+    /// `SIMILAR pattern ESCAPE letter` of SUBSTRING. The word is left alone where it is a name.
+    pub(super) fn similar_substring(&mut self, span: Span) {
+        let Some(escape) = self.escape_ahead() else { return self.copy() };
+        self.put("FROM", span);
+        (1..escape).for_each(|_| self.copy());
+        self.put("FOR", span);
+    }
+
+    /// How far from here ESCAPE is, behind a pattern.
+    fn escape_ahead(&self) -> Option<usize> {
+        let mut depth = 0;
+        for ahead in 1..PATTERN_TOKENS {
+            match self.peek(ahead)?.token {
+                Token::LParen => depth += 1,
+                Token::RParen if depth == 0 => return None,
+                Token::RParen => depth -= 1,
+                _ if depth == 0 && self.is(ahead, "ESCAPE") => return Some(ahead),
+                _ => {}
+            }
+        }
+        None
     }
 
     /// At the word OPERATOR. Only before ANY, ALL and SOME is anything changed.
