@@ -142,6 +142,9 @@ pub(crate) async fn compare(
         }
         if is_to_step_down(order.role(), order.state().0, config.node, &database.nodes().rows()) {
             match order.hand_over().await {
+                Ok(leader) if leader == Some(order.node()) => {
+                    tracing::warn!("this node cannot go on, and leads: nobody else can be asked to");
+                }
                 Ok(leader) => tracing::info!(?leader, "this node cannot go on, and lets another one lead"),
                 Err(error) => tracing::warn!(%error, "this node cannot go on, and leads all the same"),
             }

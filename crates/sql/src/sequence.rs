@@ -49,8 +49,6 @@ const SEQUENCE_BLOCK: i64 = 32;
 const OID_BLOCK: u64 = 64;
 /// Row ids stored ahead of use.
 const ROW_ID_BLOCK: u64 = 1 << 16;
-/// It is counted up to here how often a counter was set, and then from 0 again.
-const SETS: u8 = 1 << 7;
 
 const OID_COUNTER: u32 = 1;
 pub(crate) const ROW_ID_COUNTER: u32 = 2;
@@ -89,7 +87,7 @@ struct Counter {
     stored_at: Csn,
     /// At a node: how often it had been set when the block was taken, and up to where that is known
     /// to be so still.
-    sets: u8,
+    sets: u32,
     known_at: Csn,
 }
 
@@ -108,15 +106,37 @@ impl Counter {
     }
 }
 
-/// A counter as it is stored.
+/// A counter as it is stored: 8 bytes `last`, lowest first, 1 byte `is_called`, and 4 bytes `sets`,
+/// lowest first, if that is not 0. In a database of its own it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
     /// The last value that may have been given out, or the next one.
     pub(crate) last: i64,
     /// Which of them.
     pub(crate) is_called: bool,
-    /// How often nodes have set it, modulo [`SETS`].
-    pub(crate) sets: u8,
+    /// How often nodes have set it. It may come to 0 again: nobody has a block for so long.
+    pub(crate) sets: u32,
+}
+
+impl Stored {
+    fn of(row: &[u8]) -> Option<Stored> {
+        let (last, rest) = row.split_first_chunk::<8>()?;
+        let (is_called, sets) = rest.split_first()?;
+        let sets = match sets {
+            [] => 0,
+            sets => u32::from_le_bytes(sets.try_into().ok()?),
+        };
+        Some(Stored { last: i64::from_le_bytes(*last), is_called: *is_called != 0, sets })
+    }
+
+    fn row(self) -> Vec<u8> {
+        let mut row = self.last.to_le_bytes().to_vec();
+        row.push(u8::from(self.is_called));
+        if self.sets != 0 {
+            row.extend_from_slice(&self.sets.to_le_bytes());
+        }
+        row
+    }
 }
 
 impl Counters {
@@ -296,29 +316,19 @@ fn read(engine: &Database, transaction: &Transaction, counter: u32) -> Result<Op
 
 /// XX001 with file and offset for a row that is no counter's.
 fn decode(engine: &Database, counter: u32, row: &[u8], snapshot: Csn) -> Result<Stored> {
-    match row {
-        [number @ .., flags] if number.len() == 8 => {
-            let last = number.try_into().map(i64::from_le_bytes).unwrap_or_default();
-            Ok(Stored { last, is_called: flags & 1 != 0, sets: flags >> 1 })
-        }
-        _ => {
-            let error = SqlError::new(sqlstate::DATA_CORRUPTED, format!("counter {counter} cannot be read"));
-            Err(place::located(engine, store::COUNTER_TREE, &counter.to_be_bytes(), snapshot, error))
-        }
-    }
+    Stored::of(row).ok_or_else(|| {
+        let error = SqlError::new(sqlstate::DATA_CORRUPTED, format!("counter {counter} cannot be read"));
+        place::located(engine, store::COUNTER_TREE, &counter.to_be_bytes(), snapshot, error)
+    })
 }
 
 /// Stores a counter.
 pub(crate) fn put(transaction: &mut Transaction, counter: u32, stored: Stored) -> Result<()> {
-    let Stored { last, is_called, sets } = stored;
-    let mut bytes = [0; 9];
-    bytes[..8].copy_from_slice(&last.to_le_bytes());
-    bytes[8] = sets << 1 | u8::from(is_called);
-    Ok(transaction.put(store::COUNTER_TREE, &counter.to_be_bytes(), bytes.to_vec().into())?)
+    Ok(transaction.put(store::COUNTER_TREE, &counter.to_be_bytes(), stored.row().into())?)
 }
 
 /// How often a counter was set.
-fn sets_of(stored: Option<Stored>) -> u8 {
+fn sets_of(stored: Option<Stored>) -> u32 {
     stored.map_or(0, |stored| stored.sets)
 }
 
@@ -336,7 +346,7 @@ impl Storage {
             let mut transaction = self.engine.begin(Isolation::Snapshot, Access::ReadWrite);
             let sets = match self.engine.is_node() {
                 // Blocks that nodes have taken before hold no more.
-                true => (sets_of(read(&self.engine, &transaction, counter)?) + 1) % SETS,
+                true => sets_of(read(&self.engine, &transaction, counter)?).wrapping_add(1),
                 false => 0,
             };
             put(&mut transaction, counter, Stored { last, is_called, sets })?;
@@ -355,7 +365,7 @@ impl Storage {
         &self,
         counter: u32,
         mut next: impl FnMut(Option<Stored>) -> Result<i64>,
-    ) -> Result<(Csn, u8)> {
+    ) -> Result<(Csn, u32)> {
         loop {
             let mut transaction = self.engine.begin(Isolation::Snapshot, Access::ReadWrite);
             let stored = read(&self.engine, &transaction, counter)?;
@@ -472,5 +482,19 @@ mod tests {
         assert_eq!(error.sqlstate, sqlstate::DATA_CORRUPTED);
         assert!(error.detail.as_ref().is_some_and(|detail| detail.contains(".log, at byte ")), "{error:?}");
         assert_eq!(stored(&engine, &looking.view(), 8).unwrap(), None);
+    }
+
+    /// A row of a database that has never been a node's has no count, also that of an older build.
+    #[test]
+    fn a_counter_is_read_as_it_was_stored() {
+        let never_set = Stored { last: -2, is_called: true, sets: 0 };
+        assert_eq!(never_set.row(), [0xfe, 255, 255, 255, 255, 255, 255, 255, 1]);
+        let set_often = Stored { last: 258, is_called: false, sets: 1 << 20 | 128 };
+        assert_eq!(set_often.row(), [2, 1, 0, 0, 0, 0, 0, 0, 0, 128, 0, 16, 0]);
+        for counter in [never_set, set_often] {
+            assert_eq!(Stored::of(&counter.row()), Some(counter));
+            assert_eq!(Stored::of(&counter.row()[..8]), None);
+            assert_eq!(Stored::of(&[&counter.row()[..], &[0]].concat()), None);
+        }
     }
 }

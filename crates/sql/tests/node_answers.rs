@@ -49,6 +49,20 @@ async fn a_sequence_that_is_set_at_one_node_goes_on_from_there_at_all() {
     cluster.assert_equal();
 }
 
+/// Loads set a sequence again and again, and a node may have had its block all the while.
+#[tokio::test]
+async fn a_block_is_forgotten_however_often_the_sequence_was_set() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 1));
+    simple_query(&mut one, "CREATE SEQUENCE s").await;
+    assert_eq!(row(&cluster, &mut two, "SELECT nextval('s')").await, "1");
+    for (times, next) in [(128, 1128), (256, 1256)] {
+        let text = format!("SELECT setval('s', 1000 + n) FROM generate_series(1, {times}) n");
+        assert_eq!(simple_query(&mut one, &text).await.len(), times + 2);
+        assert_eq!(row(&cluster, &mut two, "SELECT nextval('s')").await, (next + 1).to_string());
+    }
+}
+
 /// Where a node's own numbers have come to the end, the sequence may have been set elsewhere.
 #[tokio::test]
 async fn a_sequence_at_its_end_goes_on_once_it_is_set_elsewhere() {
@@ -120,6 +134,8 @@ async fn a_node_that_differs_shows_nobody_its_rows() {
         assert!(refused[0].starts_with("ERROR 25006"), "{text}: {refused:?}");
         assert!(refused[1].contains("position 7"), "{text}: {refused:?}");
     }
+    let closed = cluster.nodes[1].1.nodes().closed();
+    assert!(closed.is_some_and(|why| why.contains("position 7")), "it accepts no writes either");
     assert_eq!(row(&cluster, &mut two, "SELECT count(*) FROM cognate_replication").await, "1");
     simple_query(&mut one, "SET cognate.replication = active").await;
     assert_eq!(simple_query(&mut one, "UPDATE t SET a = 3").await, ["UPDATE 1"]);

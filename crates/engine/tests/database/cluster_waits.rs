@@ -258,3 +258,37 @@ fn who_only_reads_below_the_horizon_is_refused() {
     assert!(matches!(refused, Err(Error::SerializationFailure { .. })), "{refused:?}");
     cluster.assert_equal();
 }
+
+/// Who has introduced himself is waited for, and the graph keeps what its readers depend on: they
+/// are not refused, however much comes behind them.
+#[test]
+fn who_only_reads_above_the_horizon_is_not_refused() {
+    let mut cluster = Cluster::of(2);
+    cluster.write(2, &[("x", "0"), ("y", "0")]);
+    for is_restarted in [false, true] {
+        if is_restarted {
+            cluster.restart(1);
+        }
+        let node = cluster.node(1).clone();
+        let mut introducing = Commitment::on(async move { node.introduce().await });
+        assert!(introducing.poll().is_none(), "nobody knows it yet");
+        cluster.settle();
+        introducing.poll().unwrap().unwrap();
+        drop(introducing);
+        let reader = cluster.begin(1, Isolation::Serializable);
+        assert!(get(&reader, "x").is_some() && get(&reader, "y").is_some());
+        for round in 0..200 {
+            cluster.write(2, &[("x", &round.to_string())]);
+        }
+        let mut reader = Commitment::of(reader);
+        let ended = match reader.poll() {
+            Some(ended) => ended,
+            None => {
+                cluster.settle();
+                reader.poll().unwrap()
+            }
+        };
+        assert!(ended.is_ok(), "restarted: {is_restarted}: {:?}", ended.err());
+    }
+    cluster.assert_equal();
+}

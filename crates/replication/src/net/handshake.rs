@@ -31,8 +31,9 @@ use super::frame::{self, Stream};
 use crate::codec::{Coded, Malformed, Reader, coded_fields};
 use crate::entry::{ClusterId, NodeNumber};
 
-/// Version of the handshake, of the messages and of what they carry.
-pub(crate) const PROTOCOL: u32 = 2;
+/// Version of the handshake, of the messages and of what they carry, and of the rules by which that
+/// is judged: nodes that come to other verdicts would part.
+pub(crate) const PROTOCOL: u32 = 3;
 
 const MAGIC: [u8; 8] = *b"COGNREPL";
 

@@ -12,7 +12,7 @@ use crate::error::{Result, SqlError, sqlstate};
 
 impl Nodes {
     /// What this node has is not what the others have, as the reason says: from now on nobody is
-    /// shown it.
+    /// shown it, and nothing is written by it.
     pub fn differ(&self, reason: String) {
         // What differs once stays so.
         let _ = self.differs.set(reason);

@@ -174,7 +174,8 @@ impl Nodes {
 
     /// Why this node accepts no writes, if it does not.
     pub fn closed(&self) -> Option<String> {
-        self.closed.load().as_ref().clone().or_else(|| self.left.get().cloned())
+        let stays_so = || self.left.get().or_else(|| self.differs.get()).cloned();
+        self.closed.load().as_ref().clone().or_else(stays_so)
     }
 
     /// 25006 if this node accepts no writes.
