@@ -92,7 +92,9 @@ impl Work<'_> {
             let after = table.clone();
             self.rekey_table(&before, &after, |_| Ok(()))?;
         } else {
-            self.engine.drop_tree(index.tree);
+            // It has another tree by now if the primary key has gone before it.
+            let tree = before.index(index.oid).map_or(index.tree, |now| now.tree);
+            self.engine.drop_tree(tree);
         }
         self.change(Object::Table(table.into()))
     }

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use cognate_engine::LockMode;
 use sqlparser::ast;
 
-use super::insert::Columns;
+use super::columns::Columns;
 use super::returning::Changed;
 use super::run::{Checks, Run};
 use super::source::{Pieces, Places, WithQueries, share};

@@ -12,6 +12,7 @@
 
 mod aggregate;
 mod change;
+mod columns;
 pub(crate) mod conflict;
 pub(crate) mod constraint;
 mod cte;

@@ -30,6 +30,8 @@ const FREE_BYTES: usize = 64 << 10;
 const STEP_BYTES: usize = 64 << 10;
 /// So many checks are looked at together before the end.
 const MANY: usize = 4096;
+/// What there was no memory for.
+const WHAT: &str = "What waits to be checked";
 
 /// The memory of the checks that wait in a transaction.
 #[derive(Debug, Default)]
@@ -51,11 +53,12 @@ struct Weight {
 }
 
 impl Weight {
-    /// One more check comes to so many. If there were more before, they were as heavy as the rest.
+    /// One more check comes to so many. If there were more before, they were as heavy as the rest;
+    /// those that a savepoint has brought back are as heavy as the new one.
     fn add(&mut self, waiting: usize, bytes: usize) {
         self.lower(waiting);
+        self.bytes += (waiting - self.checks + 1) * bytes;
         self.checks = waiting + 1;
-        self.bytes += bytes;
     }
 
     /// There are so many left at most.
@@ -80,8 +83,8 @@ impl Pending {
         }
         let bytes = bytes + STEP_BYTES;
         match &mut self.charge {
-            Some(charge) => charge.resize(bytes, "What waits to be checked")?,
-            None => self.charge = Some(budget.charge(bytes, "What waits to be checked")?),
+            Some(charge) => charge.resize(bytes, WHAT)?,
+            None => self.charge = Some(budget.charge(bytes, WHAT)?),
         }
         self.paid = bytes;
         Ok(())
@@ -91,8 +94,14 @@ impl Pending {
     fn end_statement(&mut self, deferred: usize) {
         (self.statement, self.tried) = (Weight::default(), 0);
         self.transaction.lower(deferred);
-        if self.bytes() <= FREE_BYTES {
+        let bytes = self.bytes();
+        if bytes <= FREE_BYTES {
             (self.charge, self.paid) = (None, 0);
+        } else if bytes + STEP_BYTES < self.paid
+            && let Some(charge) = &mut self.charge
+            && charge.resize(bytes + STEP_BYTES, WHAT).is_ok()
+        {
+            self.paid = bytes + STEP_BYTES;
         }
     }
 }
@@ -113,6 +122,8 @@ impl Work<'_> {
     /// Keeps a check for the end of the statement, or of the transaction. 53200.
     pub(super) fn keep_check(&mut self, check: Check, deferred: bool) -> Result<()> {
         let state = &mut *self.state;
+        // A statement that is run again begins with an empty queue.
+        state.pending.tried = state.pending.tried.min(state.checks.len());
         let (queue, weight) = match deferred {
             true => (&mut state.deferred, &mut state.pending.transaction),
             false => (&mut state.checks, &mut state.pending.statement),
@@ -194,6 +205,14 @@ mod tests {
         assert_eq!(error.sqlstate, crate::error::sqlstate::OUT_OF_MEMORY);
         pending.end_statement(1);
         assert_eq!((pending.bytes(), pending.paid), (FREE_BYTES, 0));
+        // What waits for the end of the transaction stays paid for, and no more than that.
+        pending.transaction.add(1, 1);
+        pending.statement.add(0, FREE_BYTES);
+        pending.pay(&budget).expect("there is room again");
+        pending.end_statement(2);
+        assert_eq!((pending.bytes(), pending.paid), (FREE_BYTES + 1, FREE_BYTES + 1 + STEP_BYTES));
+        pending.end_statement(0);
+        assert_eq!((pending.bytes(), pending.paid), (0, 0));
         drop(budget.charge(FREE_BYTES * 4, "Something else").expect("all came back"));
     }
 
@@ -207,5 +226,7 @@ mod tests {
         assert_eq!((weight.checks, weight.bytes), (1, 7));
         weight.lower(0);
         assert_eq!((weight.checks, weight.bytes), (0, 0));
+        weight.add(3, 7);
+        assert_eq!((weight.checks, weight.bytes), (4, 28));
     }
 }
