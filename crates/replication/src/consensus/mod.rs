@@ -337,10 +337,29 @@ impl Consensus {
                 self.raft.change_membership(change, false).await
             }
         };
-        changed.map(|_| Nothing {}).map_err(|error| match error {
+        let changed = changed.map_err(|error| match error {
             RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => NOT_LEADER.to_owned(),
             other => other.to_string(),
-        })
+        })?;
+        if changed.membership.is_some() {
+            self.until_members_of(changed.log_id.index()).await;
+        }
+        Ok(Nothing {})
+    }
+
+    /// Resolves once the view has the members of the entry at this index, which is committed, or
+    /// the consensus has ended. Views are published behind the answer, and the next change may
+    /// depend on this one: who was added is promoted.
+    async fn until_members_of(&self, index: u64) {
+        let mut metrics = self.raft.metrics();
+        let is_earlier = |known: &RaftMetrics<Types>| {
+            known.membership_config.log_id().as_ref().is_none_or(|id| id.index() < index)
+        };
+        while is_earlier(&metrics.borrow_watched()) {
+            if metrics.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Asks another node to lead.
