@@ -78,6 +78,20 @@ fn make(keyword: &str, span: Span) -> TokenWithSpan {
     TokenWithSpan { token: Token::make_keyword(keyword), span }
 }
 
+/// The place of the innermost parenthesis that is open behind these tokens.
+fn innermost_open(tokens: &[TokenWithSpan]) -> Option<usize> {
+    let mut depth = 0;
+    tokens.iter().rposition(|token| {
+        match token.token {
+            Token::RParen => depth += 1,
+            Token::LParen if depth == 0 => return true,
+            Token::LParen => depth -= 1,
+            _ => {}
+        }
+        false
+    })
+}
+
 /// Drops white space; joins string literals that only a line break separates.
 fn compact(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
@@ -384,17 +398,7 @@ impl<'a> Pass<'a> {
         if !matches!(self.peek(length).map(|token| &token.token), Some(Token::RParen)) {
             return self.copy();
         }
-        let mut depth = 0;
-        let open = self.out.iter().rposition(|token| {
-            match token.token {
-                Token::RParen => depth += 1,
-                Token::LParen if depth == 0 => return true,
-                Token::LParen => depth -= 1,
-                _ => {}
-            }
-            false
-        });
-        let (Some(mark), Some(open)) = (mark, open) else {
+        let (Some(mark), Some(open)) = (mark, innermost_open(&self.out)) else {
             self.at += length;
             return;
         };

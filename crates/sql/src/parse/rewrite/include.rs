@@ -9,7 +9,7 @@
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
-use super::{Pass, is};
+use super::{Pass, innermost_open, is};
 
 /// Stands between the two lists.
 const INCLUDE: &str = "\u{1}include";
@@ -57,17 +57,7 @@ impl Pass<'_> {
         let Some((TokenWithSpan { token: Token::RParen, .. }, before)) = self.out.split_last() else {
             return false;
         };
-        let mut depth = 0;
-        let open = before.iter().rposition(|token| {
-            match token.token {
-                Token::RParen => depth += 1,
-                Token::LParen if depth == 0 => return true,
-                Token::LParen => depth -= 1,
-                _ => {}
-            }
-            false
-        });
-        let Some(open) = open else { return false };
+        let Some(open) = innermost_open(before) else { return false };
         KEYS.iter().any(|words| {
             let first = open.checked_sub(words.len());
             first.is_some_and(|first| {
