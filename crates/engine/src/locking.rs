@@ -53,8 +53,11 @@ impl Transaction {
                 }
             },
         };
-        if self.held.count() > before {
-            self.writes.charge(LOCK_BYTES + key.len())?;
+        if self.held.count() > before
+            && let Err(error) = self.writes.charge_lock(LOCK_BYTES + key.len())
+        {
+            self.manager.locks.release_last(self.id, &mut self.held);
+            return Err(error);
         }
         Ok(LockOutcome::Granted { waited })
     }

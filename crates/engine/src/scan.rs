@@ -159,7 +159,12 @@ pub struct Scan {
 impl Drop for Scan {
     fn drop(&mut self) {
         if let (Some(place), Some(reads)) = (self.noted.take(), self.sight.reads()) {
-            reads.stopped(place, self.reverse, self.key());
+            let key = self.key();
+            // One that has failed on its way is nowhere, and has read who knows how far: all of its
+            // range stays noted.
+            if key.is_some() || self.base.is_none() {
+                reads.stopped(place, self.reverse, key);
+            }
         }
     }
 }

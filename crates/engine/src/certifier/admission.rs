@@ -175,8 +175,10 @@ impl Certifier {
         id
     }
 
+    /// The first commit of these nodes: of a summary, whose number is its last, that of the first
+    /// of its writers.
     fn first_commit(&self, nodes: &[NodeId]) -> Csn {
-        let commits = nodes.iter().map(|&id| self.nodes.at(id).commit);
+        let commits = nodes.iter().map(|&id| self.nodes.at(id).ended());
         commits.min().unwrap_or(Csn::MAX)
     }
 }

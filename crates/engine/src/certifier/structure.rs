@@ -25,8 +25,9 @@ impl Certifier {
 
     /// T1 → candidate → T3.
     fn as_pivot(&self, candidate: &Candidate) -> Option<Vec<NodeId>> {
-        let third = *self.after.iter().min_by_key(|&&id| self.nodes.at(id).commit)?;
-        let third_commit = self.nodes.at(third).commit;
+        // Of a summary it is the first of its writers that may have committed first.
+        let third = *self.after.iter().min_by_key(|&&id| self.nodes.at(id).ended())?;
+        let third_commit = self.nodes.at(third).ended();
         let dangerous = |first: &Node| {
             let concurrent = first.commit > candidate.node.start;
             let wrote = !first.writes.is_empty() || !first.range_writes().is_empty();

@@ -706,6 +706,31 @@ fn real_time_of_what_was_summarized() {
     certifier.certify(candidate(5, 2, reads(1), [(TREE, key(2))])).expect("it began last").admit(3);
 }
 
+/// Of what was summarized it is the first commit that counts: who leads to that leads to before all
+/// snapshots that show it.
+#[test]
+fn a_watched_snapshot_is_not_safe_from_who_leads_to_a_summary() {
+    let reads = |key: u8| {
+        let mut reads = ReadSet::default();
+        reads.add_point(TREE, &[key], Moment::Snapshot, Columns::ALL);
+        Some(reads)
+    };
+    let mut certifier = Certifier::new(Method::Pssi, 1);
+    // A reader at 1 sees what 1 wrote. 2 commits later, and both become one node.
+    certifier.certify(candidate(1, 0, None, [(TREE, key(1))])).expect("alone").admit(1);
+    let watch = certifier.watch(1);
+    certifier.certify(candidate(2, 1, None, [(TREE + 1, key(1))])).expect("apart").admit(2);
+    certifier.advance(0);
+    assert_eq!((certifier.summaries, certifier.nodes.len()), (1, 1));
+    // 3 comes before 1, and replaces what the reader has seen: 3 → 1 → reader → 3.
+    certifier.certify(candidate(3, 0, reads(1), [(TREE, key(2))])).expect("nobody precedes it").admit(3);
+    assert!(!certifier.end_watch(watch));
+    // Who sees all of them leads nowhere.
+    let watch = certifier.watch(3);
+    certifier.certify(candidate(4, 3, reads(1), [(TREE, key(2))])).expect("it is the last").admit(4);
+    assert!(certifier.end_watch(watch));
+}
+
 #[test]
 fn who_is_prepared_has_not_ended() {
     let reads = |key: u8| {

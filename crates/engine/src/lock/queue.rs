@@ -98,7 +98,7 @@ struct Line<T> {
     /// How many wait for each mode, and how many of all are siblings of somebody.
     count: [u32; 8],
     members: u32,
-    /// Grants past the line since it last moved.
+    /// Grants past the line since its first waiter last left it.
     overtaken: u32,
 }
 
@@ -119,7 +119,10 @@ impl<T> Line<T> {
         let waiting = self.waiting.remove(place)?;
         self.count[waiting.mode.bit().ilog2() as usize] -= 1;
         self.members -= u32::from(waiting.mode.family().is_some());
-        self.overtaken = 0;
+        // Who gives up farther behind has brought nobody ahead any nearer.
+        if place == 0 {
+            self.overtaken = 0;
+        }
         Some(waiting)
     }
 
@@ -593,6 +596,28 @@ mod tests {
         queue.release(2, &mut granted);
         assert_eq!(granted, [2, readers.end]);
         assert!(!Mode::Tree(TreeMode::Read).may_overtake());
+    }
+
+    /// A time limit, a cancel request or a deadlock of somebody behind the first one makes no room
+    /// for others to overtake it.
+    #[test]
+    fn who_gives_up_behind_lets_nobody_past_the_first() {
+        let [s, x] = [LockMode::Shared, LockMode::Exclusive].map(Mode::Row);
+        let mut queue = Queue::new();
+        assert_eq!(queue.request(1, s), Answer::Granted);
+        wait(&mut queue, 2, x);
+        let readers = 3..3 + u64::from(MOST_OVERTAKEN);
+        assert!(readers.clone().all(|reader| queue.request(reader, s) == Answer::Granted));
+        let (late, mut granted) = (readers.end, Vec::new());
+        for _ in 0..2 {
+            wait(&mut queue, late, s);
+            assert!(queue.withdraw(late, &mut granted));
+        }
+        assert_eq!(granted, []);
+        // Once the first one has gone, its place is another one's.
+        wait(&mut queue, late, x);
+        assert!(queue.withdraw(2, &mut granted));
+        assert_eq!(queue.request(late + 1, s), Answer::Granted, "past the other one");
     }
 
     #[test]

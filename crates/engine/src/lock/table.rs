@@ -389,6 +389,16 @@ impl LockTable {
         bytes
     }
 
+    /// `owner` lets go of the row that it has locked last.
+    pub(crate) fn release_last(&self, owner: TransactionId, held: &mut Held) {
+        let Some(hash) = held.hashes.pop() else { return };
+        let mut granted = Granted::new();
+        if self.lower(owner, hash, 0, &mut granted).is_none() {
+            held.hashes.push(hash);
+        }
+        punch(granted);
+    }
+
     /// `owner` goes back to what it held before in one queue: the bytes of a row's lock that is
     /// gone. None if something is still held.
     fn lower(&self, owner: TransactionId, hash: u64, before: Modes, granted: &mut Granted) -> Option<usize> {

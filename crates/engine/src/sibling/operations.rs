@@ -1,7 +1,7 @@
 //! BEGIN, PREPARE, COMMIT, ROLLBACK, REFUSE, SHOW and FORGET, as the manager carries them through:
 //! the family decides (`family`), one record says it (`prepared`), and nothing is told before that
 //! is durable. That an instance was given up is stored only when somebody is told
-//! ([`Manager::told`]): until then it need not outlive a crash.
+//! ([`Manager::told`], [`Manager::refused`]): until then it need not outlive a crash.
 //!
 //! Each operation works on a copy of the family and puts it in place once the record has its
 //! number: what is refused, or fails, has changed nothing.
@@ -124,12 +124,28 @@ impl Manager {
     /// What is known of the family now, to be told. Whoever reads that an instance is aborted may
     /// act on it at other sites, so that is stored first.
     fn told(&self, xid: &Xid, live: &mut Live) -> Result<Told, Error> {
-        if !live.family.is_settled() {
-            let mut next = live.family.clone();
-            next.settle();
-            self.store(xid, live, next)?;
-        }
+        self.settle_family(xid, live)?;
         Ok(Told { table: live.family.mipt(), csn: live.last, durable: self.wait_durable(live.last) })
+    }
+
+    fn settle_family(&self, xid: &Xid, live: &mut Live) -> Result<(), Error> {
+        if live.family.is_settled() {
+            return Ok(());
+        }
+        let mut next = live.family.clone();
+        next.settle();
+        self.store(xid, live, next)
+    }
+
+    /// A refusal on its way to whoever asked. One that says of an instance that it is aborted tells
+    /// that as a table does; but a node's BEGIN speaks for the node alone.
+    fn refused(&self, xid: &Xid, live: &mut Live, error: Error) -> Error {
+        match error {
+            Error::Refused(Refusal::InstanceAborted { .. }) if self.cluster.is_none() => {
+                self.settle_family(xid, live).err().unwrap_or(error)
+            }
+            error => error,
+        }
     }
 
     /// Logs the rows of a family, and nothing else, and puts it in its place.
@@ -159,7 +175,7 @@ impl Manager {
                 let slot = shard.join(&xid).ok_or(Error::NotPrepared)?;
                 Ok(Ok(Member { xid: xid.clone(), instance, slot, doom }))
             }
-            Err(refusal) => Err(refusal.into()),
+            Err(refusal) => Err(self.refused(&xid, live, refusal.into())),
         };
         if !matches!(begun, Ok(Ok(_))) {
             shard.part(&xid, 0);
@@ -246,6 +262,7 @@ impl Manager {
         let mut shard = self.families.shard(xid);
         let live = self.family(&mut shard, xid)?;
         let committed = self.commit_family(xid, live, instance);
+        let committed = committed.map_err(|error| self.refused(xid, live, error));
         let ended = *committed.as_ref().unwrap_or(&0);
         let told = committed.and_then(|_| self.told(xid, live));
         shard.part(xid, ended);
@@ -272,6 +289,7 @@ impl Manager {
         let mut shard = self.families.shard(xid);
         let live = self.family(&mut shard, xid)?;
         let rolled_back = self.rollback_family(xid, live, instance);
+        let rolled_back = rolled_back.map_err(|error| self.refused(xid, live, error));
         let ended = *rolled_back.as_ref().unwrap_or(&0);
         let told = rolled_back.and_then(|_| self.told(xid, live));
         shard.part(xid, ended);

@@ -160,7 +160,9 @@ pub(crate) struct WriteSet {
     /// Keys written since the oldest open savepoint.
     pub(super) journal: Vec<(TreeId, SmallKey)>,
     pub(super) bytes: u64,
-    /// Of these, taken from the budget (beyond the free chunk).
+    /// Of these, charged for locks.
+    lock_bytes: u64,
+    /// Of all bytes, taken from the budget (beyond the free chunk).
     pub(super) taken: u64,
     pub(super) budget: Arc<Budget>,
     pub(super) bulk: Bulk,
@@ -179,6 +181,7 @@ impl WriteSet {
             statement: 0,
             journal: Vec::new(),
             bytes: 0,
+            lock_bytes: 0,
             taken: 0,
             budget,
             bulk: Bulk::default(),
@@ -197,8 +200,14 @@ impl WriteSet {
         self.bytes
     }
 
-    /// Accounts for memory that the transaction uses elsewhere (its locks).
-    pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Error> {
+    /// Accounts for memory that a lock of the transaction takes.
+    pub(crate) fn charge_lock(&mut self, bytes: usize) -> Result<(), Error> {
+        self.charge(bytes)?;
+        self.lock_bytes += bytes as u64;
+        Ok(())
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), Error> {
         let after = self.bytes + bytes as u64;
         if after > self.budget.limit_each {
             return Err(Error::TransactionTooLarge { limit: self.budget.limit_each });
@@ -212,9 +221,12 @@ impl WriteSet {
         Ok(())
     }
 
-    /// Takes back what was charged for locks that are gone.
+    /// Takes back what was charged for locks that are gone, and no more: who has given up waiting
+    /// just as the lock was granted has held it, and was not charged.
     pub(crate) fn refund(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_sub(bytes as u64);
+        let bytes = self.lock_bytes.min(bytes as u64);
+        self.lock_bytes -= bytes;
+        self.bytes = self.bytes.saturating_sub(bytes);
     }
 
     /// Gives all that it has taken back to the budget: it is of no use any more.

@@ -2,7 +2,8 @@
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
-use cognate_engine::{Access, Error, Isolation, LockMode, LockOutcome, WaitPolicy};
+use cognate_engine::{Access, Database, Error, Isolation, LockMode, LockOutcome, Options, Value, WaitPolicy};
+use cognate_env::sim::SimDisk;
 
 use super::support::{all, begin, fresh, rows, value, write};
 
@@ -125,6 +126,30 @@ async fn locks_conflict_and_end_with_the_transaction() {
     assert_eq!(b.lock(1, b"k", LockMode::Shared, WaitPolicy::Block).await.unwrap(), granted);
     drop(b);
     assert!(database.locks().is_empty() && database.transactions().is_empty());
+}
+
+/// A lock for which there is no room is not held, and a savepoint gives nothing back for it: or else
+/// the transaction could grow beyond its limit without end.
+#[tokio::test]
+async fn a_lock_beyond_the_limit_is_none() {
+    let mut options = Options::new("data");
+    (options.disk, options.transaction_bytes) = (SimDisk::new(1).handle(), 100_000);
+    let database = Database::open(options).unwrap();
+    let mut t = begin(&database);
+    t.lock(1, b"first", LockMode::Exclusive, WaitPolicy::NoWait).await.unwrap();
+    t.put(1, b"k", Value::from(vec![7; 99_500])).unwrap();
+    let bytes = t.bytes();
+    for _ in 0..3 {
+        let savepoint = t.savepoint();
+        let refused = t.lock(1, b"beyond", LockMode::Exclusive, WaitPolicy::NoWait).await;
+        assert!(matches!(refused, Err(Error::TransactionTooLarge { .. })), "{refused:?}");
+        assert_eq!(database.locks().len(), 1);
+        t.rollback_to(savepoint);
+        t.release(savepoint);
+        assert_eq!(t.bytes(), bytes);
+    }
+    drop(t);
+    assert!(database.locks().is_empty());
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::ops::Bound::Unbounded;
 
-use cognate_engine::{Access, Database, Isolation, Options};
+use cognate_engine::{Access, Database, Error, Isolation, Options};
+use cognate_env::sim::SimDisk;
 
-use super::support::{all, begin, fresh, rows, value, write};
+use super::support::{all, begin, fresh, in_simulation, rows, value, write};
 
 const ANY: (std::ops::Bound<&[u8]>, std::ops::Bound<&[u8]>) = (Unbounded, Unbounded);
 
@@ -50,6 +51,36 @@ fn a_cursor_in_the_middle_of_its_range_misses_nothing() {
         }
         assert_eq!(rows(&begin(&database), 1, ANY, false).len(), 1900);
     }
+}
+
+/// Whoever goes on behind the failure, at a savepoint, still has the rows from before it.
+#[test]
+fn a_cursor_that_fails_on_its_way_has_read_what_it_gave() {
+    let disk = SimDisk::new(1);
+    let database = in_simulation(&disk);
+    fill(&database, 1, 100, &"x".repeat(1000));
+    settle(&database);
+    database.checkpoint().unwrap();
+    // Not in the base, so that it can be read nevertheless.
+    write(&database, 2, &[("y", Some("1"))]);
+    let mut t = database.begin(Isolation::Serializable, Access::ReadWrite);
+    let mut scan = t.scan(1, Unbounded, Unbounded, false).unwrap();
+    let (first, _) = scan.next().unwrap().unwrap();
+    for (path, _) in disk.files() {
+        if path.extension().is_some_and(|extension| extension == "run") {
+            disk.fail_reads(&path);
+        }
+    }
+    let failure = std::iter::from_fn(|| scan.next().transpose()).find_map(Result::err);
+    assert!(matches!(failure, Some(Error::Io { .. })), "{failure:?}");
+    drop(scan);
+    let mut other = database.begin(Isolation::Serializable, Access::ReadWrite);
+    other.get(2, b"y").unwrap();
+    other.put(1, &first, value("changed")).unwrap();
+    other.commit().unwrap();
+    t.put(2, b"y", value("2")).unwrap();
+    let skew = t.commit().map(drop);
+    assert!(matches!(skew, Err(Error::DependencyCycle { .. })), "{skew:?}");
 }
 
 #[test]

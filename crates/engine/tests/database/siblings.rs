@@ -308,6 +308,31 @@ async fn an_abort_that_was_told_survives_a_crash() {
     assert_eq!(states(&database.family(&xid("c/1")).unwrap().table), "7:Prepared:seven 8:Aborted:-");
 }
 
+/// So does what an error says of an instance.
+#[tokio::test]
+async fn an_abort_that_an_error_told_survives_a_crash() {
+    let begun = |database: &Database, name: &str| {
+        refusal(database.begin_instance(xid(name), at(1), Isolation::Serializable))
+    };
+    let (mut database, folder) = fresh();
+    for name in ["begin", "commit", "rollback"] {
+        started(&database, name, 1).rollback();
+        let told = match name {
+            "begin" => begun(&database, name),
+            "commit" => refusal(database.commit_instance(&xid(name), at(1))),
+            _ => refusal(database.rollback_instance(&xid(name), at(1))),
+        };
+        assert!(matches!(told, Refusal::InstanceAborted { .. }), "{name}: {told:?}");
+    }
+    // Who is told of it waits for this.
+    database.wait_durable(database.certified()).await.unwrap();
+    drop(database);
+    database = Database::open(Options::new(folder.path())).unwrap();
+    for name in ["begin", "commit", "rollback"] {
+        assert!(matches!(begun(&database, name), Refusal::InstanceAborted { .. }), "{name}");
+    }
+}
+
 /// REFUSE is for ever, also of what nobody has begun, and touches nothing that is prepared.
 #[tokio::test]
 async fn what_is_refused_is_never_prepared() {

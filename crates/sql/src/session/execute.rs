@@ -195,6 +195,7 @@ impl Session {
                 let again = self.again(is_first, &planned);
                 let mut left = self.effective.statement_retries;
                 let taken = self.facts.advisory.begin_statement();
+                let told = if is_first { (0, 0) } else { self.facts.news.mark() };
                 let (depth, is_open) = (portal.depth, portal.is_open());
                 loop {
                     let (parameters, planned) = (&portal.parameters, planned.clone());
@@ -207,6 +208,7 @@ impl Session {
                         {
                             left -= 1;
                             self.facts.advisory.undo_to(taken);
+                            self.facts.news.undo(told);
                             self.begin_again(error, again)?;
                         }
                         started => {

@@ -338,17 +338,17 @@ impl Session {
             (Some(true), Block::Explicit) => {}
             (Some(true), _) => {
                 self.rollback();
-                return self.late_prepare(&xid, None, request).await;
+                return self.late_prepare(&xid, instance, true, request).await;
             }
             _ => {
                 self.refuse_in_block(MipOperation::Prepare)?;
-                return self.late_prepare(&xid, Some(instance), request).await;
+                return self.late_prepare(&xid, instance, false, request).await;
             }
         }
         match self.prepare_open(request, result).await {
             Some(Ok(table)) => Ok(answer(MipOperation::Prepare, table)),
-            Some(Err(error)) => Err(self.unprepared(&xid, error).await),
-            None => self.late_prepare(&xid, None, request).await,
+            Some(Err(error)) => Err(self.unprepared(&xid, instance, error).await),
+            None => self.late_prepare(&xid, instance, true, request).await,
         }
     }
 
@@ -402,8 +402,8 @@ impl Session {
 
     /// An instance could not be prepared. That it is aborted for ever is durable before anybody
     /// hears of the failure.
-    async fn unprepared(&mut self, xid: &Xid, error: SqlError) -> SqlError {
-        let told = match self.family(xid).await {
+    async fn unprepared(&mut self, xid: &Xid, instance: Instance, error: SqlError) -> SqlError {
+        let told = match self.family_without(xid, instance).await {
             Err(unknown) => return unknown,
             Ok(Ok(told)) => told.durable.await,
             Ok(Err(cognate_engine::Error::Refused(_))) => Ok(()),
@@ -412,25 +412,24 @@ impl Session {
         told.map_or_else(SqlError::from, |()| error)
     }
 
-    /// PREPARE without an open instance: what became of the family. `instance`: of a session that
-    /// never had it.
+    /// PREPARE without an open instance: what became of the family. `is_own`: the session has had
+    /// the instance, and it has ended.
     async fn late_prepare(
         &mut self,
         xid: &Xid,
-        instance: Option<Instance>,
+        instance: Instance,
+        is_own: bool,
         request: &Text,
     ) -> Result<PortalState> {
-        let told = match (self.family(xid).await?, instance) {
-            (Err(cognate_engine::Error::Refused(Refusal::FamilyUnknown)), Some(instance)) => {
+        let family = match is_own {
+            true => self.family_without(xid, instance).await?,
+            false => self.family(xid).await?,
+        };
+        let told = match family {
+            Err(cognate_engine::Error::Refused(Refusal::FamilyUnknown)) if !is_own => {
                 return Err(refused(Refusal::InstanceUnknown { instance }));
             }
-            (Err(cognate_engine::Error::Refused(Refusal::FamilyUnknown)), None) => {
-                // Perhaps it was forgotten just now.
-                self.facts.rest_on_everything();
-                self.await_durable().await?;
-                return Ok(done(MipOperation::Prepare));
-            }
-            (told, _) => told?,
+            told => told?,
         };
         let Told { table, csn, durable } = told;
         self.keep_token_at_node(csn);
@@ -439,7 +438,7 @@ impl Session {
             return Err(refused(Refusal::RequestDiffers));
         }
         let decided = table.entries.iter().any(|entry| entry.state == State::Committed);
-        if let Some(instance) = instance.filter(|_| !decided) {
+        if !is_own && !decided {
             let state =
                 table.entries.iter().find(|entry| entry.instance == instance).map(|entry| entry.state);
             match state {
@@ -504,11 +503,41 @@ impl Session {
         Ok(done(operation))
     }
 
+    /// The table of a family of which the session has had an instance that was not prepared. It
+    /// tells that the instance is aborted for ever. The engine may have forgotten by now that it
+    /// was begun, as it keeps few families in memory, and small ones: then the instance is refused.
+    async fn family_without(
+        &mut self,
+        xid: &Xid,
+        instance: Instance,
+    ) -> Result<std::result::Result<Told, cognate_engine::Error>> {
+        let told = self.family(xid).await?;
+        let is_told = match &told {
+            Ok(told) => tells_end(&told.table, instance),
+            Err(error) => !matches!(error, cognate_engine::Error::Refused(Refusal::FamilyUnknown)),
+        };
+        if is_told {
+            return Ok(told);
+        }
+        let engine = self.database.engine().clone();
+        self.in_order(None, engine.refuse_instances_in_order(xid, instance)).await
+    }
+
     /// A family's table, with whatever was acknowledged at any node.
     async fn family(&mut self, xid: &Xid) -> Result<std::result::Result<Told, cognate_engine::Error>> {
         let engine = self.database.engine().clone();
         self.in_order(None, engine.family_in_order(xid)).await
     }
+}
+
+/// Whether a table tells what became of an instance, or that it is prepared.
+fn tells_end(table: &Mipt, instance: Instance) -> bool {
+    let tells = |entry: &Entry| match entry.state {
+        State::Committed => true,
+        State::Prepared | State::Aborted => entry.instance == instance,
+        State::Unknown | State::Active => false,
+    };
+    instance.get() < table.floor || table.entries.iter().any(tells)
 }
 
 /// The decision that a table shows.
