@@ -116,14 +116,20 @@ impl Transaction {
             self.rest_on(to);
             return Ok(Refresh::Stale(stale));
         }
+        self.undo_statement(mark);
+        let reads = Reads::of(reads, &self.manager.read_budget);
+        self.move_to(pin, Some(reads));
+        Ok(Refresh::Moved)
+    }
+
+    /// Undoes the statement, which may be run again, and leaves the snapshot alone: under read
+    /// committed it gets another one anyway. Its locks stay.
+    pub fn undo_statement(&mut self, mark: &StatementMark) {
         self.pin_locks();
         match mark.writes {
             WriteMark::Sequence(begin) => self.writes.undo_statement(begin),
             WriteMark::Savepoint(savepoint) => self.rollback_to(savepoint),
         }
         self.notes.truncate(mark.notes);
-        let reads = Reads::of(reads, &self.manager.read_budget);
-        self.move_to(pin, Some(reads));
-        Ok(Refresh::Moved)
     }
 }

@@ -180,6 +180,27 @@ async fn sessions_are_ended_by_their_role_and_by_the_operator() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_session_in_a_block_is_shown_as_such_from_begin_on() {
+    let server = TestServer::start().await;
+    let mut bob = as_user(&server, "bob").await;
+    let mut ann = as_user(&server, "ann").await;
+    let of_bob = process_id(&mut bob).await;
+    let state = format!("SELECT state FROM pg_stat_activity WHERE pid = {of_bob}");
+    for (statement, shown) in [
+        ("SELECT 1", "idle"),
+        ("BEGIN", "idle in transaction"),
+        ("SELECT 1", "idle in transaction"),
+        ("SELECT 1/0", "idle in transaction (aborted)"),
+        ("SELECT 1", "idle in transaction (aborted)"),
+        ("ROLLBACK", "idle"),
+    ] {
+        bob.query(statement).await;
+        assert_eq!(ann.query(&state).await[1].values(), [Some(shown.to_owned())], "after {statement}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_others_do_is_shown_to_who_may_act_for_them() {
     let server = TestServer::start().await;
     let mut ann = as_user(&server, "ann").await;

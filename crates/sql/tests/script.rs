@@ -688,6 +688,7 @@ scripts!(
     equal_keys,
     evaluation,
     durability,
+    first_query,
     foreignkeys,
     functions,
     governor,

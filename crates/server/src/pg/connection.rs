@@ -320,7 +320,7 @@ impl Connection {
         for (name, value) in self.session.take_parameter_changes() {
             response::parameter_status(output, name, &value);
         }
-        let status = match self.session.status() {
+        let status = match self.session.tell_status() {
             TransactionStatus::Idle => b'I',
             TransactionStatus::InBlock => b'T',
             TransactionStatus::Failed => b'E',

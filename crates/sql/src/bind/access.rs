@@ -8,7 +8,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, FunctionCall, Typed, fold};
 use crate::function::{jsonb_put, jsonb_subscript, name_element, put_element, put_slice};
 use crate::parse::ALL_FIELDS;
-use crate::pg_catalog::EXPANDED_ARRAY;
+use crate::pg_catalog::{EXPANDED_ARRAY, EXPLODED, EXPLODED_ROW};
 use crate::types::cast::CastContext;
 use crate::types::{Datum, MAX_DIMENSIONS, Shape, Type, TypeId};
 
@@ -45,7 +45,7 @@ impl Binder<'_> {
         {
             return expanded_array_field(typed, &super::object_name(field));
         }
-        if let (Some(shape), [AccessExpr::Dot(Syntax::Identifier(field))]) = (self.shape(&typed.expr)?, rest)
+        if let (Some(shape), [AccessExpr::Dot(Syntax::Identifier(field))]) = (self.fields(&typed)?, rest)
         {
             let name = super::object_name(field);
             let place = shape.iter().position(|(known, _)| *known == name);
@@ -194,6 +194,13 @@ impl Binder<'_> {
     }
 
     /// Names and types of the fields of a record, if they are known.
+    fn fields(&mut self, record: &Typed) -> Result<Option<Shape>> {
+        match record.ty == EXPLODED_ROW {
+            true => Ok(Some(EXPLODED.iter().map(|(name, ty)| ((*name).to_owned(), *ty)).collect())),
+            false => self.shape(&record.expr),
+        }
+    }
+
     fn shape(&mut self, record: &Expr) -> Result<Option<Shape>> {
         Ok(match record {
             Expr::Row(_, shape) => Some(shape.clone()),
@@ -210,9 +217,9 @@ impl Binder<'_> {
 
     /// `(record).*`: its fields with their names.
     pub(super) fn record_star(&mut self, record: &Syntax) -> Result<Vec<(String, Typed)>> {
-        let Typed { expr: record, ty } = self.settled_expression(record)?;
-        let Some(shape) = self.shape(&record)? else {
-            return Err(match ty.id {
+        let record = self.settled_expression(record)?;
+        let Some(shape) = self.fields(&record)? else {
+            return Err(match record.ty.id {
                 TypeId::Record => self.lacks("\".*\" of a composite value"),
                 id => SqlError::new(
                     sqlstate::WRONG_OBJECT_TYPE,
@@ -221,7 +228,7 @@ impl Binder<'_> {
             });
         };
         let fields = shape.iter().enumerate();
-        Ok(fields.map(|(place, (name, ty))| (name.clone(), field_of(&record, place, *ty))).collect())
+        Ok(fields.map(|(place, (name, ty))| (name.clone(), field_of(&record.expr, place, *ty))).collect())
     }
 
     /// The bounds of one dimension. Beside a slice, a single subscript is the upper bound of one

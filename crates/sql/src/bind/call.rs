@@ -12,7 +12,7 @@ use super::{Binder, Clause, RowsCall, SetReturning, json_record};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, FunctionCall, Typed, fold};
 use crate::function::{self, Kind, ResolvedFunction};
-use crate::pg_catalog::EXPANDED_ARRAY;
+use crate::pg_catalog::{EXPANDED_ARRAY, EXPLODED_ROW};
 use crate::types::{Datum, Shape, Type, TypeId};
 
 /// The plain arguments of a call.
@@ -244,6 +244,7 @@ impl Binder<'_> {
                     .filter(|columns| columns.len() > 1)
                     .map(|columns| columns.into_iter().map(|(name, ty)| (name.to_owned(), ty)).collect());
                 let ty = match &shape {
+                    Some(_) if resolved.function.name == "aclexplode" => EXPLODED_ROW,
                     Some(_) => TypeId::Record.into(),
                     None if resolved.function.name == "_pg_expandarray" => EXPANDED_ARRAY,
                     None => resolved.result,

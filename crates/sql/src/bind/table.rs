@@ -20,6 +20,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::function::{self, Kind, ResolvedFunction};
 use crate::parse;
+use crate::pg_catalog::EXPLODED;
 use crate::types::{Type, TypeId};
 
 /// Views may refer to views this deep.
@@ -41,6 +42,7 @@ pub(super) fn set_columns(resolved: &ResolvedFunction) -> Option<Vec<(&'static s
         "json_array_elements" => vec![("value", TypeId::Json.into())],
         "jsonb_array_elements" => vec![("value", TypeId::Jsonb.into())],
         "json_array_elements_text" | "jsonb_array_elements_text" => vec![("value", text)],
+        "aclexplode" => EXPLODED.to_vec(),
         "pg_options_to_table" => vec![("option_name", text), ("option_value", text)],
         "pg_get_keywords" => vec![
             ("word", text),

@@ -67,6 +67,15 @@ impl Privileges {
         Some(Privileges(1 << at))
     }
 
+    /// The word for a letter of a list, also for those that nothing here has.
+    pub fn word_of(letter: char) -> Option<&'static str> {
+        match letter {
+            's' => Some("SET"),
+            'A' => Some("ALTER SYSTEM"),
+            letter => LETTERS.chars().position(|known| known == letter).map(|at| WORDS[at]),
+        }
+    }
+
     /// Their words, in order.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         WORDS.into_iter().enumerate().filter(move |(at, _)| self.0 & (1 << at) != 0).map(|(_, word)| word)

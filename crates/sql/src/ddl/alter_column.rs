@@ -214,7 +214,8 @@ impl Work<'_> {
                 true => Some(Arc::new(table.clone())),
                 false => self.catalog.table_by_oid(key.referenced_table).cloned(),
             };
-            if let Some(parent) = parent.filter(|_| key.columns.contains(&place)) {
+            let is_of_own = key.referenced_table == table.oid && key.referenced_columns.contains(&place);
+            if let Some(parent) = parent.filter(|_| is_of_own || key.columns.contains(&place)) {
                 self.validate_foreign_key(&table, &parent, key)?;
             }
         }

@@ -135,8 +135,9 @@ impl Work<'_> {
             },
             Operation::SetOptionsParens { options } => {
                 let options = ast::CreateTableOptions::With(options.clone());
+                let given = super::create_table::storage_options(&options)?;
                 let mut table = self.table_copy(oid)?;
-                table.options = super::create_table::storage_options(&options)?;
+                table.options = super::create_table::merged_options(&table.options, given);
                 self.change(Object::Table(table.into()))
             }
             Operation::ValidateConstraint { name } => self.validate_constraint(oid, &fold(name)).await,

@@ -281,6 +281,18 @@ pub(crate) fn storage_options(options: &ast::CreateTableOptions) -> Result<Vec<S
     stored.collect()
 }
 
+/// The options of a table to which others are given: of the same name it keeps those.
+pub(super) fn merged_options(known: &[String], given: Vec<String>) -> Vec<String> {
+    let is_given = |option: &str| given.iter().any(|given| option_name(given) == option_name(option));
+    let mut merged: Vec<String> = known.iter().filter(|option| !is_given(option)).cloned().collect();
+    merged.extend(given);
+    merged
+}
+
+fn option_name(option: &str) -> &str {
+    option.split_once('=').map_or(option, |(name, _)| name)
+}
+
 /// Whether an option says that a table has no oids, as none has. 0A000 if it says that it has.
 fn says_no_oids(option: &ast::SqlOption) -> Result<bool> {
     let ast::SqlOption::KeyValue { key, value } = option else { return Ok(false) };

@@ -260,13 +260,13 @@ impl Work<'_> {
         loop {
             self.refresh_catalog();
             let catalog = self.catalog.clone();
-            let mut plan = Plan::default();
+            let (mut plan, mut missing) = (Plan::default(), Vec::new());
             for name in &names {
                 let Some(schema) = catalog.schema(name) else {
                     if !if_exists {
                         return Err(undefined_schema(name));
                     }
-                    self.notice(SqlError::notice(format!("schema \"{name}\" does not exist, skipping")));
+                    missing.push(SqlError::notice(format!("schema \"{name}\" does not exist, skipping")));
                     continue;
                 };
                 if schema.oid == PG_CATALOG_OID || name == "information_schema" {
@@ -303,14 +303,14 @@ impl Work<'_> {
             }
             plan.close(self)?;
             if !cascade && !plan.dependents.is_empty() {
-                let what = if names.len() == 1 {
-                    format!("schema {}", names[0])
-                } else {
-                    "desired object(s)".into()
+                let what = match names.as_slice() {
+                    [name] => format!("schema {name}"),
+                    _ => "desired object(s)".to_owned(),
                 };
                 return Err(depend(&what, &plan.dependents));
             }
             if self.lock_for(&plan, &mut locked).await? {
+                self.notices.extend(missing);
                 return self.carry_out(plan);
             }
         }

@@ -27,6 +27,8 @@ pub(crate) struct Run {
     cursor: Option<Cursor>,
     /// Rows of other parts of the statement.
     given: Given,
+    /// The statement is run again if a row has gone that may be under another key.
+    follows: bool,
 }
 
 impl Run {
@@ -36,7 +38,18 @@ impl Run {
             runtime: Runtime::new(places.subqueries, places.ctes),
             cursor: None,
             given: Given::new(),
+            follows: false,
         }
+    }
+
+    /// The same for a statement that is, or is not, run again if a row has gone.
+    pub(crate) fn following(self, follows: bool) -> Run {
+        Run { follows, ..self }
+    }
+
+    /// Whether it is.
+    pub(crate) fn follows(&self) -> bool {
+        self.follows
     }
 
     /// The same for a part of a statement, with the rows of those that were run before.

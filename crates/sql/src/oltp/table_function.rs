@@ -146,6 +146,9 @@ fn open(function: &'static Function, arguments: &[Datum], env: &Env<'_>) -> Resu
             let channels = env.execution.read.eval.session.server().listening();
             Ok(TableRows::Values(channels.into_iter().map(Datum::from).collect::<Vec<_>>().into_iter()))
         }
+        ("aclexplode", [Datum::Array(list)]) => {
+            crate::pg_catalog::explode(list, &env.execution.read.eval).map(ready)
+        }
         (name, arguments) => {
             if let Some(rows) = crate::pg_catalog::set_rows(name, arguments) {
                 return Ok(ready(rows));

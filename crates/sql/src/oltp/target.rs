@@ -169,6 +169,12 @@ impl Target {
         matches!(self.access, Access::Point(_))
     }
 
+    /// Whether a row of it may get another key meanwhile, and still be one that is meant: rows are
+    /// where their primary key is.
+    pub(crate) fn may_move(&self) -> bool {
+        matches!(self.access, Access::Query(_)) && self.table.primary_key().is_some()
+    }
+
     /// Slot of the row key.
     pub(crate) fn key_slot(&self) -> usize {
         self.table.columns.len()

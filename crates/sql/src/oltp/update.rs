@@ -479,7 +479,8 @@ impl Work<'_> {
     }
 
     /// Locks a row that was found. If it changed meanwhile, the frame gets what it is now; false if
-    /// the condition does not hold any more, or the row is gone.
+    /// the condition does not hold any more, or the row is gone. 40001 for a row that has gone and
+    /// may be under another key, if the statement is run again for that.
     pub(crate) async fn lock_target(
         &mut self,
         target: &Target,
@@ -490,6 +491,7 @@ impl Work<'_> {
     ) -> Result<bool> {
         match self.lock_row(&target.table, row_key, mode).await? {
             Locked::Unchanged => self.still_there(target, row_key, frame),
+            Locked::Gone if run.follows() && target.may_move() => Err(has_gone()),
             Locked::Gone => Ok(false),
             Locked::Changed(bytes) => {
                 let row = decode(&target.table, &bytes)?;
@@ -514,6 +516,19 @@ impl Work<'_> {
             }
         }
     }
+}
+
+/// What is said of a row that has gone to who runs its statement again.
+const HAS_GONE: &str = "could not serialize access due to concurrent change of a key";
+
+#[cold]
+fn has_gone() -> SqlError {
+    SqlError::new(sqlstate::SERIALIZATION_FAILURE, HAS_GONE)
+}
+
+/// Whether the reason is that a row has gone, which may have another key by now.
+pub(crate) fn is_of_gone_row(error: &SqlError) -> bool {
+    error.sqlstate == sqlstate::SERIALIZATION_FAILURE && error.message == HAS_GONE
 }
 
 /// The row key in a target's frame.

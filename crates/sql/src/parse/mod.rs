@@ -143,6 +143,8 @@ pub struct Statement {
     overriding: Vec<(Location, Overriding)>,
     /// `[NOT] DEFERRABLE` of BEGIN, START TRANSACTION or SET TRANSACTION.
     pub deferrable: Option<bool>,
+    /// `WITH NO DATA` of CREATE TABLE AS.
+    pub(crate) without_rows: bool,
     /// Its message has other statements, with which it shares a transaction unless they end it.
     pub has_company: bool,
     /// It is a statement of a routine's body: what it sees of the routine.
@@ -179,6 +181,7 @@ pub enum Overriding {
 pub(crate) struct Notes {
     overriding: Vec<(Location, Overriding)>,
     deferrable: Option<bool>,
+    without_rows: bool,
 }
 
 impl Statement {
@@ -190,6 +193,7 @@ impl Statement {
             command,
             overriding: self.overriding.clone(),
             deferrable: None,
+            without_rows: false,
             has_company: self.has_company,
             scope: self.scope.clone(),
             complexity: self.complexity,
@@ -455,7 +459,7 @@ impl Parts<'_> {
             Some((operation, arguments)) => (Command::Mip(operation, arguments), 0),
             None => self.command(tokens, &mut notes, end)?,
         };
-        let Notes { overriding, deferrable } = notes;
+        let Notes { overriding, deferrable, without_rows } = notes;
         let (source, charge) = (source.clone(), self.charge.clone());
         Ok(Some(Statement {
             text,
@@ -463,6 +467,7 @@ impl Parts<'_> {
             command,
             overriding,
             deferrable,
+            without_rows,
             has_company: false,
             scope: None,
             complexity,

@@ -95,6 +95,7 @@ pub(super) fn parse(text: &str) -> Option<Statement> {
         command,
         overriding: Vec::new(),
         deferrable: None,
+        without_rows: false,
         has_company: false,
         scope: None,
         complexity: 0,

@@ -16,6 +16,7 @@
 //! | `ORDER BY x USING <` | `ORDER BY x ASC` |
 //! | `TABLE t` as a query | `SELECT * FROM t` |
 //! | `CREATE TABLE t (a, b) AS` | its columns with a type, which says nothing |
+//! | `CREATE TABLE t AS query WITH [NO] DATA` | noted in the statement |
 //! | `CHECK (a) NO INHERIT`, and `NOT VALID` in CREATE TABLE | without: there is no inheritance, and no row yet |
 //! | `CREATE UNLOGGED`, `DROP INDEX CONCURRENTLY` | without the word |
 //! | `CREATE RECURSIVE VIEW v (a) AS query` | `CREATE VIEW v (a) AS WITH RECURSIVE v (a) AS (query) SELECT a FROM v` |
@@ -183,6 +184,7 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::EXCLUDE
             | Keyword::PRECEDING
             | Keyword::FOLLOWING
+            | Keyword::OPERATOR
             | Keyword::VARIADIC
     )
 }
@@ -302,6 +304,7 @@ impl<'a> Pass<'a> {
             "VARIADIC" if self.begins_spread() => self.spread(span),
             "NO" if self.is(1, "INHERIT") && self.after_check() => self.at += 2,
             "NOT" if self.is(1, "VALID") && self.first == "CREATE" && self.after_check() => self.at += 2,
+            "WITH" if self.says_data() => self.with_data(),
             "OVERRIDING" => self.overriding(),
             "MERGE" if self.is(1, "INTO") && !self.out.is_empty() => {
                 super::merge::check_place(&self.out)?;

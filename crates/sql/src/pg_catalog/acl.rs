@@ -7,8 +7,10 @@
 
 use super::value::{NULL, array};
 use super::{Source, SystemTable, role};
-use crate::catalog::{AclItem, Membership, Oid, Role};
-use crate::types::{Datum, TypeId};
+use crate::catalog::{AclItem, Membership, Oid, Privileges, Role};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::function::EvalContext;
+use crate::types::{Array, Datum, Type, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] = &[&PG_AUTH_MEMBERS, &PG_DEFAULT_ACL];
 
@@ -48,6 +50,61 @@ pub(super) fn of_column(source: &Source<'_>, relation: Oid, number: i16) -> Datu
 /// The name of an object's owner.
 pub(super) fn owner(source: &Source<'_>, object: Oid) -> String {
     role_name(source, source.catalog.owner(object))
+}
+
+/// The columns of `aclexplode`'s rows.
+pub(crate) const EXPLODED: [(&str, Type); 4] = [
+    ("grantor", Type::new(TypeId::Oid)),
+    ("grantee", Type::new(TypeId::Oid)),
+    ("privilege_type", Type::new(TypeId::Text)),
+    ("is_grantable", Type::new(TypeId::Bool)),
+];
+
+/// The type of one of them as a value: what a record is made of is in its modifier.
+pub(crate) const EXPLODED_ROW: Type = Type::modified(TypeId::Record, 2);
+
+/// So much memory a row takes.
+const ROW_BYTES: usize = 256;
+
+/// The rows of `aclexplode`: who has given which privilege to whom, and whether that may be given
+/// on. 22P02 for what is no list.
+pub(crate) fn explode(list: &Array, eval: &EvalContext<'_>) -> Result<Vec<Vec<Datum>>> {
+    let wrong = |message: String| SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message);
+    let mut rows = Vec::new();
+    for item in list.elements.iter().filter_map(Datum::as_str) {
+        let mut is_quoted = false;
+        let equals = item.find(|letter: char| {
+            is_quoted ^= letter == '"';
+            letter == '=' && !is_quoted
+        });
+        let (grantee, rest) = item.split_at(equals.ok_or_else(|| wrong("missing \"=\" sign".to_owned()))?);
+        let parts = rest[1..].split_once('/');
+        let (letters, grantor) = parts.ok_or_else(|| wrong("a name must follow the \"/\" sign".to_owned()))?;
+        let (grantee, grantor) = (role_in_list(grantee, eval)?, role_in_list(grantor, eval)?);
+        let mut letters = letters.chars().peekable();
+        while let Some(letter) = letters.next() {
+            let word = Privileges::word_of(letter);
+            let word = word.ok_or_else(|| wrong(format!("invalid mode character: \"{letter}\"")))?;
+            let is_grantable = letters.next_if_eq(&'*').is_some();
+            eval.check_size((rows.len() + 1) * ROW_BYTES)?;
+            let (grantor, grantee) = (Datum::Oid(grantor), Datum::Oid(grantee));
+            rows.push(vec![grantor, grantee, word.into(), Datum::Bool(is_grantable)]);
+        }
+    }
+    Ok(rows)
+}
+
+/// Oid of a role as lists print it: nothing is everybody, and who is gone is a number.
+fn role_in_list(shown: &str, eval: &EvalContext<'_>) -> Result<Oid> {
+    if shown.is_empty() {
+        return Ok(0);
+    }
+    // A list has names as they are, also where SQL would make small letters of them.
+    let name = if shown.starts_with('"') { shown.to_owned() } else { format!("\"{shown}\"") };
+    let found = eval.objects.as_deref().and_then(|objects| objects.role_oid(&name));
+    found.or_else(|| shown.parse().ok()).ok_or_else(|| {
+        SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{shown}\" does not exist"))
+    })
 }
 
 fn memberships<'a>(source: &Source<'a>) -> impl Iterator<Item = (&'a Role, &'a Membership)> {

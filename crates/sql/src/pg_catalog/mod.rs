@@ -52,6 +52,7 @@ mod value;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+pub(crate) use acl::{EXPLODED, EXPLODED_ROW, explode};
 pub use binding::SystemTables;
 pub use define::{Rows, SystemTable};
 pub(crate) use deparse::{Style, index_expression};

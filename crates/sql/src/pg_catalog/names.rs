@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::types::row_relation;
-use super::{SystemTable, keywords, procedure, role, routine, table, table_by_oid};
+use super::{SystemTable, function, keywords, procedure, role, routine, table, table_by_oid};
 use crate::catalog::{
-    Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation, UserType, resolve_schema,
+    Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation, Routine, UserType, resolve_schema,
 };
-use crate::types::{ObjectNames, Type};
+use crate::types::{ObjectNames, Type, TypeId};
 
 /// A name as SQL text: quoted if it must be.
 pub fn quote_identifier(name: &str) -> String {
@@ -169,6 +169,19 @@ impl CatalogNames {
     pub fn new(catalog: Arc<Catalog>, search_path: Vec<String>, user: String) -> CatalogNames {
         CatalogNames { catalog, search_path, user }
     }
+
+    /// Oid of a type by its name as SQL writes it.
+    fn type_oid(&self, name: &str) -> Option<Oid> {
+        let folded = name.to_lowercase();
+        let bare = folded.strip_prefix("pg_catalog.").unwrap_or(&folded);
+        let built_in = TypeId::from_name(bare).map(TypeId::oid).or_else(|| function::other_type(bare));
+        built_in.or_else(|| self.named_type_oid(name))
+    }
+}
+
+/// Oids of the types of a routine's inputs.
+fn inputs(routine: &Routine) -> impl Iterator<Item = Oid> {
+    routine.inputs().map(|input| input.ty.oid())
 }
 
 /// A type's name as `format_type` prints it: with its schema only if its bare name does not lead to
@@ -211,6 +224,36 @@ impl ObjectNames for CatalogNames {
             return Some(routine::display(&self.catalog, &self.search_path, routine));
         }
         procedure::by_oid(oid).map(|procedure| quote_identifier(procedure.name))
+    }
+
+    fn procedure_oid(&self, signature: &str) -> Option<u32> {
+        let (name, arguments) = signature.trim_end().strip_suffix(')')?.split_once('(')?;
+        let names = arguments.split(',').filter(|_| !arguments.trim().is_empty());
+        let types = names.map(|name| self.type_oid(name.trim())).collect::<Option<Vec<Oid>>>()?;
+        let parts = split(name)?;
+        let (schema, name) = match parts.as_slice() {
+            [name] => (None, name),
+            [schema, name] => (Some(schema.as_str()), name),
+            _ => return None,
+        };
+        let is_built_in = schema.is_none_or(|schema| schema == "pg_catalog");
+        if let Some(procedure) = procedure::by_arguments(name, &types).filter(|_| is_built_in) {
+            return Some(procedure.oid);
+        }
+        let mut named = self.catalog.routines_named(&self.search_path, schema, name);
+        let found = named.find(|(_, routine)| inputs(routine).eq(types.iter().copied()));
+        found.map(|(_, routine)| routine.oid)
+    }
+
+    fn procedure_name(&self, oid: u32) -> Option<String> {
+        let name = self.function_name(oid)?;
+        let arguments: Vec<Oid> = match self.catalog.routine_by_oid(oid) {
+            Some(routine) => inputs(routine).collect(),
+            None => procedure::by_oid(oid)?.arguments.clone(),
+        };
+        let shown = |oid: Oid| self.type_name(oid).unwrap_or_else(|| function::type_name(oid));
+        let shown: Vec<String> = arguments.into_iter().map(shown).collect();
+        Some(format!("{name}({})", shown.join(",")))
     }
 
     fn schema_oid(&self, name: &str) -> Option<u32> {

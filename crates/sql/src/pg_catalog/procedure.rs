@@ -85,17 +85,31 @@ impl Procedure {
             (vec![CSTRING_ARRAY], TypeId::Int4.oid())
         } else if name.ends_with("typmodout") {
             (vec![TypeId::Int4.oid()], CSTRING)
-        } else if name.ends_with("in") {
-            (vec![CSTRING], ty)
+        } else if let Some(of) = name.strip_suffix("in") {
+            (reads(CSTRING, of), ty)
         } else if name.ends_with("out") {
             (vec![ty], CSTRING)
         } else if name.ends_with("send") {
             (vec![ty], TypeId::Bytea.oid())
+        } else if let Some(of) = name.strip_suffix("recv") {
+            (reads(INTERNAL, of), ty)
         } else {
-            (vec![INTERNAL], if name.ends_with("recv") { ty } else { INTERNAL })
+            (vec![INTERNAL], INTERNAL)
         };
         Procedure { oid, name, arguments, result, function: None }
     }
+}
+
+/// The arguments of a function that reads values: some are told the type, and its modifier.
+fn reads(from: Oid, of: &str) -> Vec<Oid> {
+    let all = [from, TypeId::Oid.oid(), TypeId::Int4.oid()];
+    let told = match of.trim_end_matches('_') {
+        "array" | "record" | "domain" | "bpchar" | "varchar" | "numeric" => 3,
+        "time" | "timestamp" | "timestamptz" | "interval" => 3,
+        "enum" => 2,
+        _ => 1,
+    };
+    all[..told].to_vec()
 }
 
 /// A row of `pg_proc`.
@@ -182,6 +196,12 @@ pub(super) fn by_name(name: &str) -> Option<&'static Procedure> {
         (Some(procedure), None) => Some(procedure),
         _ => None,
     }
+}
+
+/// The function of this name whose arguments are of these types.
+pub(super) fn by_arguments(name: &str, types: &[Oid]) -> Option<&'static Procedure> {
+    let is_it = |procedure: &&Procedure| procedure.name == name && procedure.arguments.as_slice() == types;
+    PROCEDURES.iter().find(is_it)
 }
 
 fn types(oids: &[Oid]) -> Datum {

@@ -71,6 +71,7 @@ const TABLE: &[Row] = &[
     (1184, true, 'b', 'd', 'p', 0, [(1150, "timestamptz_in"), (1151, "timestamptz_out"), (2476, "timestamptz_recv"), (2477, "timestamptz_send"), (2907, "timestamptztypmodin"), (2908, "timestamptztypmodout")]),
     (1186, false, 'b', 'd', 'p', 0, [(1160, "interval_in"), (1161, "interval_out"), (2478, "interval_recv"), (2479, "interval_send"), (2903, "intervaltypmodin"), (2904, "intervaltypmodout")]),
     (1700, false, 'b', 'i', 'm', 0, [(1701, "numeric_in"), (1702, "numeric_out"), (2460, "numeric_recv"), (2461, "numeric_send"), (2917, "numerictypmodin"), (2918, "numerictypmodout")]),
+    (2202, true, 'b', 'i', 'p', 0, [(2212, "regprocedurein"), (2213, "regprocedureout"), (2446, "regprocedurerecv"), (2447, "regproceduresend"), (0, ""), (0, "")]),
     (2205, true, 'b', 'i', 'p', 0, [(2218, "regclassin"), (2219, "regclassout"), (2452, "regclassrecv"), (2453, "regclasssend"), (0, ""), (0, "")]),
     (2206, true, 'b', 'i', 'p', 0, [(2220, "regtypein"), (2221, "regtypeout"), (2454, "regtyperecv"), (2455, "regtypesend"), (0, ""), (0, "")]),
     (2249, false, 'p', 'd', 'x', 0, [(2290, "record_in"), (2291, "record_out"), (2402, "record_recv"), (2403, "record_send"), (0, ""), (0, "")]),

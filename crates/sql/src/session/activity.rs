@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::{Session, TransactionStatus};
+
 /// So many bytes of a statement are shown, as PostgreSQL's `track_activity_query_size` has it.
 const SHOWN: usize = 1023;
 
@@ -25,13 +27,16 @@ pub(crate) struct Doing {
     pub(crate) began: i64,
     /// When it began or ended.
     pub(crate) changed: i64,
+    /// What its client was told last of a block.
+    pub(crate) told: TransactionStatus,
 }
 
 impl Activity {
     /// A statement of this text begins, or goes on.
     pub(super) fn begin(&self, text: Option<&Arc<str>>, now: i64) {
         let text = text.map(shown);
-        *self.0.lock() = Doing { runs: true, text, began: now, changed: now };
+        let mut doing = self.0.lock();
+        *doing = Doing { runs: true, text, began: now, changed: now, told: doing.told };
     }
 
     /// The client is waited for.
@@ -41,8 +46,21 @@ impl Activity {
         doing.changed = now;
     }
 
+    fn tell(&self, status: TransactionStatus) {
+        self.0.lock().told = status;
+    }
+
     pub(super) fn look(&self) -> Doing {
         self.0.lock().clone()
+    }
+}
+
+impl Session {
+    /// Whether a block is open, as its client is told now, and others can see.
+    pub fn tell_status(&self) -> TransactionStatus {
+        let status = self.status();
+        self.facts.activity.tell(status);
+        status
     }
 }
 

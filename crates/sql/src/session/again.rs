@@ -7,6 +7,7 @@
 //! | the first of a block at SERIALIZABLE | 40001 | the transaction begins anew, with its locks |
 //! | a later one at SERIALIZABLE | 40001 | it is undone, and the snapshot moves to now (the engine's `refresh`); if something was replaced that was read before, the failure stands, and names it |
 //! | of a transaction with an age | 40001 | it is undone; its reads are of the newest commits anyway |
+//! | UPDATE or DELETE at READ COMMITTED | a row has gone from where its primary key was | it is undone; under another key its new snapshot shows the row |
 //! | a definition (DDL) outside a block, alone so far | 40001, 40P01 | the transaction begins anew, without its locks: the definitions that it has seen are old |
 //!
 //! Locks stay where 40001 is the reason, so that nobody can be faster again.
@@ -23,6 +24,7 @@ use sqlparser::ast;
 use super::governed::executes;
 use super::{Action, Boxed, Fetch, Planned, Portal, Session, cycle};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::oltp::update::is_of_gone_row;
 use crate::parse::{Command, Statement};
 
 /// How a statement is run again.
@@ -37,6 +39,9 @@ pub(super) enum Again {
     Aged(Savepoint),
     /// It is undone, so many deferred checks are left, and the snapshot moves.
     Later(StatementMark, usize),
+    /// Only for a row that has gone: it is undone, and so many deferred checks are left; or all
+    /// that the transaction has done, if it begins with the statement.
+    Moved(Option<(StatementMark, usize)>),
 }
 
 impl Again {
@@ -45,8 +50,14 @@ impl Again {
         match self {
             Again::Never => false,
             Again::Anew { implicit: true } => error.is_retryable(),
+            Again::Moved(_) => is_of_gone_row(error),
             _ => error.sqlstate == sqlstate::SERIALIZATION_FAILURE,
         }
+    }
+
+    /// Whether it is if a row has gone.
+    pub(super) fn follows(self) -> bool {
+        matches!(self, Again::Moved(_) | Again::Anew { implicit: true })
     }
 }
 
@@ -61,16 +72,22 @@ impl Session {
             return Again::Never;
         }
         let certified = self.is_certified();
+        let follows = self.modes.isolation == Isolation::ReadCommitted && finds_rows(&planned.action);
         let Some(open) = &mut self.open else {
-            let anew = is_first || aged || certified;
-            return if anew { Again::Anew { implicit: is_first } } else { Again::Never };
+            return match is_first || aged || certified {
+                true => Again::Anew { implicit: is_first },
+                false if follows => Again::Moved(None),
+                false => Again::Never,
+            };
         };
         if aged {
             return Again::Aged(open.engine.savepoint());
         }
-        let stays = open.state.reads_unlocked
-            || open.engine.access() == Access::ReadOnly
-            || open.engine.instance().is_some();
+        let is_instance = open.engine.instance().is_some();
+        if follows && !is_instance && open.engine.access() == Access::ReadWrite {
+            return Again::Moved(Some((open.engine.mark_statement(), open.state.deferred.len())));
+        }
+        let stays = open.state.reads_unlocked || open.engine.access() == Access::ReadOnly || is_instance;
         if stays || !certified {
             return Again::Never;
         }
@@ -92,9 +109,13 @@ impl Session {
     /// Makes ready for running the statement once more after this failure. If that cannot be, the
     /// failure comes back.
     pub(super) fn begin_again(&mut self, error: SqlError, again: Again) -> Result<()> {
+        if is_of_gone_row(&error) {
+            self.follow(again);
+            return Ok(());
+        }
         let error = self.name_deadlock(error);
         match again {
-            Again::Never => return Err(error),
+            Again::Never | Again::Moved(_) => return Err(error),
             Again::Anew { implicit } => self.begin_anew(&error, implicit),
             Again::Aged(savepoint) => {
                 self.note_failure(&error, self.facts.transaction());
@@ -108,6 +129,22 @@ impl Session {
         }
         self.database.note_retry();
         Ok(())
+    }
+
+    /// Undoes a statement that has met a row which has gone. That is no failure, and none is noted.
+    fn follow(&mut self, again: Again) {
+        let Some(open) = &mut self.open else { return };
+        open.state.checks.clear();
+        match again {
+            Again::Moved(Some((mark, deferred))) => {
+                open.engine.undo_statement(&mark);
+                open.state.deferred.truncate(deferred);
+            }
+            _ => {
+                open.engine.restart();
+                open.state.deferred.clear();
+            }
+        }
     }
 
     /// Begins the transaction anew. Whom a deadlock chose lets go of its locks.
@@ -176,10 +213,19 @@ impl Session {
     pub(super) fn keep(&mut self, again: Again) {
         let Some(open) = &mut self.open else { return };
         match again {
-            Again::Never | Again::Anew { .. } => {}
+            Again::Never | Again::Anew { .. } | Again::Moved(None) => {}
             Again::Aged(savepoint) => open.engine.release(savepoint),
-            Again::Later(mark, _) => open.engine.keep_statement(mark),
+            Again::Later(mark, _) | Again::Moved(Some((mark, _))) => open.engine.keep_statement(mark),
         }
+    }
+}
+
+/// Whether a statement changes rows that it finds otherwise than by their primary key.
+fn finds_rows(action: &Action) -> bool {
+    match action {
+        Action::Update(plan) => plan.target.may_move(),
+        Action::Delete(plan) => plan.target.may_move(),
+        _ => false,
     }
 }
 

@@ -51,6 +51,8 @@ pub(super) struct NamedCursor {
     hold: bool,
     /// It outlived its transaction.
     held: bool,
+    /// Its transaction has not committed yet.
+    is_new: bool,
     /// Savepoints that were open when it was declared.
     depth: usize,
     /// The table that it reads, if its rows end with their keys.
@@ -279,6 +281,7 @@ impl Session {
             origin: None,
             hold,
             held: false,
+            is_new: true,
             depth,
             table: None,
             key: None,
@@ -396,12 +399,12 @@ impl Session {
         }
         let wanted = match count {
             FetchCount::Forward(count) if *count > 0 => *count as u64,
-            FetchCount::Relative(1) => 1,
+            FetchCount::Relative(distance) if *distance > 0 => {
+                self.skip(cursor, *distance as u64 - 1).await?;
+                1
+            }
             FetchCount::Absolute(at) if *at > 0 && *at as usize > cursor.position => {
-                let skipped = *at as usize - cursor.position - 1;
-                if skipped > 0 {
-                    self.forward(cursor, skipped as u64, true).await?;
-                }
+                self.skip(cursor, (*at as usize - cursor.position - 1) as u64).await?;
                 1
             }
             FetchCount::All => 0,
@@ -414,6 +417,14 @@ impl Session {
             }
         };
         self.forward(cursor, wanted, counted_only).await
+    }
+
+    /// Goes forward past so many rows.
+    async fn skip(&mut self, cursor: &mut NamedCursor, rows: u64) -> Result<()> {
+        match rows {
+            0 => Ok(()),
+            rows => self.forward(cursor, rows, true).await.map(drop),
+        }
     }
 
     async fn forward(&mut self, cursor: &mut NamedCursor, wanted: u64, counted_only: bool) -> Result<Kept> {
@@ -494,12 +505,11 @@ impl Session {
         ))
     }
 
-    /// The end of a transaction: only cursors that are held stay.
+    /// The end of a transaction: only cursors that are held stay. Those of one that was to commit
+    /// and failed do not, although their rows have been read: nobody may see them.
     pub(super) fn drop_cursors(&mut self, rolled_back: bool) {
-        let _ = rolled_back;
-        if !self.cursors.is_empty() {
-            self.cursors.retain(|_, cursor| cursor.held);
-        }
+        self.cursors.retain(|_, cursor| cursor.held && !(rolled_back && cursor.is_new));
+        self.cursors.values_mut().for_each(|cursor| cursor.is_new = false);
     }
 
     /// RELEASE SAVEPOINT: cursors declared after it are those of what is around it.

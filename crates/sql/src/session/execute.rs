@@ -198,6 +198,7 @@ impl Session {
                 let told = if is_first { (0, 0) } else { self.facts.news.mark() };
                 let (depth, is_open) = (portal.depth, portal.is_open());
                 loop {
+                    self.follows = left > 0 && again.follows();
                     let (parameters, planned) = (&portal.parameters, planned.clone());
                     let started = self.start_planned(&mut prepared, planned, parameters, depth, is_open);
                     match started.await {
@@ -261,7 +262,7 @@ impl Session {
                 Ok(outcome(changed, plan.returning.is_some(), CommandTag::Insert))
             }
             Action::Update(plan) => {
-                let mut run = Run::new(parameters.clone(), plan.places);
+                let mut run = Run::new(parameters.clone(), plan.places).following(self.follows);
                 let interrupts = self.interrupts();
                 let mut work = self.work(&interrupts)?;
                 let changed = work.update(plan, &mut run).await?;
@@ -269,7 +270,7 @@ impl Session {
                 Ok(outcome(changed, plan.returning.is_some(), |rows| CommandTag::Rows("UPDATE", rows)))
             }
             Action::Delete(plan) => {
-                let mut run = Run::new(parameters.clone(), plan.places);
+                let mut run = Run::new(parameters.clone(), plan.places).following(self.follows);
                 let interrupts = self.interrupts();
                 let mut work = self.work(&interrupts)?;
                 let changed = work.delete(plan, &mut run).await?;

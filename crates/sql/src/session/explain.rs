@@ -227,6 +227,10 @@ impl Session {
             work.notice(SqlError::notice(message).with_sqlstate(sqlstate::DUPLICATE_TABLE));
             return Ok(PortalState::Done(CommandTag::Plain("CREATE TABLE AS")));
         }
+        if statement.without_rows {
+            work.make_table(&name, columns, Vec::new(), options, kind, false).await?;
+            return Ok(PortalState::Done(CommandTag::Plain("CREATE TABLE AS")));
+        }
         // The query begins first: it must not see the table.
         let mut batch = Batch::default();
         let mut fetch = Box::pin(self.advance(&mut portal, &mut batch, 0)).await?;

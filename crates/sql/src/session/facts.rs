@@ -321,6 +321,14 @@ impl ObjectNames for LiveNames {
         self.now().function_name(oid)
     }
 
+    fn procedure_oid(&self, signature: &str) -> Option<u32> {
+        self.now().procedure_oid(signature)
+    }
+
+    fn procedure_name(&self, oid: u32) -> Option<String> {
+        self.now().procedure_name(oid)
+    }
+
     fn schema_oid(&self, name: &str) -> Option<u32> {
         self.now().schema_oid(name)
     }

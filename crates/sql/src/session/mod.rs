@@ -173,9 +173,10 @@ pub enum Authority {
 }
 
 /// The byte of ReadyForQuery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransactionStatus {
     /// No block is open (`I`).
+    #[default]
     Idle,
     /// In a block (`T`).
     InBlock,
@@ -263,6 +264,8 @@ pub struct Session {
     attempt: replication::Attempt,
     /// The statement that runs opened the transaction.
     opens: bool,
+    /// It is run again if a row has gone that may be under another key.
+    follows: bool,
     _advisory: advisory::Guard,
     _presence: presence::Entry,
     /// Plans that fit this session only, which has temporary objects.
@@ -390,6 +393,7 @@ impl Session {
             fit_classes: HashMap::new(),
             attempt: replication::Attempt::default(),
             opens: false,
+            follows: false,
             _advisory: guard,
             _presence: presence,
             own_plans: own_plans::OwnPlans::default(),

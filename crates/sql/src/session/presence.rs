@@ -7,12 +7,12 @@ use std::sync::{Arc, Weak};
 use cognate_engine::{ADVISORY_TREE, AdvisoryKey};
 use parking_lot::Mutex;
 
-use super::SqlDatabase;
 use super::cycle::{Place, locate};
 use super::facts::Facts;
 use super::failures::Failure;
 use super::insight::Insight;
 use super::prepare_transaction::Note;
+use super::{SqlDatabase, TransactionStatus};
 use crate::catalog::{Catalog, Oid};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::pg_catalog::{FamilyRow, LockRow, PreparedRow, SessionRow, TransactionRow};
@@ -86,9 +86,10 @@ pub(crate) fn sessions(database: &SqlDatabase, asking: &Facts) -> Vec<SessionRow
     let row = |facts: Arc<Facts>| {
         let (transaction, doing) = (facts.transaction(), facts.activity.look());
         let waiting = transaction != 0 && database.engine().is_waiting(transaction);
-        let state = match transaction {
+        let state = match (doing.told, transaction) {
             _ if waiting || doing.runs || std::ptr::eq(&*facts, asking) => "active",
-            0 => "idle",
+            (TransactionStatus::Failed, _) => "idle in transaction (aborted)",
+            (TransactionStatus::Idle, 0) => "idle",
             _ => "idle in transaction",
         };
         SessionRow {

@@ -281,12 +281,12 @@ impl Session {
         depth: usize,
     ) -> Result<(Outcome, Vec<Vec<Datum>>)> {
         let (catalog, _) = self.catalog_with_state();
-        // What ends the statement before it is put back puts all settings back.
+        // What ends the statement before that is put back puts all settings back.
         let mark = self.facts.mark();
         self.facts.act_as(&catalog, catalog.owner(routine.oid));
         self.refresh_settings();
         let ran = self.run_body(routine, arguments, depth).await;
-        self.facts.with_settings(|settings| settings.restore(&mark));
+        self.facts.with_settings(|settings| settings.act_as_before(&mark));
         self.refresh_settings();
         ran
     }

@@ -34,7 +34,7 @@ impl Session {
 
     /// Sets a savepoint, also outside a block; its place among those of the transaction.
     pub(super) fn set_savepoint(&mut self, name: String) -> Result<usize> {
-        self.open_transaction(false);
+        self.open_ahead();
         let settings = self.facts.mark();
         let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
         let bytes = frame_bytes(&name, &open.state, &settings);

@@ -23,7 +23,7 @@ pub(crate) struct TransactionState {
     pub(crate) is_admitted: bool,
     /// It carries an age, and so goes before others.
     pub(crate) aged: bool,
-    /// It was begun ahead of its first statement, whose snapshot it is to have.
+    /// It was begun ahead of its first query, whose snapshot it is to have.
     pub(crate) begun_ahead: bool,
     /// Its statements lock what they read.
     pub(crate) locks_reads: bool,

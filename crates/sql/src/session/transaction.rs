@@ -1,10 +1,13 @@
 //! Transaction control: when transactions begin and end, blocks, modes. Savepoints are in
 //! `savepoint`.
 //!
-//! The engine's transaction begins with the first statement that needs one, not with BEGIN, so that
-//! the snapshot is that of the first statement. A statement outside a block opens an implicit
-//! transaction. A SELECT there, under READ COMMITTED and SERIALIZABLE, reads at the durable mark:
-//! it takes no locks, and its answer never waits for the log.
+//! The engine's transaction begins with the first statement that needs one, not with BEGIN, and the
+//! snapshot is that of the first query: what only locks tables or sets a savepoint takes none, so
+//! that what is read under a lock is read behind the wait for it.
+//!
+//! A statement outside a block opens an implicit transaction. A SELECT there, under READ COMMITTED
+//! and SERIALIZABLE, reads at the durable mark: it takes no locks, and its answer never waits for
+//! the log.
 
 use cognate_engine::{Access, Isolation};
 use sqlparser::ast;
@@ -263,10 +266,21 @@ impl Session {
                 open.engine = fresh;
             }
             Some(open) => {
-                if moves || std::mem::take(&mut open.state.begun_ahead) {
+                let ahead = std::mem::take(&mut open.state.begun_ahead);
+                if moves || ahead {
                     open.engine.refresh_snapshot();
                 }
             }
+        }
+    }
+
+    /// The same for a statement that reads nothing (SAVEPOINT, LOCK TABLE, SET CONSTRAINTS): the
+    /// snapshot stays that of the first one that does.
+    pub(super) fn open_ahead(&mut self) {
+        let ahead = self.open.as_ref().is_none_or(|open| open.state.begun_ahead);
+        self.open_transaction(false);
+        if let Some(open) = &mut self.open {
+            open.state.begun_ahead = ahead;
         }
     }
 

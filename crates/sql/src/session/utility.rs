@@ -134,6 +134,7 @@ impl Session {
                 if self.reads_after() {
                     Box::pin(self.await_reads()).await?;
                 }
+                Box::pin(self.await_safe_snapshot()).await?;
                 self.savepoint(fold(name))?;
                 "SAVEPOINT"
             }
@@ -326,7 +327,7 @@ impl Session {
                 "SET CONSTRAINTS can only be used in transaction blocks",
             ));
         }
-        self.open_transaction(false);
+        self.open_ahead();
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
         work.set_constraints(names, deferred)?;
@@ -342,14 +343,15 @@ impl Session {
             ));
         }
         let mode = tree_mode(lock.lock_mode.as_ref());
-        self.open_transaction(false);
+        self.await_safe_snapshot().await?;
+        self.open_ahead();
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
         for target in &lock.tables {
             work.lock_table_as(&target.name, mode, lock.nowait).await?;
         }
         // What the wait was for is to be seen.
-        self.open_transaction(false);
+        self.open_ahead();
         Ok(())
     }
 

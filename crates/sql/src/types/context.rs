@@ -71,6 +71,15 @@ pub trait ObjectNames: Send + Sync {
     fn function_oid(&self, name: &str) -> Option<u32>;
     /// Name of a function as `regproc` prints it.
     fn function_name(&self, oid: u32) -> Option<String>;
+    /// Oid of a function by its possibly qualified name and the types of its arguments in
+    /// parentheses.
+    fn procedure_oid(&self, _signature: &str) -> Option<u32> {
+        None
+    }
+    /// Name of a function and the types of its arguments, as `regprocedure` prints them.
+    fn procedure_name(&self, _oid: u32) -> Option<String> {
+        None
+    }
     /// Oid of a schema.
     fn schema_oid(&self, name: &str) -> Option<u32>;
     /// Name of a schema.

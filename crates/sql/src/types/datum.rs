@@ -54,7 +54,7 @@ pub enum Datum {
     Inet(Inet),
     /// A value of an enum type.
     Enum(EnumValue),
-    /// oid, regclass, regtype, regproc, regnamespace, regrole, xid.
+    /// oid, regclass, regtype, regproc, regprocedure, regnamespace, regrole, xid.
     Oid(u32),
     /// pg_lsn, xid8.
     Unsigned(u64),

@@ -1,4 +1,5 @@
-//! The oid types that print as names: regclass, regtype, regproc, regnamespace, regrole.
+//! The oid types that print as names: regclass, regtype, regproc, regprocedure, regnamespace,
+//! regrole.
 
 use super::input::parse_oid;
 use super::{FormatContext, TypeId};
@@ -23,6 +24,13 @@ pub(super) fn parse(id: TypeId, text: &str, context: &FormatContext) -> Result<u
         }
         TypeId::Regproc => {
             (objects.and_then(|o| o.function_oid(name)), sqlstate::UNDEFINED_FUNCTION, "function")
+        }
+        TypeId::Regprocedure if !name.contains('(') => {
+            let message = "expected a left parenthesis";
+            return Err(SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message));
+        }
+        TypeId::Regprocedure => {
+            (objects.and_then(|o| o.procedure_oid(name)), sqlstate::UNDEFINED_FUNCTION, "function")
         }
         TypeId::Regnamespace => {
             (objects.and_then(|o| o.schema_oid(name)), sqlstate::INVALID_SCHEMA_NAME, "schema")
@@ -167,6 +175,7 @@ pub(super) fn write(id: TypeId, oid: u32, context: &FormatContext, out: &mut Vec
             .or_else(|| objects.and_then(|o| o.type_name(oid))),
         TypeId::Regclass => objects.and_then(|o| o.relation_name(oid)),
         TypeId::Regproc => objects.and_then(|o| o.function_name(oid)),
+        TypeId::Regprocedure => objects.and_then(|o| o.procedure_name(oid)),
         TypeId::Regnamespace => objects.and_then(|o| o.schema_name(oid)),
         TypeId::Regrole => objects.and_then(|o| o.role_name(oid)),
         _ => None,

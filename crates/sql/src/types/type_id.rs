@@ -119,6 +119,7 @@ types! {
     Timestamptz TimestamptzArray 1184 1185 "timestamptz" "timestamp with time zone" 8 DateTime true;
     Interval IntervalArray 1186 1187 "interval" "interval" 16 Timespan true;
     Numeric NumericArray 1700 1231 "numeric" "numeric" -1 Numeric false;
+    Regprocedure RegprocedureArray 2202 2207 "regprocedure" "regprocedure" 4 Numeric false;
     Regclass RegclassArray 2205 2210 "regclass" "regclass" 4 Numeric false;
     Regtype RegtypeArray 2206 2211 "regtype" "regtype" 4 Numeric false;
     Record RecordArray 2249 2287 "record" "record" -1 Pseudo false;
@@ -221,6 +222,7 @@ impl TypeId {
                 | TypeId::Regclass
                 | TypeId::Regtype
                 | TypeId::Regproc
+                | TypeId::Regprocedure
                 | TypeId::Regnamespace
                 | TypeId::Regrole
         )

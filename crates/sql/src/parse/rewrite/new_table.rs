@@ -1,5 +1,5 @@
-//! `CREATE TABLE t (a, b) AS query`: the parser wants types of columns that the query gives them.
-//! And CREATE RECURSIVE VIEW, as PostgreSQL reads it.
+//! `CREATE TABLE t (a, b) AS query WITH NO DATA`: the parser wants types of columns that the query
+//! gives them, and does not know the end. And CREATE RECURSIVE VIEW, as PostgreSQL reads it.
 //!
 //! ```text
 //! CREATE TEMP TABLE t (a, b) ON COMMIT DROP AS TABLE u
@@ -61,6 +61,24 @@ impl Pass<'_> {
         }
     }
 
+    /// Whether the statement makes or changes a table, as its first words say.
+    fn is_of_table(&self) -> bool {
+        self.out.iter().take(WORDS_MAX + 1).any(|token| is(Some(token), "TABLE"))
+    }
+
+    /// Whether what comes next, WITH [NO] DATA, ends a statement that makes a table of a query.
+    pub(super) fn says_data(&self) -> bool {
+        let ahead = if self.is(1, "NO") { 2 } else { 1 };
+        let ends = self.is(ahead, "DATA") && self.peek(ahead + 1).is_none();
+        ends && self.first == "CREATE" && self.is_of_table()
+    }
+
+    /// WITH [NO] DATA.
+    pub(super) fn with_data(&mut self) {
+        self.notes.without_rows = self.is(1, "NO");
+        self.at = self.tokens.len();
+    }
+
     /// Whether a word may stand between CREATE and VIEW here.
     pub(super) fn begins_view(&self) -> bool {
         // CREATE OR REPLACE LOCAL TEMP.
@@ -95,8 +113,7 @@ impl Pass<'_> {
 
     /// Whether what was copied last is a CHECK constraint of a table.
     pub(super) fn after_check(&self) -> bool {
-        let is_of_table = self.out.iter().take(WORDS_MAX + 1).any(|token| is(Some(token), "TABLE"));
-        if !is_of_table || !matches!(self.first.as_str(), "CREATE" | "ALTER") {
+        if !self.is_of_table() || !matches!(self.first.as_str(), "CREATE" | "ALTER") {
             return false;
         }
         let mut depth = 0;

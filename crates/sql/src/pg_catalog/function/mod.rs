@@ -10,6 +10,8 @@ mod names;
 mod privilege;
 mod size;
 
+pub(super) use names::{other_type, type_name};
+
 use super::Source;
 use crate::error::Result;
 use crate::function::{Body, EvalContext, Function, Volatility};
@@ -91,6 +93,7 @@ static SETS: &[Function] = &[
     set(3035, "pg_listening_channels", &[], TypeId::Text),
     set(1686, "pg_get_keywords", &[], TypeId::Record),
     set(2289, "pg_options_to_table", &[TypeId::TextArray], TypeId::Record),
+    set(1689, "aclexplode", &[TypeId::TextArray], TypeId::Record),
     set(EXPAND_ARRAY_OID, "_pg_expandarray", &[TypeId::Int2vector], TypeId::Record),
     set(13_217, "_pg_expandarray", &[TypeId::AnyArray], TypeId::Record),
 ];

@@ -6,7 +6,7 @@ use super::{called_on_null, oid, over_catalog, plain, text};
 use crate::error::Result;
 use crate::function::{EvalContext, Function};
 use crate::types::TypeId::{
-    self, Bool, Int4, Name, Oid, Regclass, Regnamespace, Regproc, Regrole, Regtype, Text,
+    self, Bool, Int4, Name, Oid, Regclass, Regnamespace, Regproc, Regprocedure, Regrole, Regtype, Text,
 };
 use crate::types::{Datum, ObjectNames, Type};
 
@@ -29,6 +29,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     over_catalog!(3495, "to_regclass", &[Text], Regclass, to_regclass),
     plain(3493, "to_regtype", &[Text], Regtype, to_regtype),
     over_catalog!(3494, "to_regproc", &[Text], Regproc, to_regproc),
+    over_catalog!(3479, "to_regprocedure", &[Text], Regprocedure, to_regprocedure),
     over_catalog!(4086, "to_regnamespace", &[Text], Regnamespace, to_regnamespace),
     over_catalog!(4093, "to_regrole", &[Text], Regrole, to_regrole),
 ];
@@ -71,8 +72,13 @@ const OTHER_TYPES: &[(u32, &str)] = &[
     (2281, "internal"),
 ];
 
+/// Oid of one of them.
+pub(in crate::pg_catalog) fn other_type(name: &str) -> Option<u32> {
+    OTHER_TYPES.iter().find(|(_, known)| *known == name).map(|(oid, _)| *oid)
+}
+
 /// The name of a type without modifier.
-pub(super) fn type_name(oid: u32) -> String {
+pub(in crate::pg_catalog) fn type_name(oid: u32) -> String {
     let other = || OTHER_TYPES.iter().find(|(known, _)| *known == oid).map(|(_, name)| *name);
     let known = TypeId::from_oid(oid).map(TypeId::sql_name).or_else(other);
     known.unwrap_or(if oid == 0 { "-" } else { "???" }).to_owned()
@@ -115,6 +121,10 @@ fn to_regclass(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
 
 fn to_regproc(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     Ok(oid_or_null(names(source).function_oid(text(arguments, 0))))
+}
+
+fn to_regprocedure(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    Ok(oid_or_null(names(source).procedure_oid(text(arguments, 0))))
 }
 
 fn to_regnamespace(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {

@@ -51,8 +51,7 @@ pub(super) fn goes_back(cursor: &NamedCursor, count: &FetchCount, counted_only: 
         FetchCount::Forward(0) | FetchCount::Backward(0) | FetchCount::Relative(0) => {
             is_on_row && !counted_only
         }
-        FetchCount::Forward(count) => count < 0,
-        FetchCount::Relative(count) => count != 1,
+        FetchCount::Forward(count) | FetchCount::Relative(count) => count < 0,
         FetchCount::Absolute(at) => at <= 0 || at as usize <= cursor.position,
         FetchCount::All => false,
         FetchCount::Backward(_) | FetchCount::BackwardAll => true,

@@ -7,6 +7,7 @@
 //! What the executor reads often is kept decoded in [`Effective`], rebuilt when a setting changes.
 
 mod access;
+mod acting;
 mod bound;
 mod definition;
 mod effective;
@@ -249,26 +250,6 @@ impl Settings {
             }
         }
         Ok(())
-    }
-
-    /// Sets one of those that say who the session is, once somebody has seen that it may be that.
-    /// `role` is the role of that name, if it is not that of the connection.
-    pub(crate) fn put(&mut self, name: &str, value: &str, role: Option<Oid>, local: bool) {
-        let Some(index) = definition::find(name) else { return };
-        let default = &self.defaults.values[index];
-        let value: Arc<str> = if **default == *value { default.clone() } else { value.into() };
-        let state = Arc::make_mut(&mut self.state);
-        state.local_roles.remove(&index);
-        if local {
-            state.local.insert(index, value);
-            state.local_roles.extend(role.map(|role| (index, role)));
-        } else {
-            state.local.remove(&index);
-            state.session[index] = value;
-            state.roles.remove(&index);
-            state.roles.extend(role.map(|role| (index, role)));
-        }
-        self.refresh();
     }
 
     /// The role that a setting names, unless it is that of the connection.
