@@ -7,8 +7,8 @@
 //!
 //! A commit, seen from here: what the transaction spilled is in staged runs, durable already; what
 //! is left of its write set becomes changes; both go to the sequencer with its part in the graph.
-//! When that has answered, *locks* are released, and the future of durability goes back to the
-//! caller.
+//! When that has answered, *locks* are released, the log thread is woken (before that if there are
+//! many locks), and the future of durability goes back to the caller.
 //!
 //! Mutex order: a shard of families, then whatever the sequencer takes. Lock-table mutexes are
 //! never taken with any of these held but the families'.
@@ -49,6 +49,10 @@ use crate::{Csn, Error, TransactionId, TreeId};
 /// So many runs of bulk loads may wait for a reader that is older than they. Each read of any row
 /// looks at all of them, and each has a file open.
 pub(crate) const LOADS_MAX: usize = 64;
+
+/// Whoever holds more locks on rows than these wakes the log thread before he releases them: that
+/// takes longer than to wake it, and the log would stand still meanwhile.
+const FEW_LOCKS: usize = 64;
 
 /// Everything of one open database.
 pub(crate) struct Manager {
@@ -206,10 +210,17 @@ impl Manager {
         let candidate = self.candidate(&mut request, &changes, writes.whole_trees(&loads));
         let (held, dropped) = (Some(request.held), writes.dropped());
         let mut writing = Writing { id, candidate, loads: &loads, dropped, changes, size, held };
-        let appended = self.sequencer.append(Entry::Commit(&mut writing));
+        let (appended, rest) = self.sequencer.append_quietly(Entry::Commit(&mut writing));
+        let mut rest = Some(rest);
+        // Before the log thread is woken, which may take this thread's processor: who waits for a
+        // row that many change keeps all the others waiting.
         if let Some(held) = writing.held {
+            if held.count() > FEW_LOCKS {
+                rest = None;
+            }
             self.release(id, held);
         }
+        drop(rest);
         let csn = appended.inspect_err(|_| self.discard(&loads))?;
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         Ok(Commit::new(csn, self.wait_durable_with_room(csn)))

@@ -9,6 +9,13 @@
 //! aside (see the session's interrupts): then a further thread takes over the member's other
 //! connections, so that nobody waits behind it.
 //!
+//! Who was woken by another thread need not wait until all have been served whose sockets have
+//! something to read: they take turns ([`TURNS`]). He was granted a lock by a transaction of
+//! another member, and everybody who wants the same row waits for him, or his commit is durable,
+//! and there is little left to do. He does not go before all others either: for one message he may
+//! be woken as often as it has rows to lock or commits to make, and many such would leave nobody
+//! else a turn.
+//!
 //! Servers inside the process ([`crate::embedded`]) share one crew: a process may have many of
 //! them, with threads for each that mostly sleep. Each message would then wake a thread that does
 //! this one thing and sleeps again, instead of being the next one of a thread that is awake.
@@ -26,6 +33,10 @@ use tokio::runtime::{Builder, Runtime};
 /// room for stored expressions and views, whose depth no statement shows. Only what is used of it
 /// takes memory.
 pub(crate) const STACK_BYTES: usize = 16 << 20;
+
+/// Of so many tasks that a member runs, one is of those whom another thread has woken, if there are
+/// any. With 1, others would run only while there are none.
+const TURNS: u32 = 2;
 
 /// The crew of the servers inside this process, as long as there is one of them.
 static EMBEDDED: Mutex<Weak<Crew>> = Mutex::new(Weak::new());
@@ -88,6 +99,7 @@ impl Crew {
         let member = |_| {
             let mut builder = Builder::new_multi_thread();
             builder.worker_threads(1).thread_name("serving").thread_stack_size(STACK_BYTES).enable_all();
+            builder.global_queue_interval(TURNS);
             Ok(Member { runtime: builder.build()?, open: Arc::default() })
         };
         let threads = threads.unwrap_or(1).max(1);
@@ -133,7 +145,59 @@ impl Drop for Crew {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::sync::atomic::AtomicBool;
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
+
+    /// Two tasks that wake each other by way of another thread: so one of them always has been.
+    #[derive(Default)]
+    struct Pair {
+        waiting: Mutex<[Option<Waker>; 2]>,
+        polls: AtomicUsize,
+        has_others: AtomicBool,
+        /// Somebody had a turn whom no other thread has woken.
+        has_run: AtomicBool,
+    }
+
+    impl Pair {
+        /// Gives up after so many turns of the two.
+        const PATIENCE: usize = 100;
+
+        fn turn(self: &Arc<Pair>, place: usize, context: &Context<'_>) -> Poll<bool> {
+            let other = {
+                let mut waiting = self.waiting.lock();
+                waiting[place] = Some(context.waker().clone());
+                waiting[1 - place].take()
+            };
+            if let Some(other) = other {
+                if !self.has_others.swap(true, Ordering::Relaxed) {
+                    // The second one pushes the first one out of the place of who is next.
+                    let pair = Arc::clone(self);
+                    tokio::spawn(async move { pair.has_run.store(true, Ordering::Relaxed) });
+                    tokio::spawn(async {});
+                }
+                std::thread::spawn(move || other.wake()).join().expect("it is woken");
+            }
+            let has_run = self.has_run.load(Ordering::Relaxed);
+            let is_over = has_run || self.polls.fetch_add(1, Ordering::Relaxed) > Pair::PATIENCE;
+            if is_over { Poll::Ready(has_run) } else { Poll::Pending }
+        }
+    }
+
+    #[test]
+    fn others_have_turns_beside_those_whom_other_threads_wake() {
+        let crew = Crew::start(Some(1)).expect("a thread");
+        let (runtime, pair) = (&crew.members[0].runtime, Arc::new(Pair::default()));
+        let two = [0, 1].map(|place| {
+            let pair = Arc::clone(&pair);
+            runtime.spawn(poll_fn(move |context| pair.turn(place, context)))
+        });
+        for one in two {
+            assert!(runtime.block_on(one).expect("it ends"), "nobody else has had a turn");
+        }
+    }
 
     #[test]
     fn servers_inside_the_process_share_threads_that_end_with_the_last_of_them() {

@@ -46,17 +46,19 @@ fn status_of<'m>(messages: &'m [Message], name: &str) -> Vec<&'m Message> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_whose_commit_fails_is_run_again_at_sync() {
-    let server = TestServer::start().await;
-    let (mut client, mut other) = two(&server).await;
-    client.send(&[parse("", SKEW), bind("", "", &[]), execute("", 0)].concat()).await;
-    until_locked(&mut other).await;
-    assert_eq!(tags(&other.query(OTHER).await), "C");
-    client.send(&sync()).await;
-    let answer = client.until_ready().await;
-    assert_eq!(tags(&answer), "12DCZ");
-    assert_eq!(rows(&answer), ["121"], "what the second run saw, and nothing of the first");
-    assert_eq!(rows(&client.query("SELECT n FROM t ORDER BY id").await), ["120", "121"]);
-    server.stop().await;
+    for portal in ["", "a portal"] {
+        let server = TestServer::start().await;
+        let (mut client, mut other) = two(&server).await;
+        client.send(&[parse("", SKEW), bind(portal, "", &[]), execute(portal, 0)].concat()).await;
+        until_locked(&mut other).await;
+        assert_eq!(tags(&other.query(OTHER).await), "C");
+        client.send(&sync()).await;
+        let answer = client.until_ready().await;
+        assert_eq!(tags(&answer), "12DCZ", "{portal:?}");
+        assert_eq!(rows(&answer), ["121"], "what the second run saw, and nothing of the first");
+        assert_eq!(rows(&client.query("SELECT n FROM t ORDER BY id").await), ["120", "121"]);
+        server.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,10 +6,10 @@
 
 use smallvec::SmallVec;
 
-use crate::certifier::{Candidate, Mixing, Promise};
+use crate::certifier::{Candidate, Mixing, Promise, Removed};
 use crate::lock::table::Held;
 use crate::own::OwnRow;
-use crate::storage::StagedRun;
+use crate::storage::{Log, StagedRun};
 use crate::txn::writeset::Changes;
 use crate::{TransactionId, TreeId};
 
@@ -23,6 +23,27 @@ pub(crate) enum Entry<'e, 'a> {
     Decide(&'e mut Decision<'a>),
     /// Rows of the engine's own change, and nothing else.
     Own(Vec<OwnRow>),
+}
+
+/// What is left to be done about an entry once it has its verdict. Whoever drops this has done it,
+/// also while he panics: no record stays in a batch that nobody writes.
+#[must_use]
+pub(crate) struct Rest<'a> {
+    log: &'a Log,
+    /// What was taken out of the graph, to be freed while the log is at work.
+    _removed: Removed,
+}
+
+impl<'a> Rest<'a> {
+    pub(super) fn new(log: &'a Log, removed: Removed) -> Rest<'a> {
+        Rest { log, _removed: removed }
+    }
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        self.log.nudge();
+    }
 }
 
 /// A transaction that commits what it wrote.

@@ -16,7 +16,9 @@
 //! 5. *Versions.* Staged runs are attached to the base for this number, versions are installed in
 //!    memory, then the visible mark moves to the number. Still under the mutex: so the mark moves
 //!    in order, and whoever sees the mark sees all versions up to it.
-//! 6. The mutex is free; the log thread is woken.
+//! 6. The mutex is free; the log thread is woken. Who commits releases the locks before
+//!    ([`Sequencer::append_quietly`]): waking is a system call, and who is woken may take the
+//!    processor of who wakes, while others wait for a row.
 //!
 //! ```text
 //!            outside             under the commit mutex                                      outside
@@ -58,7 +60,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-pub(crate) use entry::{Decision, Delivery, Entry, Pending, Preparation, Writing};
+pub(crate) use entry::{Decision, Delivery, Entry, Pending, Preparation, Rest, Writing};
 pub(crate) use ordered::Place;
 use ordered::check_mixing;
 
@@ -151,6 +153,14 @@ impl Sequencer {
     /// `TransactionTooLarge`.
     #[inline]
     pub(crate) fn append(&self, entry: Entry<'_, '_>) -> Result<Csn, Error> {
+        let (verdict, _rest) = self.append_quietly(entry);
+        verdict
+    }
+
+    /// As [`Sequencer::append`]; but the log thread may sleep on until the rest is dropped. That is
+    /// to be soon: whoever has seen what this made visible waits for it.
+    #[inline]
+    pub(crate) fn append_quietly(&self, entry: Entry<'_, '_>) -> (Result<Csn, Error>, Rest<'_>) {
         let mut removed = Removed::default();
         let verdict = match entry {
             Entry::Commit(commit) => self.commit(commit, &mut removed),
@@ -158,10 +168,7 @@ impl Sequencer {
             Entry::Decide(decision) => self.decide(decision, &mut removed),
             Entry::Own(rows) => self.own(rows),
         };
-        // Here, since waking is a system call, and what was removed is freed while the log is at
-        // work.
-        self.store.log.nudge();
-        verdict
+        (verdict, Rest::new(&self.store.log, removed))
     }
 
     fn commit(&self, commit: &mut Writing<'_>, removed: &mut Removed) -> Result<Csn, Error> {

@@ -377,6 +377,10 @@ impl WriteSet {
     /// Undoes every write after the beginning of the statement, which may be run again.
     pub(crate) fn undo_statement(&mut self, begin: u64) {
         assert_eq!(self.statement, begin, "what is undone is the statement that runs");
+        if self.sequence == begin {
+            // It has waited for a row, and written none: nearly always so.
+            return;
+        }
         let bytes = &mut self.bytes;
         for (_, writes) in &self.trees {
             writes.map.lock().retain(|key, list| {

@@ -92,7 +92,8 @@ pub(crate) enum HeadDue {
 
 /// A statement that can be run again.
 pub(crate) struct Rerun {
-    pub(crate) portal: Portal,
+    /// The name of its portal, which is there, done, until the transaction ends.
+    pub(crate) portal: String,
     pub(crate) head_due: Option<HeadDue>,
     /// Where its answer begins.
     pub(crate) mark: Mark,

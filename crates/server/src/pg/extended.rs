@@ -169,7 +169,7 @@ impl Connection {
         self.rerun = None;
         if max_rows == 0 && self.session.is_fresh() && self.session.retries() > 0 {
             let (head_due, mark) = (self.head_due, self.transport.mark());
-            self.rerun = Some(Rerun { portal: portal.again(), head_due, mark });
+            self.rerun = Some(Rerun { portal: name.to_owned(), head_due, mark });
         }
         let ran = self.run(&mut portal, u64::from(max_rows)).await;
         self.head_due = None;
@@ -243,6 +243,7 @@ impl Connection {
     /// nothing of the answer was sent.
     async fn run_again(&mut self, mut error: SqlError) -> Result<Option<CommandTag>, Failure> {
         let Some(Rerun { portal, head_due, mark }) = self.rerun.take() else { return Err(error.into()) };
+        let Some(portal) = self.portals.get(&portal).map(Portal::again) else { return Err(error.into()) };
         for _ in 0..self.session.retries() {
             if !self.session.may_run_again(&error) || !self.transport.rewind(mark) {
                 break;

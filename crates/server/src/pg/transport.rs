@@ -368,10 +368,18 @@ impl<S: Stream> Transport<S> {
             if self.received.capacity() > IDLE_BYTES {
                 self.received = Vec::new();
             }
-            self.budget.give_back(std::mem::take(&mut self.charged) as u64);
+            self.give_back();
         }
         if self.output.is_empty() && self.output.capacity() > IDLE_BYTES {
             self.output = Vec::new();
+        }
+    }
+
+    /// Gives back what was drawn from the budget. Nearly all draw nothing, and leave alone what all
+    /// connections share.
+    fn give_back(&mut self) {
+        if self.charged > 0 {
+            self.budget.give_back(std::mem::take(&mut self.charged) as u64);
         }
     }
 

@@ -35,8 +35,10 @@ impl Cursor {
 
     /// The same for a call of a user's function, with so many calls around it, itself included.
     pub(crate) fn within(plan: &Arc<Plan>, parameters: Arc<[Datum]>, depth: usize) -> Cursor {
-        let runtime = Runtime::new(plan.subqueries, plan.ctes).with_cte_plans(plan.cte_plans.clone());
-        let runtime = runtime.at_depth(depth);
+        let mut runtime = Runtime::new(plan.subqueries, plan.ctes).at_depth(depth);
+        if !plan.cte_plans.is_empty() {
+            runtime = runtime.with_cte_plans(plan.cte_plans.clone());
+        }
         Cursor {
             state: NodeState::new(&plan.root),
             plan: plan.clone(),

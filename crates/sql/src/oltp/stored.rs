@@ -12,7 +12,8 @@ use crate::types::Datum;
 /// All columns of a stored row by place; those it was stored without have their missing value.
 pub(crate) fn decode(table: &Table, bytes: &Bytes) -> Result<Vec<Datum>> {
     let row = table.layout().open(bytes)?;
-    let mut datums = Vec::with_capacity(table.columns.len());
+    // In frames the row's key stands behind its columns.
+    let mut datums = Vec::with_capacity(table.columns.len() + 1);
     for (place, column) in table.columns.iter().enumerate() {
         datums.push(row.get(place)?.unwrap_or_else(|| column.missing.clone()));
     }

@@ -34,9 +34,13 @@ pub(crate) struct Doing {
 impl Activity {
     /// A statement of this text begins, or goes on.
     pub(super) fn begin(&self, text: Option<&Arc<str>>, now: i64) {
-        let text = text.map(shown);
         let mut doing = self.0.lock();
-        *doing = Doing { runs: true, text, began: now, changed: now, told: doing.told };
+        // Who executes a statement again and again shows the same one.
+        let is_shown = |known: &Arc<str>| text.is_some_and(|text| Arc::ptr_eq(known, text));
+        if !doing.text.as_ref().is_some_and(is_shown) {
+            doing.text = text.map(shown);
+        }
+        (doing.runs, doing.began, doing.changed) = (true, now, now);
     }
 
     /// The client is waited for.
@@ -82,6 +86,31 @@ mod tests {
         assert_eq!(shown(&long).len(), SHOWN - 1);
         let short: Arc<str> = "SELECT 1".into();
         assert!(Arc::ptr_eq(&shown(&short), &short));
+    }
+
+    #[test]
+    fn the_text_is_that_of_the_last_statement() {
+        let activity = Activity::default();
+        let (one, other): (Arc<str>, Arc<str>) = ("SELECT 1".into(), "SELECT 2".into());
+        let long: Arc<str> = "x".repeat(2 * SHOWN).into();
+        let shown = |text: Option<&Arc<str>>, now: i64| {
+            activity.begin(text, now);
+            let doing = activity.look();
+            activity.end(now);
+            assert_eq!((doing.runs, doing.began, doing.changed), (true, now, now));
+            doing.text.map(|text| text.len().to_string() + &text[..text.len().min(8)])
+        };
+        for (text, now, expected) in [
+            (Some(&one), 1, Some("8SELECT 1")),
+            (Some(&one), 2, Some("8SELECT 1")),
+            (Some(&other), 3, Some("8SELECT 2")),
+            (Some(&long), 4, Some("1023xxxxxxxx")),
+            (Some(&long), 5, Some("1023xxxxxxxx")),
+            (None, 6, None),
+            (Some(&one), 7, Some("8SELECT 1")),
+        ] {
+            assert_eq!(shown(text, now).as_deref(), expected);
+        }
     }
 
     #[test]

@@ -214,6 +214,14 @@ impl SqlDatabase {
         self.one.catalog.load_full()
     }
 
+    /// Whether this is the newest committed catalog, as far as that can be said by a look at it. No
+    /// mutex is taken, and nobody else's count of it is touched.
+    pub(crate) fn is_newest(&self, catalog: &Arc<Catalog>) -> bool {
+        !self.shared.is_node
+            && self.one.catalog_state.load(Ordering::Acquire) & 1 == 0
+            && Arc::ptr_eq(&self.one.catalog.load(), catalog)
+    }
+
     /// The catalog as a transaction sees it at its snapshot, which is older than the present one.
     pub(crate) fn catalog_at(&self, view: &ReadView) -> Result<Catalog> {
         let mut scan = view.scan(store::CATALOG_TREE, Bound::Unbounded, Bound::Unbounded, false)?;

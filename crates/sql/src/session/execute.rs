@@ -7,8 +7,9 @@ use cognate_engine::{Access, Isolation, LockMode, TrackedView, TreeMode};
 
 use super::again::defines;
 use super::portal::{PortalState, Tag, changed_result};
+use super::work::hold_table;
 use super::{
-    Action, Block, Boxed, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session, Statement,
+    Action, Block, Boxed, CommandTag, Fetch, Open, Planned, Portal, Prepared, RowSink, Session, Statement,
 };
 use crate::catalog::{Oid, Table};
 use crate::error::{Result, SqlError, sqlstate};
@@ -146,13 +147,13 @@ impl Session {
     /// others go before, and fails if the session is to stop. What ends a transaction is not
     /// stopped.
     fn ask_before(&self, prepared: &Prepared) -> Result<()> {
-        match prepared.planned().action {
-            Action::Empty | Action::Utility => self.interrupts.make_way(),
-            _ => {
-                self.interrupts.check()?;
+        match prepared.has_plan() {
+            true => self.interrupts.check().map(drop),
+            false => {
+                self.interrupts.make_way();
+                Ok(())
             }
         }
-        Ok(())
     }
 
     /// 25P02 in a block that has failed. 34000 for a portal that reads for a transaction which has
@@ -197,9 +198,11 @@ impl Session {
                 let taken = self.facts.advisory.begin_statement();
                 let told = if is_first { (0, 0) } else { self.facts.news.mark() };
                 let (depth, is_open) = (portal.depth, portal.is_open());
+                let mut first = Some(planned);
                 loop {
                     self.follows = left > 0 && again.follows();
-                    let (parameters, planned) = (&portal.parameters, planned.clone());
+                    let planned = first.take().unwrap_or_else(|| self.planned_of(&prepared));
+                    let parameters = &portal.parameters;
                     let started = self.start_planned(&mut prepared, planned, parameters, depth, is_open);
                     match started.await {
                         Err(error)
@@ -306,7 +309,7 @@ impl Session {
                 Box::pin(self.await_reads()).await?;
             }
             self.await_safe_snapshot().await?;
-            if planned.is_changing() {
+            if planned.is_changing() && self.may_await_nodes() {
                 Box::pin(self.await_slow_node()).await?;
             }
             self.open_transaction(reading);
@@ -361,24 +364,27 @@ impl Session {
         ))
     }
 
-    /// Locks the tables a plan reads and the one it changes. True if it had to wait for one.
+    /// Locks the tables a plan reads and the one it changes. True if it had to wait for one. That
+    /// takes nothing of what a running statement works with, but for the transaction.
     async fn lock_tables(&mut self, planned: &Planned) -> Result<bool> {
         let mode = |oid: Oid| match () {
             () if planned.changes(oid) => TreeMode::Write,
             () if planned.locks(oid) => TreeMode::RowShare,
             () => TreeMode::Read,
         };
-        let tables: smallvec::SmallVec<[(Oid, TreeMode); 4]> =
-            planned.tables.iter().map(|table| (table.oid, mode(table.oid))).collect();
         let shared = self.shared_tables(planned);
-        let interrupts = self.interrupts();
-        let mut work = self.work(&interrupts)?;
+        let (interrupts, companion) = (self.interrupts(), self.facts.advisory.owner());
+        let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
+        if companion.is_some() {
+            open.engine.set_companion(companion);
+        }
+        let Open { engine, state } = open;
         let mut waited = false;
         for oid in shared {
-            waited |= work.hold_table(oid, TreeMode::Share).await?;
+            waited |= hold_table(engine, state, &interrupts, oid, TreeMode::Share).await?;
         }
-        for (oid, mode) in tables {
-            waited |= work.hold_table(oid, mode).await?;
+        for table in &planned.tables {
+            waited |= hold_table(engine, state, &interrupts, table.oid, mode(table.oid)).await?;
         }
         Ok(waited)
     }

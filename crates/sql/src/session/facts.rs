@@ -52,7 +52,7 @@ pub(crate) struct Facts {
     settings: Mutex<Settings>,
     /// A function has changed a setting, and the session has not taken that over yet.
     has_set: AtomicBool,
-    catalog: Mutex<Arc<Catalog>>,
+    pub(super) catalog: Mutex<Arc<Catalog>>,
     /// The catalog of a snapshot that is older than the present one, by the snapshot and the stamp
     /// of own changes.
     shown: Mutex<Option<ShownCatalog>>,

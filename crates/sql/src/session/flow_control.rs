@@ -141,6 +141,12 @@ impl Session {
         interrupts.wait(database.nodes().flow.await_nobody()).await
     }
 
+    /// Whether `await_slow_node` may have anything to do: a database of its own need not box it.
+    #[inline]
+    pub(super) fn may_await_nodes(&self) -> bool {
+        self.database.engine().is_node() || self.database.nodes().flow.is_any.load(Ordering::Relaxed)
+    }
+
     /// From now on the open transaction waits for no slow node.
     pub(super) fn admit(&mut self) {
         if let Some(open) = &mut self.open {

@@ -152,7 +152,10 @@ impl Mailbox {
         if !letters.waiting.is_empty() {
             return Poll::Ready(());
         }
-        letters.reader = Some(context.waker().clone());
+        // Nobody writes to who has never listened, and who begins to does not wait meanwhile.
+        if letters.budget.is_some() {
+            letters.reader = Some(context.waker().clone());
+        }
         Poll::Pending
     }
 }

@@ -103,12 +103,13 @@ impl Session {
             // As many as values.
             many => many[place],
         };
-        let mut values = Vec::with_capacity(parameters.len());
-        for (place, (value, ty)) in parameters.iter().zip(types).enumerate() {
-            values.push(match value {
-                None => Datum::Null,
-                Some(bytes) => read_parameter(bytes, *ty, format_of(place, formats), &self.format)?,
-            });
+        // In their last place at once.
+        let mut values: Arc<[Datum]> = parameters.iter().map(|_| Datum::Null).collect();
+        let places = Arc::get_mut(&mut values).into_iter().flatten();
+        for (place, (to, (value, ty))) in places.zip(parameters.iter().zip(types)).enumerate() {
+            if let Some(bytes) = value {
+                *to = read_parameter(bytes, *ty, format_of(place, formats), &self.format)?;
+            }
         }
         let given = self.given_columns(prepared)?;
         let columns = given.as_ref().map_or(0, |columns| columns.len());
@@ -122,8 +123,7 @@ impl Session {
             ));
         }
         let formats = (0..columns).map(|place| format_of(place, result_formats)).collect();
-        let mut portal = Portal::new(prepared.clone(), values.into(), formats);
-        portal.columns = given;
+        let mut portal = Portal::giving(given, prepared.clone(), values, formats);
         self.bound += 1;
         portal.bound = self.bound;
         // What all nodes execute must not end at one of them because others leave no memory there.

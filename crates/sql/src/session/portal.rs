@@ -92,6 +92,16 @@ pub(crate) enum Tag {
 impl Portal {
     pub(crate) fn new(prepared: Arc<Prepared>, parameters: Arc<[Datum]>, formats: Vec<Format>) -> Portal {
         let columns = prepared.shared_columns();
+        Portal::giving(columns, prepared, parameters, formats)
+    }
+
+    /// One that gives other columns than those of its statement.
+    pub(super) fn giving(
+        columns: Option<Arc<[OutputColumn]>>,
+        prepared: Arc<Prepared>,
+        parameters: Arc<[Datum]>,
+        formats: Vec<Format>,
+    ) -> Portal {
         let state = PortalState::Ready;
         let (is_told, depth, begun_in, given, held) = (false, 0, 0, None, None);
         let (is_open, bound) = (false, 0);
@@ -162,9 +172,9 @@ impl Portal {
 
     /// The same statement with the same parameters, not begun.
     pub fn again(&self) -> Portal {
-        let mut again = Portal::new(self.prepared.clone(), self.parameters.clone(), self.formats.clone());
-        (again.columns, again.given) = (self.columns.clone(), self.given.clone());
-        (again.is_open, again.bound) = (self.is_open, self.bound);
+        let (prepared, parameters) = (self.prepared.clone(), self.parameters.clone());
+        let mut again = Portal::giving(self.columns.clone(), prepared, parameters, self.formats.clone());
+        (again.given, again.is_open, again.bound) = (self.given.clone(), self.is_open, self.bound);
         again
     }
 

@@ -201,6 +201,11 @@ impl Planned {
         self.state.load(Ordering::Relaxed) == state || matches!(self.action, Action::Utility | Action::Empty)
     }
 
+    /// Whether it is carried out by a plan: not from its syntax tree, and not at all empty.
+    pub(crate) fn has_plan(&self) -> bool {
+        !matches!(self.action, Action::Utility | Action::Empty)
+    }
+
     /// Oids of the routines whose definitions it rests on.
     pub(crate) fn routine_oids(&self) -> impl Iterator<Item = Oid> {
         let called = match &self.action {
@@ -339,6 +344,12 @@ impl Prepared {
 
     pub(crate) fn planned(&self) -> Arc<Planned> {
         self.later.get().map_or_else(|| Arc::clone(&self.first), ArcSwap::load_full)
+    }
+
+    /// Whether it is carried out by a plan. Asked before each execution, so without a look at how
+    /// many have that plan: those who share it would take the line of that count from each other.
+    pub(crate) fn has_plan(&self) -> bool {
+        self.later.get().map_or_else(|| self.first.has_plan(), |later| later.load().has_plan())
     }
 
     pub(crate) fn replan(&self, planned: Planned) -> Arc<Planned> {

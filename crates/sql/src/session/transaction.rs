@@ -500,10 +500,18 @@ impl Session {
         self.facts.set_transaction_id(0);
         self.facts.advisory.settle(self.database.advisory());
         self.refresh_settings();
-        self.facts.set_catalog(&self.database.catalog());
+        self.take_newest_catalog();
         self.facts.forget_shown_catalog();
         self.drop_cursors(rolled_back);
         self.copy = None;
+    }
+
+    /// From here on functions see the newest committed catalog: mostly the one that they saw.
+    fn take_newest_catalog(&self) {
+        let is_newest = self.database.is_newest(&self.facts.catalog.lock());
+        if !is_newest {
+            self.facts.set_catalog(&self.database.catalog());
+        }
     }
 
     /// Ends the implicit transaction (Sync, or the end of a simple query): commits it and waits

@@ -103,6 +103,27 @@ impl Reader for ViewReader<'_> {
     }
 }
 
+/// Locks a table as a whole, by its oid, for a transaction, unless that is done. True if it had to
+/// wait.
+pub(super) async fn hold_table(
+    engine: &mut Transaction,
+    state: &mut TransactionState,
+    interrupts: &Interrupts,
+    oid: Oid,
+    mode: TreeMode,
+) -> Result<bool> {
+    if state.held.contains(&(oid, mode)) {
+        return Ok(false);
+    }
+    let request = engine.lock_tree(oid, mode, WaitPolicy::Block);
+    let outcome = interrupts.lock(request).await?;
+    state.held.push((oid, mode));
+    if mode == TreeMode::Exclusive {
+        state.exclusive.insert(oid);
+    }
+    Ok(outcome == LockOutcome::Granted { waited: true })
+}
+
 impl Work<'_> {
     /// Evaluates something: lends the context that expressions and cursors read with.
     pub(crate) fn read<T>(&self, action: impl FnOnce(&ReadContext<'_>) -> T) -> T {
@@ -183,16 +204,7 @@ impl Work<'_> {
 
     /// Locks a table as a whole, by its oid, unless that is done. True if it had to wait.
     pub(crate) async fn hold_table(&mut self, oid: Oid, mode: TreeMode) -> Result<bool> {
-        if self.state.held.contains(&(oid, mode)) {
-            return Ok(false);
-        }
-        let request = self.engine.lock_tree(oid, mode, WaitPolicy::Block);
-        let outcome = self.interrupts.lock(request).await?;
-        self.state.held.push((oid, mode));
-        if mode == TreeMode::Exclusive {
-            self.state.exclusive.insert(oid);
-        }
-        Ok(outcome == LockOutcome::Granted { waited: true })
+        hold_table(self.engine, self.state, self.interrupts, oid, mode).await
     }
 
     /// Locks the name of a relation that is to be made or to go, in this database.
