@@ -6,6 +6,11 @@
 //!   nothing to do with it.
 //! - What only tidies up (asking whether a commit is done) goes along with the next request, and
 //!   has one made for it only if none comes for a while.
+//! - Nobody waits for the answer to a commit, whose root's client has been answered; but somebody
+//!   may wait for its locks. It goes along with the next question for votes, if there was one soon
+//!   enough for most of those before; else it leaves at once. Whether it would pay is tried now and
+//!   then. Where calls about one item follow each other it never does: the next question comes
+//!   after the locks. It does not either where a call has just met a lock.
 //!
 //! Time is looked at only once somebody waits: a timer of 2 ms is the first one to be due, more
 //! often than not, and to set one wakes the thread that sleeps until then.
@@ -17,21 +22,23 @@
 //! a ─▶ request [a]                                   none was under way
 //! b, c wait   …   [a] is answered ─▶ request [b, c, and what could wait]
 //! d waits     …   2 ms, [b, c] is not answered ─▶ request [d]
+//!
+//! a, b are committed   …   c is asked for ─▶ question [c] with commits [a, b]
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::name::{Name, RootId};
 use crate::participant::{Nonce, Origin};
 use crate::peers::Peers;
-use crate::wire::{Batch, OutcomeEntry, PrepareEntry};
+use crate::wire::{OutcomeEntry, PrepareEntry};
 
 /// Most roots of a control message.
 const BATCH_MAX: usize = 256;
@@ -39,6 +46,15 @@ const BATCH_MAX: usize = 256;
 const UNDER_WAY_MAX: usize = 32;
 /// How long a request under way holds up the next one.
 const PACE: Duration = Duration::from_millis(2);
+/// How long a commit waits for a question that it can go along with.
+const ALONG: Duration = Duration::from_millis(10);
+/// What it is worth that commits went along, and what it costs that they have waited in vain: they
+/// wait as long as more than three of five go along.
+const LUCK: u8 = 2;
+const BAD_LUCK: u8 = 3;
+const LUCK_MAX: u8 = 8;
+/// One commit of so many tries it although those before have waited in vain.
+const TRIED: u8 = 64;
 
 /// A kind of control message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -89,11 +105,31 @@ pub(crate) struct Answer {
     pub(crate) origin: Option<Origin>,
 }
 
+/// A control message.
+#[derive(Debug, Serialize)]
+pub(crate) struct Message {
+    roots: Vec<Entry>,
+    /// What goes along with questions for votes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    commits: Vec<Entry>,
+}
+
+/// The answers to a control message.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Answers {
+    roots: Vec<Answer>,
+    /// None from who has not looked at them.
+    #[serde(default)]
+    commits: Option<Vec<Answer>>,
+}
+
 /// When an entry leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     /// As soon as it can.
     Now,
+    /// Together with a question for votes, if one is to be expected.
+    Along,
     /// With a request that leaves after this time; by itself if none does within as much time
     /// again.
     After(Duration),
@@ -109,13 +145,39 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Waiting>,
-    /// What can wait, with the times from which on it may go along.
-    later: Vec<(Instant, Waiting)>,
+    /// What can wait, by the times from which on it may go along.
+    later: BTreeMap<(Instant, u64), Waiting>,
+    /// How much could wait so far: no two have the same time.
+    put_off: u64,
+    /// Commits that wait for a question, and since when; the oldest one first.
+    along: Vec<(Instant, Waiting)>,
+    /// How much speaks for it that they do; nothing does if it is 0.
+    luck: u8,
+    /// How many have left at once since one has tried.
+    untried: u8,
+    /// Somebody looks after those that wait for a question.
+    is_watched: bool,
     /// Somebody sends what waits.
     is_sending: bool,
 }
 
 impl State {
+    /// Has an entry wait until this time, at least.
+    fn put_off(&mut self, from: Instant, waiting: Waiting) {
+        self.put_off += 1;
+        self.later.insert((from, self.put_off), waiting);
+    }
+
+    /// Takes what may go along now, so many at most.
+    fn due(&mut self, now: Instant, most: usize, into: &mut Vec<Waiting>) {
+        for _ in 0..most {
+            match self.later.first_entry() {
+                Some(first) if first.key().0 <= now => into.push(first.remove()),
+                _ => return,
+            }
+        }
+    }
+
     /// What leaves now; if there is nothing, nobody sends any more.
     fn take(&mut self, now: Instant) -> Option<Vec<Waiting>> {
         let count = self.waiting.len().min(BATCH_MAX);
@@ -124,10 +186,39 @@ impl State {
             self.is_sending = false;
             return None;
         }
-        let is_due = |(from, _): &mut (Instant, Waiting)| *from <= now;
-        let due = self.later.extract_if(.., is_due).take(BATCH_MAX - batch.len());
-        batch.extend(due.map(|(_, waiting)| waiting));
+        let count = self.along.len().min(BATCH_MAX - batch.len());
+        batch.extend(self.along.drain(..count).map(|(_, waiting)| waiting));
+        self.due(now, BATCH_MAX - batch.len(), &mut batch);
         Some(batch)
+    }
+
+    /// Whether a commit waits for a question.
+    fn is_to_wait(&mut self) -> bool {
+        self.untried = if self.luck > 0 { 0 } else { (self.untried + 1) % TRIED };
+        self.luck > 0 || self.untried == 0
+    }
+
+    /// What goes along with a question for votes.
+    fn riders(&mut self, now: Instant) -> Vec<Waiting> {
+        if self.luck == 0 && self.along.is_empty() {
+            return Vec::new();
+        }
+        let count = self.along.len().min(BATCH_MAX);
+        let mut riders: Vec<Waiting> = self.along.drain(..count).map(|(_, waiting)| waiting).collect();
+        self.due(now, BATCH_MAX - riders.len(), &mut riders);
+        riders
+    }
+
+    /// Has those leave that have waited too long for a question, and all that wait with them.
+    /// Answers until when the others may wait; nothing if there are none.
+    fn give_up(&mut self, now: Instant) -> Option<Instant> {
+        let until = self.along.first().map(|(since, _)| *since + ALONG);
+        if until.is_some_and(|until| until <= now) {
+            self.luck = self.luck.saturating_sub(BAD_LUCK);
+            self.waiting.extend(self.along.drain(..).map(|(_, waiting)| waiting));
+            return None;
+        }
+        until
     }
 
     /// Whether somebody has to go on sending.
@@ -138,8 +229,9 @@ impl State {
 
     /// Has what can wait no longer leave, together with all that may.
     fn hurry(&mut self, now: Instant) {
-        let is_due = |(from, _): &mut (Instant, Waiting)| *from <= now;
-        self.waiting.extend(self.later.extract_if(.., is_due).map(|(_, waiting)| waiting));
+        let mut due = Vec::new();
+        self.due(now, usize::MAX, &mut due);
+        self.waiting.append(&mut due);
     }
 }
 
@@ -172,21 +264,88 @@ impl Courier {
     ) -> Option<Answer> {
         let (sender, mut answer) = oneshot::channel();
         let waiting = Waiting { entry, answer: sender };
-        if let When::After(pause) = when {
-            self.with(|state| state.later.push((Instant::now() + pause, waiting)));
-            match timeout(2 * pause, &mut answer).await {
-                Ok(answer) => return answer.ok().flatten(),
-                Err(_) => self.with(|state| state.hurry(Instant::now())),
+        match when {
+            When::After(pause) => {
+                self.with(|state| state.put_off(Instant::now() + pause, waiting));
+                match timeout(2 * pause, &mut answer).await {
+                    Ok(answer) => return answer.ok().flatten(),
+                    Err(_) => self.with(|state| state.hurry(Instant::now())),
+                }
             }
-        } else {
-            self.with(|state| state.waiting.push(waiting));
+            When::Along if self.with(State::is_to_wait) => {
+                self.wait_along(peers, waiting);
+                return answer.await.ok().flatten();
+            }
+            When::Along | When::Now => self.with(|state| state.waiting.push(waiting)),
         }
+        self.urge(peers).await;
+        answer.await.ok().flatten()
+    }
+
+    /// Sees to it that what waits is sent.
+    async fn urge(self: &Arc<Self>, peers: &Arc<Peers>) {
         let is_sending = self.with(|state| std::mem::replace(&mut state.is_sending, true));
         match is_sending {
             true => self.has_come.notify_one(),
             false => self.lead(peers).await,
         }
-        answer.await.ok().flatten()
+    }
+
+    /// Has an entry wait for a question for votes. One task looks after all that do.
+    fn wait_along(self: &Arc<Self>, peers: &Arc<Peers>, waiting: Waiting) {
+        let is_watched = self.with(|state| {
+            state.along.push((Instant::now(), waiting));
+            std::mem::replace(&mut state.is_watched, true)
+        });
+        if !is_watched {
+            tokio::spawn(Arc::clone(self).watch(Arc::clone(peers)));
+        }
+    }
+
+    /// A call there has met a lock: until one is lucky again commits do not wait for questions.
+    pub(crate) fn has_met_a_lock(&self) {
+        self.with(|state| state.luck = 0);
+    }
+
+    /// Lets nobody wait too long for a question.
+    async fn watch(self: Arc<Self>, peers: Arc<Peers>) {
+        loop {
+            let until = self.with(|state| {
+                let until = state.give_up(Instant::now());
+                state.is_watched = until.is_some();
+                until
+            });
+            match until {
+                Some(until) => sleep_until(until).await,
+                // There may be some who were given up.
+                None if self.with(|state| state.waiting.is_empty()) => return,
+                None => return self.urge(&peers).await,
+            }
+        }
+    }
+
+    /// Takes what goes along with a question for votes.
+    fn riders(&self) -> Vec<Waiting> {
+        self.with(|state| state.riders(Instant::now()))
+    }
+
+    /// Whoever was asked has looked at what went along, or not: then it is said as always.
+    fn has_ridden(self: &Arc<Self>, peers: &Arc<Peers>, unseen: Option<Vec<Waiting>>) {
+        let is_left = self.with(|state| match unseen {
+            None => {
+                state.luck = (state.luck + LUCK).min(LUCK_MAX);
+                false
+            }
+            Some(unseen) => {
+                state.luck = 0;
+                state.waiting.extend(unseen);
+                true
+            }
+        });
+        if is_left {
+            let (courier, peers) = (Arc::clone(self), Arc::clone(peers));
+            tokio::spawn(async move { courier.urge(&peers).await });
+        }
     }
 
     /// Sends what waits, for whoever has found that nobody sends, until it is answered. He goes on
@@ -240,9 +399,44 @@ async fn deliver(
     batch: Vec<Waiting>,
     _permit: OwnedSemaphorePermit,
 ) {
-    let (waiting, roots): (Vec<_>, Vec<_>) =
-        batch.into_iter().map(|Waiting { entry, answer }| ((entry.root().clone(), answer), entry)).unzip();
-    let answers = peers.post(&courier.to, courier.kind, &Batch { roots }).await.unwrap_or_default();
+    let commits = (courier.kind == Kind::Prepare).then(|| peers.courier(&courier.to, Kind::Commit));
+    let riders = commits.as_ref().map(|commits| commits.riders()).unwrap_or_default();
+    let (waiting, roots) = apart(batch);
+    let (riding, carried) = apart(riders);
+    let message = Message { roots, commits: carried };
+    let answers = peers.post(&courier.to, courier.kind, &message).await;
+    let (roots, seen) = match answers {
+        Some(Answers { roots, commits }) => (roots, commits),
+        // It may have come through: whoever waits says it again.
+        None => (Vec::new(), Some(Vec::new())),
+    };
+    hand_out(waiting, roots);
+    let Some(commits) = commits.filter(|_| !riding.is_empty()) else { return };
+    match seen {
+        Some(seen) => {
+            if !seen.is_empty() {
+                commits.has_ridden(&peers, None);
+            }
+            hand_out(riding, seen);
+        }
+        None => {
+            let unseen = message.commits.into_iter().zip(riding);
+            let unseen = unseen.map(|(entry, (_, answer))| Waiting { entry, answer }).collect();
+            commits.has_ridden(&peers, Some(unseen));
+        }
+    }
+}
+
+/// Who waits for the answer about a root.
+type Asking = (RootId, oneshot::Sender<Option<Answer>>);
+
+/// Who waits, and for what.
+fn apart(batch: Vec<Waiting>) -> (Vec<Asking>, Vec<Entry>) {
+    batch.into_iter().map(|Waiting { entry, answer }| ((entry.root().clone(), answer), entry)).unzip()
+}
+
+/// Tells each what was said about his root.
+fn hand_out(waiting: Vec<Asking>, answers: Vec<Answer>) {
     let mut answers: HashMap<String, Answer> =
         answers.into_iter().map(|mut answer| (std::mem::take(&mut answer.root), answer)).collect();
     for (root, sender) in waiting {
@@ -268,7 +462,7 @@ mod tests {
     fn what_can_wait_goes_along_with_what_cannot() {
         let now = Instant::now();
         let mut state = State { is_sending: true, ..State::default() };
-        state.later.push((now + PACE, waiting("a")));
+        state.put_off(now + PACE, waiting("a"));
         assert_eq!(roots(state.take(now)), None, "it has no request made for it");
         assert!(!state.is_sending);
         state.waiting.push(waiting("b"));
@@ -282,7 +476,7 @@ mod tests {
         let now = Instant::now();
         let mut state = State::default();
         for (root, from) in [("a", now), ("b", now + PACE), ("c", now)] {
-            state.later.push((from, waiting(root)));
+            state.put_off(from, waiting(root));
         }
         state.hurry(now);
         assert_eq!(roots(state.take(now)), Some(vec!["a".to_owned(), "c".to_owned()]));
@@ -292,7 +486,7 @@ mod tests {
     #[test]
     fn who_has_sent_his_own_leaves_the_rest_to_somebody_or_nobody() {
         let mut state = State { is_sending: true, ..State::default() };
-        state.later.push((Instant::now(), waiting("a")));
+        state.put_off(Instant::now(), waiting("a"));
         assert!(!state.goes_on() && !state.is_sending, "what can wait needs nobody");
         state.is_sending = true;
         state.waiting.push(waiting("b"));
@@ -304,8 +498,56 @@ mod tests {
         let now = Instant::now();
         let mut state = State::default();
         state.waiting.extend((0..BATCH_MAX + 1).map(|_| waiting("a")));
-        state.later.push((now, waiting("b")));
+        state.put_off(now, waiting("b"));
         assert_eq!(state.take(now).map(|batch| batch.len()), Some(BATCH_MAX));
         assert_eq!(roots(state.take(now)), Some(vec!["a".to_owned(), "b".to_owned()]));
+    }
+
+    #[test]
+    fn commits_go_along_with_a_question_or_leave_together() {
+        let now = Instant::now();
+        let mut state = State::default();
+        assert!(state.riders(now).is_empty() && state.give_up(now).is_none());
+        for (root, since) in [("a", now), ("b", now + PACE)] {
+            state.along.push((since, waiting(root)));
+        }
+        state.put_off(now, waiting("c"));
+        assert_eq!(state.give_up(now + PACE), Some(now + ALONG), "the first one may wait");
+        let riders = Some(state.riders(now));
+        assert_eq!(roots(riders), Some(vec!["a".to_owned(), "b".to_owned(), "c".to_owned()]));
+        for (root, since) in [("d", now), ("e", now + PACE)] {
+            state.along.push((since, waiting(root)));
+        }
+        assert_eq!(state.give_up(now + ALONG), None);
+        assert_eq!(roots(state.take(now + ALONG)), Some(vec!["d".to_owned(), "e".to_owned()]));
+        // Or with one that leaves anyway.
+        state.along.push((now, waiting("f")));
+        state.waiting.push(waiting("g"));
+        assert_eq!(roots(state.take(now)), Some(vec!["g".to_owned(), "f".to_owned()]));
+    }
+
+    #[test]
+    fn commits_do_not_wait_where_a_call_has_met_a_lock() {
+        let courier = Courier::new(Name::new("stock").unwrap(), Kind::Commit);
+        courier.with(|state| state.luck = LUCK_MAX);
+        assert!(courier.with(State::is_to_wait));
+        courier.has_met_a_lock();
+        assert!(!courier.with(State::is_to_wait));
+    }
+
+    #[test]
+    fn commits_wait_as_long_as_most_of_them_go_along() {
+        let now = Instant::now();
+        let mut state = State::default();
+        let tried: Vec<bool> = (0..2 * TRIED).map(|_| state.is_to_wait()).collect();
+        assert_eq!(tried.iter().filter(|is_tried| **is_tried).count(), 2, "one of so many tries it");
+        assert!(!tried[0], "the first ones do not wait");
+        state.luck = LUCK;
+        assert!(state.is_to_wait() && state.is_to_wait());
+        state.along.push((now, waiting("a")));
+        assert_eq!(state.give_up(now + ALONG), None);
+        assert!(!state.is_to_wait(), "it has waited in vain");
+        state.put_off(now, waiting("b"));
+        assert!(state.riders(now).is_empty(), "whoever may not look at it is not asked");
     }
 }

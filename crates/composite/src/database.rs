@@ -9,12 +9,15 @@
 //! 2. *Bounded.* At most `connections_max` at a time, and a few more for calls that others wait for
 //!    who have a connection of their own here; who waits for one waits a bound of the pool's own.
 //! 3. *Not waited for for ever* where the same can be said again: see [`Lease::in_time`].
-//! 4. *Told apart.* Connections are named after component and generation, so that a later process
+//! 4. *Few answers.* BEGIN and the end of a transaction go along with statements (see `along`).
+//! 5. *Told apart.* Connections are named after component and generation, so that a later process
 //!    of the same component can end those of an earlier one. What else tells them apart is in
 //!    [`Terms`].
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +29,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Error, NoTls, Row, SimpleQueryMessage, Statement};
 
+use crate::along::{Along, Beneath, Ended, Stream};
 use crate::problem::Problem;
 
 /// Most statements that a connection keeps prepared.
@@ -119,20 +123,33 @@ impl Target {
     }
 
     async fn connect(&self, application_name: &str, terms: Option<&Terms>) -> Result<Connection, String> {
-        let (client, io) = match self {
+        let (client, io, along) = match self {
             Target::Server(config) => {
                 let mut config = config.as_ref().clone();
-                let connecting = config.application_name(application_name).connect(NoTls).await;
-                let (client, connection) = connecting.map_err(|error| in_words(&error))?;
-                (client, tokio::spawn(async move { drop(connection.await) }))
+                config.application_name(application_name);
+                let along = Along::of(&mut config);
+                let (client, io) = match along.clone() {
+                    Some(along) => {
+                        let connecting = config.connect(Beneath(along)).await;
+                        let (client, connection) = connecting.map_err(|error| in_words(&error))?;
+                        (client, tokio::spawn(async move { drop(connection.await) }))
+                    }
+                    None => {
+                        let connecting = config.connect(NoTls).await;
+                        let (client, connection) = connecting.map_err(|error| in_words(&error))?;
+                        (client, tokio::spawn(async move { drop(connection.await) }))
+                    }
+                };
+                (client, io, along)
             }
             Target::Embedded(embedded) => {
                 let pipe = embedded.connect().map_err(|error| error.to_string())?;
                 let mut config = Config::new();
                 config.user("cognate").dbname("postgres").application_name(application_name);
-                let connecting = config.connect_raw(pipe, NoTls).await;
+                let along = Along::default();
+                let connecting = config.connect_raw(Stream::new(pipe, along.clone()), NoTls).await;
                 let (client, connection) = connecting.map_err(|error| in_words(&error))?;
-                (client, tokio::spawn(async move { drop(connection.await) }))
+                (client, tokio::spawn(async move { drop(connection.await) }), Some(along))
             }
         };
         client.batch_execute(SETTINGS).await.map_err(|error| in_words(&error))?;
@@ -140,7 +157,8 @@ impl Target {
             terms.set(&client).await.map_err(|error| in_words(&error))?;
         }
         let is_read_committed = terms.is_some_and(|terms| terms.hold.is_some());
-        Ok(Connection { client, io, statements: Mutex::default(), is_read_committed })
+        let (statements, unanswered) = (Mutex::default(), AtomicUsize::default());
+        Ok(Connection { client, io, along, unanswered, statements, is_read_committed })
     }
 
     /// Ends the database, if it is this component's own.
@@ -186,6 +204,10 @@ pub(crate) fn is_out_of_date(error: &Error) -> bool {
 pub(crate) struct Connection {
     client: Client,
     io: JoinHandle<()>,
+    /// None over what nothing can be put beneath.
+    along: Option<Along>,
+    /// Statements whose answers are waited for, or were, until nobody did any more.
+    unanswered: AtomicUsize,
     statements: Mutex<HashMap<String, Statement>>,
     is_read_committed: bool,
 }
@@ -200,12 +222,53 @@ impl Connection {
         self.is_read_committed
     }
 
+    /// Waits for the answer to a statement.
+    async fn answered<T>(&self, answering: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.unanswered.fetch_add(1, Ordering::Relaxed);
+        let answer = answering.await;
+        self.unanswered.fetch_sub(1, Ordering::Relaxed);
+        answer
+    }
+
+    /// Begins a transaction together with the statement that is sent next, if that can be.
+    pub(crate) async fn begin(&self, begin: Cow<'static, str>) -> Result<(), Error> {
+        match &self.along {
+            Some(along) => {
+                along.begin(begin);
+                Ok(())
+            }
+            None => self.batch(&begin).await,
+        }
+    }
+
+    /// Whether it has begun. Whoever has the answer to that statement, or its error, knows.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.along.as_ref().is_none_or(Along::has_begun)
+    }
+
+    /// Has the last one of so many statements that come next end the transaction. Answers whether
+    /// that can be: not behind a statement that was given up, which may not even have left, and
+    /// would be taken for the last one of these.
+    pub(crate) fn ends_with(&self, statements: usize, end: Cow<'static, str>) -> bool {
+        let Some(along) = &self.along else { return false };
+        if self.unanswered.load(Ordering::Relaxed) > 0 {
+            return false;
+        }
+        along.end(statements, end);
+        true
+    }
+
+    /// What has become of that.
+    pub(crate) fn ended(&self) -> Ended {
+        self.along.as_ref().map_or(Ended::No, Along::ended)
+    }
+
     /// A statement that is prepared once.
     pub(crate) async fn statement(&self, sql: &str) -> Result<Statement, Error> {
         if let Some(known) = self.with_statements(|statements| statements.get(sql).cloned()) {
             return Ok(known);
         }
-        let statement = self.client.prepare(sql).await?;
+        let statement = self.answered(self.client.prepare(sql)).await?;
         self.with_statements(|statements| {
             if statements.len() >= STATEMENTS_MAX {
                 statements.clear();
@@ -218,14 +281,24 @@ impl Connection {
     /// All rows.
     pub(crate) async fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error> {
         let statement = self.statement(sql).await?;
-        let rows = self.client.query(&statement, parameters).await;
+        let rows = self.answered(self.client.query(&statement, parameters)).await;
+        rows.inspect_err(|error| self.forget(sql, error))
+    }
+
+    /// All rows of a statement that is prepared: nothing else is sent.
+    pub(crate) async fn query_prepared(
+        &self,
+        (sql, statement): (&str, &Statement),
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        let rows = self.answered(self.client.query(statement, parameters)).await;
         rows.inspect_err(|error| self.forget(sql, error))
     }
 
     /// The number of rows that were changed.
     pub(crate) async fn execute(&self, sql: &str, parameters: Parameters<'_>) -> Result<u64, Error> {
         let statement = self.statement(sql).await?;
-        let changed = self.client.execute(&statement, parameters).await;
+        let changed = self.answered(self.client.execute(&statement, parameters)).await;
         changed.inspect_err(|error| self.forget(sql, error))
     }
 
@@ -361,9 +434,10 @@ impl std::ops::Deref for Lease {
 impl Lease {
     /// Returns the connection, which is outside any transaction and has answered all it was asked.
     pub(crate) fn give_back(mut self) {
-        if let Some(connection) = self.connection.take()
+        if let Some(mut connection) = self.connection.take()
             && !connection.client.is_closed()
         {
+            *connection.unanswered.get_mut() = 0;
             self.pool.with_idle(|idle| idle.push(connection));
         }
     }
@@ -403,7 +477,10 @@ impl Drop for Lease {
             let token = connection.client.cancel_token();
             let cancel = async {
                 match &target {
-                    Target::Server(_) => drop(token.cancel_query(NoTls).await),
+                    Target::Server(_) => match connection.along {
+                        Some(_) => drop(token.cancel_query(Beneath::default()).await),
+                        None => drop(token.cancel_query(NoTls).await),
+                    },
                     Target::Embedded(embedded) => {
                         if let Ok(pipe) = embedded.connect() {
                             drop(token.cancel_query_raw(pipe, NoTls).await);

@@ -28,7 +28,7 @@ use crate::run::{Key, Reply, Request, first_call, unknown};
 use crate::slots::fenced;
 use crate::votes::new_nonce;
 use crate::whole::{Panicked, Whole};
-use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry, StateEntry, VoteEntry};
+use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry, Questions, StateEntry, VoteEntry, Votes};
 
 /// A root ends so long after its time at the latest, unless its database does not say what has
 /// become of it: an abort is waited for so long, and a lock.
@@ -246,35 +246,50 @@ fn answer<T: serde::Serialize>(entries: Vec<T>) -> Response {
 }
 
 async fn prepare(State(app): Shared, Body(body, headers, _): Body) -> Response {
-    let batch = match app.peer(&headers).and_then(|()| typed::<Batch<PrepareEntry>>(body)) {
-        Ok(batch) => batch,
+    let questions = match app.peer(&headers).and_then(|()| typed::<Questions>(body)) {
+        Ok(questions) => questions,
         Err(problem) => return problem.into_response(),
     };
+    // Calls that come after the question may wait for their locks.
+    let commits = match questions.commits.is_empty() {
+        true => None,
+        false => match told(&app, questions.commits, committed).await {
+            Ok(states) => Some(states),
+            Err(problem) => return problem.into_response(),
+        },
+    };
+    // What is to be told further goes along with the questions that this one leads to.
+    if commits.is_some() {
+        tokio::task::yield_now().await;
+    }
     let ask = |entry: PrepareEntry| {
         let PrepareEntry { root, parent, calls, generation, origin } = entry;
         let prepare = Prepare { root: root.clone(), parent, calls, generation, nonce: new_nonce() };
         (root, app.node.vote(prepare, origin))
     };
-    let asked: Vec<_> = batch.roots.into_iter().map(ask).collect();
+    let asked: Vec<_> = questions.roots.into_iter().map(ask).collect();
     let mut votes = Vec::with_capacity(asked.len());
     for (root, vote) in asked {
         let vote = vote.await.unwrap_or(Vote::No(crate::participant::No::Failed));
         votes.push(VoteEntry::new(root, vote));
     }
     fault::point("vote-reply-before");
-    answer(votes)
+    axum::Json(Votes { roots: votes, commits }).into_response()
+}
+
+fn committed(entry: &OutcomeEntry, parent: Name) -> Event {
+    Event::Commit(entry.root.clone(), parent, entry.nonce)
 }
 
 async fn commit(State(app): Shared, Body(body, headers, _): Body) -> Response {
-    settled(&app, &headers, body, |entry, parent| Event::Commit(entry.root.clone(), parent, entry.nonce))
-        .await
+    settled(&app, &headers, body, committed).await
 }
 
 async fn abort(State(app): Shared, Body(body, headers, _): Body) -> Response {
     settled(&app, &headers, body, |entry, parent| Event::Abort(entry.root.clone(), parent)).await
 }
 
-/// Tells an outcome of many roots. Marks that this leaves are durable before the answer.
+/// Takes an outcome of many roots, and answers it.
 async fn settled(
     app: &App,
     headers: &HeaderMap,
@@ -285,6 +300,18 @@ async fn settled(
         Ok(batch) => batch,
         Err(problem) => return problem.into_response(),
     };
+    match told(app, batch.roots, event).await {
+        Ok(states) => answer(states),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Tells an outcome of many roots. Marks that this leaves are durable before the answer.
+async fn told(
+    app: &App,
+    entries: Vec<OutcomeEntry>,
+    event: impl Fn(&OutcomeEntry, Name) -> Event,
+) -> Result<Vec<StateEntry>, Problem> {
     fault::point("outcome-take-before");
     let mut is_marked = false;
     let tell = |entry: OutcomeEntry| {
@@ -301,12 +328,12 @@ async fn settled(
         let state = wire::settled(said.unwrap_or(Settled::Pending)).to_owned();
         StateEntry { root: entry.root, state, origin: None }
     };
-    let states = batch.roots.into_iter().map(tell).collect();
+    let states = entries.into_iter().map(tell).collect();
     if is_marked && app.node.journal.written().await.is_err() {
-        return Problem::new(503, "journal", "the journal cannot be written").into_response();
+        return Err(Problem::new(503, "journal", "the journal cannot be written"));
     }
     fault::point("outcome-take-after");
-    answer(states)
+    Ok(states)
 }
 
 async fn outcome(State(app): Shared, Body(body, headers, _): Body) -> Response {

@@ -44,6 +44,7 @@
 //! `undo`, `lost`, `run`, `answers` (effects are done); `tls`, `openapi`, `headers`, `body`,
 //! `http`, `serve`, `kit`, `component`. Beside them all: `fault` (where tests make a process die).
 
+mod along;
 mod answers;
 mod body;
 mod branch;

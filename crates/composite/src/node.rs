@@ -453,7 +453,7 @@ impl Node {
     }
 
     async fn tell_commit(self: Arc<Self>, root: RootId, child: Name, nonce: Option<Nonce>) {
-        let mut when = When::Now;
+        let mut when = When::Along;
         for attempt in 2.. {
             fault::point("commit-tell-before");
             match self.peers.commit(&child, &root, nonce, when).await {

@@ -12,12 +12,12 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::courier::{Answer, Courier, Entry, Kind, When};
+use crate::courier::{Answer, Answers, Courier, Entry, Kind, Message, When};
 use crate::link::{Place, Unanswered};
 use crate::name::{CallId, Name, RootId};
 use crate::participant::{ANY_NONCE, No, Nonce, Origin, Outcome, Settled, Vote};
 use crate::problem::Problem;
-use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry};
+use crate::wire::{self, OutcomeEntry, PrepareEntry};
 
 /// How long a control message waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -144,7 +144,11 @@ impl Peers {
             let nonce = number(wire::NONCE).filter(|nonce| *nonce != ANY_NONCE);
             return Ok((body, number(wire::GENERATION).unwrap_or_default(), nonce));
         }
-        Err(problem(child, answered.status, &body))
+        let problem = problem(child, answered.status, &body);
+        if problem.reason == "conflict" {
+            self.courier(child, Kind::Commit).has_met_a_lock();
+        }
+        Err(problem)
     }
 
     /// Asks for a vote. No answer is a no; why it is one is said beside it.
@@ -226,25 +230,27 @@ impl Peers {
 
     /// Sends an entry together with others; answers what was said of its root.
     async fn send(self: &Arc<Self>, to: &Name, kind: Kind, entry: Entry, when: When) -> Option<Answer> {
-        let courier = {
-            let mut couriers = self.couriers.lock().unwrap_or_else(PoisonError::into_inner);
-            let new = || Arc::new(Courier::new(to.clone(), kind));
-            Arc::clone(couriers.entry((to.clone(), kind)).or_insert_with(new))
-        };
-        courier.send(self, entry, when).await
+        self.courier(to, kind).send(self, entry, when).await
     }
 
-    /// Posts entries. Nothing if there was no answer.
-    pub(crate) async fn post(&self, to: &Name, kind: Kind, entries: &Batch<Entry>) -> Option<Vec<Answer>> {
+    /// Who carries control messages of this kind.
+    pub(crate) fn courier(&self, to: &Name, kind: Kind) -> Arc<Courier> {
+        let mut couriers = self.couriers.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(Courier::new(to.clone(), kind));
+        Arc::clone(couriers.entry((to.clone(), kind)).or_insert_with(new))
+    }
+
+    /// Posts a control message. Nothing if there was no answer.
+    pub(crate) async fn post(&self, to: &Name, kind: Kind, message: &Message) -> Option<Answers> {
         let place = self.place(to)?;
-        let body = serde_json::to_vec(entries).ok()?;
+        let body = serde_json::to_vec(message).ok()?;
         let posted = timeout(PATIENCE, place.post(kind.path(), self.request(), Bytes::from(body))).await;
         let answered = posted.ok()?.ok()?;
         if answered.status != StatusCode::OK {
             tracing::warn!(%to, "{} was answered {}", kind.path(), answered.status);
             return None;
         }
-        Some(serde_json::from_slice::<Batch<Answer>>(&answered.body).ok()?.roots)
+        serde_json::from_slice(&answered.body).ok()
     }
 }
 

@@ -1,17 +1,24 @@
 //! The local transaction of a call, as its service uses it.
 //!
-//! It begins with the first statement, in the same round trip; it ends with the last statement of
-//! ours (the slot) in the same round trip as COMMIT. A failed statement makes COMMIT a rollback, on
-//! PostgreSQL as on Cognate, and then our own statement has failed before it: so a commit is never
-//! believed that was none. Where no slot is written, our statement is in the same message as COMMIT
-//! (see `slots`): if it fails, COMMIT is not even tried, and the block has to be rolled back.
+//! It begins with the first statement, in the same group of messages. A first one that is given up
+//! takes its connection with it: nobody knows whether anything has begun. It ends with the last
+//! statement of ours (the slot), which COMMIT goes along with (see `along`). If a statement has
+//! failed, that one fails, too, and COMMIT is not tried: the block has to be rolled back. Where no
+//! slot is written, our statement is in the same message as COMMIT (see `slots`), and the same
+//! holds. Over a connection on which nothing goes along, and behind a statement that was given up,
+//! COMMIT is a message of its own in the same round trip: a failed statement makes it a rollback,
+//! on PostgreSQL as on Cognate, and our own statement has failed before it. So a commit is never
+//! believed that was none.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use tokio::sync::Mutex;
-use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::{Row, Statement};
 
+use crate::along::Ended;
 use crate::database::{Connection, Lease, Parameters, Pool};
 use crate::fault;
 use crate::problem::{Error, Problem, Result};
@@ -34,6 +41,34 @@ impl Begin {
             Begin::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
             Begin::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
             Begin::ReadOnly => "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY",
+        }
+    }
+}
+
+/// How a local transaction ends.
+#[derive(Debug, Clone, Copy)]
+enum End<'a> {
+    Commit,
+    /// By a message of several statements, of which the first one is ours.
+    Fenced(&'a str),
+    /// By the statement that prepares it.
+    Prepare(&'a str),
+}
+
+impl<'a> End<'a> {
+    fn text(self) -> &'a str {
+        match self {
+            End::Commit => "COMMIT",
+            End::Fenced(text) | End::Prepare(text) => text,
+        }
+    }
+
+    /// What can go along with a statement.
+    fn along(self) -> Option<Cow<'static, str>> {
+        match self {
+            End::Commit => Some(Cow::Borrowed("COMMIT")),
+            End::Prepare(text) => Some(Cow::Owned(text.to_owned())),
+            End::Fenced(_) => None,
         }
     }
 }
@@ -75,9 +110,9 @@ impl Sql {
     }
 
     /// A connection on which nothing is begun, and which has this statement prepared. It is not
-    /// this local transaction's as long as BEGIN is not on its way: if the statement makes no
-    /// sense, or whoever wants it goes away, and the service goes on all the same, its next
-    /// statement would be committed by itself.
+    /// this local transaction's until that is known to have begun: if the statement makes no sense,
+    /// or whoever wants it goes away, and the service goes on all the same, its next statement
+    /// would be committed by itself.
     async fn lease_for(&self, sql: &str) -> Result<Lease> {
         let lease = self.pool.take_as(self.is_within).await?;
         let prepared = lease.statement(sql).await;
@@ -99,17 +134,17 @@ impl Sql {
         match &mut *slot {
             Some(lease) => Ok(lease.query(sql, parameters).await?),
             None => {
-                let lease = slot.insert(self.lease_for(sql).await?);
-                let begin = self.begin.statement(lease);
+                let lease = self.lease_for(sql).await?;
+                let begin = Cow::Borrowed(self.begin.statement(&lease));
                 let (begun, rows) = tokio::join!(
                     biased;
-                    lease.batch(begin),
+                    lease.begin(begin),
                     lease.query(sql, parameters),
                 );
-                if let Err(error) = begun {
-                    drop(slot.take());
-                    return Err(error.into());
+                if begun.is_ok() && lease.has_begun() {
+                    *slot = Some(lease);
                 }
+                begun?;
                 Ok(rows?)
             }
         }
@@ -124,17 +159,17 @@ impl Sql {
         match &mut *slot {
             Some(lease) => Ok(lease.execute(sql, parameters).await?),
             None => {
-                let lease = slot.insert(self.lease_for(sql).await?);
-                let begin = self.begin.statement(lease);
+                let lease = self.lease_for(sql).await?;
+                let begin = Cow::Borrowed(self.begin.statement(&lease));
                 let (begun, changed) = tokio::join!(
                     biased;
-                    lease.batch(begin),
+                    lease.begin(begin),
                     lease.execute(sql, parameters),
                 );
-                if let Err(error) = begun {
-                    drop(slot.take());
-                    return Err(error.into());
+                if begun.is_ok() && lease.has_begun() {
+                    *slot = Some(lease);
                 }
+                begun?;
                 Ok(changed?)
             }
         }
@@ -166,7 +201,7 @@ impl Sql {
         &self,
         statements: &[(&str, Parameters<'_>)],
     ) -> std::result::Result<(), NotCommitted> {
-        self.end(statements, "COMMIT", false).await
+        self.end(statements, End::Commit).await
     }
 
     /// The same, if no later process has taken the component over.
@@ -174,7 +209,7 @@ impl Sql {
         &self,
         statements: &[(&str, Parameters<'_>)],
     ) -> std::result::Result<(), NotCommitted> {
-        self.end(statements, self.pool.fenced_commit(), true).await
+        self.end(statements, End::Fenced(self.pool.fenced_commit())).await
     }
 
     /// The same with another end: the statement that prepares the local transaction.
@@ -183,16 +218,15 @@ impl Sql {
         statements: &[(&str, Parameters<'_>)],
         end: &str,
     ) -> std::result::Result<(), NotCommitted> {
-        self.end(statements, end, false).await
+        self.end(statements, End::Prepare(end)).await
     }
 
-    /// `is_fenced`: the end begins with a statement of ours.
     async fn end(
         &self,
         statements: &[(&str, Parameters<'_>)],
-        end: &str,
-        is_fenced: bool,
+        end: End<'_>,
     ) -> std::result::Result<(), NotCommitted> {
+        let is_fenced = matches!(end, End::Fenced(_));
         let rolled_back = |error: Error| NotCommitted::RolledBack(error);
         let mut slot = self.lease.lock().await;
         let is_begun = slot.is_some();
@@ -204,21 +238,19 @@ impl Sql {
                 Some(self.pool.take_as(self.is_within).await.map_err(|problem| rolled_back(problem.into()))?);
         }
         let Some(lease) = slot.take() else { return Ok(()) };
-        for (sql, _) in statements {
-            lease.statement(sql).await.map_err(|error| rolled_back(error.into()))?;
+        let mut prepared = Vec::with_capacity(statements.len());
+        for (sql, parameters) in statements {
+            let statement = lease.statement(sql).await.map_err(|error| rolled_back(error.into()))?;
+            prepared.push((*sql, statement, *parameters));
         }
-        let begin = self.begin.statement(&lease);
-        let begin = async { if is_begun { Ok(()) } else { lease.batch(begin).await } };
-        let ours = futures_util::future::join_all(
-            statements.iter().map(|(sql, parameters)| lease.query(sql, parameters)),
-        );
-        let commit = async {
-            fault::point("commit-before");
-            lease.batch(end).await
-        };
-        let (begun, ours, committed) = tokio::join!(biased; begin, ours, commit);
-        fault::point("commit-after");
-        let first = begun.err().or_else(|| ours.into_iter().find_map(|one| one.err()));
+        let along = end.along().filter(|_| !prepared.is_empty());
+        let goes_along = along.is_some_and(|along| lease.ends_with(prepared.len(), along));
+        let begin = if is_begun { None } else { Some(self.begin.statement(&lease)) };
+        let text = if goes_along { None } else { Some(end.text()) };
+        let (first, committed) = run(&lease, begin, &prepared, text).await;
+        if goes_along {
+            return ended(lease, first).await;
+        }
         match (first, committed) {
             (None, Ok(())) => {
                 lease.give_back();
@@ -231,10 +263,7 @@ impl Sql {
                 Err(rolled_back(error.into()))
             }
             (Some(error), _) if error.code().is_some() => Err(rolled_back(error.into())),
-            // Somebody has made the connection forget what was prepared on it: it is closed.
-            (_, Err(error)) if error.code() == Some(&SqlState::INVALID_SQL_STATEMENT_NAME) => {
-                Err(rolled_back(error.into()))
-            }
+            (_, Err(error)) if is_unprepared(&error) => Err(rolled_back(error.into())),
             (_, Err(error)) if is_known(&error) => {
                 match is_fenced {
                     true => lease.roll_back().await,
@@ -255,8 +284,172 @@ impl Sql {
     }
 }
 
+/// Runs our own statements, after what begins the transaction and before what ends it, unless that
+/// goes along, in one round trip. Answers the first error before the end, and what came of the end.
+async fn run(
+    lease: &Lease,
+    begin: Option<&'static str>,
+    prepared: &[(&str, Statement, Parameters<'_>)],
+    end: Option<&str>,
+) -> (Option<tokio_postgres::Error>, std::result::Result<(), tokio_postgres::Error>) {
+    fault::point("commit-before");
+    let begun = async {
+        let Some(begin) = begin else { return Ok(()) };
+        match prepared.len() {
+            0 => lease.batch(begin).await,
+            1 => lease.begin(Cow::Borrowed(begin)).await,
+            // Without a name nothing is in its way: if it failed, those behind the first statement
+            // would be committed by themselves.
+            _ => lease.begin(Cow::Owned(begin.to_owned())).await,
+        }
+    };
+    let ours = prepared
+        .iter()
+        .map(|(sql, statement, parameters)| lease.query_prepared((*sql, statement), parameters));
+    let committed = async {
+        let Some(end) = end else { return Ok(()) };
+        lease.batch(end).await
+    };
+    let (begun, ours, committed) = tokio::join!(biased; begun, join_all(ours), committed);
+    fault::point("commit-after");
+    (begun.err().or_else(|| ours.into_iter().find_map(|one| one.err())), committed)
+}
+
+/// What has become of a transaction whose end went along with the last statement of ours, by the
+/// first error that there was.
+async fn ended(lease: Lease, first: Option<tokio_postgres::Error>) -> std::result::Result<(), NotCommitted> {
+    let ended = lease.ended();
+    match first {
+        None if ended == Ended::Done => {
+            lease.give_back();
+            Ok(())
+        }
+        // The server would not have gone on to the end, or has rolled back there.
+        Some(error) if is_known(&error) && ended != Ended::Done => {
+            // What was cancelled may not have come to the end.
+            let is_over = ended == Ended::Failed && error.code() != Some(&SqlState::QUERY_CANCELED);
+            match is_over {
+                _ if is_unprepared(&error) => drop(lease),
+                true => lease.give_back(),
+                false => lease.roll_back().await,
+            }
+            Err(NotCommitted::RolledBack(error.into()))
+        }
+        _ => Err(NotCommitted::Unknown),
+    }
+}
+
+/// Whether somebody has made the connection forget what was prepared on it: it is closed.
+fn is_unprepared(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::INVALID_SQL_STATEMENT_NAME)
+}
+
 /// Whether an error of COMMIT says that it was rolled back.
 fn is_known(error: &tokio_postgres::Error) -> bool {
     let Some(code) = error.code() else { return false };
     !code.code().starts_with("08") && !code.code().starts_with("57P") && !code.code().starts_with("58")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::database::Target;
+
+    const ENTER: &str = "INSERT INTO word VALUES ($1)";
+    const OURS: &str = "INSERT INTO ours VALUES ($1)";
+
+    /// One connection to a new database. What is ours is to be a word, too, at the end.
+    async fn pool(folder: &Path) -> Arc<Pool> {
+        let url = format!("embedded:{}", folder.join("database").display());
+        let pool = Pool::new(Target::open(&url).await.unwrap(), "test".to_owned(), 1);
+        let lease = pool.take().await.unwrap();
+        for table in [
+            "CREATE TABLE word (n int PRIMARY KEY)",
+            "CREATE TABLE ours (n int PRIMARY KEY REFERENCES word (n) DEFERRABLE INITIALLY DEFERRED)",
+        ] {
+            lease.batch(table).await.unwrap();
+        }
+        lease.give_back();
+        pool
+    }
+
+    async fn backend(pool: &Arc<Pool>) -> i32 {
+        let lease = pool.take().await.unwrap();
+        let rows = lease.query("SELECT pg_backend_pid()", &[]).await.unwrap();
+        lease.give_back();
+        rows[0].get(0)
+    }
+
+    async fn words(pool: &Arc<Pool>) -> Vec<i32> {
+        let sql = Sql::new(pool, Begin::ReadOnly, false);
+        let rows = sql.query("SELECT n FROM word ORDER BY n", &[]).await.unwrap();
+        sql.roll_back().await;
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// What nobody waits for any more may not even have left when the transaction ends: here it has
+    /// not, since the connection's task has had no time.
+    #[tokio::test]
+    async fn a_statement_that_was_given_up_ends_with_its_transaction() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(folder.path()).await;
+        // All statements are prepared from here on.
+        let sql = Sql::new(&pool, Begin::Serializable, false);
+        assert_eq!(sql.execute(ENTER, &[&0_i32]).await.unwrap(), 1);
+        sql.commit(&[(OURS, &[&0_i32])]).await.unwrap();
+        // Ours fails.
+        let sql = Sql::new(&pool, Begin::Serializable, false);
+        assert_eq!(sql.execute(ENTER, &[&1_i32]).await.unwrap(), 1);
+        assert!(sql.execute(ENTER, &[&2_i32]).now_or_never().is_none(), "it is answered already");
+        let ended = sql.commit(&[(OURS, &[&0_i32])]).await;
+        assert!(matches!(ended, Err(NotCommitted::RolledBack(_))), "{ended:?}");
+        assert_eq!(words(&pool).await, [0]);
+        // It does not.
+        let sql = Sql::new(&pool, Begin::Serializable, false);
+        assert_eq!(sql.execute(ENTER, &[&3_i32]).await.unwrap(), 1);
+        assert!(sql.execute(ENTER, &[&4_i32]).now_or_never().is_none(), "it is answered already");
+        sql.commit(&[(OURS, &[&3_i32])]).await.unwrap();
+        assert_eq!(words(&pool).await, [0, 3, 4]);
+        // The first one takes its connection with it.
+        let sql = Sql::new(&pool, Begin::Serializable, false);
+        assert!(sql.execute(ENTER, &[&5_i32]).now_or_never().is_none(), "it is answered already");
+        assert_eq!(sql.execute(ENTER, &[&6_i32]).await.unwrap(), 1);
+        sql.commit(&[(OURS, &[&6_i32])]).await.unwrap();
+        assert_eq!(words(&pool).await, [0, 3, 4, 6]);
+        pool.close_idle();
+        pool.target().clone().close().await;
+    }
+
+    /// Whatever it was that has failed, the connection is idle afterwards, and the same one.
+    #[tokio::test]
+    async fn a_transaction_that_fails_leaves_its_connection_idle() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(folder.path()).await;
+        let own = backend(&pool).await;
+        let both = async |word: i32, ours: i32| {
+            let sql = Sql::new(&pool, Begin::Serializable, false);
+            match sql.commit(&[(ENTER, &[&word]), (OURS, &[&ours])]).await {
+                Ok(()) => None,
+                Err(NotCommitted::RolledBack(Error::Database(error))) => {
+                    error.code().map(|code| code.code().to_owned())
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(both(1, 1).await, None);
+        // The first statement fails, the last one, COMMIT.
+        for (word, ours, code) in [(1, 2, "23505"), (2, 1, "23505"), (3, 4, "23503")] {
+            assert_eq!(both(word, ours).await.as_deref(), Some(code));
+            assert_eq!(words(&pool).await, [1]);
+            assert_eq!(backend(&pool).await, own);
+        }
+        assert_eq!(both(2, 2).await, None);
+        assert_eq!(words(&pool).await, [1, 2]);
+        pool.close_idle();
+        pool.target().clone().close().await;
+    }
 }

@@ -108,6 +108,26 @@ pub struct OutcomeEntry {
     pub callers: Vec<CallId>,
 }
 
+/// Questions for votes, and what may go along with them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Questions {
+    /// One entry a root.
+    pub roots: Vec<PrepareEntry>,
+    /// Other roots, which are committed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commits: Vec<OutcomeEntry>,
+}
+
+/// Votes, and the answers to what went along with the questions, if anything did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Votes {
+    /// One entry a root.
+    pub roots: Vec<VoteEntry>,
+    /// One entry a root that is committed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commits: Option<Vec<StateEntry>>,
+}
+
 /// The answer to an outcome that was told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateEntry {

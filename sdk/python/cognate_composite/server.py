@@ -324,6 +324,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _prepare(self, body: Any) -> Any:
         entries = self._roots(_Prepare, body)
+        # Roots that are committed may go along with questions about others.
+        told = {"roots": body["commits"]} if "commits" in body else None
+        commits = {"commits": self._settled("commit_told", told)["roots"]} if told else {}
         ask = self.server.node.vote
         asked = [ask(one.root, one.parent, one.calls, one.generation, one.origin) for one in entries]
         until, votes = time.monotonic() + _VOTE, []
@@ -331,7 +334,7 @@ class _Handler(BaseHTTPRequestHandler):
             vote = waiting.result(max(0.0, until - time.monotonic()))
             said = {"vote": "no", "reason": vote.no} if vote.no else {"vote": "yes", "nonce": vote.nonce}
             votes.append({"root": entry.root} | said)
-        return {"roots": votes}
+        return {"roots": votes} | commits
 
     def _settled(self, event: str, body: Any) -> Any:
         node, states = self.server.node, []

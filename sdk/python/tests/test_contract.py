@@ -85,6 +85,22 @@ class Roots(Contract):
         self.assertEqual(self.fleet.about("stock", "commit", root="b", parent="shop")["state"], "refused")
         self.assertEqual(self.fleet.status("stock")["roots"], [])
 
+    def test_a_commit_may_go_along_with_a_question_for_votes(self) -> None:
+        for root, item in (("a", 5), ("b", 6)):
+            self.assertEqual(self.take(root, f"{root}.1", item), (200, None))
+        nonce = self.fleet.about("stock", "prepare", root="a", parent="shop", calls=1)["nonce"]
+        question = {"root": "b", "parent": "shop", "calls": 1}
+        told = {"root": "a", "parent": "shop", "nonce": nonce}
+        status, answer = self.fleet.post("stock", "/composite/prepare", {"roots": [question], "commits": [told]})
+        self.assertEqual((status, answer["roots"][0]["vote"], answer["commits"][0]["root"]), (200, "yes", "a"))
+        self.assertIn(answer["commits"][0]["state"], ("pending", "done"))
+        self.assertEqual(self.fleet.status("stock")["in_doubt"], 1)
+        bad = self.fleet.post("stock", "/composite/prepare", {"roots": [], "commits": 1})
+        self.assertEqual(self.reason(bad), (400, "arguments"))
+        for root, vote in (("a", nonce), ("b", answer["roots"][0]["nonce"])):
+            self.until("commit", "done", root=root, parent="shop", nonce=vote)
+        self.assertEqual(self.fleet.status("stock")["roots"], [])
+
     def test_of_an_unknown_root_nothing_is_known(self) -> None:
         self.assertEqual(self.fleet.about("stock", "abort", root="early", parent="shop")["state"], "done")
         self.assertEqual(self.reason(self.take("early", "1.1")), (409, "ended"))

@@ -234,6 +234,38 @@ fn a_root_of_others_is_voted_for_committed_and_undone_as_they_say() -> Result<()
     Ok(())
 }
 
+/// What one root has come to may be told together with the question about another one.
+#[test]
+fn a_commit_may_go_along_with_a_question_for_votes() -> Result<(), Failure> {
+    let components = Components::start()?;
+    let stock = components.address("stock");
+    for (root, item) in [("a", 5), ("b", 6)] {
+        let call = format!("{root}.1");
+        let taken = post(stock, "/services/take", &part_of(root, &call), &json!({ "item": item }))?;
+        assert_eq!(taken, (200, Value::Null));
+    }
+    let in_doubt = || Ok::<_, Failure>(request(stock, "GET", "/status", &[], b"")?.1["in_doubt"].clone());
+    let about = json!({ "roots": [{ "root": "a", "parent": "shop", "calls": 1 }] });
+    let (status, answer) = post(stock, "/composite/prepare", &[], &about)?;
+    assert_eq!((status, &answer["roots"][0]["vote"]), (200, &json!("yes")));
+    assert!(answer.get("commits").is_none(), "nothing went along: {answer}");
+    assert_eq!(in_doubt()?, 1);
+    let about = json!({
+        "roots": [{ "root": "b", "parent": "shop", "calls": 1 }],
+        "commits": [{ "root": "a", "parent": "shop", "nonce": answer["roots"][0]["nonce"] }],
+    });
+    let (status, answer) = post(stock, "/composite/prepare", &[], &about)?;
+    assert_eq!((status, &answer["roots"][0]["vote"]), (200, &json!("yes")));
+    let told = &answer["commits"][0];
+    assert_eq!(told["root"], "a");
+    assert!(told["state"] == "pending" || told["state"] == "done", "{answer}");
+    assert_eq!(in_doubt()?, 1, "only the other one is");
+    // It is a list of outcomes, or the question is none.
+    let bad = json!({ "roots": [], "commits": 1 });
+    assert_eq!(post(stock, "/composite/prepare", &[], &bad)?.0, 400);
+    Ok(())
+}
+
 /// A later process does not know what an earlier one has said yes to: it takes every slot for that,
 /// also without its journal, and says what that one has said or would have said.
 #[test]

@@ -112,7 +112,9 @@ impl Door {
         server.write_all(&bytes).await?;
         let (mut answers, mut piece) = (Vec::new(), [0; 4096]);
         let has = |answers: &[u8], tag: &[u8]| answers.windows(tag.len()).any(|bytes| bytes == tag);
-        while !has(&answers, b"COMMIT\0") && !has(&answers, b"ROLLBACK\0") {
+        // What ends it is not tried behind an error, which ends it with its connection.
+        let ends: [&[u8]; 3] = [b"COMMIT\0", b"ROLLBACK\0", b"ERROR\0"];
+        while !ends.iter().any(|end| has(&answers, end)) {
             let Ok(count @ 1..) = server.read(&mut piece).await else { break };
             answers.extend_from_slice(&piece[..count]);
         }
