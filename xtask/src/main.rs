@@ -58,9 +58,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// As cargo says when it starts this program, since checkouts that share a target folder share the
+/// program, too, with the path of the one that built it.
 fn workspace_root() -> PathBuf {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest.parent().unwrap_or(manifest).to_path_buf()
+    let built = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(built, PathBuf::from);
+    manifest.parent().unwrap_or(&manifest).to_path_buf()
 }
 
 /// Simulated clusters, each in a storm of its own seed.

@@ -154,6 +154,32 @@ fn a_deferrable_reader_waits_for_those_that_run() {
     run(&mut reader, &["COMMIT"]).expect("it is in no cycle");
 }
 
+/// What comes before its first query takes no other snapshot than a safe one.
+#[test]
+fn a_deferrable_reader_waits_with_whatever_it_begins() {
+    use std::task::{Context, Poll, Waker};
+    let (_folder, database) = database(Method::Pssi);
+    for first in ["SAVEPOINT s", "SET CONSTRAINTS ALL DEFERRED", "LOCK TABLE t IN ACCESS SHARE MODE"] {
+        let (mut running, mut reader, mut other) = sessions(&database);
+        run(&mut running, &["BEGIN", "SELECT v FROM t WHERE id = 1"]).expect("read");
+        run(&mut other, &["UPDATE t SET v = v + 1 WHERE id = 2"]).expect("written");
+        run(&mut reader, &["BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE"]).expect("begun");
+        let mut context = Context::from_waker(Waker::noop());
+        let mut begun = Box::pin(reader.query_async(first, &[]));
+        let is_pending = begun.as_mut().poll(&mut context).is_pending();
+        assert!(is_pending, "{first}: somebody runs who could lead to before the snapshot");
+        run(&mut running, &["UPDATE t SET v = v + 1 WHERE id = 3", "COMMIT"]).expect("committed");
+        loop {
+            match begun.as_mut().poll(&mut context) {
+                Poll::Ready(done) => break drop(done.expect(first)),
+                Poll::Pending => std::thread::yield_now(),
+            }
+        }
+        drop(begun);
+        run(&mut reader, &["SELECT v FROM t WHERE id = 2", "COMMIT"]).expect("it is in no cycle");
+    }
+}
+
 /// READ ONLY, by either executor and deferrable or not, locks what it reads under two-phase
 /// locking: with early release, what is durable is no state that the locks protect.
 #[test]

@@ -176,7 +176,7 @@ impl Transaction {
     /// whoever failed because others were faster succeeds now.
     pub fn restart(&mut self) {
         self.writes.discard_spilled(&self.manager.store.base);
-        self.writes = WriteSet::new(Arc::clone(&self.manager.budget));
+        self.writes.restart();
         self.notes.clear();
         // Cursors that are still open note what they read where nobody asks any more.
         let reads = self.sight.reads().map(|_| Reads::new(&self.manager.read_budget));

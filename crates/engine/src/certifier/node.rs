@@ -90,7 +90,12 @@ const _: () = assert!(size_of::<Node>() == 3 * 64);
 
 /// Ranges of writes of a node that has some.
 #[derive(Debug)]
-struct RangeWrites(Vec<RangeWrite>);
+struct RangeWrites {
+    all: Vec<RangeWrite>,
+    /// The first of their numbers when they were set: a summary may have very many, and is asked
+    /// under the mutex.
+    first: Csn,
+}
 
 thread_local! {
     static SPARES: Spares<Node> = const { Spares::new() };
@@ -148,17 +153,18 @@ impl Node {
     /// The ranges of its writes.
     #[inline]
     pub(super) fn range_writes(&self) -> &[RangeWrite] {
-        self.ranges.as_ref().map_or(&[], |ranges| &ranges.0)
+        self.ranges.as_ref().map_or(&[], |ranges| &ranges.all)
     }
 
     /// The same, to be changed.
     pub(super) fn range_writes_mut(&mut self) -> &mut [RangeWrite] {
-        self.ranges.as_mut().map_or(&mut [], |ranges| &mut ranges.0)
+        self.ranges.as_mut().map_or(&mut [], |ranges| &mut ranges.all)
     }
 
     /// Gives it ranges of writes.
     pub(super) fn set_range_writes(&mut self, ranges: Vec<RangeWrite>) {
-        self.ranges = (!ranges.is_empty()).then(|| Box::new(RangeWrites(ranges)));
+        let first = ranges.iter().map(|write| write.first).min();
+        self.ranges = first.map(|first| Box::new(RangeWrites { all: ranges, first }));
     }
 
     /// What one of its writes changed.
@@ -185,9 +191,8 @@ impl Node {
     pub(super) fn ended(&self) -> Csn {
         match self.commit {
             0 => NEVER,
-            commit if self.is_summary() => {
-                self.range_writes().iter().map(|write| write.first).min().unwrap_or(commit)
-            }
+            // Nobody changes the numbers of a summary's ranges.
+            commit if self.is_summary() => self.ranges.as_ref().map_or(commit, |ranges| ranges.first),
             commit => commit,
         }
     }

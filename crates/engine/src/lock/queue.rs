@@ -8,7 +8,7 @@
 //! - a row's lock that goes together with all holders is granted although somebody waits for a
 //!   stronger one, as in PostgreSQL: so readers and foreign keys' checks do not queue up behind a
 //!   writer whom another reader keeps waiting. That somebody is overtaken [`MOST_OVERTAKEN`] times
-//!   and no more.
+//!   and no more, whoever else comes or goes in the line meanwhile.
 //!
 //! Siblings (members of one family, MIP paper §3.2) go together in all their modes, and count as
 //! one for the second exception: whoever waits for a member waits for the family. Without that, an
@@ -45,7 +45,7 @@ use super::deadlock::Edge;
 use super::mode::{FamilySlot, Mode, Modes};
 use crate::TransactionId;
 
-/// How often a line's waiters are overtaken, one after the other, before the line moves.
+/// How often somebody in a line is overtaken.
 pub(super) const MOST_OVERTAKEN: u32 = 32;
 
 /// Who holds which modes.
@@ -68,6 +68,8 @@ pub(crate) struct Waiting<T> {
     pub(crate) owner: TransactionId,
     pub(crate) mode: Mode,
     pub(crate) ticket: T,
+    /// How many grants there had been past the line when it queued.
+    since: u32,
 }
 
 impl<T> Waiting<T> {
@@ -98,13 +100,15 @@ struct Line<T> {
     /// How many wait for each mode, and how many of all are siblings of somebody.
     count: [u32; 8],
     members: u32,
-    /// Grants past the line since its first waiter last left it.
-    overtaken: u32,
+    /// Grants past the line so far, in a circle; each waiter knows how many of them came before it.
+    /// None is forgotten when somebody leaves: who holds the row and gives up waiting for more, of
+    /// whom there may be ever new ones, stood ahead of those who stay.
+    passed: u32,
 }
 
 impl<T> Default for Line<T> {
     fn default() -> Line<T> {
-        Line { waiting: VecDeque::new(), count: [0; 8], members: 0, overtaken: 0 }
+        Line { waiting: VecDeque::new(), count: [0; 8], members: 0, passed: 0 }
     }
 }
 
@@ -119,10 +123,6 @@ impl<T> Line<T> {
         let waiting = self.waiting.remove(place)?;
         self.count[waiting.mode.bit().ilog2() as usize] -= 1;
         self.members -= u32::from(waiting.mode.family().is_some());
-        // Who gives up farther behind has brought nobody ahead any nearer.
-        if place == 0 {
-            self.overtaken = 0;
-        }
         Some(waiting)
     }
 
@@ -223,17 +223,18 @@ impl<T> Queue<T> {
         self.goes_with_holders(owner, mode) && self.goes_with_line(mode, place)
     }
 
-    /// Whether who asks goes past those who wait; counts it. A sibling does not if siblings wait:
-    /// they would have to go ahead with it.
-    fn overtakes(&mut self, mode: Mode) -> bool {
-        let alone = |line: &Line<T>| mode.family().is_none() || line.members == 0;
-        match &mut self.line {
-            Some(line) if mode.may_overtake() && alone(line) && line.overtaken < MOST_OVERTAKEN => {
-                line.overtaken += 1;
-                true
-            }
-            _ => false,
+    /// Whether who asks goes past those of the first `place` waiters who are in its way; counts it.
+    /// A sibling does not if siblings wait: they would have to go ahead with it.
+    fn overtakes(&mut self, mode: Mode, place: usize) -> bool {
+        let Some(line) = &mut self.line else { return false };
+        if !mode.may_overtake() || mode.family().is_some() && line.members > 0 {
+            return false;
         }
+        let passed = line.passed;
+        let mut in_the_way = line.waiting.iter().take(place).filter(|w| w.is_in_the_way_of(mode));
+        let overtakes = in_the_way.all(|w| passed.wrapping_sub(w.since) < MOST_OVERTAKEN);
+        line.passed = passed.wrapping_add(u32::from(overtakes));
+        overtakes
     }
 
     /// Grants if that is possible without waiting.
@@ -254,7 +255,7 @@ impl<T> Queue<T> {
             return Answer::Busy;
         }
         let place = self.place(mode, self.held_with_siblings(owner, mode));
-        if !self.goes_with_line(mode, place) && !self.overtakes(mode) {
+        if !self.goes_with_line(mode, place) && !self.overtakes(mode, place) {
             return Answer::Busy;
         }
         self.hold(owner, mode.bit(), mode.family());
@@ -265,7 +266,9 @@ impl<T> Queue<T> {
     pub(crate) fn enqueue(&mut self, owner: TransactionId, mode: Mode, ticket: T) {
         debug_assert!(self.waiting().all(|w| w.owner != owner));
         let place = self.place(mode, self.held_with_siblings(owner, mode));
-        self.line.get_or_insert_default().insert(place, Waiting { owner, mode, ticket });
+        let line = self.line.get_or_insert_default();
+        let since = line.passed;
+        line.insert(place, Waiting { owner, mode, ticket, since });
     }
 
     /// `owner` lets go of everything it holds. Tickets of those who are granted now are appended to
@@ -357,9 +360,9 @@ impl<T> Queue<T> {
     /// The same holders and the same line without its tickets, to try another order.
     pub(crate) fn sketch(&self) -> Queue<()> {
         let mut sketch = Queue { holders: self.holders.clone(), line: None };
-        for Waiting { owner, mode, .. } in self.waiting() {
+        for Waiting { owner, mode, since, .. } in self.waiting() {
             let place = sketch.length();
-            let waiting = Waiting { owner: *owner, mode: *mode, ticket: () };
+            let waiting = Waiting { owner: *owner, mode: *mode, ticket: (), since: *since };
             sketch.line.get_or_insert_default().insert(place, waiting);
         }
         sketch
@@ -618,6 +621,44 @@ mod tests {
         wait(&mut queue, late, x);
         assert!(queue.withdraw(2, &mut granted));
         assert_eq!(queue.request(late + 1, s), Answer::Granted, "past the other one");
+    }
+
+    /// Nor does who stands ahead of the first one, as it holds the row itself and asks for more:
+    /// there may be ever new ones, of whom a deadlock or a time limit takes one after the other.
+    #[test]
+    fn who_gives_up_ahead_lets_nobody_past_the_next() {
+        let [s, x] = [LockMode::Shared, LockMode::Exclusive].map(Mode::Row);
+        let mut queue = Queue::new();
+        assert_eq!(queue.request(1, s), Answer::Granted);
+        wait(&mut queue, 2, x);
+        let readers = 3..3 + u64::from(MOST_OVERTAKEN);
+        assert!(readers.clone().all(|reader| queue.request(reader, s) == Answer::Granted));
+        let mut granted = Vec::new();
+        for reader in readers.clone() {
+            wait(&mut queue, reader, x);
+            assert!(queue.is_ahead(reader, 2));
+            assert!(queue.withdraw(reader, &mut granted));
+        }
+        assert_eq!(granted, []);
+        wait(&mut queue, readers.end, s);
+    }
+
+    /// Neither does who is granted more of what it holds, ahead of the line.
+    #[test]
+    fn who_is_granted_ahead_lets_nobody_past_the_next() {
+        let [ks, s, nx, x] = STRENGTHS.map(Mode::Row);
+        let mut queue = Queue::new();
+        assert_eq!(queue.request(1, nx), Answer::Granted);
+        assert_eq!(queue.request(2, ks), Answer::Granted);
+        wait(&mut queue, 3, x);
+        let readers = 4..4 + u64::from(MOST_OVERTAKEN);
+        assert!(readers.clone().all(|reader| queue.request(reader, ks) == Answer::Granted));
+        // It holds what 3 waits for, and is let in before it.
+        wait(&mut queue, 2, s);
+        let mut granted = Vec::new();
+        queue.release(1, &mut granted);
+        assert_eq!(granted, [2]);
+        wait(&mut queue, readers.end, ks);
     }
 
     #[test]

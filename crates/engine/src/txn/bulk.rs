@@ -299,7 +299,7 @@ impl WriteSet {
     }
 
     /// Gives what is not used any more back to the budget.
-    fn shrink(&mut self) {
+    pub(super) fn shrink(&mut self) {
         let needed = self.bytes.saturating_sub(CHUNK).next_multiple_of(CHUNK);
         if needed < self.taken {
             self.budget.give_back(self.taken - needed);

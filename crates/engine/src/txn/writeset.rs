@@ -229,6 +229,16 @@ impl WriteSet {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
+    /// Forgets all that was written, and the savepoints. The locks stay, so what they were charged
+    /// does, too, and the bounds are those that it had.
+    pub(crate) fn restart(&mut self) {
+        let mut fresh = WriteSet::new(Arc::clone(&self.budget));
+        (fresh.bytes, fresh.lock_bytes) = (self.lock_bytes, self.lock_bytes);
+        fresh.taken = std::mem::take(&mut self.taken);
+        fresh.shrink();
+        *self = fresh;
+    }
+
     /// Gives all that it has taken back to the budget: it is of no use any more.
     pub(crate) fn give_back(&mut self) {
         if self.taken > 0 {

@@ -128,8 +128,8 @@ async fn locks_conflict_and_end_with_the_transaction() {
     assert!(database.locks().is_empty() && database.transactions().is_empty());
 }
 
-/// A lock for which there is no room is not held, and a savepoint gives nothing back for it: or else
-/// the transaction could grow beyond its limit without end.
+/// A lock for which there is no room is not held, and a savepoint gives nothing back for it: or
+/// else the transaction could grow beyond its limit without end.
 #[tokio::test]
 async fn a_lock_beyond_the_limit_is_none() {
     let mut options = Options::new("data");
@@ -149,6 +149,25 @@ async fn a_lock_beyond_the_limit_is_none() {
         assert_eq!(t.bytes(), bytes);
     }
     drop(t);
+    assert!(database.locks().is_empty());
+}
+
+/// Who begins anew keeps its locks, and what these take still counts towards its limit.
+#[tokio::test]
+async fn locks_that_outlive_a_restart_count() {
+    let (database, _folder) = fresh();
+    let mut t = begin(&database);
+    t.lock(1, b"k", LockMode::Exclusive, WaitPolicy::NoWait).await.unwrap();
+    let of_lock = t.bytes();
+    assert!(of_lock > 0);
+    t.put(1, b"k", Value::from(vec![7; 200_000])).unwrap();
+    assert!(database.statistics().write_set_bytes > 0);
+    t.restart();
+    assert!(!t.has_writes());
+    assert_eq!((t.bytes(), database.locks().len()), (of_lock, 1));
+    assert_eq!(database.statistics().write_set_bytes, 0, "what the row took is given back");
+    t.put(1, b"k", value("1")).unwrap();
+    t.commit().unwrap();
     assert!(database.locks().is_empty());
 }
 

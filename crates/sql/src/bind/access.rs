@@ -45,8 +45,7 @@ impl Binder<'_> {
         {
             return expanded_array_field(typed, &super::object_name(field));
         }
-        if let (Some(shape), [AccessExpr::Dot(Syntax::Identifier(field))]) = (self.fields(&typed)?, rest)
-        {
+        if let (Some(shape), [AccessExpr::Dot(Syntax::Identifier(field))]) = (self.fields(&typed)?, rest) {
             let name = super::object_name(field);
             let place = shape.iter().position(|(known, _)| *known == name);
             let place = place.ok_or_else(|| no_field(&name))?;

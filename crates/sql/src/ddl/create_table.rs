@@ -266,7 +266,7 @@ pub(crate) fn refuse(statement: &ast::CreateTable) -> Result<()> {
 }
 
 /// WITH (fillfactor = 100, ...): storage parameters are hints; they are checked, kept and have no
-/// effect.
+/// effect. 22023, too, for one that is there twice.
 pub(crate) fn storage_options(options: &ast::CreateTableOptions) -> Result<Vec<String>> {
     let options = match options {
         ast::CreateTableOptions::None => return Ok(Vec::new()),
@@ -278,7 +278,15 @@ pub(crate) fn storage_options(options: &ast::CreateTableOptions) -> Result<Vec<S
         Ok(false) => Some(storage_option(option)),
         Err(error) => Some(Err(error)),
     });
-    stored.collect()
+    let stored: Vec<String> = stored.collect::<Result<_>>()?;
+    for (place, option) in stored.iter().enumerate() {
+        let name = option_name(option);
+        if stored[..place].iter().any(|before| option_name(before) == name) {
+            let message = format!("parameter \"{name}\" specified more than once");
+            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+        }
+    }
+    Ok(stored)
 }
 
 /// The options of a table to which others are given: of the same name it keeps those.

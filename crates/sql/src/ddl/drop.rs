@@ -162,6 +162,18 @@ impl Plan {
         }
     }
 
+    /// 2BP01 if others depend on what is dropped, and are not to go with it.
+    fn refuse_dependents(&self, targets: &[String], cascade: bool) -> Result<()> {
+        if cascade || self.dependents.is_empty() {
+            return Ok(());
+        }
+        let what = match targets {
+            [only] => only.as_str(),
+            _ => "desired object(s)",
+        };
+        Err(depend(what, &self.dependents))
+    }
+
     /// Tables, sequences and views that must be locked.
     fn relations(&self, catalog: &Catalog) -> BTreeSet<Oid> {
         let removed = self.removed.iter().filter(|oid| catalog.relation_by_oid(**oid).is_some());
@@ -212,36 +224,59 @@ impl Work<'_> {
         let mut locked = BTreeSet::new();
         loop {
             self.refresh_catalog();
-            let mut plan = Plan::default();
-            let mut first = String::new();
             let mut missing = Vec::new();
-            for name in &names {
-                match self.droppable(kind, name) {
-                    Ok(relation) => {
-                        self.require_droppable(&relation)?;
-                        first = if names.len() == 1 {
-                            describe(self, &relation)
-                        } else {
-                            "desired object(s)".into()
-                        };
-                        plan.add(&relation);
-                    }
-                    Err(error) if if_exists && error.sqlstate != sqlstate::WRONG_OBJECT_TYPE => {
-                        missing.push(SqlError::notice(format!("{}, skipping", error.message)));
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            self.refuse_identity_sequences(&plan)?;
-            plan.close(self)?;
-            if !cascade && !plan.dependents.is_empty() {
-                return Err(depend_on_first(&first, &plan));
-            }
-            if self.lock_for(&plan, &mut locked).await? {
-                self.notices.extend(missing);
+            let planned = self.plan_relations(kind, &names, if_exists, cascade, &mut missing);
+            if let Some(plan) = self.covered(planned, missing, &mut locked).await? {
                 return self.carry_out(plan);
             }
         }
+    }
+
+    /// What goes with these relations. Notices about those that are not there come before what is
+    /// said of the others, be it an error.
+    fn plan_relations(
+        &self,
+        kind: &'static str,
+        names: &[Qualified],
+        if_exists: bool,
+        cascade: bool,
+        missing: &mut Vec<SqlError>,
+    ) -> Result<Plan> {
+        let mut plan = Plan::default();
+        let mut targets = Vec::new();
+        for name in names {
+            match self.droppable(kind, name) {
+                Ok(relation) => {
+                    self.require_droppable(&relation)?;
+                    targets.push(describe(self, &relation));
+                    plan.add(&relation);
+                }
+                Err(error) if if_exists && error.sqlstate != sqlstate::WRONG_OBJECT_TYPE => {
+                    missing.push(SqlError::notice(format!("{}, skipping", error.message)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.refuse_identity_sequences(&plan)?;
+        plan.close(self)?;
+        plan.refuse_dependents(&targets, cascade)?;
+        Ok(plan)
+    }
+
+    /// The plan, once what it needs is locked and it has not changed meanwhile.
+    async fn covered(
+        &mut self,
+        planned: Result<Plan>,
+        missing: Vec<SqlError>,
+        locked: &mut BTreeSet<Oid>,
+    ) -> Result<Option<Plan>> {
+        if let Ok(plan) = &planned
+            && !self.lock_for(plan, locked).await?
+        {
+            return Ok(None);
+        }
+        self.notices.extend(missing);
+        planned.map(Some)
     }
 
     /// DROP SCHEMA.
@@ -259,61 +294,68 @@ impl Work<'_> {
         let mut locked = BTreeSet::new();
         loop {
             self.refresh_catalog();
-            let catalog = self.catalog.clone();
-            let (mut plan, mut missing) = (Plan::default(), Vec::new());
-            for name in &names {
-                let Some(schema) = catalog.schema(name) else {
-                    if !if_exists {
-                        return Err(undefined_schema(name));
-                    }
-                    missing.push(SqlError::notice(format!("schema \"{name}\" does not exist, skipping")));
-                    continue;
-                };
-                if schema.oid == PG_CATALOG_OID || name == "information_schema" {
-                    return Err(SqlError::new(
-                        sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                        format!("cannot drop schema {name} because it is required by the database system"),
-                    ));
-                }
-                self.require_schema_owner(schema)?;
-                let on = format!("schema {name}");
-                let mut inside: Vec<&Relation> = catalog.relations_in(schema.oid).collect();
-                inside.sort_by_key(|relation| relation.oid());
-                for relation in inside {
-                    let is_owned =
-                        matches!(relation, Relation::Sequence(sequence) if sequence.owner.is_some());
-                    if !matches!(relation, Relation::Index(..)) && !is_owned {
-                        plan.dependents.push((describe(self, relation), on.clone()));
-                    }
-                    if !matches!(relation, Relation::Index(..)) {
-                        plan.add(relation);
-                    }
-                }
-                for routine in catalog.routines().filter(|routine| routine.schema == schema.oid) {
-                    plan.dependents.push((describe_routine(self, routine), on.clone()));
-                    plan.removed.insert(routine.oid);
-                }
-                for ty in catalog.user_types().filter(|ty| ty.schema() == schema.oid) {
-                    self.interrupts.check()?;
-                    plan.dependents.push((describe_type(self, &ty), on.clone()));
-                    self.refuse_used_outside(&ty, schema.oid)?;
-                    plan.removed.insert(ty.oid());
-                }
-                plan.removed.insert(schema.oid);
-            }
-            plan.close(self)?;
-            if !cascade && !plan.dependents.is_empty() {
-                let what = match names.as_slice() {
-                    [name] => format!("schema {name}"),
-                    _ => "desired object(s)".to_owned(),
-                };
-                return Err(depend(&what, &plan.dependents));
-            }
-            if self.lock_for(&plan, &mut locked).await? {
-                self.notices.extend(missing);
+            let mut missing = Vec::new();
+            let planned = self.plan_schemas(&names, if_exists, cascade, &mut missing);
+            if let Some(plan) = self.covered(planned, missing, &mut locked).await? {
                 return self.carry_out(plan);
             }
         }
+    }
+
+    /// What goes with these schemas.
+    fn plan_schemas(
+        &self,
+        names: &[String],
+        if_exists: bool,
+        cascade: bool,
+        missing: &mut Vec<SqlError>,
+    ) -> Result<Plan> {
+        let catalog = self.catalog.clone();
+        let mut plan = Plan::default();
+        let mut targets = Vec::new();
+        for name in names {
+            let Some(schema) = catalog.schema(name) else {
+                if !if_exists {
+                    return Err(undefined_schema(name));
+                }
+                missing.push(SqlError::notice(format!("schema \"{name}\" does not exist, skipping")));
+                continue;
+            };
+            if schema.oid == PG_CATALOG_OID || name == "information_schema" {
+                return Err(SqlError::new(
+                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot drop schema {name} because it is required by the database system"),
+                ));
+            }
+            self.require_schema_owner(schema)?;
+            let on = format!("schema {name}");
+            targets.push(on.clone());
+            let mut inside: Vec<&Relation> = catalog.relations_in(schema.oid).collect();
+            inside.sort_by_key(|relation| relation.oid());
+            for relation in inside {
+                let is_owned = matches!(relation, Relation::Sequence(sequence) if sequence.owner.is_some());
+                if !matches!(relation, Relation::Index(..)) && !is_owned {
+                    plan.dependents.push((describe(self, relation), on.clone()));
+                }
+                if !matches!(relation, Relation::Index(..)) {
+                    plan.add(relation);
+                }
+            }
+            for routine in catalog.routines().filter(|routine| routine.schema == schema.oid) {
+                plan.dependents.push((describe_routine(self, routine), on.clone()));
+                plan.removed.insert(routine.oid);
+            }
+            for ty in catalog.user_types().filter(|ty| ty.schema() == schema.oid) {
+                self.interrupts.check()?;
+                plan.dependents.push((describe_type(self, &ty), on.clone()));
+                self.refuse_used_outside(&ty, schema.oid)?;
+                plan.removed.insert(ty.oid());
+            }
+            plan.removed.insert(schema.oid);
+        }
+        plan.close(self)?;
+        plan.refuse_dependents(&targets, cascade)?;
+        Ok(plan)
     }
 
     /// Drops a session's temporary objects, and their schema if it is to go, too.
@@ -396,6 +438,7 @@ impl Work<'_> {
                     [only] => describe_routine(self, only),
                     _ => "desired object(s)".to_owned(),
                 };
+                self.notices.extend(missing);
                 return Err(depend(&what, &plan.dependents));
             }
             if self.lock_for(&plan, &mut locked).await? {
@@ -531,11 +574,6 @@ impl Work<'_> {
         }
         self.remove_all(plan.removed)
     }
-}
-
-/// Among dependents of dependents, PostgreSQL names all.
-fn depend_on_first(first: &str, plan: &Plan) -> SqlError {
-    depend(first, &plan.dependents)
 }
 
 fn wrong_kind(relation: &Relation, kind: &str) -> SqlError {

@@ -376,7 +376,8 @@ impl Work<'_> {
         action: ReferentialAction,
     ) -> Result<()> {
         let Some(values) = self.child_values(parent, child, key, before) else { return Ok(()) };
-        for row_key in self.rows_with(child, &key.columns, &values, false)? {
+        let mut rows = self.rows_with(child, &key.columns, &values, false)?.into_iter();
+        while let Some(row_key) = rows.next() {
             let deletes = action == ReferentialAction::Cascade && after.is_none();
             let mode = if deletes { LockMode::Exclusive } else { LockMode::NoKeyExclusive };
             let own = self.engine.own(child.tree, &row_key)?.is_some();
@@ -386,7 +387,11 @@ impl Work<'_> {
             if !self.state.exclusive.contains(&child.oid) && !own {
                 self.engine.check_unchanged(child.tree, &row_key)?;
             }
-            let Some(row) = self.latest_row(child, &row_key)? else { continue };
+            let Some(row) = self.latest_row(child, &row_key)? else {
+                // It may have got another primary key while its lock was waited for.
+                rows = self.rows_with(child, &key.columns, &values, false)?.into_iter();
+                continue;
+            };
             if !key.columns.iter().zip(&values).all(|(&place, value)| same(&row[place], value)) {
                 continue;
             }

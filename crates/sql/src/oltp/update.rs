@@ -480,7 +480,8 @@ impl Work<'_> {
 
     /// Locks a row that was found. If it changed meanwhile, the frame gets what it is now; false if
     /// the condition does not hold any more, or the row is gone. 40001 for a row that has gone and
-    /// may be under another key, if the statement is run again for that.
+    /// may be under another key, if the statement is run again for that: it is not once it has let
+    /// go of an advisory lock.
     pub(crate) async fn lock_target(
         &mut self,
         target: &Target,
@@ -491,7 +492,11 @@ impl Work<'_> {
     ) -> Result<bool> {
         match self.lock_row(&target.table, row_key, mode).await? {
             Locked::Unchanged => self.still_there(target, row_key, frame),
-            Locked::Gone if run.follows() && target.may_move() => Err(has_gone()),
+            Locked::Gone
+                if run.follows() && target.may_move() && !self.facts.advisory.statement_has_released() =>
+            {
+                Err(has_gone())
+            }
             Locked::Gone => Ok(false),
             Locked::Changed(bytes) => {
                 let row = decode(&target.table, &bytes)?;

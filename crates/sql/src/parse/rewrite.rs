@@ -48,8 +48,8 @@ mod include;
 mod new_table;
 mod operator;
 mod spread;
+mod window;
 
-use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
@@ -57,6 +57,7 @@ pub(crate) use copy::HEADER_MATCH;
 pub(crate) use expression::dropped_expression;
 pub(crate) use identity::sequence_name_of;
 pub(crate) use include::split_included;
+pub(crate) use window::exclusion_of;
 
 use super::like::Like;
 use super::{ALL_FIELDS, KEY_MARK, Notes, Overriding, is_line_break};
@@ -191,16 +192,6 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
 
 /// Begins the list of a GROUP BY DISTINCT: the parser has no place for the word.
 pub(crate) const DISTINCT_SETS: &str = "\u{1}distinct";
-
-/// Begins the name of a window that leaves out rows.
-const EXCLUSION: char = '\u{1}';
-
-/// What such a name says: which rows are left out (`c`: the current one, `g`: its group, `t`: its
-/// ties), and the name that was there, if it is not empty. None for any other name.
-pub(crate) fn exclusion_of(name: &Ident) -> Option<(char, &str)> {
-    let mut rest = name.value.strip_prefix(EXCLUSION)?.chars();
-    Some((rest.next()?, rest.as_str()))
-}
 
 /// The parts of the dotted name that the tokens begin with, in small letters unless quoted, and how
 /// many tokens it has.
@@ -373,54 +364,6 @@ impl<'a> Pass<'a> {
     fn after_group(&self) -> bool {
         let before = self.out.len().checked_sub(2).and_then(|at| self.out.get(at));
         is(before, "GROUP")
-    }
-
-    /// A string that begins a frame's offset: the crate takes it for an interval, and nothing may
-    /// follow then.
-    fn frame_offset(&mut self) {
-        if let Some(TokenWithSpan { token: Token::SingleQuotedString(_), span }) = self.peek(0) {
-            self.out.push(TokenWithSpan { token: Token::LParen, span: *span });
-            self.copy();
-            self.out.push(TokenWithSpan { token: Token::RParen, span: *span });
-        }
-    }
-
-    /// EXCLUDE at the end of a window. It goes into a name at the window's beginning.
-    fn exclusion(&mut self) {
-        let (mark, length) = if self.is(1, "CURRENT") && self.is(2, "ROW") {
-            (Some('c'), 3)
-        } else if self.is(1, "GROUP") {
-            (Some('g'), 2)
-        } else if self.is(1, "TIES") {
-            (Some('t'), 2)
-        } else if self.is(1, "NO") && self.is(2, "OTHERS") {
-            (None, 3)
-        } else {
-            return self.copy();
-        };
-        if !matches!(self.peek(length).map(|token| &token.token), Some(Token::RParen)) {
-            return self.copy();
-        }
-        let (Some(mark), Some(open)) = (mark, innermost_open(&self.out)) else {
-            self.at += length;
-            return;
-        };
-        let span = self.out[open].span;
-        let clause = ["PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS"];
-        let base = match self.out.get(open + 1).map(|token| &token.token) {
-            Some(Token::Word(name)) if name.quote_style.is_some() => Some(name.value.clone()),
-            Some(Token::Word(name)) if !clause.iter().any(|word| name.value.eq_ignore_ascii_case(word)) => {
-                Some(name.value.to_ascii_lowercase())
-            }
-            _ => None,
-        };
-        if base.is_some() {
-            self.out.remove(open + 1);
-        }
-        let value = format!("{EXCLUSION}{mark}{}", base.unwrap_or_default());
-        let marked = Word { value, quote_style: Some('"'), keyword: Keyword::NoKeyword };
-        self.out.insert(open + 1, TokenWithSpan { token: Token::Word(marked), span });
-        self.at += length;
     }
 
     /// `FOR [NO KEY] UPDATE ...`, several times, with a LIMIT behind that belongs before.

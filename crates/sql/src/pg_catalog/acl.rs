@@ -63,6 +63,9 @@ pub(crate) const EXPLODED: [(&str, Type); 4] = [
 /// The type of one of them as a value: what a record is made of is in its modifier.
 pub(crate) const EXPLODED_ROW: Type = Type::modified(TypeId::Record, 2);
 
+/// What is said of a letter that stands for no privilege.
+const NO_LETTER: &str = "invalid mode character: must be one of \"arwdDxtXUCTcsA\"";
+
 /// So much memory a row takes.
 const ROW_BYTES: usize = 256;
 
@@ -79,12 +82,13 @@ pub(crate) fn explode(list: &Array, eval: &EvalContext<'_>) -> Result<Vec<Vec<Da
         });
         let (grantee, rest) = item.split_at(equals.ok_or_else(|| wrong("missing \"=\" sign".to_owned()))?);
         let parts = rest[1..].split_once('/');
-        let (letters, grantor) = parts.ok_or_else(|| wrong("a name must follow the \"/\" sign".to_owned()))?;
+        let (letters, grantor) =
+            parts.ok_or_else(|| wrong("a name must follow the \"/\" sign".to_owned()))?;
         let (grantee, grantor) = (role_in_list(grantee, eval)?, role_in_list(grantor, eval)?);
         let mut letters = letters.chars().peekable();
         while let Some(letter) = letters.next() {
             let word = Privileges::word_of(letter);
-            let word = word.ok_or_else(|| wrong(format!("invalid mode character: \"{letter}\"")))?;
+            let word = word.ok_or_else(|| wrong(NO_LETTER.to_owned()))?;
             let is_grantable = letters.next_if_eq(&'*').is_some();
             eval.check_size((rows.len() + 1) * ROW_BYTES)?;
             let (grantor, grantee) = (Datum::Oid(grantor), Datum::Oid(grantee));
@@ -102,9 +106,9 @@ fn role_in_list(shown: &str, eval: &EvalContext<'_>) -> Result<Oid> {
     // A list has names as they are, also where SQL would make small letters of them.
     let name = if shown.starts_with('"') { shown.to_owned() } else { format!("\"{shown}\"") };
     let found = eval.objects.as_deref().and_then(|objects| objects.role_oid(&name));
-    found.or_else(|| shown.parse().ok()).ok_or_else(|| {
-        SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{shown}\" does not exist"))
-    })
+    found
+        .or_else(|| shown.parse().ok())
+        .ok_or_else(|| SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{shown}\" does not exist")))
 }
 
 fn memberships<'a>(source: &Source<'a>) -> impl Iterator<Item = (&'a Role, &'a Membership)> {

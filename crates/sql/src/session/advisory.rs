@@ -309,7 +309,7 @@ impl Advisory {
     }
 
     /// The same of the statement.
-    pub(super) fn statement_has_released(&self) -> bool {
+    pub(crate) fn statement_has_released(&self) -> bool {
         let is_new = |state: &State| state.releases > state.releases_before_statement;
         self.is_used() && is_new(&self.state.lock())
     }

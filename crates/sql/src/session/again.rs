@@ -17,15 +17,28 @@
 //! REPEATABLE READ keeps its snapshot, as in PostgreSQL. So do an instance of a family, a
 //! transaction of which a cursor or a suspended portal is open (that reads on where it began), and
 //! one that began with reading without locks on tables: their definitions may have changed.
+//!
+//! What locks the rows that it reads may *look again* without having failed: a row has changed
+//! while its lock was waited for. Whichever way a statement is computed more than once, what was
+//! given up of it has said nothing (`pg_notify`), and holds no advisory lock that it does not ask
+//! for again.
 
-use cognate_engine::{Access, Isolation, Method, Refresh, Savepoint, StatementMark};
+use std::sync::Arc;
+
+use cognate_engine::{Access, Isolation, Method, Refresh, Savepoint, StatementMark, TrackedView};
 use sqlparser::ast;
 
+use super::execute::outcome;
 use super::governed::executes;
-use super::{Action, Boxed, Fetch, Planned, Portal, Session, cycle};
+use super::portal::{PortalState, Tag};
+use super::{Action, Boxed, CommandTag, Fetch, Planned, Portal, Session, cycle};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::oltp::Given;
+use crate::oltp::parts::PartsPlan;
 use crate::oltp::update::is_of_gone_row;
 use crate::parse::{Command, Statement};
+use crate::plan::Plan;
+use crate::types::Datum;
 
 /// How a statement is run again.
 #[derive(Clone, Copy, Debug)]
@@ -84,8 +97,14 @@ impl Session {
             return Again::Aged(open.engine.savepoint());
         }
         let is_instance = open.engine.instance().is_some();
-        if follows && !is_instance && open.engine.access() == Access::ReadWrite {
-            return Again::Moved(Some((open.engine.mark_statement(), open.state.deferred.len())));
+        if follows && !is_instance {
+            return match open.engine.access() {
+                Access::ReadWrite => {
+                    Again::Moved(Some((open.engine.mark_statement(), open.state.deferred.len())))
+                }
+                // What has only read so far goes on in a transaction that begins here.
+                Access::ReadOnly => Again::Moved(None),
+            };
         }
         let stays = open.state.reads_unlocked || open.engine.access() == Access::ReadOnly || is_instance;
         if stays || !certified {
@@ -216,6 +235,72 @@ impl Session {
             Again::Never | Again::Anew { .. } | Again::Moved(None) => {}
             Again::Aged(savepoint) => open.engine.release(savepoint),
             Again::Later(mark, _) | Again::Moved(Some((mark, _))) => open.engine.keep_statement(mark),
+        }
+    }
+}
+
+/// Where a statement begins in what it says and locks outside of the engine's transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beginning {
+    advisory: usize,
+    news: (usize, usize),
+}
+
+impl Session {
+    /// A statement begins that may look again.
+    pub(super) fn beginning(&self) -> Beginning {
+        Beginning { advisory: self.facts.advisory.begin_statement(), news: self.facts.news.mark() }
+    }
+
+    /// The statement looks again, with what is locked now kept: at a newer snapshot, if it has one.
+    pub(super) fn look_anew(&mut self, beginning: Beginning) {
+        // What it has let go of itself is not to be had back.
+        if !self.facts.advisory.statement_has_released() {
+            self.facts.advisory.undo_to(beginning.advisory);
+        }
+        self.facts.news.undo(beginning.news);
+        self.open_transaction(false);
+    }
+
+    /// SELECT FOR UPDATE or SHARE: the rows are locked before the first is sent.
+    pub(super) async fn select_locking(
+        &mut self,
+        plan: &Arc<Plan>,
+        parameters: &Arc<[Datum]>,
+    ) -> Result<PortalState> {
+        let (interrupts, beginning) = (self.interrupts(), self.beginning());
+        loop {
+            let mut work = self.work(&interrupts)?;
+            let tracked = work.tracked(plan);
+            let view = tracked.as_ref().map(TrackedView::view);
+            if let Some(rows) = work.select_and_lock(plan, parameters, view, &Given::new()).await?
+                && work.lock_seen(plan, tracked.as_ref()).await?
+            {
+                return Ok(PortalState::Rows { rows: rows.into_iter(), sent: 0, tag: Tag::Sent("SELECT") });
+            }
+            // A row changed while its lock was waited for: under READ COMMITTED, or where what is
+            // read is locked.
+            self.look_anew(beginning);
+        }
+    }
+
+    /// Runs a statement in parts: anew, at a newer snapshot, while rows have changed that it waited
+    /// for before it changed any.
+    pub(super) async fn run_parts(
+        &mut self,
+        plan: &PartsPlan,
+        parameters: &Arc<[Datum]>,
+    ) -> Result<PortalState> {
+        let (interrupts, beginning) = (self.interrupts(), self.beginning());
+        loop {
+            let mut work = self.work(&interrupts)?;
+            if let Some(changed) = work.run_parts(plan, parameters).await? {
+                return Ok(outcome(changed, plan.gives_rows(), |rows| match plan.main().word() {
+                    "INSERT" => CommandTag::Insert(rows),
+                    word => CommandTag::Rows(word, rows),
+                }));
+            }
+            self.look_anew(beginning);
         }
     }
 }

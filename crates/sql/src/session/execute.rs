@@ -3,23 +3,19 @@
 use std::future::Future as _;
 use std::sync::Arc;
 
-use cognate_engine::{Access, Isolation, LockMode, TrackedView, TreeMode};
+use cognate_engine::{Access, LockMode};
 
 use super::again::defines;
 use super::portal::{PortalState, Tag, changed_result};
-use super::work::hold_table;
 use super::{
-    Action, Block, Boxed, CommandTag, Fetch, Open, Planned, Portal, Prepared, RowSink, Session, Statement,
+    Action, Block, Boxed, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session, Statement,
 };
-use crate::catalog::{Oid, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt as _;
-use crate::oltp::parts::PartsPlan;
+use crate::oltp::Cursor;
 use crate::oltp::returning::Changed;
 use crate::oltp::run::Run;
-use crate::oltp::{Cursor, Given};
 use crate::parse;
-use crate::plan::Plan;
 use crate::types::Datum;
 
 impl Session {
@@ -364,136 +360,21 @@ impl Session {
         ))
     }
 
-    /// Locks the tables a plan reads and the one it changes. True if it had to wait for one. That
-    /// takes nothing of what a running statement works with, but for the transaction.
-    async fn lock_tables(&mut self, planned: &Planned) -> Result<bool> {
-        let mode = |oid: Oid| match () {
-            () if planned.changes(oid) => TreeMode::Write,
-            () if planned.locks(oid) => TreeMode::RowShare,
-            () => TreeMode::Read,
-        };
-        let shared = self.shared_tables(planned);
-        let (interrupts, companion) = (self.interrupts(), self.facts.advisory.owner());
-        let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
-        if companion.is_some() {
-            open.engine.set_companion(companion);
-        }
-        let Open { engine, state } = open;
-        let mut waited = false;
-        for oid in shared {
-            waited |= hold_table(engine, state, &interrupts, oid, TreeMode::Share).await?;
-        }
-        for table in &planned.tables {
-            waited |= hold_table(engine, state, &interrupts, table.oid, mode(table.oid)).await?;
-        }
-        Ok(waited)
-    }
-
-    /// A statement depends on the definitions of its tables and routines as well. They seldom
-    /// change, so mostly nothing is noted.
-    fn note_tables(&self, planned: &Planned) {
-        let Some(open) = &self.open else { return };
-        let changed = self.changed_at();
-        let oids = planned.tables.iter().map(|table| table.oid).chain(planned.routine_oids());
-        let database = self.database.oid();
-        let keys = oids.map(|oid| crate::catalog::store::key(database, oid));
-        if changed > open.engine.snapshot() {
-            // The catalog is always the newest; the table's lock keeps the definition as it is, but
-            // for what nobody depends on who has such a lock (`ddl::alter_table`).
-            keys.for_each(|key| {
-                open.engine.note_latest_of_tree(crate::catalog::store::CATALOG_TREE, &key);
-            });
-        } else if changed > 0 && self.database.engine().is_in_graph(changed) {
-            keys.for_each(|key| open.engine.note_read(crate::catalog::store::CATALOG_TREE, &key));
-        }
-    }
-
-    /// 40001 if a table was truncated or rewritten after the transaction's snapshot: what the
-    /// snapshot saw is not there.
-    fn check_snapshot(&self, planned: &Planned) -> Result<()> {
-        let Some(open) = &self.open else { return Ok(()) };
-        let snapshot = open.engine.snapshot();
-        if self.changed_at() <= snapshot {
-            return Ok(());
-        }
-        let catalog = self.database.catalog();
-        let changed = |table: &&Arc<Table>| {
-            catalog.moved_at(table.oid) > snapshot && !open.state.exclusive.contains(&table.oid)
-        };
-        match planned.tables.iter().find(changed) {
-            None => Ok(()),
-            Some(table) => Err(changed_table(&table.name)),
-        }
-    }
-
-    /// A READ ONLY block has no locks on what it reads that keep definitions as they are. So it
-    /// remembers them, and fails where the rows of a table would look otherwise than before: 40001.
-    fn check_seen(&mut self, planned: &Planned) -> Result<()> {
-        if self.block != Block::Explicit {
-            return Ok(());
-        }
-        let Some(open) = &mut self.open else { return Ok(()) };
-        if open.engine.access() != Access::ReadOnly || open.engine.isolation() == Isolation::ReadCommitted {
-            return Ok(());
-        }
-        for table in &planned.tables {
-            match open.state.seen.iter().find(|seen| seen.oid == table.oid) {
-                None => open.state.seen.push(Arc::clone(table)),
-                Some(seen) if Arc::ptr_eq(seen, table) || look_alike(seen, table) => {}
-                Some(_) => return Err(changed_table(&table.name)),
-            }
-        }
-        Ok(())
-    }
-
-    /// SELECT FOR UPDATE or SHARE: the rows are locked before the first is sent.
-    async fn select_locking(&mut self, plan: &Arc<Plan>, parameters: &Arc<[Datum]>) -> Result<PortalState> {
-        let interrupts = self.interrupts();
-        loop {
-            let mut work = self.work(&interrupts)?;
-            let tracked = work.tracked(plan);
-            let view = tracked.as_ref().map(TrackedView::view);
-            if let Some(rows) = work.select_and_lock(plan, parameters, view, &Given::new()).await?
-                && work.lock_seen(plan, tracked.as_ref()).await?
-            {
-                return Ok(PortalState::Rows { rows: rows.into_iter(), sent: 0, tag: Tag::Sent("SELECT") });
-            }
-            // A row changed while its lock was waited for: under READ COMMITTED, or where what is
-            // read is locked. Look again, with what is locked now kept.
-            self.open_transaction(false);
-        }
-    }
-
-    /// Runs a statement in parts: anew, at a newer snapshot, while rows have changed that it waited
-    /// for before it changed any.
-    async fn run_parts(&mut self, plan: &PartsPlan, parameters: &Arc<[Datum]>) -> Result<PortalState> {
-        let interrupts = self.interrupts();
-        loop {
-            let mut work = self.work(&interrupts)?;
-            if let Some(changed) = work.run_parts(plan, parameters).await? {
-                return Ok(outcome(changed, plan.gives_rows(), |rows| match plan.main().word() {
-                    "INSERT" => CommandTag::Insert(rows),
-                    word => CommandTag::Rows(word, rows),
-                }));
-            }
-            self.open_transaction(false);
-        }
-    }
-
     /// Gives rows from a cursor. If it has to wait for an advisory lock before the first one, it is
-    /// begun once more.
+    /// begun once more, and has said nothing.
     async fn give(
         &mut self,
         portal: &mut Portal,
         sink: &mut (dyn RowSink + Send),
         max_rows: u64,
     ) -> Result<Fetch> {
-        let taken = self.facts.advisory.begin_statement();
+        let (taken, told) = (self.facts.advisory.begin_statement(), self.facts.news.mark());
         loop {
             let given = self.pump(portal, sink, max_rows);
             let Err(error) = given else { return given };
             let Some(lock) = self.facts.advisory.take_wanted() else { return Err(error) };
             self.await_advisory(lock, taken).await?;
+            self.facts.news.undo(told);
             let PortalState::Cursor { cursor, view, .. } = &mut portal.state else { return Err(error) };
             **cursor = Cursor::new(cursor.plan(), cursor.parameters().clone());
             if let Some(open) = &mut self.open
@@ -578,21 +459,8 @@ impl Session {
     }
 }
 
-/// Whether rows of a table look as they did.
-fn look_alike(before: &Table, now: &Table) -> bool {
-    let mut columns = before.columns.iter().zip(&now.columns);
-    before.columns.len() == now.columns.len()
-        && columns.all(|(a, b)| a.name == b.name && a.ty == b.ty && a.dropped == b.dropped)
-}
-
-#[cold]
-fn changed_table(name: &str) -> SqlError {
-    let message = format!("could not serialize access due to a concurrent change of table \"{name}\"");
-    SqlError::new(sqlstate::SERIALIZATION_FAILURE, message)
-        .with_hint("The transaction might succeed if retried.")
-}
-
-fn outcome(changed: Changed, returning: bool, tag: impl Fn(u64) -> CommandTag) -> PortalState {
+/// What a statement that changes rows answers.
+pub(super) fn outcome(changed: Changed, returning: bool, tag: impl Fn(u64) -> CommandTag) -> PortalState {
     let tag = tag(changed.rows);
     if returning {
         PortalState::Rows { rows: changed.returned.into_iter(), sent: 0, tag: Tag::Fixed(tag) }

@@ -220,17 +220,21 @@ impl Facts {
     }
 
     /// SET ROLE and SET SESSION AUTHORIZATION, if the setting is of these; none is DEFAULT. 22023,
-    /// 42501.
+    /// 42501, as for all who run with the rights of a procedure's owner.
     pub(crate) fn set_identity(&self, name: &str, value: Option<&str>, local: bool) -> Result<bool> {
-        if name.eq_ignore_ascii_case("role") {
-            self.set_role(value.unwrap_or("none"), local)?;
-            return Ok(true);
+        let is_role = name.eq_ignore_ascii_case("role");
+        if !is_role && !name.eq_ignore_ascii_case("session_authorization") {
+            return Ok(false);
         }
-        if name.eq_ignore_ascii_case("session_authorization") {
-            self.set_session_user(value, local)?;
-            return Ok(true);
+        if self.with_settings(|settings| settings.is_acting()) {
+            let message = format!("cannot set parameter \"{name}\" within security-definer function");
+            return Err(denied(message));
         }
-        Ok(false)
+        match is_role {
+            true => self.set_role(value.unwrap_or("none"), local)?,
+            false => self.set_session_user(value, local)?,
+        }
+        Ok(true)
     }
 
     fn set_role(&self, name: &str, local: bool) -> Result<()> {
@@ -289,6 +293,7 @@ impl Facts {
 
     /// Acts as a role until the settings are put back: a function runs with its owner's rights.
     pub(super) fn act_as(&self, catalog: &Catalog, role: Oid) {
+        self.with_settings(|settings| settings.begin_acting());
         if let Some(name) = catalog.role_name(role).filter(|_| catalog.has_roles()) {
             self.put_identity(catalog, &[("role", name)], (name, Some(role)), true);
         }

@@ -30,10 +30,10 @@ use cognate_engine::sibling::{
     Begun, Entry, Instance, Limits, Mipt, Outcome, Refusal, State, Text, Told, Xid,
 };
 
+use super::modes::isolation_of;
 use super::planning::parameter_type;
 use super::portal::PortalState;
 use super::state::TransactionState;
-use super::transaction::isolation_of;
 use super::utility::Seldom;
 use super::{Block, CommandTag, Fetch, Open, OutputColumn, Portal, RowSink, Session};
 use crate::error::{Result, SqlError, sqlstate};

@@ -329,7 +329,7 @@ pub(crate) fn transactions(asking: &Facts) -> Vec<TransactionRow> {
             },
             age_us: i64::try_from(info.age.as_micros()).unwrap_or(i64::MAX),
             snapshot: info.snapshot,
-            isolation: super::transaction::isolation_name(info.isolation),
+            isolation: super::modes::isolation_name(info.isolation),
             read_only: info.access == cognate_engine::Access::ReadOnly,
             waits_for: place.map(|place| match place.key {
                 Some(key) => format!("{} {key}", place.name.unwrap_or_default()),

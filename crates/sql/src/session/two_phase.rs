@@ -89,7 +89,7 @@ impl Session {
         plan: &Arc<Plan>,
         parameters: &Arc<[Datum]>,
     ) -> Result<PortalState> {
-        let interrupts = self.interrupts();
+        let (interrupts, beginning) = (self.interrupts(), self.beginning());
         loop {
             let mut work = self.work(&interrupts)?;
             let tracked = work.engine.tracked_view();
@@ -104,7 +104,7 @@ impl Session {
             if work.lock_seen(plan, Some(&tracked)).await? {
                 return Ok(PortalState::Rows { rows: rows.into_iter(), sent: 0, tag: Tag::Sent("SELECT") });
             }
-            self.open_transaction(false);
+            self.look_anew(beginning);
         }
     }
 }

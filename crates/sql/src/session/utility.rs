@@ -4,7 +4,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use cognate_engine::{Database, TreeMode};
+use cognate_engine::{Access, Database, TreeMode};
 use sqlparser::ast;
 
 use super::listing::Named;
@@ -327,6 +327,7 @@ impl Session {
                 "SET CONSTRAINTS can only be used in transaction blocks",
             ));
         }
+        self.await_safe_snapshot().await?;
         self.open_ahead();
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
@@ -350,7 +351,11 @@ impl Session {
         for target in &lock.tables {
             work.lock_table_as(&target.name, mode, lock.nowait).await?;
         }
-        // What the wait was for is to be seen.
+        // What the wait was for is to be seen, also where reads are at the durable mark.
+        if self.open.as_ref().is_some_and(|open| open.engine.access() == Access::ReadOnly) {
+            self.facts.rest_on_everything();
+            self.await_durable().await?;
+        }
         self.open_ahead();
         Ok(())
     }

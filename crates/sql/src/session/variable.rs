@@ -2,8 +2,8 @@
 
 use sqlparser::ast;
 
+use super::modes::{isolation_name, isolation_of};
 use super::portal::{PortalState, Tag};
-use super::transaction::{isolation_name, isolation_of};
 use super::{Block, CommandTag, OutputColumn, Session, Statement};
 use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};

@@ -70,7 +70,8 @@ impl Pass<'_> {
     pub(super) fn says_data(&self) -> bool {
         let ahead = if self.is(1, "NO") { 2 } else { 1 };
         let ends = self.is(ahead, "DATA") && self.peek(ahead + 1).is_none();
-        ends && self.first == "CREATE" && self.is_of_table()
+        let has_query = || self.out.iter().any(|token| is(Some(token), "AS"));
+        ends && self.first == "CREATE" && self.is_of_table() && has_query()
     }
 
     /// WITH [NO] DATA.

@@ -12,8 +12,8 @@
 use cognate_engine::Isolation;
 use sqlparser::ast;
 
+use super::super::modes::isolation;
 use super::super::replication::Choice;
-use super::super::transaction::isolation;
 use super::super::variable::{list_text, object_name};
 use super::{Statement, fitness};
 use crate::parse::Command;

@@ -402,7 +402,7 @@ impl SqlDatabase {
         if let Some(bytes) = program.writes_max {
             transaction.bound_writes(bytes);
         }
-        session.modes = super::transaction::Modes { isolation, read_only: false, deferrable: false };
+        session.modes = super::modes::Modes { isolation, read_only: false, deferrable: false };
         session.block = Block::Implicit;
         session.facts.fix(Fixed::new(program.now, self.engine().clone(), transaction.view()));
         session.facts.seed(program.seed);

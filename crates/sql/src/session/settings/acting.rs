@@ -30,10 +30,21 @@ impl Settings {
         self.refresh();
     }
 
+    /// From here on a procedure runs with its owner's rights.
+    pub(in crate::session) fn begin_acting(&mut self) {
+        Arc::make_mut(&mut self.state).acting = true;
+    }
+
+    /// Whether one does.
+    pub(in crate::session) fn is_acting(&self) -> bool {
+        self.state.acting
+    }
+
     /// Acts again as whom it did at that state. Other settings stay what they have become.
     pub(in crate::session) fn act_as_before(&mut self, mark: &Mark) {
         let Mark(before) = mark;
         let state = Arc::make_mut(&mut self.state);
+        state.acting = before.acting;
         for index in ACTING.into_iter().filter_map(definition::find) {
             state.session[index] = before.session[index].clone();
             put_back(&mut state.local, &before.local, index);

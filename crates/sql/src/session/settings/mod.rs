@@ -58,6 +58,8 @@ struct State {
     /// The roles that settings name, by their oids: a name may become another role's.
     roles: BTreeMap<usize, Oid>,
     local_roles: BTreeMap<usize, Oid>,
+    /// A procedure runs with its owner's rights.
+    acting: bool,
 }
 
 /// A state to go back to. Cheap.
@@ -117,6 +119,7 @@ impl Settings {
             custom_local: BTreeMap::new(),
             roles: BTreeMap::new(),
             local_roles: BTreeMap::new(),
+            acting: false,
         };
         let origins = vec![Origin::BuiltIn; values.len()];
         let defaults = Defaults { values, origins, custom: BTreeMap::new() };

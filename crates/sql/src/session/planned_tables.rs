@@ -1,0 +1,108 @@
+//! The tables of a plan: their locks, and that the transaction may still read them as they are now.
+
+use std::sync::Arc;
+
+use cognate_engine::{Access, Isolation, TreeMode};
+
+use super::work::hold_table;
+use super::{Block, Open, Planned, Session};
+use crate::catalog::{Oid, Table};
+use crate::error::{Result, SqlError, sqlstate};
+
+impl Session {
+    /// Locks the tables a plan reads and the one it changes. True if it had to wait for one. That
+    /// takes nothing of what a running statement works with, but for the transaction.
+    pub(super) async fn lock_tables(&mut self, planned: &Planned) -> Result<bool> {
+        let mode = |oid: Oid| match () {
+            () if planned.changes(oid) => TreeMode::Write,
+            () if planned.locks(oid) => TreeMode::RowShare,
+            () => TreeMode::Read,
+        };
+        let shared = self.shared_tables(planned);
+        let (interrupts, companion) = (self.interrupts(), self.facts.advisory.owner());
+        let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
+        if companion.is_some() {
+            open.engine.set_companion(companion);
+        }
+        let Open { engine, state } = open;
+        let mut waited = false;
+        for oid in shared {
+            waited |= hold_table(engine, state, &interrupts, oid, TreeMode::Share).await?;
+        }
+        for table in &planned.tables {
+            waited |= hold_table(engine, state, &interrupts, table.oid, mode(table.oid)).await?;
+        }
+        Ok(waited)
+    }
+
+    /// A statement depends on the definitions of its tables and routines as well. They seldom
+    /// change, so mostly nothing is noted.
+    pub(super) fn note_tables(&self, planned: &Planned) {
+        let Some(open) = &self.open else { return };
+        let changed = self.changed_at();
+        let oids = planned.tables.iter().map(|table| table.oid).chain(planned.routine_oids());
+        let database = self.database.oid();
+        let keys = oids.map(|oid| crate::catalog::store::key(database, oid));
+        if changed > open.engine.snapshot() {
+            // The catalog is always the newest; the table's lock keeps the definition as it is, but
+            // for what nobody depends on who has such a lock (`ddl::alter_table`).
+            keys.for_each(|key| {
+                open.engine.note_latest_of_tree(crate::catalog::store::CATALOG_TREE, &key);
+            });
+        } else if changed > 0 && self.database.engine().is_in_graph(changed) {
+            keys.for_each(|key| open.engine.note_read(crate::catalog::store::CATALOG_TREE, &key));
+        }
+    }
+
+    /// 40001 if a table was truncated or rewritten after the transaction's snapshot: what the
+    /// snapshot saw is not there.
+    pub(super) fn check_snapshot(&self, planned: &Planned) -> Result<()> {
+        let Some(open) = &self.open else { return Ok(()) };
+        let snapshot = open.engine.snapshot();
+        if self.changed_at() <= snapshot {
+            return Ok(());
+        }
+        let catalog = self.database.catalog();
+        let changed = |table: &&Arc<Table>| {
+            catalog.moved_at(table.oid) > snapshot && !open.state.exclusive.contains(&table.oid)
+        };
+        match planned.tables.iter().find(changed) {
+            None => Ok(()),
+            Some(table) => Err(changed_table(&table.name)),
+        }
+    }
+
+    /// A READ ONLY block has no locks on what it reads that keep definitions as they are. So it
+    /// remembers them, and fails where the rows of a table would look otherwise than before: 40001.
+    pub(super) fn check_seen(&mut self, planned: &Planned) -> Result<()> {
+        if self.block != Block::Explicit {
+            return Ok(());
+        }
+        let Some(open) = &mut self.open else { return Ok(()) };
+        if open.engine.access() != Access::ReadOnly || open.engine.isolation() == Isolation::ReadCommitted {
+            return Ok(());
+        }
+        for table in &planned.tables {
+            match open.state.seen.iter().find(|seen| seen.oid == table.oid) {
+                None => open.state.seen.push(Arc::clone(table)),
+                Some(seen) if Arc::ptr_eq(seen, table) || look_alike(seen, table) => {}
+                Some(_) => return Err(changed_table(&table.name)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether rows of a table look as they did.
+fn look_alike(before: &Table, now: &Table) -> bool {
+    let mut columns = before.columns.iter().zip(&now.columns);
+    before.columns.len() == now.columns.len()
+        && columns.all(|(a, b)| a.name == b.name && a.ty == b.ty && a.dropped == b.dropped)
+}
+
+#[cold]
+fn changed_table(name: &str) -> SqlError {
+    let message = format!("could not serialize access due to a concurrent change of table \"{name}\"");
+    SqlError::new(sqlstate::SERIALIZATION_FAILURE, message)
+        .with_hint("The transaction might succeed if retried.")
+}
