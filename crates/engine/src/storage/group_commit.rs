@@ -11,10 +11,9 @@
 //!                     [] ◀──── swap buffers ── write [3 4], flush …
 //! ```
 //!
-//! Waking costs time that the device would be idle. So when the next batch is waiting already and
-//! many are to be woken, the log thread leaves the sweep to a second thread and writes on;
-//! otherwise it sweeps itself, which answers soonest. To wake that second thread is a system call
-//! and two switches more, which a few answers are not worth.
+//! Waking costs time that the device would be idle. So when the next batch is waiting already, the
+//! log thread leaves the sweep to a second thread and writes on; otherwise it sweeps itself, which
+//! answers soonest.
 //!
 //! A record that nobody waits for ([`GroupCommit::queue_along`]) begins no batch: it goes along
 //! with the next one that is queued otherwise. A pause after which a mark is due has it written,
@@ -61,10 +60,6 @@ const PENDING_BYTES_MAX: usize = 1 << 30;
 
 /// Buffers larger than this are given back after the batch that needed them.
 const KEPT_BUFFER_BYTES: usize = 8 << 20;
-
-/// So many waiters the log thread wakes itself, also while the next batch is waiting: fewer where
-/// schedules are explored, since a test has few.
-const FEW_WAITERS: usize = if cfg!(feature = "shuttle") { 1 } else { 4 };
 
 /// State shared by committers, waiters and the log thread.
 #[derive(Debug)]
@@ -310,7 +305,7 @@ impl GroupCommit {
             drop(guard);
             match taken {
                 Taken::Records { .. } => {
-                    if self.has_many_answers() && self.pending.lock().is_wanted {
+                    if self.pending.lock().is_wanted {
                         self.sweeping.lock().wanted = true;
                         self.sweep.notify_one();
                     } else {
@@ -437,13 +432,6 @@ impl GroupCommit {
         drop(pending);
         self.room.notify_all();
         Some(Taken::Records { first: next, count })
-    }
-
-    /// Whether the question of more than a few waiters is answered.
-    fn has_many_answers(&self) -> bool {
-        let durable = self.durable();
-        let waiters = self.waiters.lock();
-        waiters.list.iter().filter(|waiter| waiter.csn <= durable).nth(FEW_WAITERS).is_some()
     }
 
     /// Wakes everybody whose question is answered.
