@@ -13,7 +13,8 @@
 //!
 //! Waking costs time that the device would be idle. So when the next batch is waiting already, the
 //! log thread leaves the sweep to a second thread and writes on; otherwise it sweeps itself, which
-//! answers soonest.
+//! answers soonest. That is so for a few waiters, too, although to wake a thread costs more than to
+//! wake them: at a node of a cluster who is woken may be the consensus, which works on this thread.
 //!
 //! A record that nobody waits for ([`GroupCommit::queue_along`]) begins no batch: it goes along
 //! with the next one that is queued otherwise. A pause after which a mark is due has it written,
