@@ -31,7 +31,7 @@ use std::sync::Arc;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use crate::database::{Connection, Pool};
+use crate::database::{Connection, Parameters, Pool};
 use crate::name::RootId;
 use crate::participant::{Outcome, Slot};
 use crate::problem::Problem;
@@ -42,9 +42,10 @@ const PREFIX: &str = "cognate-composite:";
 const ADOPT: &str = "UPDATE cognate_composite.slot SET generation = $3
     WHERE component = $1 AND id = $2 AND generation <= $3 RETURNING root";
 
-/// Retires a free slot. Twice is as once, and a later process has seen to it already.
+/// Retires a free slot. Twice is as once, and a later process has seen to it already. One that
+/// comes late leaves a branch's slot as it is.
 const RETIRE: &str = "UPDATE cognate_composite.slot SET generation = 0
-    WHERE component = $1 AND id = $2 AND generation = $3";
+    WHERE component = $1 AND id = $2 AND generation = $3 AND root IS NULL";
 
 /// A branch that the database has prepared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +84,8 @@ pub(crate) async fn prepared(connection: &Connection, component: &str) -> Result
 }
 
 /// Whether the database has prepared a branch, once nobody can be preparing it any more. If it has
-/// not, it never will: its slot is retired.
+/// not, it never will: its slot is retired. After an error it may be retired later, so that it must
+/// not be used again.
 pub(crate) async fn is_prepared(
     pool: &Arc<Pool>,
     (component, generation): (&String, &i64),
@@ -91,15 +93,16 @@ pub(crate) async fn is_prepared(
     slot: Slot,
 ) -> Result<bool, Problem> {
     let lease = pool.take().await?;
-    let words = |error: Error| Problem::new(503, "database", crate::database::in_words(&error));
-    let branches = prepared(&lease, component).await.map_err(words)?;
+    let branches = lease.in_time(prepared(&lease, component)).await.map_err(crate::Error::into_problem)?;
     if branches.iter().any(|branch| branch.name == name) {
         lease.give_back();
         return Ok(true);
     }
     // An update waits for whoever has the row: a branch that is being prepared, or just was.
     // Whoever comes later finds a slot of another generation.
-    lease.execute(RETIRE, &[component, &(slot as i32), generation]).await.map_err(words)?;
+    let parameters: Parameters<'_> = &[component, &(slot as i32), generation];
+    let retired = lease.in_time(lease.execute(RETIRE, parameters)).await;
+    retired.map_err(crate::Error::into_problem)?;
     lease.give_back();
     Ok(false)
 }

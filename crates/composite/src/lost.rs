@@ -58,6 +58,7 @@ impl Node {
                 Ok(is_prepared) => return is_prepared,
                 Err(why) => tracing::warn!(slot, "it is not known yet whether a branch is prepared: {why}"),
             }
+            self.slots.spoil(slot);
         }
         false
     }
@@ -74,34 +75,36 @@ impl Node {
     /// never will: it is retired.
     pub(crate) async fn is_written(&self, slot: Slot, root: &RootId) -> Result<bool, Problem> {
         let (component, generation, name) = (self.slots.component(), self.slots.generation(), root.as_str());
-        let found = self.touch(RETIRE, &[component, &(slot as i32), generation, &name], false).await?;
+        let retire: Parameters<'_> = &[component, &(slot as i32), generation, &name];
+        let found = self.touch(RETIRE, retire, Some(slot)).await?;
         Ok(found.as_deref() == Some(name))
     }
 
     /// Whether a slot holds no root any more, once whoever still writes it has ended.
     pub(crate) async fn is_released(&self, slot: Slot) -> Result<bool, Problem> {
         let (component, generation) = (self.slots.component(), self.slots.generation());
-        Ok(self.touch(TOUCH, &[component, &(slot as i32), generation], true).await?.is_none())
+        Ok(self.touch(TOUCH, &[component, &(slot as i32), generation], None).await?.is_none())
     }
 
-    /// Updates a slot on a new connection until that is done. Answers whose it is afterwards. One
-    /// that `may_be_late` changes nothing, so it is given up if it is not answered, and said again.
+    /// Updates a slot on a new connection until that is done: one that is not answered is given up,
+    /// and said again. Answers whose the slot is afterwards. What is given up may come late, and
+    /// `spoils` the slot if that would be a later root's.
     async fn touch(
         &self,
         update: &str,
         parameters: Parameters<'_>,
-        may_be_late: bool,
+        spoils: Option<Slot>,
     ) -> Result<Option<String>, Problem> {
         self.pool.close_idle();
         for attempt in 1u32.. {
             pause(AGAIN, attempt).await;
             let Ok(lease) = self.pool.take().await else { continue };
-            let touching = lease.query(update, parameters);
-            let rows = match may_be_late {
-                true => lease.in_time(touching).await,
-                false => touching.await.map_err(Error::from),
+            let Ok(rows) = lease.in_time(lease.query(update, parameters)).await else {
+                if let Some(slot) = spoils {
+                    self.slots.spoil(slot);
+                }
+                continue;
             };
-            let Ok(rows) = rows else { continue };
             lease.give_back();
             let Some(row) = rows.first() else {
                 self.fence();

@@ -29,10 +29,11 @@
 //! - WRITE, before COMMIT or PREPARE TRANSACTION: if its answer was lost, and its slot does not say
 //!   that it was carried out, the slot is *retired*. Its generation is 0, which no process has, so
 //!   whoever comes late fails like an older process, and what it did is rolled back. The next start
-//!   takes the slot up again.
+//!   takes the slot up again. A retirement that is not answered is said again, and may come late
+//!   itself: it would meet a later root's. So its slot is *spoilt*: not used again before a start.
 //! - RELEASE, FREE, NOTE: they name the root whose slot it has to be.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -239,9 +240,23 @@ struct State {
     /// How many slots of a root are still to be freed.
     left: HashMap<RootId, usize>,
     next: Slot,
+    /// Those that a late retirement may still meet.
+    spoilt: HashSet<Slot>,
 }
 
 impl State {
+    /// The place of the first slot whose root is over and that may be used at once.
+    fn usable(&self) -> Option<usize> {
+        self.freeing.iter().position(|freeing| !self.spoilt.contains(&freeing.slot))
+    }
+
+    /// A slot is free, in the database, too.
+    fn freed(&mut self, slot: Slot) {
+        if !self.spoilt.contains(&slot) {
+            self.free.push(slot);
+        }
+    }
+
     /// What is freed without a next use: nothing as long as what waits longest has not waited long.
     fn unused(&mut self, now: Instant) -> Vec<Freeing> {
         let is_long = self.freeing.front().is_some_and(|first| now >= first.since + UNUSED);
@@ -320,13 +335,13 @@ impl Slots {
     /// A slot to write; the pool grows if there is none.
     pub(crate) async fn choose(&self, pool: &Arc<Pool>) -> Result<Chosen, Problem> {
         loop {
-            let chosen = self.with(|state| match state.freeing.pop_front() {
+            let chosen = self.with(|state| match state.usable().and_then(|at| state.freeing.remove(at)) {
                 Some(Freeing { slot, root, .. }) => Some(Chosen { slot, replaced: Some(root) }),
                 None => state.free.pop().map(|slot| Chosen { slot, replaced: None }),
             });
             match chosen {
                 Some(chosen) => return Ok(chosen),
-                None => self.grow(pool, |state| !state.free.is_empty() || !state.freeing.is_empty()).await?,
+                None => self.grow(pool, |state| !state.free.is_empty() || state.usable().is_some()).await?,
             }
         }
     }
@@ -394,13 +409,18 @@ impl Slots {
             Some(root) => {
                 state.freeing.push_back(Freeing { slot: chosen.slot, root, since: Instant::now() });
             }
-            None => state.free.push(chosen.slot),
+            None => state.freed(chosen.slot),
         });
+    }
+
+    /// Somebody may still retire the slot, and nobody waits for that any more.
+    pub(crate) fn spoil(&self, slot: Slot) {
+        self.with(|state| state.spoilt.insert(slot));
     }
 
     /// A slot was freed together with an undo.
     pub(crate) fn released(&self, slot: Slot) {
-        self.with(|state| state.free.push(slot));
+        self.with(|state| state.freed(slot));
     }
 
     /// The root is over: its slots may be used again.
@@ -428,7 +448,7 @@ impl Slots {
         fault::point("free-after");
         match freed.and_then(|are_all| if are_all { Ok(()) } else { Err(fenced()) }) {
             Ok(()) => self.with(|state| {
-                state.free.extend(batch.iter().map(|freeing| freeing.slot));
+                batch.iter().for_each(|freeing| state.freed(freeing.slot));
                 batch.into_iter().filter_map(|freeing| state.one_freed(freeing.root)).collect()
             }),
             Err(problem) => {
@@ -545,6 +565,19 @@ mod tests {
         let facts: Facts = serde_json::from_str(text).unwrap();
         assert_eq!((facts.nonce, facts.nonces.len(), facts.origin.is_none()), (None, 0, true));
         assert!(!serde_json::to_string(&facts).unwrap().contains("nonce"));
+    }
+
+    #[test]
+    fn a_slot_that_may_still_be_retired_is_not_used_again() {
+        let root = RootId::new("r").unwrap();
+        let freeing = |slot| Freeing { slot, root: root.clone(), since: Instant::now() };
+        let mut state = State { spoilt: HashSet::from([1]), ..State::default() };
+        state.freeing.push_back(freeing(1));
+        assert_eq!(state.usable(), None);
+        state.freeing.push_back(freeing(2));
+        assert_eq!(state.usable(), Some(1), "the place behind it");
+        [1, 2].into_iter().for_each(|slot| state.freed(slot));
+        assert_eq!(state.free, [2]);
     }
 
     #[test]

@@ -33,12 +33,15 @@ pub(crate) const RETIRE: &str = "UPDATE cognate_composite.slot SET
         facts = CASE WHEN root = $4 THEN facts ELSE NULL END,
         root = CASE WHEN root = $4 THEN root ELSE NULL END
     WHERE component = $1 AND id = $2 AND (generation = $3 OR generation = 0) RETURNING root";
-/// Whose a slot is. An update waits for the row; a read would not.
+/// Whose a slot is. An update waits for the row; a read would not. A retirement that came late may
+/// have met the slot after it was freed: no other process has it for that.
 pub(crate) const TOUCH: &str = "UPDATE cognate_composite.slot SET generation = generation
-    WHERE component = $1 AND id = $2 AND generation = $3 RETURNING root";
-/// Frees slots of roots that are over. To free what is free already changes nothing, and counts.
+    WHERE component = $1 AND id = $2 AND (generation = $3 OR generation = 0) RETURNING root";
+/// Frees slots of roots that are over. To free what is free already, or retired since, changes
+/// nothing, and counts.
 pub(crate) const FREE: &str = "UPDATE cognate_composite.slot SET root = NULL, facts = NULL
-    WHERE component = $1 AND generation = $2 AND id = ANY($3) AND (root IS NULL OR root = ANY($4))";
+    WHERE component = $1 AND (generation = $2 OR generation = 0) AND id = ANY($3)
+        AND (root IS NULL OR root = ANY($4))";
 /// Says of a root's slots that it is committed.
 pub(crate) const NOTE: &str = "UPDATE cognate_composite.slot SET noted = true
     WHERE component = $1 AND generation = $2 AND id = ANY($3) AND root = ANY($4)";

@@ -137,11 +137,18 @@ async fn begin(inner: &Inner, from: NodeNumber, bytes: Bytes) -> Result<Nothing,
     Ok(Nothing {})
 }
 
+/// Takes out the snapshot that a part belongs to: the one behind so many others. A part that does
+/// not follow ends its snapshot. One of another snapshot, which was given up, only comes late, and
+/// is no matter of the one that is coming now.
+fn take(coming: &mut Option<Coming>, from: NodeNumber, transfer: u64, chunks: u64) -> Option<Coming> {
+    let is_of = |one: &mut Coming| (one.from, one.transfer) == (from, transfer);
+    coming.take_if(is_of).filter(|taken| taken.chunks == chunks)
+}
+
 async fn chunk(inner: &Inner, from: NodeNumber, bytes: Bytes) -> Result<Nothing, String> {
     let SnapshotChunk { transfer, number, bytes } = body(bytes)?;
     let mut coming = inner.coming.lock().await;
-    let taken = coming.take().filter(|taken| (taken.from, taken.transfer) == (from, transfer));
-    let Some(mut taken) = taken.filter(|taken| taken.chunks == number) else {
+    let Some(mut taken) = take(&mut coming, from, transfer, number) else {
         return Err("a part of a snapshot that does not follow".to_owned());
     };
     taken.sink.put(bytes).await.map_err(not_kept)?;
@@ -161,10 +168,42 @@ async fn end(inner: &Inner, from: NodeNumber, bytes: Bytes) -> Result<Ballot, St
     // Until it is the application's state: nothing else may come meanwhile. Its leader may have
     // given it up, or be another one by now, and begin anew.
     let mut coming = inner.coming.lock().await;
-    let taken = coming.take();
-    let taken = taken.filter(|taken| (taken.from, taken.transfer, taken.chunks) == (from, transfer, chunks));
-    let Some(Coming { base, position, sink, .. }) = taken else {
+    let Some(Coming { base, position, sink, .. }) = take(&mut coming, from, transfer, chunks) else {
         return Err("the end of a snapshot of which parts are missing".to_owned());
     };
     inner.consensus.install(ballot, base, position, sink).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nowhere;
+
+    impl SnapshotSink for Nowhere {
+        fn put(&mut self, _: Bytes) -> Answer<'_, Result<(), Failure>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn finish(self: Box<Self>) -> Answer<'static, Result<(), Failure>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    /// A leader that was replaced has sent a part that comes when its successor's are coming.
+    #[test]
+    fn a_late_part_of_another_snapshot_ends_nothing() {
+        let (from, transfer, chunks) = (1, 70, 2);
+        let begun = || {
+            let (base, sink) = (Base::default(), Box::new(Nowhere));
+            Some(Coming { from, transfer, base, position: 9, chunks, sink })
+        };
+        let mut coming = begun();
+        assert!(take(&mut coming, 2, 70, 2).is_none() && take(&mut coming, 1, 69, 2).is_none());
+        let taken = take(&mut coming, 1, 70, 2);
+        assert!(taken.is_some_and(|taken| taken.chunks == 2) && coming.is_none());
+        // What does not follow leaves nothing that could become a state.
+        let mut coming = begun();
+        assert!(take(&mut coming, 1, 70, 1).is_none() && coming.is_none());
+    }
 }

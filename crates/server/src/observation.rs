@@ -140,6 +140,13 @@ pub(crate) async fn compare(
             _ = stopped.wait_for(|stopped| *stopped) => return,
             () = tokio::time::sleep(COMPARE_PERIOD) => {}
         }
+        // What the sessions here have come upon.
+        if let Some(why) = database.nodes().difference()
+            && differs.set(why.clone()).is_ok()
+        {
+            tracing::error!("this node leaves: {why}");
+            order.set_diverged(Some(why));
+        }
         if is_to_step_down(order.role(), order.state().0, config.node, &database.nodes().rows()) {
             match order.hand_over().await {
                 Ok(leader) if leader == Some(order.node()) => {

@@ -9,6 +9,7 @@ use cognate_engine::{Access, Database, Isolation, Options, Owner, Transaction};
 use cognate_env::sim::SimDisk;
 use cognate_sql::session::{Session, SessionParameters, SqlDatabase};
 
+use crate::nodes::Cluster;
 use crate::script::simple_query;
 
 struct World {
@@ -144,6 +145,27 @@ fn a_catalog_that_cannot_be_read_is_named() {
     let error = World::open(&disk).err().expect("damage");
     assert_eq!(error.sqlstate, "XX001");
     assert!(error.detail.as_ref().is_some_and(|detail| detail.contains(", at byte ")), "{error:?}");
+}
+
+/// A node of a cluster does not go on with the catalog before, but shows nobody what it has.
+#[tokio::test]
+async fn a_catalog_that_is_delivered_and_cannot_be_read_closes_its_node() {
+    let cluster = Cluster::start();
+    let (engine, sql) = cluster.nodes[0].clone();
+    let mut session = Session::new(sql.clone(), SessionParameters::default()).unwrap();
+    simple_query(&mut session, "CREATE TABLE t (id int PRIMARY KEY)").await;
+    assert_eq!(sql.nodes().difference(), None);
+    let mut t = engine.begin(Isolation::Snapshot, Access::ReadWrite);
+    let (key, document) = rows(&t, 1)[0].clone();
+    t.put(1, &key, document[..document.len() - 1].to_vec().into()).unwrap();
+    let commit = t.commit_in_order().await.unwrap();
+    engine.wait_applied(commit.csn).await.unwrap();
+    for text in ["SELECT * FROM t", "INSERT INTO t VALUES (1)", "SELECT * FROM t"] {
+        let answer = simple_query(&mut session, text).await;
+        assert!(answer[0].starts_with("ERROR 25006"), "{text}: {answer:?}");
+        assert!(answer[1].contains("cannot be read") && answer[1].contains("XX001"), "{text}: {answer:?}");
+    }
+    assert!(sql.nodes().difference().is_some_and(|why| why.contains("XX001")));
 }
 
 /// So is one that a prepared transaction has written, by who is to commit that.

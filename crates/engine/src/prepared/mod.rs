@@ -42,7 +42,7 @@ mod decision;
 pub(crate) mod ordered;
 pub(crate) mod record;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -109,7 +109,10 @@ pub(crate) struct PreparedTable {
 #[derive(Debug, Default)]
 struct Decisions {
     count: u64,
-    waiters: Vec<Waker>,
+    /// Who waits for the next one: by who came first.
+    waiters: BTreeMap<u64, Waker>,
+    /// How many have come.
+    came: u64,
 }
 
 impl PreparedTable {
@@ -192,7 +195,7 @@ impl PreparedTable {
 
     /// Resolves once there were more than `known` decisions.
     pub(crate) fn decided_since(&self, known: u64) -> DecidedSince<'_> {
-        DecidedSince { table: self, known }
+        DecidedSince { table: self, known, place: None }
     }
 
     fn note_decision(&self) {
@@ -201,25 +204,68 @@ impl PreparedTable {
             decisions.count += 1;
             std::mem::take(&mut decisions.waiters)
         };
-        waiters.into_iter().for_each(Waker::wake);
+        waiters.into_values().for_each(Waker::wake);
     }
 }
 
-/// See [`PreparedTable::decided_since`].
+/// See [`PreparedTable::decided_since`]. Who gives up is forgotten: what is in doubt may stay so,
+/// and others may wait for it again and again.
 pub(crate) struct DecidedSince<'a> {
     table: &'a PreparedTable,
     known: u64,
+    /// Its place among those who wait.
+    place: Option<u64>,
 }
 
 impl Future for DecidedSince<'_> {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut decisions = self.table.decisions.lock();
-        if decisions.count > self.known {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let DecidedSince { table, known, place } = &mut *self;
+        let mut decisions = table.decisions.lock();
+        if decisions.count > *known {
             return Poll::Ready(());
         }
-        decisions.waiters.push(context.waker().clone());
+        let number = *place.get_or_insert_with(|| {
+            decisions.came += 1;
+            decisions.came
+        });
+        let before = decisions.waiters.insert(number, context.waker().clone());
+        drop(decisions);
+        // Whatever ends with it looks at nothing that is locked here.
+        drop(before);
         Poll::Pending
+    }
+}
+
+impl Drop for DecidedSince<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            let waker = self.table.decisions.lock().waiters.remove(&place);
+            drop(waker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gives_up_waiting_for_a_decision_is_forgotten() {
+        let table = PreparedTable::default();
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..3 {
+            let mut waiting = table.decided_since(0);
+            assert!(Pin::new(&mut waiting).poll(&mut context).is_pending());
+            assert!(Pin::new(&mut waiting).poll(&mut context).is_pending());
+            assert_eq!(table.decisions.lock().waiters.len(), 1, "polled again it is the same one");
+        }
+        assert!(table.decisions.lock().waiters.is_empty());
+        let mut waiting = table.decided_since(0);
+        assert!(Pin::new(&mut waiting).poll(&mut context).is_pending());
+        table.note_decision();
+        assert!(Pin::new(&mut waiting).poll(&mut context).is_ready());
+        assert!(table.decisions.lock().waiters.is_empty());
     }
 }

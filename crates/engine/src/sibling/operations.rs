@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::registry::{Live, Shard};
 use super::stored::{self, collect, rows};
-use super::{Answer, Family, Instance, Limits, Member, Mipt, Refusal, Text, Xid};
+use super::{Answer, Family, Instance, Limits, Member, Mipt, Refusal, State, Text, Xid};
 use crate::durable::DurableWait;
 use crate::key::SmallKey;
 use crate::level::{Access, Isolation};
@@ -138,7 +138,7 @@ impl Manager {
     }
 
     /// A refusal on its way to whoever asked. One that says of an instance that it is aborted tells
-    /// that as a table does; but a node's BEGIN speaks for the node alone.
+    /// that as a table does; at a node that is ordered before (`ordered`).
     fn refused(&self, xid: &Xid, live: &mut Live, error: Error) -> Error {
         match error {
             Error::Refused(Refusal::InstanceAborted { .. }) if self.cluster.is_none() => {
@@ -334,6 +334,26 @@ impl Manager {
             true => Err(Refusal::FamilyUnknown.into()),
             false => self.told(xid, live),
         };
+        shard.part(xid, 0);
+        told
+    }
+
+    /// SHOW MIPT for who has had an instance that was not prepared: it is aborted for ever then,
+    /// also if nobody remembers any more that it was begun. Its siblings are as they were.
+    pub(crate) fn show_family_without(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        let mut shard = self.families.shard(xid);
+        let live = self.family(&mut shard, xid)?;
+        let stored = match live.family.state(instance) {
+            State::Unknown => {
+                let mut next = live.family.clone();
+                next.abort_given_up(&[instance]);
+                self.store(xid, live, next)
+            }
+            // Somebody has begun it anew, since nobody remembered.
+            State::Active => self.rollback_family(xid, live, instance).map(drop),
+            State::Prepared | State::Aborted | State::Committed => Ok(()),
+        };
+        let told = stored.and_then(|()| self.told(xid, live));
         shard.part(xid, 0);
         told
     }

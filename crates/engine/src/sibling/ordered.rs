@@ -7,7 +7,12 @@
 //! before.
 //!
 //! BEGIN is local. It refuses by what is known here, which may be behind; what it lets through is
-//! judged when its PREPARE is delivered.
+//! judged when its PREPARE is delivered. But that an instance is aborted is told only when the
+//! order says so: whoever hears it may act on it at other sites, while another node would still let
+//! the instance begin. So what was only given up here is ordered before BEGIN is refused for it.
+//!
+//! *Who is struck.* What runs at a node ends at the position that ends it, and not when that is
+//! asked for: a request may be lost, or refused, and then nothing has happened.
 //!
 //! *Rows.* What a family leaves besides its prepared instances is stored as in a database of its
 //! own, under the position.
@@ -16,9 +21,10 @@ use std::sync::Arc;
 
 use super::registry::Live;
 use super::stored::{collect, rows};
-use super::{Answer, Effects, Family, Instance, Limits, Refusal, State, Text, Told, Xid};
+use super::{Answer, Begun, Effects, Family, Instance, Limits, Refusal, State, Text, Told, Xid};
 use crate::delivery::Cluster;
 use crate::durable::DurableWait;
+use crate::level::Isolation;
 use crate::manager::Manager;
 use crate::order::{OnFamily, Operation, Preparing, Purpose};
 use crate::own::OwnRow;
@@ -27,7 +33,7 @@ use crate::prepared::Owner;
 use crate::prepared::ordered::Arrived;
 use crate::sequencer::Place;
 use crate::transaction::Transaction;
-use crate::{Csn, Error, TransactionId, TreeId, Value};
+use crate::{Csn, Database, Error, TransactionId, TreeId, Value};
 
 /// What is asked of the order, by whoever asks.
 impl Manager {
@@ -42,7 +48,52 @@ impl Manager {
                 Operation::Forget => Err(Error::Defect("a family that is forgotten shows no table")),
             };
         };
-        let on = OnFamily { xid: xid.clone(), operation, ended: self.given_up(xid, operation) };
+        self.ask_in_order(cluster, xid, operation, self.given_up(xid, operation)).await
+    }
+
+    /// BEGIN MIP, in a cluster as elsewhere.
+    pub(crate) async fn begin_in_order(
+        self: &Arc<Manager>,
+        xid: Xid,
+        instance: Instance,
+        isolation: Isolation,
+    ) -> Result<Begun, Error> {
+        match self.begin_sibling(xid.clone(), instance, isolation) {
+            Err(Error::Refused(Refusal::InstanceAborted { .. })) if self.cluster.is_some() => {}
+            begun => return begun,
+        }
+        if !self.is_ended(&xid, instance)? {
+            match self.operate_in_order(&xid, Operation::Show).await {
+                Ok(told) => told.durable.await?,
+                // Nobody remembers it any more: it is as new.
+                Err(Error::Refused(Refusal::FamilyUnknown)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.begin_sibling(xid, instance, isolation)
+    }
+
+    /// SHOW MIPT for who has had an instance that was not prepared, in a cluster as elsewhere: it
+    /// is aborted for ever then, also if nobody remembers any more that it was begun. What was
+    /// prepared under its number, by somebody else, stays.
+    pub(crate) async fn show_without(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        let Some(cluster) = &self.cluster else { return self.show_family_without(xid, instance) };
+        let mut ended = self.given_up(xid, Operation::Show);
+        if !ended.contains(&instance) {
+            ended.push(instance);
+        }
+        self.ask_in_order(cluster, xid, Operation::Show, ended).await
+    }
+
+    /// Has an operation ordered, together with what was given up here.
+    async fn ask_in_order(
+        &self,
+        cluster: &Cluster,
+        xid: &Xid,
+        operation: Operation,
+        ended: Vec<Instance>,
+    ) -> Result<Told, Error> {
+        let on = OnFamily { xid: xid.clone(), operation, ended };
         let proposed = self.propose_about(cluster, Purpose::OnFamily(Box::new(on)))?;
         let outcome = Arc::clone(&proposed.0);
         match (proposed.await, operation) {
@@ -71,16 +122,18 @@ impl Manager {
         Ok(self.wait_durable(csn))
     }
 
-    /// What was given up here; who rolls an active instance back gives it up.
+    /// What was given up here. Who rolls an active instance back gives it up, and it ends where
+    /// that is ordered.
     fn given_up(&self, xid: &Xid, operation: Operation) -> Vec<Instance> {
         let mut shard = self.families.shard(xid);
         let Some(live) = shard.get(xid) else { return Vec::new() };
+        let mut given_up = live.family.given_up();
         if let Operation::Rollback(instance) = operation
-            && let Some(owner) = live.family.give_up(instance)
+            && live.family.state(instance) == State::Active
         {
-            live.strike(&[(instance, owner)]);
+            given_up.push(instance);
         }
-        live.family.given_up()
+        given_up
     }
 
     fn is_active(&self, xid: &Xid, instance: Instance) -> bool {
@@ -94,6 +147,31 @@ impl Manager {
         let state = self.family(&mut shard, xid)?.family.ordered().state(instance);
         shard.part(xid, 0);
         Ok(matches!(state, State::Aborted | State::Committed))
+    }
+}
+
+impl Database {
+    /// As `begin_instance`, in a cluster, too: resolves once a refusal that tells of an abort is
+    /// what every node says.
+    ///
+    /// # Errors
+    /// As `begin_instance`; `NotOrdered`.
+    pub async fn begin_instance_in_order(
+        &self,
+        xid: Xid,
+        instance: Instance,
+        isolation: Isolation,
+    ) -> Result<Begun, Error> {
+        self.manager.begin_in_order(xid, instance, isolation).await
+    }
+
+    /// As `family_in_order`, for who has had an instance that has ended and was not prepared: it is
+    /// aborted for ever, and its siblings are as they were.
+    ///
+    /// # Errors
+    /// As `commit_instance_in_order`.
+    pub async fn family_without_in_order(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        self.manager.show_without(xid, instance).await
     }
 }
 

@@ -63,7 +63,7 @@ impl Family {
         self.prepare(instance, owner, request, result, UNLIMITED)
     }
 
-    /// ROLLBACK of an instance that is prepared, or was given up at the node that asks.
+    /// ROLLBACK of an instance that is prepared, or was given up, or is, at the node that asks.
     ///
     /// # Errors
     /// As `rollback`.
@@ -90,12 +90,6 @@ impl Family {
             }
         }
         self.aborted.len() > before
-    }
-
-    /// Gives an active instance up. Answers its transaction.
-    pub(super) fn give_up(&mut self, instance: Instance) -> Option<TransactionId> {
-        let owner = *self.active.get(instance)?;
-        self.abandon(instance, owner).then_some(owner)
     }
 
     /// What was given up here and nobody was told of.

@@ -10,22 +10,22 @@ use cognate_env::SplitMix;
 use super::cluster::{Cluster, Commitment, TREE, get, overtaken_by, put};
 use super::support::{Seed, all, block_on, seeds, value};
 
-fn xid(text: &str) -> Xid {
+pub(super) fn xid(text: &str) -> Xid {
     Xid::new(text).unwrap()
 }
 
-fn instance(number: i64) -> Instance {
+pub(super) fn instance(number: i64) -> Instance {
     Instance::new(number).unwrap()
 }
 
-fn begin(cluster: &Cluster, node: u16, of: &str, number: i64) -> Transaction {
+pub(super) fn begin(cluster: &Cluster, node: u16, of: &str, number: i64) -> Transaction {
     match cluster.node(node).begin_instance(xid(of), instance(number), Isolation::Serializable).unwrap() {
         Begun::Active(transaction) => *transaction,
         Begun::Decided(told) => panic!("decided: {told:?}"),
     }
 }
 
-fn prepare(t: Transaction, result: &str) -> Commitment<Told> {
+pub(super) fn prepare(t: Transaction, result: &str) -> Commitment<Told> {
     let result = Text::from(result);
     Commitment::on(async move {
         t.prepare_instance_in_order(&Text::from("buy"), &result, value(""), Limits::default()).await
@@ -33,14 +33,14 @@ fn prepare(t: Transaction, result: &str) -> Commitment<Told> {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Operation {
+pub(super) enum Operation {
     Commit(i64),
     Rollback(i64),
     Refuse(i64),
     Show,
 }
 
-fn ask(cluster: &Cluster, node: u16, of: &str, operation: Operation) -> Commitment<Told> {
+pub(super) fn ask(cluster: &Cluster, node: u16, of: &str, operation: Operation) -> Commitment<Told> {
     let (database, of) = (cluster.node(node).clone(), xid(of));
     Commitment::on(async move {
         match operation {
@@ -58,7 +58,7 @@ fn forget(cluster: &Cluster, node: u16, of: &str) -> Commitment<cognate_engine::
 }
 
 /// Orders and delivers until it is answered: some operations ask twice.
-fn settled<T>(cluster: &Cluster, mut asked: Commitment<T>) -> Result<T, Error> {
+pub(super) fn settled<T>(cluster: &Cluster, mut asked: Commitment<T>) -> Result<T, Error> {
     loop {
         if let Some(answer) = asked.poll() {
             return answer;
@@ -69,12 +69,12 @@ fn settled<T>(cluster: &Cluster, mut asked: Commitment<T>) -> Result<T, Error> {
     }
 }
 
-fn shown(cluster: &Cluster, node: u16, of: &str) -> String {
+pub(super) fn shown(cluster: &Cluster, node: u16, of: &str) -> String {
     text(&settled(cluster, ask(cluster, node, of, Operation::Show)).unwrap().table)
 }
 
 /// A table in few words: `<floor 1 aborted 2 prepared=result`.
-fn text(table: &Mipt) -> String {
+pub(super) fn text(table: &Mipt) -> String {
     let line = |entry: &cognate_engine::sibling::Entry| {
         let state = format!("{:?}", entry.state).to_lowercase();
         match &entry.result {
@@ -88,7 +88,7 @@ fn text(table: &Mipt) -> String {
         .join(" ")
 }
 
-fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Refusal {
+pub(super) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Refusal {
     match result {
         Err(Error::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),

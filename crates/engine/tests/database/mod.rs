@@ -10,6 +10,7 @@ mod cluster_alone;
 mod cluster_families;
 #[cfg(feature = "planted-faults")]
 mod cluster_faults;
+mod cluster_given_up;
 mod cluster_memory;
 mod cluster_prepared;
 mod cluster_protocols;

@@ -6,6 +6,8 @@
 //! - `end` of an entry is the `end` of the one before plus its requests: positions follow from the
 //!   order alone;
 //! - nothing at or below `committed` is ever cut;
+//! - `cold_until` is at most the index after the last entry, so that every entry leaves memory when
+//!   its turn comes;
 //! - requests whose record is not durable are in memory; so are blanks and members, always.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -195,6 +197,8 @@ impl Slots {
         self.changes = self.changes.split_off(&first);
         if self.slots.is_empty() {
             self.changes.clear();
+            // What comes next has its own requests, also under numbers that were here before.
+            self.cold_until = self.cold_until.min(next);
         }
         let mut end = base.position;
         for slot in &mut self.slots {

@@ -93,6 +93,21 @@ async fn entries_that_have_left_memory_are_read_back_from_their_segments() {
     assert_eq!(log.read(7..8, 1).await.unwrap().len(), 1);
 }
 
+/// Entries that nobody has settled give way to another state, and others come under their numbers.
+#[test]
+fn what_comes_in_the_place_of_others_leaves_memory_too() {
+    let disk = SimDisk::new(12);
+    let log = open(&disk, 0).unwrap();
+    (0..40).for_each(|index| add(&log, requests(1, index, 1, 1000)));
+    log.slots.lock().rebase(Base { id: Some(id(2, 10)), position: 11, ..Base::default() });
+    (11..40).for_each(|index| add(&log, requests(2, index, 1, 1000)));
+    let slots = log.slots.lock();
+    let held = |index: &u64| slots.get(*index).is_some_and(|slot| slot.content.is_some());
+    let kept: Vec<u64> = (slots.first()..slots.next()).filter(held).collect();
+    assert_eq!((slots.first(), slots.next()), (11, 40));
+    assert!(kept.len() <= 10 && kept.last() == Some(&39), "{kept:?} are in memory");
+}
+
 #[test]
 fn a_record_that_is_read_back_and_makes_no_sense_is_named() {
     let disk = SimDisk::new(2);

@@ -82,6 +82,20 @@ pub(crate) struct Other {
     pub(crate) life: u64,
 }
 
+/// Somebody who was let in, for as long as this lives: however a connection ends, and a handshake
+/// that is given up half-way, whoever speaks as the node is not counted for it any more.
+#[derive(Debug)]
+pub(crate) struct Entered<'a> {
+    identity: &'a Identity,
+    pub(crate) other: Other,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.identity.leave(self.other.node, self.other.life);
+    }
+}
+
 coded_fields!(Hello { cluster, node, target, incarnation, life, numbers, nonce });
 
 impl Hello {
@@ -207,30 +221,25 @@ async fn greet(
 }
 
 /// Lets somebody in, or says why not. Returns who it is.
-pub(crate) async fn admit(
+pub(crate) async fn admit<'a>(
     stream: &mut impl Stream,
-    identity: &Identity,
+    identity: &'a Identity,
     secret: &[u8],
-) -> Result<Other, HandshakeError> {
+) -> Result<Entered<'a>, HandshakeError> {
     let admitted = examine(stream, identity, secret).await;
     match &admitted {
-        Ok(other) => {
-            if let Err(error) = send(stream, &[]).await {
-                identity.leave(other.node, other.life);
-                return Err(error.into());
-            }
-        }
+        Ok(_) => send(stream, &[]).await?,
         Err(HandshakeError::Refuse(why)) => refuse(stream, why).await?,
         Err(_) => {}
     }
     admitted
 }
 
-async fn examine(
+async fn examine<'a>(
     stream: &mut impl Stream,
-    identity: &Identity,
+    identity: &'a Identity,
     secret: &[u8],
-) -> Result<Other, HandshakeError> {
+) -> Result<Entered<'a>, HandshakeError> {
     let hello = receive(stream, 0).await?;
     let other = Hello::decode_all(hello.clone())?;
     let own = Hello::of(identity, other.node);
@@ -244,7 +253,8 @@ async fn examine(
     judge(&own, &other).map_err(HandshakeError::Refuse)?;
     identity.meet(other.node, other.cluster.is_some(), other.incarnation).map_err(HandshakeError::Refuse)?;
     identity.enter(other.node, other.life).map_err(HandshakeError::Refuse)?;
-    Ok(Other { node: other.node, incarnation: other.incarnation, life: other.life })
+    let other = Other { node: other.node, incarnation: other.incarnation, life: other.life };
+    Ok(Entered { identity, other })
 }
 
 /// Sends 0 and the parts.

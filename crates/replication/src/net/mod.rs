@@ -124,7 +124,7 @@ impl Identity {
     }
 
     /// A process wants to speak as another node; each time that is granted, [`Identity::leave`]
-    /// follows.
+    /// follows ([`handshake::Entered`]).
     pub(crate) fn enter(&self, node: NodeNumber, life: u64) -> Result<(), String> {
         self.presence.lock().enter(node, life, self.since.elapsed())
     }

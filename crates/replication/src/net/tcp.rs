@@ -38,7 +38,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::frame::{self, Stream};
-use super::handshake::{HandshakeError, Other, admit, dial};
+use super::handshake::{Entered, HandshakeError, Other, admit, dial};
 use super::{CallError, Identity, Network, Serve, Wire};
 use crate::application::Answer;
 use crate::entry::NodeNumber;
@@ -334,9 +334,9 @@ impl Tcp {
                 };
                 drop(permit);
                 match admitted {
-                    Ok(Ok((stream, other))) => {
+                    Ok(Ok((stream, entered))) => {
                         tcp.refusals.lock().clear();
-                        tcp.answer(stream, other).await;
+                        tcp.answer(stream, entered).await;
                     }
                     Ok(Err(error)) => tcp.tell_refusal(address, &error),
                     Err(_) => tracing::info!(%address, "a connection between nodes did not say who it is"),
@@ -356,18 +356,19 @@ impl Tcp {
         }
     }
 
-    async fn admit(&self, plain: TcpStream) -> Result<(Box<dyn Stream>, Other), HandshakeError> {
+    async fn admit(&self, plain: TcpStream) -> Result<(Box<dyn Stream>, Entered<'_>), HandshakeError> {
         tune(&plain)?;
         let mut stream: Box<dyn Stream> = match &self.tls {
             Some(tls) => Box::new(tls.acceptor.accept(plain).await?),
             None => Box::new(plain),
         };
-        let other = admit(&mut stream, &self.identity, &self.secret).await?;
-        Ok((stream, other))
+        let entered = admit(&mut stream, &self.identity, &self.secret).await?;
+        Ok((stream, entered))
     }
 
     /// Answers the requests of a node until its connection ends.
-    async fn answer(&self, stream: Box<dyn Stream>, other: Other) {
+    async fn answer(&self, stream: Box<dyn Stream>, entered: Entered<'_>) {
+        let other = entered.other;
         let (read, write) = tokio::io::split(stream);
         let read = BufReader::with_capacity(BUFFER, read);
         let (out, queue) = mpsc::channel(QUEUE);
@@ -377,7 +378,7 @@ impl Tcp {
             ended = write_frames(write, queue) => ended,
             ended = self.read_requests(read, other, out) => ended,
         };
-        self.identity.leave(other.node, other.life);
+        drop(entered);
         if let Err(error) = ended {
             tracing::debug!(node = other.node, %error, "a connection between nodes ended");
         }

@@ -4,6 +4,9 @@
 //! rows are nobody's answer then, be they asked for by a statement, a COPY or a backup. Views that
 //! say how it is are answered, and the programs of the order are executed there as everywhere.
 //!
+//! So is a node that cannot read the catalog which was delivered to it: by the one before it would
+//! find other rows, or none.
+//!
 //! A node that only has stopped, since it cannot go on, is another matter: what it has is what the
 //! others had, and may be read.
 
@@ -16,6 +19,11 @@ impl Nodes {
     pub fn differ(&self, reason: String) {
         // What differs once stays so.
         let _ = self.differs.set(reason);
+    }
+
+    /// In what it differs, if it does.
+    pub fn difference(&self) -> Option<String> {
+        self.differs.get().cloned()
     }
 
     /// 25006 if this node differs from the others.

@@ -35,7 +35,7 @@ use super::presence::Presence;
 use super::temporary::Temporary;
 use crate::budget::Budget;
 use crate::catalog::{Catalog, Changes, DATABASE_OID, Object, Oid, store};
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::Monitor;
 use crate::place;
 use crate::sequence::Counters;
@@ -60,6 +60,9 @@ struct Shared {
     started: i64,
     databases: Databases,
     publishing: Mutex<()>,
+    /// The last commit that has left a catalog which cannot be read, at a node of a cluster. It is
+    /// read once; written under `publishing`.
+    unreadable: AtomicU64,
     /// Statements and batches that were run again.
     retries: AtomicU64,
     refreshes: AtomicU64,
@@ -102,6 +105,7 @@ impl SqlDatabase {
             clock,
             databases,
             publishing: Mutex::new(()),
+            unreadable: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             refreshes: AtomicU64::new(0),
             failures: Failures::default(),
@@ -312,6 +316,18 @@ impl SqlDatabase {
         }
     }
 
+    /// XX001 if a catalog was delivered that cannot be read: what is executed by the one before is
+    /// not what other nodes execute.
+    pub(super) fn check_catalog(&self) -> Result<()> {
+        self.follow();
+        // One that comes only now is the next one's matter.
+        if self.shared.unreadable.load(Ordering::Relaxed) > self.catalog_csn() {
+            let what = "the catalog that was delivered cannot be read";
+            return Err(SqlError::new(sqlstate::DATA_CORRUPTED, what));
+        }
+        Ok(())
+    }
+
     #[cold]
     fn take_over(&self) {
         let shared = &*self.shared;
@@ -322,7 +338,7 @@ impl SqlDatabase {
         }
         loop {
             let changed = shared.engine.changed_at(store::CATALOG_TREE);
-            if changed <= self.catalog_csn() {
+            if changed <= self.catalog_csn().max(shared.unreadable.load(Ordering::Relaxed)) {
                 return;
             }
             let transaction = shared.engine.begin(Isolation::Snapshot, Access::ReadWrite);
@@ -334,7 +350,11 @@ impl SqlDatabase {
             match stored_objects(&shared.engine, &transaction) {
                 Ok(stored) => return self.take_all(stored, changed),
                 Err(error) => {
-                    tracing::error!(%error, "the catalog that was delivered cannot be read");
+                    // By the catalog before, this node would answer what the others do not.
+                    let reason = format!("the catalog that was delivered cannot be read: {error}");
+                    tracing::error!(position = changed, "{reason}");
+                    shared.unreadable.store(changed, Ordering::Relaxed);
+                    shared.nodes.differ(reason);
                     return;
                 }
             }

@@ -20,8 +20,12 @@
 //! ever as soon as anybody is shown it.
 //!
 //! The block knows its instance also after it has failed: PREPARE then shows what became of the
-//! family, since an application server wants to know that and nothing else. A plain ROLLBACK gives
-//! the instance up.
+//! family, since an application server wants to know that and nothing else.
+//!
+//! A plain ROLLBACK gives the instance up, as a lost connection does: nothing is stored of that
+//! until somebody is told. ROLLBACK MIP withdraws it, and whoever hears that it has succeeded may
+//! rely on it: that the instance will never be prepared is durable before the answer, in the
+//! session's own block as from elsewhere.
 
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
@@ -297,7 +301,19 @@ impl Session {
     async fn begin_mip(&mut self, xid: Xid, instance: Instance, is_function: bool) -> Result<PortalState> {
         self.refuse_in_block(MipOperation::Begin)?;
         let isolation = isolation_of(&self.effective.default_isolation);
-        match self.database.engine().begin_instance(xid.clone(), instance, isolation)? {
+        let begun = match self.database.engine().begin_instance(xid.clone(), instance, isolation) {
+            Err(cognate_engine::Error::Refused(Refusal::InstanceAborted { .. }))
+                if self.database.engine().is_node() =>
+            {
+                // Another node might still let it begin.
+                self.check_majority()?;
+                let engine = self.database.engine().clone();
+                let asked = engine.begin_instance_in_order(xid.clone(), instance, isolation);
+                self.in_order(None, asked).await??
+            }
+            begun => begun?,
+        };
+        match begun {
             Begun::Decided(told) => {
                 told.durable.await?;
                 self.enter_implicit();
@@ -462,9 +478,7 @@ impl Session {
     ) -> Result<PortalState> {
         let own = self.sibling.as_ref().is_some_and(|sibling| sibling.0 == xid && sibling.1 == instance);
         if operation == MipOperation::Rollback && own {
-            self.rollback();
-            self.await_durable().await?;
-            return Ok(done(operation));
+            return self.withdraw_own(&xid, instance).await;
         }
         if self.block == Block::Decided && self.sibling.as_ref().is_some_and(|sibling| sibling.0 == xid) {
             self.rollback();
@@ -490,6 +504,30 @@ impl Session {
         Ok(answer(operation, told.table))
     }
 
+    /// ROLLBACK MIP of the session's own instance. Its block ends, whatever comes of it.
+    ///
+    /// # Errors
+    /// MI010 and MI014 if another node has prepared, or committed, what it ran under this number.
+    async fn withdraw_own(&mut self, xid: &Xid, instance: Instance) -> Result<PortalState> {
+        let was_begun = self.decided.is_none();
+        self.rollback();
+        // Of a decided family nothing was begun.
+        if was_begun {
+            self.check_majority()?;
+            match self.family_without(xid, instance).await? {
+                Ok(Told { table, csn, durable }) => {
+                    self.keep_token_at_node(csn);
+                    durable.await?;
+                    check_withdrawn(&table, instance)?;
+                }
+                Err(cognate_engine::Error::Refused(Refusal::Forgotten)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.await_durable().await?;
+        Ok(done(MipOperation::Rollback))
+    }
+
     async fn mip_of_family(&mut self, operation: MipOperation, xid: &Xid) -> Result<PortalState> {
         if operation == MipOperation::Show {
             let told = self.family(xid).await??;
@@ -504,23 +542,16 @@ impl Session {
     }
 
     /// The table of a family of which the session has had an instance that was not prepared. It
-    /// tells that the instance is aborted for ever. The engine may have forgotten by now that it
-    /// was begun, as it keeps few families in memory, and small ones: then the instance is refused.
+    /// tells that the instance is aborted for ever, also if the engine has forgotten by now that it
+    /// was begun, as it keeps few families in memory, and small ones. Its siblings are left alone:
+    /// a slower one may still get through.
     async fn family_without(
         &mut self,
         xid: &Xid,
         instance: Instance,
     ) -> Result<std::result::Result<Told, cognate_engine::Error>> {
-        let told = self.family(xid).await?;
-        let is_told = match &told {
-            Ok(told) => tells_end(&told.table, instance),
-            Err(error) => !matches!(error, cognate_engine::Error::Refused(Refusal::FamilyUnknown)),
-        };
-        if is_told {
-            return Ok(told);
-        }
         let engine = self.database.engine().clone();
-        self.in_order(None, engine.refuse_instances_in_order(xid, instance)).await
+        self.in_order(None, engine.family_without_in_order(xid, instance)).await
     }
 
     /// A family's table, with whatever was acknowledged at any node.
@@ -530,14 +561,17 @@ impl Session {
     }
 }
 
-/// Whether a table tells what became of an instance, or that it is prepared.
-fn tells_end(table: &Mipt, instance: Instance) -> bool {
-    let tells = |entry: &Entry| match entry.state {
-        State::Committed => true,
-        State::Prepared | State::Aborted => entry.instance == instance,
-        State::Unknown | State::Active => false,
-    };
-    instance.get() < table.floor || table.entries.iter().any(tells)
+/// An error if an instance that is withdrawn is prepared or committed all the same.
+fn check_withdrawn(table: &Mipt, instance: Instance) -> Result<()> {
+    let state = table.entries.iter().find(|entry| entry.instance == instance).map(|entry| entry.state);
+    match state {
+        Some(State::Committed) => Err(refused(Refusal::DecidedOtherwise { winner: instance })),
+        Some(State::Prepared) => {
+            let highest = table.entries.last().map_or(instance, |entry| entry.instance);
+            Err(refused(Refusal::InstanceInUse { instance, highest }))
+        }
+        Some(State::Aborted | State::Active | State::Unknown) | None => Ok(()),
+    }
 }
 
 /// The decision that a table shows.

@@ -1,5 +1,6 @@
 use std::path::Path;
 use std::sync::Arc;
+use std::task::Poll;
 
 use cognate_engine::storage::LogOptions;
 use cognate_env::sim::SimDisk;
@@ -37,7 +38,13 @@ async fn shake(
     let admitted = async {
         let admitted = admit(&mut far, listener, secrets.1).await;
         drop(far);
-        admitted.map(|other| other.node).map_err(|error| error.to_string())
+        let lasting = |entered: Entered<'_>| {
+            let node = entered.other.node;
+            // Nobody says that the connection has ended.
+            std::mem::forget(entered);
+            node
+        };
+        admitted.map(lasting).map_err(|error| error.to_string())
     };
     tokio::join!(dialed, admitted)
 }
@@ -109,6 +116,36 @@ async fn a_copy_of_a_node_is_refused_while_the_node_is_heard() {
     // Its connection ends with its process.
     two.leave(1, once.life());
     assert_eq!(shake(&copy, &two, SAME).await, (Ok(()), Ok(1)));
+}
+
+/// It is given up in the middle of its last word, when the dialer was let in already.
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_is_given_up_leaves_nobody_behind() {
+    let two = identity(2, &[1, 2], Some(1), 22);
+    let (once, copy) = (identity(1, &[1, 2], Some(1), 11), identity(1, &[1, 2], Some(1), 11));
+    // Room for one byte: whoever writes more waits for the other side.
+    let (mut near, mut far) = tokio::io::duplex(1);
+    let mut admitting = Box::pin(admit(&mut far, &two, b"secret"));
+    let all_but_the_welcome = async {
+        let hello = Hello::of(&once, 2).encode_all();
+        send(&mut near, &[&hello]).await.unwrap();
+        let challenge = receive(&mut near, 2).await.unwrap();
+        let challenge = challenge.slice(..challenge.len() - 32);
+        let proof = proof(b"secret", DIALER, &hello, &challenge).finalize().into_bytes();
+        send(&mut near, &[&proof]).await.unwrap();
+    };
+    tokio::select! {
+        biased;
+        _ = &mut admitting => panic!("the welcome cannot have been written"),
+        () = all_but_the_welcome => {}
+    }
+    // Whoever has read much in one turn is made to wait for the next one.
+    tokio::task::yield_now().await;
+    let poll = std::future::poll_fn(|context| Poll::Ready(admitting.as_mut().poll(context).is_pending()));
+    assert!(poll.await, "nobody reads the welcome");
+    assert!(two.enter(1, copy.life()).is_err(), "the node is let in");
+    drop(admitting);
+    assert!(two.enter(1, copy.life()).is_ok(), "no connection is left");
 }
 
 #[tokio::test]

@@ -378,6 +378,7 @@ impl SqlDatabase {
         let began = std::time::Instant::now();
         let Execution { id, is_here, isolation, program, mut transaction, .. } = execution;
         let program = Program::decode(&program)?;
+        self.check_catalog()?;
         // Who has gone ahead of it in the order has so at all nodes: its database, and its role,
         // and whoever is called so by now is somebody else.
         let session = match self.of(program.database_oid) {
