@@ -35,7 +35,17 @@ impl Node {
         if Instant::now() >= deadline {
             return Err(Problem::new(504, "deadline", "the time of the request is over"));
         }
-        self.root(Request { key: Some(key), ..request }).await
+        let reply = self.root(Request { key: Some(key.clone()), ..request }).await;
+        // The commit of an earlier attempt may have come after its answer was given up, and be what
+        // this one is refused for.
+        let is_refused = reply.as_ref().is_err_and(|problem| problem.reason == "failed");
+        if is_refused
+            && let Ok(Some((arguments, answer))) = self.kept(&key.key).await
+            && arguments == key.arguments
+        {
+            return Ok(answer);
+        }
+        reply
     }
 
     async fn kept(&self, key: &str) -> Result<Option<(String, String)>, Problem> {

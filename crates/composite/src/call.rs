@@ -129,7 +129,7 @@ impl Call {
         let nth = self.inner.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let id = call.child(nth);
         if !node.may_call(root, call, &child) {
-            return Err(Problem::new(409, "ended", "the root can only be aborted").into());
+            return Err(node.why_lost(root).into());
         }
         self.inner.has_called.store(true, Ordering::Relaxed);
         let unanswered = Unanswered { node, call: self, child: &child, is_answered: false };
@@ -146,11 +146,16 @@ impl Call {
                 })
             }
             Err(problem) => {
-                unanswered.is(match (problem.is_unsent, problem.began) {
+                let sent = match (problem.is_unsent, problem.began) {
                     (true, _) => Sent::NotSent,
                     (false, true) => Sent::Failed,
                     (false, false) => Sent::LeftNothing,
-                });
+                };
+                // The service may do without this answer; its root cannot, and is told why.
+                if sent == Sent::Failed {
+                    node.core().note_no(root, Some(problem.clone()));
+                }
+                unanswered.is(sent);
                 Err(problem.into())
             }
         }

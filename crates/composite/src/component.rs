@@ -203,6 +203,9 @@ impl Component {
 
     async fn start_inner(mut self) -> Result<Running, String> {
         fault::arm()?;
+        if self.tokens.peer.is_some() && self.tokens.peer == self.tokens.client {
+            return Err("components and clients have one token: every client would be a component".to_owned());
+        }
         let name = Name::new(&self.name).map_err(|error| error.to_string())?;
         let (services, matrix) = self.declared()?;
         let trusted = match &self.tls {

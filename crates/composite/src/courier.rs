@@ -450,7 +450,8 @@ mod tests {
 
     fn waiting(root: &str) -> Waiting {
         let root = RootId::new(root).unwrap();
-        let entry = OutcomeEntry { root, parent: None, child: None, nonce: None, callers: Vec::new() };
+        let (callers, origin) = (Vec::new(), None);
+        let entry = OutcomeEntry { root, parent: None, child: None, nonce: None, callers, origin };
         Waiting { entry: Entry::Outcome(entry), answer: oneshot::channel().0 }
     }
 

@@ -57,14 +57,19 @@ pub(crate) fn deadline(headers: &HeaderMap, arrived: Instant) -> Result<Instant,
     Ok(arrived + left.min(wire::DEADLINE_MAX))
 }
 
-/// The trace that a request is part of, to be passed on. One that makes no sense is left out.
+/// The trace that a request is part of, to be passed on. One that makes no sense is left out, and
+/// so are two. What systems have added to it may be in several headers.
 pub(crate) fn trace(headers: &HeaderMap) -> Trace {
-    let parent = headers.get(wire::TRACE[0]).and_then(|parent| parent.to_str().ok());
-    if !parent.is_some_and(is_trace_parent) {
+    let mut parents = headers.get_all(wire::TRACE[0]).iter();
+    let parent = parents.next().and_then(|parent| parent.to_str().ok());
+    if parents.next().is_some() || !parent.is_some_and(is_trace_parent) {
         return Trace::default();
     }
-    let passed_on = |name: &&'static str| Some((*name, headers.get(*name)?.clone()));
-    wire::TRACE.iter().filter_map(passed_on).collect()
+    let mut passed_on = Vec::new();
+    for name in wire::TRACE {
+        passed_on.extend(headers.get_all(name).iter().map(|value| (name, value.clone())));
+    }
+    passed_on.into()
 }
 
 /// Whether this is a `traceparent` of any version: two, 32, 16 and two small hexadecimal digits.
@@ -200,6 +205,11 @@ mod tests {
             passed,
             [("traceparent", both["traceparent"].clone()), ("tracestate", both["tracestate"].clone())]
         );
+        both.append("tracestate", "c=3".parse().expect("a header's value"));
+        let values: Vec<_> = trace(&both).iter().map(|(_, value)| value.clone()).collect();
+        assert_eq!(values, [parent, "a=1,b=2", "c=3"]);
+        both.append("traceparent", parent.parse().expect("a header's value"));
+        assert_eq!(trace(&both).len(), 0);
         assert_eq!(trace(&headers("tracestate", "a=1")).len(), 0);
         for bad in ["", "00", "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", &parent[..54]] {
             assert_eq!(trace(&headers("traceparent", bad)).len(), 0, "{bad}");

@@ -251,15 +251,16 @@ async fn prepare(State(app): Shared, Body(body, headers, _): Body) -> Response {
         Err(problem) => return problem.into_response(),
     };
     // Calls that come after the question may wait for their locks.
-    let commits = match questions.commits.is_empty() {
-        true => None,
+    let (commits, is_told_further) = match questions.commits.is_empty() {
+        true => (None, false),
         false => match told(&app, questions.commits, committed).await {
-            Ok(states) => Some(states),
+            Ok((states, is_told_further)) => (Some(states), is_told_further),
             Err(problem) => return problem.into_response(),
         },
     };
-    // What is to be told further goes along with the questions that this one leads to.
-    if commits.is_some() {
+    // What is to be told further goes along with the questions that this one leads to. Whoever has
+    // called nobody for these roots tells nobody, and lets no other task before this answer.
+    if is_told_further {
         tokio::task::yield_now().await;
     }
     let ask = |entry: PrepareEntry| {
@@ -301,30 +302,45 @@ async fn settled(
         Err(problem) => return problem.into_response(),
     };
     match told(app, batch.roots, event).await {
-        Ok(states) => answer(states),
+        Ok((states, _)) => answer(states),
         Err(problem) => problem.into_response(),
     }
 }
 
-/// Tells an outcome of many roots. Marks that this leaves are durable before the answer.
+/// Tells an outcome of many roots. Marks that this leaves are durable before the answer. Answers
+/// whether others are told further because of it, too.
 async fn told(
     app: &App,
     entries: Vec<OutcomeEntry>,
     event: impl Fn(&OutcomeEntry, Name) -> Event,
-) -> Result<Vec<StateEntry>, Problem> {
+) -> Result<(Vec<StateEntry>, bool), Problem> {
     fault::point("outcome-take-before");
-    let mut is_marked = false;
+    let (mut is_marked, mut is_told_further) = (false, false);
     let tell = |entry: OutcomeEntry| {
         let parent = entry.parent.clone().unwrap_or_else(|| app.node.name.clone());
-        let event = event(&entry, parent);
+        let is_taken_over = entry
+            .origin
+            .as_ref()
+            .is_some_and(|origin| !app.node.core().may_say(&entry.root, &parent, origin));
+        let event = event(&entry, parent.clone());
+        let is_commit = matches!(event, Event::Commit(..));
+        if is_taken_over && matches!(event, Event::Abort(..)) {
+            let state = wire::settled(Settled::Pending).to_owned();
+            return StateEntry { root: entry.root, state, origin: None };
+        }
         // Whoever says so again may come before the first one's mark is durable.
         is_marked |= matches!(event, Event::Abort(..));
         let effects = app.node.tell(event);
         is_marked |= effects.iter().any(|effect| matches!(effect, Effect::Mark(..)));
+        is_told_further |= effects.iter().any(|effect| matches!(effect, Effect::TellCommit(..)));
         let said = effects.iter().find_map(|effect| match effect {
             Effect::SendSettled(root, _, settled) if *root == entry.root => Some(*settled),
             _ => None,
         });
+        if is_commit && said == Some(Settled::Refused) {
+            // The parent says so, too; whoever looks after this one has another log.
+            tracing::error!(root = %entry.root, %parent, "is said to be committed, which was not promised here, or was undone");
+        }
         let state = wire::settled(said.unwrap_or(Settled::Pending)).to_owned();
         StateEntry { root: entry.root, state, origin: None }
     };
@@ -333,7 +349,7 @@ async fn told(
         return Err(Problem::new(503, "journal", "the journal cannot be written"));
     }
     fault::point("outcome-take-after");
-    Ok(states)
+    Ok((states, is_told_further))
 }
 
 async fn outcome(State(app): Shared, Body(body, headers, _): Body) -> Response {
@@ -378,7 +394,12 @@ async fn settle(State(app): Shared, Body(body, headers, _): Body) -> Response {
         return Problem::new(404, "root", why).into_response();
     }
     if !is_parked {
-        app.node.tell(Event::Settle(settle.root.clone(), outcome));
+        let effects = app.node.tell(Event::Settle(settle.root.clone(), outcome));
+        let is_marked = effects.iter().any(|effect| matches!(effect, Effect::Mark(..)));
+        // Or the next start would be in doubt about what a person was told is settled.
+        if is_marked && app.node.journal.written().await.is_err() {
+            return Problem::new(503, "journal", "the journal cannot be written").into_response();
+        }
     }
     axum::Json(json!({ "root": settle.root, "state": "done" })).into_response()
 }

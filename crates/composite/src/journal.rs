@@ -259,9 +259,14 @@ impl Journal {
     }
 
     /// Over once all that was written before is durable, but for ends: none of them is flushed by
-    /// itself, so waiting for one would be waiting for somebody else's record.
+    /// itself, so waiting for one would be waiting for somebody else's record. It fails once the
+    /// log has: what was to be written then has no number that could be waited for.
     pub(crate) fn written(&self) -> DurableWait {
-        self.log.wait_durable(self.waited_for.load(Ordering::Acquire))
+        let last = match self.log.poisoned() {
+            Some(_) => Csn::MAX,
+            None => self.waited_for.load(Ordering::Acquire),
+        };
+        self.log.wait_durable(last)
     }
 
     /// Writes that a root has ended. Nobody waits for that.

@@ -8,7 +8,7 @@
 //! Mutex order: `Node::core`, then those of `Slots`, `Journal` and `Peers`, which are leaves.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ pub(crate) struct Core {
     /// Roots in doubt whose parent is not what it was: it knows nothing of them, and that means
     /// nothing.
     pub(crate) forsaken: HashMap<RootId, Name>,
-    /// Why somebody has voted no, of roots that began here.
+    /// Why roots can only be aborted: the first call that has failed, or a component's no.
     pub(crate) noes: HashMap<RootId, Problem>,
     /// What the slots of answered calls say.
     pub(crate) facts: HashMap<RootId, HashMap<CallId, (Slot, Facts)>>,
@@ -481,6 +481,10 @@ impl Node {
         // If it does not get through, the component finds out by its deadline, or asks.
         for attempt in 1..=5 {
             pause(AGAIN, attempt).await;
+            // A later process may have found its decision.
+            if self.is_fenced.load(Ordering::SeqCst) {
+                return;
+            }
             fault::point("abort-tell-before");
             let settled = self.peers.abort(&child, &root).await;
             fault::point("abort-tell-after");
@@ -552,6 +556,8 @@ impl Node {
         {
             let origins = core.origins.entry(prepare.root.clone()).or_default();
             match origins.iter_mut().find(|(parent, _)| *parent == prepare.parent) {
+                // A question of an earlier process that comes late.
+                Some((_, known)) if known.speaks_for(&origin) => {}
                 Some((_, known)) => *known = origin,
                 None => origins.push((prepare.parent.clone(), origin)),
             }
@@ -577,9 +583,9 @@ impl Core {
         }
     }
 
-    /// Keeps why the first component has voted no.
-    fn note_no(&mut self, root: &RootId, why: Option<Problem>) {
-        if let Some(why) = why.filter(|_| self.participant.began_here(root)) {
+    /// Keeps why a root can only be aborted, as it was said first.
+    pub(crate) fn note_no(&mut self, root: &RootId, why: Option<Problem>) {
+        if let Some(why) = why.filter(|_| self.participant.knows(root)) {
             self.noes.entry(root.clone()).or_insert(why);
         }
     }

@@ -16,7 +16,7 @@ use crate::courier::{Answer, Answers, Courier, Entry, Kind, Message, When};
 use crate::link::{Place, Unanswered};
 use crate::name::{CallId, Name, RootId};
 use crate::participant::{ANY_NONCE, No, Nonce, Origin, Outcome, Settled, Vote};
-use crate::problem::Problem;
+use crate::problem::{Problem, STATUSES};
 use crate::wire::{self, OutcomeEntry, PrepareEntry};
 
 /// How long a control message waits for its answer.
@@ -190,20 +190,21 @@ impl Peers {
         nonce: Option<Nonce>,
         when: When,
     ) -> Option<Settled> {
-        let entry = self.told(root, nonce);
+        let entry = Entry::Outcome(self.told(root, nonce));
         settled(&self.send(child, Kind::Commit, entry, when).await?)
     }
 
-    /// Says that a root is aborted.
+    /// Says that a root is aborted. Who has said yes to a later process of this component does not
+    /// believe it.
     pub(crate) async fn abort(self: &Arc<Self>, child: &Name, root: &RootId) -> Option<Settled> {
-        let entry = self.told(root, None);
-        settled(&self.send(child, Kind::Abort, entry, When::Now).await?)
+        let entry = OutcomeEntry { origin: self.origin().cloned(), ..self.told(root, None) };
+        settled(&self.send(child, Kind::Abort, Entry::Outcome(entry), When::Now).await?)
     }
 
-    fn told(&self, root: &RootId, nonce: Option<Nonce>) -> Entry {
+    fn told(&self, root: &RootId, nonce: Option<Nonce>) -> OutcomeEntry {
         let parent = Some(self.own.clone());
         let (root, callers) = (root.clone(), Vec::new());
-        Entry::Outcome(OutcomeEntry { root, parent, child: None, nonce, callers })
+        OutcomeEntry { root, parent, child: None, nonce, callers, origin: None }
     }
 
     /// Asks for the outcome of a root for which these calls of the parent have called here. Answers
@@ -217,7 +218,8 @@ impl Peers {
     ) -> Option<(Outcome, Option<Origin>)> {
         let child = Some(self.own.clone());
         let root = root.clone();
-        let entry = Entry::Outcome(OutcomeEntry { root, parent: None, child, nonce, callers });
+        let entry = OutcomeEntry { root, parent: None, child, nonce, callers, origin: None };
+        let entry = Entry::Outcome(entry);
         let answer = self.send(parent, Kind::Outcome, entry, When::Now).await?;
         let outcome = match answer.state.as_deref()? {
             "committed" => Outcome::Committed,
@@ -263,10 +265,6 @@ fn settled(answer: &Answer) -> Option<Settled> {
     }
 }
 
-/// What a component answers, of all statuses; another one comes from something in between, or from
-/// a defect.
-const STATUSES: [u16; 9] = [400, 401, 404, 409, 413, 422, 503, 504, 508];
-
 /// A problem as another component has written it. What it does not say is taken for the worse.
 fn problem(child: &Name, status: StatusCode, body: &str) -> Problem {
     if !STATUSES.contains(&status.as_u16()) {
@@ -275,6 +273,12 @@ fn problem(child: &Name, status: StatusCode, body: &str) -> Problem {
     let left_nothing = matches!(status.as_u16(), 401 | 404 | 409 | 413 | 422 | 508);
     let said: Value = serde_json::from_str(body).unwrap_or_default();
     let began = said["began"].as_bool().unwrap_or(!left_nothing);
+    if status == StatusCode::UNAUTHORIZED {
+        // Whoever has called here would take it for his own token. An earlier build passes on what
+        // a third one has said, after calls of its own.
+        let why = format!("{child} does not take the token of this component");
+        return Problem::new(503, "away", why).began(began);
+    }
     let problem = serde_json::from_value(said).unwrap_or_else(|_| {
         Problem::new(status.as_u16(), "failed", body.chars().take(200).collect::<String>())
     });

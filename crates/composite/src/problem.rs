@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::database::{in_words, is_out_of_date};
 
+/// The statuses that a component answers a call with; another one comes from something in between,
+/// or from a defect.
+pub(crate) const STATUSES: [u16; 9] = [400, 401, 404, 409, 413, 422, 503, 504, 508];
+
 /// A problem. It leaves nothing behind at the component that reports it, but for `unknown`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
@@ -53,6 +57,16 @@ impl Problem {
     pub(crate) fn began(mut self, began: bool) -> Problem {
         self.began |= began;
         self
+    }
+
+    /// The same with a status of the contract. One that a service has made may have any: a refusal
+    /// stays one, and everything else would be taken for an answer, or for somebody else's failure.
+    fn of_contract(self) -> Problem {
+        match self.status {
+            status if STATUSES.contains(&status) => self,
+            402..=499 => Problem { status: 400, ..self },
+            _ => Problem { status: 503, reason: "defect".to_owned(), ..self },
+        }
     }
 
     /// The body of an answer.
@@ -112,7 +126,7 @@ impl Error {
     pub(crate) fn into_problem(self) -> Problem {
         match self {
             Error::Refused(why) => Problem::new(400, "failed", why),
-            Error::Problem(problem) => problem,
+            Error::Problem(problem) => problem.of_contract(),
             Error::Database(ref error) => of_database(error),
         }
     }
@@ -162,6 +176,23 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_problem_of_a_service_has_a_status_of_the_contract() {
+        let of = |status| {
+            let problem = Error::from(Problem::new(status, "mine", "")).into_problem();
+            (problem.status, problem.reason)
+        };
+        for status in STATUSES {
+            assert_eq!(of(status), (status, "mine".to_owned()));
+        }
+        for status in [402, 403, 410, 418, 429, 499] {
+            assert_eq!(of(status), (400, "mine".to_owned()), "{status}");
+        }
+        for status in [0, 99, 100, 200, 204, 302, 500, 501, 502, 599, 1000] {
+            assert_eq!(of(status), (503, "defect".to_owned()), "{status}");
+        }
+    }
 
     #[test]
     fn what_a_database_says_is_told_apart_by_what_can_be_done() {

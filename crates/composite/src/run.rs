@@ -216,6 +216,13 @@ impl Node {
         !self.core().participant.is_lost(root)
     }
 
+    /// What is said of a root that can only be aborted: why, if a call has failed whose failure the
+    /// service has kept to itself.
+    pub(crate) fn why_lost(&self, root: &RootId) -> Problem {
+        let why = self.core().noes.get(root).cloned();
+        why.unwrap_or_else(|| Problem::new(409, "ended", "the root can only be aborted"))
+    }
+
     /// Commits the local transaction of a call that is part of another root.
     async fn commit(
         self: &Arc<Self>,
@@ -226,7 +233,7 @@ impl Node {
         let Arrival { root, call, service, .. } = &request.arrival;
         let declared = &self.services[usize::from(*service)].declared;
         if !self.is_wanted(root) {
-            return Err(Problem::new(409, "ended", "the root can only be aborted").into());
+            return Err(self.why_lost(root).into());
         }
         if declared.is_closed() {
             let slot = self.prepare_branch(request, running, &answer).await?;
@@ -329,15 +336,15 @@ impl Node {
         match self.commit_with(None, request, running, answer).await {
             Ok(()) => Ok(()),
             Err(NotCommitted::RolledBack(error)) => Err(self.after_slot(error).await.into()),
-            Err(NotCommitted::Unknown) => match &request.key {
-                None => Err(unknown().into()),
-                Some(Key { key, .. }) => match self.is_kept(key, request.arrival.root.as_str()).await {
-                    true => Ok(()),
-                    false => {
-                        Err(Problem::new(503, "database", "the connection was lost before COMMIT").into())
-                    }
-                },
-            },
+            Err(NotCommitted::Unknown) => {
+                let is_kept = match &request.key {
+                    Some(Key { key, .. }) => self.is_kept(key, request.arrival.root.as_str()).await,
+                    None => false,
+                };
+                // There is no slot that could be retired: if the answer is not there, it may still
+                // come. Who asks again with the key finds it, or has it fail by his own.
+                if is_kept { Ok(()) } else { Err(unknown().into()) }
+            }
         }
     }
 
@@ -350,6 +357,7 @@ impl Node {
         decision: Option<Vec<(crate::name::Name, u64)>>,
     ) -> Result<Slot, Error> {
         let Arrival { root, call, .. } = &request.arrival;
+        let decides = decision.is_some();
         let facts = self.facts(request, running, answer, decision);
         let text = serde_json::to_string(&facts).map_err(|error| Error::refuse(error.to_string()))?;
         let chosen = self.slots.choose(&self.pool).await?;
@@ -358,9 +366,12 @@ impl Node {
         let parameters: Parameters<'_> = &[component, &(slot as i32), generation, &name, &text];
         fault::point("slot-write-before");
         let written = match self.commit_with(Some((WRITE, parameters)), request, running, answer).await {
-            Err(NotCommitted::Unknown) => match self.is_written(slot, root).await? {
-                true => Ok(()),
-                false => return Err(self.retired(chosen, "COMMIT")),
+            Err(NotCommitted::Unknown) => match self.is_written(slot, root).await {
+                Ok(true) => Ok(()),
+                Ok(false) => return Err(self.retired(chosen, "COMMIT")),
+                // A later process has the component, and knows what has become of it.
+                Err(_) if decides => return Err(unknown().into()),
+                Err(problem) => return Err(problem.began(true).into()),
             },
             Err(NotCommitted::RolledBack(error)) => Err(error),
             Ok(()) => Ok(()),

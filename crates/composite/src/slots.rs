@@ -453,7 +453,11 @@ impl Slots {
             }),
             Err(problem) => {
                 tracing::warn!("slots cannot be freed yet: {problem}");
-                self.with(|state| state.freeing.extend(batch));
+                // Tried again when they have waited once more, not with the next tick: a database
+                // that is away is not asked forty times a second.
+                let since = Instant::now();
+                let again = batch.into_iter().map(|freeing| Freeing { since, ..freeing });
+                self.with(|state| state.freeing.extend(again));
                 Vec::new()
             }
         }

@@ -128,8 +128,10 @@ impl Sql {
     /// All rows.
     ///
     /// # Errors
-    /// The database's; the component's database is away.
+    /// The database's; the component's database is away; the statement would begin or end a
+    /// transaction.
     pub async fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>> {
+        check(sql)?;
         let mut slot = self.lease.lock().await;
         match &mut *slot {
             Some(lease) => Ok(lease.query(sql, parameters).await?),
@@ -155,6 +157,7 @@ impl Sql {
     /// # Errors
     /// As [`Sql::query`].
     pub async fn execute(&self, sql: &str, parameters: Parameters<'_>) -> Result<u64> {
+        check(sql)?;
         let mut slot = self.lease.lock().await;
         match &mut *slot {
             Some(lease) => Ok(lease.execute(sql, parameters).await?),
@@ -284,6 +287,30 @@ impl Sql {
     }
 }
 
+/// Refuses what would begin or end a transaction: a service's own is begun and ended around it, and
+/// what it has done is to be committed with its slot or not at all.
+fn check(sql: &str) -> Result<()> {
+    let mut words = sql.split(|letter: char| !letter.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+    let Some(first) = words.next() else { return Ok(()) };
+    let is = |word: &str, text: &str| word.eq_ignore_ascii_case(text);
+    let is_refused = match first.len() {
+        3 => is(first, "end"),
+        5 => is(first, "begin") || is(first, "start") || is(first, "abort"),
+        6 => is(first, "commit"),
+        7 => is(first, "prepare") && words.next().is_some_and(|next| is(next, "transaction")),
+        // Back to a savepoint one may go.
+        8 => is(first, "rollback") && !words.any(|next| is(next, "to")),
+        _ => false,
+    };
+    match is_refused {
+        true => {
+            let why = format!("{first} is no statement of a service: its transaction is its component's");
+            Err(Problem::new(503, "defect", why).into())
+        }
+        false => Ok(()),
+    }
+}
+
 /// Runs our own statements, after what begins the transaction and before what ends it, unless that
 /// goes along, in one round trip. Answers the first error before the end, and what came of the end.
 async fn run(
@@ -361,6 +388,36 @@ mod tests {
 
     const ENTER: &str = "INSERT INTO word VALUES ($1)";
     const OURS: &str = "INSERT INTO ours VALUES ($1)";
+
+    #[test]
+    fn a_service_neither_begins_nor_ends_a_transaction() {
+        for refused in [
+            "COMMIT",
+            "  commit and chain",
+            "END",
+            "BEGIN",
+            "start transaction",
+            "Abort;",
+            "ROLLBACK",
+            "rollback work",
+            "PREPARE TRANSACTION 'a'",
+            "ROLLBACK PREPARED 'a'",
+        ] {
+            assert!(check(refused).is_err(), "{refused}");
+        }
+        for taken in [
+            "",
+            "SELECT 1",
+            "rollback to savepoint a",
+            "ROLLBACK WORK TO a",
+            "SAVEPOINT a",
+            "PREPARE a AS SELECT 1",
+            "UPDATE ends SET begin = 1",
+            "ENDING",
+        ] {
+            assert!(check(taken).is_ok(), "{taken}");
+        }
+    }
 
     /// One connection to a new database. What is ours is to be a word, too, at the end.
     async fn pool(folder: &Path) -> Arc<Pool> {

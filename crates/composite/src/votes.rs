@@ -109,15 +109,19 @@ impl Core {
     /// replaced, or restored from an earlier copy, may have: the root stays in doubt, and a person
     /// settles it.
     pub(crate) fn may_believe(&mut self, root: &RootId, parent: &Name, origin: Option<&Origin>) -> bool {
-        let asked =
-            self.origins.get(root).and_then(|origins| origins.iter().find(|(name, _)| name == parent));
-        let is_it = match (asked, origin) {
-            (Some((_, asked)), Some(origin)) => origin.speaks_for(asked),
-            _ => true,
-        };
+        let is_it = origin.is_none_or(|origin| self.may_say(root, parent, origin));
         if !is_it && self.forsaken.insert(root.clone(), parent.clone()).is_none() {
             tracing::error!(%root, %parent, "in doubt, and the parent has another database, or an earlier copy of it: settle it by hand");
         }
         is_it
+    }
+
+    /// Whether who says something of a root there, under the name of a parent, is whoever has asked
+    /// for a vote under it, or came later. A process that was taken over may not know so yet: what
+    /// it gives up at its deadline, a later one may have promised, and have had others promise.
+    pub(crate) fn may_say(&self, root: &RootId, parent: &Name, origin: &Origin) -> bool {
+        let mut known = self.origins.get(root).into_iter().flatten();
+        let asked = known.find(|(name, _)| name == parent);
+        asked.is_none_or(|(_, asked)| origin.speaks_for(asked))
     }
 }

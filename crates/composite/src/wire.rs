@@ -106,6 +106,9 @@ pub struct OutcomeEntry {
     /// Of a question: the calls of whom is asked that have called who asks, as far as known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<CallId>,
+    /// Of an abort: where the parent decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 /// Questions for votes, and what may go along with them.

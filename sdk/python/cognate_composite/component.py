@@ -94,6 +94,8 @@ class Component:
         names: `http://host:port`. `lock_wait` and `answers_kept` are seconds.
         """
         try:
+            if tokens.peer is not None and tokens.peer == tokens.client:
+                raise ValueError("components and clients have one token: every client would be a component")
             matrix = Matrix([service.declared for service in self._services.values()], self._lines)
             others = Peers(self.name, tokens.peer)
             for peer, address in peers.items():

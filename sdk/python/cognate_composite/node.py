@@ -349,7 +349,8 @@ class Node:
             # If it does not get through, the component finds out by its deadline, or asks.
             for attempt in range(1, 6):
                 again(attempt)
-                if self.peers.abort(child, root) in ("done", "refused"):
+                # A later process may have found its decision.
+                if self.is_fenced.is_set() or self.peers.abort(child, root) in ("done", "refused"):
                     return
 
         thread = self._spawn(tell)
@@ -371,12 +372,18 @@ class Node:
 
         self._spawn(ask)
 
+    def may_say(self, root: str, parent: str, origin: Origin | None) -> bool:
+        """Whether who says something of a root there, under the name of a parent, is whoever has asked for a vote under
+        it, or came later. A process that was taken over may not know so yet."""
+        with self.lock:
+            asked = self.origins.get(root, {}).get(parent)
+            return asked is None or origin is None or origin.speaks_for(asked)
+
     def _may_believe(self, root: str, parent: str, origin: Origin | None) -> bool:
         """Whether a parent that knows nothing of a root has never decided about it. One that was replaced, or restored
         from an earlier copy, may have: the root stays in doubt, and a person settles it."""
         with self.lock:
-            asked = self.origins.get(root, {}).get(parent)
-            if asked is None or origin is None or origin.speaks_for(asked):
+            if self.may_say(root, parent, origin):
                 return True
             if self.participant.is_in_doubt(root) and self._forsaken.get(root) != parent:
                 self._forsaken[root] = parent
@@ -485,7 +492,10 @@ class Node:
         """Who asks for a vote waits for it here."""
         waiting: Future = Future()
         with self.lock:
-            if origin is not None and root in self.participant.roots:
+            # A question of an earlier process may come late.
+            known = self.origins.get(root, {}).get(parent)
+            is_late = known is not None and origin is not None and known.speaks_for(origin)
+            if origin is not None and root in self.participant.roots and not is_late:
                 self.origins.setdefault(root, {})[parent] = origin
             self._votes.setdefault((root, parent), []).append(waiting)
             # JSON's numbers are exact up to here everywhere; 0 stands for any.

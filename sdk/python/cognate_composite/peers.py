@@ -129,8 +129,9 @@ class Peers:
         return self._tell(child, "commit", {"root": root, "parent": self._own, "nonce": nonce}).get("state")
 
     def abort(self, child: str, root: str) -> str | None:
-        """Says that a root is aborted."""
-        return self._tell(child, "abort", {"root": root, "parent": self._own}).get("state")
+        """Says that a root is aborted. Who has said yes to a later process of this component does not believe it."""
+        origin = asdict(self.origin) if self.origin else None
+        return self._tell(child, "abort", {"root": root, "parent": self._own, "origin": origin}).get("state")
 
     def outcome(self, parent: str, root: str, nonce: int | None) -> tuple[str | None, Origin | None]:
         """Asks for the outcome of a root. Answers from which database it is known, too, if the parent says so."""

@@ -61,6 +61,15 @@ def received(child: str, status: int, body: bytes) -> Problem:
     """A problem as another component has written it. What it does not say is taken for the worse."""
     if status not in _STATUSES:
         return Problem(503, "away", f"{child} was answered for with {status}", began=True)
+    problem = _read(status, body)
+    if status == 401:
+        # Whoever has called here would take it for his own token.
+        why = f"{child} does not take the token of this component"
+        return Problem(503, "away", why, began=problem.began)
+    return problem
+
+
+def _read(status: int, body: bytes) -> Problem:
     try:
         fields = json.loads(body)
         texts = {name: fields.get(name) for name in ("holder", "item")}

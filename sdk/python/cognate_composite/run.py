@@ -54,6 +54,11 @@ class Request:
     trace: dict[str, str] = field(default_factory=dict)
 
 
+def _unknown() -> Problem:
+    """The database has not said whether a root is committed."""
+    return Problem(503, "unknown", "the answer of COMMIT was lost; it may have happened")
+
+
 class Runner:
     """Executes the calls of a component."""
 
@@ -275,7 +280,7 @@ class Runner:
                 # If it met another local transaction, the root is begun again.
                 raise self._node.of_ours(error.cause) from error
             if request.key is None:
-                raise Problem(503, "unknown", "the answer of COMMIT was lost; it may have happened") from error
+                raise _unknown() from error
             for attempt in itertools.count(1):
                 again(attempt)
                 try:
@@ -284,7 +289,9 @@ class Runner:
                     break
                 except (psycopg.Error, Problem) as problem:
                     log.warning("whether an answer was kept is not known yet: %s", problem)
-            raise Problem(503, "database", "the connection was lost before COMMIT") from error
+            # There is no slot that says so: if the answer is not there, it may still come. Who asks again with the key
+            # finds it, or has it fail by his own.
+            raise _unknown() from error
 
     def _write_slot(
         self, request: Request, running: Call, work: Transaction, answer: str, decision: list | None
@@ -300,6 +307,10 @@ class Runner:
                 self._node.slots.released(slot)
                 raise error.cause from error
             problem = self._node.after_slot(error, slot, root)
+            if isinstance(problem, Fenced) and error.cause is None:
+                # A later process has the component, and knows what has become of it.
+                problem.began = True
+                raise (problem if decision is None else _unknown()) from error
             if problem is not None:
                 self._node.slots.released(slot)
                 raise problem from error

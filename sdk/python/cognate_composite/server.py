@@ -67,6 +67,7 @@ class _Outcome:
     parent: str | None = None
     child: str | None = None
     nonce: int | None = None
+    origin: Origin | None = None
 
 
 @dataclass
@@ -267,11 +268,14 @@ class _Handler(BaseHTTPRequestHandler):
         return time.monotonic() + left
 
     def _trace(self) -> dict[str, str]:
-        """The headers of a W3C trace that are passed on as they came. One that makes no sense is left out."""
-        if not _TRACE_PARENT.match(self.headers.get("traceparent", "")):
+        """The headers of a W3C trace that are passed on as they came. One that makes no sense is left out, and so are
+        two."""
+        parents = self.headers.get_all("traceparent", [])
+        if len(parents) != 1 or not _TRACE_PARENT.match(parents[0]):
             return {}
-        names = ("traceparent", "tracestate")
-        return {name: self.headers[name] for name in names if self.headers[name] is not None}
+        # What is in several headers may be in one, with commas.
+        states = self.headers.get_all("tracestate", [])
+        return {"traceparent": parents[0]} | ({"tracestate": ",".join(states)} if states else {})
 
     def _place(self) -> tuple[str, str, str, tuple[str, ...]] | None:
         """Where a call belongs: root, caller, call and its ancestors. None if it begins a root."""
@@ -339,7 +343,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _settled(self, event: str, body: Any) -> Any:
         node, states = self.server.node, []
         for entry in self._roots(_Outcome, body):
-            details = (entry.parent or node.name,) + ((entry.nonce,) if event == "commit_told" else ())
+            parent = entry.parent or node.name
+            if event == "abort_told" and not node.may_say(entry.root, parent, entry.origin):
+                states.append({"root": entry.root, "state": "pending"})
+                continue
+            details = (parent,) + ((entry.nonce,) if event == "commit_told" else ())
             states.append({"root": entry.root, "state": node.settled(event, entry.root, *details)})
         return {"roots": states}
 

@@ -19,7 +19,7 @@ from cognate_composite.names import child, identifier
 from cognate_composite.node import Node, UnderWay
 from cognate_composite.participant import Participant
 from cognate_composite.peers import Peers
-from cognate_composite.problem import Problem, is_of_cast, is_serialization, of_database
+from cognate_composite.problem import Problem, is_of_cast, is_serialization, of_database, received
 from cognate_composite.root import Origin, SlotFacts, Vote, VoteFacts
 from cognate_composite.run import Runner
 from cognate_composite.server import Tokens, _Handler
@@ -380,6 +380,16 @@ class Problems(unittest.TestCase):
         ]:
             for text in (FENCED, UNDONE):
                 self.assertEqual(is_of_cast(error, text), expected == text, error)
+
+    def test_a_client_is_no_component(self) -> None:
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(StartError, "one token"):
+            tokens = Tokens("of-all", "of-all")
+            Component("shop").start(database="postgresql://shop@db/shop", data=folder, tokens=tokens)
+
+    def test_what_refuses_a_token_is_away(self) -> None:
+        for body, began in [(b"", False), (b'{"reason":"token","detail":"","began":true}', True)]:
+            problem = received("stock", 401, body)
+            self.assertEqual((problem.status, problem.reason, problem.began), (503, "away", began), body)
 
     def test_secrets_are_not_shown(self) -> None:
         self.assertNotIn("s3cret", repr(Tokens("s3cret", "s3cret too")))

@@ -534,8 +534,34 @@ fn a_parent_that_was_restored_is_not_believed() -> Result<(), Failure> {
     Ok(())
 }
 
+/// A process that was taken over gives up at its deadline what the later one goes on with. Whoever
+/// has said yes to that one is not to undo his part because of it.
+#[test]
+fn a_parent_that_was_taken_over_aborts_nothing() -> Result<(), Failure> {
+    let components = Components::start()?;
+    let stock = components.address("stock");
+    let take = json!({ "item": 5 });
+    let headers = [&part_of("a", "a.1")[..], &[("Cognate-Origin", "d:6")]].concat();
+    assert_eq!(post(stock, "/services/take", &headers, &take)?.0, 200);
+    let about = |database: &str, generation: u64| {
+        let origin = json!({ "database": database, "generation": generation });
+        json!({ "roots": [{ "root": "a", "parent": "shop", "calls": 1, "origin": origin }] })
+    };
+    assert_eq!(one(post(stock, "/composite/prepare", &[], &about("d", 7))?)?["vote"], "yes");
+    let in_doubt = || Ok::<_, Failure>(request(stock, "GET", "/status", &[], b"")?.1["in_doubt"].clone());
+    for (database, generation) in [("d", 6), ("e", 8)] {
+        let told = one(post(stock, "/composite/abort", &[], &about(database, generation))?)?;
+        assert_eq!((&told["state"], in_doubt()?), (&json!("pending"), json!(1)), "{database} {generation}");
+    }
+    // The one that has asked, or a later one, is believed.
+    while one(post(stock, "/composite/abort", &[], &about("d", 8))?)?["state"] != "done" {}
+    assert_eq!(post(stock, "/services/count", &[], &take)?, (200, json!(1000)));
+    Ok(())
+}
+
 #[test]
 fn tokens_tell_components_from_clients() -> Result<(), Failure> {
+    assert!(Components::start_with(Some("of-all\nof-all\n"), false).is_err(), "every client is a component");
     let components = Components::start_with(Some("of-peers\nof-clients\n"), false)?;
     let shop = components.address("shop");
     let order = json!({ "item": 1, "customer": 1 });

@@ -271,6 +271,10 @@ async fn with_part_undone_within(within: Duration) -> std::result::Result<Solo, 
     let enter = move |call: Call, n: i32| {
         let door = Arc::clone(&told);
         async move {
+            if n == LATE {
+                // What was kept before, if anything was, comes as late as it can.
+                drop(door.deliver().await);
+            }
             call.sql().execute("INSERT INTO word VALUES ($1)", &[&n]).await?;
             door.keeps_commit.store(n == LATE, Ordering::SeqCst);
             call.undo(&n)
@@ -325,6 +329,50 @@ async fn a_commit_that_was_given_up_does_not_happen_later() -> std::result::Resu
     assert_eq!(solo.put(&[], 3).await?, (200, json!(2)));
     assert_eq!(solo.enter(("c", "c.1"), "60000", 4).await?, (200, Value::Null));
     Ok(())
+}
+
+impl Solo {
+    /// Enters with a key what the door keeps. It comes before that is asked for again, or while it
+    /// is tried again.
+    async fn enter_late(&self, comes_before: bool) -> std::result::Result<(), Failure> {
+        let begun = Instant::now();
+        let enter = async |key: &'static str, n: i32| {
+            posted(self.address, "/services/enter", &[("Idempotency-Key", key)], json!(n)).await
+        };
+        // One connection, which knows all statements from here on.
+        assert_eq!(enter("first", 1).await?, (200, Value::Null));
+        let mut is_unknown = false;
+        loop {
+            match enter("late", LATE).await? {
+                (200, _) if is_unknown => break,
+                answer if reason(&answer) == (503, Some("unknown")) && begun.elapsed() < END => {
+                    is_unknown = true;
+                    if comes_before {
+                        self.door.deliver().await?;
+                    }
+                }
+                (code, problem) => return Err(format!("{code} {problem}").into()),
+            }
+        }
+        // Whoever has another key is refused.
+        assert_eq!(reason(&enter("other", LATE).await?), (400, Some("failed")));
+        assert_eq!(self.put(&[], 3).await?, (200, json!(3)));
+        Ok(())
+    }
+}
+
+/// A root that called nobody has no slot by which that could be seen to. So nothing is promised, and
+/// a key makes it happen once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_comes_late_is_found_by_its_key() -> std::result::Result<(), Failure> {
+    with_part().await?.enter_late(true).await
+}
+
+/// It may come after whoever asks again has looked for it, too: what he is refused for is there
+/// because of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_comes_while_it_is_tried_again_is_found() -> std::result::Result<(), Failure> {
+    with_part().await?.enter_late(false).await
 }
 
 /// A database that does not answer keeps the slots of one root from being freed. The time of

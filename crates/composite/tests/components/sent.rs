@@ -19,6 +19,7 @@ use crate::server::{open, posted};
 const GO: Service<String, i32> = Service::named("near", "go");
 const PASS: Service<String, i32> = Service::named("near", "pass");
 const FALL: Service<String, i32> = Service::named("near", "fall");
+const IGNORE: Service<String, i32> = Service::named("near", "ignore");
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 /// Requests: path, headers, body.
@@ -71,6 +72,11 @@ async fn fall(call: Call, name: String) -> Result<i32> {
     go(call, name).await
 }
 
+/// Does without an answer that is none.
+async fn ignore(call: Call, name: String) -> Result<i32> {
+    Ok(go(call, name).await.unwrap_or_default())
+}
+
 async fn near(far: SocketAddr) -> std::result::Result<(tempfile::TempDir, Running, SocketAddr), Failure> {
     let folder = tempfile::tempdir()?;
     let tokens = Tokens { peer: Some("of-peers".to_owned()), client: None };
@@ -83,6 +89,7 @@ async fn near(far: SocketAddr) -> std::result::Result<(tempfile::TempDir, Runnin
         .serve(GO, service(go).begins_only())
         .serve(PASS, service(go).reads())
         .serve(FALL, service(fall).begins_only())
+        .serve(IGNORE, service(ignore).begins_only())
         .start()
         .await?;
     let address = open(&running).await?;
@@ -176,6 +183,22 @@ async fn a_service_may_do_without_a_component_that_is_away() -> std::result::Res
     Ok(())
 }
 
+/// A call of which something may be left dooms its root, whatever the service makes of that. Nothing
+/// is made better by trying again, so the client hears what has failed, at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_ignores_a_failed_call_is_told_of_it() -> std::result::Result<(), Failure> {
+    let seen = Seen::default();
+    let (_folder, _running, near) = near(far(Arc::clone(&seen)).await?).await?;
+    assert_eq!(posted(near, "/services/ignore", &[TOKEN], json!("200")).await?, (200, json!(1)));
+    let (code, problem) = posted(near, "/services/ignore", &[TOKEN], json!("503")).await?;
+    assert_eq!((code, &problem["reason"], &problem["began"]), (503, &json!("failed"), &json!(true)));
+    let called = |(path, ..): &&(String, HeaderMap, Value)| path == "services/503";
+    assert_eq!(seen.lock().expect("nobody panics").iter().filter(called).count(), 1, "it was tried again");
+    // What has left nothing is the service's own business.
+    assert_eq!(posted(near, "/services/ignore", &[TOKEN], json!("409")).await?, (200, json!(0)));
+    Ok(())
+}
+
 /// A call that only reads has a slot if it has called others. Its undo does nothing but free that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_reads_and_has_called_others_is_undone() -> std::result::Result<(), Failure> {
@@ -201,7 +224,8 @@ async fn what_others_answer_wrongly_is_no_answer_of_ours() -> std::result::Resul
         Ok::<_, Failure>((code, problem["reason"].as_str().unwrap_or_default().to_owned()))
     };
     let away = (503, "away".to_owned());
-    for code in ["500", "502", "302", "405"] {
+    // Its client's token was good; what others say of ours is none of his business.
+    for code in ["500", "502", "302", "405", "401"] {
         assert_eq!(ask(code).await?, away, "{code}");
     }
     assert_eq!(ask("words").await?, (503, "defect".to_owned()));
