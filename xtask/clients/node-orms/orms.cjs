@@ -170,7 +170,7 @@ async function typeorm() {
     relations: { author: { type: "many-to-one", target: "author", inverseSide: "books", onDelete: "CASCADE", joinColumn: true } },
     indices: [{ name: "book_title", columns: ["title", "pages"] }],
   });
-  const options = { type: "postgres", host: place.host, port: place.port, username: place.user, database: place.database, entities: [Author, Book], uuidExtension: "pgcrypto", installExtensions: false };
+  const options = { type: "postgres", host: place.host, port: place.port, username: place.user, database: place.database, entities: [Author, Book] };
   let db = await new DataSource({ ...options, dropSchema: true, synchronize: true }).initialize();
   const authors = db.getRepository("author");
   const ada = await authors.save({ name: "ada", document: { a: 1 }, tags: ["x"], books: [{ title: "one", pages: 1 }, { title: "two", pages: 200 }] });

@@ -1,8 +1,9 @@
 //! Function calls.
 
+use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     Expr as Syntax, Function as FunctionSyntax, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArgumentList, FunctionArguments,
+    FunctionArgumentList, FunctionArguments, ObjectNamePart,
 };
 
 use super::hypothetical::is_hypothetical_set;
@@ -31,7 +32,38 @@ pub(super) fn plain_arguments(arguments: &[FunctionArg]) -> Result<Vec<&Syntax>>
 
 impl Binder<'_> {
     pub(crate) fn function(&mut self, syntax: &FunctionSyntax) -> Result<Typed> {
-        self.bind_function(syntax).map_err(|error| self.at(error, name_span(&syntax.name)))
+        let bound = match self.with_rows(syntax) {
+            Ok(Some(call)) => self.bind_function(&call),
+            Ok(None) => self.bind_function(syntax),
+            Err(error) => Err(error),
+        };
+        bound.map_err(|error| self.at(error, name_span(&syntax.name)))
+    }
+
+    /// The call with one value, the whole row, for each argument `t.*`. None if it has no such
+    /// argument, or is a ROW, whose fields the columns are.
+    fn with_rows(&self, syntax: &FunctionSyntax) -> Result<Option<FunctionSyntax>> {
+        let is_row = || {
+            matches!(syntax.name.0.as_slice(), [ObjectNamePart::Identifier(name)]
+                if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("row"))
+        };
+        if !has_star(&syntax.args) || is_row() {
+            return Ok(None);
+        }
+        if self.is_stored() {
+            // It would be stored as it is, and mean later columns, too.
+            return Err(self.lacks("a call with a star in a view or in a table's definition"));
+        }
+        let mut call = syntax.clone();
+        if let FunctionArguments::List(list) = &mut call.args {
+            for argument in &mut list.args {
+                if let FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(table)) = argument {
+                    let row = Syntax::QualifiedWildcard(table.clone(), AttachedToken::empty());
+                    *argument = FunctionArg::Unnamed(FunctionArgExpr::Expr(row));
+                }
+            }
+        }
+        Ok(Some(call))
     }
 
     fn bind_function(&mut self, syntax: &FunctionSyntax) -> Result<Typed> {

@@ -44,6 +44,7 @@ impl Binder<'_> {
         match syntax {
             Syntax::Identifier(ident) => self.column(std::slice::from_ref(ident)),
             Syntax::CompoundIdentifier(parts) => self.column(parts),
+            Syntax::QualifiedWildcard(table, _) => self.row_of(table),
             Syntax::Value(value) => self.value(value),
             Syntax::Nested(inner) => self.expression(inner),
             Syntax::BinaryOp { .. } => self.binary_chain(syntax),

@@ -537,6 +537,16 @@ impl Binder<'_> {
         Ok(columns.into_iter().map(|column| (column.name, level.resolve(&column.source))).collect())
     }
 
+    /// The row of a table as one value: `t.*` where a call has it as an argument.
+    pub(super) fn row_of(&mut self, name: &ObjectName) -> Result<Typed> {
+        let (schema, table) = schema_and_name(name)?;
+        let Some((index, found)) = self.table_in_sight(schema.as_deref(), &table)? else {
+            return Err(self.at(self.missing_table(&table), name_span(name)));
+        };
+        let found = found.clone();
+        Ok(self.whole_row(index, &found))
+    }
+
     /// The columns `table.*` stands for.
     pub(crate) fn table_star(&mut self, name: &ObjectName) -> Result<Vec<(String, Typed)>> {
         let (schema, table) = schema_and_name(name)?;

@@ -29,21 +29,27 @@ impl Binder<'_> {
         self.routine_call(schema, name, arguments)
     }
 
-    fn spread_call(
-        &mut self,
-        schema: Option<&str>,
-        name: &str,
-        arguments: &[&sqlparser::ast::Expr],
-    ) -> Result<Typed> {
-        let is_stored = [
+    /// Whether what is bound is stored and told again: a view's query, or a part of a table's
+    /// definition.
+    pub(super) fn is_stored(&self) -> bool {
+        let of_tables = [
             Clause::Check,
             Clause::Default,
             Clause::INDEX_EXPRESSION,
             Clause::INDEX_PREDICATE,
             Clause::GENERATED_COLUMN,
         ];
-        // What is stored is told again, and the word is not kept.
-        if self.stars.is_some() || is_stored.contains(&self.clause()) {
+        self.stars.is_some() || of_tables.contains(&self.clause())
+    }
+
+    fn spread_call(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        arguments: &[&sqlparser::ast::Expr],
+    ) -> Result<Typed> {
+        // The word is not kept.
+        if self.is_stored() {
             return Err(self.lacks("VARIADIC in a view or in a table's definition"));
         }
         let bound = arguments.iter().map(|argument| self.expression(argument)).collect::<Result<Vec<_>>>()?;

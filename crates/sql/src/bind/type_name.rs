@@ -9,6 +9,7 @@ use super::Binder;
 use super::scope::{name_parts, schema_and_name};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::quote_identifier;
+use crate::types::datetime::interval_text::range;
 use crate::types::{DomainUse, FormatContext, ObjectNames, Type, TypeId};
 
 impl Binder<'_> {
@@ -245,11 +246,37 @@ fn fractional(id: TypeId, precision: Option<u64>) -> Result<Type> {
 }
 
 fn interval(fields: Option<&IntervalFields>, precision: Option<u64>) -> Result<Type> {
-    if fields.is_some() {
-        return Err(SqlError::unsupported("interval with fields as a type"));
+    let range = fields.map_or(range::FULL, range_of_fields);
+    // Digits are those of seconds.
+    if precision.is_some() && range & range::SECOND == 0 {
+        return Err(SqlError::syntax("syntax error at or near \"(\""));
     }
-    let modifier = precision.map_or(-1, |digits| (0x7fff << 16) | digits.min(6) as i32);
+    let modifier = match (fields, precision) {
+        (None, None) => -1,
+        (_, precision) => (range << 16) | precision.map_or(0xffff, |digits| digits.min(6) as i32),
+    };
     Ok(Type::modified(TypeId::Interval, modifier))
+}
+
+/// The bits of an interval's fields.
+fn range_of_fields(fields: &IntervalFields) -> i32 {
+    use IntervalFields as F;
+    use range::{DAY, HOUR, MINUTE, MONTH, SECOND, YEAR};
+    match fields {
+        F::Year => YEAR,
+        F::Month => MONTH,
+        F::Day => DAY,
+        F::Hour => HOUR,
+        F::Minute => MINUTE,
+        F::Second => SECOND,
+        F::YearToMonth => YEAR | MONTH,
+        F::DayToHour => DAY | HOUR,
+        F::DayToMinute => DAY | HOUR | MINUTE,
+        F::DayToSecond => DAY | HOUR | MINUTE | SECOND,
+        F::HourToMinute => HOUR | MINUTE,
+        F::HourToSecond => HOUR | MINUTE | SECOND,
+        F::MinuteToSecond => MINUTE | SECOND,
+    }
 }
 
 /// The type of this name that a user has made.

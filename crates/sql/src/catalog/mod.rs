@@ -53,7 +53,7 @@ pub use role::{
 };
 pub use role_settings::{RoleSettings, SettingList};
 pub use routine::{Argument, ArgumentMode, Behavior, Routine, RoutineKind};
-pub use schema::Schema;
+pub use schema::{Extension, Schema};
 pub use sequence::Sequence;
 pub use snapshot::{Catalog, Changes, Object, Relation};
 pub use table::{Derived, Table};

@@ -167,8 +167,7 @@ impl Catalog {
             (PUBLIC_OID, "public"),
             (INFORMATION_SCHEMA_OID, "information_schema"),
         ] {
-            let schema = Schema { oid, name: name.to_owned(), comment: None, home: None, dropped: false };
-            all.insert(oid, Object::Schema(Arc::new(schema)));
+            all.insert(oid, Object::Schema(Arc::new(Schema::new(oid, name))));
         }
         all.extend(objects.into_iter().map(|object| (object.oid(), object)));
         Catalog::build(database, version, all)

@@ -8,6 +8,7 @@
 //!                    1260 ++ role                   (never stored: locked by who changes a role or its settings)
 //!                    1261 ++ oid                    (never stored: locked by who changes owner or privileges)
 //!                    1262 ++ name                   (never stored: locked by who makes, renames or drops a database)
+//!                    3079 ++ name             (never stored: locked by who makes or drops an extension)
 //!                    1263 ++ oid of a database      (never stored: shared by who makes objects in it, locked by who drops it)
 //!                    database ++ any of these       (never stored: the same in another than the initial database)
 //! ```
@@ -37,6 +38,8 @@ pub(crate) const ACCESS_LISTS: Oid = 1261;
 pub(crate) const DATABASE_NAMES: Oid = 1262;
 /// The same in the locks on databases themselves.
 pub(crate) const DATABASES: Oid = 1263;
+/// The same in the locks on extensions: the oid of `pg_extension`.
+pub(crate) const EXTENSION_NAMES: Oid = 3079;
 
 /// A key of the catalog, or of a lock on a name.
 pub type Key = SmallVec<[u8; 8]>;

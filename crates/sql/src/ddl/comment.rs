@@ -3,7 +3,6 @@
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
-use super::extension::EXTENSION;
 use super::names::{Qualified, fold, parts, single};
 use super::resolve::{undefined_column, undefined_schema, undefined_table, wrong_type};
 use super::routine::lock_name;
@@ -13,9 +12,6 @@ use crate::catalog::{
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{CommentStatement, Commented, RoutineArgument};
 use crate::session::work::Work;
-
-/// What the extension that there is says of itself.
-const OF_EXTENSION: &str = "PL/pgSQL procedural language";
 
 impl Work<'_> {
     /// COMMENT ON. `None` takes the comment away.
@@ -43,7 +39,7 @@ impl Work<'_> {
             }
             ast::CommentObject::Domain => self.comment_on_domain(name, comment).await,
             ast::CommentObject::Type => self.comment_on_type(name, comment).await,
-            ast::CommentObject::Extension => of_extension(&single(name)?, comment.as_deref()),
+            ast::CommentObject::Extension => self.comment_on_extension(&single(name)?, comment.as_deref()),
             other => Err(SqlError::unsupported(format_args!("COMMENT ON {other}"))),
         }
     }
@@ -175,17 +171,5 @@ impl Work<'_> {
         };
         *place = comment;
         self.change(Object::Table(table.into()))
-    }
-}
-
-/// The extension that there is keeps its comment, which dumps give it again.
-fn of_extension(name: &str, comment: Option<&str>) -> Result<()> {
-    if name != EXTENSION {
-        let message = format!("extension \"{name}\" does not exist");
-        return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message));
-    }
-    match comment {
-        Some(OF_EXTENSION) => Ok(()),
-        _ => Err(SqlError::unsupported(format_args!("another comment on the extension {EXTENSION}"))),
     }
 }

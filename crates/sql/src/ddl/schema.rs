@@ -51,7 +51,7 @@ impl Work<'_> {
             return Ok(());
         }
         let oid = self.allocate_oid()?;
-        let schema = Schema { oid, name, comment: None, home: None, dropped: false };
+        let schema = Schema::new(oid, name);
         self.change(Object::Schema(schema.into()))?;
         match owner.flatten() {
             Some(owner) => self.set_owner(oid, owner),

@@ -81,8 +81,7 @@ impl Work<'_> {
             oid => oid,
         };
         let home = Some(self.database.home());
-        let schema =
-            Arc::new(Schema { oid, name: temporary_schema_name(oid), comment: None, home, dropped: false });
+        let schema = Arc::new(Schema { home, ..Schema::new(oid, temporary_schema_name(oid)) });
         self.change(Object::Schema(schema.clone()))?;
         Ok(schema)
     }

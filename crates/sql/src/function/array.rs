@@ -96,7 +96,8 @@ fn incompatible(detail: String) -> SqlError {
         .with_detail(detail)
 }
 
-/// Two arrays one after the other; one may be an element of the other's kind.
+/// Two arrays one after the other; one may be an element of the other's kind. What they are made of
+/// has to have the same lengths, and the same lower bounds.
 fn concatenate(a: &Arc<Array>, b: &Arc<Array>) -> Computed {
     if a.dimensions.is_empty() {
         return Ok(Datum::Array(b.clone()));
@@ -104,11 +105,10 @@ fn concatenate(a: &Arc<Array>, b: &Arc<Array>) -> Computed {
     if b.dimensions.is_empty() {
         return Ok(Datum::Array(a.clone()));
     }
-    let lengths = |dimensions: &[Dimension]| dimensions.iter().map(|d| d.length).collect::<Vec<_>>();
     let (m, n) = (a.dimensions.len(), b.dimensions.len());
     let mut dimensions;
     if m == n {
-        if lengths(&a.dimensions[1..]) != lengths(&b.dimensions[1..]) {
+        if a.dimensions[1..] != b.dimensions[1..] {
             return Err(incompatible(
                 "Arrays with differing element dimensions are not compatible for concatenation.".to_owned(),
             ));
@@ -117,7 +117,7 @@ fn concatenate(a: &Arc<Array>, b: &Arc<Array>) -> Computed {
         dimensions[0].length += b.dimensions[0].length;
     } else if m + 1 == n || n + 1 == m {
         let (outer, inner) = if m > n { (a, b) } else { (b, a) };
-        if lengths(&outer.dimensions[1..]) != lengths(&inner.dimensions) {
+        if outer.dimensions[1..] != inner.dimensions[..] {
             return Err(incompatible(
                 "Arrays with differing dimensions are not compatible for concatenation.".to_owned(),
             ));
@@ -218,7 +218,9 @@ fn array_positions(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
         return Ok(Datum::Null);
     }
     let array = array_of(&arguments[0])?;
-    one_dimensional(array)?;
+    if array.dimensions.len() > 1 {
+        return Err(SqlError::unsupported("searching for elements in multidimensional arrays"));
+    }
     let lower = array.dimensions.first().map_or(1, |d| d.lower);
     let (mut found, mut meter) = (vec![], Meter::default());
     for (at, element) in array.elements.iter().enumerate() {
@@ -412,7 +414,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     )
     .called_on_null(),
     plain(6172, "trim_array", &[AnyArray, Int4], AnyArray, trim_array),
-    plain(3292, "width_bucket", &[AnyCompatible, AnyCompatibleArray], Int4, width_bucket),
+    plain(3218, "width_bucket", &[AnyCompatible, AnyCompatibleArray], Int4, width_bucket),
     typed(1193, "array_fill", &[AnyElement, Int4Array], AnyArray, array_fill).called_on_null(),
     typed(1286, "array_fill", &[AnyElement, Int4Array, Int4Array], AnyArray, array_fill).called_on_null(),
     set(2331, "unnest", &[AnyArray], AnyElement),

@@ -6,18 +6,19 @@ use std::sync::{LazyLock, OnceLock};
 use sha2::Digest;
 
 use super::EvalContext;
+use super::encoding::{convert_from, convert_to};
 use super::math::unexpected;
 use super::registry::{Body, Function, plain, typed};
-use super::string::{from_utf8, str_of, text};
+use super::string::{from_utf8, str_of};
 use crate::error::{SqlError, sqlstate};
 use crate::types::TypeId::{self, Bytea, Int4, Int8, Text as T};
-use crate::types::bounds::{Meter, append, parts};
+use crate::types::bounds::{Meter, parts};
 use crate::types::cast::{self, CastContext};
 use crate::types::{Check, Datum, Type, bytea};
 
 type Computed = Result<Datum, SqlError>;
 
-fn bytes(datum: &Datum) -> Result<&[u8], SqlError> {
+pub(super) fn bytes(datum: &Datum) -> Result<&[u8], SqlError> {
     match datum {
         Datum::Bytea(bytes) => Ok(bytes),
         other => Ok(str_of(other)?.as_bytes()),
@@ -63,7 +64,7 @@ fn sha512(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 const MD5_PART: usize = 1 << 16;
 
 /// RFC 1321.
-fn md5_digest(message: &[u8], check: Check<'_>) -> Result<[u8; 16], SqlError> {
+pub(super) fn md5_digest(message: &[u8], check: Check<'_>) -> Result<[u8; 16], SqlError> {
     let mut state: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
     let whole = message.len() / 64 * 64;
     for part in message[..whole].chunks(MD5_PART) {
@@ -143,18 +144,22 @@ fn write_base64(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), SqlError> {
 fn read_base64(text: &str) -> Result<Vec<u8>, SqlError> {
     let invalid = |what: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, what);
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut group, mut count, mut padding) = (0u32, 0, 0);
+    // The first `=` says how many bytes a group is, and so is every one after it. What else is
+    // padding has no meaning of its own.
+    let (mut group, mut count, mut bytes) = (0u32, 0, None);
     let mut meter = Meter::default();
     for c in text.chars().filter(|c| !matches!(c, ' ' | '\t' | '\n' | '\r')) {
         let value = if c == '=' {
-            padding += 1;
-            if count < 2 || padding > 2 {
-                return Err(invalid("unexpected \"=\" while decoding base64 sequence".to_owned()));
+            if bytes.is_none() {
+                bytes = match count {
+                    2 => Some(1),
+                    3 => Some(2),
+                    _ => return Err(invalid("unexpected \"=\" while decoding base64 sequence".to_owned())),
+                };
             }
             0
         } else {
-            let found = BASE64.iter().position(|b| char::from(*b) == c).filter(|_| padding == 0);
-            found.ok_or_else(|| {
+            BASE64.iter().position(|b| char::from(*b) == c).ok_or_else(|| {
                 invalid(format!("invalid symbol \"{c}\" found while decoding base64 sequence"))
             })?
         };
@@ -162,7 +167,7 @@ fn read_base64(text: &str) -> Result<Vec<u8>, SqlError> {
         group = group << 6 | value as u32;
         count += 1;
         if count == 4 {
-            out.extend_from_slice(&group.to_be_bytes()[1..4 - padding]);
+            out.extend_from_slice(&group.to_be_bytes()[1..1 + bytes.unwrap_or(3)]);
             (group, count) = (0, 0);
         }
     }
@@ -240,30 +245,6 @@ fn decode(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
         _ => return Err(unknown_encoding(name)),
     };
     Ok(Datum::Bytea(bytes.into()))
-}
-
-fn is_utf8(name: &str) -> bool {
-    matches!(name.to_ascii_lowercase().replace('-', "").as_str(), "utf8" | "unicode" | "sql_ascii")
-}
-
-fn convert_from(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
-    let name = str_of(&arguments[1])?;
-    if !is_utf8(name) {
-        return Err(SqlError::unsupported(format!("encoding \"{name}\"")));
-    }
-    let bytes = bytes(&arguments[0])?;
-    context.check_size(bytes.len())?;
-    let mut out = Vec::new();
-    append(bytes, &mut out)?;
-    from_utf8(out)
-}
-
-fn convert_to(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    let name = str_of(&arguments[1])?;
-    if !is_utf8(name) {
-        return Err(SqlError::unsupported(format!("encoding \"{name}\"")));
-    }
-    Ok(Datum::Bytea(text(&arguments[0])?.clone().into_bytes()))
 }
 
 /// The index of a byte or bit, of which there are so many. 2202E.

@@ -16,8 +16,11 @@ fn pattern_ends_with_escape() -> SqlError {
     SqlError::new(sqlstate::INVALID_ESCAPE_SEQUENCE, "LIKE pattern must not end with escape character")
 }
 
+/// What `_` stands for, and where `%` may end: the offset behind the character at an offset.
+type Step = fn(&[u8], usize) -> usize;
+
 /// Does the text match a LIKE pattern, `\` being the escape? 22025.
-fn like(text: &[u8], pattern: &[u8]) -> Result<bool, SqlError> {
+fn like(text: &[u8], pattern: &[u8], next: Step) -> Result<bool, SqlError> {
     let (mut t, mut p) = (0, 0);
     // A text may be looked at again from each of its places, as far as the pattern is long.
     let (mut steps, is_long) = (0usize, pattern.len() > PIECE);
@@ -40,7 +43,7 @@ fn like(text: &[u8], pattern: &[u8]) -> Result<bool, SqlError> {
             None if t == text.len() => return Ok(true),
             None => false,
             Some(b'_') if t < text.len() => {
-                t = next_character(text, t);
+                t = next(text, t);
                 p += 1;
                 true
             }
@@ -69,7 +72,7 @@ fn like(text: &[u8], pattern: &[u8]) -> Result<bool, SqlError> {
         match retry {
             Some((after, start)) if start < text.len() => {
                 steps += t - start + 1;
-                t = next_character(text, start);
+                t = next(text, start);
                 p = after;
                 retry = Some((after, t));
             }
@@ -87,11 +90,22 @@ fn next_character(text: &[u8], at: usize) -> usize {
     next
 }
 
-fn bytes(datum: &Datum) -> Result<&[u8], SqlError> {
+/// The characters of a bytea are its bytes.
+fn next_byte(_: &[u8], at: usize) -> usize {
+    at + 1
+}
+
+/// Bytes to match, and what a character of them is.
+fn bytes(datum: &Datum) -> Result<(&[u8], Step), SqlError> {
     match datum {
-        Datum::Bytea(bytes) => Ok(bytes),
-        other => Ok(text(other)?.as_bytes()),
+        Datum::Bytea(bytes) => Ok((&bytes[..], next_byte as Step)),
+        other => Ok((text(other)?.as_bytes(), next_character as Step)),
     }
+}
+
+fn is_like(a: &Datum, b: &Datum) -> Result<bool, SqlError> {
+    let ((text, next), (pattern, _)) = (bytes(a)?, bytes(b)?);
+    like(text, pattern, next)
 }
 
 fn fold(datum: &Datum) -> Result<String, SqlError> {
@@ -99,15 +113,15 @@ fn fold(datum: &Datum) -> Result<String, SqlError> {
 }
 
 fn like_operator(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    like(bytes(a)?, bytes(b)?).map(Datum::Bool)
+    is_like(a, b).map(Datum::Bool)
 }
 
 fn not_like(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    like(bytes(a)?, bytes(b)?).map(|matched| Datum::Bool(!matched))
+    is_like(a, b).map(|matched| Datum::Bool(!matched))
 }
 
 fn ilike(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    like(fold(a)?.as_bytes(), fold(b)?.as_bytes()).map(Datum::Bool)
+    like(fold(a)?.as_bytes(), fold(b)?.as_bytes(), next_character).map(Datum::Bool)
 }
 
 fn not_ilike(a: &Datum, b: &Datum, context: &EvalContext<'_>) -> Computed {
@@ -251,6 +265,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(1569, "like", &[T, T], Bool, like_function),
     plain(2007, "like", &[Bytea, Bytea], Bool, like_function),
     plain(1570, "notlike", &[T, T], Bool, not_like_function),
+    plain(2008, "notlike", &[Bytea, Bytea], Bool, not_like_function),
     plain(1637, "like_escape", &[T, T], T, like_escape),
     plain(1987, "similar_to_escape", &[T], T, similar_to_escape),
     plain(1986, "similar_to_escape", &[T, T], T, similar_to_escape),

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use super::aggregate::AccumulatorMaker;
 use super::window::{self, WindowFunction};
 use super::{
-    EvalContext, aggregate, arguments, array, behind, convert, datetime, enumeration, json, math, network,
-    pattern, regexp, session, string, transaction,
+    EvalContext, aggregate, arguments, array, behind, convert, datetime, enumeration, extension, json, math,
+    network, pattern, regexp, session, string, transaction,
 };
 use crate::error::SqlError;
 use crate::types::{Datum, Type, TypeId};
@@ -218,7 +218,7 @@ pub(super) const fn external(
     Function::new(oid, name, arguments, result, Body::External)
 }
 
-fn tables() -> [&'static [Function]; 17] {
+fn tables() -> [&'static [Function]; 18] {
     [
         math::FUNCTIONS,
         string::FUNCTIONS,
@@ -237,6 +237,7 @@ fn tables() -> [&'static [Function]; 17] {
         session::EXTERNAL,
         transaction::FUNCTIONS,
         behind::FUNCTIONS,
+        extension::FUNCTIONS,
     ]
 }
 

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::registry::{self, Body, Function, Volatility};
 use super::select::{self, Choice, Parameters};
-use super::{EvalContext, aggregate::Accumulator, convert};
+use super::{EvalContext, aggregate::Accumulator, convert, extension};
 use crate::error::{SqlError, sqlstate};
 use crate::types::cast::{self, CastContext};
 use crate::types::{Datum, DomainUse, Type, TypeId};
@@ -157,16 +157,20 @@ pub(crate) fn find(
     others: &[SmallVec<[TypeId; 4]>],
     of_domains: &[SmallVec<[bool; 4]>],
 ) -> Found {
+    let is_of_extension = extension::has(name);
     let known = match schema {
         None => true,
         Some("information_schema") => name.starts_with("_pg_"),
-        Some(schema) => schema == "pg_catalog",
+        // The empty name is no schema's: who says it wants none of the built-in ones.
+        Some(schema) => schema == "pg_catalog" || (is_of_extension && !schema.is_empty()),
     };
     let types: SmallVec<[TypeId; 4]> = arguments.iter().map(|ty| ty.id).collect();
     let built_in = if known { registry::named(name) } else { &[] };
-    let (functions, mut candidates): (Vec<&'static Function>, Vec<Parameters>) =
-        built_in.iter().filter_map(|function| Some((*function, parameters(function, types.len())?))).unzip();
-    // Built-in functions hide others with the same parameters.
+    let count = types.len();
+    let fitting = built_in.iter().filter_map(|function| Some((*function, parameters(function, count)?)));
+    // Built-in functions hide others with the same parameters, but those of extensions are hidden.
+    let fitting = fitting.filter(|(_, parameters)| !(is_of_extension && others.contains(parameters)));
+    let (functions, mut candidates): (Vec<&'static Function>, Vec<Parameters>) = fitting.unzip();
     let is_shown = |at: &usize| of_domains[*at].contains(&true) || !candidates.contains(&others[*at]);
     let shown: Vec<usize> = (0..others.len()).filter(is_shown).collect();
     candidates.extend(shown.iter().map(|&at| others[at].clone()));

@@ -4,6 +4,11 @@
 use super::SystemTable;
 
 pub(super) const TABLES: &[&SystemTable] = &[
+    &ATTRIBUTES,
+    &COLUMN_OPTIONS,
+    &FOREIGN_SERVERS,
+    &FOREIGN_TABLES,
+    &TRIGGERED_UPDATE_COLUMNS,
     &TRIGGERS,
     &USER_DEFINED_TYPES,
     &PG_AGGREGATE,
@@ -79,6 +84,44 @@ empty_table! {
     character_set_name: Name, collation_catalog: Name, collation_schema: Name, collation_name: Name,
     numeric_precision: Int4, numeric_precision_radix: Int4, numeric_scale: Int4, datetime_precision: Int4,
     interval_type: Varchar, interval_precision: Int4, source_dtd_identifier: Name, ref_dtd_identifier: Name,
+}
+
+empty_table! {
+    ATTRIBUTES = 13246 view "information_schema"."attributes",
+    udt_catalog: Name, udt_schema: Name, udt_name: Name, attribute_name: Name, ordinal_position: Int4,
+    attribute_default: Varchar, is_nullable: Varchar, data_type: Varchar, character_maximum_length: Int4,
+    character_octet_length: Int4, character_set_catalog: Name, character_set_schema: Name,
+    character_set_name: Name, collation_catalog: Name, collation_schema: Name, collation_name: Name,
+    numeric_precision: Int4, numeric_precision_radix: Int4, numeric_scale: Int4, datetime_precision: Int4,
+    interval_type: Varchar, interval_precision: Int4, attribute_udt_catalog: Name,
+    attribute_udt_schema: Name, attribute_udt_name: Name, scope_catalog: Name, scope_schema: Name,
+    scope_name: Name, maximum_cardinality: Int4, dtd_identifier: Name,
+    is_derived_reference_attribute: Varchar,
+}
+
+empty_table! {
+    TRIGGERED_UPDATE_COLUMNS = 13435 view "information_schema"."triggered_update_columns",
+    trigger_catalog: Name, trigger_schema: Name, trigger_name: Name, event_object_catalog: Name,
+    event_object_schema: Name, event_object_table: Name, event_object_column: Name,
+}
+
+empty_table! {
+    COLUMN_OPTIONS = 13503 view "information_schema"."column_options",
+    table_catalog: Name, table_schema: Name, table_name: Name, column_name: Name, option_name: Name,
+    option_value: Varchar,
+}
+
+empty_table! {
+    FOREIGN_SERVERS = 13525 view "information_schema"."foreign_servers",
+    foreign_server_catalog: Name, foreign_server_name: Name, foreign_data_wrapper_catalog: Name,
+    foreign_data_wrapper_name: Name, foreign_server_type: Varchar, foreign_server_version: Varchar,
+    authorization_identifier: Name,
+}
+
+empty_table! {
+    FOREIGN_TABLES = 13545 view "information_schema"."foreign_tables",
+    foreign_table_catalog: Name, foreign_table_schema: Name, foreign_table_name: Name,
+    foreign_server_catalog: Name, foreign_server_name: Name,
 }
 
 empty_table! {

@@ -174,7 +174,7 @@ impl CatalogNames {
     fn type_oid(&self, name: &str) -> Option<Oid> {
         let folded = name.to_lowercase();
         let bare = folded.strip_prefix("pg_catalog.").unwrap_or(&folded);
-        let built_in = TypeId::from_name(bare).map(TypeId::oid).or_else(|| function::other_type(bare));
+        let built_in = TypeId::from_name(bare).map(TypeId::oid);
         built_in.or_else(|| self.named_type_oid(name))
     }
 }
@@ -287,14 +287,19 @@ impl ObjectNames for CatalogNames {
     }
 
     fn named_type_oid(&self, name: &str) -> Option<u32> {
-        if let Some(element) = name.trim_end().strip_suffix("[]") {
-            return self.named_type_oid(element).map(|oid| oid + 1);
-        }
-        match split(name)?.as_slice() {
-            [name] => self.user_type(None, name).map(Type::oid),
-            [schema, name] => self.user_type(Some(schema), name).map(Type::oid),
+        let name = name.trim();
+        let element = name.trim_end_matches("[]");
+        let ty = match split(element).unwrap_or_default().as_slice() {
+            [name] => self.user_type(None, name),
+            [schema, name] => self.user_type(Some(schema), name),
             _ => None,
-        }
+        };
+        // Behind a type is its array type.
+        let oid = |ty: Type| if element == name { ty.oid() } else { ty.oid() + 1 };
+        ty.map(oid).or_else(|| {
+            let folded = name.to_lowercase();
+            function::other_type(folded.strip_prefix("pg_catalog.").unwrap_or(&folded))
+        })
     }
 
     fn type_name(&self, oid: u32) -> Option<String> {
@@ -308,7 +313,8 @@ impl ObjectNames for CatalogNames {
             Some(format!("{}{}", self.relation_name(relation)?, if is_array { "[]" } else { "" }))
         };
         // Behind a type is its array type.
-        name(oid).or_else(|| Some(format!("{}[]", name(oid.checked_sub(1)?)?))).or_else(of_rows)
+        let of_user = name(oid).or_else(|| Some(format!("{}[]", name(oid.checked_sub(1)?)?)));
+        of_user.or_else(of_rows).or_else(|| function::other_type_name(oid))
     }
 
     fn enum_position(&self, ty: u32, label: &str) -> Option<i64> {

@@ -10,7 +10,7 @@ use super::{SystemTable, acl, domain};
 use crate::catalog::{
     Catalog, Domain, EnumLabel, FIRST_USER_OID, OWNER_OID, Oid, PG_CATALOG_OID, Relation, UserType,
 };
-use crate::ddl::extension::EXTENSION;
+use crate::ddl::extension::{EXTENSION, EXTENSIONS, available};
 use crate::types::{Category, Type, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] =
@@ -315,31 +315,41 @@ system_table! {
     lanacl: TextArray = NULL,
 }
 
-/// `pg_extension.oid` of the extension.
+/// `pg_extension.oid` of the extension that is always there.
 const EXTENSION_OID: Oid = 13_990;
-/// Its version.
-const VERSION: &str = "1.0";
+
+/// Oid, name and schema of the extensions that were made, and of the one that is always there.
+fn extensions(catalog: &Catalog) -> Vec<(Oid, String, Oid)> {
+    let always = (EXTENSION_OID, EXTENSION.to_owned(), PG_CATALOG_OID);
+    let made = catalog.schemas().flat_map(|schema| {
+        schema.extensions.iter().map(move |made| (made.oid, made.name.clone(), schema.oid))
+    });
+    std::iter::once(always).chain(made).collect()
+}
 
 system_table! {
     static PG_EXTENSION = 3079 table "pg_catalog"."pg_extension",
-    |_source| [EXTENSION_OID] => |oid|,
+    |source| extensions(source.catalog) => |(oid, name, schema)|,
     oid: Oid = oid,
-    extname: Name = EXTENSION,
+    extname: Name = name.clone(),
     extowner: Oid = OWNER_OID,
-    extnamespace: Oid = PG_CATALOG_OID,
-    extrelocatable: Bool = false,
-    extversion: Text = VERSION,
+    extnamespace: Oid = schema,
+    extrelocatable: Bool = name != EXTENSION,
+    extversion: Text = available(&name).map(|known| known.version),
     extconfig: OidArray = NULL,
     extcondition: TextArray = NULL,
 }
 
 system_table! {
     static PG_AVAILABLE_EXTENSIONS = 12081 view "pg_catalog"."pg_available_extensions",
-    |_source| [EXTENSION] => |name|,
-    name: Name = name,
-    default_version: Text = VERSION,
-    installed_version: Text = VERSION,
-    comment: Text = "PL/pgSQL procedural language",
+    |source| EXTENSIONS.iter().map(|known| (source, known)) => |(source, known)|,
+    name: Name = known.name,
+    default_version: Text = known.version,
+    installed_version: Text = extensions(source.catalog)
+        .iter()
+        .any(|(_, name, _)| name == known.name)
+        .then_some(known.version),
+    comment: Text = known.comment,
 }
 
 /// The equality operators: oid, type, oid of the function.

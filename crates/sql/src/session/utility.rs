@@ -440,7 +440,8 @@ impl Work<'_> {
             S::CreateTable(create) => self.create_table(create).await.map(drop),
             S::CreateIndex(create) => self.create_index(create).await.map(drop),
             S::CreateView(create) => self.create_view(create).await,
-            S::CreateExtension(create) => self.create_extension(create),
+            S::CreateExtension(create) => self.create_extension(create).await,
+            S::DropExtension(drop) => self.drop_extensions(drop).await,
             S::CreateSchema {
                 schema_name, if_not_exists, with: None, options: None, clone: None, ..
             } => self.create_schema(schema_name, *if_not_exists).await,

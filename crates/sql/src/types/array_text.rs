@@ -87,6 +87,14 @@ fn write_element(
     meter.add(out.len() - start)
 }
 
+#[cold]
+fn too_many_dimensions(count: usize) -> SqlError {
+    SqlError::new(
+        sqlstate::PROGRAM_LIMIT_EXCEEDED,
+        format!("number of array dimensions ({count}) exceeds the maximum allowed ({MAX_DIMENSIONS})"),
+    )
+}
+
 /// Reads the text form of an array of `element`. 22P02, and what the elements' texts are at fault
 /// for.
 pub(super) fn parse(text: &str, element: Type, context: &FormatContext) -> Result<Array, SqlError> {
@@ -158,8 +166,12 @@ impl Reader<'_> {
                 .find(']')
                 .ok_or_else(|| self.malformed("Missing \"]\" after array dimensions."))?;
             let body = &self.text[self.at + 1..self.at + end];
+            if dimensions.len() == MAX_DIMENSIONS {
+                return Err(too_many_dimensions(MAX_DIMENSIONS + 1));
+            }
+            // Blanks may stand between dimensions, but not within one.
             let number = |text: &str| {
-                text.trim().parse::<i32>().map_err(|_| {
+                text.parse::<i32>().map_err(|_| {
                     self.malformed("\"[\" must introduce explicitly-specified array dimensions.")
                 })
             };
@@ -168,7 +180,7 @@ impl Reader<'_> {
                 None => (1, number(body)?),
             };
             let length = i64::from(upper) - i64::from(lower) + 1;
-            let length = usize::try_from(length).map_err(|_| {
+            let length = usize::try_from(length).ok().filter(|length| *length > 0).ok_or_else(|| {
                 SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "upper bound cannot be less than lower bound")
             })?;
             dimensions.push(Dimension { length, lower });
@@ -178,7 +190,7 @@ impl Reader<'_> {
         if dimensions.is_empty() {
             return Ok(None);
         }
-        if dimensions.len() > MAX_DIMENSIONS || self.peek() != Some(b'=') {
+        if self.peek() != Some(b'=') {
             return Err(self.malformed("Missing \"=\" after array dimensions."));
         }
         self.at += 1;
@@ -189,13 +201,7 @@ impl Reader<'_> {
     /// One pair of braces and what is between them.
     fn level(&mut self, depth: usize) -> Result<(), SqlError> {
         if depth >= MAX_DIMENSIONS {
-            return Err(SqlError::new(
-                sqlstate::PROGRAM_LIMIT_EXCEEDED,
-                format!(
-                    "number of array dimensions ({}) exceeds the maximum allowed ({MAX_DIMENSIONS})",
-                    depth + 1
-                ),
-            ));
+            return Err(too_many_dimensions(depth + 1));
         }
         if self.lengths.len() == depth {
             self.lengths.push(None);
@@ -252,26 +258,28 @@ impl Reader<'_> {
         }
     }
 
+    /// Takes the byte behind a backslash, and both.
+    fn escaped(&mut self) -> Result<u8, SqlError> {
+        let byte = self.text.as_bytes().get(self.at + 1).copied();
+        self.at += 2;
+        byte.ok_or_else(|| self.malformed("Unexpected end of input."))
+    }
+
     fn item(&mut self) -> Result<(), SqlError> {
         let mut item = Vec::new();
+        // With quotes or a backslash, `NULL` is a text.
         let mut quoted = false;
         // End of the part that trailing blanks cannot be cut from.
         let mut solid = 0;
-        let bytes = self.text.as_bytes();
+        let text = self.text;
+        let bytes = text.as_bytes();
         if self.peek() == Some(b'"') {
             quoted = true;
             self.at += 1;
             loop {
                 match bytes.get(self.at) {
                     Some(b'"') => break self.at += 1,
-                    Some(b'\\') => {
-                        item.push(
-                            *bytes
-                                .get(self.at + 1)
-                                .ok_or_else(|| self.malformed("Unexpected end of input."))?,
-                        );
-                        self.at += 2;
-                    }
+                    Some(b'\\') => item.push(self.escaped()?),
                     Some(byte) => {
                         item.push(*byte);
                         self.at += 1;
@@ -284,13 +292,9 @@ impl Reader<'_> {
                 match bytes.get(self.at) {
                     Some(b',' | b'}') => break,
                     Some(b'\\') => {
-                        item.push(
-                            *bytes
-                                .get(self.at + 1)
-                                .ok_or_else(|| self.malformed("Unexpected end of input."))?,
-                        );
+                        item.push(self.escaped()?);
                         solid = item.len();
-                        self.at += 2;
+                        quoted = true;
                     }
                     Some(b'{') => return Err(self.malformed("Unexpected \"{\" character.")),
                     Some(b'"') => return Err(self.malformed("Unexpected array element.")),

@@ -49,10 +49,10 @@ fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads hexadecimal digits, blanks between pairs allowed. 22023.
+/// Reads hexadecimal digits, blanks between pairs of them allowed. 22023.
 pub(crate) fn parse_hex(text: &str) -> Result<Vec<u8>, SqlError> {
     let mut out = Vec::with_capacity(text.len() / 2);
-    let mut chars = text.chars().filter(|c| !c.is_ascii_whitespace());
+    let mut chars = text.chars();
     let digit = |c: char| {
         c.to_digit(16).map(|d| d as u8).ok_or_else(|| {
             SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid hexadecimal digit: \"{c}\""))
@@ -61,6 +61,9 @@ pub(crate) fn parse_hex(text: &str) -> Result<Vec<u8>, SqlError> {
     let mut meter = Meter::default();
     while let Some(high) = chars.next() {
         meter.add(0)?;
+        if matches!(high, ' ' | '\n' | '\t' | '\r') {
+            continue;
+        }
         let high = digit(high)?;
         let low = chars.next().ok_or_else(|| {
             SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "invalid hexadecimal data: odd number of digits")

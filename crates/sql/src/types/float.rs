@@ -85,7 +85,8 @@ fn write_general(value: f64, digits: usize, out: &mut Vec<u8>) {
 /// What a float's text may be, apart from numbers.
 fn special(text: &str) -> Option<f64> {
     let is = |word: &str| text.eq_ignore_ascii_case(word);
-    if is("nan") {
+    // C's `strtod` takes a sign before it, and so does PostgreSQL.
+    if is("nan") || is("+nan") || is("-nan") {
         Some(f64::NAN)
     } else if is("infinity") || is("inf") || is("+infinity") || is("+inf") {
         Some(f64::INFINITY)

@@ -160,7 +160,7 @@ pub(crate) fn parse_lsn(text: &str) -> Option<u64> {
 
 /// PostgreSQL's spellings of true and false, and their unique prefixes.
 pub(crate) fn parse_bool(text: &str) -> Option<bool> {
-    let word = text.trim_matches(|c: char| c.is_ascii_whitespace()).to_ascii_lowercase();
+    let word = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b').to_ascii_lowercase();
     if word.is_empty() {
         return None;
     }
@@ -199,7 +199,7 @@ pub(crate) fn parse_integer<T: TryFrom<i64>>(text: &str, type_name: &str) -> Res
     value.and_then(|n| T::try_from(n).ok()).ok_or_else(|| {
         SqlError::new(
             sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
-            format!("value \"{trimmed}\" is out of range for type {type_name}"),
+            format!("value \"{text}\" is out of range for type {type_name}"),
         )
     })
 }

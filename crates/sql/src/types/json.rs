@@ -44,6 +44,11 @@ pub(crate) fn parse(text: &str) -> Result<Node, SqlError> {
     read(text, true, true, Meter::default())
 }
 
+/// Reads a text for its shape. Unlike [`parse`] this lets escapes pass that no text can hold.
+pub(crate) fn parse_shape(text: &str) -> Result<Node, SqlError> {
+    read(text, false, true, Meter::default())
+}
+
 /// Checks a text. Unlike [`parse`] this lets halves of surrogate pairs pass, as the type json does.
 pub(crate) fn validate(text: &str) -> Result<(), SqlError> {
     read(text, false, false, Meter::default()).map(|_| ())
@@ -474,7 +479,7 @@ impl Node {
         for step in steps {
             node = match &node.value {
                 Value::Object(_) => node.member(step)?,
-                Value::Array(_) => node.element(step.trim().parse().ok()?)?,
+                Value::Array(_) => node.element(step.trim_start().parse().ok()?)?,
                 _ => return None,
             };
         }

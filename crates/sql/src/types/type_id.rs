@@ -1,5 +1,6 @@
 //! The types there are: their oids, names, sizes and categories, in one table.
 
+use super::datetime::interval_text;
 use super::{Datum, DomainUse, FormatContext};
 
 /// PostgreSQL's type categories, which guide the choice among overloaded functions and operators.
@@ -427,7 +428,7 @@ impl Type {
     }
 
     /// As `format_type` prints it: `character varying(10)`, `numeric(5,2)`, `timestamp(3) without
-    /// time zone`.
+    /// time zone`, `interval day to second(3)`.
     pub fn format(self) -> String {
         if let Some(element) = self.element().filter(|_| self.id.is_array()) {
             return format!("{}[]", element.format());
@@ -437,6 +438,10 @@ impl Type {
         }
         if let Some((precision, scale)) = self.precision_and_scale() {
             return format!("numeric({precision},{scale})");
+        }
+        if self.id == TypeId::Interval {
+            let digits = self.fractional_digits().map(|digits| format!("({digits})")).unwrap_or_default();
+            return format!("interval{}{digits}", interval_text::field_names(self.modifier));
         }
         if let Some(digits) = self.fractional_digits() {
             let name = self.id.sql_name();

@@ -11,7 +11,7 @@ use super::Accumulator;
 use crate::error::{SqlError, sqlstate};
 use crate::function::EvalContext;
 use crate::oltp::memory::datum_bytes;
-use crate::types::{Array, Datum, Type, TypeId};
+use crate::types::{Array, Datum, Type, TypeId, float};
 
 /// Whether the aggregates of this name are called with WITHIN GROUP.
 pub(crate) fn is_ordered_set(name: &str) -> bool {
@@ -53,15 +53,24 @@ fn between(low: &Datum, high: &Datum, part: f64) -> Result<Datum, SqlError> {
     }
 }
 
+/// `extra_float_digits` for six digits of a float8, as C's `%g` prints one.
+const SIX_DIGITS: i32 = -9;
+
+#[cold]
+fn no_fraction(value: f64) -> SqlError {
+    let mut digits = Vec::new();
+    float::write_f64(value, SIX_DIGITS, &mut digits);
+    let digits = String::from_utf8_lossy(&digits);
+    let message = format!("percentile value {digits} is not between 0 and 1");
+    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, message)
+}
+
 impl Percentile {
     /// 22003 if it is no fraction.
     fn at(&self, fraction: &Datum) -> Result<Datum, SqlError> {
         let Datum::Float8(fraction) = *fraction else { return Ok(Datum::Null) };
         if !(0.0..=1.0).contains(&fraction) {
-            return Err(SqlError::new(
-                sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
-                format!("percentile value {fraction} is not between 0 and 1"),
-            ));
+            return Err(no_fraction(fraction));
         }
         // There are fewer values than a float counts exactly, and a fraction leads to one of them.
         let value = |place: f64| &self.values[place as usize];

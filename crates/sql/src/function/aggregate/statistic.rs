@@ -1,5 +1,6 @@
 //! Variances and standard deviations: exact for integers and numerics, by Youngs and Cramer's
-//! updating formula for floats.
+//! updating formula for floats. The averages of floats come out of the same state, so that they
+//! fail where the squares overflow, as in PostgreSQL.
 
 use super::Accumulator;
 use super::sum::Scales;
@@ -100,7 +101,8 @@ struct Float {
     count: f64,
     sum: f64,
     distances: f64,
-    wanted: Wanted,
+    /// None for the average.
+    wanted: Option<Wanted>,
 }
 
 impl Accumulator for Float {
@@ -132,17 +134,30 @@ impl Accumulator for Float {
     }
 
     fn result(&self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
-        let Wanted { sample, root } = self.wanted;
-        if self.count == 0.0 || (sample && self.count <= 1.0) {
+        if self.count == 0.0 {
+            return Ok(Datum::Null);
+        }
+        let Some(Wanted { sample, root }) = self.wanted else {
+            return Ok(Datum::Float8(self.sum / self.count));
+        };
+        if sample && self.count <= 1.0 {
             return Ok(Datum::Null);
         }
         let variance = self.distances / if sample { self.count - 1.0 } else { self.count };
         Ok(Datum::Float8(if root { variance.sqrt() } else { variance }))
     }
+
+    fn is_flat(&self) -> bool {
+        true
+    }
 }
 
 fn float(sample: bool, root: bool) -> Box<dyn Accumulator> {
-    Box::new(Float { count: 0.0, sum: 0.0, distances: 0.0, wanted: Wanted { sample, root } })
+    Box::new(Float { count: 0.0, sum: 0.0, distances: 0.0, wanted: Some(Wanted { sample, root }) })
+}
+
+pub(super) fn float_average(_: &[Type]) -> Box<dyn Accumulator> {
+    Box::new(Float { count: 0.0, sum: 0.0, distances: 0.0, wanted: None })
 }
 
 pub(super) fn float_sample_variance(_: &[Type]) -> Box<dyn Accumulator> {

@@ -192,10 +192,10 @@ pub(super) fn average_of_numeric(_: &[Type]) -> Box<dyn Accumulator> {
 
 /// Floats, summed in the order they come. The sum of float4 rounds at each step.
 struct FloatSum {
+    /// Before the first value it is -0, to which anything is added unchanged, even another -0.
     sum: f64,
     count: i64,
     narrow: bool,
-    average: bool,
     infinite: bool,
 }
 
@@ -223,8 +223,6 @@ impl Accumulator for FloatSum {
     fn result(&self, _: &EvalContext<'_>) -> Finished {
         Ok(if self.count == 0 {
             Datum::Null
-        } else if self.average {
-            Datum::Float8(self.sum / self.count as f64)
         } else if self.narrow {
             Datum::Float4(self.sum as f32)
         } else {
@@ -235,11 +233,7 @@ impl Accumulator for FloatSum {
 
 pub(super) fn sum_of_float(types: &[Type]) -> Box<dyn Accumulator> {
     let narrow = types.first().is_some_and(|ty| ty.id == TypeId::Float4);
-    Box::new(FloatSum { sum: 0.0, count: 0, narrow, average: false, infinite: false })
-}
-
-pub(super) fn average_of_float(_: &[Type]) -> Box<dyn Accumulator> {
-    Box::new(FloatSum { sum: 0.0, count: 0, narrow: false, average: true, infinite: false })
+    Box::new(FloatSum { sum: -0.0, count: 0, narrow, infinite: false })
 }
 
 struct IntervalSum {

@@ -349,9 +349,11 @@ fn at_interval_zone(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
             "interval time zone must not include months or days",
         ));
     }
+    // Zones have no parts of seconds.
+    let offset = offset.micros / SECOND * SECOND;
     match &arguments[1] {
         Datum::Timestamp(local) if is_finite_timestamp(*local) => {
-            check_timestamp(local.checked_sub(offset.micros)).map(Datum::Timestamptz)
+            check_timestamp(local.checked_sub(offset)).map(Datum::Timestamptz)
         }
         Datum::Timestamp(local) => Ok(Datum::Timestamptz(*local)),
         other => {
@@ -359,7 +361,7 @@ fn at_interval_zone(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
             if !is_finite_timestamp(moment) {
                 return Ok(Datum::Timestamp(moment));
             }
-            check_timestamp(moment.checked_add(offset.micros)).map(Datum::Timestamp)
+            check_timestamp(moment.checked_add(offset)).map(Datum::Timestamp)
         }
     }
 }

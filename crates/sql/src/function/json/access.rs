@@ -136,7 +136,7 @@ pub(super) fn exists_all(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed 
 }
 
 pub(super) fn array_length(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    match read(&arguments[0])?.0.value {
+    match json::parse_shape(str_of(&arguments[0])?)?.value {
         Value::Array(elements) => Ok(Datum::Int4(elements.len() as i32)),
         Value::Object(_) => Err(cannot("cannot get array length of a non-array")),
         _ => Err(cannot("cannot get array length of a scalar")),
@@ -144,7 +144,7 @@ pub(super) fn array_length(arguments: &[Datum], _: &EvalContext<'_>) -> Computed
 }
 
 pub(super) fn type_of(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    Ok(read(&arguments[0])?.0.type_name().into())
+    Ok(json::parse_shape(str_of(&arguments[0])?)?.type_name().into())
 }
 
 /// What a row takes beside its values.
@@ -167,7 +167,10 @@ pub(in crate::function) fn rows(
         return Ok(None);
     }
     let whole = &arguments[0];
-    let node = read(whole)?.0;
+    let node = match base {
+        "array_elements" => json::parse_shape(str_of(whole)?)?,
+        _ => read(whole)?.0,
+    };
     let mut meter = Meter::default();
     let take = |node: &Node| if base.ends_with("text") { part_text(node, whole) } else { part(node, whole) };
     let rows: Result<Vec<Vec<Datum>>, SqlError> = match (&node.value, base.starts_with("array")) {

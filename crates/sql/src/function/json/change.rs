@@ -63,7 +63,7 @@ pub(super) fn delete_key(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed 
 }
 
 pub(super) fn delete_key_list(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    let keys: Vec<&str> = array_of(b)?.elements.iter().filter_map(Datum::as_str).collect();
+    let keys: Vec<&str> = texts_of(b)?.iter().filter_map(Datum::as_str).collect();
     delete_keys(read(a)?.0, &keys)
 }
 
@@ -117,12 +117,17 @@ pub(super) fn index_of(step: &str, place: usize, length: usize) -> Result<Result
 
 pub(super) fn change_at(
     node: &mut Node,
-    path: &[&str],
+    path: &[Option<&str>],
     place: usize,
     change: Change,
     new: Option<&Node>,
 ) -> Result<(), SqlError> {
     let Some((step, rest)) = path.split_first() else { return Ok(()) };
+    // Only where the path leads to, a NULL in it matters.
+    let step = step.ok_or_else(|| {
+        let message = format!("path element at position {place} is null");
+        SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, message)
+    })?;
     match &mut node.value {
         Value::Object(members) => {
             let found = members.iter().rposition(|(key, _)| key == step);
@@ -137,7 +142,7 @@ pub(super) fn change_at(
                 }
                 (Some(at), false, ..) => return change_at(&mut members[at].1, rest, place + 1, change, new),
                 (None, true, Change::Replace { create: true } | Change::Insert { .. }, Some(new)) => {
-                    members.push(((*step).to_owned(), new.clone()));
+                    members.push((step.to_owned(), new.clone()));
                 }
                 _ => {}
             }
@@ -165,22 +170,38 @@ pub(super) fn change_at(
     Ok(())
 }
 
-pub(super) fn path_of(datum: &Datum) -> Result<Vec<&str>, SqlError> {
-    let elements = &array_of(datum)?.elements;
-    let path: Result<Vec<&str>, usize> =
-        elements.iter().enumerate().map(|(i, element)| element.as_str().ok_or(i + 1)).collect();
-    path.map_err(|place| {
-        SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("path element at position {place} is null"))
-    })
+/// The texts of an array that has one dimension at most.
+fn texts_of(datum: &Datum) -> Result<&[Datum], SqlError> {
+    let array = array_of(datum)?;
+    if array.dimensions.len() > 1 {
+        return Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "wrong number of array subscripts"));
+    }
+    Ok(&array.elements)
+}
+
+pub(super) fn path_of(datum: &Datum) -> Result<Vec<Option<&str>>, SqlError> {
+    Ok(texts_of(datum)?.iter().map(Datum::as_str).collect())
+}
+
+/// Where nothing is to be made, nothing in a document without parts can change, whatever the path.
+fn is_empty(node: &Node) -> bool {
+    match &node.value {
+        Value::Object(members) => members.is_empty(),
+        Value::Array(elements) => elements.is_empty(),
+        _ => false,
+    }
 }
 
 /// A document with something else at a path.
 fn changed(document: &Datum, path: &Datum, change: Change, new: &Datum) -> Computed {
-    let mut node = read(document)?.0;
     let path = path_of(path)?;
+    let mut node = read(document)?.0;
     let new = read(new)?.0;
     if !matches!(node.value, Value::Object(_) | Value::Array(_)) {
         return Err(cannot("cannot set path in scalar"));
+    }
+    if change == (Change::Replace { create: false }) && is_empty(&node) {
+        return Ok(document.clone());
     }
     change_at(&mut node, &path, 1, change, Some(&new))?;
     normal(&node)
@@ -235,10 +256,13 @@ pub(super) fn delete_path(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed
 }
 
 fn remove_at(a: &Datum, b: &Datum) -> Computed {
-    let mut node = read(a)?.0;
     let path = path_of(b)?;
+    let mut node = read(a)?.0;
     if !matches!(node.value, Value::Object(_) | Value::Array(_)) {
         return Err(cannot("cannot delete path in scalar"));
+    }
+    if is_empty(&node) {
+        return Ok(a.clone());
     }
     change_at(&mut node, &path, 1, Change::Delete, None)?;
     normal(&node)

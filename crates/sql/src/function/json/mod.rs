@@ -148,7 +148,12 @@ impl<'a> Writer<'a> {
                 "key value must be scalar, not array, composite, or json",
             ));
         }
-        self.string(&datum.to_text_string(ty, self.context), out)
+        match datum {
+            // These are written as in values, whatever their text is elsewhere.
+            Datum::Bool(value) => self.string(if *value { "true" } else { "false" }, out),
+            Datum::Date(_) | Datum::Timestamp(_) | Datum::Timestamptz(_) => self.value(datum, ty, out),
+            _ => self.string(&datum.to_text_string(ty, self.context), out),
+        }
     }
 }
 
@@ -249,6 +254,11 @@ fn to_pretty_json(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>
     finish(out, false)
 }
 
+#[cold]
+fn null_key() -> SqlError {
+    SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "null value not allowed for object key")
+}
+
 fn object_of_texts(arguments: &[Datum], context: &EvalContext<'_>, binary: bool) -> Computed {
     let array = array_of(&arguments[0])?;
     let wrong = match array.dimensions.as_slice() {
@@ -269,6 +279,9 @@ fn object_of_texts(arguments: &[Datum], context: &EvalContext<'_>, binary: bool)
             "array must have even number of elements",
         ));
     }
+    if array.elements.iter().step_by(2).any(Datum::is_null) {
+        return Err(null_key());
+    }
     build_object(&array.elements, &types, context, binary)
 }
 
@@ -283,7 +296,7 @@ fn object_of_lists(arguments: &[Datum], context: &EvalContext<'_>, binary: bool)
         return wrong("mismatched array dimensions");
     }
     if keys.elements.iter().any(Datum::is_null) {
-        return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "null value not allowed for object key"));
+        return Err(null_key());
     }
     let pairs = keys.elements.iter().zip(&values.elements);
     let members: Vec<Datum> = pairs.flat_map(|(key, value)| [key.clone(), value.clone()]).collect();

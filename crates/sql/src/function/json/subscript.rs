@@ -127,7 +127,7 @@ fn place(
             }
         },
         Value::Array(elements) => {
-            let index: i32 = step.trim().parse().map_err(|_| {
+            let index: i32 = step.trim_start().parse().map_err(|_| {
                 SqlError::new(
                     sqlstate::INVALID_TEXT_REPRESENTATION,
                     format!("path element at position {position} is not an integer: \"{step}\""),

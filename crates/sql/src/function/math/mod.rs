@@ -386,8 +386,9 @@ fn width_bucket(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let any_nan = operand.is_nan() || low.is_nan() || high.is_nan();
     let count = check_buckets(&arguments[3], any_nan, low.is_infinite() || high.is_infinite(), low == high)?;
     bucket([operand, low, high], count, || {
+        // Rounded as any quotient is, which may lead into the next bucket; PostgreSQL 15 does so.
         let distance = operand.subtract(low)?.multiply(&Numeric::from(count))?;
-        distance.divide_truncating(&high.subtract(low)?)?.to_i64("integer")
+        distance.divide(&high.subtract(low)?)?.floor().to_i64("integer")
     })
 }
 

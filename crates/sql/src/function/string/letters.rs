@@ -19,8 +19,22 @@ pub(in crate::function) fn lower_char(c: char) -> char {
     let mut mapped = c.to_lowercase();
     match (mapped.next(), mapped.next()) {
         (Some(single), None) => single,
+        // The one letter whose small one Unicode has in one character and in two.
+        _ if c == '\u{130}' => 'i',
         _ => c,
     }
+}
+
+/// The one-character capitals of the small Greek letters with an iota below, which in several
+/// characters have others.
+fn with_iota(c: char) -> char {
+    let code = u32::from(c);
+    let capital = match code {
+        0x1f80..=0x1faf if code & 8 == 0 => code + 8,
+        0x1fb3 | 0x1fc3 | 0x1ff3 => code + 9,
+        _ => code,
+    };
+    char::from_u32(capital).unwrap_or(c)
 }
 
 fn upper_char(c: char) -> char {
@@ -30,7 +44,7 @@ fn upper_char(c: char) -> char {
     let mut mapped = c.to_uppercase();
     match (mapped.next(), mapped.next()) {
         (Some(single), None) => single,
-        _ => c,
+        _ => with_iota(c),
     }
 }
 

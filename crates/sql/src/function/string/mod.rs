@@ -7,6 +7,7 @@ mod quote;
 mod search;
 mod unistr;
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use bytes::Bytes;
@@ -238,6 +239,11 @@ fn starts_with_operator(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Bool(text(a)?.as_bytes().starts_with(text(b)?.as_bytes())))
 }
 
+/// The operators that order by bytes. All texts are ordered so here, char(n) without its padding.
+fn by_bytes(a: &Datum, b: &Datum, holds: fn(Ordering) -> bool) -> Computed {
+    Ok(Datum::Bool(holds(a.compare(b))))
+}
+
 fn chr(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let code = integer(&arguments[0])?;
     if code == 0 {
@@ -467,5 +473,13 @@ pub(super) fn operators() -> Vec<Operator> {
         infix_typed("||", AnyNonArray, T, T, concatenate_any).stable(),
         infix("||", Bytea, Bytea, Bytea, concatenate_bytes),
         infix("^@", T, T, Bool, starts_with_operator),
+        infix("~<~", T, T, Bool, |a, b, _| by_bytes(a, b, Ordering::is_lt)),
+        infix("~<=~", T, T, Bool, |a, b, _| by_bytes(a, b, Ordering::is_le)),
+        infix("~>=~", T, T, Bool, |a, b, _| by_bytes(a, b, Ordering::is_ge)),
+        infix("~>~", T, T, Bool, |a, b, _| by_bytes(a, b, Ordering::is_gt)),
+        infix("~<~", Bpchar, Bpchar, Bool, |a, b, _| by_bytes(a, b, Ordering::is_lt)),
+        infix("~<=~", Bpchar, Bpchar, Bool, |a, b, _| by_bytes(a, b, Ordering::is_le)),
+        infix("~>=~", Bpchar, Bpchar, Bool, |a, b, _| by_bytes(a, b, Ordering::is_ge)),
+        infix("~>~", Bpchar, Bpchar, Bool, |a, b, _| by_bytes(a, b, Ordering::is_gt)),
     ]
 }

@@ -1,4 +1,4 @@
-//! Numbers as text by template, and back.
+//! Numbers as text by template.
 //!
 //! The number is first written plainly with as many fraction digits as the template has places for.
 //! Then the template's places are walked from the left: those before the number's first digit give
@@ -10,7 +10,7 @@ use crate::error::SqlError;
 use crate::function::EvalContext;
 use crate::function::math::unexpected;
 use crate::function::string::str_of;
-use crate::types::bounds::{Meter, ask, pieces};
+use crate::types::bounds::{Meter, ask};
 use crate::types::{Datum, Numeric};
 
 /// A number written plainly: its sign and its characters.
@@ -101,10 +101,12 @@ fn to_numeric(datum: &Datum) -> Result<Numeric, SqlError> {
 const FLOAT_DIGITS: usize = 350;
 
 fn scientific(datum: &Datum, template: &Template) -> Result<String, SqlError> {
-    // Floats are rounded as what they are in binary.
+    // Floats are rounded as what they are in binary, half to even, and so are integers that a float
+    // holds.
     let float = match datum {
         Datum::Float4(value) => Some(f64::from(*value)),
         Datum::Float8(value) => Some(*value),
+        Datum::Int4(value) => Some(f64::from(*value)),
         _ => None,
     };
     if let Some(value) = float.filter(|value| value.is_finite()) {
@@ -112,7 +114,7 @@ fn scientific(datum: &Datum, template: &Template) -> Result<String, SqlError> {
         let text = format!("{value:.digits$e}");
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let exponent: i32 = exponent.parse().unwrap_or(0);
-        let blank = if value < 0.0 { "" } else { " " };
+        let blank = if value.is_sign_negative() { "" } else { " " };
         let zeros = "0".repeat(template.fraction - digits);
         return Ok(format!(
             "{blank}{mantissa}{zeros}e{}{:02}",
@@ -139,7 +141,15 @@ fn scientific(datum: &Datum, template: &Template) -> Result<String, SqlError> {
 }
 
 fn roman_template(datum: &Datum, template: &Template) -> Result<String, SqlError> {
-    let value = to_numeric(datum)?.to_i64("integer").unwrap_or(0);
+    let value = match datum {
+        Datum::Float4(value) => f64::from(*value).round_ties_even() as i64,
+        Datum::Float8(value) => value.round_ties_even() as i64,
+        other => to_numeric(other)?.to_i64("integer")?,
+    };
+    // Of floats there is none that is refused: what is beyond has no Roman numeral either.
+    if i32::try_from(value).is_err() && !matches!(datum, Datum::Float4(_) | Datum::Float8(_)) {
+        return Err(SqlError::out_of_range("integer"));
+    }
     let (mut out, mut meter) = (String::new(), Meter::default());
     for piece in &template.pieces {
         let before = out.len();
@@ -381,44 +391,4 @@ fn ordinal(number: &[u8], lower: bool) -> &'static str {
         Some(b'3') if !teen => suffixes[2],
         _ => suffixes[3],
     }
-}
-
-/// `to_number(text, template)`: the digits, point and sign, whatever stands between them.
-pub(in crate::function) fn to_number(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum, SqlError> {
-    let text = str_of(&arguments[0])?;
-    let template = Template::parse(str_of(&arguments[1])?)?;
-    let negative = text.contains('-') || (template.brackets && text.contains('<'));
-    let shift = template.shift.unwrap_or(0);
-    let (mut integer, mut fraction, mut after_point) = (0, 0, false);
-    let mut digits = String::new();
-    'text: for piece in pieces(text) {
-        for c in piece?.chars() {
-            match c {
-                '0'..='9' if after_point && fraction < template.fraction => {
-                    digits.push(c);
-                    fraction += 1;
-                }
-                '0'..='9' if after_point => {}
-                '0'..='9' if integer == template.integer + shift => break 'text,
-                '0'..='9' => {
-                    digits.push(c);
-                    integer += 1;
-                }
-                '.' if template.has_point && !after_point => {
-                    after_point = true;
-                    digits.push('.');
-                }
-                '.' => break 'text,
-                _ => {}
-            }
-        }
-    }
-    if digits.trim_matches('.').is_empty() {
-        return Err(SqlError::invalid_text("numeric", " "));
-    }
-    let mut value: Numeric = digits.trim_end_matches('.').parse()?;
-    if shift > 0 {
-        value = value.divide(&Numeric::from(10i64).power(&Numeric::from(shift as i64), &ask)?)?;
-    }
-    Ok(Datum::Numeric(if negative { value.negate() } else { value }))
 }

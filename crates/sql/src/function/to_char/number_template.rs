@@ -59,6 +59,11 @@ fn invalid(what: &str) -> SqlError {
     SqlError::new(sqlstate::SYNTAX_ERROR, what.to_owned())
 }
 
+#[cold]
+fn not_last() -> SqlError {
+    invalid("\"EEEE\" must be the last pattern used")
+}
+
 /// Spellings of more than one letter come in capitals or small letters throughout.
 const WORDS: [&str; 9] = ["EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH"];
 
@@ -109,9 +114,8 @@ impl Template {
 
     fn word(&mut self, word: &str, lower: bool) -> Result<(), SqlError> {
         let signed = self.anchor.is_some();
-        let no_eeee = || invalid("\"EEEE\" must be the last pattern used");
         if self.scientific {
-            return Err(no_eeee());
+            return Err(if word == "EEEE" { invalid("cannot use \"EEEE\" twice") } else { not_last() });
         }
         match word {
             "EEEE" => {
@@ -160,8 +164,9 @@ impl Template {
     }
 
     fn letter(&mut self, letter: char) -> Result<(), SqlError> {
-        if self.scientific {
-            return Err(invalid("\"EEEE\" must be the last pattern used"));
+        // Literals may stand behind it.
+        if self.scientific && "90.,DdGgLlSsVvBb".contains(letter) {
+            return Err(not_last());
         }
         match letter {
             '9' | '0' if self.brackets => {

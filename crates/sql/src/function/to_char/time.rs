@@ -102,7 +102,9 @@ fn render(moment: &Moment, template: &str) -> Result<String, SqlError> {
             Piece::Literal(c) | Piece::Separator(c) => out.push(c),
             Piece::Pattern { pattern, case, fill, ordinal, .. } => {
                 let mut text = one(moment, pattern, case, fill)?;
-                if let Some(ordinal) = ordinal {
+                // Only numbers are counted by: `MONTHTH` is `MONTH`.
+                let is_number = pattern.is_digits() && pattern != Pattern::ZoneMinute;
+                if let Some(ordinal) = ordinal.filter(|_| is_number && !text.is_empty()) {
                     text.push_str(suffix(&text, ordinal));
                 }
                 out.push_str(&text);
@@ -156,6 +158,18 @@ fn padded(value: i64, width: usize, fill: bool) -> String {
     if value < 0 { format!("-{:0width$}", -value) } else { format!("{value:0width$}") }
 }
 
+/// A number as wide as that, its sign included.
+fn in_width(value: i64, width: usize, fill: bool) -> String {
+    let width = if fill { 0 } else { width };
+    format!("{value:0width$}")
+}
+
+/// Room for a sign is there if the hour itself has one.
+fn hour_of_twelve(hour: i64, fill: bool) -> String {
+    let shown = if hour % 12 == 0 { 12 } else { hour % 12 };
+    in_width(shown, if hour < 0 { 3 } else { 2 }, fill)
+}
+
 fn cased(word: &str, case: Case) -> String {
     match case {
         Case::Upper => word.to_ascii_uppercase(),
@@ -182,19 +196,20 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
     let days = || moment.days.ok_or_else(not_for_intervals);
     let year_digits = |year: i64, digits: u8| {
         let shown = if digits == 4 { year } else { year % 10i64.pow(u32::from(digits)) };
-        padded(shown, usize::from(digits), fill)
+        let width = usize::from(digits) + usize::from(year < 0);
+        in_width(shown, if digits == 1 { 1 } else { width }, fill)
     };
     let era_year = if moment.days.is_some() { moment.year.abs() } else { moment.year };
     Ok(match pattern {
-        Pattern::Hour12 => padded(if moment.hour % 12 == 0 { 12 } else { moment.hour % 12 }, 2, fill),
+        Pattern::Hour12 => hour_of_twelve(moment.hour, fill),
         Pattern::Hour24 => padded(moment.hour, 2, fill),
         Pattern::Minute => padded(moment.minute, 2, fill),
         Pattern::Second => padded(moment.second, 2, fill),
-        Pattern::Millisecond => padded(moment.micros / 1000, 3, false),
-        Pattern::Microsecond => padded(moment.micros, 6, false),
+        Pattern::Millisecond => in_width(moment.micros / 1000, 3, false),
+        Pattern::Microsecond => in_width(moment.micros, 6, false),
         Pattern::Fraction(digits) => {
             let value = moment.micros / 10i64.pow(6 - u32::from(digits));
-            padded(value, usize::from(digits), false)
+            in_width(value, usize::from(digits), false)
         }
         Pattern::SecondOfDay => (moment.hour * 3600 + moment.minute * 60 + moment.second).to_string(),
         Pattern::Meridiem { periods } => cased(meridiem(moment.hour, periods), case),
@@ -217,29 +232,30 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
         Pattern::Month => padded(moment.month, 2, fill),
         Pattern::DayName => name(WEEKDAYS[calendar::weekday(days()?) as usize], case, 9, fill),
         Pattern::DayAbbreviation => cased(&WEEKDAYS[calendar::weekday(days()?) as usize][..3], case),
-        Pattern::DayOfYear => padded(moment.day_of_year, 3, fill),
+        Pattern::DayOfYear => in_width(moment.day_of_year, 3, fill),
         Pattern::IsoDayOfYear => {
             let (year, _) = calendar::iso_week(days()?);
             padded(days()? - calendar::iso_week_start(year, 1) + 1, 3, fill)
         }
-        // Unlike the others, a negative day is not padded.
-        Pattern::Day if fill => moment.day.to_string(),
-        Pattern::Day => format!("{:02}", moment.day),
+        Pattern::Day => in_width(moment.day, 2, fill),
         Pattern::DayOfWeek => (calendar::weekday(days()?) + 1).to_string(),
         Pattern::IsoDayOfWeek => match calendar::weekday(days()?) {
             0 => "7".to_owned(),
             weekday => weekday.to_string(),
         },
         Pattern::WeekOfMonth => ((moment.day - 1) / 7 + 1).to_string(),
-        Pattern::WeekOfYear => padded((moment.day_of_year - 1) / 7 + 1, 2, fill),
+        Pattern::WeekOfYear => in_width((moment.day_of_year - 1) / 7 + 1, 2, fill),
         Pattern::IsoWeek => padded(i64::from(calendar::iso_week(days()?).1), 2, fill),
         Pattern::Century => padded(century(moment), 2, fill),
-        Pattern::Julian => (days()? + calendar::JULIAN_EPOCH).to_string(),
+        Pattern::Julian => match moment.days {
+            Some(days) => (days + calendar::JULIAN_EPOCH).to_string(),
+            None => julian_of_fields(moment).to_string(),
+        },
         Pattern::Exact | Pattern::Quarter if moment.month == 0 || pattern == Pattern::Exact => String::new(),
         Pattern::Exact | Pattern::Quarter => ((moment.month - 1) / 3 + 1).to_string(),
         Pattern::ZoneAbbreviation | Pattern::ZoneHour | Pattern::ZoneMinute | Pattern::ZoneOffset => {
             days()?;
-            zone_text(moment, pattern, case)
+            zone_text(moment, pattern, case, fill)
         }
     })
 }
@@ -268,8 +284,19 @@ fn century(moment: &Moment) -> i64 {
     } else if moment.year > 0 {
         (moment.year - 1) / 100 + 1
     } else {
-        moment.year / 100 - 1
+        // 600 BC is the first year of its century, which 501 BC ends.
+        (moment.year + 1) / 100 - 1
     }
+}
+
+/// What PostgreSQL's formula for Julian days makes of an interval's years, months and days.
+fn julian_of_fields(moment: &Moment) -> i64 {
+    let (year, month) = match moment.month {
+        month if month > 2 => (moment.year + 4800, month + 1),
+        month => (moment.year + 4799, month + 13),
+    };
+    let century = year / 100;
+    year * 365 - 32_167 + year / 4 - century + century / 4 + 7834 * month / 256 + moment.day
 }
 
 fn month_name(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> String {
@@ -293,23 +320,25 @@ fn month_name(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Stri
     }
 }
 
-fn zone_text(moment: &Moment, pattern: Pattern, case: Case) -> String {
-    let Some((offset, abbreviation)) = &moment.zone else {
-        // A timestamp without zone has none to show; the offset is that of UTC.
-        return match pattern {
-            Pattern::ZoneAbbreviation => String::new(),
-            Pattern::ZoneMinute => "00".to_owned(),
-            _ => "+00".to_owned(),
-        };
+fn zone_text(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> String {
+    // A timestamp without zone has none to show; the offset is that of UTC.
+    let (offset, abbreviation) = match &moment.zone {
+        Some((offset, abbreviation)) => (*offset, abbreviation.as_str()),
+        None => (0, ""),
     };
-    let sign = if *offset < 0 { '-' } else { '+' };
+    let sign = if offset < 0 { '-' } else { '+' };
     let (hours, minutes) = (offset.abs() / 3600, offset.abs() % 3600 / 60);
     match pattern {
         Pattern::ZoneAbbreviation if case == Case::Lower => abbreviation.to_ascii_lowercase(),
-        Pattern::ZoneAbbreviation => abbreviation.clone(),
+        Pattern::ZoneAbbreviation => abbreviation.to_owned(),
         Pattern::ZoneHour => format!("{sign}{hours:02}"),
         Pattern::ZoneMinute => format!("{minutes:02}"),
-        _ if minutes == 0 => format!("{sign}{hours:02}"),
-        _ => format!("{sign}{hours:02}:{minutes:02}"),
+        _ => {
+            let hours = in_width(i64::from(hours), 2, fill);
+            match offset.abs() % 3600 {
+                0 => format!("{sign}{hours}"),
+                _ => format!("{sign}{hours}:{minutes:02}"),
+            }
+        }
     }
 }

@@ -8,9 +8,11 @@ mod general;
 mod log;
 mod names;
 mod privilege;
+mod property;
 mod size;
+mod type_numbers;
 
-pub(super) use names::{other_type, type_name};
+pub(super) use names::{other_type, other_type_name, type_name};
 
 use super::Source;
 use crate::error::Result;
@@ -137,14 +139,16 @@ fn option(text: &str) -> Vec<Datum> {
 
 /// Every function of this module.
 pub fn functions() -> impl Iterator<Item = &'static Function> {
-    let tables: [&'static [Function]; 8] = [
+    let tables: [&'static [Function]; 10] = [
         definitions::FUNCTIONS,
         general::FUNCTIONS,
         log::FUNCTIONS,
         names::FUNCTIONS,
         privilege::DEFAULTS,
         privilege::FUNCTIONS,
+        property::FUNCTIONS,
         size::FUNCTIONS,
+        type_numbers::FUNCTIONS,
         SETS,
     ];
     tables.into_iter().flatten()

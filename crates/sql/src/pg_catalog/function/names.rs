@@ -61,27 +61,80 @@ fn relation_is_visible(arguments: &[Datum], source: &Source<'_>) -> Result<Datum
     Ok(relation.map(|relation| relation.is_visible(source.catalog, &source.search_path())).into())
 }
 
-/// Names of types that no value here has, which still stand in the catalog.
-const OTHER_TYPES: &[(u32, &str)] = &[
-    (27, "tid"),
-    (28, "xid"),
-    (29, "cid"),
-    (1263, "cstring[]"),
-    (2275, "cstring"),
-    (2279, "trigger"),
-    (2281, "internal"),
+/// Types that no value here has, which still stand in the catalog, or are asked for by their names:
+/// oid, oid of the array type or 0, name in `pg_type`, name in SQL.
+const OTHER_TYPES: &[(u32, u32, &str, &str)] = &[
+    (27, 1010, "tid", "tid"),
+    (29, 1012, "cid", "cid"),
+    (142, 143, "xml", "xml"),
+    (194, 0, "pg_node_tree", "pg_node_tree"),
+    (600, 1017, "point", "point"),
+    (601, 1018, "lseg", "lseg"),
+    (602, 1019, "path", "path"),
+    (603, 1020, "box", "box"),
+    (604, 1027, "polygon", "polygon"),
+    (628, 629, "line", "line"),
+    (718, 719, "circle", "circle"),
+    (774, 775, "macaddr8", "macaddr8"),
+    (790, 791, "money", "money"),
+    (829, 1040, "macaddr", "macaddr"),
+    (1033, 1034, "aclitem", "aclitem"),
+    (1266, 1270, "timetz", "time with time zone"),
+    (1560, 1561, "bit", "bit"),
+    (1562, 1563, "varbit", "bit varying"),
+    (1790, 2201, "refcursor", "refcursor"),
+    (2203, 2208, "regoper", "regoper"),
+    (2204, 2209, "regoperator", "regoperator"),
+    (2275, 1263, "cstring", "cstring"),
+    (2279, 0, "trigger", "trigger"),
+    (2280, 0, "language_handler", "language_handler"),
+    (2281, 0, "internal", "internal"),
+    (2970, 2949, "txid_snapshot", "txid_snapshot"),
+    (3614, 3643, "tsvector", "tsvector"),
+    (3615, 3645, "tsquery", "tsquery"),
+    (3734, 3735, "regconfig", "regconfig"),
+    (3769, 3770, "regdictionary", "regdictionary"),
+    (3838, 0, "event_trigger", "event_trigger"),
+    (3904, 3905, "int4range", "int4range"),
+    (3906, 3907, "numrange", "numrange"),
+    (3908, 3909, "tsrange", "tsrange"),
+    (3910, 3911, "tstzrange", "tstzrange"),
+    (3912, 3913, "daterange", "daterange"),
+    (3926, 3927, "int8range", "int8range"),
+    (4072, 4073, "jsonpath", "jsonpath"),
+    (4191, 4192, "regcollation", "regcollation"),
+    (4451, 6150, "int4multirange", "int4multirange"),
+    (4532, 6151, "nummultirange", "nummultirange"),
+    (4533, 6152, "tsmultirange", "tsmultirange"),
+    (4534, 6153, "tstzmultirange", "tstzmultirange"),
+    (4535, 6155, "datemultirange", "datemultirange"),
+    (4536, 6157, "int8multirange", "int8multirange"),
+    (5038, 5039, "pg_snapshot", "pg_snapshot"),
 ];
 
-/// Oid of one of them.
+/// Oid of one of them, or of an array of it.
 pub(in crate::pg_catalog) fn other_type(name: &str) -> Option<u32> {
-    OTHER_TYPES.iter().find(|(_, known)| *known == name).map(|(oid, _)| *oid)
+    let element = name.trim_end_matches("[]");
+    let found = OTHER_TYPES.iter().find(|(_, _, internal, shown)| *internal == element || *shown == element);
+    let (oid, array, ..) = found?;
+    let oid = if element == name { *oid } else { *array };
+    (oid != 0).then_some(oid)
+}
+
+/// The name of one of them, or of an array of it.
+pub(in crate::pg_catalog) fn other_type_name(oid: u32) -> Option<String> {
+    if oid == 0 {
+        return None;
+    }
+    let (known, _, _, shown) = OTHER_TYPES.iter().find(|(known, array, ..)| [*known, *array].contains(&oid))?;
+    Some(if *known == oid { (*shown).to_owned() } else { format!("{shown}[]") })
 }
 
 /// The name of a type without modifier.
 pub(in crate::pg_catalog) fn type_name(oid: u32) -> String {
-    let other = || OTHER_TYPES.iter().find(|(known, _)| *known == oid).map(|(_, name)| *name);
-    let known = TypeId::from_oid(oid).map(TypeId::sql_name).or_else(other);
-    known.unwrap_or(if oid == 0 { "-" } else { "???" }).to_owned()
+    let known = TypeId::from_oid(oid).map(|id| id.sql_name().to_owned());
+    let unknown = if oid == 0 { "-" } else { "???" };
+    known.or_else(|| other_type_name(oid)).unwrap_or_else(|| unknown.to_owned())
 }
 
 fn format_type(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Datum> {

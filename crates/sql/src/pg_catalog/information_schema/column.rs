@@ -139,6 +139,12 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// Which fields an interval has, if not all.
+    pub(super) fn interval_type(&self) -> Option<String> {
+        let name = (self.known() == Some(TypeId::Interval)).then(|| self.ty.format())?;
+        name.split_once(' ').map(|(_, fields)| fields.to_ascii_uppercase())
+    }
+
     /// The collation, unless it is the default one.
     pub(super) fn collation(&self) -> Option<&'static str> {
         (facts(self.ty.id).collation == 950).then_some("C")
@@ -190,7 +196,7 @@ system_table! {
     numeric_precision_radix: Int4 = row.numeric().1,
     numeric_scale: Int4 = row.numeric().2,
     datetime_precision: Int4 = row.datetime_precision(),
-    interval_type: Varchar = NULL,
+    interval_type: Varchar = row.interval_type(),
     interval_precision: Int4 = NULL,
     character_set_catalog: Name = NULL,
     character_set_schema: Name = NULL,

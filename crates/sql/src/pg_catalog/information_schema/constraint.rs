@@ -17,6 +17,8 @@ struct Row {
     name: String,
     kind: &'static str,
     deferral: (bool, bool),
+    /// Of UNIQUE.
+    nulls_distinct: Option<bool>,
 }
 
 /// The name and the column of each NOT NULL, which is no constraint of its own.
@@ -42,6 +44,10 @@ fn rows(catalog: &Catalog) -> Vec<Row> {
             _ => "CHECK",
         },
         deferral: constraint.deferral(),
+        nulls_distinct: match constraint {
+            Constraint::Key(index) if !index.primary => Some(!index.nulls_not_distinct),
+            _ => None,
+        },
     });
     let not_null = not_nulls(catalog).map(|(table, name, _)| Row {
         schema: table.schema_name.clone(),
@@ -49,6 +55,7 @@ fn rows(catalog: &Catalog) -> Vec<Row> {
         name,
         kind: "CHECK",
         deferral: (false, false),
+        nulls_distinct: None,
     });
     named.chain(not_null).collect()
 }
@@ -66,7 +73,7 @@ system_table! {
     is_deferrable: Varchar = yes(row.deferral.0),
     initially_deferred: Varchar = yes(row.deferral.1),
     enforced: Varchar = yes(true),
-    nulls_distinct: Varchar = (row.kind == "UNIQUE").then_some(yes(true)),
+    nulls_distinct: Varchar = row.nulls_distinct.map(yes),
 }
 
 /// A column of a constraint.

@@ -34,7 +34,7 @@ system_table! {
     numeric_precision_radix: Int4 = row.numeric().1,
     numeric_scale: Int4 = row.numeric().2,
     datetime_precision: Int4 = row.datetime_precision(),
-    interval_type: Varchar = NULL,
+    interval_type: Varchar = row.interval_type(),
     interval_precision: Int4 = NULL,
     domain_default: Varchar = default(source, domain),
     udt_catalog: Name = database,

@@ -49,7 +49,7 @@ const FIXED: [&str; 12] = [
     "current_schemas",
 ];
 /// Those that are the same if they are called in the same order.
-const IN_ORDER: [&str; 3] = ["random", "gen_random_uuid", "nextval"];
+const IN_ORDER: [&str; 5] = ["random", "gen_random_uuid", "uuid_generate_v4", "gen_random_bytes", "nextval"];
 /// Those that say something of the session or the server.
 const OF_THE_NODE: [&str; 10] = [
     "current_setting",
@@ -95,7 +95,7 @@ pub(super) fn may_write(statement: &Statement) -> bool {
         S::Query(query) => changes_rows(&query.body) || !query.locks.is_empty() || locks_rows_within(sql),
         S::Insert(_) | S::Update(_) | S::Delete(_) | S::Merge(_) | S::Call(_) | S::Copy { .. } => true,
         S::CreateTable(_) | S::CreateIndex(_) | S::CreateView(_) | S::CreateSchema { .. } => true,
-        S::CreateType { .. } | S::AlterType(_) => true,
+        S::CreateType { .. } | S::AlterType(_) | S::CreateExtension(_) | S::DropExtension(_) => true,
         S::AlterTable(_) | S::AlterIndex { .. } | S::AlterView { .. } | S::Drop { .. } | S::Truncate(_) => {
             true
         }

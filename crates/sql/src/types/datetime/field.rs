@@ -90,6 +90,8 @@ pub(super) struct Fields {
     pub(super) year: Option<i32>,
     pub(super) month: Option<u32>,
     pub(super) day: Option<u32>,
+    /// Set instead of month and day.
+    pub(super) day_of_year: Option<i64>,
     /// Set instead of year, month and day: days since 2000-01-01.
     pub(super) julian: Option<i64>,
     /// Microseconds into the day.
@@ -97,13 +99,14 @@ pub(super) struct Fields {
     pub(super) zone: Option<Zone>,
     pub(super) text_month: bool,
     pub(super) two_digit_year: bool,
-    pub(super) before_christ: bool,
+    pub(super) before_christ: Option<bool>,
     pub(super) afternoon: Option<bool>,
 }
 
 impl Fields {
     pub(super) fn has_date(&self) -> bool {
-        self.julian.is_some() || (self.year.is_some() && self.month.is_some() && self.day.is_some())
+        let has_day = self.day_of_year.is_some() || (self.month.is_some() && self.day.is_some());
+        self.julian.is_some() || (self.year.is_some() && has_day)
     }
 
     pub(super) fn has_any_date(&self) -> bool {
@@ -120,14 +123,16 @@ impl Fields {
     /// comes first, or the order is the session's.
     pub(super) fn date_number(&mut self, digits: &str, order: DateOrder) -> Result<(), FieldError> {
         let long = digits.len() >= 3;
+        if self.day_of_year.is_some() {
+            return Err(FieldError::Format);
+        }
         if digits.len() == 3
             && !self.text_month
             && self.month.is_none()
             && self.day.is_none()
-            && let Some(year) = self.year
+            && self.year.is_some()
         {
-            // Year and day of the year.
-            return self.day_of_year(year, number(digits)?);
+            return self.set_day_of_year(digits);
         }
         match (self.year.is_some(), self.month.is_some(), self.day.is_some()) {
             (false, false, false) if long || order == DateOrder::Ymd => self.set_year(digits)?,
@@ -150,19 +155,20 @@ impl Fields {
         Ok(())
     }
 
-    /// Takes the day from a year and the day's number in it.
-    pub(super) fn day_of_year(&mut self, year: i32, day: i64) -> Result<(), FieldError> {
+    /// Takes the number of a day in the year.
+    pub(super) fn set_day_of_year(&mut self, digits: &str) -> Result<(), FieldError> {
+        let day: i64 = number(digits)?;
         if !(1..=366).contains(&day) {
             return Err(FieldError::Overflow);
         }
-        self.julian = Some(days_from_civil(year, 1, 1) + day - 1);
+        self.day_of_year = Some(day);
         Ok(())
     }
 
     /// Takes the word as the month, if it is one.
     pub(super) fn month_word(&mut self, word: &str) -> Result<bool, FieldError> {
         let Some(month) = words::month(word) else { return Ok(false) };
-        if self.text_month {
+        if self.text_month || self.day_of_year.is_some() {
             return Err(FieldError::Format);
         }
         if let Some(taken) = self.month {
@@ -182,10 +188,8 @@ impl Fields {
         if let Some(days) = self.julian {
             return Ok(days);
         }
-        let (Some(mut year), Some(month), Some(day)) = (self.year, self.month, self.day) else {
-            return Err(FieldError::Format);
-        };
-        if self.before_christ {
+        let Some(mut year) = self.year else { return Err(FieldError::Format) };
+        if self.before_christ == Some(true) {
             if year <= 0 {
                 return Err(FieldError::Overflow);
             }
@@ -195,6 +199,10 @@ impl Fields {
         } else if year <= 0 {
             return Err(FieldError::Overflow);
         }
+        if let Some(day) = self.day_of_year {
+            return Ok(days_from_civil(year, 1, 1) + day - 1);
+        }
+        let (Some(month), Some(day)) = (self.month, self.day) else { return Err(FieldError::Format) };
         if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
             return Err(FieldError::DayMonthOverflow);
         }

@@ -24,6 +24,36 @@ pub(crate) fn range_of(modifier: i32) -> i32 {
     if modifier < 0 { range::FULL } else { (modifier >> 16) & 0x7fff }
 }
 
+/// The fields that a type with this modifier has, as they stand behind the type's name.
+pub(crate) fn field_names(modifier: i32) -> &'static str {
+    use range::{DAY, HOUR, MINUTE, MONTH, SECOND, YEAR};
+    const NAMES: [(i32, &str); 13] = [
+        (YEAR, " year"),
+        (MONTH, " month"),
+        (DAY, " day"),
+        (HOUR, " hour"),
+        (MINUTE, " minute"),
+        (SECOND, " second"),
+        (YEAR | MONTH, " year to month"),
+        (DAY | HOUR, " day to hour"),
+        (DAY | HOUR | MINUTE, " day to minute"),
+        (DAY | HOUR | MINUTE | SECOND, " day to second"),
+        (HOUR | MINUTE, " hour to minute"),
+        (HOUR | MINUTE | SECOND, " hour to second"),
+        (MINUTE | SECOND, " minute to second"),
+    ];
+    let range = range_of(modifier);
+    NAMES.iter().find(|(fields, _)| *fields == range).map_or("", |(_, names)| *names)
+}
+
+/// Microseconds of a part of a unit that has so many; halves of one go towards zero.
+fn micros_of_fraction(fraction: f64, unit: i64) -> i128 {
+    let micros = fraction * unit as f64;
+    let whole = micros.trunc();
+    let rest = micros - whole;
+    whole as i128 + i128::from(rest > 0.5) - i128::from(rest < -0.5)
+}
+
 /// Sums of the fields before they are fitted into an interval.
 #[derive(Default)]
 struct Sum {
@@ -46,11 +76,9 @@ impl Sum {
 
     /// Adds a number of units; fractions go to the next smaller unit, a month having 30 days.
     fn add(&mut self, whole: i64, fraction: f64, unit: Unit) -> Result<(), FieldError> {
-        let micros = |unit: i64| {
-            i128::from(whole) * i128::from(unit) + (fraction * unit as f64).round_ties_even() as i128
-        };
+        let micros = |unit: i64| i128::from(whole) * i128::from(unit) + micros_of_fraction(fraction, unit);
         match unit {
-            Unit::Microsecond => self.micros += i128::from(whole) + fraction.round_ties_even() as i128,
+            Unit::Microsecond => self.micros += micros(1),
             Unit::Millisecond => self.micros += micros(1000),
             Unit::Second => self.micros += micros(SECOND),
             Unit::Minute => self.micros += micros(MINUTE),
@@ -77,7 +105,7 @@ impl Sum {
         self.days = (self.days.checked_add(whole))
             .and_then(|d| d.checked_add(extra as i64))
             .ok_or(FieldError::IntervalOverflow)?;
-        self.micros += ((fraction - extra) * DAY as f64).round_ties_even() as i128;
+        self.micros += micros_of_fraction(fraction - extra, DAY);
         Ok(())
     }
 
@@ -92,8 +120,10 @@ impl Sum {
 
     fn finish(self, ago: bool) -> Result<Interval, FieldError> {
         let sign = if ago { -1 } else { 1 };
-        let fit =
-            |value: i64| i32::try_from(value * i64::from(sign)).map_err(|_| FieldError::IntervalOverflow);
+        let fit = |value: i64| {
+            let signed = value.checked_mul(sign).and_then(|value| i32::try_from(value).ok());
+            signed.ok_or(FieldError::IntervalOverflow)
+        };
         Ok(Interval {
             months: fit(self.months)?,
             days: fit(self.days)?,
@@ -106,11 +136,10 @@ impl Sum {
 /// Reads an interval whose type has this modifier. In the SQL standard's style `-1 2:00:00` is two
 /// hours more in the past, in the others two hours less. 22007, 22008, 22015.
 pub(crate) fn parse_interval(text: &str, modifier: i32, style: IntervalStyle) -> Result<Interval, SqlError> {
-    let trimmed = text.trim();
-    let read = if trimmed.starts_with(['P', 'p']) || trimmed.starts_with("-P") {
-        iso(trimmed)
-    } else {
-        words(trimmed, range_of(modifier), style == IntervalStyle::SqlStandard)
+    // What ISO has begins with the letter, with no blank before it.
+    let read = match text.strip_prefix('P') {
+        Some(body) => iso(body),
+        None => words(text.trim(), range_of(modifier), style == IntervalStyle::SqlStandard),
     };
     read.map_err(|error| match error {
         FieldError::Overflow | FieldError::DayMonthOverflow => {
@@ -156,6 +185,25 @@ fn default_unit(range: i32) -> Unit {
 /// The units that a time of day gives.
 const CLOCK: [Unit; 5] = [Unit::Hour, Unit::Minute, Unit::Second, Unit::Millisecond, Unit::Microsecond];
 
+/// The unit of the number that comes next, to the left of what has been read.
+#[derive(Clone, Copy)]
+enum Next {
+    /// Nothing has been read: the last of the type's fields.
+    Default,
+    Unit(Unit),
+    /// No number may come: `5 ago`.
+    Nothing,
+}
+
+/// The unit of a word. What only `extract` knows is none.
+fn unit_word(word: &str) -> Result<Unit, FieldError> {
+    let is_field_only = |unit: &Unit| {
+        use Unit::*;
+        matches!(unit, Epoch | DayOfWeek | IsoDayOfWeek | DayOfYear | IsoYear | Julian)
+    };
+    Unit::from_word(word).filter(|unit| !is_field_only(unit)).ok_or(FieldError::Format)
+}
+
 fn words(text: &str, range: i32, standard: bool) -> Result<Interval, FieldError> {
     let mut tokens = tokenize(text)?;
     let has_sign = |token: &Token| token.text.starts_with(['-', '+']);
@@ -163,58 +211,49 @@ fn words(text: &str, range: i32, standard: bool) -> Result<Interval, FieldError>
     let all_negative = standard && text.starts_with('-') && !tokens.iter().skip(1).any(has_sign);
     let mut sum = Sum::default();
     let mut ago = false;
-    // Read from the end, so that a number knows the unit after it.
-    let mut unit: Option<Unit> = None;
-    // SQL's standard form: after a time a plain number is days, before that `y-m`.
-    let mut days_next = false;
-    let mut any = false;
+    // Read from the end, so that a number knows the unit after it. A unit stays until there is
+    // another one, so of two without a number in between the first counts.
+    let mut next = Next::Default;
     while let Some(Token { kind, text }) = tokens.pop() {
         match kind {
-            Kind::Word if text == "ago" && unit.is_none() => ago = true,
-            Kind::Word => {
-                if unit.is_some() {
-                    return Err(FieldError::Format);
-                }
-                unit = Some(Unit::from_word(&text).ok_or(FieldError::Format)?);
-                days_next = false;
+            Kind::Word if text == "ago" => {
+                ago = true;
+                next = Next::Nothing;
             }
-            Kind::Time => {
+            Kind::Word => next = Next::Unit(unit_word(&text)?),
+            Kind::Time | Kind::Signed if text.contains(':') => {
                 sum.see(&CLOCK)?;
                 clock(&text, range, all_negative, &mut sum)?;
-                days_next = true;
-                any = true;
-            }
-            Kind::Signed if text.contains(':') => {
-                sum.see(&CLOCK)?;
-                clock(&text, range, all_negative, &mut sum)?;
-                days_next = true;
-                any = true;
+                next = Next::Unit(Unit::Day);
             }
             Kind::Date | Kind::Signed if text[1..].contains('-') => {
+                sum.see(&[Unit::Month])?;
                 years_and_months(&text, all_negative, &mut sum)?;
-                any = true;
-                days_next = false;
+                next = Next::Unit(Unit::Month);
             }
             Kind::Number | Kind::Signed => {
+                let unit = match next {
+                    Next::Default => default_unit(range),
+                    Next::Unit(unit) => unit,
+                    Next::Nothing => return Err(FieldError::Format),
+                };
                 let (mut whole, mut fraction) = split_number(&text)?;
                 if all_negative {
                     (whole, fraction) = (-whole.saturating_abs(), -fraction.abs());
                 }
-                let of = unit.take().unwrap_or(if days_next { Unit::Day } else { default_unit(range) });
                 // A fraction of a second says all that there is of it.
-                match of {
+                match unit {
                     Unit::Second if fraction != 0.0 => sum.see(&CLOCK[2..])?,
-                    of => sum.see(&[of])?,
+                    unit => sum.see(&[unit])?,
                 }
-                sum.add(whole, fraction, of)?;
+                sum.add(whole, fraction, unit)?;
                 // `1 2 hours` is a day and two hours.
-                days_next = of == Unit::Hour;
-                any = true;
+                next = Next::Unit(if unit == Unit::Hour { Unit::Day } else { unit });
             }
             _ => return Err(FieldError::Format),
         }
     }
-    if !any || unit.is_some() {
+    if sum.seen.is_empty() {
         return Err(FieldError::Format);
     }
     sum.finish(ago)
@@ -236,8 +275,9 @@ fn years_and_months(text: &str, negative: bool, sum: &mut Sum) -> Result<(), Fie
 }
 
 /// `hh:mm`, `hh:mm:ss.f`, signed; the hours may be many. `mm:ss.f`, and `mm:ss` for MINUTE TO
-/// SECOND.
+/// SECOND. What fractions of days to the right of it came to is lost, as it is in PostgreSQL.
 fn clock(text: &str, range: i32, negative: bool, sum: &mut Sum) -> Result<(), FieldError> {
+    let is_signed = text.starts_with(['-', '+']);
     let negative = negative || text.starts_with('-');
     let body = text.trim_start_matches(['+', '-']);
     let parts: Vec<&str> = body.split(':').collect();
@@ -255,12 +295,13 @@ fn clock(text: &str, range: i32, negative: bool, sum: &mut Sum) -> Result<(), Fi
     };
     let (second, fraction) = split_number(seconds)?;
     if minutes > 59 || second > 60 {
-        return Err(FieldError::Overflow);
+        // With a sign it is taken for another kind of number then, and is none.
+        return Err(if is_signed { FieldError::Format } else { FieldError::Overflow });
     }
     let total = i128::from(hours) * i128::from(HOUR)
         + i128::from(minutes * MINUTE + second * SECOND)
         + (fraction * SECOND as f64).round_ties_even() as i128;
-    sum.micros += if negative { -total } else { total };
+    sum.micros = if negative { -total } else { total };
     Ok(())
 }
 
@@ -289,9 +330,9 @@ fn iso_number(text: &str) -> Result<(i64, f64, &str), FieldError> {
     Ok((value.trunc() as i64, value.fract(), &text[end..]))
 }
 
-/// `P1Y2M3W4DT5H6M7.8S`, each number perhaps signed; `P0001-02-03T04:05:06`; `P00010203T040506`.
-fn iso(text: &str) -> Result<Interval, FieldError> {
-    let body = text.get(1..).filter(|_| !text.starts_with('-')).ok_or(FieldError::Format)?;
+/// `P1Y2M3W4DT5H6M7.8S`, each number perhaps signed; `P0001-02-03T04:05:06`; `P00010203T040506`:
+/// what follows the first letter.
+fn iso(body: &str) -> Result<Interval, FieldError> {
     if body.is_empty() {
         return Err(FieldError::Format);
     }

@@ -5,7 +5,7 @@ use super::field::{FieldError, Fields, Zone, fraction, named_zone, number, offse
 use super::token::{Kind, Token, tokenize};
 use super::zone::TimeZone;
 use super::{
-    DATE_INFINITY, DATE_NEG_INFINITY, DAY, END_DATE, MIN_DATE, SECOND, TIMESTAMP_INFINITY,
+    DATE_INFINITY, DATE_NEG_INFINITY, DAY, END_DATE, HOUR, MIN_DATE, MINUTE, SECOND, TIMESTAMP_INFINITY,
     TIMESTAMP_NEG_INFINITY, check_timestamp, words, zone,
 };
 use crate::error::{SqlError, sqlstate};
@@ -47,7 +47,11 @@ pub(crate) fn parse_time(text: &str, context: &FormatContext) -> Result<i64, Sql
         Reading::Fields(fields) if fields.zone.is_some_and(is_of_the_day) && !fields.has_any_date() => {
             Err(report(FieldError::Format))
         }
-        Reading::Fields(fields) if fields.time.is_some() => fields.micros().map_err(report),
+        Reading::Fields(fields) if fields.time.is_some() => match fields.micros() {
+            // With letters, hours are taken as they are.
+            Ok(micros) if micros > DAY => Err(report(FieldError::Overflow)),
+            micros => micros.map_err(report),
+        },
         _ => Err(report(FieldError::Format)),
     }
 }
@@ -124,8 +128,13 @@ fn read(text: &str, context: &FormatContext, needs_date: bool) -> Result<Reading
             _ => {}
         }
     }
-    let mut reader =
-        FieldReader { fields: Fields::default(), context, after_t: false, time_only: !needs_date };
+    let mut reader = FieldReader {
+        fields: Fields::default(),
+        context,
+        after_t: false,
+        time_only: !needs_date,
+        labelled: [false; 3],
+    };
     let mut at = 0;
     while at < tokens.len() {
         at += reader.take(&tokens[at..])?;
@@ -147,6 +156,8 @@ struct FieldReader<'a> {
     after_t: bool,
     /// A time is wanted, so digits run together are one.
     time_only: bool,
+    /// Which of hours, minutes and seconds came with their letters.
+    labelled: [bool; 3],
 }
 
 impl FieldReader<'_> {
@@ -243,7 +254,8 @@ impl FieldReader<'_> {
         if let Some(at) = text.find('.') {
             // Year and day of the year, or a time with a fraction.
             if !self.fields.has_any_date() && at == 4 && text.len() == 8 {
-                return self.fields.day_of_year(number(&text[..4])?, number(&text[5..])?);
+                self.fields.year = Some(number(&text[..4])?);
+                return self.fields.set_day_of_year(&text[5..]);
             }
             fraction(&text[at..])?;
             return run_of_digits(text, &mut self.fields, self.time_only);
@@ -260,9 +272,11 @@ impl FieldReader<'_> {
             return Ok(1);
         }
         match word {
-            "am" | "pm" => self.fields.afternoon = Some(word == "pm"),
-            "bc" => self.fields.before_christ = true,
-            "ad" | "at" | "on" | "of" => {}
+            "am" | "pm" if self.fields.afternoon.is_none() => self.fields.afternoon = Some(word == "pm"),
+            "ad" | "bc" if self.fields.before_christ.is_none() => {
+                self.fields.before_christ = Some(word == "bc");
+            }
+            "at" | "on" | "of" => {}
             "dst" => {
                 let Some(Zone::Offset(seconds)) = self.fields.zone else { return Err(FieldError::Format) };
                 self.fields.zone = Some(Zone::Offset(seconds + 3600));
@@ -280,6 +294,7 @@ impl FieldReader<'_> {
                 self.fields.time = Some(micros);
             }
             "j" | "jd" | "julian" => return self.julian(tokens),
+            "y" | "m" | "d" | "h" | "mm" | "s" => return self.label(word, tokens),
             _ if !self.fields.has_date() && self.fields.time.is_none() => return Err(FieldError::Format),
             _ => self.set_zone_word(word)?,
         }
@@ -299,14 +314,66 @@ impl FieldReader<'_> {
         Ok(())
     }
 
-    /// `J2451187`, a Julian day.
+    /// `J2451187`, a Julian day; with a part of a day, or with an offset from UTC (`J2451187-08`),
+    /// it has a time, too.
     fn julian(&mut self, tokens: &[Token]) -> Result<usize, FieldError> {
-        let Some(Token { kind: Kind::Number, text }) = tokens.get(1) else { return Err(FieldError::Format) };
+        let Some(Token { kind: Kind::Number | Kind::Date, text }) = tokens.get(1) else {
+            return Err(FieldError::Format);
+        };
         if self.fields.has_any_date() {
             return Err(FieldError::Format);
         }
-        let day: i64 = number(text)?;
-        self.fields.julian = Some(day - JULIAN_EPOCH);
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (day, rest) = text.split_at(end);
+        self.fields.julian = Some(i64::from(number::<i32>(day)?) - JULIAN_EPOCH);
+        if rest.starts_with('-') && self.fields.zone.is_none() {
+            self.fields.zone = Some(Zone::Offset(offset(rest)?));
+            self.set_time(0)?;
+        } else if rest.starts_with('.') {
+            let part: f64 = format!("0{rest}").parse().map_err(|_| FieldError::Format)?;
+            self.set_time((part * DAY as f64) as i64)?;
+        } else if !rest.is_empty() {
+            return Err(FieldError::Format);
+        }
         Ok(2)
+    }
+
+    /// A number after the letter that says what it is: `y2001m12d27h04mm05s06.7`.
+    fn label(&mut self, letter: &str, tokens: &[Token]) -> Result<usize, FieldError> {
+        let Some(Token { kind: Kind::Number, text }) = tokens.get(1) else { return Err(FieldError::Format) };
+        let end = text.find('.').filter(|_| letter == "s").unwrap_or(text.len());
+        let (digits, rest) = text.split_at(end);
+        let value: i32 = number(digits)?;
+        let has_day = self.fields.julian.is_some() || self.fields.day_of_year.is_some();
+        if has_day && matches!(letter, "y" | "m" | "d") {
+            return Err(FieldError::Format);
+        }
+        match letter {
+            "y" if self.fields.year.is_none() => self.fields.year = Some(value),
+            "m" if self.fields.month.is_none() => self.fields.month = Some(value as u32),
+            "d" if self.fields.day.is_none() => self.fields.day = Some(value as u32),
+            "h" => self.part_of_time(0, i64::from(value) * HOUR)?,
+            // After an hour a second `m` is the minutes.
+            "mm" => self.part_of_time(1, i64::from(value) * MINUTE)?,
+            "m" if self.labelled[0] => self.part_of_time(1, i64::from(value) * MINUTE)?,
+            "s" => {
+                let micros = if rest.is_empty() { 0 } else { fraction(rest)? };
+                self.part_of_time(2, i64::from(value) * SECOND + micros)?;
+            }
+            _ => return Err(FieldError::Format),
+        }
+        Ok(2)
+    }
+
+    /// Adds hours, minutes or seconds. None of them is looked at whether it is too many, as none is
+    /// in PostgreSQL.
+    fn part_of_time(&mut self, part: usize, micros: i64) -> Result<(), FieldError> {
+        let has_other = self.fields.time.is_some() && !self.labelled.contains(&true);
+        if has_other || self.labelled[part] {
+            return Err(FieldError::Format);
+        }
+        self.labelled[part] = true;
+        *self.fields.time.get_or_insert(0) += micros;
+        Ok(())
     }
 }

@@ -223,6 +223,7 @@ pub(super) fn is_keyword(word: &str) -> bool {
                 | "t"
                 | "y"
                 | "m"
+                | "mm"
                 | "d"
                 | "h"
                 | "s"

@@ -98,10 +98,13 @@ impl Numeric {
 
     /// Logarithm to a base. 2201E for numbers that are not positive, 22012 for base 1.
     pub fn log(&self, base: &Numeric) -> Result<Numeric, SqlError> {
+        if base.is_nan() || self.is_nan() {
+            return Ok(Numeric::NAN);
+        }
         let base_special = base.check_logarithm()?;
         let special = self.check_logarithm()?;
         if base_special.is_some() || special.is_some() {
-            if base.is_nan() || self.is_nan() || (base.is_infinite() && self.is_infinite()) {
+            if base.is_infinite() && self.is_infinite() {
                 return Ok(Numeric::NAN);
             }
             return Ok(if self.is_infinite() { Numeric::INFINITY } else { Numeric::ZERO });
@@ -231,17 +234,17 @@ impl Numeric {
             let grows = (magnitude > one) == (exponent.signum() > 0);
             return Ok(Some(if grows { Numeric::INFINITY } else { Numeric::ZERO }));
         }
+        if self.signum() < 0 && exponent.truncate(0) != *exponent {
+            return Err(SqlError::new(
+                sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION,
+                "a negative number raised to a non-integer power yields a complex result",
+            ));
+        }
         if exponent.signum() < 0 {
             return Ok(Some(Numeric::ZERO));
         }
         if self.signum() > 0 {
             return Ok(Some(Numeric::INFINITY));
-        }
-        if exponent.truncate(0) != *exponent {
-            return Err(SqlError::new(
-                sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION,
-                "a negative number raised to a non-integer power yields a complex result",
-            ));
         }
         let odd = exponent.remainder(&Numeric::from(2i64))?.signum() != 0;
         Ok(Some(if odd { Numeric::NEG_INFINITY } else { Numeric::INFINITY }))
