@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 
 use crate::branch::Branch;
-use crate::database::{Pool, Target};
+use crate::database::{Connection, Pool, Target};
 use crate::fault;
 use crate::http;
 use crate::journal::{Found, Journal};
@@ -229,18 +229,7 @@ impl Component {
         if services.iter().any(|service| service.declared.is_closed()) {
             crate::branch::check_database(&lease).await?;
         }
-        let words = |error: tokio_postgres::Error| crate::database::in_words(&error);
-        let holds_any = !crate::branch::prepared(&lease, &self.name).await.map_err(words)?.is_empty();
-        for statement in &self.setup {
-            match lease.batch(statement).await {
-                Ok(()) => {}
-                // What is kept prepared has it locked, so it is there.
-                Err(error) if holds_any && error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-                    tracing::warn!("left out, since a prepared call is in its way: {statement}");
-                }
-                Err(error) => return Err(words(error)),
-            }
-        }
+        set_up(&lease, &self.name, &self.setup).await?;
         let mut taken = take_over(&lease, &self.name).await?;
         let is_journal_whole = is_journal_whole(&self.name, &taken, &found);
         rows_of_branches(&mut taken, &found)?;
@@ -275,6 +264,23 @@ impl Component {
     }
 }
 
+/// Runs the statements that are given for the tables. One that waits for what a prepared call
+/// holds is left out: that its tables are locked says that they are there.
+async fn set_up(connection: &Connection, name: &str, statements: &[String]) -> Result<(), String> {
+    let words = |error: tokio_postgres::Error| crate::database::in_words(&error);
+    let holds_any = !crate::branch::prepared(connection, name).await.map_err(words)?.is_empty();
+    for statement in statements {
+        match connection.batch(statement).await {
+            Ok(()) => {}
+            Err(error) if holds_any && error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                tracing::warn!("left out, since a prepared call is in its way: {statement}");
+            }
+            Err(error) => return Err(words(error)),
+        }
+    }
+    Ok(())
+}
+
 /// Where the journal is: in the folder that is given for it. An embedded database has its folder to
 /// itself, locked; if both are the same one, the journal has a folder in it that the database does
 /// not look into.
@@ -289,7 +295,7 @@ fn journal_folder(database: &str, given: PathBuf) -> PathBuf {
 }
 
 /// A commit that a crash takes back would be no promise.
-async fn check_durability(connection: &crate::database::Connection) -> Result<(), String> {
+async fn check_durability(connection: &Connection) -> Result<(), String> {
     let rows = connection.query("SHOW synchronous_commit", &[]).await;
     let rows = rows.map_err(|error| crate::database::in_words(&error))?;
     match rows.first().map(|row| row.get::<_, String>(0)) {

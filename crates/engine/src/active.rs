@@ -73,6 +73,12 @@ impl Active {
         }
     }
 
+    pub(crate) fn set_isolation(&self, id: TransactionId, slot: u32, isolation: Isolation) {
+        if let Some(running) = &mut self.slots(id).running[slot as usize] {
+            running.isolation = isolation;
+        }
+    }
+
     pub(crate) fn leave(&self, id: TransactionId, slot: u32) {
         let mut slots = self.slots(id);
         slots.running[slot as usize] = None;

@@ -172,6 +172,16 @@ impl Transaction {
         self.manager.active.set_snapshot(self.id, self.slot, self.sight.csn());
     }
 
+    /// Goes on at another isolation level, at the current snapshot. For a transaction that has
+    /// neither read nor written anything; what it has locked stays locked.
+    pub fn set_isolation(&mut self, isolation: Isolation) {
+        self.isolation = isolation;
+        self.manager.active.set_isolation(self.id, self.slot, isolation);
+        let certified = isolation == Isolation::Serializable && self.manager.sequencer.certifies();
+        let reads = certified.then(|| Reads::new(&self.manager.read_budget));
+        self.move_to_mark(reads);
+    }
+
     /// Begins anew at the current snapshot, as if nothing had been read or written. Locks stay:
     /// whoever failed because others were faster succeeds now.
     pub fn restart(&mut self) {

@@ -56,6 +56,43 @@ async fn a_portal_gives_nothing_in_a_block_that_has_failed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_gives_rows_is_described_in_a_block_that_has_failed() {
+    let server = TestServer::start().await;
+    let mut client = suspended(&server, "BEGIN; DECLARE c CURSOR FOR SELECT 1").await;
+    client.send(&[parse("rows", "SELECT 1"), parse("none", "SET work_mem = 4096"), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "11Z");
+    client.query("SELECT 1/0").await;
+    for (target, name) in [(b'S', "rows"), (b'P', "p"), (b'P', "c")] {
+        client.send(&[named(b'D', target, name), sync()].concat()).await;
+        let answer = client.until_ready().await;
+        assert_eq!((tags(&answer).as_str(), answer[0].sqlstate().as_str()), ("EZ", "25P02"), "{name}");
+    }
+    client.send(&[named(b'D', b'S', "none"), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "tnZ");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_portal_that_is_executed_again_gives_no_more_rows_and_says_so() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE twice (a int)").await;
+    let insert = "INSERT INTO twice VALUES (1), (2), (3) RETURNING a";
+    let messages = [parse("", insert), bind("", "", &[]), execute("", 0), execute("", 0), sync()];
+    client.send(&messages.concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!(tags(&answer), "12DDDCCZ");
+    assert_eq!((answer[5].command_tag(), answer[6].command_tag()), ("INSERT 0 3", "INSERT 0 0"));
+    let select = "SELECT a FROM twice";
+    let messages = [parse("", select), bind("", "", &[]), execute("", 0), execute("", 0), sync()];
+    client.send(&messages.concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!(tags(&answer), "12DDDCCZ");
+    assert_eq!((answer[5].command_tag(), answer[6].command_tag()), ("SELECT 3", "SELECT 0"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_portal_ends_with_its_transaction_also_where_the_next_one_begins_at_once() {
     let server = TestServer::start().await;
     for end in ["COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "COMMIT; BEGIN; SELECT 1"] {

@@ -135,6 +135,7 @@ pub mod sqlstate {
         INVALID_CURSOR_DEFINITION = "42P11";
         INVALID_FUNCTION_DEFINITION = "42P13";
         INVALID_PREPARED_STATEMENT_DEFINITION = "42P14";
+        INVALID_SCHEMA_DEFINITION = "42P15";
         INVALID_TABLE_DEFINITION = "42P16";
         INVALID_OBJECT_DEFINITION = "42P17";
         WITH_CHECK_OPTION_VIOLATION = "44000";
@@ -220,6 +221,8 @@ pub struct ErrorFields {
     pub constraint: Option<String>,
     /// Where it happened inside a COPY or similar.
     pub context: Option<String>,
+    /// The reason is that a row has gone, which may have another key by now.
+    pub(crate) is_of_gone_row: bool,
 }
 
 /// An error, warning or notice of the SQL layer. One pointer wide.
@@ -246,6 +249,7 @@ impl SqlError {
             data_type: None,
             constraint: None,
             context: None,
+            is_of_gone_row: false,
         }))
     }
 
@@ -290,6 +294,15 @@ impl SqlError {
             sqlstate::INVALID_TEXT_REPRESENTATION,
             format!("invalid input syntax for type {type_name}: \"{text}\""),
         )
+    }
+
+    /// 40001 for a row that has gone from where it was, to who runs its statement again.
+    #[cold]
+    pub(crate) fn gone_row() -> SqlError {
+        let message = "could not serialize access due to concurrent change of a key";
+        let mut error = SqlError::new(sqlstate::SERIALIZATION_FAILURE, message);
+        error.is_of_gone_row = true;
+        error
     }
 
     /// 22012.

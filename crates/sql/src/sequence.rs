@@ -167,7 +167,7 @@ impl Counters {
         }
         let counter = match load(&self.storage.engine, sequence.counter)? {
             Some(Stored { last, is_called, .. }) => Counter::without_block(last, is_called),
-            None => Counter::without_block(sequence.counter_start, false),
+            None => Counter::without_block(sequence.counter_start, sequence.counter_called),
         };
         let counter = Arc::new(Mutex::new(counter));
         sequences.insert(sequence.counter, counter.clone());
@@ -264,7 +264,7 @@ impl Counters {
         let (value, is_called) = match (own.filter(is_last), stored) {
             (Some(own), _) => (own.last, own.is_called),
             (None, Some(stored)) => (stored.last, stored.is_called),
-            (None, None) => (sequence.counter_start, false),
+            (None, None) => (sequence.counter_start, sequence.counter_called),
         };
         Ok((NextValue { value, stored_at: transaction.snapshot() }, is_called))
     }
@@ -275,6 +275,7 @@ pub(crate) fn after(sequence: &Sequence, stored: Option<Stored>) -> Result<i64> 
     match stored {
         Some(Stored { last, is_called: true, .. }) => successor(sequence, last),
         Some(Stored { last: next, .. }) => Ok(next),
+        None if sequence.counter_called => successor(sequence, sequence.counter_start),
         None => Ok(sequence.counter_start),
     }
 }

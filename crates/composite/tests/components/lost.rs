@@ -361,8 +361,8 @@ impl Solo {
     }
 }
 
-/// A root that called nobody has no slot by which that could be seen to. So nothing is promised, and
-/// a key makes it happen once.
+/// A root that called nobody has no slot by which that could be seen to. So nothing is promised,
+/// and a key makes it happen once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_comes_late_is_found_by_its_key() -> std::result::Result<(), Failure> {
     with_part().await?.enter_late(true).await

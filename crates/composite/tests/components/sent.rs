@@ -183,8 +183,8 @@ async fn a_service_may_do_without_a_component_that_is_away() -> std::result::Res
     Ok(())
 }
 
-/// A call of which something may be left dooms its root, whatever the service makes of that. Nothing
-/// is made better by trying again, so the client hears what has failed, at once.
+/// A call of which something may be left dooms its root, whatever the service makes of that. Trying
+/// again makes nothing better, so the client hears what has failed, at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_ignores_a_failed_call_is_told_of_it() -> std::result::Result<(), Failure> {
     let seen = Seen::default();

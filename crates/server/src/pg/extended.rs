@@ -106,6 +106,7 @@ impl Connection {
         match target {
             Target::Statement => {
                 let prepared = self.statement(name)?;
+                self.session.check_describes(&prepared)?;
                 if name.is_empty() {
                     self.is_unnamed_told = true;
                     // So is who has bound it already and executes that next.
@@ -121,6 +122,10 @@ impl Connection {
                 describe_columns(output, prepared.columns(), &[]);
             }
             Target::Portal => {
+                let portal = self.portals.get(name).map(Portal::prepared);
+                if let Some(prepared) = portal.or_else(|| self.session.cursor_prepared(name)) {
+                    self.session.check_describes(prepared)?;
+                }
                 let is_run_next = name.is_empty() && self.transport.next() == Some(tag::EXECUTE);
                 let output = self.transport.output();
                 if let Some(portal) = self.portals.get_mut(name) {

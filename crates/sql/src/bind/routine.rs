@@ -168,7 +168,9 @@ impl Binder<'_> {
             Clause::INDEX_PREDICATE,
             Clause::GENERATED_COLUMN,
         ];
-        if is_stored.contains(&clause) || clause == Clause::Other("transform expressions") {
+        let is_of_rows =
+            matches!(clause, Clause::Other("transform expressions" | "COPY FROM WHERE conditions"));
+        if is_of_rows || is_stored.contains(&clause) {
             let place = clause.name();
             let signature = routine.signature(self.context.eval.format);
             return Err(self.lacks(format!("function {signature} in {place}")));

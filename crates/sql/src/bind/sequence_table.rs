@@ -36,7 +36,7 @@ impl VirtualTable for SequenceTable {
     /// The log has no values in advance that a crash would lose, so it counts none.
     fn rows(&self, context: &ReadContext<'_>) -> Result<Vec<Vec<Datum>>> {
         let state = context.eval.session.server().sequence_state(&self.0);
-        let (value, is_called) = state.unwrap_or((self.0.counter_start, false));
+        let (value, is_called) = state.unwrap_or((self.0.counter_start, self.0.counter_called));
         Ok(vec![vec![Datum::Int8(value), Datum::Int8(0), Datum::Bool(is_called)]])
     }
 }

@@ -31,10 +31,13 @@ pub struct Sequence {
     /// Start again at the other end.
     pub cycle: bool,
     /// Which counter holds its current value. RESTART takes a fresh one, so that it can be rolled
-    /// back.
+    /// back, and so does a change of direction: what was taken ahead leads the other way.
     pub counter: u32,
-    /// Where that counter begins: the START value, or RESTART's.
+    /// Where that counter begins: the START value, or RESTART's, or where another one stood.
     pub counter_start: i64,
+    /// That value was given out already: the counter began where another one stood.
+    #[serde(default)]
+    pub counter_called: bool,
     /// Table and place of the column that owns it.
     #[serde(default)]
     pub owner: Option<(u32, usize)>,

@@ -10,7 +10,7 @@
 //! without the trailer where a row could begin; nothing may follow the trailer.
 
 use super::Fields;
-use super::reader::{MAX_LINE, too_long};
+use super::lines::{MAX_LINE, too_long};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::types::{Datum, FormatContext, Type};
 

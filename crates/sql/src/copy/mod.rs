@@ -6,6 +6,7 @@
 //! [`BinaryWriter`] do the same in binary format, which has no lines.
 
 mod binary;
+mod lines;
 mod options;
 mod reader;
 mod writer;

@@ -65,10 +65,10 @@ impl CopyOptions {
         }
     }
 
-    /// From a statement's options, in both of their spellings. 0A000 for other
-    /// encodings, 22023 and 42601 for what makes no sense.
-    pub fn new(options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<CopyOptions> {
-        let mut given = Given::default();
+    /// From the options of a statement, COPY TO or COPY FROM, in both of their spellings. 0A000 for
+    /// other encodings, 22023 and 42601 for what makes no sense.
+    pub fn new(to: bool, options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<CopyOptions> {
+        let mut given = Given { to, ..Given::default() };
         for option in options {
             given.option(option)?;
         }
@@ -82,17 +82,29 @@ impl CopyOptions {
 /// Options as given, before the format's defaults are known.
 #[derive(Default)]
 struct Given {
+    /// COPY TO.
+    to: bool,
     format: Option<CopyFileFormat>,
     delimiter: Option<char>,
     null: Option<String>,
-    header: bool,
+    header: Option<bool>,
     header_match: bool,
-    freeze: bool,
+    freeze: Option<bool>,
     quote: Option<char>,
     escape: Option<char>,
     force_quote: Option<Vec<String>>,
-    force_not_null: Vec<String>,
-    force_null: Vec<String>,
+    force_not_null: Option<Vec<String>>,
+    force_null: Option<Vec<String>>,
+    /// Its name is of no use.
+    encoding: Option<()>,
+}
+
+/// Takes an option. 42601 if it was given before.
+fn set<T>(option: &mut Option<T>, value: T) -> Result<()> {
+    match option.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(SqlError::syntax("conflicting or redundant options")),
+    }
 }
 
 fn names(idents: &[Ident]) -> Vec<String> {
@@ -117,55 +129,57 @@ fn quoted(idents: &[Ident]) -> Vec<String> {
 impl Given {
     fn option(&mut self, option: &CopyOption) -> Result<()> {
         match option {
-            CopyOption::Format(name) => self.format(&name.value)?,
-            CopyOption::Freeze(freeze) => self.freeze = *freeze,
-            CopyOption::Delimiter(delimiter) => self.delimiter = Some(*delimiter),
-            CopyOption::Null(null) => self.null = Some(null.clone()),
-            CopyOption::Header(header) => self.header = *header,
-            CopyOption::Quote(quote) => self.quote = Some(*quote),
-            CopyOption::Escape(escape) => self.escape = Some(*escape),
-            CopyOption::ForceQuote(columns) => self.force_quote = Some(quoted(columns)),
-            CopyOption::ForceNotNull(columns) => self.force_not_null = names(columns),
+            CopyOption::Format(name) => self.format(&name.value),
+            CopyOption::Freeze(freeze) => set(&mut self.freeze, *freeze),
+            CopyOption::Delimiter(delimiter) => set(&mut self.delimiter, *delimiter),
+            CopyOption::Null(null) => set(&mut self.null, null.clone()),
+            CopyOption::Header(header) => set(&mut self.header, *header),
+            CopyOption::Quote(quote) => set(&mut self.quote, *quote),
+            CopyOption::Escape(escape) => set(&mut self.escape, *escape),
+            CopyOption::ForceQuote(columns) => set(&mut self.force_quote, quoted(columns)),
+            CopyOption::ForceNotNull(columns) => set(&mut self.force_not_null, names(columns)),
             CopyOption::ForceNull(columns) if columns.iter().any(|column| column.value == HEADER_MATCH) => {
                 self.header_match = true;
+                Ok(())
             }
-            CopyOption::ForceNull(columns) => self.force_null = names(columns),
+            CopyOption::ForceNull(columns) => set(&mut self.force_null, names(columns)),
             CopyOption::Encoding(name) => {
                 // SQL_ASCII leaves characters as they are.
                 let known = ["UTF8", "UTF-8", "UNICODE", "SQL_ASCII"];
                 if !known.contains(&name.to_ascii_uppercase().as_str()) {
                     return Err(SqlError::unsupported(format!("COPY with encoding {name}")));
                 }
+                set(&mut self.encoding, ())
             }
         }
-        Ok(())
     }
 
     fn legacy(&mut self, option: &CopyLegacyOption) -> Result<()> {
         match option {
-            CopyLegacyOption::Binary => self.format("binary")?,
-            CopyLegacyOption::Delimiter(delimiter) => self.delimiter = Some(*delimiter),
-            CopyLegacyOption::Null(null) => self.null = Some(null.clone()),
-            CopyLegacyOption::Header => self.header = true,
+            CopyLegacyOption::Binary => self.format("binary"),
+            CopyLegacyOption::Delimiter(delimiter) => set(&mut self.delimiter, *delimiter),
+            CopyLegacyOption::Null(null) => set(&mut self.null, null.clone()),
+            CopyLegacyOption::Header => set(&mut self.header, true),
             CopyLegacyOption::Csv(options) => {
-                self.format = Some(CopyFileFormat::Csv);
-                for option in options {
-                    match option {
-                        CopyLegacyCsvOption::Header => self.header = true,
-                        CopyLegacyCsvOption::Quote(quote) => self.quote = Some(*quote),
-                        CopyLegacyCsvOption::Escape(escape) => self.escape = Some(*escape),
-                        CopyLegacyCsvOption::ForceQuote(columns) => self.force_quote = Some(quoted(columns)),
-                        CopyLegacyCsvOption::ForceNotNull(columns) => self.force_not_null = names(columns),
-                    }
-                }
+                self.format("csv")?;
+                options.iter().try_for_each(|option| self.legacy_csv(option))
             }
-            other => return Err(SqlError::unsupported(format!("COPY option {other}"))),
+            other => Err(SqlError::unsupported(format!("COPY option {other}"))),
         }
-        Ok(())
+    }
+
+    fn legacy_csv(&mut self, option: &CopyLegacyCsvOption) -> Result<()> {
+        match option {
+            CopyLegacyCsvOption::Header => set(&mut self.header, true),
+            CopyLegacyCsvOption::Quote(quote) => set(&mut self.quote, *quote),
+            CopyLegacyCsvOption::Escape(escape) => set(&mut self.escape, *escape),
+            CopyLegacyCsvOption::ForceQuote(columns) => set(&mut self.force_quote, quoted(columns)),
+            CopyLegacyCsvOption::ForceNotNull(columns) => set(&mut self.force_not_null, names(columns)),
+        }
     }
 
     fn format(&mut self, name: &str) -> Result<()> {
-        self.format = Some(match name.to_ascii_lowercase().as_str() {
+        let format = match name.to_ascii_lowercase().as_str() {
             "text" => CopyFileFormat::Text,
             "csv" => CopyFileFormat::Csv,
             "binary" => CopyFileFormat::Binary,
@@ -173,8 +187,8 @@ impl Given {
                 let message = format!("COPY format \"{name}\" not recognized");
                 return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
             }
-        });
-        Ok(())
+        };
+        set(&mut self.format, format)
     }
 
     /// What cannot be said of binary data, which has neither characters nor lines.
@@ -182,7 +196,7 @@ impl Given {
         let given = [
             (self.delimiter.is_some(), "DELIMITER", sqlstate::SYNTAX_ERROR),
             (self.null.is_some(), "NULL", sqlstate::SYNTAX_ERROR),
-            (self.header, "HEADER", sqlstate::FEATURE_NOT_SUPPORTED),
+            (self.header == Some(true), "HEADER", sqlstate::FEATURE_NOT_SUPPORTED),
         ];
         match given.iter().find(|(given, ..)| *given && self.format == Some(CopyFileFormat::Binary)) {
             Some((_, what, state)) => {
@@ -192,7 +206,32 @@ impl Given {
         }
     }
 
+    /// 0A000 for what is said of csv only, or only of the other direction.
+    fn refuse_misplaced(&self, csv: bool) -> Result<()> {
+        let given = [
+            (self.quote.is_some(), "quote", None),
+            (self.escape.is_some(), "escape", None),
+            (self.force_quote.is_some(), "force quote", Some(true)),
+            (self.force_not_null.is_some(), "force not null", Some(false)),
+            (self.force_null.is_some(), "force null", Some(false)),
+        ];
+        for (_, what, to) in given.into_iter().filter(|(given, ..)| *given) {
+            let message = match to {
+                _ if !csv => format!("COPY {what} available only in CSV mode"),
+                Some(true) if !self.to => format!("COPY {what} only available using COPY TO"),
+                Some(false) if self.to => format!("COPY {what} only available using COPY FROM"),
+                _ => continue,
+            };
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+        }
+        Ok(())
+    }
+
     fn check(self) -> Result<CopyOptions> {
+        let unfit = |message: &str| Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+        if self.header_match && self.to {
+            return unfit("cannot use \"match\" with HEADER in COPY TO");
+        }
         self.refuse_in_binary()?;
         let wrong = |message: &str| Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
         let mut options = CopyOptions::of(self.format.unwrap_or(CopyFileFormat::Text));
@@ -210,31 +249,13 @@ impl Given {
         if matches!(options.delimiter, b'\n' | b'\r') {
             return wrong("COPY delimiter cannot be newline or carriage return");
         }
+        if self.null.as_ref().is_some_and(|null| null.contains(['\n', '\r'])) {
+            return wrong("COPY null representation cannot use newline or carriage return");
+        }
         if !csv && b"\\.abcdefghijklmnopqrstuvwxyz0123456789".contains(&options.delimiter) {
             return wrong(&format!("COPY delimiter cannot be \"{}\"", char::from(options.delimiter)));
         }
-        if let Some(null) = self.null {
-            if null.contains(['\n', '\r']) {
-                return wrong("COPY null representation cannot use newline or carriage return");
-            }
-            options.null = null.into_bytes();
-        }
-        if options.null.contains(&options.delimiter) {
-            return wrong("COPY delimiter must not appear in the NULL specification");
-        }
-        let only_csv = [
-            (self.quote.is_some(), "quote"),
-            (self.escape.is_some(), "escape"),
-            (self.force_quote.is_some(), "force quote"),
-            (!self.force_not_null.is_empty(), "force not null"),
-            (!self.force_null.is_empty(), "force null"),
-        ];
-        if let Some((_, what)) = only_csv.iter().find(|(given, _)| *given && !csv) {
-            let message = format!("COPY {what} available only in CSV mode");
-            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
-        }
-        (options.header, options.header_match) = (self.header, self.header_match);
-        options.freeze = self.freeze;
+        self.refuse_misplaced(csv)?;
         if let Some(quote) = self.quote {
             options.quote = single(quote, "quote")?;
             options.escape = options.quote;
@@ -245,13 +266,21 @@ impl Given {
         if csv && options.quote == options.delimiter {
             return wrong("COPY delimiter and quote must be different");
         }
-        if csv && options.null.contains(&options.quote) {
-            return wrong("CSV quote character must not appear in the NULL specification");
+        if let Some(null) = self.null {
+            options.null = null.into_bytes();
         }
+        if options.null.contains(&options.delimiter) {
+            return unfit("COPY delimiter must not appear in the NULL specification");
+        }
+        if csv && options.null.contains(&options.quote) {
+            return unfit("CSV quote character must not appear in the NULL specification");
+        }
+        (options.header, options.header_match) = (self.header.unwrap_or(false), self.header_match);
+        options.freeze = self.freeze.unwrap_or(false);
         options.force_quote_all = self.force_quote.as_ref().is_some_and(Vec::is_empty);
         options.force_quote = self.force_quote.unwrap_or_default();
-        options.force_not_null = self.force_not_null;
-        options.force_null = self.force_null;
+        options.force_not_null = self.force_not_null.unwrap_or_default();
+        options.force_null = self.force_null.unwrap_or_default();
         Ok(options)
     }
 }

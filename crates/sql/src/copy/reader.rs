@@ -1,18 +1,11 @@
-//! COPY input: data cut anywhere, to the fields of rows.
-//!
-//! Complete lines are taken from a buffer as they arrive; what is behind the last line end waits
-//! for more. In csv a line end within quotes is data. `\.` alone on a line ends the data; what
-//! follows it is ignored.
+//! COPY input: lines (`lines`) to the fields of rows.
 
+use super::lines::{Line, Lines};
 use super::{CopyFileFormat, CopyOptions};
 use crate::error::{Result, SqlError, sqlstate};
 
-/// Longest line in bytes, where nobody says less.
-pub(super) const MAX_LINE: usize = 256 * 1024 * 1024;
 /// No table has so many columns: further fields of a line are not looked at.
 const MAX_FIELDS: usize = 1 << 12;
-/// Consumed bytes are dropped from the buffer beyond this many.
-const COMPACT: usize = 64 * 1024;
 
 /// The fields of one row.
 #[derive(Debug, Default)]
@@ -90,39 +83,21 @@ impl Fields {
 #[derive(Debug)]
 pub struct CopyReader {
     options: CopyOptions,
-    buffer: Vec<u8>,
-    /// Consumed bytes at the buffer's beginning.
-    start: usize,
-    /// How far the next line was searched for its end, and whether that place is within quotes.
-    searched: usize,
-    quoted: bool,
-    escaped: bool,
-    line: u64,
+    lines: Lines,
+    /// The line that was read last, if all of it was found.
+    last: Option<Line>,
     header: bool,
     /// The names that the header must have, if it must.
     expected: Option<Vec<String>>,
-    ended: bool,
-    finished: bool,
-    line_max: usize,
 }
 
 impl CopyReader {
     /// A reader before the first byte.
     pub fn new(options: CopyOptions) -> CopyReader {
-        CopyReader {
-            header: options.header,
-            expected: None,
-            options,
-            buffer: vec![],
-            start: 0,
-            searched: 0,
-            quoted: false,
-            escaped: false,
-            line: 0,
-            ended: false,
-            finished: false,
-            line_max: MAX_LINE,
-        }
+        let (quote, escape) = (options.quote, options.escape);
+        let csv = (options.format == CopyFileFormat::Csv)
+            .then(|| (quote, Some(escape).filter(|escape| *escape != quote)));
+        CopyReader { header: options.header, lines: Lines::new(csv), options, last: None, expected: None }
     }
 
     /// The same for columns of these names, which the header must have if HEADER MATCH says so.
@@ -133,51 +108,43 @@ impl CopyReader {
 
     /// The same where a line may have no more than so many bytes.
     pub fn within(self, line_max: usize) -> CopyReader {
-        CopyReader { line_max: line_max.min(MAX_LINE), ..self }
+        CopyReader { lines: self.lines.within(line_max), ..self }
     }
 
     /// Number of the line the last row came from, from 1; for messages.
     pub fn line(&self) -> u64 {
-        self.line
+        self.lines.number()
+    }
+
+    /// That line, if all of it was found.
+    pub fn text(&self) -> Option<&[u8]> {
+        self.last.map(|line| self.lines.bytes(line))
     }
 
     /// Takes more data.
     pub fn feed(&mut self, data: &[u8]) {
-        if self.ended {
-            return;
-        }
-        if self.start > COMPACT && self.start * 2 > self.buffer.len() {
-            self.buffer.drain(..self.start);
-            self.searched -= self.start;
-            self.start = 0;
-        }
-        self.buffer.extend_from_slice(data);
+        self.last = None;
+        self.lines.feed(data);
     }
 
     /// No more data will come: the last line may lack its end.
     pub fn finish(&mut self) {
-        self.finished = true;
+        self.lines.finish();
     }
 
     /// The next complete row's fields; false if more data is needed, or all is read. 22P04 for
     /// malformed data.
     pub fn next(&mut self, fields: &mut Fields) -> Result<bool> {
         loop {
-            let Some((from, to)) = self.next_line()? else { return Ok(false) };
-            self.line += 1;
-            let marker = &self.buffer[from..to] == b"\\.";
-            if marker {
-                self.ended = true;
-                self.start = self.buffer.len();
-                self.searched = self.start;
-                return Ok(false);
-            }
+            self.last = None;
+            let Some(line) = self.lines.next_line()? else { return Ok(false) };
+            self.last = Some(line);
             let is_header = std::mem::take(&mut self.header);
             if is_header && self.expected.is_none() {
                 continue;
             }
             fields.clear();
-            let line = &self.buffer[from..to];
+            let line = self.lines.bytes(line);
             match self.options.format {
                 CopyFileFormat::Csv => csv_line(line, &self.options, fields)?,
                 _ => text_line(line, &self.options, fields),
@@ -188,82 +155,6 @@ impl CopyReader {
             }
         }
     }
-
-    /// The bounds of the next line, without its end.
-    fn next_line(&mut self) -> Result<Option<(usize, usize)>> {
-        if self.ended {
-            return Ok(None);
-        }
-        let csv = self.options.format == CopyFileFormat::Csv;
-        let end = if csv { self.csv_end() } else { self.text_end() };
-        let from = self.start;
-        if end.unwrap_or(self.buffer.len()) - from > self.line_max {
-            return Err(too_long(self.line_max));
-        }
-        let Some(end) = end else {
-            if !self.finished || from == self.buffer.len() {
-                return Ok(None);
-            }
-            if self.quoted {
-                return Err(SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "unterminated CSV quoted field"));
-            }
-            let end = self.buffer.len();
-            self.start = end;
-            self.searched = end;
-            return Ok(Some((from, end)));
-        };
-        self.start = end + 1;
-        self.searched = self.start;
-        let to = if end > from && self.buffer[end - 1] == b'\r' { end - 1 } else { end };
-        Ok(Some((from, to)))
-    }
-
-    /// The next line end that no backslash stands before.
-    fn text_end(&mut self) -> Option<usize> {
-        let mut at = self.searched;
-        while at < self.buffer.len() {
-            match self.buffer[at] {
-                b'\n' if !self.escaped => return Some(at),
-                b'\\' if !self.escaped => self.escaped = true,
-                _ => self.escaped = false,
-            }
-            at += 1;
-        }
-        self.searched = at;
-        None
-    }
-
-    /// The next line end outside quotes.
-    fn csv_end(&mut self) -> Option<usize> {
-        let (quote, escape) = (self.options.quote, self.options.escape);
-        let mut at = self.searched;
-        while at < self.buffer.len() {
-            let byte = self.buffer[at];
-            if self.escaped {
-                self.escaped = false;
-            } else if self.quoted && byte == escape && escape != quote {
-                self.escaped = true;
-            } else if byte == quote {
-                // A doubled quote leaves and enters again, which comes to the same.
-                self.quoted = !self.quoted;
-            } else if byte == b'\n' && !self.quoted {
-                return Some(at);
-            }
-            at += 1;
-        }
-        self.searched = at;
-        None
-    }
-}
-
-/// A line, or a row in binary, is longer than it may be.
-#[cold]
-pub(super) fn too_long(line_max: usize) -> SqlError {
-    if line_max == MAX_LINE {
-        return SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "a line of COPY data is too long");
-    }
-    let detail = format!("A line of COPY data is longer than {} kB.", line_max / 1024);
-    SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(detail)
 }
 
 /// 22P04 unless the fields are these names.
@@ -436,9 +327,50 @@ mod tests {
     #[test]
     fn text_escapes_nulls_and_the_end_marker() {
         let options = CopyOptions::of(CopyFileFormat::Text);
-        let data = b"1\ta\\tb\\n\t\\N\r\n2\t\\x41\\101\\\\\t\n3\tx\\\ny\tlast\n\\.\nignored";
+        let data = b"1\ta\\tb\\n\t\\N\n2\t\\x41\\101\\\\\t\n3\tx\\\ny\tlast\n\\.\nignored";
         let rows = read(&options, &[data]).expect("it reads");
         assert_eq!(show(&rows), "1|a\tb\n|<null> / 2|AA\\| / 3|x\ny|last");
+    }
+
+    #[test]
+    fn lines_end_as_the_first_one_does() {
+        let text = CopyOptions::of(CopyFileFormat::Text);
+        let csv = CopyOptions::of(CopyFileFormat::Csv);
+        assert_eq!(show(&read(&text, &[b"1\r2\r\\.\rignored"]).expect("it reads")), "1 / 2");
+        assert_eq!(show(&read(&csv, &[&b"1\r"[..], b"\n\"a\nb\"\r\n"]).expect("it reads")), "1 / a\nb");
+        for (options, data) in [
+            (&text, &b"1\n2\r\n"[..]),
+            (&text, &b"1\r\n2\n"[..]),
+            (&text, &b"1\r\n2\r3\r\n"[..]),
+            (&text, &b"1\r2\n"[..]),
+            (&csv, &b"1\n2\r3\n"[..]),
+            (&text, &b"1\n\\.\r\n"[..]),
+            (&text, &b"a\\.b\n"[..]),
+        ] {
+            let error = read(options, &[data]).expect_err("it is refused");
+            assert_eq!(error.sqlstate, "22P04", "{data:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_marker_ends_a_line_of_text_too() {
+        let options = CopyOptions::of(CopyFileFormat::Text);
+        let rows = read(&options, &[&b"1\n2\\"[..], b".", b"\n3\n"]).expect("it reads");
+        assert_eq!(show(&rows), "1 / 2");
+        assert_eq!(show(&read(&options, &[b"1\\\\.\n"]).expect("it reads")), "1\\.");
+    }
+
+    #[test]
+    fn lines_within_quotes_are_counted() {
+        let mut reader = CopyReader::new(CopyOptions::of(CopyFileFormat::Csv));
+        let mut fields = Fields::default();
+        reader.feed(b"a\n\"b\nc\"\nd\n");
+        let mut lines = vec![];
+        while reader.next(&mut fields).expect("it reads") {
+            lines.push((reader.line(), reader.text().map(<[u8]>::to_vec)));
+        }
+        let expected = [(1, "a"), (3, "\"b\nc\""), (4, "d")];
+        assert_eq!(lines, expected.map(|(line, text)| (line, Some(text.as_bytes().to_vec()))));
     }
 
     #[test]

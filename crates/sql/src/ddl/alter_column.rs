@@ -1,4 +1,4 @@
-//! ALTER COLUMN and DROP COLUMN.
+//! ALTER COLUMN and DROP COLUMN. Of new types see `alter_type`.
 
 use std::sync::Arc;
 
@@ -9,12 +9,10 @@ use super::alter_table::{bury, column_place};
 use super::constraint::contains_nulls;
 use super::drop::default_sequence;
 use super::resolve::undefined_column;
-use crate::bind::resolve_type;
-use crate::catalog::{Identity, Object, Oid, Relation, Table, View};
+use crate::catalog::{Identity, Object, Oid, Relation, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::dropped_expression;
 use crate::session::work::Work;
-use crate::types::{Datum, Type};
 
 impl Work<'_> {
     /// ALTER COLUMN.
@@ -69,17 +67,8 @@ impl Work<'_> {
                 }
                 table.columns[place].default = None;
             }
-            Operation::SetDataType { data_type, using, .. } => {
-                let ty = resolve_type(data_type, self.format)?;
-                self.hold_types(&[ty]).await?;
-                let column = &table.columns[place];
-                let sequence = column.sequence.filter(|_| column.identity.is_some());
-                self.alter_type(table, place, ty, using.as_ref())?;
-                return match sequence {
-                    Some(sequence) => self.retype_sequence(sequence, data_type).await,
-                    None => Ok(()),
-                };
-            }
+            // Types change together.
+            Operation::SetDataType { .. } => return Err(SqlError::internal("a type is changed alone")),
             Operation::AddGenerated { generated_as, sequence_options } => {
                 let options = sequence_options.as_deref().unwrap_or_default();
                 return self.add_identity(table, place, generated_as.as_ref(), options).await;
@@ -154,139 +143,6 @@ impl Work<'_> {
             _ => Identity::Always,
         });
         self.change(Object::Table(table.into()))
-    }
-
-    /// ALTER COLUMN TYPE: rewrites the table, unless the stored values are the same in the new
-    /// type.
-    fn alter_type(&mut self, before: Table, place: usize, ty: Type, using: Option<&ast::Expr>) -> Result<()> {
-        let mut table = before.clone();
-        let name = before.columns[place].name.clone();
-        if let Some(view) = self.view_using(&before, place)? {
-            return Err(SqlError::new(
-                sqlstate::FEATURE_NOT_SUPPORTED,
-                "cannot alter type of a column used by a view or rule",
-            )
-            .with_detail(format!("rule _RETURN on view {view} depends on column \"{name}\"")));
-        }
-        if before.columns[place].identity.is_some() && !ty.id.is_integer() {
-            return Err(SqlError::new(
-                sqlstate::INVALID_PARAMETER_VALUE,
-                "identity column type must be smallint, integer, or bigint",
-            ));
-        }
-        refuse_generated(&before, place, using)?;
-        table.columns[place].ty = ty;
-        let conversion = match self.bind_generated(&table, place)? {
-            Some(generated) => generated,
-            None => self.bind_conversion(&before, place, ty, using)?,
-        };
-        if let Some(computed) = &mut table.columns[place].generated {
-            computed.ty = ty;
-        }
-        self.check_keys_of(&table, place)?;
-        if let Some(default) = table.columns[place].default.take() {
-            let column = &mut table.columns[place];
-            column.default = Some(self.convert_default(column, &default, before.columns[place].ty)?);
-        }
-        for check in &table.checks {
-            self.bind_check(&table, &check.expression)?;
-        }
-        self.recheck_computed(&mut table, place)?;
-        table.columns[place].missing = Datum::Null;
-        self.replace_trees_after(&before, &mut table);
-        let after = table.clone();
-        self.rewrite_table(&before, &after, |work, mut row| {
-            row[place] = work.evaluate(&conversion, &row)?;
-            crate::oltp::constraint::check_not_null(&after, &row, work.format)?;
-            Ok(row)
-        })?;
-        self.change(Object::Table(table.clone().into()))?;
-        let shared = Arc::new(table.clone());
-        let deferrable = table.indexes.iter().filter(|index| index.deferrable.is_some());
-        for index in deferrable.filter(|index| index.mentions(place)) {
-            self.validate_unique(&shared, index)?;
-        }
-        for check in table.checks.iter().filter(|check| !check.not_valid) {
-            self.validate_check(&table, check)?;
-        }
-        for key in table.foreign_keys.iter().filter(|key| !key.not_valid) {
-            let parent = match key.referenced_table == table.oid {
-                true => Some(Arc::new(table.clone())),
-                false => self.catalog.table_by_oid(key.referenced_table).cloned(),
-            };
-            let is_of_own = key.referenced_table == table.oid && key.referenced_columns.contains(&place);
-            if let Some(parent) = parent.filter(|_| is_of_own || key.columns.contains(&place)) {
-                self.validate_foreign_key(&table, &parent, key)?;
-            }
-        }
-        self.validate_references(&table, place)
-    }
-
-    /// The name of a view that uses a column: it would not fit the table without. A NATURAL JOIN
-    /// may use it without naming it.
-    fn view_using(&mut self, table: &Table, place: usize) -> Result<Option<String>> {
-        let over = |view: &&Arc<View>| view.depends_on.contains(&table.oid);
-        let catalog = self.catalog.clone();
-        let is_natural = |view: &&Arc<View>| view.query.contains("NATURAL");
-        if catalog.views().all(|view| !over(&view)) {
-            return Ok(None);
-        }
-        if let Some(view) = catalog.views().filter(over).find(is_natural) {
-            return Ok(Some(view.name.clone()));
-        }
-        let mut without = table.clone();
-        bury(&mut without.columns[place], place);
-        self.change(Object::Table(without.into()))?;
-        let broken = self.broken_view(table.oid)?;
-        self.change(Object::Table(table.clone().into()))?;
-        Ok(broken.map(|view| view.name.clone()))
-    }
-
-    /// 23503 if rows of other tables do not find the new values of a column that they refer to.
-    fn validate_references(&mut self, table: &Table, place: usize) -> Result<()> {
-        let catalog = self.catalog.clone();
-        let parent = Arc::new(table.clone());
-        for child in catalog.tables().filter(|child| child.oid != table.oid) {
-            for key in child.foreign_keys.iter().filter(|key| !key.not_valid) {
-                if key.referenced_table == table.oid && key.referenced_columns.contains(&place) {
-                    self.validate_foreign_key(child, &parent, key)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// 42804 if a foreign key over or to a column has no operator for its new type.
-    fn check_keys_of(&self, table: &Table, place: usize) -> Result<()> {
-        for key in &table.foreign_keys {
-            let parent = match key.referenced_table == table.oid {
-                true => Some(table),
-                false => self.catalog.table_by_oid(key.referenced_table).map(AsRef::as_ref),
-            };
-            for (own, other) in key.columns.iter().zip(&key.referenced_columns) {
-                if let Some(parent) = parent.filter(|_| *own == place) {
-                    super::constraint::check_types(table, *own, parent, *other, &key.name, self.format)?;
-                }
-            }
-        }
-        for child in self.catalog.tables().filter(|child| child.oid != table.oid) {
-            for key in child.foreign_keys.iter().filter(|key| key.referenced_table == table.oid) {
-                for (own, other) in key.columns.iter().zip(&key.referenced_columns) {
-                    if *other == place {
-                        super::constraint::check_types(child, *own, table, *other, &key.name, self.format)?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn replace_trees_after(&mut self, before: &Table, table: &mut Table) {
-        self.drop_trees(before);
-        table.tree = self.allocate_tree();
-        for index in &mut table.indexes {
-            index.tree = if index.is_clustered() { table.tree } else { self.allocate_tree() };
-        }
     }
 
     /// DROP COLUMN: with the indexes and constraints that name it.
@@ -436,29 +292,6 @@ impl Work<'_> {
 fn uses_one_of(table: &Table, sequences: &[Oid]) -> bool {
     let mut used = table.columns.iter().filter_map(|column| default_sequence(column.default.as_deref()?));
     used.any(|sequence| sequences.contains(&sequence))
-}
-
-/// 0A000 if another column is made from this one; 42611 for USING where it is itself a generated
-/// one.
-fn refuse_generated(table: &Table, place: usize, using: Option<&ast::Expr>) -> Result<()> {
-    let name = &table.columns[place].name;
-    let mut columns = table.visible_columns();
-    if let Some((_, generated)) = columns.find(|(other, _)| table.is_generated_from(*other, place)) {
-        let generated = &generated.name;
-        return Err(SqlError::new(
-            sqlstate::FEATURE_NOT_SUPPORTED,
-            "cannot alter type of a column used by a generated column",
-        )
-        .with_detail(format!("Column \"{name}\" is used by generated column \"{generated}\".")));
-    }
-    if table.columns[place].generated.is_some() && using.is_some() {
-        return Err(SqlError::new(
-            sqlstate::INVALID_COLUMN_DEFINITION,
-            "cannot specify USING when altering type of generated column",
-        )
-        .with_detail(format!("Column \"{name}\" is a generated column.")));
-    }
-    Ok(())
 }
 
 fn generated_column(table: &Table, column: &str) -> SqlError {

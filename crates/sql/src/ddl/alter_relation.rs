@@ -39,6 +39,11 @@ impl Work<'_> {
         if alter.is_view && !is_column && !matches!(found, Relation::View(_)) {
             return Err(wrong_type(found.name(), "view"));
         }
+        let sets_options =
+            matches!(alter.change, RelationChange::SetOptions(_) | RelationChange::ResetOptions(_));
+        if sets_options && !alter.is_view {
+            return self.alter_storage(&name, &found, alter).await;
+        }
         let relation = self.held(&name, &found).await?;
         match &alter.change {
             RelationChange::Rename(new) => self.rename_relation(&relation, fold(new)).await,
@@ -284,6 +289,11 @@ fn not_for(relation: &Relation, operation: &ast::AlterTableOperation) -> SqlErro
         }
         _ => return wrong_type(relation.name(), "table"),
     };
+    action_not_for(relation, action)
+}
+
+/// 42809 for an action of ALTER TABLE that a relation of this kind has not.
+pub(super) fn action_not_for(relation: &Relation, action: &str) -> SqlError {
     let kinds = match relation {
         Relation::Table(_) => "tables",
         Relation::Index(..) => "indexes",

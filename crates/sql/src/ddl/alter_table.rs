@@ -1,4 +1,4 @@
-//! ALTER TABLE: each operation in turn, under a lock on the table.
+//! ALTER TABLE: each operation in turn (`turns`), under a lock on the table.
 //!
 //! The lock is the strongest that one of the operations needs (`lock_of`):
 //!
@@ -38,10 +38,12 @@ use std::sync::Arc;
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
+use super::alter_type::TypeChange;
 use super::constraint::Rows;
 use super::names::{Qualified, fold};
 use super::request::{self, ConstraintRequest};
 use super::resolve::{undefined_column, undefined_table};
+use super::turns::in_turn;
 use crate::catalog::{Column, Index, Object, Oid, Relation, Sequence, Table, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::identity_change;
@@ -54,6 +56,7 @@ impl Work<'_> {
         if statement.on_cluster.is_some() || statement.table_type.is_some() || statement.location.is_some() {
             return Err(SqlError::unsupported("this form of ALTER TABLE"));
         }
+        refuse_renames_among(&statement.operations)?;
         let name = Qualified::from_object_name(&statement.name)?;
         self.refresh_catalog();
         self.require_usage(&name)?;
@@ -66,7 +69,11 @@ impl Work<'_> {
             None => Err(undefined_table(&name)),
         };
         let oid = match locked {
-            Ok(table) => table.oid,
+            Ok(table) => {
+                // The name may mean another one by now.
+                self.require_relation_owner(&Relation::Table(table.clone()))?;
+                table.oid
+            }
             Err(error) if statement.if_exists && error.sqlstate == sqlstate::UNDEFINED_TABLE => {
                 let message = format!("relation \"{}\" does not exist, skipping", name.display());
                 self.notice(SqlError::notice(message));
@@ -77,8 +84,17 @@ impl Work<'_> {
         if !statement.operations.iter().all(is_rename) {
             self.require_settled(oid, "ALTER TABLE")?;
         }
-        for operation in &statement.operations {
-            self.alter(oid, operation).await?;
+        let ordered = in_turn(&statement.operations);
+        let mut left = ordered.as_slice();
+        while let [operation, others @ ..] = left {
+            let types: Vec<TypeChange<'_>> = left.iter().map_while(|one| TypeChange::of(one)).collect();
+            if types.is_empty() {
+                self.alter(oid, operation).await?;
+                left = others;
+            } else {
+                self.alter_types(oid, &types).await?;
+                left = &left[types.len()..];
+            }
         }
         Ok(())
     }
@@ -343,6 +359,15 @@ fn is_rename(operation: &ast::AlterTableOperation) -> bool {
         operation,
         Operation::RenameColumn { .. } | Operation::RenameTable { .. } | Operation::RenameConstraint { .. }
     )
+}
+
+/// 42601 for a new name beside other operations.
+fn refuse_renames_among(operations: &[ast::AlterTableOperation]) -> Result<()> {
+    if operations.len() < 2 || !operations.iter().any(is_rename) {
+        return Ok(());
+    }
+    let near = if operations.first().is_some_and(is_rename) { "," } else { "RENAME" };
+    Err(SqlError::syntax(format!("syntax error at or near \"{near}\"")))
 }
 
 pub(super) fn rename_target(name: &ast::RenameTableNameKind) -> Result<String> {

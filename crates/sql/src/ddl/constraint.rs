@@ -76,8 +76,15 @@ impl Work<'_> {
     }
 
     async fn add_key(&mut self, table: &mut Table, request: ConstraintRequest, loaded: bool) -> Result<()> {
-        let ConstraintRequest::Key { name, columns, included, primary, nulls_not_distinct, deferrable } =
-            request
+        let ConstraintRequest::Key {
+            name,
+            columns,
+            included,
+            options,
+            primary,
+            nulls_not_distinct,
+            deferrable,
+        } = request
         else {
             return Err(SqlError::internal("the constraint is no key"));
         };
@@ -112,7 +119,7 @@ impl Work<'_> {
             deferrable,
             nulls_not_distinct,
             included: included_places,
-            options: Vec::new(),
+            options,
             primary,
             constraint: Some(self.allocate_oid()?),
             comment: None,

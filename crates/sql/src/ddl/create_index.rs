@@ -186,8 +186,9 @@ fn refuse(statement: &ast::CreateIndex) -> Result<()> {
     if let Some(method) = &statement.using {
         let method = method.to_string().to_lowercase();
         match method.as_str() {
+            "btree" => {}
             // An ordered index answers all that a hash index does.
-            "btree" | "hash" => {}
+            "hash" => refuse_in_hash(statement)?,
             "gin" | "gist" | "spgist" | "brin" => {
                 return Err(SqlError::unsupported(format_args!("access method \"{method}\"")));
             }
@@ -202,6 +203,25 @@ fn refuse(statement: &ast::CreateIndex) -> Result<()> {
     Ok(())
 }
 
+/// 0A000 for what no hash index can be.
+fn refuse_in_hash(statement: &ast::CreateIndex) -> Result<()> {
+    let options = || statement.columns.iter().map(|column| &column.column.options);
+    let refusals = [
+        (statement.unique, "unique indexes"),
+        (!statement.include.is_empty(), "included columns"),
+        (statement.columns.len() > 1, "multicolumn indexes"),
+        (options().any(|options| options.asc.is_some()), "ASC/DESC options"),
+        (options().any(|options| options.nulls_first.is_some()), "NULLS FIRST/LAST options"),
+    ];
+    match refusals.iter().find(|(is_so, _)| *is_so) {
+        None => Ok(()),
+        Some((_, what)) => {
+            let message = format!("access method \"hash\" does not support {what}");
+            Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message))
+        }
+    }
+}
+
 pub(super) fn too_many_columns() -> SqlError {
     let message = format!("cannot use more than {MAX_INDEX_COLUMNS} columns in an index");
     SqlError::new(sqlstate::TOO_MANY_COLUMNS, message)
@@ -213,10 +233,36 @@ fn storage_option(option: &ast::Expr) -> Result<String> {
         ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Eq, right } => (left, right.to_string()),
         other => return Err(SqlError::unsupported(format_args!("storage parameter {other}"))),
     };
-    let name = name.to_string().to_lowercase();
+    storage_parameter(&name.to_string().to_lowercase(), &value)
+}
+
+/// The same of several that are given by name: none of them twice.
+pub(super) fn storage_options(options: &[ast::SqlOption]) -> Result<Vec<String>> {
+    let stored = options.iter().map(|option| match option {
+        ast::SqlOption::KeyValue { key, value } => storage_parameter(&fold(key), &value.to_string()),
+        ast::SqlOption::Ident(name) => storage_parameter(&fold(name), "true"),
+        other => Err(SqlError::unsupported(format_args!("storage parameter {other}"))),
+    });
+    let stored = stored.collect::<Result<Vec<String>>>()?;
+    super::create_table::check_once(&stored)?;
+    Ok(stored)
+}
+
+/// The same of a key's, as `name=value` or a name alone.
+pub(super) fn key_options(options: &[String]) -> Result<Vec<String>> {
+    let stored = options.iter().map(|option| {
+        let (name, value) = option.split_once('=').unwrap_or((option, "true"));
+        storage_parameter(name, value)
+    });
+    let stored = stored.collect::<Result<Vec<String>>>()?;
+    super::create_table::check_once(&stored)?;
+    Ok(stored)
+}
+
+fn storage_parameter(name: &str, value: &str) -> Result<String> {
     let value = value.trim_matches('\'').to_lowercase();
     let invalid = |message: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message);
-    match name.as_str() {
+    match name {
         "fillfactor" if value.parse::<i64>().is_ok_and(|value| (10..=100).contains(&value)) => {}
         "fillfactor" => {
             return Err(invalid(format!("value {value} out of bounds for option \"fillfactor\""))

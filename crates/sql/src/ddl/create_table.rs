@@ -279,14 +279,20 @@ pub(crate) fn storage_options(options: &ast::CreateTableOptions) -> Result<Vec<S
         Err(error) => Some(Err(error)),
     });
     let stored: Vec<String> = stored.collect::<Result<_>>()?;
-    for (place, option) in stored.iter().enumerate() {
+    check_once(&stored)?;
+    Ok(stored)
+}
+
+/// 22023 if an option is there twice.
+pub(super) fn check_once(options: &[String]) -> Result<()> {
+    for (place, option) in options.iter().enumerate() {
         let name = option_name(option);
-        if stored[..place].iter().any(|before| option_name(before) == name) {
+        if options[..place].iter().any(|before| option_name(before) == name) {
             let message = format!("parameter \"{name}\" specified more than once");
             return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
         }
     }
-    Ok(stored)
+    Ok(())
 }
 
 /// The options of a table to which others are given: of the same name it keeps those.
@@ -297,7 +303,8 @@ pub(super) fn merged_options(known: &[String], given: Vec<String>) -> Vec<String
     merged
 }
 
-fn option_name(option: &str) -> &str {
+/// The name in an option as it is kept.
+pub(super) fn option_name(option: &str) -> &str {
     option.split_once('=').map_or(option, |(name, _)| name)
 }
 

@@ -210,6 +210,7 @@ impl Work<'_> {
             let (typed, with_using) = match using {
                 Some(syntax) => {
                     let typed = binder.in_clause(Clause::Other("transform expressions"), |b| b.expression(syntax))?;
+                    refuse_subquery(&typed.expr, "transform expression")?;
                     (typed, true)
                 }
                 None => (Typed::new(Expr::Slot(place), column.ty), false),
@@ -290,16 +291,37 @@ pub(super) fn refuse_subquery(expr: &Expr, what: &str) -> Result<()> {
 
 /// Binds a CHECK over a row of the table.
 pub(crate) fn bind_check(binder: &mut Binder<'_>, table: &Arc<Table>, check: &ast::Expr) -> Result<Expr> {
+    bind_condition(binder, table, check, (Clause::Check, "check constraint", "CHECK"))
+}
+
+/// Binds the WHERE of a COPY FROM over a row of the table.
+pub(crate) fn bind_copy_where(
+    binder: &mut Binder<'_>,
+    table: &Arc<Table>,
+    condition: &ast::Expr,
+) -> Result<Expr> {
+    let names = (Clause::Other("COPY FROM WHERE conditions"), "COPY FROM WHERE condition", "WHERE");
+    bind_condition(binder, table, condition, names)
+}
+
+/// Binds a condition over a row of the table. Messages name it so: where a subquery is refused, and
+/// where it is no condition.
+fn bind_condition(
+    binder: &mut Binder<'_>,
+    table: &Arc<Table>,
+    condition: &ast::Expr,
+    (clause, name, word): (Clause, &str, &str),
+) -> Result<Expr> {
     open_table(binder, table)?;
-    let bound = binder.in_clause(Clause::Check, |binder| {
-        let typed = binder.expression(check)?;
-        refuse_subquery(&typed.expr, "check constraint")?;
+    let bound = binder.in_clause(clause, |binder| {
+        let typed = binder.expression(condition)?;
+        refuse_subquery(&typed.expr, name)?;
         let from = typed.ty;
         let coerced = binder.coerce(typed, Type::new(TypeId::Bool), CastContext::Implicit)?;
         coerced.map(|typed| typed.expr).ok_or_else(|| {
             SqlError::new(
                 sqlstate::DATATYPE_MISMATCH,
-                format!("argument of CHECK must be type boolean, not type {}", from.id.sql_name()),
+                format!("argument of {word} must be type boolean, not type {}", from.id.sql_name()),
             )
         })
     });

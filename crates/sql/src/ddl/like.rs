@@ -73,6 +73,7 @@ impl Work<'_> {
                     name: None,
                     columns: index.key_columns().map(name).collect(),
                     included: index.included.iter().copied().map(name).collect(),
+                    options: index.options.clone(),
                     primary: index.primary,
                     nulls_not_distinct: index.nulls_not_distinct,
                     deferrable: index.deferrable,

@@ -7,7 +7,7 @@ use super::names::{Qualified, fold};
 use crate::bind::resolve_type;
 use crate::catalog::{Deferrable, Identity, ReferentialAction};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::{SequenceOptions, split_included};
+use crate::parse::{KeyLists, SequenceOptions, split_key};
 use crate::types::{FormatContext, Type, TypeId};
 
 /// A column to be made.
@@ -34,6 +34,8 @@ pub(crate) enum ConstraintRequest {
         columns: Vec<String>,
         /// INCLUDE.
         included: Vec<String>,
+        /// WITH.
+        options: Vec<String>,
         primary: bool,
         nulls_not_distinct: bool,
         deferrable: Option<Deferrable>,
@@ -192,6 +194,7 @@ fn column_option(
                 name,
                 columns: columns(),
                 included: Vec::new(),
+                options: Vec::new(),
                 primary: true,
                 nulls_not_distinct: false,
                 deferrable: deferrable(key.characteristics.as_ref(), false)?,
@@ -203,6 +206,7 @@ fn column_option(
                 name,
                 columns: columns(),
                 included: Vec::new(),
+                options: Vec::new(),
                 primary: false,
                 nulls_not_distinct,
                 deferrable: deferrable(key.characteristics.as_ref(), nulls_not_distinct)?,
@@ -315,23 +319,25 @@ fn set_null(table: &str, column: &mut ColumnRequest, not_null: bool) -> Result<(
 pub(crate) fn constraint(constraint: &ast::TableConstraint) -> Result<ConstraintRequest> {
     match constraint {
         ast::TableConstraint::PrimaryKey(key) => {
-            let (columns, included) = key_columns(&key.columns)?;
+            let KeyLists { columns, included, options } = key_lists(&key.columns)?;
             Ok(ConstraintRequest::Key {
                 name: key.name.as_ref().map(fold),
                 columns,
                 included,
+                options: super::create_index::key_options(&options)?,
                 primary: true,
                 nulls_not_distinct: false,
                 deferrable: deferrable(key.characteristics.as_ref(), false)?,
             })
         }
         ast::TableConstraint::Unique(key) => {
-            let (columns, included) = key_columns(&key.columns)?;
+            let KeyLists { columns, included, options } = key_lists(&key.columns)?;
             let nulls_not_distinct = key.nulls_distinct == ast::NullsDistinctOption::NotDistinct;
             Ok(ConstraintRequest::Key {
                 name: key.name.as_ref().map(fold),
                 columns,
                 included,
+                options: super::create_index::key_options(&options)?,
                 primary: false,
                 nulls_not_distinct,
                 deferrable: deferrable(key.characteristics.as_ref(), nulls_not_distinct)?,
@@ -350,16 +356,16 @@ pub(crate) fn constraint(constraint: &ast::TableConstraint) -> Result<Constraint
     }
 }
 
-/// The columns of a key, and those of its INCLUDE.
-fn key_columns(columns: &[ast::IndexColumn]) -> Result<(Vec<String>, Vec<String>)> {
+/// The columns of a key, those of its INCLUDE, and its storage parameters.
+fn key_lists(columns: &[ast::IndexColumn]) -> Result<KeyLists> {
     let names = columns.iter().map(|column| match &column.column.expr {
         ast::Expr::Identifier(name) => Ok(fold(name)),
         other => Err(SqlError::syntax(format!("a key consists of column names, not of {other}"))),
     });
-    names.collect::<Result<Vec<String>>>().map(split_included)
+    names.collect::<Result<Vec<String>>>().map(split_key)
 }
 
-/// DEFERRABLE and INITIALLY of a UNIQUE or PRIMARY KEY constraint.
+/// DEFERRABLE and INITIALLY of a constraint.
 pub(super) fn deferrable(
     characteristics: Option<&ast::ConstraintCharacteristics>,
     nulls_not_distinct: bool,
@@ -397,10 +403,7 @@ fn foreign_key(
         Some(ast::ReferentialAction::SetNull) => ReferentialAction::SetNull,
         Some(ast::ReferentialAction::SetDefault) => ReferentialAction::SetDefault,
     };
-    let characteristics = key.characteristics.as_ref();
-    let initially_deferred =
-        characteristics.is_some_and(|c| matches!(c.initially, Some(ast::DeferrableInitial::Deferred)));
-    let deferrable = initially_deferred || characteristics.is_some_and(|c| c.deferrable == Some(true));
+    let deferrable = deferrable(key.characteristics.as_ref(), false)?;
     Ok(ForeignKeyRequest {
         name,
         columns,
@@ -408,8 +411,8 @@ fn foreign_key(
         referenced: key.referred_columns.iter().map(fold).collect(),
         on_delete: action(key.on_delete),
         on_update: action(key.on_update),
-        deferrable,
-        initially_deferred,
+        deferrable: deferrable.is_some(),
+        initially_deferred: matches!(deferrable, Some(Deferrable::Deferred)),
         match_full,
     })
 }

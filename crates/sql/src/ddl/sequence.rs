@@ -155,6 +155,7 @@ impl Work<'_> {
             cycle: false,
             counter: oid,
             counter_start: 0,
+            counter_called: false,
             owner,
             identity,
             comment: None,
@@ -272,16 +273,26 @@ impl Work<'_> {
             sequence.maximum = if sequence.maximum == old_high { high } else { sequence.maximum };
             sequence.ty = ty;
         }
+        let was_ascending = sequence.increment > 0;
         apply(sequence, options, false)?;
+        let turns = was_ascending != (sequence.increment > 0);
         let has_new_bounds =
             options.data_type.is_some() || options.minimum.is_some() || options.maximum.is_some();
         if let Some(restart) = options.restart {
             let start = restart.unwrap_or(sequence.start);
             check_inside("RESTART", start, sequence)?;
             self.restart(sequence, start)?;
-        } else if let Some((last, _)) = self.facts.sequence_state(sequence).filter(|_| has_new_bounds) {
-            // Where it stands is a value that it could be restarted with.
-            check_inside("RESTART", last, sequence)?;
+        } else if (has_new_bounds || turns)
+            && let Some((last, is_called)) = self.facts.sequence_state(sequence)
+        {
+            if has_new_bounds {
+                // Where it stands is a value that it could be restarted with.
+                check_inside("RESTART", last, sequence)?;
+            }
+            if turns {
+                self.restart(sequence, last)?;
+                sequence.counter_called = is_called;
+            }
         }
         if let Some(owned_by) = &options.owned_by {
             if sequence.identity {
@@ -307,7 +318,7 @@ impl Work<'_> {
     /// Lets a sequence go on at `start`, by a counter of its own, so that it can be rolled back.
     pub(crate) fn restart(&mut self, sequence: &mut Sequence, start: i64) -> Result<()> {
         sequence.counter = self.allocate_oid()?;
-        sequence.counter_start = start;
+        (sequence.counter_start, sequence.counter_called) = (start, false);
         Ok(())
     }
 

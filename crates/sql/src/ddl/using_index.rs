@@ -43,6 +43,7 @@ impl Work<'_> {
                 name: Some(name),
                 columns,
                 included,
+                options: index.options.clone(),
                 primary,
                 nulls_not_distinct,
                 deferrable,

@@ -15,7 +15,7 @@ use cognate_engine::LockMode;
 use super::indexed::Indexed;
 use crate::catalog::{Index, IndexKey, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::pg_catalog::{Style, index_expression};
+use crate::pg_catalog::{Style, index_expression, quote_identifier};
 use crate::session::work::Work;
 use crate::types::{Datum, FormatContext, Type};
 
@@ -34,10 +34,10 @@ pub(crate) fn key_detail(table: &Table, index: &Index, row: Indexed<'_>, format:
     detail(parts, &context)
 }
 
-/// A part of a key as details name it: a column's name, or an expression.
+/// A part of a key as details name it: a column's name, in quotes if it must be, or an expression.
 fn key_part(table: &Table, index: &Index, key: IndexKey, format: &FormatContext) -> String {
     match key {
-        IndexKey::Column(place) => table.columns[place].name.clone(),
+        IndexKey::Column(place) => quote_identifier(&table.columns[place].name),
         IndexKey::Expression(place) => match index.expression(place) {
             Some(expression) => index_expression(table, expression, Style::Pretty, format),
             None => String::new(),
@@ -58,7 +58,8 @@ fn detail<'a>(parts: impl Iterator<Item = (String, &'a Datum, Type)>, context: &
     format!("Key ({})=({})", names.join(", "), texts.join(", "))
 }
 
-/// The same for columns of a table and values for them.
+/// The same for columns of a table and values for them. PostgreSQL quotes no names in what it says
+/// of foreign keys.
 pub(crate) fn named_key_detail(
     table: &Table,
     places: &[usize],

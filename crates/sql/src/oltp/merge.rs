@@ -13,8 +13,8 @@
 //!
 //! *A row that changed* while its lock was waited for (READ COMMITTED) is looked at again: if it
 //! still belongs to the source's row, the WHEN clauses are asked anew of what it is now; if not, or
-//! if it is gone, the source's row has no partner. A row that the statement itself has changed
-//! already is 21000.
+//! if it is gone, the source's row has no partner. If it may be under another key, the statement is
+//! run again first. A row that the statement itself has changed already is 21000.
 
 use std::sync::Arc;
 
@@ -51,6 +51,14 @@ pub(crate) struct MergePlan {
     clauses: Vec<When>,
     checks: Checks,
     pub(crate) places: Places,
+}
+
+impl MergePlan {
+    /// Whether a row of the target may get another key meanwhile: rows are where their primary key
+    /// is.
+    pub(crate) fn may_move(&self) -> bool {
+        self.table.primary_key().is_some()
+    }
 }
 
 /// A WHEN clause.
@@ -297,6 +305,9 @@ impl Work<'_> {
             } else {
                 match self.lock_row(table, row_key, mode).await? {
                     Locked::Unchanged => self.check_once(table, row_key)?,
+                    Locked::Gone if plan.may_move() && self.may_follow(run) => {
+                        return Err(SqlError::gone_row());
+                    }
                     Locked::Gone => return Ok(Fate::Lost),
                     Locked::Changed(bytes) => {
                         is_locked = true;

@@ -492,11 +492,7 @@ impl Work<'_> {
     ) -> Result<bool> {
         match self.lock_row(&target.table, row_key, mode).await? {
             Locked::Unchanged => self.still_there(target, row_key, frame),
-            Locked::Gone
-                if run.follows() && target.may_move() && !self.facts.advisory.statement_has_released() =>
-            {
-                Err(has_gone())
-            }
+            Locked::Gone if target.may_move() && self.may_follow(run) => Err(SqlError::gone_row()),
             Locked::Gone => Ok(false),
             Locked::Changed(bytes) => {
                 let row = decode(&target.table, &bytes)?;
@@ -504,6 +500,12 @@ impl Work<'_> {
                 run.holds(self, &target.filter, frame)
             }
         }
+    }
+
+    /// Whether the statement is run again if a row has gone: not once it has let go of an advisory
+    /// lock.
+    pub(super) fn may_follow(&self, run: &Run) -> bool {
+        run.follows() && !self.facts.advisory.statement_has_released()
     }
 
     /// A row that this statement itself (or its foreign keys) already changed or deleted is left
@@ -521,19 +523,6 @@ impl Work<'_> {
             }
         }
     }
-}
-
-/// What is said of a row that has gone to who runs its statement again.
-const HAS_GONE: &str = "could not serialize access due to concurrent change of a key";
-
-#[cold]
-fn has_gone() -> SqlError {
-    SqlError::new(sqlstate::SERIALIZATION_FAILURE, HAS_GONE)
-}
-
-/// Whether the reason is that a row has gone, which may have another key by now.
-pub(crate) fn is_of_gone_row(error: &SqlError) -> bool {
-    error.sqlstate == sqlstate::SERIALIZATION_FAILURE && error.message == HAS_GONE
 }
 
 /// The row key in a target's frame.

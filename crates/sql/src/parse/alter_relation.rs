@@ -77,7 +77,7 @@ impl AlterRelation {
 /// The statement, if it is one of these.
 pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Option<AlterRelation>> {
     let is_view = is_word(parser, 1, "VIEW");
-    let is_index = is_word(parser, 1, "INDEX") && is_word(parser, 2, "IF") && renames(parser);
+    let is_index = is_word(parser, 1, "INDEX") && is_of_index(parser);
     let is_one = || is_view || is_index || (is_word(parser, 1, "TABLE") && is_of_table(parser));
     if !is_word(parser, 0, "ALTER") || !is_one() {
         return Ok(None);
@@ -91,6 +91,28 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Option<AlterRelation>> {
     Ok(Some(AlterRelation { is_view, is_index, name, if_exists, change: change(parser)? }))
 }
 
+/// Whether it is a form of ALTER INDEX that is read here.
+fn is_of_index(parser: &Parser<'_>) -> bool {
+    (is_word(parser, 2, "IF") && renames(parser)) || changes_options(parser, &["SET", "RESET"])
+}
+
+/// Whether one of these words and a parenthesis come right behind the name of the relation.
+fn changes_options(parser: &Parser<'_>, words: &[&str]) -> bool {
+    let is = |ahead: usize, token: &Token| parser.peek_nth_token_ref(ahead).token == *token;
+    let mut ahead = 2;
+    if is_word(parser, ahead, "IF") && is_word(parser, ahead + 1, "EXISTS") {
+        ahead += 2;
+    }
+    if is_word(parser, ahead, "ONLY") {
+        ahead += 1;
+    }
+    ahead += 1;
+    while is(ahead, &Token::Period) {
+        ahead += 2;
+    }
+    is(ahead + 1, &Token::LParen) && words.iter().any(|word| is_word(parser, ahead, word))
+}
+
 /// Whether a new name is given.
 fn renames(parser: &Parser<'_>) -> bool {
     (5..16).any(|ahead| is_word(parser, ahead, "RENAME") && is_word(parser, ahead + 1, "TO"))
@@ -101,7 +123,7 @@ fn is_of_table(parser: &Parser<'_>) -> bool {
     // Behind ALTER TABLE, what may stand before the name, and the name.
     let alters_constraint =
         |ahead: usize| is_word(parser, ahead, "ALTER") && is_word(parser, ahead + 1, "CONSTRAINT");
-    sets_schema(parser) || (3..11).any(alters_constraint)
+    sets_schema(parser) || (3..11).any(alters_constraint) || changes_options(parser, &["RESET"])
 }
 
 /// Whether the words SET SCHEMA and one more end the statement: the parser knows what else can be
@@ -194,6 +216,9 @@ mod tests {
             ("ALTER TABLE ONLY s.t ALTER CONSTRAINT c NOT DEFERRABLE INITIALLY IMMEDIATE", "ALTER TABLE"),
             ("ALTER VIEW v SET (check_option = local, security_barrier)", "ALTER VIEW"),
             ("ALTER VIEW IF EXISTS v RESET (check_option)", "ALTER VIEW"),
+            ("ALTER TABLE IF EXISTS ONLY s.t RESET (fillfactor, autovacuum_enabled)", "ALTER TABLE"),
+            ("ALTER INDEX s.i SET (fillfactor = 70, deduplicate_items = off)", "ALTER INDEX"),
+            ("ALTER INDEX IF EXISTS i RESET (fillfactor)", "ALTER INDEX"),
             ("ALTER TABLE IF EXISTS ONLY s.t SET SCHEMA \"S\"", "ALTER TABLE"),
         ] {
             match &parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))[0].command {

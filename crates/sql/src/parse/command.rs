@@ -17,6 +17,7 @@ use super::mip::{MipArgument, MipOperation};
 use super::owner::{self, OwnerStatement};
 use super::role::{self, RoleStatement};
 use super::routine::{self, CreateRoutine, DropRoutine};
+use super::schema::CreateSchema;
 
 pub(super) type Parsed<T> = Result<T, ParserError>;
 
@@ -99,6 +100,8 @@ pub enum Command {
     },
     /// CREATE, ALTER and DROP DOMAIN.
     Domain(Box<DomainStatement>),
+    /// CREATE SCHEMA with elements.
+    CreateSchema(Box<CreateSchema>),
     /// BACKUP.
     Backup,
     /// CREATE, ALTER and DROP DATABASE.

@@ -12,7 +12,8 @@
 //!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with,
 //!    `alter_relation` ALTER VIEW, `routine`
 //!    those of functions and procedures, `database` those of databases, `inline_code` DO, `domain`
-//!    those of domains, `role`, `grant` and `owner` those of roles and what they may do and own.
+//!    those of domains, `role`, `grant` and `owner` those of roles and what they may do and own;
+//!    `schema` cuts CREATE SCHEMA with elements into statements.
 //!
 //! What none of these knows `refused` may know by name.
 //!
@@ -66,6 +67,7 @@ mod rewrite;
 mod role;
 mod routine;
 mod rows;
+mod schema;
 mod spelled;
 pub(crate) mod template;
 mod unicode;
@@ -91,11 +93,12 @@ pub use mip::{MipArgument, MipOperation};
 pub use owner::OwnerStatement;
 pub(crate) use reserved::hidden_column;
 pub(crate) use rewrite::{
-    DISTINCT_SETS, HEADER_MATCH, dropped_expression, exclusion_of, sequence_name_of, split_included,
+    DISTINCT_SETS, HEADER_MATCH, KeyLists, dropped_expression, exclusion_of, sequence_name_of, split_key,
 };
 pub use role::{RoleOption, RoleRef, RoleStatement};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
 pub(crate) use rows::{Literal, Reader, Run, marked};
+pub use schema::CreateSchema;
 pub(crate) use spelled::spelled;
 
 use std::sync::Arc;
@@ -145,6 +148,8 @@ pub struct Statement {
     pub deferrable: Option<bool>,
     /// `WITH NO DATA` of CREATE TABLE AS.
     pub(crate) without_rows: bool,
+    /// Behind WHERE of COPY.
+    pub(crate) condition: Option<Box<ast::Expr>>,
     /// Its message has other statements, with which it shares a transaction unless they end it.
     pub has_company: bool,
     /// It is a statement of a routine's body: what it sees of the routine.
@@ -194,6 +199,7 @@ impl Statement {
             overriding: self.overriding.clone(),
             deferrable: None,
             without_rows: false,
+            condition: None,
             has_company: self.has_company,
             scope: self.scope.clone(),
             complexity: self.complexity,
@@ -454,6 +460,7 @@ impl Parts<'_> {
         tokens.truncate(last + 1);
         tokens.drain(..first);
         routine::fold_body(&mut tokens, source, places);
+        let condition = self.copy_condition(&mut tokens, end)?;
         let mut notes = Notes::default();
         let (command, complexity) = match mip::parse(&tokens, source, places)? {
             Some((operation, arguments)) => (Command::Mip(operation, arguments), 0),
@@ -468,6 +475,7 @@ impl Parts<'_> {
             overriding,
             deferrable,
             without_rows,
+            condition,
             has_company: false,
             scope: None,
             complexity,
@@ -475,8 +483,60 @@ impl Parts<'_> {
         }))
     }
 
+    /// What COPY says behind WHERE, where the parser has no place for it: takes it off. 42601.
+    fn copy_condition(&self, tokens: &mut Vec<TokenWithSpan>, end: usize) -> Result<Option<Box<ast::Expr>>> {
+        if !rewrite::is(tokens.first(), "COPY") {
+            return Ok(None);
+        }
+        let mut depth = 0_i32;
+        let is_condition = |token: &TokenWithSpan| {
+            match token.token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth -= 1,
+                _ => {}
+            }
+            depth == 0 && rewrite::is(Some(token), "WHERE")
+        };
+        let Some(at) = tokens.iter().position(is_condition) else { return Ok(None) };
+        let from = self.places.byte(tokens[at].span.end);
+        tokens.truncate(at);
+        let text = self.source.get(from..end).unwrap_or_default();
+        let condition = parse_part(text, SHALLOW, |parser| parser.parse_expr());
+        condition.map(|condition| Some(condition.into())).map_err(|mut error| {
+            // It is a place in the part.
+            error.position = None;
+            error
+        })
+    }
+
     /// What the tokens of one statement say, which ends at `end`, and a bound on the depth of that.
     fn command(&self, tokens: Vec<TokenWithSpan>, notes: &mut Notes, end: usize) -> Result<(Command, usize)> {
+        let Some(parts) = schema::cut(&tokens) else { return self.one_command(tokens, notes, end) };
+        let (mut commands, mut depth) = (Vec::with_capacity(parts.len()), 0);
+        for part in parts {
+            match self.one_command(part, notes, end) {
+                Ok((command, complexity)) => {
+                    depth = depth.max(complexity);
+                    commands.push(command);
+                }
+                Err(error) => {
+                    // Those before may be deep.
+                    on_large_stack(depth, || drop(commands));
+                    return Err(error);
+                }
+            }
+        }
+        let elements = commands.split_off(commands.len().min(1));
+        let schema = commands.pop().unwrap_or(Command::Empty);
+        Ok((Command::CreateSchema(Box::new(CreateSchema { schema, elements })), depth))
+    }
+
+    fn one_command(
+        &self,
+        tokens: Vec<TokenWithSpan>,
+        notes: &mut Notes,
+        end: usize,
+    ) -> Result<(Command, usize)> {
         let (source, places) = (&self.source, &self.places);
         let tokens = rewrite::rewrite(tokens, notes)?;
         let complexity = complexity::check(&tokens)?;

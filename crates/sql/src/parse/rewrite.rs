@@ -25,7 +25,7 @@
 //! | `FREEZE ON`, `HEADER OFF` ... of COPY | `TRUE`, `FALSE` |
 //! | `IDENTITY (START WITH 5 INCREMENT BY 2)` | its options in the order the parser wants |
 //! | `IDENTITY (SEQUENCE NAME s)` | a number of CACHE with the name behind: see [`sequence_name_of`] |
-//! | `PRIMARY KEY (a) INCLUDE (b)`, `UNIQUE ...` | one list, with a marked name in it: see [`split_included`] |
+//! | `PRIMARY KEY (a) INCLUDE (b) WITH (c = 1)`, `UNIQUE ...` | one list, with marked names in it: see [`split_key`] |
 //! | `ON CONFLICT (lower(a)) WHERE b` | one marked name in the parentheses: see [`conflict_target`](super::conflict_target) |
 //! | `WHERE CURRENT OF c` | a marked name: see [`current_of`](super::current_of) |
 //! | `CREATE TABLE t (LIKE u INCLUDING ALL)` | a column with a marked name: see [`like`](super::like) |
@@ -56,7 +56,7 @@ use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 pub(crate) use copy::HEADER_MATCH;
 pub(crate) use expression::dropped_expression;
 pub(crate) use identity::sequence_name_of;
-pub(crate) use include::split_included;
+pub(crate) use include::{KeyLists, split_key};
 pub(crate) use window::exclusion_of;
 
 use super::like::Like;
@@ -296,6 +296,7 @@ impl<'a> Pass<'a> {
             "NO" if self.is(1, "INHERIT") && self.after_check() => self.at += 2,
             "NOT" if self.is(1, "VALID") && self.first == "CREATE" && self.after_check() => self.at += 2,
             "WITH" if self.says_data() => self.with_data(),
+            "WITH" if self.key_options(span) => {}
             "OVERRIDING" => self.overriding(),
             "MERGE" if self.is(1, "INTO") && !self.out.is_empty() => {
                 super::merge::check_place(&self.out)?;

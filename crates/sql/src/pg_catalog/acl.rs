@@ -7,7 +7,7 @@
 
 use super::value::{NULL, array};
 use super::{Source, SystemTable, role};
-use crate::catalog::{AclItem, Membership, Oid, Privileges, Role};
+use crate::catalog::{AclItem, Membership, OWNER_OID, Oid, Privileges, Role};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::EvalContext;
 use crate::types::{Array, Datum, Type, TypeId};
@@ -63,8 +63,8 @@ pub(crate) const EXPLODED: [(&str, Type); 4] = [
 /// The type of one of them as a value: what a record is made of is in its modifier.
 pub(crate) const EXPLODED_ROW: Type = Type::modified(TypeId::Record, 2);
 
-/// What is said of a letter that stands for no privilege.
-const NO_LETTER: &str = "invalid mode character: must be one of \"arwdDxtXUCTcsA\"";
+/// The letters of all privileges, in the order in which lists have them.
+const ALL_LETTERS: &str = "arwdDxtXUCTcsA";
 
 /// So much memory a row takes.
 const ROW_BYTES: usize = 256;
@@ -81,21 +81,49 @@ pub(crate) fn explode(list: &Array, eval: &EvalContext<'_>) -> Result<Vec<Vec<Da
             letter == '=' && !is_quoted
         });
         let (grantee, rest) = item.split_at(equals.ok_or_else(|| wrong("missing \"=\" sign".to_owned()))?);
-        let parts = rest[1..].split_once('/');
-        let (letters, grantor) =
-            parts.ok_or_else(|| wrong("a name must follow the \"/\" sign".to_owned()))?;
-        let (grantee, grantor) = (role_in_list(grantee, eval)?, role_in_list(grantor, eval)?);
-        let mut letters = letters.chars().peekable();
-        while let Some(letter) = letters.next() {
-            let word = Privileges::word_of(letter);
-            let word = word.ok_or_else(|| wrong(NO_LETTER.to_owned()))?;
-            let is_grantable = letters.next_if_eq(&'*').is_some();
+        let (letters, grantor) = match rest[1..].split_once('/') {
+            Some((letters, grantor)) => (letters, Some(grantor)),
+            None => (&rest[1..], None),
+        };
+        let words = words_of(letters)?;
+        let grantee = role_in_list(grantee, eval)?;
+        let grantor = match grantor {
+            // Who has given it is the first superuser where nobody is named.
+            None => OWNER_OID,
+            Some("") => return Err(wrong("a name must follow the \"/\" sign".to_owned())),
+            Some(grantor) => role_in_list(grantor, eval)?,
+        };
+        for (word, is_grantable) in words {
             eval.check_size((rows.len() + 1) * ROW_BYTES)?;
             let (grantor, grantee) = (Datum::Oid(grantor), Datum::Oid(grantee));
             rows.push(vec![grantor, grantee, word.into(), Datum::Bool(is_grantable)]);
         }
     }
     Ok(rows)
+}
+
+/// What the letters of an item stand for, once each and in the order of lists, and whether that may
+/// be given on. 22P02 for a letter that stands for nothing.
+fn words_of(letters: &str) -> Result<Vec<(&'static str, bool)>> {
+    let (mut given, mut grantable, mut last) = (0u32, 0u32, 0u32);
+    for letter in letters.chars() {
+        match letter {
+            '*' => grantable |= last,
+            // Rules had a privilege once.
+            'R' => last = 0,
+            letter => {
+                let place = ALL_LETTERS.find(letter).ok_or_else(|| {
+                    let message = format!("invalid mode character: must be one of \"{ALL_LETTERS}\"");
+                    SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message)
+                })?;
+                last = 1 << place;
+            }
+        }
+        given |= last;
+    }
+    let places = ALL_LETTERS.chars().enumerate().map(|(place, letter)| (1u32 << place, letter));
+    let words = places.filter(|(bit, _)| given & bit != 0);
+    Ok(words.filter_map(|(bit, letter)| Some((Privileges::word_of(letter)?, grantable & bit != 0))).collect())
 }
 
 /// Oid of a role as lists print it: nothing is everybody, and who is gone is a number.

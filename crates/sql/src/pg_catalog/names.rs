@@ -7,7 +7,7 @@ use super::{SystemTable, function, keywords, procedure, role, routine, table, ta
 use crate::catalog::{
     Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation, Routine, UserType, resolve_schema,
 };
-use crate::types::{ObjectNames, Type, TypeId};
+use crate::types::{ObjectNames, Type};
 
 /// A name as SQL text: quoted if it must be.
 pub fn quote_identifier(name: &str) -> String {
@@ -169,14 +169,6 @@ impl CatalogNames {
     pub fn new(catalog: Arc<Catalog>, search_path: Vec<String>, user: String) -> CatalogNames {
         CatalogNames { catalog, search_path, user }
     }
-
-    /// Oid of a type by its name as SQL writes it.
-    fn type_oid(&self, name: &str) -> Option<Oid> {
-        let folded = name.to_lowercase();
-        let bare = folded.strip_prefix("pg_catalog.").unwrap_or(&folded);
-        let built_in = TypeId::from_name(bare).map(TypeId::oid);
-        built_in.or_else(|| self.named_type_oid(name))
-    }
 }
 
 /// Oids of the types of a routine's inputs.
@@ -226,10 +218,7 @@ impl ObjectNames for CatalogNames {
         procedure::by_oid(oid).map(|procedure| quote_identifier(procedure.name))
     }
 
-    fn procedure_oid(&self, signature: &str) -> Option<u32> {
-        let (name, arguments) = signature.trim_end().strip_suffix(')')?.split_once('(')?;
-        let names = arguments.split(',').filter(|_| !arguments.trim().is_empty());
-        let types = names.map(|name| self.type_oid(name.trim())).collect::<Option<Vec<Oid>>>()?;
+    fn procedure_oid(&self, name: &str, arguments: &[u32]) -> Option<u32> {
         let parts = split(name)?;
         let (schema, name) = match parts.as_slice() {
             [name] => (None, name),
@@ -237,12 +226,17 @@ impl ObjectNames for CatalogNames {
             _ => return None,
         };
         let is_built_in = schema.is_none_or(|schema| schema == "pg_catalog");
-        if let Some(procedure) = procedure::by_arguments(name, &types).filter(|_| is_built_in) {
+        if let Some(procedure) = procedure::by_arguments(name, arguments).filter(|_| is_built_in) {
             return Some(procedure.oid);
         }
         let mut named = self.catalog.routines_named(&self.search_path, schema, name);
-        let found = named.find(|(_, routine)| inputs(routine).eq(types.iter().copied()));
+        let found = named.find(|(_, routine)| inputs(routine).eq(arguments.iter().copied()));
         found.map(|(_, routine)| routine.oid)
+    }
+
+    fn argument_type_oid(&self, name: &str) -> Option<u32> {
+        let folded = name.to_lowercase();
+        function::other_type(folded.strip_prefix("pg_catalog.").unwrap_or(&folded))
     }
 
     fn procedure_name(&self, oid: u32) -> Option<String> {

@@ -135,6 +135,7 @@ pub(super) fn catalog() -> Arc<Catalog> {
         cycle: false,
         counter: 1,
         counter_start: 1,
+        counter_called: false,
         owner: Some((16394, 0)),
         identity: false,
         comment: None,

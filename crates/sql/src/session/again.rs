@@ -7,7 +7,7 @@
 //! | the first of a block at SERIALIZABLE | 40001 | the transaction begins anew, with its locks |
 //! | a later one at SERIALIZABLE | 40001 | it is undone, and the snapshot moves to now (the engine's `refresh`); if something was replaced that was read before, the failure stands, and names it |
 //! | of a transaction with an age | 40001 | it is undone; its reads are of the newest commits anyway |
-//! | UPDATE or DELETE at READ COMMITTED | a row has gone from where its primary key was | it is undone; under another key its new snapshot shows the row |
+//! | UPDATE, DELETE, also in WITH, or MERGE at READ COMMITTED | a row has gone from where its primary key was | it is undone; under another key its new snapshot shows the row |
 //! | a definition (DDL) outside a block, alone so far | 40001, 40P01 | the transaction begins anew, without its locks: the definitions that it has seen are old |
 //!
 //! Locks stay where 40001 is the reason, so that nobody can be faster again.
@@ -20,8 +20,8 @@
 //!
 //! What locks the rows that it reads may *look again* without having failed: a row has changed
 //! while its lock was waited for. Whichever way a statement is computed more than once, what was
-//! given up of it has said nothing (`pg_notify`), and holds no advisory lock that it does not ask
-//! for again.
+//! given up of it has said nothing (`pg_notify`), has set nothing (`set_config`), and holds no
+//! advisory lock that it does not ask for again.
 
 use std::sync::Arc;
 
@@ -31,11 +31,11 @@ use sqlparser::ast;
 use super::execute::outcome;
 use super::governed::executes;
 use super::portal::{PortalState, Tag};
+use super::settings::Mark;
 use super::{Action, Boxed, CommandTag, Fetch, Planned, Portal, Session, cycle};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::Given;
 use crate::oltp::parts::PartsPlan;
-use crate::oltp::update::is_of_gone_row;
 use crate::parse::{Command, Statement};
 use crate::plan::Plan;
 use crate::types::Datum;
@@ -63,7 +63,7 @@ impl Again {
         match self {
             Again::Never => false,
             Again::Anew { implicit: true } => error.is_retryable(),
-            Again::Moved(_) => is_of_gone_row(error),
+            Again::Moved(_) => error.is_of_gone_row,
             _ => error.sqlstate == sqlstate::SERIALIZATION_FAILURE,
         }
     }
@@ -128,7 +128,7 @@ impl Session {
     /// Makes ready for running the statement once more after this failure. If that cannot be, the
     /// failure comes back.
     pub(super) fn begin_again(&mut self, error: SqlError, again: Again) -> Result<()> {
-        if is_of_gone_row(&error) {
+        if error.is_of_gone_row {
             self.follow(again);
             return Ok(());
         }
@@ -239,26 +239,41 @@ impl Session {
     }
 }
 
-/// Where a statement begins in what it says and locks outside of the engine's transaction.
-#[derive(Clone, Copy, Debug)]
+/// Where a statement begins in what it says, sets and locks outside of the engine's transaction.
+#[derive(Clone, Debug)]
 pub(super) struct Beginning {
     advisory: usize,
     news: (usize, usize),
+    settings: Mark,
 }
 
 impl Session {
     /// A statement begins that may look again.
     pub(super) fn beginning(&self) -> Beginning {
-        Beginning { advisory: self.facts.advisory.begin_statement(), news: self.facts.news.mark() }
+        Beginning {
+            advisory: self.facts.advisory.begin_statement(),
+            news: self.facts.news.mark(),
+            settings: self.facts.mark(),
+        }
+    }
+
+    /// Takes back what a statement that is run again has set: settings are what they were before
+    /// it or, if it began the transaction, before that.
+    pub(super) fn undo_settings(&mut self, before: Option<&Mark>) {
+        if let Some(mark) = before.or(self.settings_mark.as_ref()) {
+            self.facts.with_settings(|settings| settings.restore(mark));
+        }
+        self.refresh_settings();
     }
 
     /// The statement looks again, with what is locked now kept: at a newer snapshot, if it has one.
-    pub(super) fn look_anew(&mut self, beginning: Beginning) {
+    pub(super) fn look_anew(&mut self, beginning: &Beginning) {
         // What it has let go of itself is not to be had back.
         if !self.facts.advisory.statement_has_released() {
             self.facts.advisory.undo_to(beginning.advisory);
         }
         self.facts.news.undo(beginning.news);
+        self.undo_settings(Some(&beginning.settings));
         self.open_transaction(false);
     }
 
@@ -280,7 +295,7 @@ impl Session {
             }
             // A row changed while its lock was waited for: under READ COMMITTED, or where what is
             // read is locked.
-            self.look_anew(beginning);
+            self.look_anew(&beginning);
         }
     }
 
@@ -291,16 +306,16 @@ impl Session {
         plan: &PartsPlan,
         parameters: &Arc<[Datum]>,
     ) -> Result<PortalState> {
-        let (interrupts, beginning) = (self.interrupts(), self.beginning());
+        let (interrupts, beginning, follows) = (self.interrupts(), self.beginning(), self.follows);
         loop {
             let mut work = self.work(&interrupts)?;
-            if let Some(changed) = work.run_parts(plan, parameters).await? {
+            if let Some(changed) = work.run_parts(plan, parameters, follows).await? {
                 return Ok(outcome(changed, plan.gives_rows(), |rows| match plan.main().word() {
                     "INSERT" => CommandTag::Insert(rows),
                     word => CommandTag::Rows(word, rows),
                 }));
             }
-            self.look_anew(beginning);
+            self.look_anew(&beginning);
         }
     }
 }
@@ -310,6 +325,7 @@ fn finds_rows(action: &Action) -> bool {
     match action {
         Action::Update(plan) => plan.target.may_move(),
         Action::Delete(plan) => plan.target.may_move(),
+        Action::Parts(plan) => plan.finds_rows(),
         _ => false,
     }
 }
@@ -355,7 +371,8 @@ pub(super) fn defines(statement: &Statement) -> bool {
         | Command::DefaultPrivileges(_)
         | Command::Owner(_)
         | Command::Comment(_)
-        | Command::Domain(_) => true,
+        | Command::Domain(_)
+        | Command::CreateSchema(_) => true,
         _ => false,
     }
 }

@@ -1,33 +1,36 @@
-//! COPY FROM STDIN and TO STDOUT.
+//! COPY FROM STDIN. Of COPY TO see `output`.
 //!
 //! Rows go in by the same path as INSERT's: defaults, checks, unique keys, foreign keys at the end.
 //! Into a table that the transaction holds exclusively (made or truncated by it) there are no row
 //! locks.
 
+mod output;
 mod target;
 
 use std::sync::Arc;
 
-use cognate_engine::{Access, ReadView};
+use cognate_engine::Access;
 use sqlparser::ast;
 
 use super::portal::PortalState;
-use super::{CommandTag, CopyFormat, CopyInFormat, Fetch, OutputColumn, Portal, RowSink, Session, SinkState};
+use super::{CommandTag, CopyFormat, CopyInFormat, Fetch, Portal, Session};
 use crate::catalog::{Privileges, Table};
-use crate::copy::{BinaryReader, BinaryWriter, CopyFileFormat, CopyOptions, CopyReader, CopyWriter, Fields};
+use crate::copy::{BinaryReader, CopyFileFormat, CopyOptions, CopyReader, Fields};
 use crate::ddl::names::Qualified;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::function::Interrupt;
-use crate::oltp::Cursor;
 use crate::oltp::run::Checks;
 use crate::parse::{Command, Statement};
 use crate::session::work::Work;
 use crate::types::{Datum, FormatContext, Type, bounds};
-use target::{check_forced, check_frozen, copy_columns};
+pub(super) use output::CopyOut;
+use target::{bind_where, check_forced, check_frozen, copy_columns};
 
 /// A line is there four times: as data, as fields, as values and as a row.
 const LINE_SHARE: usize = 4;
+/// So much of a field or line is shown in messages.
+const SHOWN_BYTES: usize = 100;
 /// Rows between two questions whether to stop. Large values ask themselves.
 const ROWS_UNASKED: u64 = 16;
 
@@ -39,6 +42,8 @@ pub(super) struct CopyIn {
     columns: Vec<InColumn>,
     /// Places not in the data, with their defaults.
     defaults: Vec<(usize, Expr)>,
+    /// Rows that do not meet it are left out.
+    condition: Option<Expr>,
     checks: Checks,
     rows: u64,
 }
@@ -80,59 +85,6 @@ struct InColumn {
     force_null: bool,
 }
 
-/// A COPY TO STDOUT.
-#[derive(Debug)]
-pub(crate) struct CopyOut {
-    rows_from: RowsFrom,
-    writer: Writer,
-    types: Vec<Type>,
-    header: Option<Vec<String>>,
-    announced: bool,
-    rows: u64,
-}
-
-/// What makes data.
-#[derive(Debug)]
-enum Writer {
-    /// Lines, with a buffer for the texts of values.
-    Lines(CopyWriter, Vec<u8>),
-    Binary(BinaryWriter),
-}
-
-impl Writer {
-    fn row(&mut self, row: &[Datum], types: &[Type], format: &FormatContext) -> &[u8] {
-        let (writer, buffer) = match self {
-            Writer::Binary(writer) => return writer.row(row, types, format),
-            Writer::Lines(writer, buffer) => (writer, buffer),
-        };
-        writer.begin();
-        for (place, (value, ty)) in row.iter().zip(types).enumerate() {
-            if value.is_null() {
-                writer.field(place, None, row.len() == 1);
-            } else {
-                buffer.clear();
-                value.to_text(*ty, format, buffer);
-                writer.field(place, Some(buffer), row.len() == 1);
-            }
-        }
-        writer.end()
-    }
-
-    /// As the protocol names its format.
-    fn format(&self) -> CopyFormat {
-        if matches!(self, Writer::Binary(_)) { CopyFormat::Binary } else { CopyFormat::Text }
-    }
-}
-
-/// Where the rows of a COPY TO come from.
-#[derive(Debug)]
-enum RowsFrom {
-    /// They are read as they are sent.
-    Cursor(Box<Cursor>, ReadView),
-    /// They were all read, and locked, before the first is sent.
-    Rows(std::vec::IntoIter<Vec<Datum>>),
-}
-
 impl Session {
     /// Begins COPY.
     pub(super) async fn start_copy(
@@ -159,11 +111,10 @@ impl Session {
             }
             ast::CopyTarget::Program { .. } => return Err(SqlError::unsupported("COPY of a program")),
         }
-        let options = CopyOptions::new(options, legacy_options)?;
+        let options = CopyOptions::new(*to, options, legacy_options)?;
         if *to {
-            if options.header_match {
-                let message = "cannot use \"match\" with HEADER in COPY TO";
-                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+            if statement.condition.is_some() {
+                return Err(SqlError::syntax("WHERE clause not allowed with COPY TO"));
             }
             portal.state = PortalState::CopyOut(Box::new(self.copy_to(source, options, statement).await?));
             return Ok(None);
@@ -171,7 +122,8 @@ impl Session {
         let ast::CopySource::Table { table_name, columns } = source else {
             return Err(SqlError::syntax("COPY query FROM is not possible"));
         };
-        let copy = self.copy_from(table_name, columns, options).await?;
+        let condition = statement.condition.as_deref();
+        let copy = self.copy_from(table_name, columns, condition, options).await?;
         let is_binary = matches!(copy.reader, Reader::Binary(_));
         let format = if is_binary { CopyFormat::Binary } else { CopyFormat::Text };
         let format = CopyInFormat { format, columns: copy.columns.len() };
@@ -183,6 +135,7 @@ impl Session {
         &mut self,
         name: &ast::ObjectName,
         columns: &[ast::Ident],
+        condition: Option<&ast::Expr>,
         options: CopyOptions,
     ) -> Result<CopyIn> {
         let name = Qualified::from_object_name(name)?;
@@ -202,6 +155,7 @@ impl Session {
         let places = copy_columns(&table, columns)?;
         work.require_on_columns(&table, &places, Privileges::INSERT)?;
         let checks = work.bind(|binder| Checks::bind(binder, &table, |_| true))?.giving(places.clone());
+        let condition = condition.map(|condition| bind_where(&work, &table, condition)).transpose()?;
         let mut defaults = Vec::new();
         for place in (0..table.columns.len()).filter(|place| !places.contains(place)) {
             if let Some(default) = work.bind_default(&table, place)?.filter(|_| !table.columns[place].dropped)
@@ -209,7 +163,8 @@ impl Session {
                 defaults.push((place, default));
             }
         }
-        check_forced(&table, &places, &options)?;
+        check_forced(&table, &places, "FORCE_NOT_NULL", &options.force_not_null)?;
+        check_forced(&table, &places, "FORCE_NULL", &options.force_null)?;
         if options.freeze {
             check_frozen(&table, &work)?;
         }
@@ -232,123 +187,7 @@ impl Session {
                 Reader::Lines(CopyReader::new(options).expecting(names.collect()).within(row_max))
             }
         };
-        Ok(CopyIn { table, reader, fields: Fields::default(), columns, defaults, checks, rows: 0 })
-    }
-
-    async fn copy_to(
-        &mut self,
-        source: &ast::CopySource,
-        options: CopyOptions,
-        statement: &Statement,
-    ) -> Result<CopyOut> {
-        let query = match source {
-            ast::CopySource::Query(query) => query.clone(),
-            ast::CopySource::Table { table_name, columns } => self.table_query(table_name, columns)?,
-        };
-        let command = Command::Sql(Box::new(ast::Statement::Query(query)));
-        let statement = statement.with_command(command);
-        let prepared = Arc::new(self.plan_prepared(Some(statement), Vec::new())?);
-        let mut inner = Portal::new(prepared, Arc::from([]), Vec::new());
-        inner.leave_open();
-        self.start_cursor(&mut inner).await?;
-        let columns: Vec<OutputColumn> = inner.columns().unwrap_or_default().to_vec();
-        let rows_from = match std::mem::replace(&mut inner.state, PortalState::Ready) {
-            PortalState::Cursor { cursor, view, .. } => RowsFrom::Cursor(cursor, view),
-            PortalState::Rows { rows, .. } => RowsFrom::Rows(rows),
-            _ => return Err(SqlError::unsupported("COPY of this query")),
-        };
-        let forced = columns.iter().map(|column| options.force_quote.contains(&column.name)).collect();
-        let header = options.header.then(|| columns.iter().map(|column| column.name.clone()).collect());
-        let writer = match options.format {
-            CopyFileFormat::Binary => Writer::Binary(BinaryWriter::default()),
-            _ => Writer::Lines(CopyWriter::new(options, forced), Vec::new()),
-        };
-        Ok(CopyOut {
-            rows_from,
-            types: columns.iter().map(|column| column.ty).collect(),
-            writer,
-            header,
-            announced: false,
-            rows: 0,
-        })
-    }
-
-    /// `SELECT columns FROM table`, once the columns are known to exist.
-    fn table_query(&mut self, name: &ast::ObjectName, columns: &[ast::Ident]) -> Result<Box<ast::Query>> {
-        let (catalog, _) = self.catalog_with_state();
-        let qualified = Qualified::from_object_name(name)?;
-        qualified.check_database(&catalog)?;
-        let path = self.facts.lookup_path(&catalog);
-        let relation = catalog.find(&path, qualified.schema.as_deref(), &qualified.name);
-        let table = match relation {
-            Some(crate::catalog::Relation::Table(table)) => table,
-            Some(crate::catalog::Relation::View(view)) => {
-                return Err(SqlError::new(
-                    sqlstate::WRONG_OBJECT_TYPE,
-                    format!("cannot copy from view \"{}\"", view.name),
-                )
-                .with_hint("Try the COPY (SELECT ...) TO variant."));
-            }
-            Some(other) => return Err(crate::ddl::resolve::wrong_type(other.name(), "table")),
-            None => return Err(crate::ddl::resolve::undefined_table(&qualified)),
-        };
-        let quote = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        let places = copy_columns(table, columns)?;
-        let list: Vec<String> = places.iter().map(|&place| quote(&table.columns[place].name)).collect();
-        let text =
-            format!("SELECT {} FROM {}.{}", list.join(", "), quote(&table.schema_name), quote(&table.name));
-        let parsed = crate::parse::parse_single(&text)?;
-        match parsed.as_ref().map(|statement| &statement.command) {
-            Some(Command::Sql(sql)) => match sql.as_ref() {
-                ast::Statement::Query(query) => Ok(query.clone()),
-                _ => Err(SqlError::internal("COPY made no query")),
-            },
-            _ => Err(SqlError::internal("COPY made no query")),
-        }
-    }
-
-    /// Gives lines of COPY TO.
-    pub(super) fn copy_out(&mut self, portal: &mut Portal, sink: &mut (dyn RowSink + Send)) -> Result<Fetch> {
-        let PortalState::CopyOut(copy) = &mut portal.state else {
-            return Err(SqlError::internal("the portal is no COPY"));
-        };
-        if !copy.announced {
-            copy.announced = true;
-            let format = copy.writer.format();
-            return Ok(Fetch::CopyOut(CopyInFormat { format, columns: copy.types.len() }));
-        }
-        let interrupts = self.interrupts();
-        let work = self.work(&interrupts)?;
-        if let (Some(header), Writer::Lines(writer, _)) = (copy.header.take(), &mut copy.writer) {
-            let names: Vec<&str> = header.iter().map(String::as_str).collect();
-            if sink.copy_out(writer.names(&names)) == SinkState::Full {
-                return Ok(Fetch::SinkFull);
-            }
-        }
-        let (writer, types, rows) = (&mut copy.writer, &copy.types, &mut copy.rows);
-        let mut send = |next: &mut dyn FnMut() -> Result<Option<Vec<Datum>>>| {
-            loop {
-                let Some(row) = next()? else { return Ok::<bool, SqlError>(true) };
-                *rows += 1;
-                if sink.copy_out(writer.row(&row, types, work.format)) == SinkState::Full {
-                    return Ok(false);
-                }
-            }
-        };
-        let done = match &mut copy.rows_from {
-            RowsFrom::Cursor(cursor, view) => work.read_at(view, |read| send(&mut || cursor.next(read)))?,
-            RowsFrom::Rows(rows) => send(&mut || Ok(rows.next()))?,
-        };
-        if !done {
-            return Ok(Fetch::SinkFull);
-        }
-        if let Writer::Binary(writer) = &mut copy.writer {
-            // Nothing follows, so it does not matter whether the sink is full.
-            sink.copy_out(writer.trailer());
-        }
-        let tag = CommandTag::Rows("COPY", copy.rows);
-        portal.state = PortalState::Done(tag);
-        Ok(Fetch::Complete(tag))
+        Ok(CopyIn { table, reader, fields: Fields::default(), columns, defaults, condition, checks, rows: 0 })
     }
 
     /// Data of COPY FROM STDIN, cut anywhere.
@@ -422,12 +261,15 @@ impl Session {
                 work.interrupts.check()?;
             }
             let mut row = copy.row(&work)?;
+            if !copy.is_wanted(&work, &row)? {
+                work.interrupts.check()?;
+                continue;
+            }
             let is_complete = copy.complete(&work, &mut row);
-            let inserted = match is_complete.and_then(|()| copy.checks.test_row(&work, &copy.table, &row)) {
-                Ok(()) => work.insert_row(&copy.table, &row).await.map(drop),
-                Err(error) => Err(error),
-            };
-            inserted.map_err(|error| copy.at_line(error, None))?;
+            let tested = is_complete.and_then(|()| copy.checks.test_row(&work, &copy.table, &row));
+            tested.map_err(|error| copy.at_line(error, None))?;
+            let inserted = work.insert_row(&copy.table, &row).await;
+            inserted.map_err(|error| copy.at_number(error))?;
             copy.rows += 1;
             work.check_load().await?;
         }
@@ -435,6 +277,13 @@ impl Session {
 }
 
 impl CopyIn {
+    /// Whether a row meets WHERE, which names no generated column.
+    fn is_wanted(&self, work: &Work<'_>, row: &[Datum]) -> Result<bool> {
+        let Some(condition) = &self.condition else { return Ok(true) };
+        let met = work.evaluate(condition, row).map_err(|error| self.at_line(error, None))?;
+        Ok(met.as_bool() == Some(true))
+    }
+
     /// Gives a row the values of its generated columns.
     fn complete(&self, work: &Work<'_>, row: &mut [Datum]) -> Result<()> {
         if !self.table.has_generated() {
@@ -452,14 +301,6 @@ impl CopyIn {
 
     /// The row of the present fields.
     fn row(&self, work: &Work<'_>) -> Result<Vec<Datum>> {
-        if self.fields.len() < self.columns.len() {
-            let missing = &self.columns[self.fields.len()].name;
-            let error = SqlError::new(
-                sqlstate::BAD_COPY_FILE_FORMAT,
-                format!("missing data for column \"{missing}\""),
-            );
-            return Err(self.at_line(error, None));
-        }
         if self.fields.len() > self.columns.len() {
             let error =
                 SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "extra data after last expected column");
@@ -468,6 +309,11 @@ impl CopyIn {
         let _within = bounds::enter(work.interrupts.clone());
         let mut row = vec![Datum::Null; self.table.columns.len()];
         for (at, column) in self.columns.iter().enumerate() {
+            // What stands before it is looked at first, as in PostgreSQL.
+            if at == self.fields.len() {
+                let message = format!("missing data for column \"{}\"", column.name);
+                return Err(self.at_line(SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, message), None));
+            }
             let bytes = self.fields.get_forced(at, column.force_not_null, column.force_null);
             let value = match (bytes, &self.reader) {
                 (None, _) => Datum::Null,
@@ -512,7 +358,7 @@ impl CopyIn {
                 sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
                 "invalid byte sequence for encoding \"UTF8\"",
             );
-            self.at_line(error, None)
+            self.at_number(error)
         })?;
         Datum::from_text(column.ty, text, format)
             .and_then(|value| column.fit(value))
@@ -537,27 +383,62 @@ impl CopyIn {
         }
     }
 
-    /// The error with where it happened: `COPY t, line 3, column a: "x"`. Binary values are not
-    /// shown.
+    /// The error with where it happened: `COPY t, line 3, column a: "x"`, or
+    /// `COPY t, line 3: "x,y"` if it is about the whole line. Binary values are not shown.
     fn at_line(&self, error: SqlError, column: Option<(&InColumn, Option<&str>)>) -> SqlError {
+        let mut place = self.place();
+        match (column, &self.reader) {
+            (Some((column, text)), _) => {
+                place.push_str(&format!(", column {}", column.name));
+                if let Some(text) = text {
+                    place.push_str(&format!(": \"{}\"", shown(text.as_bytes())));
+                }
+            }
+            (None, Reader::Lines(reader)) => {
+                if let Some(text) = reader.text() {
+                    place.push_str(&format!(": \"{}\"", shown(text)));
+                }
+            }
+            (None, Reader::Binary(_)) => {}
+        }
+        within(error, place)
+    }
+
+    /// The error of a row that is not to be in the table beside others, which does not show its
+    /// line: PostgreSQL stores rows when it has gathered many.
+    fn at_number(&self, error: SqlError) -> SqlError {
+        within(error, self.place())
+    }
+
+    fn place(&self) -> String {
         let line = match &self.reader {
             Reader::Lines(reader) => reader.line(),
             Reader::Binary(reader) => reader.row(),
         };
-        let mut place = format!("COPY {}, line {line}", self.table.name);
-        match column {
-            Some((column, Some(text))) => place.push_str(&format!(", column {}: \"{text}\"", column.name)),
-            Some((column, None)) => place.push_str(&format!(", column {}", column.name)),
-            None => {}
-        }
-        match &error.context {
-            Some(inner) => {
-                let context = format!("{inner}\n{place}");
-                error.with_context(context)
-            }
-            None => error.with_context(place),
-        }
+        format!("COPY {}, line {line}", self.table.name)
     }
+}
+
+/// The error with one more place around those that it has.
+fn within(error: SqlError, place: String) -> SqlError {
+    match &error.context {
+        Some(inner) => {
+            let context = format!("{inner}\n{place}");
+            error.with_context(context)
+        }
+        None => error.with_context(place),
+    }
+}
+
+/// Data as messages show them: no more than is to be read.
+fn shown(data: &[u8]) -> String {
+    // A line may be long: of what is left out only that it is there matters.
+    let text = String::from_utf8_lossy(&data[..data.len().min(2 * SHOWN_BYTES)]);
+    if text.len() <= SHOWN_BYTES {
+        return text.into_owned();
+    }
+    let end = (0..=SHOWN_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    format!("{}...", &text[..end])
 }
 
 impl InColumn {

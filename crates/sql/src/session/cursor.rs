@@ -221,6 +221,11 @@ impl Session {
         self.cursors.get(name)?.columns()
     }
 
+    /// What a cursor that DECLARE made was made of.
+    pub fn cursor_prepared(&self, name: &str) -> Option<&Prepared> {
+        Some(self.cursors.get(name)?.portal.prepared())
+    }
+
     /// Closes a cursor that DECLARE made, if there is one of this name.
     pub fn forget_cursor(&mut self, name: &str) {
         self.cursors.remove(name);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cognate_engine::{Access, LockMode};
 
-use super::again::defines;
+use super::again::{Again, defines};
 use super::portal::{PortalState, Tag, changed_result};
 use super::{
     Action, Block, Boxed, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session, Statement,
@@ -193,6 +193,8 @@ impl Session {
                 let mut left = self.effective.statement_retries;
                 let taken = self.facts.advisory.begin_statement();
                 let told = if is_first { (0, 0) } else { self.facts.news.mark() };
+                let is_alone = is_first || matches!(again, Again::Never);
+                let settings = (!is_alone).then(|| self.facts.mark());
                 let (depth, is_open) = (portal.depth, portal.is_open());
                 let mut first = Some(planned);
                 loop {
@@ -209,6 +211,7 @@ impl Session {
                             left -= 1;
                             self.facts.advisory.undo_to(taken);
                             self.facts.news.undo(told);
+                            self.undo_settings(settings.as_ref());
                             self.begin_again(error, again)?;
                         }
                         started => {

@@ -321,8 +321,12 @@ impl ObjectNames for LiveNames {
         self.now().function_name(oid)
     }
 
-    fn procedure_oid(&self, signature: &str) -> Option<u32> {
-        self.now().procedure_oid(signature)
+    fn procedure_oid(&self, name: &str, arguments: &[u32]) -> Option<u32> {
+        self.now().procedure_oid(name, arguments)
+    }
+
+    fn argument_type_oid(&self, name: &str) -> Option<u32> {
+        self.now().argument_type_oid(name)
     }
 
     fn procedure_name(&self, oid: u32) -> Option<String> {

@@ -70,6 +70,7 @@ mod replication_state;
 mod role_setting;
 mod routine;
 mod savepoint;
+mod schema_elements;
 mod sequence_values;
 mod server_setting;
 pub mod settings;

@@ -211,6 +211,15 @@ impl Session {
         }
     }
 
+    /// 25P02 for the columns of a statement in a failed block, MI015 in one of a decided family:
+    /// nothing is said there of what gives rows.
+    pub fn check_describes(&self, prepared: &Prepared) -> Result<()> {
+        match prepared.columns() {
+            Some(_) => self.check_not_failed(prepared.statement()),
+            None => Ok(()),
+        }
+    }
+
     #[cold]
     fn check_ends_block(&self, statement: Option<&Statement>) -> Result<()> {
         if statement.is_none_or(|statement| super::statement::ends_failed_block(&statement.command)) {

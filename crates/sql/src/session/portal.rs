@@ -147,6 +147,11 @@ impl Portal {
         Arc::ptr_eq(&self.prepared, prepared)
     }
 
+    /// What it was made of.
+    pub fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
     /// Its place among those that its session has bound.
     pub fn bound(&self) -> u64 {
         self.bound

@@ -39,6 +39,7 @@ pub(crate) fn tag(command: &Command) -> &'static str {
             DomainStatement::Drop { .. } => "DROP DOMAIN",
             DomainStatement::CommentOnConstraint { .. } => "COMMENT",
         },
+        Command::CreateSchema(_) => "CREATE SCHEMA",
         Command::Backup => "BACKUP",
         Command::Role(statement) => statement.tag(),
         Command::Database(statement) => statement.tag(),

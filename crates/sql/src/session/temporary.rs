@@ -99,7 +99,7 @@ impl Temporary {
     /// The value of a sequence, and whether it was given.
     pub(crate) fn counter(&self, sequence: &Sequence) -> (i64, bool) {
         let known = self.counters.lock().get(&sequence.counter).copied();
-        known.unwrap_or((sequence.counter_start, false))
+        known.unwrap_or((sequence.counter_start, sequence.counter_called))
     }
 
     /// nextval. 2200H at the end of a sequence that does not cycle.

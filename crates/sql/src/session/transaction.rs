@@ -108,19 +108,6 @@ impl Session {
         begun
     }
 
-    /// 25001 once a query was run.
-    pub(super) fn set_deferrable(&mut self, deferrable: Option<bool>) -> Result<()> {
-        let Some(deferrable) = deferrable else { return Ok(()) };
-        if self.open.is_some() && self.modes.deferrable != deferrable {
-            return Err(SqlError::new(
-                sqlstate::ACTIVE_SQL_TRANSACTION,
-                "SET TRANSACTION [NOT] DEFERRABLE must be called before any query",
-            ));
-        }
-        self.modes.deferrable = deferrable;
-        Ok(())
-    }
-
     /// The first statement of a serializable, read-only and deferrable transaction waits until
     /// there is a snapshot that no cycle can ever go through. The transaction then needs no
     /// certification.

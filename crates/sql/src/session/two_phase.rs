@@ -48,6 +48,11 @@ impl Session {
         if let Some(open) = &self.open {
             return open.state.aged;
         }
+        self.asks_for_age()
+    }
+
+    /// Whether a transaction that begins now does.
+    pub(super) fn asks_for_age(&self) -> bool {
         self.effective.retry_of > 0
             && self.block == Block::Explicit
             && self.modes.isolation == Isolation::Serializable
@@ -104,7 +109,7 @@ impl Session {
             if work.lock_seen(plan, Some(&tracked)).await? {
                 return Ok(PortalState::Rows { rows: rows.into_iter(), sent: 0, tag: Tag::Sent("SELECT") });
             }
-            self.look_anew(beginning);
+            self.look_anew(&beginning);
         }
     }
 }

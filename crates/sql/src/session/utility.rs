@@ -94,7 +94,7 @@ impl Session {
                 portal.state = PortalState::Done(CommandTag::Plain("DO"));
             }
             command => {
-                if matches!(command, Command::Domain(_)) {
+                if matches!(command, Command::Domain(_) | Command::CreateSchema(_)) {
                     check_stored_depth(statement)?;
                 }
                 portal.state = PortalState::Done(CommandTag::Plain(self.command(command, alone).await?))
@@ -263,7 +263,8 @@ impl Session {
             | Command::DefaultPrivileges(_)
             | Command::Owner(_)
             | Command::Comment(_)
-            | Command::Domain(_) => {}
+            | Command::Domain(_)
+            | Command::CreateSchema(_) => {}
             other => return Err(unsupported(other)),
         }
         self.await_slow_node().await?;
@@ -272,24 +273,7 @@ impl Session {
         let mut work = self.work(&interrupts)?;
         work.require_writable(words)?;
         work.hold_own_role().await?;
-        match command {
-            Command::CreateSequence { name, if_not_exists, temporary, options } => {
-                work.create_sequence(name, *if_not_exists, *temporary, options).await?;
-            }
-            Command::AlterSequence { name, if_exists, change } => {
-                work.alter_sequence(name, *if_exists, change).await?;
-            }
-            Command::AlterRelation(alter) => work.alter_relation(alter).await?,
-            Command::DropRoutine(drop) => work.drop_routines(drop).await?,
-            Command::Domain(statement) => work.domain_statement(statement).await?,
-            Command::Role(statement) => work.role_statement(statement).await?,
-            Command::Database(statement) => Box::pin(work.database_statement(statement)).await?,
-            Command::Grant(statement) => work.grant(statement).await?,
-            Command::DefaultPrivileges(statement) => work.default_privileges(statement).await?,
-            Command::Owner(statement) => work.owner_statement(statement).await?,
-            Command::Comment(statement) => work.comment_statement(statement).await?,
-            _ => {}
-        }
+        work.carry_out_command(command).await?;
         Ok(words)
     }
 
@@ -433,8 +417,33 @@ impl Session {
 }
 
 impl Work<'_> {
+    /// Carries out what changes definitions, privileges and roles, and the parser crate does not
+    /// know.
+    async fn carry_out_command(&mut self, command: &Command) -> Result<()> {
+        match command {
+            Command::CreateSequence { name, if_not_exists, temporary, options } => {
+                self.create_sequence(name, *if_not_exists, *temporary, options).await?;
+            }
+            Command::AlterSequence { name, if_exists, change } => {
+                self.alter_sequence(name, *if_exists, change).await?;
+            }
+            Command::AlterRelation(alter) => self.alter_relation(alter).await?,
+            Command::DropRoutine(drop) => self.drop_routines(drop).await?,
+            Command::Domain(statement) => self.domain_statement(statement).await?,
+            Command::CreateSchema(create) => Box::pin(self.create_schema_with(create)).await?,
+            Command::Role(statement) => self.role_statement(statement).await?,
+            Command::Database(statement) => Box::pin(self.database_statement(statement)).await?,
+            Command::Grant(statement) => self.grant(statement).await?,
+            Command::DefaultPrivileges(statement) => self.default_privileges(statement).await?,
+            Command::Owner(statement) => self.owner_statement(statement).await?,
+            Command::Comment(statement) => self.comment_statement(statement).await?,
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Carries out a statement of DDL. 0A000 names one that is not supported.
-    async fn define(&mut self, sql: &ast::Statement) -> Result<()> {
+    pub(super) async fn define(&mut self, sql: &ast::Statement) -> Result<()> {
         use ast::Statement as S;
         match sql {
             S::CreateTable(create) => self.create_table(create).await.map(drop),

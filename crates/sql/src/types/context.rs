@@ -71,9 +71,12 @@ pub trait ObjectNames: Send + Sync {
     fn function_oid(&self, name: &str) -> Option<u32>;
     /// Name of a function as `regproc` prints it.
     fn function_name(&self, oid: u32) -> Option<String>;
-    /// Oid of a function by its possibly qualified name and the types of its arguments in
-    /// parentheses.
-    fn procedure_oid(&self, _signature: &str) -> Option<u32> {
+    /// Oid of a function by its possibly qualified name and the types of its arguments.
+    fn procedure_oid(&self, _name: &str, _arguments: &[u32]) -> Option<u32> {
+        None
+    }
+    /// Oid of a type that only arguments of functions have, such as `cstring`.
+    fn argument_type_oid(&self, _name: &str) -> Option<u32> {
         None
     }
     /// Name of a function and the types of its arguments, as `regprocedure` prints them.

@@ -25,13 +25,7 @@ pub(super) fn parse(id: TypeId, text: &str, context: &FormatContext) -> Result<u
         TypeId::Regproc => {
             (objects.and_then(|o| o.function_oid(name)), sqlstate::UNDEFINED_FUNCTION, "function")
         }
-        TypeId::Regprocedure if !name.contains('(') => {
-            let message = "expected a left parenthesis";
-            return Err(SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message));
-        }
-        TypeId::Regprocedure => {
-            (objects.and_then(|o| o.procedure_oid(name)), sqlstate::UNDEFINED_FUNCTION, "function")
-        }
+        TypeId::Regprocedure => (procedure_oid(name, context)?, sqlstate::UNDEFINED_FUNCTION, "function"),
         TypeId::Regnamespace => {
             (objects.and_then(|o| o.schema_oid(name)), sqlstate::INVALID_SCHEMA_NAME, "schema")
         }
@@ -42,6 +36,65 @@ pub(super) fn parse(id: TypeId, text: &str, context: &FormatContext) -> Result<u
         None if id == TypeId::Regclass => Err(no_relation(name, context)),
         None => Err(SqlError::new(sqlstate, format!("{kind} \"{name}\" does not exist"))),
     }
+}
+
+/// Oid of a function by its name and the types of its arguments in parentheses, if there is one.
+/// 22P02 and 42602 for what is no such text, 42704 and 3F000 if there is no such type.
+pub(crate) fn procedure_oid(text: &str, context: &FormatContext) -> Result<Option<u32>, SqlError> {
+    let wrong = |message: &str| SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message);
+    let mut is_quoted = false;
+    let open = text.find(|letter: char| {
+        is_quoted ^= letter == '"';
+        letter == '(' && !is_quoted
+    });
+    let (name, rest) = text.split_at(open.ok_or_else(|| wrong("expected a left parenthesis"))?);
+    let list = rest[1..].trim_end().strip_suffix(')');
+    let list = list.ok_or_else(|| wrong("expected a right parenthesis"))?;
+    let name = name.trim();
+    match leading_name(name) {
+        Some((parts, "")) if parts.iter().all(|part| !part.name.is_empty()) => {}
+        _ => return Err(SqlError::new(sqlstate::INVALID_NAME, "invalid name syntax")),
+    }
+    let mut names = list_parts(list).ok_or_else(|| wrong("improper type name"))?;
+    if names == [""] {
+        names.clear();
+    }
+    if names.last().is_some_and(|name| name.is_empty()) {
+        return Err(wrong("expected a type name"));
+    }
+    let types = names.into_iter().map(|name| argument_type(name, context));
+    let types = types.collect::<Result<Vec<u32>, SqlError>>()?;
+    Ok(context.objects.as_deref().and_then(|objects| objects.procedure_oid(name, &types)))
+}
+
+/// What stands between the commas of a list, but for those in quotes and brackets. None if one of
+/// these is not closed.
+fn list_parts(list: &str) -> Option<Vec<&str>> {
+    let (mut parts, mut start) = (Vec::new(), 0);
+    let (mut depth, mut is_quoted) = (0i32, false);
+    for (at, letter) in list.char_indices() {
+        match letter {
+            '"' => is_quoted = !is_quoted,
+            _ if is_quoted => {}
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(list[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(list[start..].trim());
+    (!is_quoted && depth == 0).then_some(parts)
+}
+
+fn argument_type(name: &str, context: &FormatContext) -> Result<u32, SqlError> {
+    if name.is_empty() {
+        return Err(SqlError::syntax("invalid type name \"\""));
+    }
+    let of_arguments = || context.objects.as_deref()?.argument_type_oid(name);
+    parse_type(name, context).or_else(|error| of_arguments().ok_or(error))
 }
 
 /// Why no relation is called so.

@@ -35,9 +35,10 @@ fn number(rest: &mut &str) -> Result<Option<i32>, SqlError> {
 
 /// The place of an argument, which are counted from 1.
 fn place(number: i32) -> Result<usize, SqlError> {
-    usize::try_from(number).ok().filter(|place| *place > 0).ok_or_else(|| {
-        invalid_format("format specifies argument 0, but arguments are numbered from 1")
-    })
+    usize::try_from(number)
+        .ok()
+        .filter(|place| *place > 0)
+        .ok_or_else(|| invalid_format("format specifies argument 0, but arguments are numbered from 1"))
 }
 
 /// `format(template, ...)`: `%s`, `%I`, `%L`, with position and width.

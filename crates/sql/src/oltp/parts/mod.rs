@@ -28,6 +28,7 @@ use super::memory::row_bytes;
 use super::merge::MergePlan;
 use super::returning::{Changed, Returning};
 use super::run::Run;
+use super::source::Places;
 use super::update::UpdatePlan;
 use super::{Cursor, Given};
 use crate::catalog::{Oid, Table};
@@ -123,6 +124,16 @@ impl PartsPlan {
         self.parts.iter().filter_map(|part| part.step.target())
     }
 
+    /// Whether a part changes rows that it finds otherwise than by their primary key.
+    pub(crate) fn finds_rows(&self) -> bool {
+        self.parts.iter().any(|part| match &part.step {
+            Step::Select(_) | Step::Insert(_) => false,
+            Step::Update(plan) => plan.target.may_move(),
+            Step::Delete(plan) => plan.target.may_move(),
+            Step::Merge(plan) => plan.may_move(),
+        })
+    }
+
     /// Whether a part locks rows of a table.
     pub(crate) fn locks(&self, table: Oid) -> bool {
         self.parts.iter().any(|part| match &part.step {
@@ -141,16 +152,23 @@ impl PartsPlan {
 impl Work<'_> {
     /// Runs a statement in parts: what the statement itself did, with its rows. None if a row that
     /// was to be locked has changed meanwhile: then nothing is done, and it is to be run at a newer
-    /// snapshot.
+    /// snapshot. With `follows` it is run again, too, if a row has gone that may be under another
+    /// key.
     pub(crate) async fn run_parts(
         &mut self,
         plan: &PartsPlan,
         parameters: &Arc<[Datum]>,
+        follows: bool,
     ) -> Result<Option<Changed>> {
         let (mut given, mut held) = (Given::new(), 0);
         let mut result = Changed::default();
         for (place, part) in plan.parts.iter().enumerate() {
-            let Some(done) = self.run_part(&part.step, parameters, &given).await? else { return Ok(None) };
+            let run = |places| Run::part(parameters.clone(), places, &given).following(follows);
+            let done = match &part.step {
+                Step::Select(plan) => self.run_select(plan, parameters, &given).await?,
+                step => Some(self.run_change(step, run).await?),
+            };
+            let Some(done) = done else { return Ok(None) };
             let is_main = place == plan.main;
             if is_main || part.number.is_some() {
                 held += done.returned_bytes;
@@ -166,30 +184,29 @@ impl Work<'_> {
         Ok(Some(result))
     }
 
-    async fn run_part(
+    async fn run_change(&mut self, step: &Step, run: impl Fn(Places) -> Run) -> Result<Changed> {
+        match step {
+            Step::Insert(plan) => self.insert(plan, &mut run(plan.places), false).await,
+            Step::Update(plan) => self.update(plan, &mut run(plan.places)).await,
+            Step::Delete(plan) => self.delete(plan, &mut run(plan.places)).await,
+            Step::Merge(plan) => self.merge(plan, &mut run(plan.places)).await,
+            Step::Select(_) => Err(SqlError::internal("a part that changes nothing")),
+        }
+    }
+
+    async fn run_select(
         &mut self,
-        step: &Step,
+        plan: &Arc<Plan>,
         parameters: &Arc<[Datum]>,
         given: &Given,
     ) -> Result<Option<Changed>> {
-        let run = |places| Run::part(parameters.clone(), places, given);
-        Ok(Some(match step {
-            Step::Insert(plan) => self.insert(plan, &mut run(plan.places), false).await?,
-            Step::Update(plan) => self.update(plan, &mut run(plan.places)).await?,
-            Step::Delete(plan) => self.delete(plan, &mut run(plan.places)).await?,
-            Step::Merge(plan) => self.merge(plan, &mut run(plan.places)).await?,
-            Step::Select(plan) if plan.has_locks() => {
-                match self.select_and_lock(plan, parameters, None, given).await? {
-                    Some(rows) => self.selected(rows)?,
-                    None => return Ok(None),
-                }
-            }
-            Step::Select(plan) => {
-                let cursor = Cursor::new(plan, parameters.clone());
-                cursor.give(given);
-                self.all_rows(cursor)?
-            }
-        }))
+        if plan.has_locks() {
+            let rows = self.select_and_lock(plan, parameters, None, given).await?;
+            return rows.map(|rows| self.selected(rows)).transpose();
+        }
+        let cursor = Cursor::new(plan, parameters.clone());
+        cursor.give(given);
+        self.all_rows(cursor).map(Some)
     }
 
     fn selected(&self, rows: Vec<Vec<Datum>>) -> Result<Changed> {

@@ -1,9 +1,9 @@
-//! INCLUDE of a PRIMARY KEY or UNIQUE constraint: the parser knows it of CREATE INDEX only, so its
-//! columns go into the list of the key, behind a marked name.
+//! INCLUDE and WITH of a PRIMARY KEY or UNIQUE constraint: the parser knows them of CREATE INDEX
+//! only, so what they list goes into the list of the key, behind marked names.
 //!
 //! ```text
-//! UNIQUE (a, b) INCLUDE (c, d)
-//! UNIQUE (a, b, "\u{1}include", c, d)
+//! UNIQUE (a, b) INCLUDE (c, d) WITH (fillfactor = 70)
+//! UNIQUE (a, b, "\u{1}include", c, d, "\u{1}with", "fillfactor=70")
 //! ```
 
 use sqlparser::keywords::Keyword;
@@ -14,6 +14,9 @@ use super::{Pass, innermost_open, is};
 /// Stands between the two lists.
 const INCLUDE: &str = "\u{1}include";
 
+/// Stands before the storage parameters.
+const WITH: &str = "\u{1}with";
+
 /// What may come before the list of a key.
 const KEYS: [&[&str]; 4] = [
     &["PRIMARY", "KEY"],
@@ -22,25 +25,59 @@ const KEYS: [&[&str]; 4] = [
     &["UNIQUE", "NULLS", "NOT", "DISTINCT"],
 ];
 
-/// The columns of a key, and those of its INCLUDE, of the list that stands for both.
-pub(crate) fn split_included(mut columns: Vec<String>) -> (Vec<String>, Vec<String>) {
+/// What one list says of a key.
+pub(crate) struct KeyLists {
+    pub(crate) columns: Vec<String>,
+    /// INCLUDE.
+    pub(crate) included: Vec<String>,
+    /// WITH: names with their values, `fillfactor=70`, or names alone.
+    pub(crate) options: Vec<String>,
+}
+
+/// The columns of a key, those of its INCLUDE, and its storage parameters, of the list that stands
+/// for all of them.
+pub(crate) fn split_key(mut columns: Vec<String>) -> KeyLists {
     // No key is without columns: first is one, whatever its name.
-    match columns.iter().skip(1).position(|name| name == INCLUDE) {
+    let mut behind = |mark: &str| match columns.iter().skip(1).position(|name| name == mark) {
         Some(place) => {
-            let included = columns.split_off(place + 2);
+            let rest = columns.split_off(place + 2);
             columns.truncate(place + 1);
-            (columns, included)
+            rest
         }
-        None => (columns, Vec::new()),
-    }
+        None => Vec::new(),
+    };
+    let options = behind(WITH);
+    let included = behind(INCLUDE);
+    KeyLists { columns, included, options }
+}
+
+/// The storage parameters that tokens behind a parenthesis list, and how many tokens that are with
+/// the closing one.
+fn listed(tokens: &[TokenWithSpan]) -> Option<(Vec<String>, usize)> {
+    let close = tokens.iter().position(|token| token.token == Token::RParen)?;
+    let options = tokens[..close].split(|token| token.token == Token::Comma).map(|option| {
+        let (name, value) = option.split_first()?;
+        let Token::Word(name) = &name.token else { return None };
+        let name = match name.quote_style {
+            Some(_) => name.value.clone(),
+            None => name.value.to_lowercase(),
+        };
+        match value {
+            [] => Some(name),
+            [sign, value @ ..] if sign.token == Token::Eq && !value.is_empty() => {
+                let value: String = value.iter().map(|token| token.token.to_string()).collect();
+                Some(format!("{name}={value}"))
+            }
+            _ => None,
+        }
+    });
+    Some((options.collect::<Option<Vec<String>>>()?, close + 1))
 }
 
 impl Pass<'_> {
     /// INCLUDE behind the columns of a key. False if it is something else.
     pub(super) fn include(&mut self, span: Span) -> bool {
-        let opens = matches!(self.peek(1).map(|token| &token.token), Some(Token::LParen));
-        let defines = self.first == "CREATE" || self.first == "ALTER";
-        if !opens || !defines || !self.after_key() {
+        if !self.lists_more_of_key() {
             return false;
         }
         // Both parentheses between the lists become a comma.
@@ -50,6 +87,29 @@ impl Pass<'_> {
         self.out.extend(between.map(|token| TokenWithSpan { token, span }));
         self.at += 2;
         true
+    }
+
+    /// WITH and storage parameters behind the columns of a key. False if it is something else.
+    pub(super) fn key_options(&mut self, span: Span) -> bool {
+        if !self.lists_more_of_key() {
+            return false;
+        }
+        let Some((options, length)) = listed(&self.tokens[self.at + 2..]) else { return false };
+        let close = self.out.pop();
+        for value in std::iter::once(WITH.to_owned()).chain(options) {
+            let name = Word { value, quote_style: Some('"'), keyword: Keyword::NoKeyword };
+            self.out.extend([Token::Comma, Token::Word(name)].map(|token| TokenWithSpan { token, span }));
+        }
+        self.out.extend(close);
+        self.at += 2 + length;
+        true
+    }
+
+    /// Whether a parenthesis comes behind the next word, and the columns of a key came before it.
+    fn lists_more_of_key(&self) -> bool {
+        let opens = matches!(self.peek(1).map(|token| &token.token), Some(Token::LParen));
+        let defines = self.first == "CREATE" || self.first == "ALTER";
+        opens && defines && self.after_key()
     }
 
     /// Whether what was copied last is the list of a key.

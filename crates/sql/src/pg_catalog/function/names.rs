@@ -8,6 +8,7 @@ use crate::function::{EvalContext, Function};
 use crate::types::TypeId::{
     self, Bool, Int4, Name, Oid, Regclass, Regnamespace, Regproc, Regprocedure, Regrole, Regtype, Text,
 };
+use crate::types::object::procedure_oid;
 use crate::types::{Datum, ObjectNames, Type};
 
 pub(super) static FUNCTIONS: &[Function] = &[
@@ -29,7 +30,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     over_catalog!(3495, "to_regclass", &[Text], Regclass, to_regclass),
     plain(3493, "to_regtype", &[Text], Regtype, to_regtype),
     over_catalog!(3494, "to_regproc", &[Text], Regproc, to_regproc),
-    over_catalog!(3479, "to_regprocedure", &[Text], Regprocedure, to_regprocedure),
+    plain(3479, "to_regprocedure", &[Text], Regprocedure, to_regprocedure),
     over_catalog!(4086, "to_regnamespace", &[Text], Regnamespace, to_regnamespace),
     over_catalog!(4093, "to_regrole", &[Text], Regrole, to_regrole),
 ];
@@ -126,7 +127,8 @@ pub(in crate::pg_catalog) fn other_type_name(oid: u32) -> Option<String> {
     if oid == 0 {
         return None;
     }
-    let (known, _, _, shown) = OTHER_TYPES.iter().find(|(known, array, ..)| [*known, *array].contains(&oid))?;
+    let (known, _, _, shown) =
+        OTHER_TYPES.iter().find(|(known, array, ..)| [*known, *array].contains(&oid))?;
     Some(if *known == oid { (*shown).to_owned() } else { format!("{shown}[]") })
 }
 
@@ -176,8 +178,9 @@ fn to_regproc(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     Ok(oid_or_null(names(source).function_oid(text(arguments, 0))))
 }
 
-fn to_regprocedure(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
-    Ok(oid_or_null(names(source).procedure_oid(text(arguments, 0))))
+/// Unlike a function, a type that there is not is an error here, too.
+fn to_regprocedure(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Datum> {
+    procedure_oid(text(arguments, 0), context.format).map(oid_or_null)
 }
 
 fn to_regnamespace(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {

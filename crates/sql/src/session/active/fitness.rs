@@ -84,6 +84,7 @@ pub(super) fn may_write(statement: &Statement) -> bool {
                 | Command::AlterRelation(_)
                 | Command::AlterSettings(_)
                 | Command::Domain(_)
+                | Command::CreateSchema(_)
                 | Command::Do { .. }
                 | Command::Role(_)
                 | Command::Grant(_)
