@@ -71,6 +71,14 @@ impl Kind {
         )
     }
 
+    /// Whether the consensus does all that there is to do: whoever asks it only waits.
+    pub(crate) fn is_of_consensus(self) -> bool {
+        matches!(
+            self,
+            Kind::Append | Kind::Vote | Kind::PreVote | Kind::HandOver | Kind::Propose | Kind::ReadIndex
+        )
+    }
+
     /// The kind of a request's bytes.
     pub(crate) fn of(request: &Bytes) -> Option<Kind> {
         KINDS.get(usize::from(*request.first()?)).copied()

@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use crate::entry::{NodeNumber, Position, Requests};
@@ -35,48 +37,55 @@ pub(crate) struct Waiting {
     pub(crate) room: OwnedSemaphorePermit,
 }
 
-/// Proposes what comes, until the order ends.
+/// Proposes what comes, until the order ends. Entries under way have no tasks of their own: there
+/// is nothing to do for them but to wait.
 pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Waiting>) {
     let limits = &inner.settings.limits;
-    let flights = Arc::new(Semaphore::new(limits.entries_in_flight));
+    let mut flights = FuturesUnordered::new();
     let mut carried = None;
-    while let Ok(flight) = Arc::clone(&flights).acquire_owned().await {
-        let first = match carried.take() {
-            Some(carried) => carried,
-            None => tokio::select! {
-                biased;
-                () = inner.until_stopped() => return,
-                next = queue.recv() => match next {
-                    Some(first) => first,
-                    None => return,
-                },
-            },
-        };
-        let mut bytes = first.request.len();
-        let mut batch = vec![first];
-        while let Ok(next) = queue.try_recv() {
-            bytes += next.request.len() + Requests::OVERHEAD;
-            if bytes > limits.entry_bytes {
-                carried = Some(next);
-                break;
+    loop {
+        tokio::select! {
+            biased;
+            // Who waits for an answer is told that it is lost.
+            () = inner.until_stopped() => return,
+            Some(()) = flights.next() => {}
+            Some(first) = next(&mut carried, &mut queue), if flights.len() < limits.entries_in_flight => {
+                let mut bytes = first.request.len();
+                let mut batch = vec![first];
+                while let Ok(next) = queue.try_recv() {
+                    bytes += next.request.len() + Requests::OVERHEAD;
+                    if bytes > limits.entry_bytes {
+                        carried = Some(next);
+                        break;
+                    }
+                    batch.push(next);
+                }
+                flights.push(fly(&inner, batch));
             }
-            batch.push(next);
         }
-        let inner = Arc::clone(&inner);
-        tokio::spawn(async move {
-            let requests = Requests::pack(batch.iter().map(|waiting| &waiting.request));
-            let outcome = tokio::select! {
-                biased;
-                outcome = submit(&inner, &requests) => outcome,
-                () = inner.until_stopped() => Err(ProposeError::Unknown("this node has ended".to_owned())),
-            };
-            drop(flight);
-            for (place, waiting) in batch.into_iter().enumerate() {
-                drop(waiting.room);
-                // Who proposed may have gone.
-                let _ = waiting.reply.send(outcome.clone().map(|first| first + place as u64));
-            }
-        });
+    }
+}
+
+/// The next request: the one that had no room in the entry before, or the first of those that wait.
+async fn next(
+    carried: &mut Option<Waiting>,
+    queue: &mut mpsc::UnboundedReceiver<Waiting>,
+) -> Option<Waiting> {
+    match carried.take() {
+        Some(carried) => Some(carried),
+        None => queue.recv().await,
+    }
+}
+
+/// Brings a batch into the order as one entry, and answers those who have proposed it.
+async fn fly(inner: &Inner, batch: Vec<Waiting>) {
+    let requests = Requests::pack(batch.iter().map(|waiting| &waiting.request));
+    let _awaited = inner.consensus.expect();
+    let outcome = submit(inner, &requests).await;
+    for (place, waiting) in batch.into_iter().enumerate() {
+        drop(waiting.room);
+        // Who proposed may have gone.
+        let _ = waiting.reply.send(outcome.clone().map(|first| first + place as u64));
     }
 }
 

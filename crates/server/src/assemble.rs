@@ -92,11 +92,15 @@ async fn begin(config: Config, disk: Arc<dyn Disk>) -> Result<Running, StartErro
             stopped.clone(),
         )));
     }
-    let opening = open(&config, &disk, &starting);
+    let crew = match &config.cluster {
+        Some(_) => Crew::start_for_node(config.worker_threads),
+        None => Crew::start(config.worker_threads),
+    };
+    let crew = Arc::new(crew.map_err(no_threads)?);
+    let opening = open(&config, &disk, &starting, &crew);
     let (clients, opened) = meanwhile_refused(clients, &config, &access, &starting, opening).await?;
     let (database, member) = opened?;
     let order = member.as_ref().map(Member::order);
-    let crew = Arc::new(Crew::start(config.worker_threads).map_err(no_threads)?);
     let server = serving(database, crew, access, &config, order);
     tasks.push(tokio::spawn(listener::accept(clients, server.clone(), stopped.clone())));
     let leads: stub::Leads = match &member {
@@ -132,11 +136,12 @@ async fn meanwhile_refused<T>(
 }
 
 /// Opens the database, and takes part in its cluster. A node that is far behind is sent another
-/// one's state, and opens again with that.
+/// one's state, and opens again with that. The order runs where the crew has a place for it.
 async fn open(
     config: &Config,
     disk: &Arc<dyn Disk>,
     starting: &StartingOrder,
+    crew: &Crew,
 ) -> Result<(SqlDatabase, Option<Member>), StartError> {
     loop {
         let Some(cluster) = &config.cluster else {
@@ -144,7 +149,10 @@ async fn open(
         };
         let (node, joining) = cluster::join(cluster, &config.data)?;
         let database = open_database(config, Arc::clone(disk), Some(node)).await?;
-        let member = Box::pin(joining.start(&database, &config.data, Arc::clone(disk))).await?;
+        let (shared, data, files) = (database.clone(), config.data.clone(), Arc::clone(disk));
+        let join = async move { Box::pin(joining.start(&shared, &data, files)).await };
+        let joined = crew.order_runtime().spawn(join).await;
+        let member = joined.map_err(|e| StartError(format!("taking part in the cluster failed: {e}")))??;
         *starting.lock() = Some(member.order());
         let is_level = Box::pin(member.caught_up(&database)).await;
         *starting.lock() = None;

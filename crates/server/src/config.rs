@@ -64,7 +64,7 @@ pub struct Settings {
     pub authentication_timeout_s: Option<u64>,
     /// Seconds that running statements get to finish at shutdown.
     pub shutdown_grace_s: Option<u64>,
-    /// Threads of the runtime; default: one a core.
+    /// Threads of the runtime; default: one a core. A node has one more.
     pub worker_threads: Option<usize>,
     /// What makes SERIALIZABLE so: `pssi` or `strict`; for comparison `ssi`, `2pl` or `si`.
     pub serializable: Option<String>,

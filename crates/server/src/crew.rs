@@ -16,6 +16,13 @@
 //! be woken as often as it has rows to lock or commits to make, and many such would leave nobody
 //! else a turn.
 //!
+//! A node has one member more, the first, in whose runtime it takes part in the order of its
+//! cluster. A lone client's commit is then proposed, settled and answered on one thread; on two,
+//! each would have to be woken for it once. With more clients that thread has less room for them,
+//! so it gets fewer ([`ORDER_SHARE`]), and never many ([`ORDER_CLIENTS`]): each of them may compute
+//! for some milliseconds before it steps aside, and each step of the order waits for all of them. A
+//! leader that is not heard of for a few hundred milliseconds is replaced.
+//!
 //! Servers inside the process ([`crate::embedded`]) share one crew: a process may have many of
 //! them, with threads for each that mostly sleep. Each message would then wake a thread that does
 //! this one thing and sleeps again, instead of being the next one of a thread that is awake.
@@ -27,7 +34,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::net::{TcpStream, UnixStream};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Stack of a thread that serves connections, and of a node's applier, which executes the same:
 /// room for stored expressions and views, whose depth no statement shows. Only what is used of it
@@ -38,12 +45,25 @@ pub(crate) const STACK_BYTES: usize = 16 << 20;
 /// any. With 1, others would run only while there are none.
 const TURNS: u32 = 2;
 
+/// Where the order is, a connection counts as so many: the others of a member that has it wait for
+/// the order's work, too.
+const ORDER_SHARE: usize = 4;
+
+/// So many connections are at most where the order is.
+const ORDER_CLIENTS: usize = 4;
+
+/// Where the order is, sockets and clocks are looked at after so many tasks. Each of them may take
+/// some milliseconds, and a leader must be heard of several times within an election's time-out.
+const ORDER_EVENTS: u32 = 8;
+
 /// The crew of the servers inside this process, as long as there is one of them.
 static EMBEDDED: Mutex<Weak<Crew>> = Mutex::new(Weak::new());
 
 /// All serving threads.
 pub(crate) struct Crew {
     members: Vec<Member>,
+    /// The first member takes part in the order of a cluster, too. It is never the only one.
+    has_order: bool,
 }
 
 /// What a client talks through.
@@ -95,15 +115,32 @@ impl Drop for Counted {
 impl Crew {
     /// So many threads, at least one; as many as there are cores, if nothing is said.
     pub(crate) fn start(threads: Option<usize>) -> io::Result<Crew> {
+        Crew::build(threads, false)
+    }
+
+    /// The same for a node of a cluster, which has one more ([`Crew::order_runtime`]).
+    pub(crate) fn start_for_node(threads: Option<usize>) -> io::Result<Crew> {
+        Crew::build(threads, true)
+    }
+
+    fn build(threads: Option<usize>, has_order: bool) -> io::Result<Crew> {
         let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
-        let member = |_| {
+        let member = |place: usize| {
             let mut builder = Builder::new_multi_thread();
             builder.worker_threads(1).thread_name("serving").thread_stack_size(STACK_BYTES).enable_all();
             builder.global_queue_interval(TURNS);
+            if has_order && place == 0 {
+                builder.event_interval(ORDER_EVENTS);
+            }
             Ok(Member { runtime: builder.build()?, open: Arc::default() })
         };
-        let threads = threads.unwrap_or(1).max(1);
-        Ok(Crew { members: (0..threads).map(member).collect::<io::Result<_>>()? })
+        let threads = threads.unwrap_or(1).max(1) + usize::from(has_order);
+        Ok(Crew { members: (0..threads).map(member).collect::<io::Result<_>>()?, has_order })
+    }
+
+    /// The runtime in which a node takes part in the order of its cluster.
+    pub(crate) fn order_runtime(&self) -> &Handle {
+        self.members[0].runtime.handle()
     }
 
     /// The one of the servers inside this process. It ends with the last of them.
@@ -117,14 +154,27 @@ impl Crew {
         Ok(crew)
     }
 
+    /// Where the next connection goes to.
+    fn next_place(&self) -> usize {
+        let load = |place: &usize| {
+            let open = self.members[*place].open.load(Ordering::Relaxed);
+            match self.has_order && *place == 0 {
+                true if open >= ORDER_CLIENTS => usize::MAX,
+                true => ORDER_SHARE * open,
+                false => open,
+            }
+        };
+        (0..self.members.len()).min_by_key(load).unwrap_or_default()
+    }
+
     /// Gives a connection to the member that has the fewest.
     pub(crate) fn serve<F>(&self, incoming: Incoming, session: impl FnOnce(Incoming) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let fewest = self.members.iter().min_by_key(|member| member.open.load(Ordering::Relaxed));
+        let member = &self.members[self.next_place()];
         // The socket leaves the runtime that accepted it.
-        let (Some(member), Ok(socket)) = (fewest, incoming.leave()) else { return };
+        let Ok(socket) = incoming.leave() else { return };
         member.open.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&member.open));
         member.runtime.spawn(async move {
@@ -197,6 +247,26 @@ mod tests {
         for one in two {
             assert!(runtime.block_on(one).expect("it ends"), "nobody else has had a turn");
         }
+    }
+
+    #[test]
+    fn the_thread_of_the_order_serves_a_lone_client_and_few_of_many() {
+        let crew = Crew::start_for_node(Some(1)).expect("threads");
+        let placed: Vec<usize> = (0..100)
+            .map(|_| {
+                let place = crew.next_place();
+                crew.members[place].open.fetch_add(1, Ordering::Relaxed);
+                place
+            })
+            .collect();
+        assert_eq!(placed[0], 0, "the first one");
+        let of_order = |some: &[usize]| some.iter().filter(|place| **place == 0).count();
+        assert_eq!(of_order(&placed[..10]), 10 / (1 + ORDER_SHARE), "its share");
+        assert_eq!(of_order(&placed), ORDER_CLIENTS, "and no more");
+        let runtime = crew.order_runtime().clone();
+        let order = runtime.spawn(async { Handle::current().id() });
+        let id = crew.members[0].runtime.block_on(order).expect("it runs");
+        assert_eq!(id, crew.members[0].runtime.handle().id());
     }
 
     #[test]

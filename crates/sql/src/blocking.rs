@@ -1,9 +1,10 @@
 //! How a thread waits for the order of all nodes where a statement cannot wait as others do: in the
 //! middle of an expression, such as `nextval`.
 //!
-//! Mostly that takes a few milliseconds. Where it takes longer, another thread serves the other
-//! sessions meanwhile; and at a node that accepts no writes nobody waits any more, since nothing
-//! may come of it before the nodes hear each other again.
+//! Mostly that takes a few milliseconds. Another thread does meanwhile what this one does besides:
+//! it serves other sessions, and what is waited for may be on its way through this very thread. At
+//! a node that accepts no writes nobody waits any more, since nothing may come of it before the
+//! nodes hear each other again.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +18,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use crate::error::Result;
 use crate::session::Nodes;
 
-/// So long a thread just stands still.
+/// So long nobody looks whether there is still something to wait for.
 const SOON: Duration = Duration::from_millis(20);
 /// How often it is looked then whether there is still something to wait for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -29,11 +30,15 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// # Errors
 /// 25006 if it is not done for long, or while this node accepts no writes.
 pub(crate) fn until_done<T>(nodes: &Nodes, mut attempt: impl FnMut(Duration) -> Option<T>) -> Result<T> {
-    if let Some(done) = attempt(SOON) {
+    // What is there already needs no other thread.
+    if let Some(done) = attempt(Duration::ZERO) {
         return Ok(done);
     }
-    let began = Instant::now();
     let mut wait = || -> Result<T> {
+        if let Some(done) = attempt(SOON) {
+            return Ok(done);
+        }
+        let began = Instant::now();
         loop {
             if let Some(done) = attempt(LOOK) {
                 return Ok(done);

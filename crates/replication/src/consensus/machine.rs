@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
@@ -55,8 +55,28 @@ pub(super) struct Shared {
     /// moves the mark of what is settled, since nobody else knows when the snapshot is this node's
     /// state.
     pub(super) takes_snapshots: AtomicBool,
+    /// How many entries with requests of this node are on their way: somebody here waits for them.
+    pub(super) awaited: AtomicU64,
     /// Tests of the storage alone: what is applied is a checkpoint.
     pub(super) claims_applied: bool,
+}
+
+/// Somebody at this node waits for an entry to be settled, as long as this lives.
+#[derive(Debug)]
+#[must_use = "nobody waits any more when this is dropped"]
+pub(crate) struct Awaited(Arc<Shared>);
+
+impl Awaited {
+    pub(super) fn of(shared: &Arc<Shared>) -> Awaited {
+        shared.awaited.fetch_add(1, Ordering::Relaxed);
+        Awaited(Arc::clone(shared))
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.0.awaited.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A snapshot that is being sent, as long as this lives: who is sent it goes on behind it in the

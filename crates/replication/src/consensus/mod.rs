@@ -6,7 +6,8 @@
 //! state machine that openraft knows, does nothing but move the mark of what is settled: the
 //! application reads behind that mark from the log, at its own pace, so a slow one holds back
 //! neither votes nor heartbeats. Mostly the mark is there already: openraft has the storage note
-//! what is settled before it tells anybody else, and who waits for a commit is woken by that.
+//! what is settled before it tells anybody else, and who waits for a commit is woken by that. If
+//! nobody at the leader waits, the other nodes are told first.
 //!
 //! ```text
 //! write ──▶ openraft ──▶ Storage.append ──▶ OrderLog ──▶ flush ──▶ callback ┐
@@ -39,8 +40,8 @@ use openraft::{
 };
 
 use self::links::Links;
-use self::machine::{Machine, Parcel, Shared};
-use self::storage::Storage;
+use self::machine::{Awaited, Machine, Parcel, Shared};
+use self::storage::{Storage, Unconfirmed};
 use crate::application::{Application, SnapshotSink};
 use crate::entry::{
     Ballot, Base, Content, Entry, EntryId, Leadership, Members, MembersAt, NodeNumber, Position, Requests,
@@ -225,7 +226,7 @@ impl Consensus {
             log: Arc::clone(&log),
             flushes_inline: parts.flushes_inline,
             append_bytes: limits.append_bytes,
-            unconfirmed: Arc::default(),
+            unconfirmed: Unconfirmed::start(),
             shared: Arc::clone(&shared),
             settled: Arc::downgrade(&settled),
         };
@@ -246,6 +247,11 @@ impl Consensus {
         let raft = raft.map_err(|error| failed(error.to_string()))?;
         shared.is_running.store(true, Ordering::Release);
         Ok(Consensus { raft, shared })
+    }
+
+    /// Somebody at this node waits for an entry that is about to be proposed.
+    pub(crate) fn expect(&self) -> Awaited {
+        Awaited::of(&self.shared)
     }
 
     /// Puts requests into the order, if this node leads.

@@ -13,6 +13,7 @@ use cognate_engine::storage::DurableWait;
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::{LogState, OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::machine::Shared;
 use super::{LogId, RaftEntry, RaftVote, Types, ballot_of, entry_of, id_of, log_id, raft_entry, vote_of};
@@ -32,14 +33,22 @@ pub(super) struct Storage {
     pub(super) settled: Weak<Mark>,
 }
 
-/// Appends that wait for their flush, in the order of the log. The thread that has the news of a
-/// flush confirms them itself, so that there is no task between the log and openraft.
+/// Appends that wait for their flush, in the order of the log. Who has the news of a flush wakes a
+/// task of the runtime, which confirms them.
 ///
-/// Whenever the mutex is free, the first of them is in the log's list of waiters, or its news is
-/// about to take the mutex. Under it the log's list is locked; the log has nothing locked when it
-/// wakes.
-#[derive(Default)]
-pub(super) struct Unconfirmed(Mutex<VecDeque<(DurableWait, IOFlushed<Types>)>>);
+/// The log's thread must not do that itself. openraft forwards what is confirmed by a task that,
+/// where one confirmation comes right behind another, sleeps for a microsecond, which the runtime
+/// rounds up to a millisecond or two; what is durable meanwhile is not known until then. Those of
+/// another thread come at any time, so also between two steps of that task; those of its own thread
+/// come before it begins, or when it waits again.
+///
+/// Whenever the mutex is free, the first of them is in the log's list of waiters, or its news has
+/// come and the task is about to look. Under the mutex the log's list is locked; the log has
+/// nothing locked when it wakes.
+pub(super) struct Unconfirmed {
+    waiting: Mutex<VecDeque<(DurableWait, IOFlushed<Types>)>>,
+    news: Arc<Notify>,
+}
 
 impl Debug for Unconfirmed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -48,9 +57,25 @@ impl Debug for Unconfirmed {
 }
 
 impl Unconfirmed {
-    /// Confirms an append once it is durable, or says why it never will be.
+    /// Starts the task, in the runtime of the caller. It ends when nobody has the others any more.
+    pub(super) fn start() -> Arc<Unconfirmed> {
+        let news = Arc::new(Notify::new());
+        let unconfirmed = Arc::new(Unconfirmed { waiting: Mutex::default(), news: Arc::clone(&news) });
+        let known = Arc::downgrade(&unconfirmed);
+        tokio::spawn(async move {
+            loop {
+                news.notified().await;
+                let Some(unconfirmed) = known.upgrade() else { return };
+                unconfirmed.confirm();
+            }
+        });
+        unconfirmed
+    }
+
+    /// Confirms an append once it is durable, or says why it never will be. To be called in the
+    /// runtime.
     fn confirm_after(self: &Arc<Self>, wait: DurableWait, callback: IOFlushed<Types>) {
-        self.0.lock().push_back((wait, callback));
+        self.waiting.lock().push_back((wait, callback));
         self.confirm();
     }
 
@@ -60,7 +85,7 @@ impl Unconfirmed {
         let mut context = Context::from_waker(&waker);
         let mut known = Vec::new();
         {
-            let mut waiting = self.0.lock();
+            let mut waiting = self.waiting.lock();
             while let Some((wait, _)) = waiting.front_mut() {
                 let Poll::Ready(outcome) = Pin::new(wait).poll(&mut context) else { break };
                 known.extend(waiting.pop_front().map(|(_, callback)| (outcome, callback)));
@@ -75,7 +100,18 @@ impl Unconfirmed {
 
 impl Wake for Unconfirmed {
     fn wake(self: Arc<Self>) {
-        self.confirm();
+        self.news.notify_one();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.news.notify_one();
+    }
+}
+
+impl Drop for Unconfirmed {
+    fn drop(&mut self) {
+        // Ends the task.
+        self.news.notify_one();
     }
 }
 
@@ -83,6 +119,27 @@ impl Wake for Unconfirmed {
 pub(super) async fn durable(wait: DurableWait, inline: bool) -> io::Result<()> {
     let outcome = if inline { wait.wait() } else { wait.await };
     outcome.map_err(io::Error::other)
+}
+
+/// Lets the tasks of the runtime have their turn that were woken before.
+async fn after_the_woken() {
+    let mut is_behind = false;
+    std::future::poll_fn(|context| {
+        if is_behind {
+            return Poll::Ready(());
+        }
+        is_behind = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Wakes the log's thread behind the tasks that send the entry to the other nodes: those wake when
+/// openraft knows that the entry can be read, and so have their turn before this one has its second.
+async fn wake_after_others(log: Arc<OrderLog>) {
+    after_the_woken().await;
+    log.wake();
 }
 
 impl Storage {
@@ -153,7 +210,19 @@ impl RaftLogStorage<Types> for Storage {
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
         let Some(id) = committed.map(id_of) else { return Ok(()) };
         self.log.note_committed(id).map_err(io::Error::other)?;
+        let awaited = self.shared.awaited.load(Ordering::Relaxed);
+        let is_for_others = awaited == 0 && self.log.is_own(id);
+        if is_for_others {
+            // Whoever waits is at another node. The tasks that tell those are woken, and what is
+            // applied here on this thread would come before them.
+            after_the_woken().await;
+        }
         self.settle(id.index);
+        if !is_for_others && awaited <= 1 {
+            // The session that waits for a lone commit may be served by this thread. What openraft
+            // does next is for nobody who waits.
+            after_the_woken().await;
+        }
         Ok(())
     }
 
@@ -166,7 +235,15 @@ impl RaftLogStorage<Types> for Storage {
         I: IntoIterator<Item = RaftEntry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let wait = self.log.append(entries.into_iter().map(entry_of)).map_err(io::Error::other)?;
+        let entries = entries.into_iter().map(entry_of);
+        let (wait, is_unwoken) = if self.flushes_inline {
+            (self.log.append(entries).map_err(io::Error::other)?, false)
+        } else {
+            self.log.append_unwoken(entries).map_err(io::Error::other)?
+        };
+        if is_unwoken {
+            tokio::spawn(wake_after_others(Arc::clone(&self.log)));
+        }
         if planted::is(Planted::ConfirmsUnflushed) {
             callback.io_completed(Ok(()));
         } else if self.flushes_inline {
@@ -197,5 +274,35 @@ impl RaftLogStorage<Types> for Storage {
             }
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::type_config::TypeConfigExt;
+
+    use super::*;
+
+    /// Who flushes is another thread, at any time. This runtime has one thread, so nothing of it
+    /// happens before the test waits.
+    #[tokio::test]
+    async fn who_has_the_news_of_a_flush_leaves_it_to_the_runtime_to_confirm() {
+        let unconfirmed = Unconfirmed::start();
+        let mut answers = Vec::new();
+        for _ in 0..3 {
+            let (tell, answer) = Types::oneshot::<io::Result<()>>();
+            let durable = (DurableWait::ready(), IOFlushed::<Types>::signal(tell));
+            unconfirmed.waiting.lock().push_back(durable);
+            answers.push(answer);
+        }
+        let waker = Waker::from(Arc::clone(&unconfirmed));
+        std::thread::spawn(move || waker.wake()).join().expect("it wakes");
+        for answer in &mut answers {
+            assert!(answer.try_recv().is_err(), "the runtime has had no turn");
+        }
+        for answer in answers {
+            answer.await.expect("it is told").expect("it is durable");
+        }
+        assert!(unconfirmed.waiting.lock().is_empty());
     }
 }

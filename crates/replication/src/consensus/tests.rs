@@ -1,6 +1,7 @@
 use super::*;
 use crate::application::SnapshotSource;
 use crate::application::{Answer, Failure, Snapshot};
+use crate::log::record::{Birth, LOG_VERSION};
 use bytes::Bytes;
 use openraft::StorageError;
 use openraft::storage::{IOFlushed, RaftLogStorage, RaftStateMachine};
@@ -55,7 +56,7 @@ impl StoreBuilder<Types, Storage, Machine> for Stores {
             log: Arc::clone(&log),
             flushes_inline,
             append_bytes: 1 << 20,
-            unconfirmed: Arc::default(),
+            unconfirmed: Unconfirmed::start(),
             shared: Arc::clone(&shared),
             settled: Arc::downgrade(&settled),
         };
@@ -80,12 +81,21 @@ async fn the_log_passes_the_suite_of_openraft() {
     }
 }
 
-/// Many wait at a time, and some are alone, since everything before them is settled: they are
-/// confirmed all, by the thread that has flushed them.
+/// Many wait at a time, and some are alone, since everything before them is settled: all of them
+/// are confirmed. So it is at the leader, too, which wakes the log's thread for a lone one later.
 #[tokio::test]
 async fn whatever_is_appended_is_confirmed() {
-    let stores = Stores { flushes_inline: false };
-    let ((), mut storage, _machine) = stores.build().await.expect("an empty log");
+    for (node, flushes_inline) in [(1, false), (2, false), (1, true)] {
+        let stores = Stores { flushes_inline };
+        let ((), mut storage, _machine) = stores.build().await.expect("an empty log");
+        let birth = Birth { version: LOG_VERSION, cluster: [1; 16], node, incarnation: 1, began: 0 };
+        storage.log.set_birth(birth).expect("it is written").wait().expect("it is durable");
+        all_is_confirmed(&mut storage).await;
+    }
+}
+
+/// Appends entries of node 1's leadership.
+async fn all_is_confirmed(storage: &mut Storage) {
     let mut told = Vec::new();
     for index in 0..200 {
         let (tell, answer) = Types::oneshot::<std::io::Result<()>>();
@@ -120,6 +130,32 @@ async fn what_is_settled_is_known_at_once_unless_a_snapshot_may_come_before_it()
     assert_eq!(settled.borrow().index, Some(3), "the machine knows");
     drop(machine);
     assert!(settled.changed().await.is_err(), "the mark ends with the machine");
+}
+
+/// The runtime has one thread, whose tasks have no turn before the test waits.
+#[tokio::test]
+async fn other_nodes_are_told_before_it_is_known_here_unless_somebody_here_waits() {
+    let stores = Stores { flushes_inline: true };
+    let ((), mut storage, machine) = stores.build().await.expect("an empty log");
+    let birth = Birth { version: LOG_VERSION, cluster: [1; 16], node: 1, incarnation: 1, began: 0 };
+    storage.log.set_birth(birth).expect("it is written").wait().expect("it is durable");
+    let id = |node, index| Some(log_id(EntryId { leadership: Leadership { term: 1, node }, index }));
+    let who_is_woken = || {
+        let settled = machine.settled.subscribe();
+        tokio::spawn(async move { settled.borrow().index })
+    };
+    let woken = who_is_woken();
+    storage.save_committed(id(1, 3)).await.expect("it is noted");
+    assert_eq!(woken.await.expect("it runs"), None, "others are told first");
+    assert_eq!(machine.settled.subscribe().borrow().index, Some(3));
+    let awaited = Awaited::of(&storage.shared);
+    let woken = who_is_woken();
+    storage.save_committed(id(1, 4)).await.expect("it is noted");
+    assert_eq!(woken.await.expect("it runs"), Some(4), "somebody here waits");
+    drop(awaited);
+    let woken = who_is_woken();
+    storage.save_committed(id(2, 5)).await.expect("it is noted");
+    assert_eq!(woken.await.expect("it runs"), Some(5), "another node tells the others");
 }
 
 /// A node that is sent a snapshot has not seen who was removed: that one may come again with other

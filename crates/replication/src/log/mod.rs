@@ -17,8 +17,9 @@
 //! nothing else to do until the entry is on its disk, and neither has the cluster: it writes the
 //! entry on the thread that appends it, and so saves two switches between threads on the way of a
 //! commit ([`OrderLog::append`]). Where more is under way, the log's thread flushes while this one
-//! takes in what comes next. A leader always leaves it to that: its own flush begins before those
-//! of the others, so mostly it is not waited for, and its thread has to go on sending.
+//! takes in what comes next. A leader always leaves it to that: its own flush ends before the others
+//! have answered, so mostly it is not waited for, and its thread has to go on sending. For the same
+//! reason it sends a lone entry before it wakes the log's thread ([`OrderLog::append_unwoken`]).
 //!
 //! Mutexes: `slots`, and under it those of the engine's log. Nothing is read or written under it.
 
@@ -187,6 +188,11 @@ impl OrderLog {
         Ok(())
     }
 
+    /// Whether an entry was first written by this node, which led then.
+    pub(crate) fn is_own(&self, id: EntryId) -> bool {
+        self.slots.lock().birth.is_some_and(|birth| birth.node == id.leadership.node)
+    }
+
     /// The last entry, or the base.
     pub(crate) fn last(&self) -> Option<EntryId> {
         self.slots.lock().last()
@@ -206,6 +212,19 @@ impl OrderLog {
     /// Adds entries; they can be read at once, and the answer says when they are durable. A lone
     /// one of another node's leadership mostly is when this returns.
     pub(crate) fn append(&self, entries: impl Iterator<Item = Entry>) -> Result<DurableWait, Error> {
+        let (wait, is_unwoken) = self.append_unwoken(entries)?;
+        if is_unwoken {
+            self.wake();
+        }
+        Ok(wait)
+    }
+
+    /// The same. If it answers true, the log's thread is to be woken soon ([`OrderLog::wake`]): it
+    /// is a lone entry of this node's leadership.
+    pub(crate) fn append_unwoken(
+        &self,
+        entries: impl Iterator<Item = Entry>,
+    ) -> Result<(DurableWait, bool), Error> {
         let mut slots = self.slots.lock();
         // Without entries there is nothing to wait for.
         let mut csn = self.log.durable();
@@ -222,13 +241,20 @@ impl OrderLog {
         slots.evict(self.cache_bytes, self.log.durable());
         drop(slots);
         if planted::is(Planted::ConfirmsUnflushed) {
-            return Ok(self.log.wait_durable(csn));
+            return Ok((self.log.wait_durable(csn), false));
         }
-        let is_lone = count == 1 && bytes <= SHORT_ENTRY && settled_before && !is_own;
-        if !is_lone || !self.log.flush_here(SHORT_FLUSH) {
+        let is_lone = count == 1 && bytes <= SHORT_ENTRY && settled_before;
+        let is_unwoken = is_lone && is_own;
+        let is_cared_for = is_unwoken || (is_lone && self.log.flush_here(SHORT_FLUSH));
+        if !is_cared_for {
             self.log.nudge();
         }
-        Ok(self.log.wait_durable(csn))
+        Ok((self.log.wait_durable(csn), is_unwoken))
+    }
+
+    /// Wakes the log's thread for what was added.
+    pub(crate) fn wake(&self) {
+        self.log.nudge();
     }
 
     /// Makes the entries after `last` void.

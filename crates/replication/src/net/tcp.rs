@@ -16,6 +16,9 @@
 //! connection (`SILENCE`), and one on which nothing is under way is probed: after a cut both sides
 //! find each other within a second or two.
 //!
+//! What the consensus is asked, the connection's task waits for itself, and writes the answer. What
+//! takes computing or disks, like snapshots, has tasks of its own, and holds up nothing else.
+//!
 //! A connection that ends is dialed again, after a pause that grows to a second. Everything that
 //! was under way on it is lost ([`CallError::Lost`]); nothing is sent again.
 
@@ -27,6 +30,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::{FuturesUnordered, unfold};
 use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
@@ -43,7 +48,7 @@ use super::{CallError, Identity, Network, Serve, Wire};
 use crate::application::Answer;
 use crate::entry::NodeNumber;
 use crate::error::StartError;
-use crate::messages::names_cluster;
+use crate::messages::{Kind, names_cluster};
 
 /// How long somebody may take to make himself known.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -375,8 +380,9 @@ impl Tcp {
         let ended = tokio::select! {
             biased;
             () = self.until_closed() => Ok(()),
-            ended = write_frames(write, queue) => ended,
+            // First: what it answers is written at once.
             ended = self.read_requests(read, other, out) => ended,
+            ended = write_frames(write, queue) => ended,
         };
         drop(entered);
         if let Err(error) = ended {
@@ -386,13 +392,32 @@ impl Tcp {
 
     async fn read_requests(
         &self,
-        mut read: impl AsyncRead + Unpin,
+        read: impl AsyncRead + Unpin,
         other: Other,
         out: mpsc::Sender<(u64, Bytes)>,
     ) -> std::io::Result<()> {
-        let places = Arc::new(Semaphore::new(AT_A_TIME));
         let mut is_met = false;
-        while let Some(frame) = frame::read(&mut read, self.frame_bytes).await? {
+        // What of a frame has been read is kept while answers come.
+        let limit = self.frame_bytes;
+        let frames = unfold(read, move |mut read| async move {
+            let frame = frame::read(&mut read, limit).await.transpose()?;
+            Some((frame, read))
+        });
+        let mut frames = std::pin::pin!(frames);
+        let mut asked = FuturesUnordered::new();
+        loop {
+            let frame = tokio::select! {
+                biased;
+                Some((number, answer)) = asked.next() => {
+                    if let Some(answer) = answer {
+                        // Whoever writes has gone only if the connection has ended.
+                        let _ = out.send((number, answer)).await;
+                    }
+                    continue;
+                }
+                frame = frames.next(), if asked.len() < AT_A_TIME => frame,
+            };
+            let Some(frame) = frame.transpose()? else { return Ok(()) };
             let (number, request) = open(frame)?;
             if !self.identity.hear(other.node, other.life) {
                 return Err(std::io::Error::other("another process speaks as this node"));
@@ -402,16 +427,17 @@ impl Tcp {
                 self.identity.meet(other.node, true, other.incarnation).map_err(std::io::Error::other)?;
                 is_met = true;
             }
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
-            let (out, answer) = (out.clone(), self.server.serve(other.node, request));
-            tokio::spawn(async move {
-                let answer = answer.await;
-                // Nobody waits for it once the connection has ended.
-                let _ = out.send((number, answer)).await;
-                drop(place);
+            let is_of_consensus = Kind::of(&request).is_some_and(Kind::is_of_consensus);
+            let answer = self.server.serve(other.node, request);
+            asked.push(async move {
+                let answer = match is_of_consensus {
+                    true => Some(answer.await),
+                    // There is none if the task panics. It goes on if the connection ends.
+                    false => tokio::spawn(answer).await.ok(),
+                };
+                (number, answer)
             });
         }
-        Ok(())
     }
 }
 

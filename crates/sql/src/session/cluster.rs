@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::flow_control::{FlowBounds, FlowControl, FlowCounts, SlowNode};
 use super::governed::executes;
+use super::interrupt::step_aside_for_request;
 use super::{Action, Boxed, Prepared, Session, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::Finished;
@@ -354,6 +355,7 @@ impl Session {
         }
         let (protocol, replication) = self.protocol();
         let finished = self.finished(Some(&engine), protocol);
+        step_aside_for_request(engine.bytes());
         let before = self.database.now();
         let committed = tokio::select! {
             biased;

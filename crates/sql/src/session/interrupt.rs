@@ -386,10 +386,22 @@ const LONG_TEXT_BYTES: usize = 32 << 10;
 /// So often it is tried to step aside before such work. It begins even if nobody has come.
 const ATTEMPTS: usize = 5;
 
+/// Steps aside before work that cannot be left half-way.
+fn step_aside_before_work() {
+    let mut attempts = 0..ATTEMPTS;
+    while attempts.next().is_some() && Process.hand_over() == Handover::Late {}
+}
+
 /// Steps aside before work on a statement's text that cannot be left half-way, if the text is long.
 pub(crate) fn step_aside_for(text: &str) {
     if text.len() >= LONG_TEXT_BYTES {
-        let mut attempts = 0..ATTEMPTS;
-        while attempts.next().is_some() && Process.hand_over() == Handover::Late {}
+        step_aside_before_work();
+    }
+}
+
+/// The same before a transaction that holds so many bytes is made a request to all nodes.
+pub(super) fn step_aside_for_request(bytes: u64) {
+    if bytes >= MUCH_BYTES {
+        step_aside_before_work();
     }
 }
