@@ -5,10 +5,10 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use cognate_sql::session::{
-    CommandTag, Fetch, Format, OutputColumn, Prepared, RowSink, Session as SqlSession, SinkState,
+    CommandTag, Fetch, Format, OutputColumn, Portal, Prepared, RowSink, Session as SqlSession, SinkState,
     TransactionStatus,
 };
-use cognate_sql::types::{Datum, FormatContext, Type};
+use cognate_sql::types::{Datum, FormatContext, Type, TypeId};
 
 use crate::value::Parameter;
 use crate::wait::Timers;
@@ -258,11 +258,10 @@ impl Session {
         parameters: &[&dyn Parameter],
         sink: &mut (dyn RowSink + Send),
     ) -> Result<Option<CommandTag>> {
-        self.encoded.clear();
-        let encoded = encode(parameters, prepared.parameter_types(), &mut self.encoded)?;
-        let values: Vec<_> = encoded.iter().map(|place| place.bytes(&self.encoded)).collect();
-        let formats: Vec<_> = encoded.iter().map(|place| place.format).collect();
-        let mut portal = self.session.bind(prepared, &values, &formats, &[])?;
+        let mut portal = match numbers(parameters, prepared.parameter_types()) {
+            Some(values) => self.session.bind_values(prepared, values)?,
+            None => self.bind_encoded(prepared, parameters)?,
+        };
         loop {
             match self.session.fetch(&mut portal, sink, 0).await? {
                 Fetch::Complete(command_tag) => return Ok(Some(command_tag)),
@@ -272,6 +271,14 @@ impl Session {
                 Fetch::CopyOut(_) => return Err(Error::unsupported("COPY TO STDOUT without a client")),
             }
         }
+    }
+
+    fn bind_encoded(&mut self, prepared: &Arc<Prepared>, parameters: &[&dyn Parameter]) -> Result<Portal> {
+        self.encoded.clear();
+        let encoded = encode(parameters, prepared.parameter_types(), &mut self.encoded)?;
+        let values: Vec<_> = encoded.iter().map(|place| place.bytes(&self.encoded)).collect();
+        let formats: Vec<_> = encoded.iter().map(|place| place.format).collect();
+        self.session.bind(prepared, &values, &formats, &[])
     }
 
     /// Ends the implicit transaction of what went well. An error is still to be given to the
@@ -358,6 +365,26 @@ impl Place {
     fn bytes<'a>(&self, encoded: &'a [u8]) -> Option<&'a [u8]> {
         self.range.clone().map(|range| &encoded[range])
     }
+}
+
+/// The parameters, if they are just the numbers and truth values that the statement has: these need
+/// neither be encoded nor be looked at. Most keys are such.
+fn numbers(parameters: &[&dyn Parameter], types: &[Type]) -> Option<Arc<[Datum]>> {
+    use TypeId::{Bool, Float4, Float8, Int2, Int4, Int8};
+    let is_number = |ty: &Type| matches!(ty.id, Bool | Int2 | Int4 | Int8 | Float4 | Float8);
+    if parameters.len() != types.len() || !types.iter().all(is_number) {
+        return None;
+    }
+    // In their last place at once.
+    let mut values: Arc<[Datum]> = types.iter().map(|_| Datum::Null).collect();
+    for (place, (parameter, ty)) in Arc::get_mut(&mut values)?.iter_mut().zip(parameters.iter().zip(types)) {
+        let (value, own) = parameter.to_value();
+        if own != ty.id && !value.is_null() {
+            return None;
+        }
+        *place = value;
+    }
+    Some(values)
 }
 
 /// Encodes parameters for `types`: in binary where a value has the type already, in text where it

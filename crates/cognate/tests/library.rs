@@ -119,6 +119,10 @@ fn mistakes_are_told_and_the_session_goes_on() {
     assert_eq!(state(session.query_one("SELECT 1 WHERE false", &[])), "P0002");
     assert_eq!(state(session.query_one("SELECT * FROM generate_series(1, 2)", &[])), "P0003");
     assert_eq!(session.query("", &[]).map(|rows| rows.len()), Ok(0));
+    // Just the types, and NULL of any.
+    let text = "SELECT $1::int8 + $2::int2 AS sum, $3::float8 IS NULL AS none";
+    let row = session.query_one(text, &[&40_i64, &2_i16, &None::<i32>]).expect("a row");
+    assert_eq!((row.get::<i64>("sum"), row.get::<bool>("none")), (Ok(42), Ok(true)));
     let row = session.query_one("SELECT $1::int + 1", &[&41_i64]).expect("a row");
     assert_eq!(row.get(0), Ok(42));
 }

@@ -109,6 +109,19 @@ impl Rows {
         }
     }
 
+    /// Both of row `index`; none if it is deleted, or there is no such row.
+    #[inline]
+    pub(crate) fn entry(&self, index: usize) -> Option<(&[u8], Lent<'_>)> {
+        let row = self.rows.get(index)?;
+        let key = &self.sealed[row.start as usize..row.middle as usize];
+        let value = match row.held {
+            Held::Copied => Lent::new(&self.sealed[row.middle as usize..row.end as usize], &self.sealed),
+            Held::Shared(place) => Lent::from(self.shared.get(place as usize)?),
+            Held::Deleted => return None,
+        };
+        Some((key, value))
+    }
+
     /// Whether there is a row `index` that is not deleted.
     #[inline]
     pub(crate) fn has_value(&self, index: usize) -> bool {
@@ -189,6 +202,8 @@ mod tests {
                 assert_eq!(rows.key(index), Some(&[index as u8; 5][..]));
                 assert_eq!(rows.value(index).map(Lent::own), value(index));
                 assert_eq!(rows.has_value(index), index % 3 != 0);
+                let both = rows.entry(index).map(|(key, value)| (key, value.own()));
+                assert_eq!(both, rows.key(index).zip(rows.value(index).map(Lent::own)));
             }
             assert!(rows.key(30).is_none() && rows.value(30).is_none() && !rows.has_value(30));
         }

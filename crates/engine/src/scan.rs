@@ -72,6 +72,11 @@ impl Batch {
         self.rows.value(self.next)
     }
 
+    #[inline]
+    fn entry(&self) -> Option<(&[u8], Lent<'_>)> {
+        self.rows.entry(self.next)
+    }
+
     /// Moves to the row behind the present one, if that is here and not deleted.
     #[inline]
     fn step(&mut self) -> bool {
@@ -290,8 +295,26 @@ impl Scan {
             {
                 return Ok(true);
             }
+            // If nothing but memory has rows, what is left of its batch comes row after row.
+            if self.is_memory_alone() {
+                while self.memory.step() {
+                    if let Some((key, value)) = self.memory.entry()
+                        && accept(key, value)?
+                    {
+                        return Ok(true);
+                    }
+                }
+            }
         }
         Ok(false)
+    }
+
+    /// The cursor is at a row of memory, and neither the base nor the transaction itself has any
+    /// that is left.
+    #[inline]
+    fn is_memory_alone(&self) -> bool {
+        let is_base_read = self.base.as_ref().is_some_and(|base| base.scan.key().is_none());
+        self.turn == MEMORY_ONLY && self.own.is_none() && is_base_read
     }
 
     /// The key of the row that the cursor is at; `None` before the first and after the last.

@@ -209,6 +209,14 @@ pub struct Row<'a> {
     data: usize,
 }
 
+/// A column as it is stored.
+#[derive(Clone, Copy)]
+pub(crate) enum Stored<'a> {
+    Null,
+    /// Its type and its bytes; behind those of a fixed width there are others.
+    Bytes(TypeId, &'a [u8]),
+}
+
 impl Row<'_> {
     /// Number of columns stored in this row, perhaps fewer than the table has by now.
     pub fn columns(&self) -> usize {
@@ -246,6 +254,23 @@ impl Row<'_> {
             }
         };
         read.map(|()| true).ok_or_else(corrupt)
+    }
+
+    /// A column as it is stored. `None` if the row was written before the column was added, or if
+    /// the bytes are damaged: [`Row::read`] tells which.
+    #[inline]
+    pub(crate) fn stored(&self, column: usize) -> Option<Stored<'_>> {
+        if column >= self.columns {
+            return None;
+        }
+        if self.is_null(column) {
+            return Some(Stored::Null);
+        }
+        let bytes = match self.layout.places[column] {
+            Place::Fixed(offset) => self.bytes.get(self.fixed + offset as usize..)?,
+            Place::Variable(ordinal) => self.part(ordinal as usize)?,
+        };
+        Some(Stored::Bytes(self.layout.types[column].id, bytes))
     }
 
     #[inline]
@@ -301,6 +326,18 @@ fn write_fixed(datum: &Datum, id: TypeId, width: usize, out: &mut Vec<u8>) -> Re
     Ok(())
 }
 
+/// Puts a value where mostly another one of its kind is, that of the row before. Then nothing has
+/// to be looked for that the place may own.
+macro_rules! put {
+    ($place:ident, $kind:ident, $value:expr) => {{
+        let value = $value;
+        match $place {
+            Datum::$kind(held) => *held = value,
+            other => *other = Datum::$kind(value),
+        }
+    }};
+}
+
 /// Puts the value where it belongs. Each is written there at once: moving one that was just made
 /// costs more than reading it.
 #[inline]
@@ -309,16 +346,16 @@ fn read_fixed(bytes: &[u8], ty: Type, place: &mut Datum) -> Option<()> {
         bytes.first_chunk::<N>().copied()
     }
     match ty.id {
-        TypeId::Int4 => *place = Datum::Int4(i32::from_le_bytes(take(bytes)?)),
-        TypeId::Int8 => *place = Datum::Int8(i64::from_le_bytes(take(bytes)?)),
-        TypeId::Date => *place = Datum::Date(i32::from_le_bytes(take(bytes)?)),
-        TypeId::Bool => *place = Datum::Bool(*bytes.first()? != 0),
-        TypeId::Int2 => *place = Datum::Int2(i16::from_le_bytes(take(bytes)?)),
-        TypeId::Float4 => *place = Datum::Float4(f32::from_le_bytes(take(bytes)?)),
-        TypeId::Float8 => *place = Datum::Float8(f64::from_le_bytes(take(bytes)?)),
-        TypeId::Time => *place = Datum::Time(i64::from_le_bytes(take(bytes)?)),
-        TypeId::Timestamp => *place = Datum::Timestamp(i64::from_le_bytes(take(bytes)?)),
-        TypeId::Timestamptz => *place = Datum::Timestamptz(i64::from_le_bytes(take(bytes)?)),
+        TypeId::Int4 => put!(place, Int4, i32::from_le_bytes(take(bytes)?)),
+        TypeId::Int8 => put!(place, Int8, i64::from_le_bytes(take(bytes)?)),
+        TypeId::Date => put!(place, Date, i32::from_le_bytes(take(bytes)?)),
+        TypeId::Bool => put!(place, Bool, *bytes.first()? != 0),
+        TypeId::Int2 => put!(place, Int2, i16::from_le_bytes(take(bytes)?)),
+        TypeId::Float4 => put!(place, Float4, f32::from_le_bytes(take(bytes)?)),
+        TypeId::Float8 => put!(place, Float8, f64::from_le_bytes(take(bytes)?)),
+        TypeId::Time => put!(place, Time, i64::from_le_bytes(take(bytes)?)),
+        TypeId::Timestamp => put!(place, Timestamp, i64::from_le_bytes(take(bytes)?)),
+        TypeId::Timestamptz => put!(place, Timestamptz, i64::from_le_bytes(take(bytes)?)),
         TypeId::Interval => {
             *place = Datum::Interval(Interval {
                 micros: i64::from_le_bytes(take(bytes)?),
@@ -358,15 +395,15 @@ fn write_variable(datum: &Datum, id: TypeId, out: &mut Vec<u8>) -> Result<(), Sq
 fn read_variable(bytes: &[u8], buffer: &Bytes, ty: Type, place: &mut Datum) -> Option<()> {
     match ty.id {
         TypeId::Numeric => match Numeric::read_word(bytes) {
-            Some(word) => *place = Datum::Numeric(Numeric::from(word)),
+            Some(word) => put!(place, Numeric, Numeric::from(word)),
             None => *place = Datum::Numeric(Numeric::read_stored(bytes)?),
         },
         TypeId::Bpchar => match Text::of_few(bytes, ty.character_limit().unwrap_or(0)) {
-            Some(text) => *place = Datum::Bpchar(text),
+            Some(text) => put!(place, Bpchar, text),
             None => *place = read_other(bytes, buffer, ty)?,
         },
         TypeId::Text | TypeId::Varchar => match Text::of_few(bytes, 0) {
-            Some(text) => *place = Datum::Text(text),
+            Some(text) => put!(place, Text, text),
             None => *place = read_other(bytes, buffer, ty)?,
         },
         _ => *place = read_other(bytes, buffer, ty)?,

@@ -136,7 +136,7 @@ async fn after_the_woken() {
 }
 
 /// Wakes the log's thread behind the tasks that send the entry to the other nodes: those wake when
-/// openraft knows that the entry can be read, and so have their turn before this one has its second.
+/// openraft knows that the entry can be read, so they have their turn before this has its second.
 async fn wake_after_others(log: Arc<OrderLog>) {
     after_the_woken().await;
     log.wake();

@@ -16,10 +16,11 @@
 //! *A lone entry.* A follower to which one entry comes, with everything before it settled, has
 //! nothing else to do until the entry is on its disk, and neither has the cluster: it writes the
 //! entry on the thread that appends it, and so saves two switches between threads on the way of a
-//! commit ([`OrderLog::append`]). Where more is under way, the log's thread flushes while this one
-//! takes in what comes next. A leader always leaves it to that: its own flush ends before the others
-//! have answered, so mostly it is not waited for, and its thread has to go on sending. For the same
-//! reason it sends a lone entry before it wakes the log's thread ([`OrderLog::append_unwoken`]).
+//! commit ([`OrderLog::append`]). Where more is under way, the log's thread flushes while this
+//! one takes in what comes next. A leader always leaves it to that: its own flush ends before the
+//! others have answered, so mostly it is not waited for, and its thread has to go on sending. For
+//! the same reason it sends a lone entry before it wakes the log's thread
+//! ([`OrderLog::append_unwoken`]).
 //!
 //! Mutexes: `slots`, and under it those of the engine's log. Nothing is read or written under it.
 

@@ -33,6 +33,10 @@ pub(super) struct AggregateState {
     is_plain: bool,
     /// The accumulator keeps nothing of what it takes.
     is_flat: bool,
+    /// It is `count(*)`, and its accumulator hears of no row.
+    counts_rows: bool,
+    /// Rows that it has counted itself.
+    rows: i64,
     seen: Option<Box<Seen>>,
     sorted: Option<Box<Sorted>>,
 }
@@ -71,11 +75,15 @@ impl AggregateState {
             .function
             .accumulator()
             .ok_or_else(|| SqlError::internal(format!("{} is no aggregate", node.function.function.name)))?;
+        let is_plain = !node.distinct && node.order.is_empty();
+        let counts_rows = is_plain && node.arguments.is_empty() && node.function.function.name == "count";
         Ok(AggregateState {
             is_flat: accumulator.is_flat(),
+            counts_rows,
+            rows: 0,
             accumulator,
             bytes: 0,
-            is_plain: !node.distinct && node.order.is_empty(),
+            is_plain,
             seen: node.distinct.then(Box::default),
             sorted: None,
         })
@@ -93,6 +101,10 @@ impl AggregateState {
         if let Some(filter) = &node.filter
             && !filter.test(env)?
         {
+            return Ok(0);
+        }
+        if self.counts_rows {
+            self.rows += 1;
             return Ok(0);
         }
         // Most take one value, or none, and nothing else has to be done with it.
@@ -192,6 +204,9 @@ impl AggregateState {
 
     /// The aggregate's value: all rows are there.
     pub(super) fn finish(&mut self, node: &AggregateNode, context: Context<'_>) -> Result<Datum> {
+        if self.counts_rows {
+            return Ok(Datum::Int8(self.rows));
+        }
         if let Some(mut sorted) = self.sorted.take() {
             let held = self.add_sorted(node, &mut sorted, context);
             sorted.sorter.release(context);

@@ -16,12 +16,14 @@ use super::hash::Seeded;
 use super::input::{SourceState, holds};
 use super::keyed::Keyed;
 use super::memory::row_bytes;
-use super::packed::pack;
+use super::packed::{is_packed_stored, pack, pack_stored};
+use super::scan::LateColumns;
 use super::segmented::Segmented;
 use super::spill::{DEPTH, Spill, Tape, part_of};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
-use crate::plan::{GroupNode, SelectNode};
+use crate::plan::{AccessKind, GroupNode, SelectNode, SourceNode};
+use crate::row::Row;
 use crate::types::Datum;
 
 /// Groups, in the order their first rows came.
@@ -55,6 +57,51 @@ struct Grouped {
     /// Its keys; those that the set has not are NULL.
     key: Vec<Datum>,
     states: Vec<AggregateState>,
+}
+
+/// The keys of input rows.
+struct Keys<'a> {
+    /// Which of them each grouping set has.
+    sets: &'a [Vec<bool>],
+    /// Their places, if they are all places of the frame, and all rows have all of them.
+    slots: Option<&'a [usize]>,
+    /// What they are in the stored row.
+    stored: Option<&'a StoredKeys<'a>>,
+    /// Their values of a row whose group may be new, and those of them that a set has.
+    values: Vec<Datum>,
+    key: Vec<Datum>,
+}
+
+/// Keys that are columns of a table that is scanned. The group of a row is told by what is stored
+/// of them, and what only groups are told by is read for a new one.
+struct StoredKeys<'a> {
+    columns: Vec<usize>,
+    late: LateColumns<'a>,
+}
+
+impl<'a> StoredKeys<'a> {
+    /// None if some of these places are something else, or are all needed of each row.
+    fn new(source: &'a SourceNode, group: &GroupNode, slots: &[usize]) -> Option<StoredKeys<'a>> {
+        let SourceNode::Scan(scan) = source else { return None };
+        // Only rows of ranges of the table are given as they are stored.
+        if slots.is_empty() || scan.access.unique || !matches!(scan.access.kind, AccessKind::Table) {
+            return None;
+        }
+        let column = |slot: &usize| {
+            let column = scan.columns.iter().find(|column| column.slot == *slot)?.column;
+            is_packed_stored(scan.table.columns[column].ty.id).then_some(column)
+        };
+        let columns = slots.iter().map(column).collect::<Option<Vec<usize>>>()?;
+        let mut read = vec![];
+        let mut reads = |expr: &Expr| expr.for_each_slot(&mut |slot| read.push(slot));
+        group.computed.iter().for_each(&mut reads);
+        for node in &group.aggregates {
+            let order = node.order.iter().map(|(expr, ..)| expr);
+            node.arguments.iter().chain(&node.filter).chain(order).for_each(&mut reads);
+        }
+        let late = LateColumns::new(scan, |slot| slots.contains(&slot) && !read.contains(&slot))?;
+        Some(StoredKeys { columns, late })
+    }
 }
 
 impl GroupState {
@@ -214,40 +261,86 @@ impl GroupState {
                 self.place(set, &no_key, group, context)?;
             }
         }
-        let mut values = Vec::with_capacity(group.keys.len());
-        let mut key = Vec::with_capacity(group.keys.len());
         let slots = if group.sets.is_none() { slots(&group.keys) } else { None };
-        while source.next(&select.source, context, frame)? {
-            for (part, place) in group.computed.iter().zip(select.frame..) {
-                match part.word(&context.env(frame)) {
-                    Some(word) => frame[place] = Datum::Numeric(word.into()),
-                    None => frame[place] = part.eval(&context.env(frame))?,
-                }
-            }
-            // A key that is in the frame is copied for a new group only.
-            let packed = slots.as_ref().and_then(|slots| pack(slots.iter().map(|slot| &frame[*slot])));
-            let place = packed.and_then(|packed| self.places[0].get(Some(packed), &[]).copied());
-            if let Some(place) = place {
-                self.add_to(place, group, context, frame)?;
-                continue;
-            }
-            values.clear();
-            for expr in &group.keys {
-                values.push(expr.eval(&context.env(frame))?);
-            }
-            if group.sets.is_none() {
-                self.add(0, &values, group, context, frame)?;
-                continue;
-            }
-            for (set, keys) in sets.iter().enumerate() {
-                key.clear();
-                let given = values.iter().zip(keys);
-                key.extend(given.map(|(value, has)| if *has { value.clone() } else { Datum::Null }));
-                self.add(set, &key, group, context, frame)?;
-            }
-        }
+        let slots = slots.as_deref();
+        let stored = slots.and_then(|slots| StoredKeys::new(&select.source, group, slots));
+        let (stored, late) = (stored.as_ref(), stored.as_ref().map(|stored| &stored.late));
+        let mut keys = Keys { sets, slots, stored, values: Vec::with_capacity(no_key.len()), key: vec![] };
+        source.for_each(&select.source, late, context, frame, &mut |row, frame| {
+            self.take(select, group, &mut keys, row, context, frame)
+        })?;
         self.built = true;
         self.end_pass()
+    }
+
+    /// Adds an input row to its groups.
+    #[inline]
+    fn take(
+        &mut self,
+        select: &SelectNode,
+        group: &GroupNode,
+        keys: &mut Keys<'_>,
+        row: Option<&Row<'_>>,
+        context: Context<'_>,
+        frame: &mut [Datum],
+    ) -> Result<()> {
+        for (part, place) in group.computed.iter().zip(select.frame..) {
+            match part.word(&context.env(frame)) {
+                // Mostly there is that of the row before, and nothing has to be let go of.
+                Some(word) => match &mut frame[place] {
+                    Datum::Numeric(number) => *number = word.into(),
+                    other => *other = Datum::Numeric(word.into()),
+                },
+                None => frame[place] = part.eval(&context.env(frame))?,
+            }
+        }
+        if let Some(place) = self.known(keys, row, frame) {
+            return self.add_to(place, group, context, frame);
+        }
+        if let (Some(row), Some(stored)) = (row, keys.stored) {
+            stored.late.read(row, frame)?;
+        }
+        self.take_new(group, keys, context, frame)
+    }
+
+    /// The place of the row's group, if it can be told without a copy of its keys.
+    #[inline]
+    fn known(&self, keys: &Keys<'_>, row: Option<&Row<'_>>, frame: &[Datum]) -> Option<usize> {
+        let slots = keys.slots?;
+        // All rows are of the group that there is without a row.
+        if slots.is_empty() {
+            return Some(0);
+        }
+        let packed = match (row, keys.stored) {
+            (Some(row), Some(stored)) => pack_stored(row, &stored.columns)?,
+            _ => pack(slots.iter().map(|slot| &frame[*slot]))?,
+        };
+        self.places[0].get(Some(packed), &[]).copied()
+    }
+
+    /// The same for groups that may be new.
+    fn take_new(
+        &mut self,
+        group: &GroupNode,
+        keys: &mut Keys<'_>,
+        context: Context<'_>,
+        frame: &[Datum],
+    ) -> Result<()> {
+        let Keys { sets, values, key, .. } = keys;
+        values.clear();
+        for expr in &group.keys {
+            values.push(expr.eval(&context.env(frame))?);
+        }
+        if group.sets.is_none() {
+            return self.add(0, values, group, context, frame);
+        }
+        for (set, has) in sets.iter().enumerate() {
+            key.clear();
+            let given = values.iter().zip(has);
+            key.extend(given.map(|(value, has)| if *has { value.clone() } else { Datum::Null }));
+            self.add(set, key, group, context, frame)?;
+        }
+        Ok(())
     }
 
     /// What the pass has left becomes parts.

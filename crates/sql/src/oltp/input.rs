@@ -8,7 +8,7 @@ use super::hash_join::HashJoinState;
 use super::memory::row_bytes;
 use super::merge_join::MergeJoinState;
 use super::node::NodeState;
-use super::scan::ScanState;
+use super::scan::{LateColumns, ScanState, Take};
 use super::table_function::TableRows;
 use crate::error::{Result, SqlError};
 use crate::expr::{Env, Expr};
@@ -190,6 +190,24 @@ impl SourceState {
             SourceState::MergeJoin(state) => state.release(context),
             _ => {}
         }
+    }
+
+    /// Gives `take` each row that is left, in the frame. A scan may leave columns to it.
+    pub(crate) fn for_each(
+        &mut self,
+        node: &SourceNode,
+        late: Option<&LateColumns<'_>>,
+        context: Context<'_>,
+        frame: &mut [Datum],
+        take: &mut Take<'_>,
+    ) -> Result<()> {
+        if let (SourceState::Scan(state), SourceNode::Scan(scan)) = (&mut *self, node) {
+            return state.for_each(scan, late, context, frame, take);
+        }
+        while self.next(node, context, frame)? {
+            take(None, frame)?;
+        }
+        Ok(())
     }
 
     /// Puts the next row into the frame.

@@ -9,7 +9,8 @@
 //! int4 7, char(3) 'a'      03 | 00 00 00 07 | 11 | 'a'      nine more bytes are free
 //! ```
 
-use crate::types::{Datum, trimmed_length};
+use crate::row::{Row, Stored};
+use crate::types::{Datum, TypeId, trimmed_length};
 
 /// Bytes of the number.
 const BYTES: usize = size_of::<u128>();
@@ -47,6 +48,43 @@ pub(super) fn pack<'a>(values: impl Iterator<Item = &'a Datum>) -> Option<u128> 
     Some(packed.number)
 }
 
+/// Whether [`pack_stored`] knows values of a type.
+pub(super) fn is_packed_stored(id: TypeId) -> bool {
+    use TypeId::*;
+    matches!(id, Bool | Int2 | Int4 | Int8 | Date | Time | Timestamp | Timestamptz | Text | Varchar | Bpchar)
+}
+
+/// Columns of a stored row as one number, the same that their values have. None too if the row
+/// lacks some of them, or is damaged there.
+#[inline]
+pub(super) fn pack_stored(row: &Row<'_>, columns: &[usize]) -> Option<u128> {
+    let mut packed = Packed { number: 0, bytes: 0 };
+    for column in columns {
+        let (id, bytes) = match row.stored(*column)? {
+            Stored::Null => {
+                packed.push(NULL, 0, 0)?;
+                continue;
+            }
+            Stored::Bytes(id, bytes) => (id, bytes),
+        };
+        match id {
+            TypeId::Int4 | TypeId::Date => {
+                packed.integer(i64::from(i32::from_le_bytes(*bytes.first_chunk()?)))?;
+            }
+            TypeId::Int8 => packed.integer(i64::from_le_bytes(*bytes.first_chunk()?))?,
+            TypeId::Int2 => packed.integer(i64::from(i16::from_le_bytes(*bytes.first_chunk()?)))?,
+            TypeId::Bool => packed.push(BOOL, u64::from(*bytes.first()? != 0), 1)?,
+            TypeId::Time | TypeId::Timestamp | TypeId::Timestamptz => {
+                packed.push(WORD, u64::from_le_bytes(*bytes.first_chunk()?), 8)?;
+            }
+            TypeId::Text | TypeId::Varchar => packed.text(bytes)?,
+            TypeId::Bpchar => packed.text(&bytes[..trimmed_length(bytes)])?,
+            _ => return None,
+        }
+    }
+    Some(packed.number)
+}
+
 /// Made in registers: bytes written one by one and read as one number right afterwards have to
 /// wait.
 struct Packed {
@@ -59,8 +97,9 @@ impl Packed {
     #[inline]
     fn push(&mut self, mark: u8, word: u64, bytes: usize) -> Option<()> {
         self.bytes += 1 + bytes;
-        self.number = self.number << 8 | u128::from(mark);
-        self.number = self.number << (8 * bytes) | u128::from(word);
+        // Both with one shift of the number: each of them waits for the one before.
+        let value = u128::from(mark) << (8 * bytes) | u128::from(word);
+        self.number = self.number << (8 + 8 * bytes) | value;
         (self.bytes <= BYTES).then_some(())
     }
 
@@ -90,7 +129,8 @@ impl Packed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Numeric;
+    use crate::row::RowLayout;
+    use crate::types::{Numeric, Type};
 
     /// Of all rows of one or two values from a list, those have one number that are equal, and no
     /// others.
@@ -135,5 +175,42 @@ mod tests {
         );
         assert!(pack([Datum::Numeric(Numeric::ZERO)].iter()).is_none());
         assert!(pack([Datum::text("sixteen bytes...")].iter()).is_none());
+    }
+
+    /// Of each column by itself, of all pairs of columns, and of a column that the row lacks.
+    #[test]
+    fn stored_columns_have_the_number_of_their_values() {
+        let rows = [
+            (TypeId::Bool, vec![Datum::Bool(false), Datum::Bool(true)]),
+            (TypeId::Int2, vec![Datum::Int2(-1), Datum::Int2(7)]),
+            (TypeId::Int4, vec![Datum::Int4(i32::MIN), Datum::Int4(0)]),
+            (TypeId::Int8, vec![Datum::Int8(7), Datum::Int8(1 << 40)]),
+            (TypeId::Date, vec![Datum::Date(-700), Datum::Date(i32::MAX)]),
+            (TypeId::Time, vec![Datum::Time(0), Datum::Time(1 << 33)]),
+            (TypeId::Timestamp, vec![Datum::Timestamp(i64::MIN), Datum::Timestamp(5)]),
+            (TypeId::Timestamptz, vec![Datum::Timestamptz(-1), Datum::Timestamptz(i64::MAX)]),
+            (TypeId::Text, vec![Datum::text(""), Datum::text("sixteen bytes...")]),
+            (TypeId::Varchar, vec![Datum::text("a "), Datum::text("é\u{1}")]),
+            (TypeId::Bpchar, vec![Datum::Bpchar("a ".into()), Datum::Bpchar("   ".into())]),
+        ];
+        assert!(rows.iter().all(|(id, _)| is_packed_stored(*id)));
+        let types: Vec<Type> = rows.iter().map(|(id, _)| Type::new(*id)).collect();
+        let layout = RowLayout::new(&types);
+        for which in 0..3 {
+            let value = |values: &Vec<Datum>| values.get(which).cloned().unwrap_or(Datum::Null);
+            let values: Vec<Datum> = rows.iter().map(|(_, values)| value(values)).collect();
+            let bytes = layout.encode(&values).expect("a row");
+            let row = layout.open(&bytes).expect("the same row");
+            for first in 0..values.len() {
+                assert_eq!(pack_stored(&row, &[first]), pack([&values[first]].into_iter()));
+                for second in 0..values.len() {
+                    let pair = [&values[first], &values[second]];
+                    assert_eq!(pack_stored(&row, &[first, second]), pack(pair.into_iter()), "{pair:?}");
+                }
+            }
+        }
+        let before = RowLayout::new(&types[..1]).encode(&[Datum::Bool(true)]).expect("a row");
+        let row = layout.open(&before).expect("a row from before columns were added");
+        assert!(pack_stored(&row, &[0]).is_some() && pack_stored(&row, &[1]).is_none());
     }
 }

@@ -11,6 +11,34 @@ use crate::plan::{AccessKind, Scan, ScanColumn};
 use crate::row::Row;
 use crate::types::Datum;
 
+/// Takes a row that is in the frame. The stored row is there as well if columns of it were left to
+/// who takes it.
+pub(crate) type Take<'a> = dyn FnMut(Option<&Row<'_>>, &mut [Datum]) -> Result<()> + 'a;
+
+/// The columns of a scan that its conditions do not look at, divided: those that are read of each
+/// row, and those that are left to who takes the rows.
+pub(crate) struct LateColumns<'a> {
+    soon: Vec<&'a ScanColumn>,
+    late: Vec<&'a ScanColumn>,
+}
+
+impl<'a> LateColumns<'a> {
+    /// Leaves those for some places. None if there are none of them.
+    pub(crate) fn new(scan: &'a Scan, is_late: impl Fn(usize) -> bool) -> Option<LateColumns<'a>> {
+        if scan.key_slot.is_some() {
+            return None;
+        }
+        let others = scan.columns[looked_at(scan)..].iter();
+        let (late, soon): (Vec<_>, Vec<_>) = others.partition(|column| is_late(column.slot));
+        (!late.is_empty()).then_some(LateColumns { soon, late })
+    }
+
+    /// Reads what was left of a row into the frame.
+    pub(crate) fn read(&self, row: &Row<'_>, frame: &mut [Datum]) -> Result<()> {
+        load_columns(self.late.iter().copied(), row, frame)
+    }
+}
+
 /// State of reading a table.
 pub(crate) struct ScanState {
     stage: Stage,
@@ -52,6 +80,47 @@ impl ScanState {
             }
         }
         Ok(false)
+    }
+
+    /// Gives `take` each row that passes the filter, in the frame. Those of a range of the table
+    /// are not asked for one by one: each would have to find its way down to the storage anew. Of
+    /// these, columns may be left to `take`.
+    pub(crate) fn for_each(
+        &mut self,
+        scan: &Scan,
+        late: Option<&LateColumns<'_>>,
+        context: Context<'_>,
+        frame: &mut [Datum],
+        take: &mut Take<'_>,
+    ) -> Result<()> {
+        loop {
+            context.execution.tick()?;
+            if !self.next(scan, context, frame)? {
+                return Ok(());
+            }
+            take(None, frame)?;
+            let (Stage::Range(open), AccessKind::Table) = (&mut self.stage, &scan.access.kind) else {
+                continue;
+            };
+            open.find(&mut |key, row| {
+                context.execution.tick()?;
+                // A row that passes is two steps here, too.
+                if let Some(late) = late {
+                    let opened = scan.table.layout().open(row);
+                    let stored = opened.as_ref().map_err(SqlError::clone)?;
+                    if load_looked_at(scan, stored, context, frame)? {
+                        context.execution.tick()?;
+                        load_columns(late.soon.iter().copied(), stored, frame)?;
+                        take(Some(stored), frame)?;
+                    }
+                } else if load_passing(scan, key, row, context, frame)? {
+                    context.execution.tick()?;
+                    take(None, frame)?;
+                }
+                Ok(false)
+            })?;
+            self.stage = Stage::Between;
+        }
     }
 
     /// Puts the next row into the frame.
@@ -159,6 +228,22 @@ fn load_passing(
     }
     let opened = scan.table.layout().open(row);
     let stored = opened.as_ref().map_err(SqlError::clone)?;
+    if !load_looked_at(scan, stored, context, frame)? {
+        return Ok(false);
+    }
+    load_columns(&scan.columns[looked_at(scan)..], stored, frame)?;
+    Ok(true)
+}
+
+/// How many of its columns a scan's conditions look at.
+#[inline]
+fn looked_at(scan: &Scan) -> usize {
+    scan.looked_at.last().copied().unwrap_or(0)
+}
+
+/// Reads what the conditions look at, as far as it is needed to tell whether a row passes.
+#[inline]
+fn load_looked_at(scan: &Scan, stored: &Row<'_>, context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
     let mut read = 0;
     for (condition, upto) in scan.filter.iter().zip(&scan.looked_at) {
         load_columns(&scan.columns[read..*upto], stored, frame)?;
@@ -167,12 +252,15 @@ fn load_passing(
             return Ok(false);
         }
     }
-    load_columns(&scan.columns[read..], stored, frame)?;
     Ok(true)
 }
 
 #[inline]
-fn load_columns(columns: &[ScanColumn], stored: &Row<'_>, frame: &mut [Datum]) -> Result<()> {
+fn load_columns<'a>(
+    columns: impl IntoIterator<Item = &'a ScanColumn>,
+    stored: &Row<'_>,
+    frame: &mut [Datum],
+) -> Result<()> {
     for column in columns {
         let place = &mut frame[column.slot];
         if !stored.read(column.column, place)? {

@@ -400,11 +400,11 @@ impl Session {
         let interrupts = self.interrupts();
         // The rows of one buffer may be too few to ask.
         interrupts.check()?;
-        let work = self.work(&interrupts)?;
+        let work = self.work_at(&interrupts, Some(&*view))?;
         let mut given = 0;
         let advisory = &work.facts.advisory;
         advisory.allow_unwinding(*rows == 0);
-        let fetch = work.read_at(view, |read| {
+        let fetch = work.read(|read| {
             loop {
                 let Some(row) = cursor.next_row(read)? else {
                     return Ok(Fetch::Complete(CommandTag::Rows("SELECT", *rows)));

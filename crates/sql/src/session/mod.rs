@@ -85,13 +85,14 @@ mod utility;
 mod variable;
 pub(crate) mod work;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use cognate_engine::sibling::{Instance, Outcome, Xid};
-use cognate_engine::{Seat, Transaction};
+use cognate_engine::{ReadView, Seat, Transaction};
 
 use crate::budget::Budget;
 use crate::ddl::database::undefined_database;
@@ -551,6 +552,15 @@ impl Session {
 
     /// What a running statement works with. The transaction must be open.
     fn work<'a>(&'a mut self, interrupts: &'a Arc<Interrupts>) -> Result<Work<'a>> {
+        self.work_at(interrupts, None)
+    }
+
+    /// The same, reading what a view shows that there is already.
+    fn work_at<'a>(
+        &'a mut self,
+        interrupts: &'a Arc<Interrupts>,
+        view: Option<&'a ReadView>,
+    ) -> Result<Work<'a>> {
         let statement_time = self.facts.now();
         let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
         let catalog = open.state.catalog.over(self.database.catalog());
@@ -561,7 +571,7 @@ impl Session {
         Ok(Work {
             database: &self.database,
             facts: &self.facts,
-            view: open.engine.view(),
+            view: view.map_or_else(|| Cow::Owned(open.engine.view()), Cow::Borrowed),
             engine: &mut open.engine,
             state: &mut open.state,
             format: &self.format,

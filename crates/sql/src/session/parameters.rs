@@ -97,12 +97,6 @@ impl Session {
                 ),
             ));
         }
-        let format_of = |place: usize, formats: &[Format]| match formats {
-            [] => Format::Text,
-            [one] => *one,
-            // As many as values.
-            many => many[place],
-        };
         // In their last place at once.
         let mut values: Arc<[Datum]> = parameters.iter().map(|_| Datum::Null).collect();
         let places = Arc::get_mut(&mut values).into_iter().flatten();
@@ -111,6 +105,28 @@ impl Session {
                 *to = read_parameter(bytes, *ty, format_of(place, formats), &self.format)?;
             }
         }
+        self.portal_of(prepared, values, result_formats)
+    }
+
+    /// Binds parameters that are values already, of the types that the statement has; the columns
+    /// are to be given as they are. XX000 if they are of others.
+    pub fn bind_values(&mut self, prepared: &Arc<Prepared>, values: Arc<[Datum]>) -> Result<Portal> {
+        self.check_not_failed(prepared.statement())?;
+        self.begin_statement();
+        let _within = bounds::enter(self.interrupts.clone());
+        let types = prepared.parameter_types();
+        if values.len() != types.len() || !types.iter().zip(&*values).all(|(ty, value)| ty.id.holds(value)) {
+            return Err(SqlError::internal("parameters that are not of the statement's types"));
+        }
+        self.portal_of(prepared, values, &[])
+    }
+
+    fn portal_of(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        values: Arc<[Datum]>,
+        result_formats: &[Format],
+    ) -> Result<Portal> {
         let given = self.given_columns(prepared)?;
         let columns = given.as_ref().map_or(0, |columns| columns.len());
         if given.is_some() && result_formats.len() > 1 && result_formats.len() != columns {
@@ -151,6 +167,16 @@ impl Session {
             Some(command) => self.utility_columns(command),
             None => Ok(prepared.shared_columns()),
         }
+    }
+}
+
+/// The format of one of the values, or columns, that these are for.
+fn format_of(place: usize, formats: &[Format]) -> Format {
+    match formats {
+        [] => Format::Text,
+        [one] => *one,
+        // As many as values.
+        many => many[place],
     }
 }
 

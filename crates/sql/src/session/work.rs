@@ -1,6 +1,7 @@
 //! What a running statement works with: the transaction, the catalog it sees, the session around
 //! it.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ pub(crate) struct Work<'a> {
     pub(crate) facts: &'a Arc<Facts>,
     pub(crate) engine: &'a mut Transaction,
     /// What the statement reads: nothing of its own effects.
-    pub(crate) view: ReadView,
+    pub(crate) view: Cow<'a, ReadView>,
     pub(crate) state: &'a mut TransactionState,
     pub(crate) format: &'a FormatContext,
     /// Start of the statement, microseconds since 2000-01-01 UTC.

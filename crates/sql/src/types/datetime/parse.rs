@@ -12,6 +12,7 @@ use crate::error::{SqlError, sqlstate};
 use crate::types::FormatContext;
 
 /// What a text says.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and a box would cost each date")]
 enum Reading {
     Infinity,
     NegativeInfinity,
