@@ -1,5 +1,7 @@
 //! The manager: the only file that knows all the others. It carries a transaction through its end.
 //!
+//! Step 5 of the corridor in ARCHITECTURE.md.
+//!
 //! Everything committed is in the store (`store`), and comes there by way of the sequencer
 //! (`sequencer`), which has the steps of the commit path from the record to the visible versions.
 //! Around them lies here what one database has besides: locks, families, prepared transactions,

@@ -1,5 +1,7 @@
 //! A transaction: a snapshot to read at, a private write set, and locks.
 //!
+//! Step 4 of the corridor in ARCHITECTURE.md.
+//!
 //! Reads go to own writes, then to memory, then to the base store. Writes stay private until
 //! `commit`, so rolling back is forgetting. Dropping a transaction rolls it back.
 //!

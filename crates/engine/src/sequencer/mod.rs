@@ -1,5 +1,7 @@
 //! The sequencer: the one place where anything gets its number and becomes part of the database.
 //!
+//! Steps 6 and 7 of the corridor in ARCHITECTURE.md; those below are the sequencer's own.
+//!
 //! Commits, PREPARE, decisions and the engine's own rows are [`Entry`]s, and there is one way in:
 //! [`Sequencer::append`]. The steps are the same for all of them:
 //!

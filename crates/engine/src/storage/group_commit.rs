@@ -1,6 +1,8 @@
 //! Group commit as a pipeline: committers put records into a pending batch and go on; one log
 //! thread writes and flushes batch after batch.
 //!
+//! Step 8 of the corridor in ARCHITECTURE.md.
+//!
 //! ```text
 //! committers          pending batch            log thread                 waiters
 //! append 1 ─────────▶ [1]

@@ -1,6 +1,8 @@
 //! PostgreSQL's wire protocol, version 3: codec, start-up, authentication, and one task per
 //! connection.
 //!
+//! Steps 1 and 9 of the corridor in ARCHITECTURE.md.
+//!
 //! Pure parts, bytes in and values out: [`frame`], [`message`], [`startup`], [`auth`],
 //! [`response`]. Parts that touch a socket: `socket`, `transport` (buffers), `handshake` (up to the
 //! session), `conversation` (the loop), `connection` (a session's part in it), with the handling of

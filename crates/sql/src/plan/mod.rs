@@ -1,6 +1,8 @@
 //! Plans: how bound queries are executed. A plan is immutable, shared, and does not depend on
 //! parameter values.
 //!
+//! A part of step 3 of the corridor in ARCHITECTURE.md, between `bind` and `oltp`.
+//!
 //! Two kinds of nodes. A [`Node`] gives rows: it is a whole query, or one step over a query's rows
 //! (sort, distinct, limit). A [`SourceNode`] fills places of a frame: it is the FROM of one query
 //! level, joins and all, and sits in a [`SelectNode`], which groups and projects. Since all

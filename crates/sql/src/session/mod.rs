@@ -1,5 +1,7 @@
 //! Sessions: what one connection does with the database.
 //!
+//! Step 2 of the corridor in ARCHITECTURE.md.
+//!
 //! A session splits text into statements, prepares them (plans are shared, see [`SqlDatabase`]),
 //! binds parameters to get a [`Portal`], and fetches rows from it into a [`RowSink`]. It holds the
 //! open transaction, the settings, prepared statements and cursors made by SQL. Nothing here blocks
