@@ -10,8 +10,9 @@
 //!
 //! Whatever asks cargo for a feature asks for the whole workspace, and names targets that are built
 //! with it. Features of other packages would be put together otherwise, and everything below were
-//! built once more. So all that checks without building asks for [`GALERA`], too. The scheduler
-//! under the engine is the exception: it would be under all others.
+//! built once more. So all that checks without building asks for [`GALERA`], too, and all that
+//! builds tests, or runs them, asks for [`PLANTED`]: the engine is below nearly everything. The
+//! scheduler under the engine is the exception: it would be under all others.
 //!
 //! Of two cargos beside each other one waits for the other, and its lane with it. So the jobs that
 //! build stand apart in the order, with tests between them.
@@ -29,6 +30,11 @@ use super::tidy;
 
 /// So many simulated clusters.
 pub(crate) const SEEDS: &str = "100";
+
+/// Faults that a test can plant into its own thread. All tests are built with them: who plants some
+/// would need nearly everything once more otherwise; who plants none has none. Clippy
+/// and the docs look at the house without them, as it is shipped, and clippy at both.
+pub(crate) const PLANTED: &str = "cognate-engine/planted-faults,cognate-replication/planted-faults";
 
 /// The harness' driver for Galera, which nothing but clippy, and the docs beside it, builds.
 const GALERA: &str = "cognate-harness/galera";
@@ -61,7 +67,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let whole = ["clippy", "--workspace", "--locked", "--all-targets", "--features", GALERA];
     let clippy = [&whole[..], &["--", "-D", "warnings"]].concat();
     cargo(root, "clippy", &clippy, &[])?;
-    lanes::run(root, jobs(root, suite::build(root)?)?)
+    lanes::run(root, jobs(root, suite::build(root, PLANTED)?)?)
 }
 
 /// All jobs, those first that take long.
@@ -82,7 +88,7 @@ fn jobs(root: &Path, mut binaries: Vec<Binary>) -> Result<Vec<Job>, String> {
         jobs.push(Job::new(name, lane, commands));
     }
     jobs.push(Job::new("exactly once", Lane::Waits, vec![exactly_once(root)]));
-    jobs.push(Job::new("planted faults", Lane::Computes, planted(root)));
+    jobs.push(Job::new("clippy with planted faults", Lane::Computes, vec![planted(root)]));
     for name in SECOND {
         jobs.push(alone(&taken(&mut binaries, name)?));
     }
@@ -94,7 +100,8 @@ fn jobs(root: &Path, mut binaries: Vec<Binary>) -> Result<Vec<Job>, String> {
     let docs = command(root, &docs, &[("RUSTDOCFLAGS", "-D warnings")]);
     jobs.push(Job::new("docs", Lane::Computes, vec![docs]));
     jobs.extend(binaries.iter().map(alone));
-    let examples = command(root, &["test", "--workspace", "--locked", "--doc"], &[]);
+    let examples = ["test", "--workspace", "--locked", "--doc", "--features", PLANTED];
+    let examples = command(root, &examples, &[]);
     jobs.push(Job::new("examples in docs", Lane::Computes, vec![examples]));
     Ok(jobs)
 }
@@ -145,23 +152,21 @@ fn faults(root: &Path) -> Vec<Command> {
     let targets = ["--workspace", "--locked", "--test", "components", "--example", "purchase"];
     let both = format!("{POINTS},{GALERA}");
     let clippy = [&["clippy"], &targets[..], &["--features", both.as_str(), "--", "-D", "warnings"]].concat();
-    let build = [&["build"], &targets[..], &["--features", POINTS]].concat();
-    let tests = ["test", "--workspace", "--locked", "--test", "components", "--features", POINTS];
+    let built = format!("{POINTS},{PLANTED}");
+    let build = [&["build"], &targets[..], &["--features", built.as_str()]].concat();
+    let tests = ["test", "--workspace", "--locked", "--test", "components", "--features", built.as_str()];
     let tests = [&tests[..], &["--", "fault"]].concat();
     [clippy, build, tests].map(|words| command(root, &words, &[])).into()
 }
 
-/// Rules of a cluster that are left out, each of which the engine's histories, or the storms of the
-/// total order, must notice. Then each protocol without the lists that it shares with others, which
-/// the benchmark compares with: clippy has the feature that it is built with for that.
-fn planted(root: &Path) -> Vec<Command> {
-    const PLANTED: &str = "cognate-engine/planted-faults,cognate-replication/planted-faults";
-    let targets = ["--workspace", "--locked", "--test", "engine", "--test", "cluster"];
+/// Clippy for what there is with planted faults alone, and for each protocol without the lists that
+/// it shares with others, which the benchmark compares with. That rules which are left out are
+/// noticed, the engine's histories and the storms of the total order see with all other tests.
+fn planted(root: &Path) -> Command {
     let all = format!("{PLANTED},cognate-engine/protocol-alone,{GALERA}");
-    let clippy = [&["clippy"], &targets[..], &["--features", all.as_str(), "--", "-D", "warnings"]].concat();
-    let tests = [&["test", "--no-fail-fast"], &targets[..], &["--features", PLANTED]].concat();
-    let tests = [&tests[..], &["--", "faults::", "cluster_alone"]].concat();
-    [clippy, tests].map(|words| command(root, &words, &[])).into()
+    let targets = ["clippy", "--workspace", "--locked", "--test", "engine", "--test", "cluster"];
+    let clippy = [&targets[..], &["--features", all.as_str(), "--", "-D", "warnings"]].concat();
+    command(root, &clippy, &[])
 }
 
 /// The engine under a scheduler that explores schedules: its library alone, with the feature that

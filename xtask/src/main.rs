@@ -81,7 +81,7 @@ fn simulate(root: &Path, arguments: &[&str]) -> Result<(), String> {
     let tests: &[&str] = if seeds.len() > 3 {
         &["test", "--package", "cognate-server", "--test", "main", "--locked", "--release"]
     } else {
-        &["test", "--workspace", "--locked", "--test", "main"]
+        &["test", "--workspace", "--locked", "--test", "main", "--features", gate::PLANTED]
     };
     let tests = [tests, &["--", "simulation", "--nocapture"]].concat();
     cargo(root, "simulated clusters", &tests, &[("COGNATE_SEEDS", seeds), ("COGNATE_SEED", first)])

@@ -22,15 +22,16 @@ pub(crate) struct Binary {
     executable: PathBuf,
 }
 
-/// Builds all of them.
+/// Builds all of them, with these features.
 ///
 /// # Errors
 /// They do not build, or cargo names none.
-pub(crate) fn build(root: &Path) -> Result<Vec<Binary>, String> {
+pub(crate) fn build(root: &Path, features: &str) -> Result<Vec<Binary>, String> {
     println!("== tests are built");
     let begin = Instant::now();
     let format = "--message-format=json-render-diagnostics";
-    let mut cargo = step::command(root, &["test", "--workspace", "--locked", "--no-run", format], &[]);
+    let words = ["test", "--workspace", "--locked", "--no-run", "--features", features, format];
+    let mut cargo = step::command(root, &words, &[]);
     let output = cargo.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cargo does not start: {error}"))?;
     if !output.status.success() {

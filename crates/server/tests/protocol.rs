@@ -344,7 +344,8 @@ async fn copy_in_and_out() {
     // A failure on either side ends the COPY and nothing of it stays.
     for (end, sqlstate) in [
         (message(b'f', b"no more\0"), "57014"),
-        (message(b'd', b"nonsense\n"), "22P04"),
+        (message(b'd', b"8\n"), "22P04"),
+        (message(b'd', b"nonsense\n"), "22P02"),
         (message(b'Q', b"SELECT 1\0"), "08P01"),
     ] {
         client

@@ -57,6 +57,22 @@ use super::support::{block_on, value};
 /// Within so many seeds it must be found.
 const SEEDS: u64 = 300;
 
+/// Faults whose history is that of another one, too. While nothing is planted, it is enough to look
+/// at the other one's.
+const ALIKE: [Planted; 11] = [
+    Planted::StrikesForWritesOnly,
+    Planted::LooksAtDelivery,
+    Planted::WindowNotInImage,
+    Planted::GraphNotInImage,
+    Planted::KnowsNoRequest,
+    Planted::KnowsNoName,
+    Planted::UndecidedNotInImage,
+    Planted::ReadersStayHome,
+    Planted::VisibleByVote,
+    Planted::ExecutesAtOnce,
+    Planted::WindowOfWrites,
+];
+
 /// What is to notice that a rule is left out.
 fn history(fault: Planted, seed: u64) {
     match fault {
@@ -370,7 +386,7 @@ fn each_rule_that_is_left_out_is_noticed() {
 
 #[test]
 fn with_all_rules_nothing_is_noticed() {
-    for fault in Planted::ALL {
+    for fault in Planted::ALL.into_iter().filter(|fault| !ALIKE.contains(fault)) {
         (1..=6).for_each(|seed| history(fault, seed));
     }
 }

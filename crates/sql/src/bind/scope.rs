@@ -268,20 +268,27 @@ impl Level {
         Some(Typed::new(Expr::Constant(Datum::Oid(oid)), TypeId::Oid))
     }
 
-    /// The same of a table that an outer join may have no row of: with a column that is NULL there
-    /// and nowhere else.
-    fn table_oid_where_it_is(&self, table: &NamedTable) -> Option<(u32, ColumnSource)> {
+    /// The same of a table that an outer join may have no row of: with something that is NULL there
+    /// and nowhere else, a column or the row's key.
+    fn table_oid_where_it_is(&mut self, table: &NamedTable) -> Option<(u32, ColumnSource)> {
         let ColumnSource::Relation { relation, .. } = table.columns.first()?.source else { return None };
         let (oid, column) = match &self.select.relations.get(relation)?.source {
             Source::Table(table) => {
                 let not_null = table.columns.iter().position(|column| column.not_null && !column.dropped);
-                (table.oid, not_null?)
+                (table.oid, not_null)
             }
             // The first column of a catalog table is its oid, or one by which it is joined.
-            Source::Virtual(table) => (table.oid(), 0),
+            Source::Virtual(table) => (table.oid(), Some(0)),
             _ => return None,
         };
-        Some((oid, ColumnSource::Relation { relation, column }))
+        let source = match column {
+            Some(column) => ColumnSource::Relation { relation, column },
+            None => {
+                let key = Expr::Slot(self.key_slot(relation));
+                ColumnSource::Expr(Typed::new(key, TypeId::Bytea))
+            }
+        };
+        Some((oid, source))
     }
 
     /// The key of the row of the only table, if the level reads nothing else.
@@ -296,10 +303,9 @@ impl Level {
 
     /// Such a column of a table that an outer join may have no row of, if the name stands for that
     /// table alone.
-    fn column_of_presence(&self, table: &NamedTable) -> Option<ColumnSource> {
-        let of = self.maybe_missing(table)?;
-        let (_, source) = self.table_oid_where_it_is(table)?;
-        matches!(source, ColumnSource::Relation { relation, .. } if relation == of).then_some(source)
+    fn column_of_presence(&mut self, table: &NamedTable) -> Option<ColumnSource> {
+        self.maybe_missing(table)?;
+        self.table_oid_where_it_is(table).map(|(_, source)| source)
     }
 
     /// The same of a derived table, which is given one more column for it.
@@ -501,9 +507,10 @@ impl Binder<'_> {
                 self.note_system_read(read);
                 return Ok(hidden);
             }
+            let found = found.clone();
             if column == TABLE_OID
                 && index + 1 == self.levels.len()
-                && let Some((oid, source)) = self.levels[index].table_oid_where_it_is(found)
+                && let Some((oid, source)) = self.levels[index].table_oid_where_it_is(&found)
             {
                 self.note_system_read(read);
                 let oid = Typed::new(Expr::Constant(Datum::Oid(oid)), TypeId::Oid);
