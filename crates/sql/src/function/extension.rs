@@ -7,8 +7,9 @@
 //! digest('x', 'sha256'), hmac('x', 'key', 'md5')
 //! ```
 //!
-//! What encrypts is refused by name. Sources: RFC 4122, 3174 and 2104.
+//! What encrypts is refused by name. Sources: RFC 4122 and 2104.
 
+use sha1::Sha1;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
 use super::EvalContext;
@@ -82,8 +83,8 @@ fn md5(data: &[u8], context: &EvalContext<'_>) -> Digested {
     Ok(md5_digest(data, &|| context.check_interrupt())?.to_vec())
 }
 
-/// SHA-2 of any length.
-fn sha_2<D: Digest>(data: &[u8], _: &EvalContext<'_>) -> Digested {
+/// SHA-1, and SHA-2 of any length.
+fn sha<D: Digest>(data: &[u8], _: &EvalContext<'_>) -> Digested {
     let mut digest = D::new();
     for part in parts(data) {
         digest.update(part?);
@@ -91,67 +92,16 @@ fn sha_2<D: Digest>(data: &[u8], _: &EvalContext<'_>) -> Digested {
     Ok(digest.finalize().to_vec())
 }
 
-/// Bytes that are digested between two questions whether to stop.
-const SHA1_PART: usize = 1 << 16;
-
-fn sha1(data: &[u8], context: &EvalContext<'_>) -> Digested {
-    let mut state: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
-    let whole = data.len() / 64 * 64;
-    for part in data[..whole].chunks(SHA1_PART) {
-        context.check_interrupt()?;
-        sha1_blocks(&mut state, part);
-    }
-    let mut padded = data[whole..].to_vec();
-    padded.push(0x80);
-    while padded.len() % 64 != 56 {
-        padded.push(0);
-    }
-    padded.extend_from_slice(&(data.len() as u64).wrapping_mul(8).to_be_bytes());
-    sha1_blocks(&mut state, &padded);
-    Ok(state.iter().flat_map(|word| word.to_be_bytes()).collect())
-}
-
-/// Takes in whole blocks.
-fn sha1_blocks(state: &mut [u32; 5], blocks: &[u8]) {
-    for block in blocks.chunks_exact(64) {
-        let mut words = [0u32; 80];
-        for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {
-            *word = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        }
-        for at in 16..80 {
-            words[at] = (words[at - 3] ^ words[at - 8] ^ words[at - 14] ^ words[at - 16]).rotate_left(1);
-        }
-        let [mut a, mut b, mut c, mut d, mut e] = *state;
-        for (step, word) in words.iter().enumerate() {
-            let (mixed, constant) = match step / 20 {
-                0 => ((b & c) | (!b & d), 0x5a82_7999),
-                1 => (b ^ c ^ d, 0x6ed9_eba1),
-                2 => ((b & c) | (b & d) | (c & d), 0x8f1b_bcdc),
-                _ => (b ^ c ^ d, 0xca62_c1d6_u32),
-            };
-            let sum = a.rotate_left(5).wrapping_add(mixed).wrapping_add(e);
-            e = d;
-            d = c;
-            c = b.rotate_left(30);
-            b = a;
-            a = sum.wrapping_add(constant).wrapping_add(*word);
-        }
-        for (total, part) in state.iter_mut().zip([a, b, c, d, e]) {
-            *total = total.wrapping_add(part);
-        }
-    }
-}
-
 /// An algorithm: its name, the bytes of its blocks, and what computes it.
 type Algorithm = (&'static str, usize, fn(&[u8], &EvalContext<'_>) -> Digested);
 
 const ALGORITHMS: &[Algorithm] = &[
     ("md5", 64, md5),
-    ("sha1", 64, sha1),
-    ("sha224", 64, sha_2::<Sha224>),
-    ("sha256", 64, sha_2::<Sha256>),
-    ("sha384", 128, sha_2::<Sha384>),
-    ("sha512", 128, sha_2::<Sha512>),
+    ("sha1", 64, sha::<Sha1>),
+    ("sha224", 64, sha::<Sha224>),
+    ("sha256", 64, sha::<Sha256>),
+    ("sha384", 128, sha::<Sha384>),
+    ("sha512", 128, sha::<Sha512>),
 ];
 
 /// The algorithm of this name. 22023.
@@ -214,7 +164,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     }),
     plain(0, "uuid_generate_v4", &[], Uuid, random_uuid).volatile(),
     plain(0, "uuid_generate_v5", &[Uuid, T], Uuid, |arguments, context| {
-        named_uuid(arguments, context, sha1, 5)
+        named_uuid(arguments, context, sha::<Sha1>, 5)
     }),
     plain(0, "gen_random_bytes", &[Int4], Bytea, random_bytes).volatile(),
     plain(0, "digest", &[T, T], Bytea, digest),

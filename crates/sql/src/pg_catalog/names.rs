@@ -234,11 +234,6 @@ impl ObjectNames for CatalogNames {
         found.map(|(_, routine)| routine.oid)
     }
 
-    fn argument_type_oid(&self, name: &str) -> Option<u32> {
-        let folded = name.to_lowercase();
-        function::other_type(folded.strip_prefix("pg_catalog.").unwrap_or(&folded))
-    }
-
     fn procedure_name(&self, oid: u32) -> Option<String> {
         let name = self.function_name(oid)?;
         let arguments: Vec<Oid> = match self.catalog.routine_by_oid(oid) {

@@ -325,10 +325,6 @@ impl ObjectNames for LiveNames {
         self.now().procedure_oid(name, arguments)
     }
 
-    fn argument_type_oid(&self, name: &str) -> Option<u32> {
-        self.now().argument_type_oid(name)
-    }
-
     fn procedure_name(&self, oid: u32) -> Option<String> {
         self.now().procedure_name(oid)
     }

@@ -75,10 +75,6 @@ pub trait ObjectNames: Send + Sync {
     fn procedure_oid(&self, _name: &str, _arguments: &[u32]) -> Option<u32> {
         None
     }
-    /// Oid of a type that only arguments of functions have, such as `cstring`.
-    fn argument_type_oid(&self, _name: &str) -> Option<u32> {
-        None
-    }
     /// Name of a function and the types of its arguments, as `regprocedure` prints them.
     fn procedure_name(&self, _oid: u32) -> Option<String> {
         None

@@ -93,8 +93,7 @@ fn argument_type(name: &str, context: &FormatContext) -> Result<u32, SqlError> {
     if name.is_empty() {
         return Err(SqlError::syntax("invalid type name \"\""));
     }
-    let of_arguments = || context.objects.as_deref()?.argument_type_oid(name);
-    parse_type(name, context).or_else(|error| of_arguments().ok_or(error))
+    parse_type(name, context)
 }
 
 /// Why no relation is called so.
