@@ -33,6 +33,8 @@ struct Inner {
     deadline: Instant,
     /// Passed on to whoever is called.
     trace: Trace,
+    /// The same: he may answer ahead of his commit.
+    is_ahead: bool,
     sql: Sql,
     stack: Mutex<Vec<String>>,
     calls: AtomicU32,
@@ -45,15 +47,15 @@ impl Call {
         root: &RootId,
         call: &CallId,
         ancestors: &[CallId],
-        (deadline, trace): (Instant, &Trace),
+        passed_on: (Instant, &Trace, bool),
         sql: Sql,
     ) -> Call {
-        Call::of(Some(Arc::clone(node)), root, call, ancestors, (deadline, trace), sql)
+        Call::of(Some(Arc::clone(node)), root, call, ancestors, passed_on, sql)
     }
 
     /// A call that is part of nothing, and calls nobody.
     pub(crate) fn alone(root: &RootId, call: &CallId, deadline: Instant, sql: Sql) -> Call {
-        Call::of(None, root, call, &[], (deadline, &Trace::default()), sql)
+        Call::of(None, root, call, &[], (deadline, &Trace::default(), false), sql)
     }
 
     fn of(
@@ -61,7 +63,7 @@ impl Call {
         root: &RootId,
         call: &CallId,
         ancestors: &[CallId],
-        (deadline, trace): (Instant, &Trace),
+        (deadline, trace, is_ahead): (Instant, &Trace, bool),
         sql: Sql,
     ) -> Call {
         let chain = ancestors.iter().chain([call]).cloned().collect();
@@ -73,6 +75,7 @@ impl Call {
                 chain,
                 deadline,
                 trace: trace.clone(),
+                is_ahead,
                 sql,
                 stack: Mutex::default(),
                 calls: AtomicU32::new(0),
@@ -119,7 +122,7 @@ impl Call {
         service: Service<A, R>,
         arguments: A,
     ) -> Result<R> {
-        let Inner { node, root, call, chain, deadline, trace, .. } = &*self.inner;
+        let Inner { node, root, call, chain, deadline, trace, is_ahead, .. } = &*self.inner;
         let unusable = |why: String| Error::from(Problem::new(503, "defect", why));
         let Some(node) = node else {
             return Err(unusable(format!("{service:?} is called, and the test kit makes no calls")));
@@ -134,8 +137,8 @@ impl Call {
         self.inner.has_called.store(true, Ordering::Relaxed);
         let unanswered = Unanswered { node, call: self, child: &child, is_answered: false };
         fault::point("call-send-before");
-        let sent =
-            node.peers().call(&child, service.name(), root, &id, (chain.as_slice(), trace), *deadline, body);
+        let passed_on = (chain.as_slice(), trace, *is_ahead);
+        let sent = node.peers().call(&child, service.name(), root, &id, passed_on, *deadline, body);
         let answer = sent.await;
         fault::point("call-send-after");
         match answer {

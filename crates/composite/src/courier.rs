@@ -15,6 +15,11 @@
 //! Time is looked at only once somebody waits: a timer of 2 ms is the first one to be due, more
 //! often than not, and to set one wakes the thread that sleeps until then.
 //!
+//! A vote may wait: for a commit that its call was answered ahead of, or for the votes below it. A
+//! request about several roots is answered as soon as one of them has its vote, with those that are
+//! there; for the others it is asked once more, together with what has come meanwhile. So a vote
+//! that is there waits for no other root's commit; a question may, for those 2 ms.
+//!
 //! Whoever finds that nobody sends does so himself, so that the answer to his entry wakes nobody
 //! else on its way to him. What has come meanwhile is sent by a task.
 //!
@@ -26,19 +31,17 @@
 //! a, b are committed   …   c is asked for ─▶ question [c] with commits [a, b]
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use crate::messages::{Answer, Answers, Entry, Kind, Message};
 use crate::name::{Name, RootId};
-use crate::participant::{Nonce, Origin};
 use crate::peers::Peers;
-use crate::wire::{OutcomeEntry, PrepareEntry};
 
 /// Most roots of a control message.
 const BATCH_MAX: usize = 256;
@@ -55,73 +58,6 @@ const BAD_LUCK: u8 = 3;
 const LUCK_MAX: u8 = 8;
 /// One commit of so many tries it although those before have waited in vain.
 const TRIED: u8 = 64;
-
-/// A kind of control message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
-    Prepare,
-    Commit,
-    Abort,
-    Outcome,
-}
-
-impl Kind {
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Kind::Prepare => "/composite/prepare",
-            Kind::Commit => "/composite/commit",
-            Kind::Abort => "/composite/abort",
-            Kind::Outcome => "/composite/outcome",
-        }
-    }
-}
-
-/// An entry of a control message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-pub(crate) enum Entry {
-    Prepare(PrepareEntry),
-    Outcome(OutcomeEntry),
-}
-
-impl Entry {
-    fn root(&self) -> &RootId {
-        match self {
-            Entry::Prepare(entry) => &entry.root,
-            Entry::Outcome(entry) => &entry.root,
-        }
-    }
-}
-
-/// What was answered about a root. What it does not say it says nothing about.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct Answer {
-    root: String,
-    pub(crate) vote: Option<String>,
-    pub(crate) reason: Option<String>,
-    pub(crate) nonce: Option<Nonce>,
-    pub(crate) state: Option<String>,
-    #[serde(default)]
-    pub(crate) origin: Option<Origin>,
-}
-
-/// A control message.
-#[derive(Debug, Serialize)]
-pub(crate) struct Message {
-    roots: Vec<Entry>,
-    /// What goes along with questions for votes.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    commits: Vec<Entry>,
-}
-
-/// The answers to a control message.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Answers {
-    roots: Vec<Answer>,
-    /// None from who has not looked at them.
-    #[serde(default)]
-    commits: Option<Vec<Answer>>,
-}
 
 /// When an entry leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -348,6 +284,19 @@ impl Courier {
         }
     }
 
+    /// Sends once more what was not spoken of yet.
+    fn send_again(self: &Arc<Self>, peers: &Arc<Peers>, unsaid: Vec<Waiting>) {
+        let is_sending = self.with(|state| {
+            state.waiting.extend(unsaid);
+            state.is_sending
+        });
+        if is_sending {
+            return self.has_come.notify_one();
+        }
+        let (courier, peers) = (Arc::clone(self), Arc::clone(peers));
+        tokio::spawn(async move { courier.urge(&peers).await });
+    }
+
     /// Sends what waits, for whoever has found that nobody sends, until it is answered. He goes on
     /// to the end: those who come meanwhile rely on it that somebody sends.
     async fn lead(self: &Arc<Self>, peers: &Arc<Peers>) {
@@ -403,14 +352,22 @@ async fn deliver(
     let riders = commits.as_ref().map(|commits| commits.riders()).unwrap_or_default();
     let (waiting, roots) = apart(batch);
     let (riding, carried) = apart(riders);
-    let message = Message { roots, commits: carried };
+    let partly = courier.kind == Kind::Prepare && roots.len() > 1;
+    let message = Message { roots, commits: carried, partly };
     let answers = peers.post(&courier.to, courier.kind, &message).await;
     let (roots, seen) = match answers {
         Some(Answers { roots, commits }) => (roots, commits),
         // It may have come through: whoever waits says it again.
         None => (Vec::new(), Some(Vec::new())),
     };
+    let (waiting, unsaid) = match partly {
+        true => unsaid(waiting, message.roots, &roots),
+        false => (waiting, Vec::new()),
+    };
     hand_out(waiting, roots);
+    if !unsaid.is_empty() {
+        courier.send_again(&peers, unsaid);
+    }
     let Some(commits) = commits.filter(|_| !riding.is_empty()) else { return };
     match seen {
         Some(seen) => {
@@ -435,6 +392,23 @@ fn apart(batch: Vec<Waiting>) -> (Vec<Asking>, Vec<Entry>) {
     batch.into_iter().map(|Waiting { entry, answer }| ((entry.root().clone(), answer), entry)).unzip()
 }
 
+/// Those of whose roots nothing was said although something was of others', apart from the rest.
+fn unsaid(waiting: Vec<Asking>, roots: Vec<Entry>, answers: &[Answer]) -> (Vec<Asking>, Vec<Waiting>) {
+    let said: HashSet<&str> = answers.iter().map(|answer| answer.root.as_str()).collect();
+    // Who is answered of none of them has an answer that makes no sense.
+    if !waiting.iter().any(|(root, _)| said.contains(root.as_str())) {
+        return (waiting, Vec::new());
+    }
+    let (mut told, mut unsaid) = (Vec::with_capacity(waiting.len()), Vec::new());
+    for ((root, answer), entry) in waiting.into_iter().zip(roots) {
+        match said.contains(root.as_str()) {
+            true => told.push((root, answer)),
+            false => unsaid.push(Waiting { entry, answer }),
+        }
+    }
+    (told, unsaid)
+}
+
 /// Tells each what was said about his root.
 fn hand_out(waiting: Vec<Asking>, answers: Vec<Answer>) {
     let mut answers: HashMap<String, Answer> =
@@ -447,6 +421,7 @@ fn hand_out(waiting: Vec<Asking>, answers: Vec<Answer>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::OutcomeEntry;
 
     fn waiting(root: &str) -> Waiting {
         let root = RootId::new(root).unwrap();
@@ -502,6 +477,32 @@ mod tests {
         state.put_off(now, waiting("b"));
         assert_eq!(state.take(now).map(|batch| batch.len()), Some(BATCH_MAX));
         assert_eq!(roots(state.take(now)), Some(vec!["a".to_owned(), "b".to_owned()]));
+    }
+
+    #[test]
+    fn who_is_not_spoken_of_is_asked_for_again_if_others_are() {
+        let about = |root: &str| Answer {
+            root: root.to_owned(),
+            vote: Some("yes".to_owned()),
+            reason: None,
+            nonce: None,
+            state: None,
+            origin: None,
+        };
+        let of = |answers: &[Answer]| {
+            let (asking, entries) = apart(["a", "b", "c"].map(waiting).into());
+            let (told, again) = unsaid(asking, entries, answers);
+            let told: Vec<String> = told.iter().map(|(root, _)| root.to_string()).collect();
+            (told, roots(Some(again)).unwrap())
+        };
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(of(&[about("b")]), (names(&["b"]), names(&["a", "c"])));
+        let all = [about("c"), about("b"), about("a")];
+        assert_eq!(of(&all), (names(&["a", "b", "c"]), names(&[])));
+        // Otherwise they would be asked for without end.
+        for nothing in [&[][..], &[about("d")]] {
+            assert_eq!(of(nothing), (names(&["a", "b", "c"]), names(&[])));
+        }
     }
 
     #[test]

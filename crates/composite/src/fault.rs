@@ -17,13 +17,13 @@
 //! ```
 
 #[cfg(not(feature = "fault-points"))]
-pub(crate) use absent::{arm, names, point};
+pub(crate) use absent::{arm, names, others_first, point};
 #[cfg(feature = "fault-points")]
-pub(crate) use present::{arm, names, point};
+pub(crate) use present::{arm, names, others_first, point};
 
 /// Every point, in the order in which a component meets them.
 #[cfg(any(test, feature = "fault-points"))]
-const NAMES: [&str; 43] = [
+const NAMES: [&str; 44] = [
     // Start and recovery: the journal is open; the generation is taken; slots are read; journal and
     // database name each other; what was left is known; it is begun, and the first call is about to
     // be accepted.
@@ -36,12 +36,13 @@ const NAMES: [&str; 43] = [
     "start-naming-after",
     "start-recovered",
     "start-begun",
-    // A call: sent to another component; its slot written; its local transaction ended; its answer
-    // given.
+    // A call: sent to another component; answered ahead of its commit; its slot written; its local
+    // transaction ended; its answer given.
     "call-send-before",
     "call-send-after",
     "slots-grow-before",
     "slots-grow-after",
+    "ahead-after",
     "slot-write-before",
     "slot-write-after",
     "commit-before",
@@ -98,6 +99,9 @@ mod present {
 
     use super::{NAMES, parse};
 
+    /// How often others go first: an answer is written by the task of its connection.
+    const OTHERS: u32 = 64;
+
     /// A point, and how many passes are left.
     struct Fault {
         point: &'static str,
@@ -128,6 +132,16 @@ mod present {
         Ok(())
     }
 
+    /// Lets other tasks go first, where this point is the one that kills and is to be met after
+    /// what they do.
+    pub(crate) async fn others_first(name: &str) {
+        if matches!(FAULT.get(), Some(Some(fault)) if fault.point == name) {
+            for _ in 0..OTHERS {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
     /// Passes a point.
     pub(crate) fn point(name: &str) {
         if let Some(Some(fault)) = FAULT.get()
@@ -151,6 +165,12 @@ mod absent {
     #[inline(always)]
     pub(crate) fn arm() -> Result<(), String> {
         Ok(())
+    }
+
+    /// Nobody does.
+    #[inline(always)]
+    pub(crate) fn others_first(_name: &str) -> std::future::Ready<()> {
+        std::future::ready(())
     }
 
     /// Nothing.

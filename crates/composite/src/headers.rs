@@ -79,6 +79,11 @@ fn is_trace_parent(text: &str) -> bool {
     lengths.eq([2, 32, 16, 2])
 }
 
+/// Whether whoever calls lets the call be answered ahead of its commit.
+pub(crate) fn is_ahead(headers: &HeaderMap) -> Result<bool, Problem> {
+    Ok(text(headers, wire::AHEAD)? == Some("1"))
+}
+
 /// Whether a request says anything of a root, however little sense that makes.
 pub(crate) fn speaks_of_root(headers: &HeaderMap) -> bool {
     OF_PEERS.iter().any(|name| headers.contains_key(*name))

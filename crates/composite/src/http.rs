@@ -10,19 +10,23 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use futures_util::future::select_all;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, timeout_at};
 
+use crate::ahead::{Ahead, Said};
 use crate::body::{Body, Read, compared};
 use crate::fault;
-use crate::headers::{bearer, deadline, place, speaks_of_root, text, trace};
+use crate::headers::{bearer, deadline, is_ahead, place, speaks_of_root, text, trace};
 use crate::matrix::{Matrix, kind};
 use crate::name::{CallId, Name, RootId};
 use crate::node::Node;
 use crate::openapi;
-use crate::participant::{Arrival, Effect, Event, Outcome, Phase, Prepare, Settled, Vote};
+use crate::participant::{Arrival, Effect, Event, No, Nonce, Outcome, Phase, Prepare, Settled, Vote};
 use crate::problem::Problem;
 use crate::run::{Key, Reply, Request, first_call, unknown};
 use crate::slots::fenced;
@@ -149,9 +153,8 @@ async fn service(
     let generation = app.node.generation();
     let Ok(Path(name)) = name else { return nothing().await.into_response() };
     match serve(&app, &name, &headers, (body, arrived)).await {
-        Ok(answer) => {
+        Ok((answer, nonce)) => {
             fault::point("reply-before");
-            let nonce = app.node.announced(&headers);
             let headers = [
                 (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
                 (HeaderName::from_static(wire::GENERATION), HeaderValue::from(generation)),
@@ -166,7 +169,10 @@ async fn service(
     }
 }
 
-async fn serve(app: &App, name: &str, headers: &HeaderMap, (body, arrived): (Read, Instant)) -> Reply {
+/// An answer, and what a yes to its root will be known by.
+type Answered = Result<(String, Option<Nonce>), Problem>;
+
+async fn serve(app: &App, name: &str, headers: &HeaderMap, (body, arrived): (Read, Instant)) -> Answered {
     let caller = app.caller(headers)?;
     if speaks_of_root(headers) && caller != Caller::Peer {
         return Err(Problem::new(401, "token", "only components take part in roots that have begun"));
@@ -190,6 +196,7 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, (body, arrived): (Rea
     let prepared = entry.prepared(arguments)?;
     let item = prepared.item.clone();
     let (node, trace) = (Arc::clone(&app.node), trace(headers));
+    let is_ahead = place.is_some() && is_ahead(headers)?;
     let request = |root: RootId, call: CallId, parent: Option<Name>, ancestors: Vec<CallId>| Request {
         arrival: Arrival { root, call, parent, ancestors, service, item, arguments: hash },
         prepared: Arc::new(prepared),
@@ -197,8 +204,9 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, (body, arrived): (Rea
         origin,
         trace,
         key: None,
+        is_ahead,
     };
-    let begins = place.is_none();
+    let (begins, (caller, said)) = (place.is_none(), oneshot::channel());
     // A client that goes away does not stop it halfway.
     let running = match place {
         Some((root, parent, call, ancestors)) => {
@@ -206,7 +214,8 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, (body, arrived): (Rea
                 return Err(Problem::new(409, "closed", format!("{name} only begins roots")));
             }
             let request = request(root, call, Some(parent), ancestors);
-            Whole::new(async move { node.execute(request).await })
+            let ahead = if is_ahead { Ahead::of(caller) } else { Ahead::default() };
+            Whole::new(async move { node.execute(request, ahead).await })
         }
         None => {
             let root = RootId::new("new").map_err(|error| Problem::new(503, "name", error.to_string()))?;
@@ -220,12 +229,28 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, (body, arrived): (Rea
         }
     };
     // Whoever has called knows by himself how long to wait; a client is told.
-    let ended = match begins {
-        true => timeout_at(deadline + LATE, running).await,
-        false => Ok(running.await),
+    let until = begins.then_some(deadline + LATE);
+    ended(app, headers, until, (running, said)).await
+}
+
+/// Waits for the end of a call, for so long, or until it is answered ahead of it: then the rest
+/// goes on by itself.
+async fn ended(
+    app: &App,
+    headers: &HeaderMap,
+    until: Option<Instant>,
+    (mut running, said): (Whole<Reply>, oneshot::Receiver<Said>),
+) -> Answered {
+    let ended = match until {
+        Some(until) => timeout_at(until, running).await,
+        None => tokio::select! {
+            biased;
+            ended = &mut running => Ok(ended),
+            Ok((answer, nonce)) = said => return Ok((answer, Some(nonce))),
+        },
     };
     match ended {
-        Ok(Ok(reply)) => reply,
+        Ok(Ok(reply)) => reply.map(|answer| (answer, app.node.announced(headers))),
         Ok(Err(Panicked)) => {
             tracing::error!("a service has panicked");
             Err(Problem::new(503, "defect", "the service has failed").began(true))
@@ -269,13 +294,47 @@ async fn prepare(State(app): Shared, Body(body, headers, _): Body) -> Response {
         (root, app.node.vote(prepare, origin))
     };
     let asked: Vec<_> = questions.roots.into_iter().map(ask).collect();
+    let roots = match questions.partly {
+        true => first_votes(asked).await,
+        false => all_votes(asked).await,
+    };
+    fault::point("vote-reply-before");
+    axum::Json(Votes { roots, commits }).into_response()
+}
+
+/// A root, and who waits for its vote.
+type Asked = (RootId, oneshot::Receiver<Vote>);
+
+/// What is said for a vote that will never be there.
+const NO_VOTE: Vote = Vote::No(No::Failed);
+
+async fn all_votes(asked: Vec<Asked>) -> Vec<VoteEntry> {
     let mut votes = Vec::with_capacity(asked.len());
     for (root, vote) in asked {
-        let vote = vote.await.unwrap_or(Vote::No(crate::participant::No::Failed));
+        votes.push(VoteEntry::new(root, vote.await.unwrap_or(NO_VOTE)));
+    }
+    votes
+}
+
+/// The first vote that is there, and those that are there with it: one may wait for a commit, or
+/// for the votes below it, and has nothing to do with the others.
+async fn first_votes(mut asked: Vec<Asked>) -> Vec<VoteEntry> {
+    if asked.len() < 2 {
+        return all_votes(asked).await;
+    }
+    let (first, place, _) = select_all(asked.iter_mut().map(|(_, vote)| vote)).await;
+    let first = first.unwrap_or(NO_VOTE);
+    let mut votes = Vec::with_capacity(asked.len());
+    for (at, (root, mut vote)) in asked.into_iter().enumerate() {
+        let vote = match vote.try_recv() {
+            _ if at == place => first,
+            Ok(vote) => vote,
+            Err(TryRecvError::Closed) => NO_VOTE,
+            Err(TryRecvError::Empty) => continue,
+        };
         votes.push(VoteEntry::new(root, vote));
     }
-    fault::point("vote-reply-before");
-    axum::Json(Votes { roots: votes, commits }).into_response()
+    votes
 }
 
 fn committed(entry: &OutcomeEntry, parent: Name) -> Event {

@@ -41,9 +41,11 @@
 //! Floors, from the ground: the protocol, pure, in a crate of its own (`name`, `matrix`, `locks`,
 //! `participant`); `problem`, `wire`; `journal`, `database`, `branch`, `statements`, `sessions`,
 //! `slots`, `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `votes`,
-//! `undo`, `lost`, `run`, `answers` (effects are done); `tls`, `openapi`, `headers`, `body`,
-//! `http`, `serve`, `kit`, `component`. Beside them all: `fault` (where tests make a process die).
+//! `undo`, `lost`, `ahead`, `run`, `answers` (effects are done); `tls`, `openapi`, `headers`,
+//! `body`, `http`, `serve`, `kit`, `component`. Beside them all: `fault` (where tests make a
+//! process die).
 
+mod ahead;
 mod along;
 mod answers;
 mod body;
@@ -59,6 +61,7 @@ mod journal;
 mod kit;
 mod link;
 mod lost;
+mod messages;
 mod node;
 mod openapi;
 mod peers;

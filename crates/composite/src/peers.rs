@@ -1,6 +1,7 @@
 //! The other components, found by their names, and what is said to them.
 //!
-//! Calls go one by one. Control messages about many roots share a request (see `courier`).
+//! Calls go one by one. Control messages about many roots share a request (see `courier` and
+//! `messages`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -12,8 +13,9 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::courier::{Answer, Answers, Courier, Entry, Kind, Message, When};
+use crate::courier::{Courier, When};
 use crate::link::{Place, Unanswered};
+use crate::messages::{Answer, Answers, Entry, Kind, Message};
 use crate::name::{CallId, Name, RootId};
 use crate::participant::{ANY_NONCE, No, Nonce, Origin, Outcome, Settled, Vote};
 use crate::problem::{Problem, STATUSES};
@@ -102,7 +104,7 @@ impl Peers {
         service: &str,
         root: &RootId,
         call: &CallId,
-        (chain, trace): (&[CallId], &wire::Trace),
+        (chain, trace, is_ahead): (&[CallId], &wire::Trace, bool),
         deadline: Instant,
         body: String,
     ) -> Result<(String, u64, Option<Nonce>), Problem> {
@@ -125,6 +127,7 @@ impl Peers {
             Some(origin) => request.header(wire::ORIGIN, origin),
             None => request,
         };
+        let request = if is_ahead { request.header(wire::AHEAD, "1") } else { request };
         let path = format!("/services/{service}");
         let posted = timeout_at(deadline, place.post(&path, request, Bytes::from(body)));
         let answered = match posted.await {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! arrive ─▶ lock ─▶ handler ─▶ slot and COMMIT ─▶ answer                     part of another root
+//! arrive ─▶ lock ─▶ handler ─▶ answer ─▶ slot and COMMIT                     the same ahead (`ahead`)
 //! arrive ─▶ lock ─▶ handler ─▶ journal ─▶ slot and PREPARE ─▶ answer         the same without undo
 //! arrive ─▶ lock ─▶ handler ─▶ votes ─▶ answer's row, slot and COMMIT ─▶ answer      begins one
 //! ```
@@ -18,6 +19,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::ahead::Ahead;
 use crate::body::compared;
 use crate::call::Call;
 use crate::database::Parameters;
@@ -51,6 +53,8 @@ pub(crate) struct Request {
     pub(crate) trace: Trace,
     /// The client's name for the root that begins here, with what is compared.
     pub(crate) key: Option<Key>,
+    /// Whoever is called for it may answer ahead of his commit.
+    pub(crate) is_ahead: bool,
 }
 
 /// A client's request with a name.
@@ -76,7 +80,7 @@ impl Node {
     /// Begins a root, again if it meets conflicts, until it is committed, refused, or its time is
     /// over.
     pub(crate) async fn root(self: &Arc<Self>, request: Request) -> Reply {
-        let mut met: Option<Problem> = None;
+        let (mut met, mut is_ahead): (Option<Problem>, bool) = (None, true);
         for attempt in 1u32.. {
             let mut arrival = request.arrival.clone();
             let root = format!("{}-{}-{:016x}", self.name, self.generation(), rand::random::<u64>());
@@ -87,17 +91,19 @@ impl Node {
             let (deadline, trace) = (request.deadline, request.trace.clone());
             self.core().aborts.insert(root.clone(), Vec::new());
             self.begun.fetch_add(1, Ordering::Relaxed);
-            let reply = self.execute(Request { arrival, prepared, deadline, origin: None, trace, key }).await;
+            let request = Request { arrival, prepared, deadline, origin: None, trace, key, is_ahead };
+            let reply = self.execute(request, Ahead::default()).await;
             self.aborted(&root).await;
             let Err(problem) = reply else { return reply };
             let pause = RETRY.pause(attempt + 1, rand::random::<u64>());
-            if !problem.is_transient()
-                || attempt == ROOT_ATTEMPTS
-                || Instant::now() + pause >= request.deadline
-            {
+            // A commit that fails behind its answer has the root end there before it has here.
+            let is_transient = problem.is_transient() || is_ahead && problem.reason == "ended";
+            if !is_transient || attempt == ROOT_ATTEMPTS || Instant::now() + pause >= deadline {
                 // If its time is over, what it has met before has taken it.
                 return Err(met.filter(|_| problem.reason == "deadline").unwrap_or(problem));
             }
+            // Unless it was a lock it may have been such a commit: its service is heard now.
+            is_ahead &= problem.holder.is_some();
             met = Some(problem);
             sleep(pause).await;
         }
@@ -105,7 +111,7 @@ impl Node {
     }
 
     /// Executes a call.
-    pub(crate) async fn execute(self: &Arc<Self>, request: Request) -> Reply {
+    pub(crate) async fn execute(self: &Arc<Self>, request: Request, ahead: Ahead) -> Reply {
         let Arrival { root, call, .. } = request.arrival.clone();
         let (start, started) = oneshot::channel();
         let cancel = Arc::new(Notify::new());
@@ -126,7 +132,7 @@ impl Node {
             self.perform(&mut core, &effects);
         }
         let reply = match started.await {
-            Ok(Ok(())) => self.run(&request, &cancel).await,
+            Ok(Ok(())) => self.run(&request, &cancel, ahead).await,
             Ok(Err(why)) => Err(self.refused(&why)),
             Err(_) => Err(Problem::new(409, "ended", "the root has ended")),
         };
@@ -170,13 +176,14 @@ impl Node {
     }
 
     /// Runs the handler of a call that has its lock, and ends its local transaction.
-    async fn run(self: &Arc<Self>, request: &Request, cancel: &Arc<Notify>) -> Reply {
+    async fn run(self: &Arc<Self>, request: &Request, cancel: &Arc<Notify>, mut ahead: Ahead) -> Reply {
         let Arrival { root, call, ancestors, service, parent, .. } = &request.arrival;
         let begin = self.services[usize::from(*service)].begin;
         let is_within = !ancestors.is_empty() && self.core().participant.is_within(root, ancestors);
         for attempt in 1.. {
             let sql = Sql::new(&self.pool, begin, is_within);
-            let running = Call::new(self, root, call, ancestors, (request.deadline, &request.trace), sql);
+            let passed_on = (request.deadline, &request.trace, request.is_ahead);
+            let running = Call::new(self, root, call, ancestors, passed_on, sql);
             let outcome = tokio::select! {
                 outcome = caught(async { (request.prepared.run)(running.clone()).await }) => outcome,
                 () = cancel.notified() => Err(stopped(request.deadline).into()),
@@ -184,7 +191,7 @@ impl Node {
             };
             let ended = match outcome {
                 Ok(answer) if parent.is_none() => self.decide(request, cancel, &running, answer).await,
-                Ok(answer) => self.commit(request, &running, answer).await,
+                Ok(answer) => self.commit(request, &running, answer, &mut ahead).await,
                 Err(error) => Err(error),
             };
             let error = match ended {
@@ -207,6 +214,7 @@ impl Node {
                 true => Problem::new(503, "defect", format!("declared to read only, and writes: {error}")),
                 false => error.into_problem(),
             };
+            ahead.has_failed(request, &problem);
             return Err(problem.began(has_called));
         }
         unreachable!("the last attempt returns")
@@ -229,12 +237,14 @@ impl Node {
         request: &Request,
         running: &Call,
         answer: String,
+        ahead: &mut Ahead,
     ) -> Result<String, Error> {
         let Arrival { root, call, service, .. } = &request.arrival;
         let declared = &self.services[usize::from(*service)].declared;
         if !self.is_wanted(root) {
             return Err(self.why_lost(root).into());
         }
+        ahead.allows(&answer)?;
         if declared.is_closed() {
             let slot = self.prepare_branch(request, running, &answer).await?;
             let ended = Ended::Held { slot, answer: answer.as_str().into() };
@@ -250,7 +260,7 @@ impl Node {
                     return Err(Problem::new(503, "database", "the connection was lost").into());
                 }
             },
-            false => Some(self.write_slot(request, running, &answer, None).await?),
+            false => Some(self.write_slot(request, running, &answer, None, ahead).await?),
         };
         let ended = Ended::Committed { slot, answer: answer.as_str().into() };
         // If the root was aborted meanwhile, this is undone now; whoever hears the answer votes in
@@ -306,7 +316,8 @@ impl Node {
             false => {
                 let decision =
                     children.into_iter().filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
-                Some(self.write_slot(request, running, &answer, Some(decision)).await?)
+                let mut nobody = Ahead::default();
+                Some(self.write_slot(request, running, &answer, Some(decision), &mut nobody).await?)
             }
         };
         fault::point("decision-after");
@@ -348,13 +359,15 @@ impl Node {
         }
     }
 
-    /// Writes the slot and commits, in one round trip. Answers the slot.
+    /// Writes the slot and commits, in one round trip, ahead of which the caller is answered if he
+    /// lets that be. Answers the slot.
     async fn write_slot(
         self: &Arc<Self>,
         request: &Request,
         running: &Call,
         answer: &str,
         decision: Option<Vec<(crate::name::Name, u64)>>,
+        ahead: &mut Ahead,
     ) -> Result<Slot, Error> {
         let Arrival { root, call, .. } = &request.arrival;
         let decides = decision.is_some();
@@ -364,6 +377,10 @@ impl Node {
         let (component, generation) = (self.slots.component(), self.slots.generation());
         let (slot, name) = (chosen.slot, root.as_str());
         let parameters: Parameters<'_> = &[component, &(slot as i32), generation, &name, &text];
+        if self.answer_ahead(request, (answer, facts.nonce), ahead) {
+            fault::others_first("ahead-after").await;
+            fault::point("ahead-after");
+        }
         fault::point("slot-write-before");
         let written = match self.commit_with(Some((WRITE, parameters)), request, running, answer).await {
             Err(NotCommitted::Unknown) => match self.is_written(slot, root).await {

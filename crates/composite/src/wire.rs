@@ -29,6 +29,8 @@ pub const GENERATION: &str = "cognate-generation";
 pub const NONCE: &str = "cognate-nonce";
 /// Where the component that calls decides: its database's mark, a colon, its generation.
 pub const ORIGIN: &str = "cognate-origin";
+/// Whoever calls lets the call be answered ahead of its commit: `1`.
+pub const AHEAD: &str = "cognate-ahead";
 /// The client's name for its request.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -119,6 +121,10 @@ pub struct Questions {
     /// Other roots, which are committed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commits: Vec<OutcomeEntry>,
+    /// Whoever asks takes the votes that are there with the first one, and asks for the others once
+    /// more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partly: bool,
 }
 
 /// Votes, and the answers to what went along with the questions, if anything did.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::level::{Access, Isolation};
 use crate::sync::{CachePadded, Mutex};
+use crate::txn::id::Numbers;
 use crate::{Csn, Key, TransactionId, TreeId};
 
 const SHARDS: usize = 16;
@@ -41,48 +42,61 @@ struct Slots {
     free: Vec<u32>,
 }
 
-/// Running transactions in sharded slots; a transaction keeps the number of its slot.
+/// Where a transaction stands among those that run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    shard: u32,
+    place: u32,
+}
+
+/// Running transactions in sharded slots; a transaction keeps its slot.
 #[derive(Default)]
 pub(crate) struct Active {
     shards: [CachePadded<Mutex<Slots>>; SHARDS],
 }
 
 impl Active {
-    fn slots(&self, id: TransactionId) -> crate::sync::MutexGuard<'_, Slots> {
-        self.shards[id as usize % SHARDS].lock()
+    fn slots(&self, slot: Slot) -> crate::sync::MutexGuard<'_, Slots> {
+        self.shards[slot.shard as usize].lock()
     }
 
-    /// Enters a transaction; the answer is its slot.
-    pub(crate) fn enter(&self, running: Running) -> u32 {
-        let mut slots = self.slots(running.id);
-        match slots.free.pop() {
-            Some(slot) => {
-                slots.running[slot as usize] = Some(running);
-                slot
+    /// Gives a transaction its id and enters it, both under the lock of one shard: whoever knows
+    /// the next id, and then goes through all shards, misses no transaction with a lower one.
+    pub(crate) fn enter(&self, ids: &Numbers, running: Running) -> (TransactionId, Slot) {
+        // The shard is guessed from the next id, so that those who begin together are spread.
+        let shard = ids.next() as usize % SHARDS;
+        let mut slots = self.shards[shard].lock();
+        let id = ids.take();
+        let running = Some(Running { id, ..running });
+        let place = match slots.free.pop() {
+            Some(place) => {
+                slots.running[place as usize] = running;
+                place
             }
             None => {
-                slots.running.push(Some(running));
+                slots.running.push(running);
                 slots.running.len() as u32 - 1
             }
-        }
+        };
+        (id, Slot { shard: shard as u32, place })
     }
 
-    pub(crate) fn set_snapshot(&self, id: TransactionId, slot: u32, snapshot: Csn) {
-        if let Some(running) = &mut self.slots(id).running[slot as usize] {
+    pub(crate) fn set_snapshot(&self, slot: Slot, snapshot: Csn) {
+        if let Some(running) = &mut self.slots(slot).running[slot.place as usize] {
             running.snapshot = snapshot;
         }
     }
 
-    pub(crate) fn set_isolation(&self, id: TransactionId, slot: u32, isolation: Isolation) {
-        if let Some(running) = &mut self.slots(id).running[slot as usize] {
+    pub(crate) fn set_isolation(&self, slot: Slot, isolation: Isolation) {
+        if let Some(running) = &mut self.slots(slot).running[slot.place as usize] {
             running.isolation = isolation;
         }
     }
 
-    pub(crate) fn leave(&self, id: TransactionId, slot: u32) {
-        let mut slots = self.slots(id);
-        slots.running[slot as usize] = None;
-        slots.free.push(slot);
+    pub(crate) fn leave(&self, slot: Slot) {
+        let mut slots = self.slots(slot);
+        slots.running[slot.place as usize] = None;
+        slots.free.push(slot.place);
     }
 
     /// How many are running.

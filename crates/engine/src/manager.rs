@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use crate::active::Active;
+use crate::active::{Active, Running, Slot};
 use crate::certifier::Candidate;
 use crate::delivery::Cluster;
 use crate::durable::{Commit, DurableWait};
@@ -36,6 +36,7 @@ use crate::reads::ReadBudget;
 use crate::recovery::Recovered;
 use crate::sequencer::{Entry, Sequencer, Writing};
 use crate::sibling::Families;
+use crate::snapshot_ids::NotedIds;
 use crate::storage::StagedRun;
 use crate::store::Store;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -75,6 +76,8 @@ pub(crate) struct Manager {
     /// Held by the checkpoint that runs.
     pub(crate) checkpointing: Mutex<()>,
     transactions: CachePadded<Numbers>,
+    /// Which transactions had ended, as of some commits.
+    pub(crate) noted_ids: NotedIds,
     pub(crate) recovered: Recovered,
     /// Its part in a cluster, if it has one.
     pub(crate) cluster: Option<Cluster>,
@@ -149,6 +152,7 @@ impl Manager {
             pressure,
             checkpointing: Mutex::new(()),
             transactions: CachePadded::new(Numbers::starting_at(numbers.transaction)),
+            noted_ids: NotedIds::default(),
             recovered,
             options,
         };
@@ -165,6 +169,11 @@ impl Manager {
 
     pub(crate) fn transaction_id(&self) -> TransactionId {
         self.transactions.take()
+    }
+
+    /// Gives a transaction its id and counts it among those that run.
+    pub(crate) fn enter(&self, running: Running) -> (TransactionId, Slot) {
+        self.active.enter(&self.transactions, running)
     }
 
     /// The allocators' marks: nothing committed names a number at or above them.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::active::Running;
+use crate::active::{Running, Slot};
 use crate::certifier::Watch;
 use crate::durable::Commit;
 use crate::exported::Exported;
@@ -56,7 +56,7 @@ pub struct Transaction {
     pub(crate) id: TransactionId,
     isolation: Isolation,
     access: Access,
-    slot: u32,
+    slot: Slot,
     pub(crate) writes: WriteSet,
     pub(crate) held: Held,
     /// What it would have locked, of one that runs when everybody else stands still.
@@ -81,13 +81,12 @@ pub struct Transaction {
 
 impl Transaction {
     pub(crate) fn begin(manager: Arc<Manager>, isolation: Isolation, access: Access) -> Transaction {
-        let id = manager.transaction_id();
         let certified = isolation == Isolation::Serializable && manager.sequencer.certifies();
         let reads = certified.then(|| Reads::new(&manager.read_budget));
         let sight = Arc::new(Sight::new(manager.store.pin(access, certified), reads));
         let began = manager.options.clock.monotonic();
-        let running = Running { id, isolation, access, snapshot: sight.csn(), began };
-        let slot = manager.active.enter(running);
+        let running = Running { id: 0, isolation, access, snapshot: sight.csn(), began };
+        let (id, slot) = manager.enter(running);
         let writes = WriteSet::new(Arc::clone(&manager.budget));
         let fate = manager.cluster.as_ref().map(|cluster| cluster.enter(id));
         Transaction {
@@ -117,7 +116,7 @@ impl Transaction {
         let mut transaction = Transaction::begin(Arc::clone(manager), Isolation::Snapshot, Access::ReadOnly);
         let (snapshot, watch) = manager.sequencer.pin_watched();
         transaction.sight = Arc::new(Sight::new(snapshot, None));
-        manager.active.set_snapshot(transaction.id, transaction.slot, transaction.sight.csn());
+        manager.active.set_snapshot(transaction.slot, transaction.sight.csn());
         (transaction, watch)
     }
 
@@ -171,14 +170,14 @@ impl Transaction {
     pub(crate) fn move_to(&mut self, pin: Pin, reads: Option<Reads>) {
         self.rest_on(self.sight.csn());
         self.sight = Arc::new(Sight::new(pin, reads));
-        self.manager.active.set_snapshot(self.id, self.slot, self.sight.csn());
+        self.manager.active.set_snapshot(self.slot, self.sight.csn());
     }
 
     /// Goes on at another isolation level, at the current snapshot. For a transaction that has
     /// neither read nor written anything; what it has locked stays locked.
     pub fn set_isolation(&mut self, isolation: Isolation) {
         self.isolation = isolation;
-        self.manager.active.set_isolation(self.id, self.slot, isolation);
+        self.manager.active.set_isolation(self.slot, isolation);
         let certified = isolation == Isolation::Serializable && self.manager.sequencer.certifies();
         let reads = certified.then(|| Reads::new(&self.manager.read_budget));
         self.move_to_mark(reads);
@@ -555,7 +554,7 @@ impl Transaction {
             if let Some(cluster) = &self.manager.cluster {
                 cluster.leave(self.id);
             }
-            self.manager.active.leave(self.id, self.slot);
+            self.manager.active.leave(self.slot);
         }
     }
 }

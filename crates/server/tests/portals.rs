@@ -92,6 +92,30 @@ async fn a_portal_that_is_executed_again_gives_no_more_rows_and_says_so() {
     server.stop().await;
 }
 
+/// The answer to each Execute counts the rows that it gave, whatever the statement has done.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_portal_that_goes_on_tells_the_rows_of_each_execute() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE parts (a int)").await;
+    client.query("BEGIN; DECLARE c CURSOR FOR SELECT generate_series(1, 9)").await;
+    for (text, tag) in [
+        ("INSERT INTO parts VALUES (1), (2), (3) RETURNING a", "INSERT 0 1"),
+        ("UPDATE parts SET a = a + 1 RETURNING a", "UPDATE 1"),
+        ("SELECT a FROM parts", "SELECT 1"),
+        ("FETCH 3 FROM c", "FETCH 1"),
+        ("DELETE FROM parts RETURNING a", "DELETE 1"),
+    ] {
+        let messages = [parse("", text), bind("p", "", &[]), execute("p", 2), execute("p", 0), sync()];
+        client.send(&[messages.concat(), named(b'C', b'P', "p"), sync()].concat()).await;
+        let answer = client.until_ready().await;
+        assert_eq!(tags(&answer), "12DDsDCZ", "{text}");
+        assert_eq!(answer[6].command_tag(), tag, "{text}");
+        assert_eq!(tags(&client.until_ready().await), "3Z", "{text}");
+    }
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_portal_ends_with_its_transaction_also_where_the_next_one_begins_at_once() {
     let server = TestServer::start().await;

@@ -420,6 +420,8 @@ fn read_other(bytes: &[u8], buffer: &Bytes, ty: Type) -> Option<Datum> {
         | TypeId::Name
         | TypeId::InternalChar
         | TypeId::Json
+        | TypeId::PgSnapshot
+        | TypeId::TxidSnapshot
         | TypeId::Unknown => Datum::Text(text()?),
         TypeId::Bpchar => Datum::Bpchar(pad(text()?, ty)),
         TypeId::Jsonb => Datum::Jsonb(text()?),

@@ -49,6 +49,20 @@ async fn a_sequence_that_is_set_at_one_node_goes_on_from_there_at_all() {
     cluster.assert_equal();
 }
 
+/// Ids of different nodes have no common order, so none of them is below all that are to come.
+#[tokio::test]
+async fn snapshots_are_not_told_by_ids_at_a_node() {
+    let cluster = Cluster::start();
+    let mut one = session(&cluster, 0);
+    for function in ["pg_current_snapshot", "txid_current_snapshot"] {
+        let refused = simple_query(&mut one, &format!("SELECT {function}()")).await;
+        let expected = format!("ERROR 0A000: {function}() at a node of a cluster is not supported");
+        assert_eq!(refused[0], expected);
+    }
+    let known = "SELECT pg_snapshot_xmin('5:9:7')";
+    assert_eq!(row(&cluster, &mut one, known).await, "5");
+}
+
 /// Loads set a sequence again and again, and a node may have had its block all the while.
 #[tokio::test]
 async fn a_block_is_forgotten_however_often_the_sequence_was_set() {

@@ -428,9 +428,10 @@ mod going_round {
     );
 }
 
-/// Scripts that are not played at one node: what they do to the log is the order's to do, and who
-/// has waited there for a definition that was changed meanwhile is told 40001.
-const ALONE: &[&str] = &["durability", "temporary_crash", "ddl_conflicts", "alter_locks"];
+/// Scripts that are not played at one node: what they do to the log is the order's to do, who has
+/// waited there for a definition that was changed meanwhile is told 40001, and snapshots are not
+/// told by ids.
+const ALONE: &[&str] = &["durability", "temporary_crash", "ddl_conflicts", "alter_locks", "snapshot_ids"];
 
 /// Scripts that do not go round, see there.
 const STAYING: &[&str] = &[

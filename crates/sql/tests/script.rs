@@ -739,6 +739,7 @@ scripts!(
     using_index,
     included_columns,
     shared_snapshots,
+    snapshot_ids,
     transaction_ids,
     triggers,
     row_strengths,

@@ -91,6 +91,7 @@ const FLOORS: &[&[&str]] = &[
         "locking",
         "turns",
         "proposed",
+        "snapshot_ids",
     ],
     &["background"],
     &["database"],

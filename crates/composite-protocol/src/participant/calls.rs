@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::event::{Arrival, Effect, Ended, Refusal, Sent};
+use super::event::{Arrival, Effect, Ended, No, Refusal, Sent};
 use super::root::{Ballot, Call, Phase, Root, Stage};
 use super::rule::{Rule, holds};
 use super::{Effects, Participant};
@@ -22,7 +22,9 @@ impl Participant {
                     && before.arrival.arguments == arrival.arguments;
                 return out.push(match &before.stage {
                     _ if !is_same => refuse(Refusal::OtherArguments),
-                    Stage::Answered { answer, .. } => Effect::Repeat(root, call, answer.clone()),
+                    Stage::Answered { answer, .. } | Stage::Committing { answer } => {
+                        Effect::Repeat(root, call, answer.clone())
+                    }
                     Stage::Waiting | Stage::Running => refuse(Refusal::Running),
                     Stage::Undoing => refuse(Refusal::Ended),
                 });
@@ -139,12 +141,35 @@ impl Participant {
         }
     }
 
+    /// The commit of a call is about to be sent: its caller is answered, if whatever he does next
+    /// may go on beside it.
+    pub(super) fn committing(
+        &mut self,
+        root: &RootId,
+        call: &CallId,
+        answer: super::Text,
+        out: &mut Effects,
+    ) {
+        let known = self.roots.get_mut(root).expect("a root lives as long as its calls run");
+        let entry = known.calls.get(call).expect("a call that runs is known");
+        assert_eq!(entry.stage, Stage::Running, "a call is answered once");
+        let mut ancestors = entry.arrival.ancestors.iter();
+        let is_within = ancestors.any(|ancestor| known.calls.contains_key(ancestor));
+        if known.phase != Phase::Active || known.is_doomed || known.began.is_some() || is_within {
+            return;
+        }
+        let entry = known.calls.get_mut(call).expect("looked up before");
+        entry.stage = Stage::Committing { answer: answer.clone() };
+        out.push(Effect::Answer(root.clone(), call.clone(), answer));
+    }
+
     pub(super) fn ended(&mut self, root: &RootId, call: &CallId, ended: Ended, out: &mut Effects) {
         let known = self.roots.get_mut(root).expect("a root lives as long as its calls run");
         let phase = known.phase;
         let is_beginning = known.began.as_ref() == Some(call);
         let entry = known.calls.get_mut(call).expect("a call that runs is known");
-        assert_eq!(entry.stage, Stage::Running, "a local transaction that has ended was under way");
+        let is_said = entry.is_committing();
+        assert!(entry.stage == Stage::Running || is_said, "a local transaction that has ended was under way");
         match ended {
             Ended::RolledBack => self.rolled_back(root, call, out),
             Ended::Committed { slot, answer } => {
@@ -155,13 +180,13 @@ impl Participant {
                     out.push(Effect::Answer(root.clone(), call.clone(), answer));
                     return self.commit(root, None, out);
                 }
-                self.answer(root, call, answer, out);
+                self.answer(root, call, (!is_said).then_some(answer), out);
             }
             Ended::Held { slot, answer } => {
                 assert!(!is_beginning, "where a root began its local transaction is the decision");
                 entry.stage = Stage::Answered { slot: Some(slot), is_held: true, answer: answer.clone() };
                 self.answered(root, call, Holding::Closed);
-                self.answer(root, call, answer, out);
+                self.answer(root, call, Some(answer), out);
             }
         }
     }
@@ -171,29 +196,37 @@ impl Participant {
         self.locks.answered(root, call, entry.service, &entry.item, holding);
     }
 
-    fn answer(&mut self, root: &RootId, call: &CallId, answer: super::Text, out: &mut Effects) {
+    /// A call is committed, or held. Its caller is answered, unless that was done ahead.
+    fn answer(&mut self, root: &RootId, call: &CallId, answer: Option<super::Text>, out: &mut Effects) {
+        let (its, called) = (root.clone(), call.clone());
         if self.roots[root].phase == Phase::Aborting {
-            out.push(Effect::Refuse(root.clone(), call.clone(), Refusal::Ended));
+            out.extend(answer.map(|_| Effect::Refuse(its, called, Refusal::Ended)));
             return self.undo_next(root, out);
         }
-        out.push(Effect::Answer(root.clone(), call.clone(), answer));
-        // A sibling may have waited for this commit.
+        out.extend(answer.map(|answer| Effect::Answer(its, called, answer)));
+        // A sibling may have waited for this commit, and so may a question.
         self.wake(out);
+        self.ask_again(root, out);
     }
 
     fn rolled_back(&mut self, root: &RootId, call: &CallId, out: &mut Effects) {
         let known = self.roots.get_mut(root).expect("a root lives as long as its calls run");
         let entry = known.calls.remove(call).expect("a call that runs is known");
         self.locks.release(root, call, entry.arrival.service, &entry.arrival.item);
+        // Somebody goes on with an answer that nothing has come of. Only a root that has ended
+        // refuses the same call when it comes late: executed again it would be counted.
+        let is_missed = entry.is_committing() && holds(Rule::FailedCommitsEndRoots);
         // What it called elsewhere is still there.
         known.is_doomed |= !entry.children.is_empty();
         let began = known.began.as_ref() == Some(call);
         match known.phase {
             Phase::Aborting => self.undo_next(root, out),
             _ if began => self.abort(root, out),
+            _ if is_missed => self.fail(root, No::Failed, out),
             _ => self.drop_if_empty(root),
         }
         self.wake(out);
+        self.ask_again(root, out);
     }
 
     /// A call that left nothing has not been here.

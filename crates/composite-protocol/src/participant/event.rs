@@ -203,6 +203,9 @@ pub enum Event {
     Called(RootId, CallId, Name, Sent),
     /// The handler of the call that began the root has answered: the root is to be committed.
     Finish(RootId),
+    /// The handler of a call has answered with this, and its commit is about to be sent. Its caller
+    /// may be answered now: that is so if [`Effect::Answer`] comes of it. \[`Ended`\]
+    Committing(RootId, CallId, Text),
     /// A local transaction has ended.
     Ended(RootId, CallId, Ended),
     /// A parent asks for a vote.
@@ -246,11 +249,13 @@ pub enum Effect {
     Wait(RootId, CallId),
     /// Answer a call that was answered before.
     Repeat(RootId, CallId, Text),
-    /// Answer a call: its local transaction is committed, or held.
+    /// Answer a call: its local transaction is committed, held, or about to be committed
+    /// ([`Event::Committing`]).
     Answer(RootId, CallId, Text),
     /// Answer a call that did not run.
     Refuse(RootId, CallId, Refusal),
-    /// Stop a call's handler and roll back what it did. \[`Ended`\]
+    /// Stop a call's handler and roll back what it did. A commit that is under way goes on, and is
+    /// not tried again if it fails. \[`Ended`\]
     Cancel(RootId, CallId),
     /// Ask a child for its vote. \[`Voted`\]
     AskVote {

@@ -24,6 +24,13 @@
 //!    first: later calls of it are refused, for as long as messages can be late. Only of a root
 //!    that began here and called nobody none can come.
 //!
+//! 7. *Answered ahead.* A call may be answered when its commit is about to be sent. Until that has
+//!    ended its conflicting siblings wait, the root is neither voted for nor undone here, and who
+//!    sends the call again is answered the same. If it fails, the root has ended here. So an answer
+//!    that nothing came of is one of a root that is aborted. It is never given where the root
+//!    began, nor within another call of the same component: that one would go on beside a commit
+//!    which it has no lock against.
+//!
 //! # One history
 //!
 //! `shop` begins root r, calls `stock` and `payment`; both commit at once and keep their locks.
@@ -123,8 +130,9 @@ impl Participant {
             Event::WaitedEnough(root, call) => self.waited_enough(&root, &call, &mut out),
             Event::Called(root, call, child, sent) => self.called(&root, &call, &child, &sent),
             Event::Finish(root) => self.finish(&root, &mut out),
+            Event::Committing(root, call, answer) => self.committing(&root, &call, answer, &mut out),
             Event::Ended(root, call, ended) => self.ended(&root, &call, ended, &mut out),
-            Event::Prepare(prepare) => self.prepare(prepare, &mut out),
+            Event::Prepare(prepare) => self.ask(prepare, &mut out),
             Event::Voted(root, child, vote) => self.voted(&root, &child, vote, &mut out),
             Event::VoteWritten(root) => self.vote_written(&root, &mut out),
             Event::VoteFailed(root) => self.fail(&root, No::Failed, &mut out),

@@ -1,6 +1,6 @@
 //! The second phase: the outcome is decided, told, learned, carried out and forgotten.
 
-use super::event::{ANY_NONCE, Effect, Mark, No, Nonce, Outcome, Settled};
+use super::event::{ANY_NONCE, Effect, Mark, No, Nonce, Outcome, Settled, Vote};
 use super::root::{Phase, Root, Stage};
 use super::rule::{Rule, holds};
 use super::vote::refuse_parents;
@@ -202,6 +202,9 @@ impl Participant {
         let known = self.roots.get_mut(root).expect("a root that is aborted is known");
         known.phase = Phase::Aborting;
         refuse_parents(root, known, no, out);
+        for question in std::mem::take(&mut known.questions) {
+            out.push(Effect::SendVote(root.clone(), question.parent, Vote::No(no)));
+        }
         for name in known.children.keys() {
             out.push(Effect::TellAbort(root.clone(), name.clone()));
         }
@@ -212,7 +215,9 @@ impl Participant {
             known.calls.remove(call);
             out.push(Effect::Refuse(root.clone(), call.clone(), super::Refusal::Ended));
         }
-        let running = known.calls.iter().filter(|(_, entry)| entry.stage == Stage::Running);
+        // A commit under way is not stopped; but if it fails, its handler is not to run once more.
+        let is_running = |entry: &super::root::Call| entry.stage == Stage::Running || entry.is_committing();
+        let running = known.calls.iter().filter(|(_, entry)| is_running(entry));
         out.extend(running.map(|(call, _)| Effect::Cancel(root.clone(), call.clone())));
         waiting.iter().for_each(|call| self.stop_waiting(root, call));
         self.undo_next(root, out);
@@ -224,7 +229,10 @@ impl Participant {
     pub(super) fn undo_next(&mut self, root: &RootId, out: &mut Effects) {
         loop {
             let known = self.roots.get_mut(root).expect("a root that is undone is known");
-            if known.calls.values().any(|call| matches!(call.stage, Stage::Running | Stage::Undoing)) {
+            let is_open = |call: &super::root::Call| {
+                matches!(call.stage, Stage::Running | Stage::Committing { .. } | Stage::Undoing)
+            };
+            if known.calls.values().any(is_open) {
                 return;
             }
             let last = known.calls.iter_mut().max_by_key(|(_, call)| (call.is_held(), call.sequence));

@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use super::event::{Arrival, No, Nonce, Slot, Text, Vote};
+use super::event::{Arrival, No, Nonce, Prepare, Slot, Text, Vote};
 use super::rule::{Rule, holds};
 use crate::locks::Request;
 use crate::name::{CallId, Name};
@@ -43,6 +43,8 @@ pub(super) enum Stage {
     Waiting,
     /// Its handler runs, or its local transaction is being ended.
     Running,
+    /// It has been answered ahead of its commit, which is under way.
+    Committing { answer: Text },
     /// It has been answered.
     Answered {
         /// The slot that remembers it; none if it only read.
@@ -83,6 +85,11 @@ impl Call {
 
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self.stage, Stage::Waiting | Stage::Running)
+    }
+
+    /// Whether it was answered ahead of its commit, of which nothing is known yet.
+    pub(super) fn is_committing(&self) -> bool {
+        matches!(self.stage, Stage::Committing { .. })
     }
 
     /// The slot that remembers it.
@@ -188,6 +195,8 @@ pub(super) struct Root {
     pub(super) is_noted: bool,
     /// Its slots are being freed.
     pub(super) is_freeing: bool,
+    /// Questions for its vote that wait for commits under way.
+    pub(super) questions: Vec<Prepare>,
 }
 
 impl Root {
@@ -207,7 +216,13 @@ impl Root {
             told_by: None,
             is_noted: false,
             is_freeing: false,
+            questions: Vec::new(),
         }
+    }
+
+    /// Whether calls were answered ahead of commits that are still under way.
+    pub(super) fn is_committing(&self) -> bool {
+        self.calls.values().any(Call::is_committing)
     }
 
     /// Whether a yes was sent, so that only a parent can end the root.
@@ -278,9 +293,14 @@ impl Root {
         let of_parent = others.filter(|(_, call)| call.arrival.parent.as_ref() == Some(parent));
         let mut counted = 0;
         for (_, call) in of_parent {
-            let Stage::Answered { slot, .. } = &call.stage else { return Err(No::Ended) };
+            let is_slotless = match &call.stage {
+                Stage::Answered { slot, .. } => slot.is_none(),
+                // Only without the rule that has the question wait for it.
+                Stage::Committing { .. } => false,
+                _ => return Err(No::Ended),
+            };
             let is_older = generation.is_some_and(|seen| seen != own);
-            if slot.is_none() && is_older && holds(Rule::GenerationsAreCompared) {
+            if is_slotless && is_older && holds(Rule::GenerationsAreCompared) {
                 return Err(No::Generation);
             }
             counted += 1;

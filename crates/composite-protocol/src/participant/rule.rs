@@ -35,6 +35,10 @@ pub enum Rule {
     FurtherParentsNeedNotWait,
     /// Calls of a root that has ended are refused.
     EndedRootsAreMarked,
+    /// A question for a vote waits for the commits of calls that were answered ahead of them.
+    VotesWaitForCommits,
+    /// A call that was answered ahead of a commit which then failed ends its root here.
+    FailedCommitsEndRoots,
 }
 
 #[cfg(feature = "omitted-rules")]

@@ -24,7 +24,29 @@ impl Participant {
         self.proceed(root, out);
     }
 
-    pub(super) fn prepare(&mut self, prepare: Prepare, out: &mut Effects) {
+    /// A parent asks for a vote. Whether commits under way succeed is a part of the answer, so the
+    /// question waits for them: it might as well have come later.
+    pub(super) fn ask(&mut self, prepare: Prepare, out: &mut Effects) {
+        if let Some(known) = self.roots.get_mut(&prepare.root)
+            && known.phase == Phase::Active
+            && known.is_committing()
+            && holds(Rule::VotesWaitForCommits)
+        {
+            // The same question again waits for the same answer.
+            let is_same = |before: &Prepare| {
+                before.parent == prepare.parent
+                    && before.calls == prepare.calls
+                    && before.generation == prepare.generation
+            };
+            if !known.questions.iter().any(is_same) {
+                known.questions.push(prepare);
+            }
+            return;
+        }
+        self.prepare(prepare, out);
+    }
+
+    fn prepare(&mut self, prepare: Prepare, out: &mut Effects) {
         let Prepare { root, parent, calls, generation, nonce } = prepare;
         let own = self.generation;
         let send = |vote| Effect::SendVote(root.clone(), parent.clone(), vote);
@@ -77,16 +99,25 @@ impl Participant {
                 }
                 let entry = known.parents.entry(parent).or_default();
                 // The same question again waits for the same answer.
-                entry.asked.get_or_insert(if waits { Asked::First } else { Asked::Further });
+                let asked = *entry.asked.get_or_insert(if waits { Asked::First } else { Asked::Further });
                 if is_first {
                     known.phase = Phase::Preparing;
                     ask_children(&root, known, out);
                 }
-                if known.ballot == Ballot::None && (!waits || known.are_children_ready()) {
+                let is_due = asked == Asked::Further || known.are_children_ready();
+                if known.ballot == Ballot::None && is_due {
                     write(&root, known, out);
                 }
                 self.answer_parents(&root, out);
             }
+        }
+    }
+
+    /// Takes up the questions that have waited for commits, if none is under way any more.
+    pub(super) fn ask_again(&mut self, root: &RootId, out: &mut Effects) {
+        let Some(known) = self.roots.get_mut(root).filter(|known| !known.is_committing()) else { return };
+        for question in std::mem::take(&mut known.questions) {
+            self.prepare(question, out);
         }
     }
 

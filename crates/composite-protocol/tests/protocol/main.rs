@@ -1,6 +1,7 @@
 //! The protocol between components, explored: every interleaving of what can happen to a few of
 //! them.
 
+mod ahead;
 mod explore;
 mod paper;
 mod roots;

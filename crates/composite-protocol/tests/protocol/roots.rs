@@ -28,6 +28,7 @@ pub(crate) fn plan(lines: &[&str]) -> Plan {
                 "reads" => drop(plan.reading.insert(its.clone())),
                 "tolerates" => drop(plan.tolerant.insert(its.clone())),
                 "closed" => drop(plan.closed.insert(its.clone())),
+                "ahead" => drop(plan.ahead.insert(its.clone())),
                 callee => calls.push(call(callee)),
             }
         }
@@ -47,7 +48,8 @@ pub(crate) fn run(places: usize, lines: &[&str], budget: Budget) -> Explored {
     explored
 }
 
-pub(crate) const NONE: Budget = Budget { lost: 0, duplicated: 0, crashed: 0, deadlines: 0, journals_lost: 0 };
+pub(crate) const NONE: Budget =
+    Budget { lost: 0, duplicated: 0, crashed: 0, deadlines: 0, journals_lost: 0, failed: 0 };
 
 /// shop calls stock and payment.
 const FORK: [&str; 3] = ["r.1:1 at 0 calls r.2:2 r.3:3", "r.2:2 at 1", "r.3:3 at 2"];
@@ -63,6 +65,11 @@ const INNER_CYCLE: [&str; 4] =
 
 /// One calls another.
 pub(crate) const CHAIN: [&str; 2] = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1"];
+
+/// The same; the answer comes ahead of the commit.
+pub(crate) const AHEAD: [&str; 2] = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 ahead"];
+/// Two calls of a component, of which the first one is answered ahead of its commit.
+pub(crate) const BOTH_AHEAD: [&str; 3] = ["r.1:1 at 0 calls r.2:2 r.3:3", "r.2:2 at 1 ahead", "r.3:3 at 1"];
 
 /// Shapes of which faults can be explored in seconds.
 const SMALL: [&[&str]; 3] = [&CHAIN, &FORK, &CYCLE];
@@ -119,6 +126,9 @@ fn a_deadline_at_any_time() {
 fn two_roots_about_the_same_item() {
     let lines = ["r.1:1 at 0 calls r.2:7", "r.2:7 at 1", "q.1:2 at 0 calls q.2:7", "q.2:7 at 1"];
     run(2, &lines, NONE);
+    // Each is answered ahead of its commit, which may fail.
+    let lines = ["r.1:1 at 0 calls r.2:7", "r.2:7 at 1 ahead", "q.1:2 at 0 calls q.2:7", "q.2:7 at 1 ahead"];
+    run(2, &lines, Budget { failed: 1, ..NONE });
 }
 
 #[test]
@@ -164,6 +174,48 @@ fn a_component_calls_itself() {
     let inner = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 1"];
     run(2, &inner, Budget { crashed: 1, ..NONE });
     run(2, &inner, Budget { deadlines: 1, lost: 1, ..NONE });
+}
+
+#[test]
+fn calls_are_answered_ahead_of_their_commits() {
+    let line = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3 ahead", "r.3:3 at 2 ahead"];
+    for shape in [&AHEAD[..], &BOTH_AHEAD, &line] {
+        let explored = run(3, shape, NONE);
+        assert_eq!(explored.committed, explored.ends, "{shape:?}");
+        run(3, shape, Budget { failed: 1, ..NONE });
+        run(3, shape, Budget { crashed: 1, ..NONE });
+        run(3, shape, Budget { deadlines: 1, ..NONE });
+    }
+    run(2, &AHEAD, Budget { crashed: 1, duplicated: 1, ..NONE });
+    run(2, &AHEAD, Budget { crashed: 1, failed: 1, lost: 1, ..NONE });
+    run(2, &AHEAD, Budget { crashed: 1, journals_lost: 1, duplicated: 1, ..NONE });
+}
+
+/// One waits for the other's commit; none is answered ahead within another one.
+#[test]
+fn siblings_and_cycles_beside_commits_under_way() {
+    let siblings = ["r.1:1 at 0 calls r.2:7 r.3:7", "r.2:7 at 1 ahead", "r.3:7 at 1 ahead"];
+    assert!(run(2, &siblings, Budget { failed: 1, ..NONE }).committed > 0);
+    run(2, &siblings, Budget { crashed: 1, ..NONE });
+    let inner = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3 ahead", "r.3:3 at 1 ahead"];
+    run(2, &inner, Budget { crashed: 1, ..NONE });
+    let cycle = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3 ahead", "r.3:3 at 0 ahead"];
+    let explored = run(2, &cycle, NONE);
+    assert_eq!(explored.committed, explored.ends);
+    run(2, &cycle, Budget { crashed: 1, ..NONE });
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_diamond_of_calls_that_are_answered_ahead() {
+    let lines = [
+        "r.1:1 at 0 calls r.2:2 r.3:3",
+        "r.2:2 at 1 calls r.4:4 ahead",
+        "r.3:3 at 2 ahead",
+        "r.4:4 at 2 ahead",
+    ];
+    run(3, &lines, Budget { failed: 1, ..NONE });
+    run(3, &lines, Budget { crashed: 1, ..NONE });
 }
 
 #[test]

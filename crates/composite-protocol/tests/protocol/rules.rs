@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cognate_composite_protocol::participant::rule::{Rule, omit};
 
-use crate::roots::{CHAIN, NONE, run};
+use crate::roots::{AHEAD, BOTH_AHEAD, CHAIN, NONE, run};
 use crate::world::Budget;
 
 /// With the rule all is well, without it something is found.
@@ -102,6 +102,19 @@ fn a_further_parent_does_not_wait() {
         let explored = run(2, &SELF, NONE);
         assert_eq!(explored.committed, explored.ends, "a cycle that nothing has happened to is committed");
     });
+}
+
+#[test]
+fn votes_wait_for_commits() {
+    needs(Rule::VotesWaitForCommits, || run(2, &AHEAD, NONE));
+}
+
+/// A call comes once more whose first execution was answered, and lost with its commit. Another
+/// call of the root has its nonce known.
+#[test]
+fn a_failed_commit_ends_its_root() {
+    let budget = Budget { duplicated: 1, failed: 1, ..NONE };
+    needs(Rule::FailedCommitsEndRoots, || run(2, &BOTH_AHEAD, budget));
 }
 
 #[test]

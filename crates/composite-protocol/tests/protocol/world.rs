@@ -16,7 +16,7 @@ use cognate_composite_protocol::matrix::{Declared, Line, Matrix};
 use cognate_composite_protocol::name::{CallId, Name, RootId};
 use cognate_composite_protocol::participant::{
     Arrival, Effect, Ended, Event, Mark, No, Nonce, Outcome, Participant, Prepare, Remembered, Sent, Settled,
-    SlotFacts, Vote, VoteFacts,
+    SlotFacts, Text, Vote, VoteFacts,
 };
 
 /// A place in the list of components.
@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) tolerant: BTreeSet<CallId>,
     /// Calls without undo: their local transactions are kept prepared.
     pub(crate) closed: BTreeSet<CallId>,
+    /// Calls that are answered ahead of their commits, where that may be.
+    pub(crate) ahead: BTreeSet<CallId>,
 }
 
 /// How many faults of each kind may happen.
@@ -47,6 +49,8 @@ pub(crate) struct Budget {
     pub(crate) crashed: u8,
     pub(crate) deadlines: u8,
     pub(crate) journals_lost: u8,
+    /// Commits of calls that were answered ahead of them.
+    pub(crate) failed: u8,
 }
 
 /// A message.
@@ -60,7 +64,7 @@ pub(crate) enum Body {
     Answer {
         call: CallId,
         of: CallId,
-        said: Result<(u64, Option<Nonce>), bool>,
+        said: Result<(u64, Option<Nonce>, Text), bool>,
     },
     Prepare {
         calls: u32,
@@ -89,6 +93,9 @@ enum Handler {
     Calls(usize, bool),
     /// It has ended well; its local transaction may be committed.
     Ready,
+    /// It has ended well, with this answer; its commit is under way, and whether its caller was
+    /// answered ahead of it.
+    Committing(Text, bool),
     /// It has ended badly, or was cancelled.
     Failed,
 }
@@ -123,6 +130,8 @@ pub(crate) enum Action {
     Lose(usize),
     Work(Place, Effect),
     Step(Place, CallId),
+    /// A commit fails whose call was answered ahead of it.
+    Fail(Place, CallId),
     Crash(Place),
     CrashAndLoseJournal(Place),
     Restart(Place),
@@ -136,8 +145,10 @@ pub(crate) struct World {
     pub(crate) messages: Vec<Message>,
     pub(crate) budget: Budget,
     begun: BTreeSet<RootId>,
-    /// Of calls whose answer was taken: by which generation it was given.
-    accepted: BTreeMap<CallId, u64>,
+    /// Of calls whose answer was taken: by which generation it was given, and the answer.
+    accepted: BTreeMap<CallId, (u64, Text)>,
+    /// How often calls were executed that are answered ahead: no two executions answer the same.
+    executed: BTreeMap<CallId, u8>,
     /// Roots whose decision is durable.
     pub(crate) decided: BTreeSet<RootId>,
 }
@@ -190,6 +201,7 @@ impl World {
             budget,
             begun: BTreeSet::new(),
             accepted: BTreeMap::new(),
+            executed: BTreeMap::new(),
             decided: BTreeSet::new(),
         }
     }
@@ -228,8 +240,14 @@ impl World {
                     .filter(|work| self.is_possible(place, work))
                     .map(|work| Action::Work(place, work.clone())),
             );
-            let idle = node.handlers.iter().filter(|(_, handler)| matches!(handler, Handler::Ready));
+            let is_idle = |handler: &Handler| matches!(handler, Handler::Ready | Handler::Committing(..));
+            let idle = node.handlers.iter().filter(|(_, handler)| is_idle(handler));
             actions.extend(idle.map(|(call, _)| Action::Step(place, call.clone())));
+            if self.budget.failed > 0 {
+                let is_said = |handler: &Handler| matches!(handler, Handler::Committing(_, true));
+                let said = node.handlers.iter().filter(|(_, handler)| is_said(handler));
+                actions.extend(said.map(|(call, _)| Action::Fail(place, call.clone())));
+            }
             if self.budget.crashed > 0 {
                 actions.push(Action::Crash(place));
                 // Without its journal a component that has prepared something does not start.
@@ -323,6 +341,12 @@ impl World {
             }
             Action::Work(place, work) => world.work(plan, *place, work.clone()),
             Action::Step(place, call) => world.step(plan, *place, call),
+            Action::Fail(place, call) => {
+                world.budget.failed -= 1;
+                world.nodes[*place].handlers.remove(call);
+                let root = world.root_of(plan, call);
+                world.tell(plan, *place, Event::Ended(root, call.clone(), Ended::RolledBack));
+            }
             Action::Crash(place) => world.crash(plan, *place, false),
             Action::CrashAndLoseJournal(place) => world.crash(plan, *place, true),
             Action::Restart(place) => world.restart(plan, *place),
@@ -345,6 +369,7 @@ impl World {
                 match handler {
                     Handler::Calls(_, is_waiting) => !is_waiting,
                     Handler::Ready => begins,
+                    Handler::Committing(..) => false,
                     Handler::Failed => true,
                 }
             }) {
@@ -372,8 +397,11 @@ impl World {
             }
             Effect::Cancel(_, call) => {
                 // A handler that is being decided about has no transaction to roll back but that
-                // one.
-                self.nodes[place].handlers.insert(call, Handler::Failed);
+                // one. A commit that its caller was answered ahead of goes on.
+                let handlers = &mut self.nodes[place].handlers;
+                if !matches!(handlers.get(&call), Some(Handler::Committing(_, true))) {
+                    handlers.insert(call, Handler::Failed);
+                }
             }
             // A call does not wait for ever, so the end of its patience is no fault.
             Effect::Wait(..) | Effect::Decide(..) | Effect::WriteVote(..) => {
@@ -385,10 +413,10 @@ impl World {
             Effect::Free(..) | Effect::Note(..) | Effect::TellCommit(..) | Effect::AskOutcome(..) => {
                 self.nodes[place].work.insert(effect);
             }
-            Effect::Answer(root, call, _) | Effect::Repeat(root, call, _) => {
+            Effect::Answer(root, call, answer) | Effect::Repeat(root, call, answer) => {
                 let nonce = self.nodes[place].nonce(&root);
                 let generation = self.nodes[place].generation;
-                self.reply(plan, place, &root, &call, Ok((generation, nonce)));
+                self.reply(plan, place, &root, &call, Ok((generation, nonce, answer)));
             }
             Effect::Refuse(root, call, _) => self.reply(plan, place, &root, &call, Err(false)),
             Effect::AskVote { root, child, calls, generation } => {
@@ -427,7 +455,7 @@ impl World {
     /// Who says yes has held the lock of every call that its caller counts on, from its beginning.
     fn check_that_locks_are_held(&self, plan: &Plan, place: Place, root: &RootId) {
         let node = &self.nodes[place];
-        for (call, generation) in &self.accepted {
+        for (call, (generation, _)) in &self.accepted {
             if plan.calls[call].0 != place || self.root_of(plan, call) != *root {
                 continue;
             }
@@ -453,6 +481,21 @@ impl World {
         }
     }
 
+    /// Each call whose answer was taken is there, as it was answered.
+    fn check_that_answers_hold(&self, plan: &Plan, root: &RootId) {
+        for (call, (_, answer)) in &self.accepted {
+            let (place, calls) = &plan.calls[call];
+            let only_reads = plan.reading.contains(call) && calls.is_empty();
+            if only_reads || self.root_of(plan, call) != *root {
+                continue;
+            }
+            let node = &self.nodes[*place];
+            let is_it = |facts: &SlotFacts| facts.arrival.call == *call && facts.answer == *answer;
+            let is_there = node.slots.values().chain(node.prepared.values()).any(is_it);
+            assert!(is_there, "{root} is decided, and {call} is not what was answered");
+        }
+    }
+
     /// Answers a call to where it came from.
     fn reply(
         &mut self,
@@ -460,7 +503,7 @@ impl World {
         place: Place,
         root: &RootId,
         call: &CallId,
-        said: Result<(u64, Option<Nonce>), bool>,
+        said: Result<(u64, Option<Nonce>, Text), bool>,
     ) {
         let of = plan.calls.iter().find(|(_, (_, calls))| calls.contains(call));
         if let Some((of, (caller, _))) = of {
@@ -476,9 +519,14 @@ impl World {
             Body::Call { call, ancestors } => {
                 self.tell(plan, to, Event::Arrive(arrival(&root, &call, Some(other), ancestors)));
             }
-            Body::Answer { of, said, .. } => {
+            // A second answer, or one to a handler that was given up.
+            Body::Answer { call, of, .. } if self.awaited(plan, to, &of) != Some(&call) => {}
+            Body::Answer { call, of, said } => {
                 let sent = match said {
-                    Ok((generation, nonce)) => Sent::Answered { generation, nonce },
+                    Ok((generation, nonce, answer)) => {
+                        self.accepted.insert(call, (generation, answer));
+                        Sent::Answered { generation, nonce }
+                    }
                     Err(false) => Sent::LeftNothing,
                     Err(true) => Sent::Failed,
                 };
@@ -523,6 +571,14 @@ impl World {
         }
     }
 
+    /// The call whose answer a handler waits for.
+    fn awaited<'a>(&self, plan: &'a Plan, place: Place, of: &CallId) -> Option<&'a CallId> {
+        match self.nodes[place].handlers.get(of) {
+            Some(Handler::Calls(answered, true)) => plan.calls[of].1.get(*answered),
+            _ => None,
+        }
+    }
+
     /// A call was answered, or will not be.
     fn answered(&mut self, plan: &Plan, place: Place, root: &RootId, of: &CallId, child: Place, sent: Sent) {
         // A second answer, or one to a handler that was given up.
@@ -530,9 +586,6 @@ impl World {
             return;
         };
         let is_well = matches!(sent, Sent::Answered { .. });
-        if let Sent::Answered { generation, .. } = sent {
-            self.accepted.insert(plan.calls[of].1[answered].clone(), generation);
-        }
         self.tell(plan, place, Event::Called(root.clone(), of.clone(), name(child), sent));
         let next = if is_well || plan.tolerant.contains(of) {
             Handler::Calls(answered + 1, false)
@@ -551,9 +604,15 @@ impl World {
             Body::Call { call, .. } => {
                 let of = plan.calls.iter().find(|(_, (_, calls))| calls.contains(&call));
                 let of = of.map(|(of, _)| of.clone()).expect("a call of the plan");
-                self.answered(plan, from, &root, &of, to, Sent::Failed);
+                if self.awaited(plan, from, &of) == Some(&call) {
+                    self.answered(plan, from, &root, &of, to, Sent::Failed);
+                }
             }
-            Body::Answer { of, .. } => self.answered(plan, to, &root, &of, from, Sent::Failed),
+            Body::Answer { call, of, .. } => {
+                if self.awaited(plan, to, &of) == Some(&call) {
+                    self.answered(plan, to, &root, &of, from, Sent::Failed);
+                }
+            }
             Body::Prepare { .. } => {
                 self.tell(plan, from, Event::Voted(root, name(to), Vote::No(No::Failed)));
             }
@@ -592,14 +651,15 @@ impl World {
                     self.tell(plan, place, Event::Finish(root));
                 } else if self.nodes[place].participant.as_ref().is_some_and(|known| known.is_lost(&root)) {
                     self.roll_back(plan, place, &root, call);
+                } else if plan.ahead.contains(call) {
+                    self.answer_ahead(plan, place, root, call);
                 } else {
-                    let slot = self.apply(plan, place, &root, call, None);
-                    let ended = match slot.filter(|_| plan.closed.contains(call)) {
-                        Some(slot) => Ended::Held { slot, answer: "".into() },
-                        None => Ended::Committed { slot, answer: "".into() },
-                    };
-                    self.tell(plan, place, Event::Ended(root, call.clone(), ended));
+                    self.commit(plan, place, root, call, "".into());
                 }
+            }
+            Some(Handler::Committing(answer, _)) => {
+                node.handlers.remove(call);
+                self.commit(plan, place, root, call, answer);
             }
             Some(Handler::Failed) => {
                 node.handlers.remove(call);
@@ -607,6 +667,28 @@ impl World {
             }
             None => unreachable!("only handlers step"),
         }
+    }
+
+    /// Says that a call's commit is under way.
+    fn answer_ahead(&mut self, plan: &Plan, place: Place, root: RootId, call: &CallId) {
+        let times = self.executed.entry(call.clone()).or_default();
+        *times += 1;
+        let answer = Text::from(times.to_string());
+        let Some(participant) = &mut self.nodes[place].participant else { return };
+        let effects = participant.handle(Event::Committing(root, call.clone(), Arc::clone(&answer)));
+        let handler = Handler::Committing(answer, !effects.is_empty());
+        self.nodes[place].handlers.insert(call.clone(), handler);
+        effects.into_iter().for_each(|effect| self.take(plan, place, effect));
+    }
+
+    /// A call's local transaction ends well.
+    fn commit(&mut self, plan: &Plan, place: Place, root: RootId, call: &CallId, answer: Text) {
+        let slot = self.apply(plan, place, (&root, call, &answer), None);
+        let ended = match slot.filter(|_| plan.closed.contains(call)) {
+            Some(slot) => Ended::Held { slot, answer },
+            None => Ended::Committed { slot, answer },
+        };
+        self.tell(plan, place, Event::Ended(root, call.clone(), ended));
     }
 
     fn roll_back(&mut self, plan: &Plan, place: Place, root: &RootId, call: &CallId) {
@@ -622,8 +704,7 @@ impl World {
         &mut self,
         plan: &Plan,
         place: Place,
-        root: &RootId,
-        call: &CallId,
+        (root, call, answer): (&RootId, &CallId, &Text),
         decision: Option<Vec<(Name, Nonce)>>,
     ) -> Option<u32> {
         let ancestors = self.ancestors(plan, call);
@@ -652,7 +733,7 @@ impl World {
             slot,
             arrival: arrival(root, call, caller, ancestors),
             sequence,
-            answer: "".into(),
+            answer: Arc::clone(answer),
             children,
             began_here,
             decision,
@@ -698,7 +779,8 @@ impl World {
                 let participant = node.participant.as_ref().expect("who works is up");
                 let children = participant.children(&root).into_iter();
                 let decision = children.filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
-                let slot = self.apply(plan, place, &root, &call, Some(decision));
+                let slot = self.apply(plan, place, (&root, &call, &"".into()), Some(decision));
+                self.check_that_answers_hold(plan, &root);
                 assert!(self.decided.insert(root.clone()), "a root is decided once");
                 self.tell(
                     plan,

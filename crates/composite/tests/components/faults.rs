@@ -65,7 +65,7 @@ const ALL: &[usize] = &[STOCK, SHOP, PAYMENT];
 const CALLED: &[usize] = &[PAYMENT, STOCK];
 const ROOT: &[usize] = &[SHOP];
 
-static POINTS: [Point; 43] = [
+static POINTS: [Point; 44] = [
     point("start-journal-opened", ALL, 1, Way::Plain),
     point("start-generation-before", ALL, 1, Way::Plain),
     point("start-generation-after", ALL, 1, Way::Plain),
@@ -79,6 +79,7 @@ static POINTS: [Point; 43] = [
     point("call-send-after", ROOT, 3, Way::Plain),
     point("slots-grow-before", ALL, 1, Way::First),
     point("slots-grow-after", ALL, 1, Way::First),
+    point("ahead-after", CALLED, 3, Way::Plain),
     point("slot-write-before", ALL, 3, Way::Plain),
     point("slot-write-after", ALL, 3, Way::Plain),
     point("commit-before", ALL, 3, Way::Plain),

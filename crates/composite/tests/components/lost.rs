@@ -22,6 +22,8 @@ const PUT: Service<i32, i64> = Service::named("solo", "put");
 const ENTER: Service<i32, ()> = Service::named("solo", "enter");
 /// The number with which a call makes the door keep its COMMIT.
 const LATE: i32 = 2;
+/// The number with which a call has the door let nothing through.
+const HELD: i32 = 5;
 
 /// A door between a component and its database.
 struct Door {
@@ -277,6 +279,9 @@ async fn with_part_undone_within(within: Duration) -> std::result::Result<Solo, 
             }
             call.sql().execute("INSERT INTO word VALUES ($1)", &[&n]).await?;
             door.keeps_commit.store(n == LATE, Ordering::SeqCst);
+            if n == HELD {
+                door.is_held.send_replace(true);
+            }
             call.undo(&n)
         }
     };
@@ -328,6 +333,60 @@ async fn a_commit_that_was_given_up_does_not_happen_later() -> std::result::Resu
     solo.door.deliver().await?;
     assert_eq!(solo.put(&[], 3).await?, (200, json!(2)));
     assert_eq!(solo.enter(("c", "c.1"), "60000", 4).await?, (200, Value::Null));
+    Ok(())
+}
+
+impl Solo {
+    /// A call whose caller lets it be answered ahead of its commit.
+    async fn enter_ahead(&self, root: &str, n: i32) -> std::result::Result<(u16, Value), Failure> {
+        let call = format!("{root}.1");
+        let headers = [&part_of(root, &call)[..], &[("Cognate-Ahead", "1")]].concat();
+        posted(self.address, "/services/enter", &headers, json!(n)).await
+    }
+
+    async fn is_asked(&self, root: &str) -> std::result::Result<Value, Failure> {
+        let about = json!({ "roots": [{ "root": root, "parent": "shop", "calls": 1 }] });
+        one(posted(self.address, "/composite/prepare", &[], about).await?)
+    }
+}
+
+/// Its caller was answered, and goes on; the vote knows better, and so does whoever comes late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_is_lost_behind_its_answer_is_a_no() -> std::result::Result<(), Failure> {
+    let solo = with_part().await?;
+    assert_eq!(solo.enter(("a", "a.1"), "60000", 1).await?, (200, Value::Null));
+    assert_eq!(solo.enter_ahead("b", LATE).await?, (200, Value::Null));
+    assert_eq!(solo.is_asked("b").await?["vote"], "no");
+    solo.door.deliver().await?;
+    assert_eq!(solo.put(&[], 3).await?, (200, json!(2)));
+    assert_eq!(reason(&solo.enter_ahead("b", 4).await?), (409, Some("ended")));
+    Ok(())
+}
+
+/// The commit has not even left when its call is answered; the vote is there once it has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_vote_waits_for_a_commit_under_way() -> std::result::Result<(), Failure> {
+    let solo = Arc::new(with_part().await?);
+    assert_eq!(solo.enter(("a", "a.1"), "60000", 1).await?, (200, Value::Null));
+    assert_eq!(solo.enter_ahead("b", HELD).await?, (200, Value::Null));
+    // The same once more is answered the same, and changes nothing.
+    assert_eq!(solo.enter_ahead("b", HELD).await?, (200, Value::Null));
+    // Who asks for several votes, and says so, need not wait for all of them.
+    let about = |root: &str| json!({ "root": root, "parent": "shop", "calls": 1 });
+    let both = json!({ "roots": [about("b"), about("a")], "partly": true });
+    let (code, votes) = posted(solo.address, "/composite/prepare", &[], both).await?;
+    assert_eq!((code, votes["roots"].as_array().map(Vec::len)), (200, Some(1)), "{votes}");
+    assert_eq!((&votes["roots"][0]["root"], &votes["roots"][0]["vote"]), (&json!("a"), &json!("yes")));
+    let asking = Arc::clone(&solo);
+    let vote = tokio::spawn(async move { asking.is_asked("b").await });
+    let (client, connection) =
+        tokio_postgres::connect(&url(solo._server.listen()), tokio_postgres::NoTls).await?;
+    tokio::spawn(connection);
+    let count = async || client.query_one("SELECT count(*) FROM word", &[]).await;
+    assert_eq!(count().await?.get::<_, i64>(0), 1);
+    solo.door.is_held.send_replace(false);
+    assert_eq!(vote.await??["vote"], "yes");
+    assert_eq!(count().await?.get::<_, i64>(0), 2);
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Components as they run: processes of the purchase example, spoken to over HTTP.
 
+mod ahead;
 mod all;
 mod branches;
 mod contract;

@@ -175,6 +175,12 @@ impl PreparedTable {
         all
     }
 
+    /// Ids of those that are prepared; `None` while one is on its way in or out.
+    pub(crate) fn ids(&self) -> Option<Vec<TransactionId>> {
+        let known = self.known.lock();
+        known.values().map(|prepared| prepared.as_ref().map(|prepared| prepared.part.id)).collect()
+    }
+
     /// Keeps what was loaded by one that is rolled back by record `csn`.
     fn leave(&self, csn: Csn, loads: Vec<StagedRun>) {
         if !loads.is_empty() {

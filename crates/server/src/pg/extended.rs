@@ -299,9 +299,12 @@ impl Connection {
             match fetched? {
                 Fetch::Complete(mut command_tag) => {
                     self.write_notices();
-                    if let (CommandTag::Rows("SELECT", rows), Some(_)) = (&mut command_tag, portal.columns())
+                    if let CommandTag::Rows(_, rows) | CommandTag::Insert(rows) = &mut command_tag
+                        && portal.columns().is_some()
+                        && !copying_out
                     {
-                        // Of this Execute, not of the portal's whole life.
+                        // Of this Execute, not of the portal's whole life: also of what a statement
+                        // that changes rows gives of them.
                         *rows = self.rows.rows;
                     }
                     if copying_out {

@@ -38,6 +38,8 @@ struct Hello {
     options: Vec<(String, String)>,
     /// Where the client is, over a network.
     client: Option<SocketAddr>,
+    /// The version of TLS, if the connection is encrypted.
+    tls: Option<&'static str>,
 }
 
 /// Serves a connection from its first byte to its end.
@@ -177,7 +179,7 @@ async fn authenticate(
         response::negotiate_protocol_version(transport.output(), start.minor(), unknown);
     }
     let mut hello = Hello::read(&start)?;
-    hello.client = transport.peer();
+    (hello.client, hello.tls) = (transport.peer(), transport.tls());
     let stored = server.database.stored_password(&hello.user);
     if access.users.password_required() || stored != StoredPassword::None {
         check_password(access, transport, &hello.user, stored).await?;
@@ -211,6 +213,7 @@ fn begin_session(
         authority,
         orders: Some(entry.clone()),
         client: hello.client,
+        tls: hello.tls,
     };
     let session = Session::new(server.database.clone(), parameters);
     let mut session = session.map_err(|error| End::Denied(Box::new(error)))?;
@@ -259,6 +262,7 @@ impl Hello {
             application_name: start.get("application_name").unwrap_or_default().to_owned(),
             options,
             client: None,
+            tls: None,
         })
     }
 }

@@ -8,6 +8,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use rustls::ProtocolVersion;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Sleep, sleep};
@@ -45,6 +46,17 @@ impl Socket {
             Socket::Plain(stream) => stream.peer_addr().ok(),
             Socket::Tls(stream) => stream.get_ref().0.peer_addr().ok(),
             Socket::Pipe(_) => None,
+        }
+    }
+
+    /// The version of TLS, if it is encrypted.
+    pub(super) fn tls(&self) -> Option<&'static str> {
+        match self {
+            Socket::Tls(stream) => Some(match stream.get_ref().1.protocol_version() {
+                Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+                _ => "TLSv1.3",
+            }),
+            Socket::Plain(_) | Socket::Pipe(_) => None,
         }
     }
 

@@ -142,6 +142,11 @@ impl Transport {
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         self.socket.peer()
     }
+
+    /// The version of TLS, if the connection is encrypted.
+    pub(crate) fn tls(&self) -> Option<&'static str> {
+        self.socket.tls()
+    }
 }
 
 impl<S: Stream> Transport<S> {

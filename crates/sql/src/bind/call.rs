@@ -3,7 +3,7 @@
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     Expr as Syntax, Function as FunctionSyntax, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArgumentList, FunctionArguments, ObjectNamePart,
+    FunctionArgumentList, FunctionArguments, NormalizationForm, ObjectNamePart,
 };
 
 use super::hypothetical::is_hypothetical_set;
@@ -89,6 +89,9 @@ impl Binder<'_> {
             }
             if name == "grouping" {
                 return self.grouping(plain_arguments(&list.args)?);
+            }
+            if let Some(call) = self.normal_form(&name, list)? {
+                return Ok(call);
             }
             if let Some(time) = self.precise_time(&name, list)? {
                 return Ok(time);
@@ -235,6 +238,39 @@ impl Binder<'_> {
         }))
     }
 
+    /// `normalize(x, NFC)`: the form is a word.
+    fn normal_form(&mut self, name: &str, list: &FunctionArgumentList) -> Result<Option<Typed>> {
+        let [text, FunctionArg::Unnamed(FunctionArgExpr::Expr(Syntax::Identifier(form)))] =
+            list.args.as_slice()
+        else {
+            return Ok(None);
+        };
+        let known = ["NFC", "NFD", "NFKC", "NFKD"].iter().any(|known| form.value.eq_ignore_ascii_case(known));
+        if name != "normalize" || form.quote_style.is_some() || !known {
+            return Ok(None);
+        }
+        let text = plain_arguments(std::slice::from_ref(text))?;
+        let mut arguments = text.into_iter().map(|text| self.expression(text)).collect::<Result<Vec<_>>>()?;
+        arguments.push(Typed::new(Expr::Constant(Datum::text(form.value.as_str())), TypeId::Text));
+        self.call(None, name, arguments).map(Some)
+    }
+
+    /// `x IS [NOT] [form] NORMALIZED`.
+    pub(super) fn is_normalized(
+        &mut self,
+        operand: &Syntax,
+        form: Option<&NormalizationForm>,
+        negated: bool,
+    ) -> Result<Typed> {
+        let mut arguments = vec![self.expression(operand)?];
+        if let Some(form) = form {
+            arguments.push(Typed::new(Expr::Constant(Datum::text(form.to_string())), TypeId::Text));
+        }
+        let test = self.call(None, "is_normalized", arguments)?;
+        let expr = if negated { fold(Expr::Not(Box::new(test.expr)), self.context) } else { test.expr };
+        Ok(Typed::new(expr, TypeId::Bool))
+    }
+
     /// `current_timestamp(3)` and its like.
     fn precise_time(&mut self, name: &str, list: &FunctionArgumentList) -> Result<Option<Typed>> {
         let id = match name {
@@ -268,6 +304,8 @@ impl Binder<'_> {
         match resolved.function.kind() {
             Kind::Scalar => {
                 let result = resolved.result;
+                self.tells_ids |=
+                    matches!(resolved.function.name, "pg_current_snapshot" | "txid_current_snapshot");
                 let call = Expr::Function(Box::new(FunctionCall { function: resolved, arguments }));
                 Ok(Typed::new(fold(call, self.context), result))
             }

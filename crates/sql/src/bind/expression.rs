@@ -144,6 +144,7 @@ impl Binder<'_> {
                 arguments.extend(trim_characters.iter().flatten());
                 self.call_with(name, &arguments)
             }
+            Syntax::IsNormalized { expr, form, negated } => self.is_normalized(expr, form.as_ref(), *negated),
             Syntax::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
                 let mut arguments = vec![expr.as_ref(), overlay_what.as_ref(), overlay_from.as_ref()];
                 arguments.extend(overlay_for.as_deref());

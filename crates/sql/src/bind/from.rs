@@ -218,10 +218,10 @@ impl Binder<'_> {
                 self.table(name, alias.as_ref(), nullable)
             }
             TableFactor::Table { name, alias, args: Some(args), with_ordinality, sample: None, .. } => {
-                self.function_in_from(name, &args.args, *with_ordinality, alias.as_ref(), nullable)
+                self.functions_in_from(name, &args.args, *with_ordinality, alias.as_ref(), nullable)
             }
             TableFactor::Function { name, args, with_ordinality, alias, .. } => {
-                self.function_in_from(name, args, *with_ordinality, alias.as_ref(), nullable)
+                self.functions_in_from(name, args, *with_ordinality, alias.as_ref(), nullable)
             }
             TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality, .. } => {
                 self.unnest(array_exprs, *with_ordinality, alias.as_ref(), nullable)

@@ -46,6 +46,7 @@ mod spread;
 mod star;
 mod subquery;
 mod table;
+mod table_function;
 mod twice;
 mod type_name;
 mod updatable;
@@ -70,6 +71,7 @@ pub use scope::{name_parts, object_name};
 pub(crate) use scope::{name_span, schema_and_name};
 pub(crate) use select::lock_name;
 pub(crate) use star::{Stars, pinned};
+pub use table_function::{PartCall, RowsPart};
 pub use type_name::resolve_type;
 pub(crate) use type_name::{
     array as array_type, custom_name, name_without_schema, put_schema, resolve_built_in,
@@ -183,6 +185,8 @@ pub struct Binder<'a> {
     routine_depth: usize,
     /// Oids of the tables that volatile ones read.
     volatile_reads: Vec<u32>,
+    /// The statement asks by ids which transactions its snapshot shows.
+    tells_ids: bool,
 }
 
 /// One query level while it is bound.
@@ -306,6 +310,7 @@ impl<'a> Binder<'a> {
             routines: vec![],
             routine_depth: 0,
             volatile_reads: vec![],
+            tells_ids: false,
         }
     }
 

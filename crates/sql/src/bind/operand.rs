@@ -34,6 +34,7 @@ pub(super) fn for_each_operand(expr: &mut Syntax, visit: &mut dyn FnMut(Operand<
         | Syntax::IsNotFalse(a)
         | Syntax::IsUnknown(a)
         | Syntax::IsNotUnknown(a)
+        | Syntax::IsNormalized { expr: a, .. }
         | Syntax::Collate { expr: a, .. }
         | Syntax::Extract { expr: a, .. }
         | Syntax::Ceil { expr: a, .. }

@@ -44,11 +44,23 @@ impl Binder<'_> {
     }
 
     /// Applies an operator found before.
-    pub(crate) fn apply(&mut self, operator: ResolvedOperator, left: Typed, right: Typed) -> Result<Typed> {
+    pub(crate) fn apply(
+        &mut self,
+        mut operator: ResolvedOperator,
+        left: Typed,
+        right: Typed,
+    ) -> Result<Typed> {
         let result = operator.result;
         let left_type = operator.left.unwrap_or(left.ty);
         let left = self.convert(left, left_type)?;
         let right = self.convert(right, operator.right)?;
+        if let OperatorBody::Compare(comparison) = operator.body
+            && operator.right.id == TypeId::Record
+            && (operator.left != Some(operator.right) || operator.right.modifier < 0)
+        {
+            // What two records are made of is only known once they are there.
+            operator.body = operator::of_records(comparison);
+        }
         let expr = match operator.body {
             OperatorBody::Compare(comparison) => Expr::compare(comparison, left.expr, right.expr),
             _ => Expr::Operator(Box::new(OperatorCall { operator, left: left.expr, right: right.expr })),
@@ -247,11 +259,8 @@ impl Binder<'_> {
 
     /// 42883 if values of the type cannot be sorted or grouped (json).
     pub(crate) fn check_sortable(&self, ty: Type, what: &str) -> Result<()> {
-        let comparable = match ty.id {
-            TypeId::Json => false,
-            id => id.element() != Some(TypeId::Json),
-        };
-        if comparable {
+        let element = ty.id.element().unwrap_or(ty.id);
+        if element != TypeId::Json && !element.is_snapshot() {
             return Ok(());
         }
         let operator = if what == "equality" { "an equality" } else { "an ordering" };

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use cognate_engine::LockMode;
 
 use super::frame::Window;
+use super::table_function::RowsPart;
 use super::virtual_table::VirtualTable;
 use crate::catalog::Table;
 use crate::expr::{Expr, RoutineCall, Typed};
@@ -223,6 +224,13 @@ pub enum RowsCall {
     },
     /// Several arrays side by side: unnest(a, b).
     Unnest(Vec<Expr>),
+    /// Several calls side by side: ROWS FROM (f(a), g(b)).
+    Together {
+        /// What they are.
+        parts: Vec<RowsPart>,
+        /// Their arguments, over the frame, those of one behind those of the other.
+        arguments: Vec<Expr>,
+    },
     /// A scalar function: one row of one column.
     Scalar(Expr),
     /// A function that a user has defined.
@@ -464,7 +472,9 @@ impl RowsCall {
     /// The expressions in it.
     pub fn exprs(&self) -> &[Expr] {
         match self {
-            RowsCall::Set { arguments, .. } | RowsCall::Unnest(arguments) => arguments,
+            RowsCall::Set { arguments, .. }
+            | RowsCall::Unnest(arguments)
+            | RowsCall::Together { arguments, .. } => arguments,
             RowsCall::Routine(call) => &call.arguments,
             RowsCall::Scalar(expr) => std::slice::from_ref(expr),
             RowsCall::Records(records) => std::slice::from_ref(&records.value),
@@ -474,7 +484,9 @@ impl RowsCall {
     /// The expressions in it, to change them.
     pub fn exprs_mut(&mut self) -> &mut [Expr] {
         match self {
-            RowsCall::Set { arguments, .. } | RowsCall::Unnest(arguments) => arguments,
+            RowsCall::Set { arguments, .. }
+            | RowsCall::Unnest(arguments)
+            | RowsCall::Together { arguments, .. } => arguments,
             RowsCall::Routine(call) => &mut call.arguments,
             RowsCall::Scalar(expr) => std::slice::from_mut(expr),
             RowsCall::Records(records) => std::slice::from_mut(&mut records.value),

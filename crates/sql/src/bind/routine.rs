@@ -88,6 +88,11 @@ impl Binder<'_> {
         &self.routines
     }
 
+    /// Whether the statement asks by ids which transactions its snapshot shows.
+    pub(crate) fn tells_ids(&self) -> bool {
+        self.tells_ids
+    }
+
     /// 0A000 if a volatile function reads the table that the statement changes. In PostgreSQL it
     /// would see what the statement has changed so far.
     pub(crate) fn check_volatile_reads(&self, target: &Table) -> Result<()> {
@@ -249,6 +254,7 @@ impl Binder<'_> {
             inner.views().iter().filter(|view| !self.views.contains(view)).copied().collect();
         self.views.extend(views);
         self.volatile_reads.append(&mut inner.volatile_reads);
+        self.tells_ids |= inner.tells_ids;
         if routine.behavior == Behavior::Volatile {
             self.volatile_reads.extend(inner.tables().iter().map(|table| table.oid));
         }

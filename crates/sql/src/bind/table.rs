@@ -1,24 +1,20 @@
-//! What FROM can name: stored tables, views, computed tables, common table expressions, functions,
-//! derived tables.
+//! What FROM can name: stored tables, views, computed tables, common table expressions, derived
+//! tables.
 
 use std::sync::Arc;
 
-use sqlparser::ast::{
-    self, Expr as Syntax, FunctionArg, GroupByExpr, ObjectName, Query as QuerySyntax, SetExpr, TableAlias,
-};
+use sqlparser::ast::{self, GroupByExpr, ObjectName, Query as QuerySyntax, SetExpr, TableAlias};
 
-use super::call::plain_arguments;
 use super::computed::bind_computed;
 use super::from::{Item, NewRelation, undefined_table};
-use super::json_record::check_definitions;
 use super::scope::{ColumnSource, NamedColumn, NamedTable, Namespace, name_span, object_name};
 use super::sequence_table::SequenceTable;
-use super::{Binder, Clause, From, Join, JoinKind, Query, RowsCall, Source, TableFunction, VirtualTable};
+use super::{Binder, Clause, From, Join, JoinKind, Query, Source, VirtualTable};
 use crate::catalog::{self, Relation as CatalogRelation, Table, View};
 use crate::ddl::temporary::of_another_session;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
-use crate::function::{self, Kind, ResolvedFunction};
+use crate::function::ResolvedFunction;
 use crate::parse;
 use crate::pg_catalog::EXPLODED;
 use crate::types::{Type, TypeId};
@@ -68,7 +64,11 @@ const FUNCTIONS_OF_VIEWS: [(&str, &str); 6] = [
 
 impl Binder<'_> {
     /// The view whose rows a function of no arguments gives.
-    fn view_of_function(&self, schema: Option<&str>, function: &str) -> Option<Arc<dyn VirtualTable>> {
+    pub(super) fn view_of_function(
+        &self,
+        schema: Option<&str>,
+        function: &str,
+    ) -> Option<Arc<dyn VirtualTable>> {
         let (_, view) = FUNCTIONS_OF_VIEWS.iter().find(|(known, _)| *known == function)?;
         let is_meant = matches!(schema, None | Some("pg_catalog"));
         self.context.virtual_tables.find(Some("pg_catalog"), view).filter(|_| is_meant)
@@ -406,133 +406,6 @@ impl Binder<'_> {
                 Ok(NamedColumn { name, source: ColumnSource::Expr(typed), read: None })
             })
             .collect()
-    }
-
-    /// A function in FROM.
-    pub(super) fn function_in_from(
-        &mut self,
-        name: &ObjectName,
-        arguments: &[FunctionArg],
-        ordinality: bool,
-        alias: Option<&TableAlias>,
-        nullable: bool,
-    ) -> Result<Item> {
-        let (schema, function) = self.function_name(name)?;
-        if arguments.is_empty()
-            && !ordinality
-            && let Some(found) = self.view_of_function(schema.as_deref(), &function)
-        {
-            return self.computed(found, &function, alias, nullable);
-        }
-        if let Some((call, columns)) =
-            self.routine_in_from(schema.as_deref(), &function, arguments, alias, name_span(name))?
-        {
-            return self.function_relation(call, columns, ordinality, &function, alias, nullable);
-        }
-        if let Some(call) = self.json_records(schema.as_deref(), &function, arguments, ordinality, alias) {
-            let (call, columns) = call.map_err(|error| self.at(error, name_span(name)))?;
-            return self.function_relation(call, columns, ordinality, &function, alias, nullable);
-        }
-        let arguments = plain_arguments(arguments)?;
-        if function == "unnest" && arguments.len() > 1 {
-            return self.unnest_of(&arguments, ordinality, alias, nullable);
-        }
-        let bound = self.in_clause(Clause::FromFunction, |binder| {
-            arguments.into_iter().map(|argument| binder.expression(argument)).collect::<Result<Vec<_>>>()
-        })?;
-        let types: Vec<Type> = bound.iter().map(|argument| argument.ty).collect();
-        let resolved = function::resolve(schema.as_deref(), &function, &types)
-            .map_err(|error| self.at(error, name_span(name)))?;
-        let (call, columns) = match resolved.function.kind() {
-            Kind::SetReturning => {
-                let columns = match set_columns(&resolved) {
-                    Some(columns) => {
-                        columns.into_iter().map(|(column, ty)| (column.to_owned(), ty)).collect::<Vec<_>>()
-                    }
-                    None => vec![(self.single_column_name(&function, alias), resolved.result)],
-                };
-                let arguments = self.convert_arguments(bound, &resolved)?;
-                (RowsCall::Set { function: resolved.function, arguments, width: columns.len() }, columns)
-            }
-            Kind::Scalar => {
-                let typed = self.call(schema.as_deref(), &function, bound)?;
-                let column = (self.single_column_name(&function, alias), typed.ty);
-                (RowsCall::Scalar(typed.expr), vec![column])
-            }
-            Kind::Window => {
-                return Err(SqlError::new(
-                    sqlstate::WRONG_OBJECT_TYPE,
-                    format!("window function {function} requires an OVER clause"),
-                ));
-            }
-            Kind::Aggregate => {
-                return Err(SqlError::new(
-                    sqlstate::GROUPING_ERROR,
-                    "aggregate functions are not allowed in functions in FROM",
-                ));
-            }
-        };
-        self.function_relation(call, columns, ordinality, &function, alias, nullable)
-    }
-
-    /// A function's only column is named after the alias, else after the function.
-    fn single_column_name(&self, function: &str, alias: Option<&TableAlias>) -> String {
-        alias.map_or_else(|| function.to_owned(), |alias| object_name(&alias.name))
-    }
-
-    pub(super) fn unnest(
-        &mut self,
-        arrays: &[Syntax],
-        ordinality: bool,
-        alias: Option<&TableAlias>,
-        nullable: bool,
-    ) -> Result<Item> {
-        self.unnest_of(&arrays.iter().collect::<Vec<_>>(), ordinality, alias, nullable)
-    }
-
-    fn unnest_of(
-        &mut self,
-        arrays: &[&Syntax],
-        ordinality: bool,
-        alias: Option<&TableAlias>,
-        nullable: bool,
-    ) -> Result<Item> {
-        let bound = self.in_clause(Clause::FromFunction, |binder| {
-            arrays.iter().map(|array| binder.expression(array)).collect::<Result<Vec<_>>>()
-        })?;
-        let mut columns = vec![];
-        let mut exprs = vec![];
-        let single = bound.len() == 1;
-        for array in bound {
-            let Some(element) = array.ty.element() else {
-                // Lets function resolution word the error.
-                function::resolve(None, "unnest", &[array.ty])?;
-                return Err(SqlError::internal("unnest of no array"));
-            };
-            let name = if single { self.single_column_name("unnest", alias) } else { "unnest".to_owned() };
-            columns.push((name, element));
-            exprs.push(array.expr);
-        }
-        self.function_relation(RowsCall::Unnest(exprs), columns, ordinality, "unnest", alias, nullable)
-    }
-
-    fn function_relation(
-        &mut self,
-        call: RowsCall,
-        mut columns: Vec<(String, Type)>,
-        ordinality: bool,
-        name: &str,
-        alias: Option<&TableAlias>,
-        nullable: bool,
-    ) -> Result<Item> {
-        check_definitions(&call, &columns, alias)?;
-        if ordinality {
-            columns.push(("ordinality".to_owned(), TypeId::Int8.into()));
-        }
-        let types = columns.iter().map(|(_, ty)| *ty).collect();
-        let columns = columns.into_iter().enumerate().map(|(i, (name, _))| (name, i)).collect();
-        let source = Source::Function(TableFunction { call, ordinality });
-        self.add_relation(NewRelation { source, schema: None, name, columns, types }, alias, nullable)
     }
 }
 

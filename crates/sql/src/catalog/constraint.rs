@@ -60,6 +60,16 @@ pub struct ForeignKey {
     /// COMMENT ON CONSTRAINT.
     #[serde(default)]
     pub comment: Option<String>,
+    /// Of `columns` those that ON DELETE sets; empty: all.
+    #[serde(default)]
+    pub on_delete_columns: Vec<usize>,
+}
+
+impl ForeignKey {
+    /// The columns that ON DELETE SET NULL or SET DEFAULT sets.
+    pub fn set_on_delete(&self) -> &[usize] {
+        if self.on_delete_columns.is_empty() { &self.columns } else { &self.on_delete_columns }
+    }
 }
 
 /// What a foreign key does when the referenced row is deleted or its key changes.

@@ -183,9 +183,8 @@ impl Work<'_> {
                 format!("constraints on {kind} tables may reference only {kind} tables"),
             ));
         }
-        let places = places(table, &request.columns, |column| {
-            format!("column \"{column}\" referenced in foreign key constraint does not exist")
-        })?;
+        let places = places(table, &request.columns, missing_in_foreign_key)?;
+        let on_delete_columns = set_columns(table, &places, &request.on_delete_columns)?;
         let (referenced_places, index) = referenced_key(&parent, &request.referenced)?;
         self.require_on_columns(&parent, &referenced_places, Privileges::REFERENCES)?;
         if places.len() != referenced_places.len() {
@@ -219,6 +218,7 @@ impl Work<'_> {
             not_valid: rows == Rows::NotLookedAt,
             unchecked: false,
             comment: None,
+            on_delete_columns,
         };
         if rows == Rows::MustMeetIt {
             self.validate_foreign_key(table, &parent, &key)?;
@@ -260,6 +260,28 @@ fn places(table: &Table, columns: &[String], missing: impl Fn(&str) -> String) -
             place.ok_or_else(|| SqlError::new(sqlstate::UNDEFINED_COLUMN, missing(column)))
         })
         .collect()
+}
+
+fn missing_in_foreign_key(column: &str) -> String {
+    format!("column \"{column}\" referenced in foreign key constraint does not exist")
+}
+
+/// The places of the columns that ON DELETE sets, each once. 42P10 if one is not of the key.
+fn set_columns(table: &Table, key: &[usize], listed: &[String]) -> Result<Vec<usize>> {
+    let mut set = Vec::with_capacity(listed.len());
+    for place in places(table, listed, missing_in_foreign_key)? {
+        if !key.contains(&place) {
+            let column = &table.columns[place].name;
+            return Err(SqlError::new(
+                sqlstate::INVALID_COLUMN_REFERENCE,
+                format!("column \"{column}\" referenced in ON DELETE SET action must be part of foreign key"),
+            ));
+        }
+        if !set.contains(&place) {
+            set.push(place);
+        }
+    }
+    Ok(set)
 }
 
 /// The places of a key's columns, and of those of its INCLUDE, among which one may be twice.
@@ -304,9 +326,7 @@ fn referenced_key(parent: &Table, columns: &[String]) -> Result<(Vec<usize>, u32
         }
         return Ok((key.key_columns().collect(), key.oid));
     }
-    let places = places(parent, columns, |column| {
-        format!("column \"{column}\" referenced in foreign key constraint does not exist")
-    })?;
+    let places = places(parent, columns, missing_in_foreign_key)?;
     let mut sorted = places.clone();
     sorted.sort_unstable();
     let matches = |index: &&Index| {

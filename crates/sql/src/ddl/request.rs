@@ -7,7 +7,7 @@ use super::names::{Qualified, fold};
 use crate::bind::resolve_type;
 use crate::catalog::{Deferrable, Identity, ReferentialAction};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::{KeyLists, SequenceOptions, split_key};
+use crate::parse::{KeyLists, SequenceOptions, split_key, split_referenced};
 use crate::types::{FormatContext, Type, TypeId};
 
 /// A column to be made.
@@ -55,6 +55,8 @@ pub(crate) struct ForeignKeyRequest {
     /// Empty: the primary key.
     pub(crate) referenced: Vec<String>,
     pub(crate) on_delete: ReferentialAction,
+    /// Those that it sets; empty: all.
+    pub(crate) on_delete_columns: Vec<String>,
     pub(crate) on_update: ReferentialAction,
     pub(crate) deferrable: bool,
     pub(crate) initially_deferred: bool,
@@ -114,6 +116,11 @@ pub(crate) fn column(
                 | ast::ColumnOption::Unique(_)
                 | ast::ColumnOption::PrimaryKey(_)
         );
+        if let ast::ColumnOption::Options(options) = &option.option {
+            let key = constraints.last_mut().filter(|_| previous_is_deferrable);
+            set_key_options(key, options)?;
+            continue;
+        }
         let deferral = deferral(&option.option);
         if let (Some(words), true, Some(constraint)) =
             (deferral, previous_is_deferrable, constraints.last_mut())
@@ -125,6 +132,19 @@ pub(crate) fn column(
         previous_is_deferrable = is_deferrable;
     }
     Ok((column, constraints))
+}
+
+/// WITH and storage parameters behind a column's UNIQUE or PRIMARY KEY.
+fn set_key_options(constraint: Option<&mut ConstraintRequest>, given: &[ast::SqlOption]) -> Result<()> {
+    let Some(ConstraintRequest::Key { options, .. }) = constraint else {
+        return Err(SqlError::syntax("syntax error at or near \"WITH\""));
+    };
+    let texts = given.iter().map(|option| match option {
+        ast::SqlOption::KeyValue { key, value } => Ok(format!("{}={value}", fold(key))),
+        other => Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
+    });
+    *options = super::create_index::key_options(&texts.collect::<Result<Vec<String>>>()?)?;
+    Ok(())
 }
 
 /// DEFERRABLE and the like as loose words after a column's REFERENCES, UNIQUE or PRIMARY KEY.
@@ -404,12 +424,14 @@ fn foreign_key(
         Some(ast::ReferentialAction::SetDefault) => ReferentialAction::SetDefault,
     };
     let deferrable = deferrable(key.characteristics.as_ref(), false)?;
+    let (referenced, on_delete_columns) = split_referenced(key.referred_columns.iter().map(fold).collect());
     Ok(ForeignKeyRequest {
         name,
         columns,
         table: Qualified::from_object_name(&key.foreign_table)?,
-        referenced: key.referred_columns.iter().map(fold).collect(),
+        referenced,
         on_delete: action(key.on_delete),
+        on_delete_columns,
         on_update: action(key.on_update),
         deferrable: deferrable.is_some(),
         initially_deferred: matches!(deferrable, Some(Deferrable::Deferred)),

@@ -240,6 +240,34 @@ const COMPARISONS: [Comparison; 6] = [
     Comparison::GreaterOrEqual,
 ];
 
+/// Compares two records. 42804 if what both have is equal, and one has more.
+fn compare_records<const PLACE: usize>(
+    left: &Datum,
+    right: &Datum,
+    _: &EvalContext<'_>,
+) -> Result<Datum, SqlError> {
+    if let (Datum::Record(left), Datum::Record(right)) = (left, right)
+        && left.values.len() != right.values.len()
+        && left.values.iter().zip(&right.values).all(|(left, right)| left == right)
+    {
+        let message = "cannot compare record types with different numbers of columns";
+        return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message));
+    }
+    Ok(Datum::Bool(COMPARISONS[PLACE].test(left, right)))
+}
+
+/// What compares records that may be of different types.
+pub(crate) fn of_records(comparison: Comparison) -> OperatorBody {
+    OperatorBody::Binary(match comparison {
+        Comparison::Equal => compare_records::<0>,
+        Comparison::NotEqual => compare_records::<1>,
+        Comparison::Less => compare_records::<2>,
+        Comparison::LessOrEqual => compare_records::<3>,
+        Comparison::Greater => compare_records::<4>,
+        Comparison::GreaterOrEqual => compare_records::<5>,
+    })
+}
+
 /// Pairs of types that compare.
 fn comparable() -> Vec<(TypeId, TypeId)> {
     use TypeId as T;

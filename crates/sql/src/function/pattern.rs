@@ -36,8 +36,9 @@ fn like(text: &[u8], pattern: &[u8], next: Step) -> Result<bool, SqlError> {
         }
         let matched = match pattern.get(p) {
             Some(b'%') => {
-                retry = Some((p + 1, t));
-                p += 1;
+                let Some(behind) = over_wildcards(text, pattern, (p + 1, t), next)? else { return Ok(false) };
+                (p, t) = behind;
+                retry = Some((p, t));
                 continue;
             }
             None if t == text.len() => return Ok(true),
@@ -77,6 +78,30 @@ fn like(text: &[u8], pattern: &[u8], next: Step) -> Result<bool, SqlError> {
                 retry = Some((after, t));
             }
             _ => return Ok(false),
+        }
+    }
+}
+
+/// The places in the pattern and the text behind the wildcards that follow a `%`: in whatever order
+/// they come, they take as many characters at least as there are `_`. None if there are too few.
+/// 22025 if nothing but an escape is left, also without text, unless there was none before the `%`.
+fn over_wildcards(
+    text: &[u8],
+    pattern: &[u8],
+    (mut p, mut t): (usize, usize),
+    next: Step,
+) -> Result<Option<(usize, usize)>, SqlError> {
+    let has_text = t < text.len();
+    loop {
+        match pattern.get(p) {
+            Some(b'%') => p += 1,
+            Some(b'_') if t < text.len() => {
+                t = next(text, t);
+                p += 1;
+            }
+            Some(b'_') => return Ok(None),
+            Some(b'\\') if has_text && p + 1 == pattern.len() => return Err(pattern_ends_with_escape()),
+            _ => return Ok(Some((p, t))),
         }
     }
 }

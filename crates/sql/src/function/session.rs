@@ -130,6 +130,7 @@ pub(super) static EXTERNAL: &[Function] = &[
     external(2626, "pg_sleep", &[Float8], Void).volatile(),
     external(3935, "pg_sleep_for", &[TypeId::Interval], Void).volatile(),
     external(3936, "pg_sleep_until", &[TypeId::Timestamptz], Void).volatile(),
+    external(817, "current_query", &[], T).called_on_null().volatile(),
     external(3809, "pg_export_snapshot", &[], T).volatile(),
     external(15931, "cognate_digest", &[Int8], T).volatile(),
     external(15932, "cognate_outcome", &[T], T).volatile(),

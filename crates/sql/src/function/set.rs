@@ -1,7 +1,7 @@
 //! Functions that give rows.
 
 use super::registry::Function;
-use super::{EvalContext, array, json, regexp, string};
+use super::{EvalContext, array, json, regexp, string, transaction};
 use crate::error::SqlError;
 use crate::types::{Datum, TypeId};
 
@@ -26,6 +26,7 @@ pub fn rows(
     }
     let values = match function.name {
         "generate_subscripts" => array::subscripts(arguments)?,
+        "pg_snapshot_xip" | "txid_snapshot_xip" => transaction::running(function.name, arguments)?,
         "string_to_table" => string::parts(arguments, context)?,
         "regexp_matches" => regexp::regexp_matches(arguments, context)?,
         "regexp_split_to_table" => regexp::regexp_split(arguments, function.name, context)?,

@@ -1,4 +1,8 @@
-//! Ids of transactions (xid8, and xid, which is its lower half) and places in the log (pg_lsn).
+//! Ids of transactions (xid8, and xid, which is its lower half), snapshots that are told by them
+//! (pg_snapshot) and places in the log (pg_lsn).
+//!
+//! A transaction has its id from the beginning, whether it asks for it or not. Which snapshot is
+//! the current one says the session.
 //!
 //! Rows have no ids of transactions, and no id comes again, so nothing grows old here:
 //!
@@ -11,11 +15,14 @@
 
 use super::EvalContext;
 use super::operator::{Operator, infix};
-use super::registry::{Function, plain};
+use super::registry::{Function, external, plain, set};
 use super::string::str_of;
 use crate::error::{SqlError, sqlstate};
-use crate::types::TypeId::{Bool, Int4, Int8, Numeric as Number, PgLsn, Text, Xid, Xid8};
+use crate::types::TypeId::{
+    Bool, Int4, Int8, Numeric as Number, PgLsn, PgSnapshot, Text, TxidSnapshot, Xid, Xid8,
+};
 use crate::types::input::parse_lsn;
+use crate::types::snapshot::Snapshot;
 use crate::types::{Datum, Numeric};
 
 type Computed = Result<Datum, SqlError>;
@@ -66,6 +73,45 @@ fn age(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
         return Ok(Datum::Int4(i32::MAX));
     }
     Ok(Datum::Int4((context.session.transaction_id() as u32).wrapping_sub(of) as i32))
+}
+
+fn snapshot(datum: &Datum) -> Result<Snapshot, SqlError> {
+    Snapshot::parse(str_of(datum)?)
+}
+
+/// An id as the functions of a snapshot's type have it: those of txid_snapshot are numbers.
+fn id(function: &str, id: u64) -> Datum {
+    if function.starts_with("txid_") { Datum::Int8(id as i64) } else { Datum::Unsigned(id) }
+}
+
+fn xmin(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(id("pg_", snapshot(&arguments[0])?.xmin))
+}
+
+fn xmax(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(id("pg_", snapshot(&arguments[0])?.xmax))
+}
+
+fn txid_xmin(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(id("txid_", snapshot(&arguments[0])?.xmin))
+}
+
+fn txid_xmax(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(id("txid_", snapshot(&arguments[0])?.xmax))
+}
+
+/// The rows of `pg_snapshot_xip` and `txid_snapshot_xip`.
+pub(super) fn running(function: &str, arguments: &[Datum]) -> Result<Vec<Datum>, SqlError> {
+    let running = snapshot(&arguments[0])?.running;
+    Ok(running.into_iter().map(|of| id(function, of)).collect())
+}
+
+fn is_visible(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let of = match &arguments[0] {
+        Datum::Int8(number) => *number as u64,
+        other => word(other)?,
+    };
+    Ok(Datum::Bool(snapshot(&arguments[1])?.shows(of)))
 }
 
 /// There are no multixacts: the next one would be the first.
@@ -139,6 +185,16 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(5059, "pg_current_xact_id", &[], Xid8, current).stable(),
     plain(5060, "pg_current_xact_id_if_assigned", &[], Xid8, current).stable(),
     plain(3348, "txid_current_if_assigned", &[], Int8, current_number).stable(),
+    external(5061, "pg_current_snapshot", &[], PgSnapshot).stable(),
+    plain(5062, "pg_snapshot_xmin", &[PgSnapshot], Xid8, xmin),
+    plain(5063, "pg_snapshot_xmax", &[PgSnapshot], Xid8, xmax),
+    set(5064, "pg_snapshot_xip", &[PgSnapshot], Xid8),
+    plain(5065, "pg_visible_in_snapshot", &[Xid8, PgSnapshot], Bool, is_visible),
+    external(2944, "txid_current_snapshot", &[], TxidSnapshot).stable(),
+    plain(2945, "txid_snapshot_xmin", &[TxidSnapshot], Int8, txid_xmin),
+    plain(2946, "txid_snapshot_xmax", &[TxidSnapshot], Int8, txid_xmax),
+    set(2947, "txid_snapshot_xip", &[TxidSnapshot], Int8),
+    plain(2948, "txid_visible_in_snapshot", &[Int8, TxidSnapshot], Bool, is_visible),
     plain(0, "cognate_xmin", &[], Xid, current_xid).stable(),
     plain(5071, "xid", &[Xid8], Xid, xid_of),
     plain(1181, "age", &[Xid], Int4, age).stable(),

@@ -400,7 +400,8 @@ impl Work<'_> {
                 continue;
             }
             let mut changed = row.clone();
-            for (at, &place) in key.columns.iter().enumerate() {
+            let set = if after.is_none() { key.set_on_delete() } else { &key.columns };
+            for (at, &place) in key.columns.iter().enumerate().filter(|(_, place)| set.contains(place)) {
                 changed[place] = match (action, after) {
                     (ReferentialAction::Cascade, Some(after)) => {
                         let from = parent.columns[key.referenced_columns[at]].ty;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::bind::{JsonRecords, RowsCall};
+use crate::bind::{JsonRecords, PartCall, RowsCall};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Env, Expr};
 use crate::function::set::{self, Rows};
@@ -18,6 +18,8 @@ pub(crate) enum TableRows {
     Values(std::vec::IntoIter<Datum>),
     /// Elements of arrays side by side, shorter ones filled up with NULLs.
     Elements { arrays: Vec<Option<Arc<Array>>>, at: usize },
+    /// Rows of several calls side by side, each with the number of its columns.
+    Together(Vec<(TableRows, usize)>),
     /// Integers.
     Integers { next: Option<i64>, last: i64, step: i64, wide: bool },
     /// Numbers.
@@ -34,15 +36,22 @@ impl TableRows {
             RowsCall::Unnest(arrays) => unnest(arrays, env),
             RowsCall::Routine(call) => Ok(ready(super::routine::rows(call, env)?)),
             RowsCall::Records(records) => Ok(ready(of_json(records, env)?)),
-            RowsCall::Set { function, arguments, .. } => {
-                let mut values = Vec::with_capacity(arguments.len());
-                for argument in arguments {
-                    values.push(argument.eval(env)?);
+            RowsCall::Set { function, arguments, .. } => set_of(function, arguments, env),
+            RowsCall::Together { parts, arguments } => {
+                let (mut calls, mut rest) = (Vec::with_capacity(parts.len()), arguments.as_slice());
+                for part in parts {
+                    let (own, behind) = rest.split_at(part.arguments);
+                    rest = behind;
+                    let rows = match part.call {
+                        PartCall::Set(function) => set_of(function, own, env)?,
+                        PartCall::Unnest => unnest(own, env)?,
+                        PartCall::Scalar => {
+                            ready(vec![own.iter().map(|expr| expr.eval(env)).collect::<Result<_>>()?])
+                        }
+                    };
+                    calls.push((rows, part.width));
                 }
-                if function.strict && values.iter().any(Datum::is_null) {
-                    return Ok(ready(vec![]));
-                }
-                open(function, &values, env)
+                Ok(TableRows::Together(calls))
             }
         }
     }
@@ -58,6 +67,19 @@ impl TableRows {
                 *at += 1;
                 let is_end = row.iter().all(Option::is_none);
                 Ok((!is_end).then(|| row.into_iter().map(Option::unwrap_or_default).collect()))
+            }
+            TableRows::Together(calls) => {
+                let (mut row, mut is_end) = (Vec::new(), true);
+                for (rows, width) in calls {
+                    match rows.next()? {
+                        Some(values) => {
+                            is_end = false;
+                            row.extend(values);
+                        }
+                        None => row.extend(std::iter::repeat_n(Datum::Null, *width)),
+                    }
+                }
+                Ok((!is_end).then_some(row))
             }
             TableRows::Integers { next, last, step, wide } => {
                 let Some(value) = *next else { return Ok(None) };
@@ -119,6 +141,15 @@ fn of_json(records: &JsonRecords, env: &Env<'_>) -> Result<Vec<Vec<Datum>>> {
         rows.iter().try_for_each(|row| test_row(row, &records.checks, read))?;
     }
     Ok(rows)
+}
+
+/// The rows of a set-returning function.
+fn set_of(function: &'static Function, arguments: &[Expr], env: &Env<'_>) -> Result<TableRows> {
+    let values = arguments.iter().map(|argument| argument.eval(env)).collect::<Result<Vec<_>>>()?;
+    if function.strict && values.iter().any(Datum::is_null) {
+        return Ok(ready(vec![]));
+    }
+    open(function, &values, env)
 }
 
 fn unnest(arrays: &[Expr], env: &Env<'_>) -> Result<TableRows> {

@@ -376,8 +376,12 @@ impl Work<'_> {
             }
             Access::Current(cursor) => {
                 let mode = LockMode::NoKeyExclusive;
-                if let Some((row_key, frame)) = self.current_row(&plan.target, cursor, mode).await? {
-                    self.update_one(plan, run, row_key, frame, &mut changed).await?;
+                if let Some((from, frame)) = self.current_row(&plan.target, cursor, mode).await? {
+                    let to = self.update_one(plan, run, from.clone(), frame, &mut changed).await?;
+                    if to != from {
+                        // The cursor stands at the row, whatever its key is.
+                        self.state.note_moved(plan.target.table.oid, from, to);
+                    }
                 }
             }
             Access::Query(source) => {
@@ -396,6 +400,7 @@ impl Work<'_> {
         Ok(changed)
     }
 
+    /// Updates a row that was found; the key that it has then.
     async fn update_one(
         &mut self,
         plan: &UpdatePlan,
@@ -403,22 +408,23 @@ impl Work<'_> {
         row_key: Bytes,
         mut frame: Vec<Datum>,
         changed: &mut Changed,
-    ) -> Result<()> {
+    ) -> Result<Bytes> {
         let table = &plan.target.table;
         let mode = plan.assignments.mode(plan.keys, table, self, run, &frame)?;
         if !self.lock_target(&plan.target, mode, run, &row_key, &mut frame).await? {
-            return Ok(());
+            return Ok(row_key);
         }
         let width = table.columns.len();
         let mut after = frame[..width].to_vec();
         plan.assignments.apply(self, run, &frame, &mut after)?;
         plan.checks.complete(self, table, &mut after)?;
-        self.update_row(table, &row_key, &frame[..width], &after).await?;
+        let new_key = self.update_row(table, &row_key, &frame[..width], &after).await?;
         plan.view_checks.test(self, run, &plan.checks, table, &after)?;
         if plan.returning.is_some() {
             frame.splice(..width, after);
         }
-        run.give_back(self, plan.returning.as_ref(), &frame, changed)
+        run.give_back(self, plan.returning.as_ref(), &frame, changed)?;
+        Ok(new_key)
     }
 
     /// The row of a primary key, if there is one ([`Work::row_at`]) and it meets the condition: its
@@ -452,7 +458,8 @@ impl Work<'_> {
         cursor: &str,
         mode: LockMode,
     ) -> Result<Option<(Bytes, Vec<Datum>)>> {
-        let row_key = self.facts.current_row(cursor, &target.table)?;
+        let (row_key, known) = self.facts.current_row(cursor, &target.table)?;
+        let row_key = self.state.key_by_now(target.table.oid, row_key, known);
         self.row_at(&target.table, row_key, mode).await
     }
 

@@ -242,6 +242,10 @@ impl Dialect for CognateDialect {
         if is_word(parser, 0, "UNIQUE") && is_word(parser, 1, "NULLS") {
             return Ok(Some(unique_nulls(parser).map(Some)));
         }
+        // The storage parameters of the key before.
+        if is_word(parser, 0, "WITH") && parser.peek_nth_token_ref(1).token == Token::LParen {
+            return Ok(Some(parser.parse_options(Keyword::WITH).map(ColumnOption::Options).map(Some)));
+        }
         self.postgres.parse_column_option(parser)
     }
 

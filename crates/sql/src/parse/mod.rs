@@ -93,7 +93,8 @@ pub use mip::{MipArgument, MipOperation};
 pub use owner::OwnerStatement;
 pub(crate) use reserved::hidden_column;
 pub(crate) use rewrite::{
-    DISTINCT_SETS, HEADER_MATCH, KeyLists, dropped_expression, exclusion_of, sequence_name_of, split_key,
+    DISTINCT_SETS, HEADER_MATCH, KeyLists, ROWS_FROM, dropped_expression, exclusion_of, sequence_name_of,
+    split_key, split_referenced,
 };
 pub use role::{RoleOption, RoleRef, RoleStatement};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};

@@ -26,6 +26,7 @@
 //! | `IDENTITY (START WITH 5 INCREMENT BY 2)` | its options in the order the parser wants |
 //! | `IDENTITY (SEQUENCE NAME s)` | a number of CACHE with the name behind: see [`sequence_name_of`] |
 //! | `PRIMARY KEY (a) INCLUDE (b) WITH (c = 1)`, `UNIQUE ...` | one list, with marked names in it: see [`split_key`] |
+//! | `REFERENCES t ON DELETE SET NULL (a)` | among the referenced columns: see [`split_referenced`] |
 //! | `ON CONFLICT (lower(a)) WHERE b` | one marked name in the parentheses: see [`conflict_target`](super::conflict_target) |
 //! | `WHERE CURRENT OF c` | a marked name: see [`current_of`](super::current_of) |
 //! | `CREATE TABLE t (LIKE u INCLUDING ALL)` | a column with a marked name: see [`like`](super::like) |
@@ -38,6 +39,7 @@
 //! | `GROUP BY DISTINCT x`, `GROUP BY ALL x` | a marked name before `x`; without `ALL` |
 //! | `(... ROWS n PRECEDING EXCLUDE TIES)` | a marked name at the beginning of the window: see [`exclusion_of`] |
 //! | `RANGE '1 day'::interval PRECEDING` | the string in parentheses |
+//! | `FROM ROWS FROM (f(a), g(b))` | a call of a marked name ([`ROWS_FROM`]) |
 //! | `f(a, VARIADIC b)` | an argument with a marked name ([`VARIADIC`](super::VARIADIC)) |
 //! | `(record).*` | a field with a marked name ([`ALL_FIELDS`](super::ALL_FIELDS)) |
 
@@ -47,6 +49,8 @@ mod identity;
 mod include;
 mod new_table;
 mod operator;
+mod rows_from;
+mod set_columns;
 mod spread;
 mod window;
 
@@ -57,6 +61,7 @@ pub(crate) use copy::HEADER_MATCH;
 pub(crate) use expression::dropped_expression;
 pub(crate) use identity::sequence_name_of;
 pub(crate) use include::{KeyLists, split_key};
+pub(crate) use set_columns::split_referenced;
 pub(crate) use window::exclusion_of;
 
 use super::like::Like;
@@ -187,11 +192,15 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::FOLLOWING
             | Keyword::OPERATOR
             | Keyword::VARIADIC
+            | Keyword::ROWS
     )
 }
 
 /// Begins the list of a GROUP BY DISTINCT: the parser has no place for the word.
 pub(crate) const DISTINCT_SETS: &str = "\u{1}distinct";
+
+/// Names the call that stands for ROWS FROM, whose arguments are the functions.
+pub(crate) const ROWS_FROM: &str = "\u{1}rows from";
 
 /// The parts of the dotted name that the tokens begin with, in small letters unless quoted, and how
 /// many tokens it has.
@@ -280,6 +289,7 @@ impl<'a> Pass<'a> {
             "LIKE" if self.first == "CREATE" && self.begins_column() => self.like(),
             "DISTINCT" if self.after(&["BY"]) && self.after_group() => self.distinct_sets(span),
             "ALL" if self.after(&["BY"]) && self.after_group() => self.at += 1,
+            "ROWS" if self.begins_functions() => self.rows_from(span),
             "ROWS" | "RANGE" | "GROUPS" => {
                 self.copy();
                 if self.is(0, "BETWEEN") {
@@ -297,6 +307,7 @@ impl<'a> Pass<'a> {
             "NOT" if self.is(1, "VALID") && self.first == "CREATE" && self.after_check() => self.at += 2,
             "WITH" if self.says_data() => self.with_data(),
             "WITH" if self.key_options(span) => {}
+            "NULL" | "DEFAULT" if self.set_columns(span)? => {}
             "OVERRIDING" => self.overriding(),
             "MERGE" if self.is(1, "INTO") && !self.out.is_empty() => {
                 super::merge::check_place(&self.out)?;

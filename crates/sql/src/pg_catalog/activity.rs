@@ -1,5 +1,5 @@
-//! What goes on and how it is set: `pg_stat_activity`, `pg_prepared_statements`, `pg_cursors`,
-//! `pg_locks`, `pg_settings`, `pg_timezone_names`.
+//! What goes on and how it is set: `pg_stat_activity`, `pg_stat_ssl`, `pg_prepared_statements`,
+//! `pg_cursors`, `pg_locks`, `pg_settings`, `pg_timezone_names`.
 
 use chrono::{DateTime, Offset, TimeZone, Utc};
 use chrono_tz::{OffsetComponents, OffsetName, TZ_VARIANTS, Tz};
@@ -12,6 +12,7 @@ use crate::types::{Datum, Inet, Interval, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] = &[
     &PG_STAT_ACTIVITY,
+    &PG_STAT_SSL,
     &PG_PREPARED_STATEMENTS,
     &PG_CURSORS,
     &PG_LOCKS,
@@ -78,6 +79,19 @@ system_table! {
     query_id: Int8 = NULL,
     query: Text = session.query,
     backend_type: Text = "client backend",
+}
+
+system_table! {
+    static PG_STAT_SSL = 12249 view "pg_catalog"."pg_stat_ssl",
+    |source| sessions(source) => |session|,
+    pid: Int4 = session.process_id,
+    ssl: Bool = session.tls.is_some(),
+    version: Text = session.tls,
+    cipher: Text = NULL,
+    bits: Int4 = NULL,
+    client_dn: Text = NULL,
+    client_serial: Numeric = NULL,
+    issuer_dn: Text = NULL,
 }
 
 // A plan is for all parameters here, and nobody counts how often it is used.

@@ -128,7 +128,12 @@ system_table! {
     conpfeqop: OidArray = table.map_or(NULL, |table| operators(table, &constraint)),
     conppeqop: OidArray = table.map_or(NULL, |table| operators(table, &constraint)),
     conffeqop: OidArray = table.map_or(NULL, |table| operators(table, &constraint)),
-    confdelsetcols: Int2Array = NULL,
+    confdelsetcols: Int2Array = match constraint {
+        Constraint::Foreign(key) if !key.on_delete_columns.is_empty() => {
+            numbers(key.on_delete_columns.iter().copied())
+        }
+        _ => NULL,
+    },
     conexclop: OidArray = NULL,
     conbin: Text = match (table, constraint) {
         (_, Constraint::OfDomain(of, check)) => Some(domain::check(source, of, check, Style::Plain)),

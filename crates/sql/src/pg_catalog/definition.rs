@@ -216,6 +216,9 @@ fn foreign_key(source: &Source<'_>, table: &Table, key: &ForeignKey) -> String {
             text.push_str(&format!(" ON {event} {}", action.sql()));
         }
     }
+    if !key.on_delete_columns.is_empty() {
+        text.push_str(&format!(" ({})", column_list(table, key.on_delete_columns.iter().copied())));
+    }
     if key.deferrable {
         text.push_str(" DEFERRABLE");
     }

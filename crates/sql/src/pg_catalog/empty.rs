@@ -51,7 +51,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_STAT_SUBSCRIPTION,
     &PG_STAT_USER_FUNCTIONS,
     &PG_STAT_WAL_RECEIVER,
-    &PG_STAT_SSL,
     &PG_STATISTIC_EXT,
     &PG_STATS,
     &PG_SUBSCRIPTION,
@@ -362,12 +361,6 @@ empty_table! {
     client_port: Int4, backend_start: Timestamptz, backend_xmin: Xid, state: Text, sent_lsn: PgLsn,
     write_lsn: PgLsn, flush_lsn: PgLsn, replay_lsn: PgLsn, write_lag: Interval, flush_lag: Interval,
     replay_lag: Interval, sync_priority: Int4, sync_state: Text, reply_time: Timestamptz,
-}
-
-empty_table! {
-    PG_STAT_SSL = 12249 view "pg_catalog"."pg_stat_ssl",
-    pid: Int4, ssl: Bool, version: Text, cipher: Text, bits: Int4, client_dn: Text, client_serial: Numeric,
-    issuer_dn: Text,
 }
 
 empty_table! {

@@ -138,6 +138,8 @@ pub struct SessionRow {
     pub application_name: String,
     /// The client's address and port.
     pub client: Option<(String, i32)>,
+    /// By which version of TLS its connection is encrypted, if it is.
+    pub tls: Option<&'static str>,
     /// When it connected.
     pub started: i64,
     /// When its transaction began.

@@ -120,6 +120,7 @@ pub(super) fn catalog() -> Arc<Catalog> {
         not_valid: false,
         unchecked: false,
         comment: None,
+        on_delete_columns: vec![],
     });
     let sequence = Sequence {
         oid: 16393,

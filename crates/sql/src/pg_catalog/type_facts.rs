@@ -88,6 +88,8 @@ const TABLE: &[Row] = &[
     (5077, true, 'p', 'i', 'p', 0, [(5086, "anycompatible_in"), (5087, "anycompatible_out"), (0, ""), (0, ""), (0, ""), (0, "")]),
     (5078, false, 'p', 'd', 'x', 0, [(5088, "anycompatiblearray_in"), (5089, "anycompatiblearray_out"), (5090, "anycompatiblearray_recv"), (5091, "anycompatiblearray_send"), (0, ""), (0, "")]),
     (4096, true, 'b', 'i', 'p', 0, [(4098, "regrolein"), (4092, "regroleout"), (4094, "regrolerecv"), (4095, "regrolesend"), (0, ""), (0, "")]),
+    (5038, false, 'b', 'd', 'x', 0, [(5055, "pg_snapshot_in"), (5056, "pg_snapshot_out"), (5057, "pg_snapshot_recv"), (5058, "pg_snapshot_send"), (0, ""), (0, "")]),
+    (2970, false, 'b', 'd', 'x', 0, [(2939, "txid_snapshot_in"), (2940, "txid_snapshot_out"), (2941, "txid_snapshot_recv"), (2942, "txid_snapshot_send"), (0, ""), (0, "")]),
     (5069, true, 'b', 'd', 'p', 0, [(5070, "xid8in"), (5081, "xid8out"), (5082, "xid8recv"), (5083, "xid8send"), (0, ""), (0, "")]),
 ];
 

@@ -13,8 +13,16 @@ use crate::catalog::{
 use crate::ddl::extension::{EXTENSION, EXTENSIONS, available};
 use crate::types::{Category, Type, TypeId};
 
-pub(super) const TABLES: &[&SystemTable] =
-    &[&PG_TYPE, &PG_ENUM, &PG_COLLATION, &PG_LANGUAGE, &PG_EXTENSION, &PG_AVAILABLE_EXTENSIONS, &PG_OPERATOR];
+pub(super) const TABLES: &[&SystemTable] = &[
+    &PG_TYPE,
+    &PG_ENUM,
+    &PG_COLLATION,
+    &PG_LANGUAGE,
+    &PG_EXTENSION,
+    &PG_AVAILABLE_EXTENSIONS,
+    &PG_AVAILABLE_EXTENSION_VERSIONS,
+    &PG_OPERATOR,
+];
 
 fn subscript(id: TypeId) -> Oid {
     match id {
@@ -349,6 +357,20 @@ system_table! {
         .iter()
         .any(|(_, name, _)| name == known.name)
         .then_some(known.version),
+    comment: Text = known.comment,
+}
+
+system_table! {
+    static PG_AVAILABLE_EXTENSION_VERSIONS = 12085 view "pg_catalog"."pg_available_extension_versions",
+    |source| EXTENSIONS.iter().map(|known| (source, known)) => |(source, known)|,
+    name: Name = known.name,
+    version: Text = known.version,
+    installed: Bool = extensions(source.catalog).iter().any(|(_, name, _)| name == known.name),
+    superuser: Bool = true,
+    trusted: Bool = true,
+    relocatable: Bool = known.name != EXTENSION,
+    schema: Name = (known.name == EXTENSION).then_some("pg_catalog"),
+    requires: NameArray = NULL,
     comment: Text = known.comment,
 }
 

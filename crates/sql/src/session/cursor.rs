@@ -55,6 +55,8 @@ pub(super) struct NamedCursor {
     is_new: bool,
     /// Savepoints that were open when it was declared.
     depth: usize,
+    /// How many rows had moved then.
+    moved: usize,
     /// The table that it reads, if its rows end with their keys.
     table: Option<Oid>,
     /// The key of the row that it gave last.
@@ -75,7 +77,8 @@ impl NamedCursor {
     /// Says where it stands.
     fn tell(&self) {
         let has_locks = self.portal.prepared.planned().is_changing();
-        let place = CursorPlace { is_held: self.held, has_locks, table: self.table, row: self.key.clone() };
+        let (table, row) = (self.table, self.key.clone());
+        let place = CursorPlace { is_held: self.held, has_locks, table, row, moved: self.moved };
         self.listed.stands(place);
     }
 }
@@ -288,6 +291,7 @@ impl Session {
             held: false,
             is_new: true,
             depth,
+            moved: self.open.as_ref().map_or(0, |open| open.state.moved.len()),
             table: None,
             key: None,
             listed: Listed::cursor(&self.facts, row),

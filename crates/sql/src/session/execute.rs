@@ -301,7 +301,8 @@ impl Session {
                     None => return Err(changed_result()),
                 };
             }
-            let reading = planned.is_reading();
+            // Who tells ids reads all that is committed: what is known of them is known of that.
+            let reading = planned.is_reading() && !planned.tells_ids;
             self.check_sibling()?;
             self.check_tables_alike(&planned)?;
             if self.reads_after() {
@@ -310,6 +311,9 @@ impl Session {
             self.await_safe_snapshot().await?;
             if planned.is_changing() && self.may_await_nodes() {
                 Box::pin(self.await_slow_node()).await?;
+            }
+            if planned.tells_ids && !self.database.engine().is_node() {
+                self.database.engine().note_ids();
             }
             self.open_transaction(reading);
             if planned.is_changing() {

@@ -16,6 +16,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::ExternalFunctions;
 use crate::function::{EvalContext, Function, IDENTITY_NEXTVAL};
 use crate::types::Datum;
+use crate::types::snapshot::Snapshot;
 
 /// The session's functions.
 pub(crate) struct External<'a> {
@@ -76,7 +77,12 @@ impl ExternalFunctions for External<'_> {
             ("cognate_outcome", [Datum::Text(id)]) => {
                 Ok(Datum::Text(super::cluster::outcome(&self.facts.database, id.as_str()).into()))
             }
+            ("current_query", []) => {
+                let text = self.facts.activity.look().text;
+                Ok(text.map_or(Datum::Null, |text| Datum::text(&*text)))
+            }
             ("pg_export_snapshot", []) => self.export_snapshot(),
+            ("pg_current_snapshot" | "txid_current_snapshot", []) => self.snapshot_ids(function.name),
             ("pg_get_serial_sequence", [table, column]) => self.serial_sequence(table, column),
             _ => {
                 let Self { facts, interrupts, transaction, .. } = *self;
@@ -107,6 +113,21 @@ impl External<'_> {
         let database = &self.facts.database;
         let name = database.exports().lend(transaction, database.engine().durable())?;
         Ok(Datum::Text(name.into()))
+    }
+
+    /// What is known of the transactions that the statement's snapshot shows, by their ids.
+    fn snapshot_ids(&self, function: &str) -> Result<Datum> {
+        let engine = self.facts.database.engine();
+        if engine.is_node() {
+            return Err(SqlError::unsupported(format_args!("{function}() at a node of a cluster"))
+                .with_detail("The ids that nodes give to transactions are in no common order of time."));
+        }
+        let seen = self.view.map(ReadView::snapshot).or(self.transaction.map(Transaction::snapshot));
+        let seen = seen.ok_or_else(|| SqlError::internal("no snapshot is taken"))?;
+        let ids = engine.ids_at(seen);
+        let (xmin, own) = (ids.oldest(), self.facts.transaction());
+        let running = ids.running.into_iter().filter(|id| *id != own).collect();
+        Ok(Datum::Text(Snapshot { xmin, xmax: ids.next, running }.to_string().into()))
     }
 
     fn sequence(&self, oid: &Datum) -> Result<&Arc<Sequence>> {

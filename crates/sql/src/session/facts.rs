@@ -46,6 +46,8 @@ pub(crate) struct Facts {
     pub(crate) started: i64,
     /// Where the client is, over a network.
     pub(super) client: Option<SocketAddr>,
+    /// The version of TLS that the connection is encrypted by.
+    pub(super) tls: Option<&'static str>,
     pub(super) activity: Activity,
     /// A transaction waits for a snapshot that no cycle can go through.
     awaiting_safety: AtomicBool,
@@ -79,13 +81,21 @@ impl Facts {
     pub(crate) fn new(database: SqlDatabase, parameters: SessionParameters, settings: Settings) -> Facts {
         let seed = random_u64();
         let SessionParameters {
-            user, database: given_database, process_id, authority, orders, client, ..
+            user,
+            database: given_database,
+            process_id,
+            authority,
+            orders,
+            client,
+            tls,
+            ..
         } = parameters;
         Facts {
             catalog: Mutex::new(database.catalog()),
             shown: Mutex::default(),
             started: database.now(),
             client,
+            tls,
             activity: Activity::default(),
             awaiting_safety: AtomicBool::new(false),
             database,

@@ -36,16 +36,19 @@ pub(super) struct CursorPlace {
     pub(super) table: Option<Oid>,
     /// The key of the row that it gave last; none before the first one, and behind the last.
     pub(super) row: Option<Bytes>,
+    /// How many rows had moved when it was declared.
+    pub(super) moved: usize,
 }
 
 impl Facts {
-    /// The key of the row of a table at which a cursor stands. 34000, 24000.
-    pub(crate) fn current_row(&self, cursor: &str, table: &Table) -> Result<Bytes> {
+    /// The key of the row of a table at which a cursor stands, as it was when the cursor was
+    /// declared, and how many rows had moved then. 34000, 24000.
+    pub(crate) fn current_row(&self, cursor: &str, table: &Table) -> Result<(Bytes, usize)> {
         let place = self.listing.places.lock().get(cursor).cloned();
         let place = place.ok_or_else(|| no_cursor(cursor))?;
         let wrong = match place.row {
             _ if place.is_held => "is held from a previous transaction".to_owned(),
-            Some(row) if place.table == Some(table.oid) => return Ok(row),
+            Some(row) if place.table == Some(table.oid) => return Ok((row, place.moved)),
             None if place.table == Some(table.oid) => "is not positioned on a row".to_owned(),
             _ if place.has_locks && place.table.is_some() => {
                 format!("does not have a FOR UPDATE/SHARE reference to table \"{}\"", table.name)

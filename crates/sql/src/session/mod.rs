@@ -156,6 +156,8 @@ pub struct SessionParameters {
     pub orders: Option<Arc<dyn Orders>>,
     /// Where the client is; none if it is not connected over a network.
     pub client: Option<SocketAddr>,
+    /// The version of TLS that encrypts the connection, as `TLSv1.3`; none if nothing does.
+    pub tls: Option<&'static str>,
 }
 
 /// What other sessions may order a session's connection to do. Neither waits for it.

@@ -65,6 +65,8 @@ pub(crate) struct Planned {
     pub(crate) tables: Vec<Arc<Table>>,
     /// The functions of users that it calls: they live as long as it.
     pub(crate) routines: Vec<Arc<RoutineBody>>,
+    /// It asks by ids which transactions its snapshot shows.
+    pub(crate) tells_ids: bool,
     /// What who runs it must be allowed to do, and what the owners of its views and functions must;
     /// empty as long as there are no roles. It is asked when the statement is run.
     pub(crate) needs: Vec<Need>,
@@ -127,6 +129,7 @@ impl Planned {
             columns,
             tables,
             routines,
+            tells_ids: false,
             needs: Vec::new(),
             needs_of_owners: Vec::new(),
             state,

@@ -101,6 +101,7 @@ pub(crate) fn sessions(database: &SqlDatabase, asking: &Facts) -> Vec<SessionRow
                 .with_settings(|settings| settings.show("application_name"))
                 .unwrap_or_default(),
             client: facts.client.map(|client| (client.ip().to_canonical().to_string(), client.port().into())),
+            tls: facts.tls,
             started: facts.started,
             statement_started: (doing.began != 0).then_some(doing.began),
             state_changed: Some(if doing.changed != 0 { doing.changed } else { facts.started }),

@@ -46,6 +46,7 @@ impl Session {
             settings,
             deferred: open.state.deferred.clone(),
             constraints: (open.state.all_deferred, open.state.constraints_deferred.clone()),
+            moved: open.state.moved.len(),
             read_only: open.state.read_only,
             exclusive: open.state.exclusive.clone(),
             advisory: self.facts.advisory.taken(),
@@ -122,6 +123,7 @@ impl Session {
             open.state.catalog = frame.catalog.clone();
             open.state.deferred = frame.deferred.clone();
             (open.state.all_deferred, open.state.constraints_deferred) = frame.constraints.clone();
+            open.state.moved.truncate(frame.moved);
             open.state.read_only = frame.read_only;
             open.state.checks.clear();
             self.modes.read_only = frame.read_only;

@@ -1,10 +1,10 @@
 //! CREATE SCHEMA with elements: the schema, then what is to be made in it, while it stands first in
-//! the search path. As in PostgreSQL sequences and tables come first, then views, indexes and
-//! GRANT.
+//! the search path, and by the owner that AUTHORIZATION names. As in PostgreSQL sequences and
+//! tables come first, then views, indexes and GRANT.
 
 use sqlparser::ast;
 
-use crate::ddl::names::{Qualified, single};
+use crate::ddl::names::{Qualified, fold, single};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Command, CreateSchema};
 use crate::pg_catalog::quote_identifier;
@@ -13,7 +13,7 @@ use crate::session::work::Work;
 impl Work<'_> {
     /// CREATE SCHEMA with elements. 42P15 for one that is to be made in another schema.
     pub(super) async fn create_schema_with(&mut self, create: &CreateSchema) -> Result<()> {
-        let (schema, name) = schema_of(&create.schema)?;
+        let (schema, name, is_anothers) = self.created_schema(&create.schema)?;
         let mut elements = Vec::with_capacity(create.elements.len());
         for element in &create.elements {
             let (turn, made) = turn_of(element)?;
@@ -26,9 +26,13 @@ impl Work<'_> {
         self.define(schema).await?;
         let before = self.facts.mark();
         let path = self.facts.with_settings(|settings| settings.show("search_path"))?;
-        let name = quote_identifier(&name);
+        let own = name;
+        let name = quote_identifier(&own);
         let path = if path.is_empty() { name } else { format!("{name}, {path}") };
         self.facts.with_settings(|settings| settings.set("search_path", Some(&path), true))?;
+        if let Some(schema) = self.catalog.schema(&own).filter(|_| is_anothers) {
+            self.facts.act_as(&self.catalog, self.catalog.owner(schema.oid));
+        }
         let mut made = Ok(());
         for (_, element) in elements {
             made = self.make_element(element).await;
@@ -50,23 +54,28 @@ impl Work<'_> {
             _ => Err(SqlError::internal("an element of CREATE SCHEMA that is none")),
         }
     }
-}
 
-/// The statement that makes the schema, and the schema's name.
-fn schema_of(command: &Command) -> Result<(&ast::Statement, String)> {
-    let Command::Sql(sql) = command else {
-        return Err(SqlError::internal("CREATE SCHEMA makes no schema"));
-    };
-    let sql = sql.as_ref();
-    match sql {
-        ast::Statement::CreateSchema { if_not_exists: true, .. } => {
+    /// The statement that makes the schema, the schema's name, and whether it names an owner, whose
+    /// the elements are, too.
+    fn created_schema<'a>(&self, command: &'a Command) -> Result<(&'a ast::Statement, String, bool)> {
+        let Command::Sql(sql) = command else {
+            return Err(SqlError::internal("CREATE SCHEMA makes no schema"));
+        };
+        let sql = sql.as_ref();
+        let ast::Statement::CreateSchema { schema_name, if_not_exists, .. } = sql else {
+            return Err(SqlError::internal("CREATE SCHEMA makes no schema"));
+        };
+        if *if_not_exists {
             let message = "CREATE SCHEMA IF NOT EXISTS cannot include schema elements";
-            Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message))
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
         }
-        ast::Statement::CreateSchema { schema_name: ast::SchemaName::Simple(name), .. } => {
-            Ok((sql, single(name)?))
-        }
-        _ => Err(SqlError::unsupported("CREATE SCHEMA ... AUTHORIZATION with elements")),
+        Ok(match schema_name {
+            ast::SchemaName::Simple(name) => (sql, single(name)?, false),
+            ast::SchemaName::NamedAuthorization(name, _) => (sql, single(name)?, true),
+            ast::SchemaName::UnnamedAuthorization(role) => {
+                (sql, self.role_word(role).unwrap_or_else(|| fold(role)), true)
+            }
+        })
     }
 }
 

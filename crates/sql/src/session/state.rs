@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cognate_engine::{Savepoint, TreeMode};
 use smallvec::SmallVec;
 
@@ -52,6 +53,15 @@ pub(crate) struct TransactionState {
     /// SET CONSTRAINTS: ALL, then single ones by oid.
     pub(crate) all_deferred: Option<bool>,
     pub(crate) constraints_deferred: Vec<(Oid, bool)>,
+    /// Rows that were given other keys where cursors stood, in that order.
+    pub(crate) moved: Vec<Moved>,
+}
+
+/// A row of a table that was given another key.
+pub(crate) struct Moved {
+    table: Oid,
+    from: Bytes,
+    to: Bytes,
 }
 
 /// A savepoint: where to go back to.
@@ -63,6 +73,8 @@ pub(crate) struct SavepointFrame {
     pub(crate) deferred: DeferredChecks,
     /// What SET CONSTRAINTS had said: for ALL, and for single ones.
     pub(crate) constraints: (Option<bool>, Vec<(Oid, bool)>),
+    /// How many rows had been given other keys where cursors stood.
+    pub(crate) moved: usize,
     pub(crate) read_only: bool,
     pub(crate) exclusive: HashSet<Oid>,
     /// How many advisory locks the transaction had.
@@ -98,7 +110,20 @@ impl TransactionState {
             pending: Pending::default(),
             all_deferred: None,
             constraints_deferred: Vec::new(),
+            moved: Vec::new(),
         }
+    }
+
+    /// A row where a cursor stood was given another key.
+    pub(crate) fn note_moved(&mut self, table: Oid, from: Bytes, to: Bytes) {
+        self.moved.push(Moved { table, from, to });
+    }
+
+    /// The key that a row of a table has by now, of which a cursor knows an older one: from before
+    /// all but `known` of those that moved.
+    pub(crate) fn key_by_now(&self, table: Oid, key: Bytes, known: usize) -> Bytes {
+        let since = self.moved.iter().skip(known).filter(|moved| moved.table == table);
+        since.fold(key, |key, moved| if moved.from == key { moved.to.clone() } else { key })
     }
 
     /// Whether a transaction that has read nothing may get a newer snapshot: one that locks what it

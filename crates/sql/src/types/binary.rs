@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::array::check_bounds;
 use super::input::truncate_name;
 use super::malformed::{TOO_LONG, insufficient, invalid, nothing};
+use super::snapshot::Snapshot;
 use super::{
     Array, Category, Datum, Dimension, EnumValue, FormatContext, Inet, Interval, Numeric, Text, Type, TypeId,
     datetime, json,
@@ -48,6 +49,11 @@ impl Datum {
             Datum::Float4(value) => out.extend_from_slice(&value.to_be_bytes()),
             Datum::Float8(value) => out.extend_from_slice(&value.to_be_bytes()),
             Datum::Numeric(value) => value.write_binary(out),
+            Datum::Text(text) if ty.id.is_snapshot() => {
+                if let Ok(snapshot) = Snapshot::parse(text.as_str()) {
+                    snapshot.write_binary(out);
+                }
+            }
             Datum::Text(text) | Datum::Bpchar(text) => out.extend_from_slice(text.as_bytes()),
             Datum::Jsonb(text) => {
                 out.push(1);
@@ -117,6 +123,7 @@ impl Datum {
             TypeId::Inet | TypeId::Cidr => Datum::Inet(Inet::read_binary(bytes, ty.id == TypeId::Cidr)?),
             TypeId::Xid => Datum::Oid(u32::from_be_bytes(fixed(bytes)?)),
             TypeId::PgLsn | TypeId::Xid8 => Datum::Unsigned(u64::from_be_bytes(fixed(bytes)?)),
+            id if id.is_snapshot() => Datum::Text(Snapshot::read_binary(bytes)?.to_string().into()),
             id if id.is_oid() => Datum::Oid(u32::from_be_bytes(fixed(bytes)?)),
             id if id.category() == Category::Array => read_array(bytes, ty, context)?,
             id => {

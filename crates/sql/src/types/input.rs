@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::snapshot::Snapshot;
 use super::{
     Datum, EnumValue, FormatContext, Inet, Numeric, Text, Type, TypeId, array_text, bytea, cast, datetime,
     float, json, object,
@@ -61,6 +62,7 @@ fn read(ty: Type, text: &str, context: &FormatContext) -> Result<Datum, SqlError
         TypeId::PgLsn => {
             Datum::Unsigned(parse_lsn(text).ok_or_else(|| SqlError::invalid_text("pg_lsn", text))?)
         }
+        id if id.is_snapshot() => Datum::Text(Snapshot::parse(text)?.to_string().into()),
         id if id.is_oid() => Datum::Oid(object::parse(id, text, context)?),
         TypeId::Int2vector | TypeId::Oidvector => read_vector(ty.id, text, context)?,
         TypeId::Void => Datum::Text(Text::default()),

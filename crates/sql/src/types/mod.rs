@@ -21,6 +21,7 @@ mod malformed;
 mod numeric;
 pub(crate) mod object;
 mod record;
+pub(crate) mod snapshot;
 mod text;
 mod type_id;
 

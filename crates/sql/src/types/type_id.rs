@@ -138,6 +138,8 @@ types! {
     Regnamespace RegnamespaceArray 4089 4090 "regnamespace" "regnamespace" 4 Numeric false;
     Regrole RegroleArray 4096 4097 "regrole" "regrole" 4 Numeric false;
     Xid8 Xid8Array 5069 271 "xid8" "xid8" 8 UserDefined false;
+    PgSnapshot PgSnapshotArray 5038 5039 "pg_snapshot" "pg_snapshot" -1 UserDefined false;
+    TxidSnapshot TxidSnapshotArray 2970 2949 "txid_snapshot" "txid_snapshot" -1 UserDefined false;
 }
 
 impl TypeId {
@@ -229,6 +231,11 @@ impl TypeId {
         )
     }
 
+    /// A snapshot by ids of transactions?
+    pub fn is_snapshot(self) -> bool {
+        matches!(self, TypeId::PgSnapshot | TypeId::TxidSnapshot)
+    }
+
     /// The type of an internal or SQL name, lower case, without modifier, such as `int4`,
     /// `integer`, `varchar`, `double precision`, `timestamp with time zone`, `_int4`, `integer[]`.
     pub fn from_name(name: &str) -> Option<TypeId> {
@@ -273,7 +280,9 @@ impl TypeId {
             Datum::Float4(_) => self == Float4,
             Datum::Float8(_) => self == Float8,
             Datum::Numeric(_) => self == Numeric,
-            Datum::Text(_) => matches!(self, Text | Varchar | Name | InternalChar | Json | Unknown),
+            Datum::Text(_) => {
+                matches!(self, Text | Varchar | Name | InternalChar | Json | Unknown) || self.is_snapshot()
+            }
             Datum::Bpchar(_) => self == Bpchar,
             Datum::Jsonb(_) => self == Jsonb,
             Datum::Bytea(_) => self == Bytea,

@@ -3,6 +3,7 @@
 mod format;
 mod identifier;
 mod letters;
+mod normal;
 mod quote;
 mod search;
 mod unistr;
@@ -16,6 +17,7 @@ use self::format::format_text;
 use self::identifier::parse_ident;
 use self::letters::{initcap, lower, lpad, repeat, reverse, rpad, translate, upper};
 pub(super) use self::letters::{lower_char, mapped};
+use self::normal::{is_normalized, normalize};
 pub(crate) use self::quote::quote_identifier;
 use self::quote::{quote_ident, quote_literal, quote_nullable};
 pub(super) use self::search::parts;
@@ -442,6 +444,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(3062, "reverse", &[T], T, reverse),
     plain(878, "translate", &[T, T, T], T, translate),
     plain(2088, "split_part", &[T, T, Int4], T, split_part),
+    plain(4350, "normalize", &[T, T], T, normalize).with_optional(1),
+    plain(4351, "is_normalized", &[T, T], Bool, is_normalized).with_optional(1),
     plain(3696, "starts_with", &[T, T], Bool, starts_with),
     plain(1621, "chr", &[Int4], T, chr),
     plain(1620, "ascii", &[T], Int4, ascii),

@@ -90,7 +90,6 @@ const OTHER_TYPES: &[(u32, u32, &str, &str)] = &[
     (2279, 0, "trigger", "trigger"),
     (2280, 0, "language_handler", "language_handler"),
     (2281, 0, "internal", "internal"),
-    (2970, 2949, "txid_snapshot", "txid_snapshot"),
     (3614, 3643, "tsvector", "tsvector"),
     (3615, 3645, "tsquery", "tsquery"),
     (3734, 3735, "regconfig", "regconfig"),
@@ -110,7 +109,6 @@ const OTHER_TYPES: &[(u32, u32, &str, &str)] = &[
     (4534, 6153, "tstzmultirange", "tstzmultirange"),
     (4535, 6155, "datemultirange", "datemultirange"),
     (4536, 6157, "int8multirange", "int8multirange"),
-    (5038, 5039, "pg_snapshot", "pg_snapshot"),
 ];
 
 /// Oid of one of them, or of an array of it.

@@ -8,6 +8,7 @@ mod constraint;
 mod domain;
 mod privilege;
 mod relation;
+mod usage;
 
 use super::SystemTable;
 
@@ -35,6 +36,12 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &domain::DOMAINS,
     &domain::DOMAIN_CONSTRAINTS,
     &domain::COLUMN_DOMAIN_USAGE,
+    &usage::ROUTINE_PRIVILEGES,
+    &usage::ROLE_ROUTINE_GRANTS,
+    &usage::UDT_PRIVILEGES,
+    &usage::USAGE_PRIVILEGES,
+    &usage::ROLE_USAGE_GRANTS,
+    &usage::VIEW_TABLE_USAGE,
 ];
 
 /// A truth value of the standard.

@@ -51,11 +51,12 @@ const FIXED: [&str; 12] = [
 /// Those that are the same if they are called in the same order.
 const IN_ORDER: [&str; 5] = ["random", "gen_random_uuid", "uuid_generate_v4", "gen_random_bytes", "nextval"];
 /// Those that say something of the session or the server.
-const OF_THE_NODE: [&str; 10] = [
+const OF_THE_NODE: [&str; 11] = [
     "current_setting",
     "version",
     "txid_current",
     "txid_current_if_assigned",
+    "txid_current_snapshot",
     "getpgusername",
     "timeofday",
     "inet_client_addr",

@@ -129,7 +129,10 @@ impl<'a> Check<'a, '_> {
             if !changed.is_none_or(is_met) || !seen.insert((key.oid, changed.is_none())) {
                 continue;
             }
-            let action = if changed.is_none() { key.on_delete } else { key.on_update };
+            let (action, set) = match changed {
+                None => (key.on_delete, key.set_on_delete()),
+                Some(_) => (key.on_update, key.columns.as_slice()),
+            };
             match action {
                 ReferentialAction::NoAction | ReferentialAction::Restrict => continue,
                 ReferentialAction::Cascade if changed.is_none() => {
@@ -137,14 +140,14 @@ impl<'a> Check<'a, '_> {
                     continue;
                 }
                 ReferentialAction::SetDefault => {
-                    for &place in &key.columns {
+                    for &place in set {
                         self.default(&child.columns[place])?;
                     }
                 }
                 ReferentialAction::Cascade | ReferentialAction::SetNull => {}
             }
             self.met(child)?;
-            on_more_stack(|| self.referring(child, Some(&key.columns), seen))?;
+            on_more_stack(|| self.referring(child, Some(set), seen))?;
         }
         Ok(())
     }
