@@ -9,7 +9,7 @@
 //! - **Synchronization.** The engine takes mutexes, atomics and threads from its `sync` module,
 //!   which alone can put a scheduler in their place ([`UNSCHEDULED`]).
 //! - **Claims.** What ARCHITECTURE.md says of one commit path, one parser, the engine's floors and
-//!   clock, and unused dependencies ([`claims`]).
+//!   clock, and unused dependencies ([`claims`]); and that what it names is there ([`paths`]).
 //! - **Features.** The binary and the benchmarks are built of the same crates ([`features`]).
 //! - **Prose.** Each module of more than 40 lines opens with `//!`, and the lines of comments are
 //!   not too long to read ([`comments`]).
@@ -19,6 +19,7 @@
 mod claims;
 mod comments;
 mod features;
+mod paths;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -83,6 +84,8 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     direction(root, &mut findings)?;
     orphans(root, &mut findings)?;
     features::compare(root, &mut findings)?;
+    paths::check(root, &mut findings)?;
+    let exports = claims::Exports::read(root)?;
     let ratchet = Ratchet::read(root)?;
     let mut seen = BTreeMap::new();
     for file in rust_files(root)? {
@@ -90,6 +93,9 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
         let text = fs::read_to_string(&file).map_err(|error| format!("{name}: {error}"))?;
         inspect(&name, &text, &mut findings, &mut seen);
         comments::inspect(&name, &text, &mut findings);
+        if !is_test(&name) {
+            claims::floors(&name, &body(&text), &exports, &mut findings);
+        }
     }
     ratchet.compare(&seen, &mut findings);
     if findings.is_empty() { Ok(()) } else { Err(format!("tidy:\n  {}", findings.join("\n  "))) }
@@ -202,14 +208,29 @@ fn rust_files_of(mut folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
+fn is_test(name: &str) -> bool {
+    name.contains("/tests/") || name.ends_with("tests.rs") || name.contains("/examples/")
+}
+
+/// A file's lines before its module of tests. That one of its modules is in another file, or
+/// another word, is for tests only, ends nothing.
+fn body(text: &str) -> Vec<&str> {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_end = |pair: &[&str]| {
+        let module = pair[1].trim_start_matches("pub(crate) ");
+        pair[0] == "#[cfg(test)]" && module.starts_with("mod ") && module.ends_with('{')
+    };
+    let end = lines.windows(2).position(is_end).unwrap_or(lines.len());
+    lines[..end].to_vec()
+}
+
 /// Measures one file: findings that no ratchet excuses go to `findings`, lengths beyond the limits
 /// to `seen`.
 fn inspect(name: &str, text: &str, findings: &mut Vec<String>, seen: &mut BTreeMap<String, usize>) {
-    let is_test = name.contains("/tests/") || name.ends_with("tests.rs") || name.contains("/examples/");
-    if is_test {
+    if is_test(name) {
         return;
     }
-    let body: Vec<&str> = text.lines().take_while(|line| *line != "#[cfg(test)]").collect();
+    let body = body(text);
     if body.len() > FILE_LINES {
         seen.insert(name.to_owned(), body.len());
     }
@@ -327,6 +348,16 @@ mod tests {
         assert_eq!(findings.len(), 1, "{findings:?}");
         inspect("crates/x/src/b.rs", &"// line\n".repeat(601), &mut findings, &mut seen);
         assert_eq!(seen.get("crates/x/src/b.rs"), Some(&601));
+    }
+
+    #[test]
+    fn a_module_of_tests_elsewhere_hides_nothing() {
+        let long = format!("#[cfg(test)]\nmod tests;\nfn long() {{\n{}}}\n", "    work();\n".repeat(80));
+        let mut seen = BTreeMap::new();
+        inspect("crates/x/src/a.rs", &long, &mut Vec::new(), &mut seen);
+        assert_eq!(seen.get("crates/x/src/a.rs:long"), Some(&82));
+        let tested = format!("fn a() {{}}\n#[cfg(test)]\nmod tests {{\n{}}}\n", "    // line\n".repeat(601));
+        assert_eq!(body(&tested), ["fn a() {}"]);
     }
 
     #[test]

@@ -289,7 +289,7 @@ fn log_filter(text: &str) -> Result<Targets, String> {
     Ok(if text.contains("openraft") { named } else { named.with_target("openraft", LevelFilter::ERROR) })
 }
 
-async fn serve(config: Config, reread: impl Fn() -> Result<Config, String>) -> Result<(), String> {
+async fn serve(mut config: Config, reread: impl Fn() -> Result<Config, String>) -> Result<(), String> {
     let mut signals = Signals::new().map_err(|e| format!("cannot listen for signals: {e}"))?;
     loop {
         let mut running = tokio::select! {
@@ -298,6 +298,8 @@ async fn serve(config: Config, reread: impl Fn() -> Result<Config, String>) -> R
         };
         announce(&running);
         let mut goes_on = until_end(&mut running, &mut signals, &reread).await;
+        // If it starts again, then with what has been read meanwhile.
+        config = running.config().clone();
         let mut stopping = std::pin::pin!(running.stop());
         loop {
             tokio::select! {
@@ -437,6 +439,8 @@ struct Signals {
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     hangup: tokio::signal::unix::Signal,
+    /// A SIGHUP came while only an end was waited for.
+    has_hung_up: bool,
 }
 
 impl Signals {
@@ -447,16 +451,21 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
+            has_hung_up: false,
         })
     }
 
     #[cfg(not(unix))]
     fn new() -> std::io::Result<Signals> {
-        Ok(Signals {})
+        Ok(Signals { has_hung_up: false })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next one, unless one came before that nobody could answer.
     async fn next(&mut self) -> Asked {
+        if std::mem::take(&mut self.has_hung_up) { Asked::Reload } else { self.receive().await }
+    }
+
+    async fn receive(&mut self) -> Asked {
         #[cfg(unix)]
         tokio::select! {
             _ = self.terminate.recv() => Asked::End,
@@ -470,9 +479,12 @@ impl Signals {
         }
     }
 
-    /// Waits for one that asks to stop.
+    /// Waits for one that asks to stop. Another is for `next`: a server that starts reads its
+    /// configuration again as soon as it runs.
     async fn end(&mut self) {
-        while self.next().await != Asked::End {}
+        while self.receive().await != Asked::End {
+            self.has_hung_up = true;
+        }
     }
 }
 
@@ -481,6 +493,30 @@ mod tests {
     use tracing::Level;
 
     use super::log_filter;
+
+    /// During a start, say, which may take long.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_hang_up_that_nobody_can_answer_yet_is_kept() {
+        use std::future::poll_fn;
+        use std::task::Poll;
+
+        use super::{Asked, Signals};
+
+        let mut signals = Signals::new().expect("signals");
+        let mut witness = Signals::new().expect("signals");
+        let id = std::process::id().to_string();
+        let sent = std::process::Command::new("kill").args(["-HUP", &id]).status();
+        assert!(sent.expect("kill runs").success());
+        // All who listen hear it at the same time.
+        assert_eq!(witness.next().await, Asked::Reload);
+        {
+            let mut end = std::pin::pin!(signals.end());
+            let is_pending = poll_fn(|cx| Poll::Ready(end.as_mut().poll(cx).is_pending())).await;
+            assert!(is_pending, "it asks for no end");
+        }
+        assert_eq!(signals.next().await, Asked::Reload);
+    }
 
     #[test]
     fn the_log_says_what_is_asked_for_and_little_of_the_consensus_library() {

@@ -131,6 +131,32 @@ fn deep_statements_are_answered_or_refused() {
     }
 }
 
+/// They are told in few words, by a statement that is not deep itself.
+#[test]
+fn plans_of_deep_statements_are_explained() {
+    let (_folder, _process, mut wire) = serve(&[]);
+    wire.query("CREATE TABLE t (id int PRIMARY KEY, n int, s text)").expect("created");
+    let depth = 1_000;
+    let conditions = [
+        format!("SELECT id FROM t WHERE n{} > 1", " + id".repeat(depth)),
+        format!("SELECT id FROM t WHERE {}(n > id){}", "NOT coalesce(".repeat(depth), ")".repeat(depth)),
+        format!("SELECT id FROM t WHERE s{} = '{}'", " || s".repeat(depth), "x".repeat(1 << 16)),
+        format!("SELECT id FROM t{}", " UNION ALL SELECT id FROM t WHERE n = 1".repeat(depth / 10)),
+    ];
+    for (number, query) in conditions.iter().enumerate() {
+        let what = format!("deep query {number}");
+        assert_eq!(
+            outcome(&mut wire, &what, &format!("PREPARE deep{number} AS {query}")),
+            "rows",
+            "{number}"
+        );
+        for way in ["EXPLAIN", "EXPLAIN (VERBOSE)", "EXPLAIN (FORMAT JSON)"] {
+            assert_eq!(outcome(&mut wire, &what, &format!("{way} EXECUTE deep{number}")), "rows", "{way}");
+            assert_eq!(outcome(&mut wire, &what, &format!("{way} {query}")), "rows", "{way}");
+        }
+    }
+}
+
 /// Each of them was bound twice by the one around it.
 #[test]
 fn queries_within_queries_take_no_time_that_doubles() {

@@ -133,13 +133,19 @@ impl Cluster {
 
     /// What a node says at its HTTP port: a head, and JSON. `None`: it is not there yet.
     fn said_at(&self, node: usize, path: &str) -> Option<(String, serde_json::Value)> {
+        let (head, body) = self.text_at(node, path)?;
+        Some((head, serde_json::from_str(&body).ok()?))
+    }
+
+    /// The same in any form.
+    fn text_at(&self, node: usize, path: &str) -> Option<(String, String)> {
         let mut socket = TcpStream::connect(&self.http[node - 1]).ok()?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         socket.write_all(request.as_bytes()).ok()?;
         let mut answer = String::new();
         socket.read_to_string(&mut answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
-        Some((head.to_owned(), serde_json::from_str(body).ok()?))
+        Some((head.to_owned(), body.to_owned()))
     }
 
     /// Asks a node for a change of the nodes, and for nothing behind that. Its whole answer.
@@ -414,6 +420,14 @@ fn a_node_s_live_page_has_all_nodes() {
         assert!(live["replication"][name].is_u64(), "{name}: {live}");
     }
     assert!(live["replication"]["protocols"].is_array(), "{live}");
+    let (_, metrics) = cluster.text_at(2, "/metrics").expect("an answer");
+    for name in ["log", "tocommit", "c_pending", "w_pending", "paused", "paused_milliseconds"] {
+        assert!(metrics.contains(&format!("\ncognate_replication_{name} ")), "{name}: {metrics}");
+    }
+    for protocol in ["active", "certification", "weak_voting"] {
+        let counted = format!("\ncognate_protocol_commits_total{{protocol=\"{protocol}\"}} ");
+        assert!(metrics.contains(&counted), "{protocol}: {metrics}");
+    }
 }
 
 /// Transfers at all nodes while they are killed one after the other: the sum stays, and whatever
@@ -785,6 +799,46 @@ fn a_node_that_starts_without_a_majority_says_so() {
     alone.wait().expect("waited");
     cluster.restart(&[1, 2, 3]);
     retried(&mut cluster.connect(1), "CREATE TABLE item (id int PRIMARY KEY)");
+}
+
+/// A list that has forgotten members: the node neither dials them nor lets them in, and both sides
+/// say so.
+#[test]
+fn a_node_whose_list_contradicts_the_members_names_them() {
+    let mut cluster = Cluster::start();
+    let mut one = cluster.connect(1);
+    retried(&mut one, "CREATE TABLE item (id int PRIMARY KEY)");
+    cluster.stop(3);
+    let own = cluster.peers.split(',').next_back().expect("a peer").to_owned();
+    cluster.lists = vec![cluster.peers.clone(), cluster.peers.clone(), own];
+    let (data, arguments) = (cluster.data(3), cluster.arguments(3));
+    let words = ["serve", "--data", data.to_str().expect("UTF-8"), "--listen", "127.0.0.1:0"];
+    let words: Vec<&str> = words.into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    let mut alone = command(&words).stderr(std::process::Stdio::null()).spawn().expect("started");
+    let said = |health: &serde_json::Value| health["node"]["reason"].as_str().unwrap_or("").to_owned();
+    let reason = loop {
+        assert!(alone.try_wait().expect("asked").is_none(), "it waits for the others");
+        match cluster.said_at(3, "/health") {
+            Some((head, health)) if said(&health).contains("list") => {
+                assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+                break said(&health);
+            }
+            _ => {}
+        }
+    };
+    for node in [1, 2] {
+        let named = format!("node {node}: it is not on this node's list");
+        assert!(reason.contains(&named), "{reason}");
+    }
+    let refused = "SELECT reason FROM cognate_nodes \
+                   WHERE node = 3 AND reason LIKE '%node 1 is not on the list of node 3%'";
+    while rows(&mut one, refused).is_empty() {}
+    alone.kill().expect("killed");
+    alone.wait().expect("waited");
+    cluster.lists.clear();
+    cluster.restart(&[3]);
+    retried(&mut cluster.connect(3), "INSERT INTO item VALUES (1)");
+    cluster.assert_equal("SELECT id FROM item");
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Clusters of processes whose network is cut and slow, and whose nodes stand still, while clients
-//! at all nodes go on by all protocols ([`crate::cluster_histories`]).
+//! Clusters of processes whose network is cut and slow, and whose nodes stand still or are killed,
+//! one of them or all at once, while clients at all nodes go on by all protocols
+//! ([`crate::cluster_histories`]).
 //!
 //! What happens, and to whom, is drawn from a seed, which is printed; `COGNATE_SEED` sets it, and
 //! `COGNATE_ROUNDS` how much happens. Nothing here waits for a time: a fault lasts until those who
@@ -30,9 +31,14 @@ enum Fault {
     Still,
     /// Everything between all nodes is late.
     Slow,
+    /// Its process is killed and started again.
+    Killed,
+    /// All processes are killed, in the middle of what they do, and started again.
+    AllKilled,
 }
 
-const FAULTS: [Fault; 5] = [Fault::Cut, Fault::Deaf, Fault::Mute, Fault::Still, Fault::Slow];
+const FAULTS: [Fault; 7] =
+    [Fault::Cut, Fault::Deaf, Fault::Mute, Fault::Still, Fault::Slow, Fault::Killed, Fault::AllKilled];
 
 fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -53,8 +59,25 @@ fn cluster() -> (Cluster, Proxies) {
     (cluster, proxies)
 }
 
+fn kill(cluster: &mut Cluster, crew: &Crew, node: usize) {
+    crew.lose(node);
+    cluster.kill(node);
+}
+
+/// Nobody ends before all are being killed.
+fn kill_all(cluster: &mut Cluster, crew: &Crew) {
+    (1..=SIZE).for_each(|node| crew.lose(node));
+    (1..=SIZE).for_each(|node| cluster.signal_to(node, "KILL"));
+    (1..=SIZE).for_each(|node| cluster.await_end(node));
+}
+
+fn start_again(cluster: &mut Cluster, crew: &Crew, nodes: &[usize]) {
+    cluster.restart(nodes);
+    nodes.iter().for_each(|node| crew.find(*node, cluster.address(*node)));
+}
+
 /// Does it to a node, lets everybody go on who can, and takes it back.
-fn suffer(cluster: &Cluster, proxies: &Proxies, crew: &Crew, fault: Fault, node: usize) {
+fn suffer(cluster: &mut Cluster, proxies: &Proxies, crew: &Crew, fault: Fault, node: usize) {
     let others: Vec<usize> = (1..=SIZE).filter(|other| *other != node).collect();
     // Somebody of the node is always at work when it begins.
     crew.allow(TIMES);
@@ -67,8 +90,12 @@ fn suffer(cluster: &Cluster, proxies: &Proxies, crew: &Crew, fault: Fault, node:
         Fault::Mute => proxies.mute(node),
         Fault::Still => cluster.signal_to(node, "STOP"),
         Fault::Slow => proxies.slow(Duration::from_millis(3)),
+        Fault::Killed => kill(cluster, crew, node),
+        Fault::AllKilled => kill_all(cluster, crew),
     }
-    crew.go_on(TIMES, &others);
+    if fault != Fault::AllKilled {
+        crew.go_on(TIMES, &others);
+    }
     let mut state = Vec::new();
     if fault == Fault::Cut {
         crew.until_refused(node);
@@ -77,7 +104,9 @@ fn suffer(cluster: &Cluster, proxies: &Proxies, crew: &Crew, fault: Fault, node:
     }
     match fault {
         Fault::Still => cluster.signal_to(node, "CONT"),
-        _ => proxies.heal(),
+        Fault::Killed => start_again(cluster, crew, &[node]),
+        Fault::AllKilled => start_again(cluster, crew, &[1, 2, 3]),
+        Fault::Cut | Fault::Deaf | Fault::Mute | Fault::Slow => proxies.heal(),
     }
     crew.go_on(TIMES, &[1, 2, 3]);
     crew.assert_well();
@@ -88,9 +117,10 @@ fn suffer(cluster: &Cluster, proxies: &Proxies, crew: &Crew, fault: Fault, node:
 fn history(level: &'static str, faults: &[Fault], rounds: usize) {
     let seed = seed();
     let mut random = SplitMix::new(seed);
-    let (cluster, proxies) = cluster();
+    let (mut cluster, proxies) = cluster();
     let crew = Crew::new(&cluster, level);
     thread::scope(|scope| {
+        let _alarm = crew.alarm();
         for node in (1..=SIZE).flat_map(|node| [node, node]) {
             crew.hire(scope, &cluster, node, &PROTOCOLS, seed);
         }
@@ -107,7 +137,7 @@ fn history(level: &'static str, faults: &[Fault], rounds: usize) {
                 false => 1 + (leader + random.below(SIZE as u64 - 1) as usize) % SIZE,
             };
             println!("round {round}: {fault:?} of node {node}, node {leader} leads");
-            suffer(&cluster, &proxies, &crew, fault, node);
+            suffer(&mut cluster, &proxies, &crew, fault, node);
         }
         crew.end();
     });
@@ -121,6 +151,14 @@ fn rounds(usually: usize) -> usize {
 #[test]
 fn cut_and_slow_networks_leave_one_serial_history() {
     history("serializable", &FAULTS, rounds(FAULTS.len()));
+}
+
+/// At the other levels, too: what was acknowledged is there once, whoever was killed.
+#[test]
+fn killed_nodes_lose_nothing_at_lower_levels() {
+    for level in ["repeatable read", "read committed"] {
+        history(level, &[Fault::Killed, Fault::AllKilled], rounds(2));
+    }
 }
 
 #[test]
@@ -138,18 +176,19 @@ fn cut_and_slow_networks_lose_nothing_at_read_committed() {
 #[test]
 fn an_origin_of_voters_and_a_leader_stand_still_and_go_on() {
     let seed = seed();
-    let (cluster, proxies) = cluster();
+    let (mut cluster, proxies) = cluster();
     let crew = Crew::new(&cluster, "serializable");
     let leader = cluster.leader(1);
     let origin = 1 + leader % SIZE;
     thread::scope(|scope| {
+        let _alarm = crew.alarm();
         for node in (1..=SIZE).flat_map(|node| [node, node]) {
             let protocols = if node == origin { &PROTOCOLS[2..3] } else { &PROTOCOLS[..] };
             crew.hire(scope, &cluster, node, protocols, seed);
         }
         crew.go_on(TIMES, &[1, 2, 3]);
         for node in [origin, leader, origin] {
-            suffer(&cluster, &proxies, &crew, Fault::Still, node);
+            suffer(&mut cluster, &proxies, &crew, Fault::Still, node);
         }
         crew.end();
     });

@@ -3,7 +3,8 @@
 //!
 //! A transaction reads a list, appends its own number to two others, and moves money between two
 //! accounts, as one message, by a protocol that is drawn; or it reads everything. Who gets no
-//! answer asks again under the same name, so that it happens once. At the end the lists say in
+//! answer asks again under the same name, so that it happens once; so does who has lost the
+//! connection to a node that was killed, once that is there again. At the end the lists say in
 //! which order everybody wrote, and reads say where between them everybody has read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -40,8 +41,12 @@ struct Ledger {
     done: BTreeMap<usize, usize>,
     /// How often a node has refused to write because it hears no majority.
     refused: [usize; SIZE],
+    /// Where each node is; nowhere while it is down.
+    addresses: [Option<SocketAddr>; SIZE],
+    /// How often each node was killed.
+    killed: [usize; SIZE],
     is_over: bool,
-    /// A client has found something wrong.
+    /// A client, or who conducts them, has found something wrong.
     has_failed: bool,
 }
 
@@ -67,7 +72,9 @@ impl Crew {
             retried(&mut wire, &text);
         }
         let token = rows(&mut wire, "SHOW cognate.commit_token")[0][0].clone();
-        Crew { level, token, ledger: Mutex::default(), changed: Condvar::new() }
+        let addresses = std::array::from_fn(|at| Some(cluster.address(at + 1)));
+        let ledger = Mutex::new(Ledger { addresses, ..Ledger::default() });
+        Crew { level, token, ledger, changed: Condvar::new() }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Ledger) -> T) -> T {
@@ -99,14 +106,44 @@ impl Crew {
         seed: u64,
     ) {
         let address = cluster.address(node);
-        let client = self.change(|ledger| {
+        let (client, life) = self.change(|ledger| {
             // The last digit is its node.
             let client = ledger.done.len() * 10 + node;
             ledger.done.insert(client, ledger.allowed);
-            client
+            (client, ledger.killed[node - 1])
         });
         let random = SplitMix::new(seed ^ ((client as u64) << 32));
-        scope.spawn(move || Client::new(self, client, protocols, random, address).run());
+        scope.spawn(move || {
+            let _alarm = self.alarm();
+            let wire = self.connect(address);
+            Client { crew: self, client, protocols, random, wire, life }.run();
+        });
+    }
+
+    /// To be held by everybody, who conducts included: if one fails, nobody waits for it.
+    pub(crate) fn alarm(&self) -> Alarm<'_> {
+        Alarm(self)
+    }
+
+    /// A session of a client.
+    fn connect(&self, address: SocketAddr) -> Wire {
+        let mut wire = Wire::connect(address).expect("connected");
+        wire.query(&format!("SET cognate.read_after = '{}'", self.token)).expect("set");
+        wire.query(&format!("SET default_transaction_isolation = '{}'", self.level)).expect("set");
+        wire
+    }
+
+    /// A node is about to be killed: its clients lose their connections.
+    pub(crate) fn lose(&self, node: usize) {
+        self.change(|ledger| {
+            ledger.addresses[node - 1] = None;
+            ledger.killed[node - 1] += 1;
+        });
+    }
+
+    /// It is there again.
+    pub(crate) fn find(&self, node: usize, address: SocketAddr) {
+        self.change(|ledger| ledger.addresses[node - 1] = Some(address));
     }
 
     /// Lets every client do so many transactions more, and waits until those of these nodes have.
@@ -146,8 +183,8 @@ impl Crew {
     }
 }
 
-/// A client that fails must not leave the others, and who conducts them, waiting.
-struct Alarm<'a>(&'a Crew);
+/// Who fails, a client or who conducts them, must not leave the others waiting.
+pub(crate) struct Alarm<'a>(&'a Crew);
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
@@ -163,24 +200,12 @@ struct Client<'a> {
     protocols: &'static [&'static str],
     random: SplitMix,
     wire: Wire,
+    /// How often its node had been killed when it connected.
+    life: usize,
 }
 
 impl Client<'_> {
-    fn new<'a>(
-        crew: &'a Crew,
-        client: usize,
-        protocols: &'static [&'static str],
-        random: SplitMix,
-        address: SocketAddr,
-    ) -> Client<'a> {
-        let mut wire = Wire::connect(address).expect("connected");
-        wire.query(&format!("SET cognate.read_after = '{}'", crew.token)).expect("set");
-        wire.query(&format!("SET default_transaction_isolation = '{}'", crew.level)).expect("set");
-        Client { crew, client, protocols, random, wire }
-    }
-
     fn run(mut self) {
-        let alarm = Alarm(self.crew);
         for number in 0.. {
             let may = |ledger: &Ledger| ledger.done[&self.client] < ledger.allowed;
             self.crew.until(|ledger| ledger.is_over || may(ledger));
@@ -193,7 +218,6 @@ impl Client<'_> {
                 *ledger.done.get_mut(&self.client).expect("it was hired") += 1;
             });
         }
-        drop(alarm);
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -222,8 +246,7 @@ impl Client<'_> {
         };
         let protocol = self.protocols[self.below(self.protocols.len())];
         let set = format!("SET cognate.replication = {protocol}; SET cognate.request_id = 'deed {id}'");
-        self.wire.query(&set).expect("set");
-        let found = self.repeat(&text);
+        let found = self.repeat(&set, &text);
         let (mut read, mut sum) = (Vec::new(), None);
         for row in found.into_iter().flatten() {
             let row: Vec<String> = row.into_iter().map(|value| value.expect("a value")).collect();
@@ -235,14 +258,20 @@ impl Client<'_> {
         Deed { id, appended, read, sum }
     }
 
-    /// What a transaction answered; `None` if it has happened and the answer was lost.
-    fn repeat(&mut self, text: &str) -> Option<Rows> {
+    /// What a transaction answered, for which the session is set up so; `None` if it has happened
+    /// and the answer was lost.
+    fn repeat(&mut self, set: &str, text: &str) -> Option<Rows> {
         let mut may_have_happened = false;
         loop {
-            let failure = match self.wire.query(text) {
+            let failure = match self.wire.query(set).and_then(|_| self.wire.query(text)) {
                 Ok(rows) => return Some(rows),
                 Err(failure) => failure,
             };
+            if failure == Failure::Broken && !self.crew.change(|ledger| ledger.has_failed) {
+                may_have_happened = true;
+                self.reconnect();
+                continue;
+            }
             // Where it fails, the transaction may be over already, or not.
             let _ = self.wire.query("ROLLBACK");
             match failure.sqlstate() {
@@ -256,6 +285,22 @@ impl Client<'_> {
                     panic!("client {client}: {failure:?} to {text}");
                 }
             }
+        }
+    }
+
+    /// Waits until its node, which was killed, is there again, and connects to it anew. Or a client
+    /// has failed: then nobody goes on.
+    fn reconnect(&mut self) {
+        let (crew, node, life) = (self.crew, self.client % 10, self.life);
+        let was_killed = crew.change(|ledger| ledger.killed[node - 1] > life || ledger.has_failed);
+        assert!(was_killed, "client {}: node {node} has broken the connection", self.client);
+        crew.until(|ledger| ledger.addresses[node - 1].is_some());
+        let found = crew.change(|ledger| {
+            let address = ledger.addresses[node - 1]?;
+            Some((address, ledger.killed[node - 1]))
+        });
+        if let Some((address, life)) = found {
+            (self.wire, self.life) = (crew.connect(address), life);
         }
     }
 }

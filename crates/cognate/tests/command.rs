@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::cluster::free_port;
 use crate::process::{Process, command, fails, read_all};
+use crate::wire::Wire;
 
 /// A start-up packet of protocol 3.0 for user `a`.
 const START: &[u8] = b"\0\0\0\x10\0\x03\0\0user\0a\0\0";
@@ -38,6 +39,38 @@ fn it_says_once_how_to_connect_and_stops_when_told() {
         assert!(farewell.contains("C57P01"), "{farewell:?}");
         assert!(process.wait().success());
     }
+}
+
+/// What cannot be used changes nothing, and ends nobody.
+#[test]
+fn a_hang_up_reads_the_configuration_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cognate.toml");
+    // Never half of it.
+    let say = |text: &str| {
+        std::fs::write(file.with_extension("new"), text).expect("written");
+        std::fs::rename(file.with_extension("new"), &file).expect("renamed");
+    };
+    say("active_limit = '7'\n");
+    let config = file.to_str().expect("UTF-8");
+    let process = Process::serve(&folder.path().join("data"), &["--config", config]);
+    let mut wire = Wire::connect(process.address).expect("connected");
+    let mut limit = || wire.query("SHOW cognate.active_limit").expect("a limit")[0][0].clone();
+    assert_eq!(limit().as_deref(), Some("7"));
+    for wanted in ["9", "5"] {
+        say("colour = 'red'\n");
+        let before = limit();
+        process.signal("HUP");
+        assert_eq!(limit(), before);
+        say(&format!("active_limit = '{wanted}'\n"));
+        process.signal("HUP");
+        while limit().as_deref() != Some(wanted) {
+            std::thread::yield_now();
+        }
+    }
+    drop(wire);
+    process.signal("TERM");
+    assert!(process.wait().success());
 }
 
 /// The first of ports for one node of a trial: for clients, for other nodes, for HTTP.

@@ -22,9 +22,11 @@
 //!   So no one is answered ahead without a nonce, and nobody who does not compare them may ask for
 //!   it.
 //! - *Others see too little.* Its lock is held as before, and siblings that conflict wait until the
-//!   commit has ended. Who does not conflict does not care. An ancestor at the same component goes
-//!   on in the same database with no lock against it, so there nobody is answered ahead; where the
-//!   root began that holds for all.
+//!   commit has ended. Who does not conflict does not care: a later call of the same root that is
+//!   declared compatible may not see it yet. An ancestor at the same component goes on in the same
+//!   database with no lock against it, so there nobody is answered ahead; where the root began that
+//!   holds for all. Two components that use the same tables are not told apart from two that do
+//!   not: the one that is called has to be told (`Component::answers_after_commits`).
 //! - *The root ends meanwhile.* An undo waits for the commit, then takes it back.
 //! - *The call comes again.* It is answered the same.
 //! - *The local transaction met another one* (40001). It is run again if it has called nobody. If
@@ -99,6 +101,9 @@ impl Node {
         (answer, nonce): (&str, Option<Nonce>),
         ahead: &mut Ahead,
     ) -> bool {
+        if self.options.answers_after_commits {
+            return false;
+        }
         let (Some(nonce), Some(caller)) = (nonce, ahead.caller.take()) else { return false };
         let Arrival { root, call, .. } = &request.arrival;
         let is_said = !self.tell(Event::Committing(root.clone(), call.clone(), answer.into())).is_empty();

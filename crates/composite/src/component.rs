@@ -23,7 +23,8 @@ use crate::journal::{Found, Journal};
 use crate::kit::Kit;
 use crate::matrix::{Line, Matrix};
 use crate::name::Name;
-use crate::node::{Node, Options};
+use crate::node::Node;
+use crate::options::Options;
 use crate::participant::{Arrival, Origin, Participant, Remembered, SlotFacts};
 use crate::peers::Peers;
 use crate::service::{Erased, Handler, Service};
@@ -76,6 +77,7 @@ impl Component {
                 lock_wait: Duration::from_millis(200),
                 answers_kept: Duration::from_secs(24 * 3600),
                 undo_within: DEADLINE_MAX,
+                answers_after_commits: false,
             },
         }
     }
@@ -143,6 +145,18 @@ impl Component {
     /// default 60 s, the longest time that a root has.
     pub fn undo_within(mut self, within: Duration) -> Component {
         self.options.undo_within = within;
+        self
+    }
+
+    /// Answers no call before its local transaction is committed: for a component whose tables its
+    /// callers use, too.
+    ///
+    /// Without this a call of another component may be answered while its COMMIT is under way.
+    /// Calls that conflict with it wait for that, and so does the vote. SQL of a caller's own in
+    /// the same tables does not: it may miss what the call has done, or meet its row locks; and a
+    /// constraint that is looked at only at COMMIT may wait for the caller, who waits for the vote.
+    pub fn answers_after_commits(mut self) -> Component {
+        self.options.answers_after_commits = true;
         self
     }
 

@@ -80,9 +80,14 @@ pub(crate) fn router(node: &Arc<Node>, matrix: &Arc<Matrix>, tokens: &Tokens) ->
         .route("/status", get(status))
         .route("/openapi.json", get(openapi))
         .route("/faults", get(|| async { axum::Json(fault::names()) }))
-        .fallback(nothing)
-        .method_not_allowed_fallback(nothing)
+        .fallback(nowhere)
+        .method_not_allowed_fallback(nowhere)
         .with_state(Arc::new(app))
+}
+
+/// Whoever is still sending comes to read that there is nothing, too.
+async fn nowhere(_: Body) -> Problem {
+    nothing().await
 }
 
 async fn nothing() -> Problem {

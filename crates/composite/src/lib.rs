@@ -64,6 +64,7 @@ mod lost;
 mod messages;
 mod node;
 mod openapi;
+mod options;
 mod peers;
 mod problem;
 mod run;

@@ -23,6 +23,7 @@ use crate::database::Pool;
 use crate::fault;
 use crate::journal::Journal;
 use crate::name::{CallId, Name, RootId};
+use crate::options::Options;
 use crate::participant::{Effect, Event, Nonce, Origin, Outcome, Participant, Refusal, Settled, Slot, Vote};
 use crate::peers::Peers;
 use crate::problem::Problem;
@@ -61,17 +62,6 @@ pub(crate) const RETRY: Backoff = Backoff {
 };
 /// After so many keys, those that nobody waits for are forgotten.
 const TURNS_MAX: usize = 4096;
-
-/// How a component works.
-#[derive(Debug, Clone)]
-pub(crate) struct Options {
-    /// How long a call waits for its lock.
-    pub(crate) lock_wait: Duration,
-    /// How long answers are kept for their keys.
-    pub(crate) answers_kept: Duration,
-    /// How long one attempt to undo a call may take.
-    pub(crate) undo_within: Duration,
-}
 
 /// A call under way: what its task listens to.
 pub(crate) struct UnderWay {

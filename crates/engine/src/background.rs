@@ -3,16 +3,19 @@
 //!
 //! They end when the last handle to the database goes. Merging runs at low priority and only after
 //! a checkpoint has changed something; it can always be interrupted.
+//!
+//! A thread that panics is a defect, and says so to every commit: nobody must wait for ever for the
+//! checkpoint, the slot or the lock that it does not get to any more ([`EndGuard`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Error;
-use crate::governor::Readings;
+use crate::governor::{ActiveLimit, Readings};
 use crate::manager::Manager;
 use crate::pressure::Call;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::thread::{Builder, JoinHandle};
+use crate::sync::thread::{self, Builder, JoinHandle};
 use crate::sync::{Condvar, Mutex, lower_thread_priority};
 
 /// How often the length of the log is looked at, and the caches' share of memory adjusted.
@@ -62,7 +65,11 @@ impl Background {
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-        let thread = Builder::new().name(name.into()).spawn(body);
+        let guard = EndGuard(Arc::clone(&self.manager));
+        let thread = Builder::new().name(name.into()).spawn(move || {
+            let _guard = guard;
+            body();
+        });
         let path = &self.manager.options.path;
         self.threads.push(thread.map_err(|cause| Error::io("starting a thread for", path, cause))?);
         Ok(())
@@ -89,6 +96,22 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// A defect that ends a thread stops the log, as one under the commit mutex does, and lets go who
+/// waits for a checkpoint. Nobody waits for a slot from now on: without ticks none is taken away
+/// from who keeps it and idles. Who waits for a late release is let go in `late`.
+struct EndGuard(Arc<Manager>);
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        self.0.store.log.fail(Error::Defect("a background thread panicked"));
+        self.0.pressure.stop();
+        self.0.governor.set_limit(ActiveLimit::Off);
     }
 }
 
@@ -179,5 +202,32 @@ impl Manager {
         let cache =
             (budget / 8 * 7).saturating_sub(self.store.memory.bytes()).clamp(budget / 8, budget / 4 * 3);
         self.store.base.resize_cache(cache);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use cognate_env::sim::SimDisk;
+
+    use super::*;
+    use crate::{Database, Options};
+
+    /// Without ticks nobody takes a slot away from who keeps it and idles: readers would wait, too.
+    #[test]
+    fn a_thread_that_panics_leaves_nobody_waiting_for_a_slot() {
+        let options = Options { disk: SimDisk::new(1).handle(), ..Options::new("data") };
+        let database = Database::open(options).expect("opened");
+        database.governor().set_limit(ActiveLimit::Fixed(1));
+        drop(EndGuard(Arc::clone(database.manager())));
+        assert!(!database.is_poisoned(), "a thread that was asked to end");
+        assert_eq!(database.governor().info().limit, Some(1));
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _guard = EndGuard(Arc::clone(database.manager()));
+            assert!(database.is_poisoned(), "the planted defect");
+        }));
+        assert!(panicked.is_err() && database.is_poisoned());
+        assert_eq!(database.governor().info().limit, None);
     }
 }

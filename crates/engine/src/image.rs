@@ -69,7 +69,7 @@ impl Manager {
                 return Err(Error::Defect("what was delivered is not what can be seen"));
             }
             let is_new = pin.csn() > before;
-            (pin, is_new.then(|| self.encode_image(cluster, &standing)))
+            (pin, is_new.then(|| self.encode_image(cluster, &standing)).transpose()?)
         };
         let moved = self.checkpoint_with_image(cluster, &pin, content, before);
         // After a failure, too: each attempt would leave its image, until the disk is full of them.
@@ -99,16 +99,16 @@ impl Manager {
         self.checkpoint_to(pin, before).map(drop)
     }
 
-    fn encode_image(&self, cluster: &Cluster, standing: &Standing) -> Vec<u8> {
+    fn encode_image(&self, cluster: &Cluster, standing: &Standing) -> Result<Vec<u8>, Error> {
         let mut out = Encoder::with_capacity(1 << 16);
         out.byte(VERSION);
         out.list(&cluster.changed_at(), |out, position| out.varint(*position));
         standing.encode(&mut out);
         match planted::is(Planted::GraphNotInImage) {
             true => out.varint(0),
-            false => self.sequencer.encode_graph(&mut out),
+            false => self.sequencer.encode_graph(&mut out)?,
         }
-        out.finish()
+        Ok(out.finish())
     }
 
     /// Begins at the image that stands where the base does, before anything is delivered.

@@ -1,4 +1,5 @@
-//! Locks of a transaction: rows and whole trees, until its end.
+//! Locks of a transaction: rows and whole trees, until its end. And the way to advisory ones, which
+//! a session holds.
 //!
 //! A transaction that a node of a cluster executes when it is its turn in the order (`turns`) asks
 //! nobody: everything before it is decided, nothing behind it is, and whoever runs here gives way
@@ -6,15 +7,22 @@
 
 use std::sync::Arc;
 
-use crate::Error;
-use crate::TransactionId;
-use crate::TreeId;
 use crate::key::SmallKey;
+use crate::lock::advisory::AdvisoryLocks;
 use crate::lock::mode::{LockMode, LockOutcome, Mode, TreeMode, WaitPolicy};
 use crate::lock::queue::Answer;
 use crate::lock::table::{HeldLock, LOCK_BYTES};
 use crate::transaction::Transaction;
 use crate::txn::writeset::WriteSet;
+use crate::{Database, Error, TransactionId, TreeId};
+
+impl Database {
+    /// Access to the advisory locks of a space for one more session.
+    pub fn advisory_locks(&self, space: u32) -> AdvisoryLocks {
+        let manager = self.manager();
+        AdvisoryLocks::new(Arc::clone(&manager.locks), manager.transaction_id(), space)
+    }
+}
 
 impl Transaction {
     /// Locks a row until the end of the transaction. Waits (with `Block`) until it is free;

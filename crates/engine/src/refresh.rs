@@ -48,7 +48,7 @@ pub struct StatementMark {
 enum WriteMark {
     /// Those after this one are the statement's.
     Sequence(u64),
-    /// The transaction has trees of its own.
+    /// The transaction has trees of its own, or there are several statements.
     Savepoint(Savepoint),
 }
 
@@ -76,6 +76,13 @@ impl Transaction {
             None => WriteMark::Savepoint(self.savepoint()),
         };
         StatementMark { writes, reads, notes: self.notes.len() }
+    }
+
+    /// Several statements begin that may be undone together, and each of them by itself, too; the
+    /// snapshot may move for one of them meanwhile. To be followed as by `mark_statement`.
+    pub fn mark_statements(&mut self) -> StatementMark {
+        let reads = self.sight.reads().map(Reads::mark);
+        StatementMark { writes: WriteMark::Savepoint(self.savepoint()), reads, notes: self.notes.len() }
     }
 
     /// The statement has succeeded: it will not be undone by itself any more.

@@ -38,7 +38,7 @@ fn the_documented_calls_are_understood() {
         "replication --part before --before old/cognate --seconds 40 --rounds 8",
         "replication --galera mysql://bench@127.0.0.1:3306/bench --postgres postgresql://postgres@127.0.0.1/postgres",
         "composite --database embedded --seconds 2 --json composite.json --curves composite.svg",
-        "composite --part plain,purchase,commits --database postgres --clients 10",
+        "composite --part plain,entries,purchase,commits --database postgres --clients 10",
         "composite --part purchase --without-peers",
         "composite --trees 1x1,4x2 --part tree",
         "snum",

@@ -490,16 +490,13 @@ impl Inner {
             divergence: self.divergence.lock().clone(),
         });
         match state {
-            NodeState::Minority => (state, reason + &self.problems()),
+            NodeState::Minority => {
+                let (own, peers) = (self.identity.node(), &self.settings.peers);
+                let problem = |node: NodeNumber| self.wire.problem(node);
+                (state, reason + &status::problems(own, peers, &view.members, problem))
+            }
             _ => (state, reason),
         }
-    }
-
-    /// Why other nodes cannot be reached, to be added to a reason.
-    fn problems(&self) -> String {
-        let others = self.settings.peers.keys().filter(|node| **node != self.identity.node());
-        let problem = |node: &NodeNumber| Some(format!("; node {node}: {}", self.wire.problem(*node)?));
-        others.filter_map(problem).collect()
     }
 
     pub(crate) fn state(&self) -> (NodeState, String) {

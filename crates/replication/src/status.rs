@@ -1,7 +1,7 @@
 //! What is said of the nodes of a cluster: the rows of `cognate_nodes`, and how a node judges
 //! itself. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::codec::{Coded, Malformed, Reader};
@@ -141,6 +141,8 @@ const ENTRIES: u64 = 256;
 const REQUESTS: u64 = 50_000;
 /// What is said of a node that is on the list and does not belong to the cluster.
 const NO_MEMBER: &str = "it is no member of the cluster";
+/// What is said of a member that this node never dials.
+const NOT_LISTED: &str = "it is not on this node's list";
 
 /// How a node is, and why.
 pub(crate) fn judge(signs: &Signs) -> (NodeState, String) {
@@ -173,6 +175,23 @@ pub(crate) fn judge(signs: &Signs) -> (NodeState, String) {
         return (NodeState::CatchingUp, format!("{} requests are not applied", signs.requests_behind));
     }
     (NodeState::Serving, String::new())
+}
+
+/// Why other nodes are not heard, to be added to a reason: those of the list cannot be reached, and
+/// members that are not on it are not dialed, nor let in by themselves.
+pub(crate) fn problems(
+    own: NodeNumber,
+    peers: &BTreeMap<NodeNumber, String>,
+    members: &Members,
+    problem: impl Fn(NodeNumber) -> Option<String>,
+) -> String {
+    let all: BTreeSet<NodeNumber> = peers.keys().chain(&members.nodes).copied().collect();
+    let why = |node: &NodeNumber| match peers.contains_key(node) {
+        true => problem(*node),
+        false => Some(NOT_LISTED.to_owned()),
+    };
+    let said = |node: NodeNumber| Some(format!("; node {node}: {}", why(&node)?));
+    all.into_iter().filter(|node| *node != own).filter_map(said).collect()
 }
 
 /// Makes rows of what the nodes have answered: `Err` is why one has not.
@@ -231,7 +250,7 @@ fn reason_of(answer: Option<&Result<Report, String>>) -> Option<String> {
     match answer {
         Some(Ok(report)) => Some(report.reason.clone()).filter(|reason| !reason.is_empty()),
         Some(Err(why)) => Some(why.clone()),
-        None => Some("it is not on this node's list".to_owned()),
+        None => Some(NOT_LISTED.to_owned()),
     }
 }
 
@@ -243,7 +262,6 @@ fn role_of(members: &Members, node: NodeNumber) -> Option<Role> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     fn serving() -> Signs {
         Signs {
@@ -309,6 +327,19 @@ mod tests {
         assert_eq!((rows[1].applied, rows[1].lag_bytes, rows[1].lag_ms), (Some(8), Some(12), Some(25)));
         assert_eq!((rows[2].state, rows[2].role, rows[2].lag_bytes), (None, Some(Role::Follower), Some(30)));
         assert_eq!(rows[2].reason.as_deref(), Some("connection refused"));
+    }
+
+    /// Whoever leads may be the one that a list has forgotten.
+    #[test]
+    fn a_node_that_hears_nobody_names_members_that_are_not_on_its_list() {
+        let members = Members { voters: vec![BTreeSet::from([1, 2, 3])], nodes: BTreeSet::from([1, 2, 3]) };
+        let peers = BTreeMap::from([(1, "a".to_owned()), (3, "c".to_owned()), (4, "d".to_owned())]);
+        let problem = |node: NodeNumber| (node == 4).then(|| "connection refused".to_owned());
+        assert_eq!(
+            problems(3, &peers, &members, problem),
+            "; node 2: it is not on this node's list; node 4: connection refused"
+        );
+        assert_eq!(problems(3, &peers, &Members::default(), problem), "; node 4: connection refused");
     }
 
     /// A node that was removed still takes itself for a follower; the leader knows better.

@@ -247,6 +247,11 @@ impl Running {
         &self.server.database
     }
 
+    /// What it runs with: what has been taken over since its start, too.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Takes over what of this configuration a running server can, for connections that begin from
     /// now on, and says in the log what it cannot. On an error nothing has changed.
     pub fn reload(&mut self, config: Config) -> Result<(), StartError> {

@@ -49,6 +49,7 @@ async fn parameters_are_conditions_like_constants() {
     client.query("CREATE TABLE mark (id int PRIMARY KEY, v int); INSERT INTO mark VALUES (1, 0)").await;
     let mut clients = (client, RawClient::connect(server.address()).await);
     let sum = ("SELECT sum(price) FROM t WHERE category = $1", &["1"][..]);
+    let among = ("SELECT sum(price) FROM t WHERE category = ANY($1)", &["{1}"][..]);
     let point = ("SELECT price FROM t WHERE id = $1", &["1"][..]);
     let raise = "UPDATE t SET price = price + 1 WHERE category = $1";
     let insert = "INSERT INTO t VALUES (3, $1, 30, '')";
@@ -60,6 +61,8 @@ async fn parameters_are_conditions_like_constants() {
         (sum, (insert, &["1"]), true),
         (sum, ("UPDATE t SET category = $1 WHERE id = 2", &["1"]), true),
         (sum, ("DELETE FROM t WHERE category = $1", &["2"]), false),
+        (among, (raise, &["2"]), false),
+        (among, (raise, &["1"]), true),
         // A column that was not read.
         (point, ("UPDATE t SET note = $1 WHERE id = 1", &["new"]), false),
         (point, ("UPDATE t SET price = $1 WHERE id = 1", &["11"]), true),

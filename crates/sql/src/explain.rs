@@ -1,7 +1,7 @@
 //! EXPLAIN: how a statement is carried out, as lines of text or as JSON.
 //!
 //! JSON has PostgreSQL's keys and layout, with what is known here: the planner keeps no costs, so
-//! there are none, and a condition is counted rather than printed.
+//! there are none.
 
 use std::fmt::Write as _;
 
@@ -12,18 +12,18 @@ use crate::session::{Action, Planned};
 use crate::types::FormatContext;
 
 /// The lines of a plan.
-pub(crate) fn lines(planned: &Planned, verbose: bool) -> Vec<String> {
+pub(crate) fn lines(planned: &Planned, verbose: bool, format: &FormatContext) -> Vec<String> {
     match &planned.action {
         Action::Empty => Vec::new(),
-        Action::Select(plan) => plan.explain(verbose),
-        Action::Insert(plan) => inserting(plan, verbose),
-        Action::Update(plan) => changing("Update", &plan.target, verbose),
-        Action::Delete(plan) => changing("Delete", &plan.target, verbose),
+        Action::Select(plan) => plan.explain(verbose, format),
+        Action::Insert(plan) => inserting(plan, verbose, format),
+        Action::Update(plan) => changing("Update", &plan.target, verbose, format),
+        Action::Delete(plan) => changing("Delete", &plan.target, verbose, format),
         Action::Parts(plan) => {
-            let mut lines = step(plan.main(), verbose);
+            let mut lines = step(plan.main(), verbose, format);
             for (name, part) in plan.of_with() {
                 lines.push(format!("CTE {name}"));
-                lines.extend(step(part, verbose).into_iter().map(|line| format!("  {line}")));
+                lines.extend(step(part, verbose, format).into_iter().map(|line| format!("  {line}")));
             }
             lines
         }
@@ -34,27 +34,27 @@ pub(crate) fn lines(planned: &Planned, verbose: bool) -> Vec<String> {
     }
 }
 
-fn step(step: &Step, verbose: bool) -> Vec<String> {
+fn step(step: &Step, verbose: bool, format: &FormatContext) -> Vec<String> {
     match step {
-        Step::Select(plan) => plan.explain(verbose),
-        Step::Insert(plan) => inserting(plan, verbose),
-        Step::Update(plan) => changing("Update", &plan.target, verbose),
-        Step::Delete(plan) => changing("Delete", &plan.target, verbose),
+        Step::Select(plan) => plan.explain(verbose, format),
+        Step::Insert(plan) => inserting(plan, verbose, format),
+        Step::Update(plan) => changing("Update", &plan.target, verbose, format),
+        Step::Delete(plan) => changing("Delete", &plan.target, verbose, format),
         Step::Merge(plan) => {
             let mut lines = vec![format!("Merge on {}", plan.table.name)];
-            lines.extend(plan.source.explain(verbose).into_iter().map(|line| format!("  {line}")));
+            lines.extend(plan.source.explain(verbose, format).into_iter().map(|line| format!("  {line}")));
             lines
         }
     }
 }
 
-fn inserting(plan: &InsertPlan, verbose: bool) -> Vec<String> {
+fn inserting(plan: &InsertPlan, verbose: bool, format: &FormatContext) -> Vec<String> {
     let mut lines = vec![format!("Insert on {}", plan.table.name)];
-    lines.extend(plan.source_lines(verbose).into_iter().map(|line| format!("  {line}")));
+    lines.extend(plan.source_lines(verbose, format).into_iter().map(|line| format!("  {line}")));
     lines
 }
 
-fn changing(what: &str, target: &Target, verbose: bool) -> Vec<String> {
+fn changing(what: &str, target: &Target, verbose: bool, format: &FormatContext) -> Vec<String> {
     let mut lines = vec![format!("{what} on {}", target.table.name)];
     match &target.access {
         Access::Point(_) => {
@@ -63,7 +63,7 @@ fn changing(what: &str, target: &Target, verbose: bool) -> Vec<String> {
         }
         Access::Current(cursor) => lines.push(format!("  Row of cursor {cursor}")),
         Access::Query(plan) => {
-            lines.extend(plan.explain(verbose).into_iter().map(|line| format!("  {line}")));
+            lines.extend(plan.explain(verbose, format).into_iter().map(|line| format!("  {line}")));
         }
     }
     lines
@@ -92,20 +92,22 @@ impl From<&str> for Property {
 }
 
 /// The tree of a plan; none for a statement that has no plan.
-fn outline(planned: &Planned, verbose: bool) -> Option<Outline> {
+fn outline(planned: &Planned, verbose: bool, format: &FormatContext) -> Option<Outline> {
     match &planned.action {
-        Action::Select(plan) => Some(plan.outline(verbose)),
-        Action::Insert(plan) => Some(modify("Insert", &plan.table.name, plan.source_outline(verbose))),
+        Action::Select(plan) => Some(plan.outline(verbose, format)),
+        Action::Insert(plan) => {
+            Some(modify("Insert", &plan.table.name, plan.source_outline(verbose, format)))
+        }
         Action::Update(plan) => {
-            Some(modify("Update", &plan.target.table.name, target(&plan.target, verbose)))
+            Some(modify("Update", &plan.target.table.name, target(&plan.target, verbose, format)))
         }
         Action::Delete(plan) => {
-            Some(modify("Delete", &plan.target.table.name, target(&plan.target, verbose)))
+            Some(modify("Delete", &plan.target.table.name, target(&plan.target, verbose, format)))
         }
         Action::Parts(plan) => {
-            let mut main = outline_of_step(plan.main(), verbose);
+            let mut main = outline_of_step(plan.main(), verbose, format);
             for (name, part) in plan.of_with() {
-                let mut part = outline_of_step(part, verbose);
+                let mut part = outline_of_step(part, verbose, format);
                 part.properties.insert(0, ("Subplan Name", Property::Text(format!("CTE {name}"))));
                 part.properties.insert(0, ("Parent Relationship", "InitPlan".into()));
                 main.plans.push(part);
@@ -116,13 +118,17 @@ fn outline(planned: &Planned, verbose: bool) -> Option<Outline> {
     }
 }
 
-fn outline_of_step(step: &Step, verbose: bool) -> Outline {
+fn outline_of_step(step: &Step, verbose: bool, format: &FormatContext) -> Outline {
     match step {
-        Step::Select(plan) => plan.outline(verbose),
-        Step::Insert(plan) => modify("Insert", &plan.table.name, plan.source_outline(verbose)),
-        Step::Update(plan) => modify("Update", &plan.target.table.name, target(&plan.target, verbose)),
-        Step::Delete(plan) => modify("Delete", &plan.target.table.name, target(&plan.target, verbose)),
-        Step::Merge(plan) => modify("Merge", &plan.table.name, plan.source.outline(verbose)),
+        Step::Select(plan) => plan.outline(verbose, format),
+        Step::Insert(plan) => modify("Insert", &plan.table.name, plan.source_outline(verbose, format)),
+        Step::Update(plan) => {
+            modify("Update", &plan.target.table.name, target(&plan.target, verbose, format))
+        }
+        Step::Delete(plan) => {
+            modify("Delete", &plan.target.table.name, target(&plan.target, verbose, format))
+        }
+        Step::Merge(plan) => modify("Merge", &plan.table.name, plan.source.outline(verbose, format)),
     }
 }
 
@@ -132,7 +138,7 @@ fn modify(operation: &str, table: &str, source: Outline) -> Outline {
     Outline { kind: "ModifyTable", properties, plans: vec![source] }
 }
 
-fn target(target: &Target, verbose: bool) -> Outline {
+fn target(target: &Target, verbose: bool, format: &FormatContext) -> Outline {
     match &target.access {
         Access::Point(_) => {
             let index = target.table.primary_key().map_or("", |index| index.name.as_str());
@@ -150,13 +156,20 @@ fn target(target: &Target, verbose: bool) -> Outline {
             let properties = vec![("Relation Name", table.into()), ("Alias", table.into())];
             Outline { kind: "Tid Scan", properties, plans: vec![] }
         }
-        Access::Query(plan) => plan.outline(verbose),
+        Access::Query(plan) => plan.outline(verbose, format),
     }
 }
 
 /// The plan as JSON. With the number of rows and the milliseconds it took, if it was carried out.
-pub(crate) fn json(planned: &Planned, verbose: bool, analyzed: Option<(u64, f64)>) -> String {
-    let Some(mut root) = outline(planned, verbose) else { return "[\n  \"Utility Statement\"\n]".to_owned() };
+pub(crate) fn json(
+    planned: &Planned,
+    verbose: bool,
+    format: &FormatContext,
+    analyzed: Option<(u64, f64)>,
+) -> String {
+    let Some(mut root) = outline(planned, verbose, format) else {
+        return "[\n  \"Utility Statement\"\n]".to_owned();
+    };
     if let Some((rows, _)) = analyzed {
         root.properties.push(("Actual Rows", Property::Number(rows)));
         root.properties.push(("Actual Loops", Property::Number(1)));

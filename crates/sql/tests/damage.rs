@@ -91,6 +91,22 @@ fn a_row_that_cannot_be_read_is_named() {
     }
 }
 
+/// The statement's own table is sound: the damaged row is one that refers to what it deletes.
+#[test]
+fn a_row_that_a_reference_leads_to_is_named() {
+    let world = World::new();
+    world.run("CREATE TABLE parent (id int PRIMARY KEY)");
+    world
+        .run("CREATE TABLE child (id int PRIMARY KEY, p int REFERENCES parent ON DELETE CASCADE, name text)");
+    world.run("INSERT INTO parent VALUES (1), (2)");
+    world.run("INSERT INTO child VALUES (10, 1, 'one'), (20, 2, 'two')");
+    let child = world.user_trees()[1];
+    world.spoil(child, 0, |row| row[..5].to_vec());
+    let answer = world.run("DELETE FROM parent WHERE id = 1");
+    assert!(answer.contains("ERROR XX001: malformed row"), "{answer}");
+    assert!(answer.contains(".log, at byte "), "{answer}");
+}
+
 /// Whatever is cut off or flipped: an answer or damage, never another error.
 #[test]
 fn no_damaged_row_passes_for_a_mistake_of_the_client() {

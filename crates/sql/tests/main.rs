@@ -1,6 +1,7 @@
 //! Tests of the crate's public face, one module a subject.
 
 mod bounds;
+mod calls;
 mod damage;
 mod databases;
 mod golden;

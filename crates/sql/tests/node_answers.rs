@@ -1,7 +1,10 @@
 //! What several nodes of a cluster answer is one database's: numbers of sequences that are set at
-//! one of them, and nothing of a node that differs from the others.
+//! one of them, what became of a request, and nothing of a node that differs from the others.
 
 #![allow(clippy::unwrap_used)]
+
+use std::future::poll_fn;
+use std::task::Poll;
 
 use cognate_sql::session::{Session, SessionParameters};
 
@@ -111,6 +114,49 @@ async fn the_last_value_of_a_sequence_covers_what_any_node_has_given() {
     for session in [&mut one, &mut two] {
         assert_eq!(row(&cluster, session, state).await, "7|f");
     }
+}
+
+/// A request that was ordered, and even acknowledged, is not unknown at a node that lags behind;
+/// where nobody can say what is ordered, the node tells what it has.
+#[tokio::test]
+async fn an_outcome_is_that_of_the_order_and_not_of_the_node() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 1));
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    simple_query(&mut one, "SET cognate.request_id = 'r'").await;
+    cluster.settle().await;
+    let nodes = cluster.nodes[1].1.nodes();
+    // As if a majority had the next request already.
+    let next = cluster.nodes[1].0.applied() + 1;
+    nodes.ask_by(Box::new(move || Box::pin(async move { Ok(next) })));
+    {
+        let mut answer = Box::pin(simple_query(&mut two, "SELECT cognate_outcome('r')"));
+        let waits = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context).is_pending())).await;
+        assert!(waits, "what is ordered has not come");
+        simple_query(&mut one, "INSERT INTO t VALUES (1)").await;
+        assert_eq!(answer.await, ["cognate_outcome", "committed", "SELECT 1"]);
+    }
+    nodes.cut_off(true);
+    let answer = simple_query(&mut two, "SELECT cognate_outcome('another')").await;
+    assert_eq!(answer, ["cognate_outcome", "unknown", "SELECT 1"]);
+    nodes.cut_off(false);
+    // A node that loses its majority meanwhile does not go on waiting for it. Who only has the name
+    // in a text does not wait, and who writes it in capitals does.
+    let mut three = session(&cluster, 2);
+    let nodes = cluster.nodes[2].1.nodes();
+    nodes.ask_by(Box::new(|| Box::pin(std::future::pending::<Result<u64, String>>())));
+    let answer = simple_query(&mut three, "SELECT 'cognate_outcome' AS a").await;
+    assert_eq!(answer, ["a", "cognate_outcome", "SELECT 1"]);
+    {
+        let mut answer = Box::pin(simple_query(&mut three, "SELECT COGNATE_OUTCOME('another')"));
+        let waits = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context).is_pending())).await;
+        assert!(waits, "nobody has said how far the order is");
+        nodes.cut_off(true);
+        assert_eq!(answer.await, ["cognate_outcome", "unknown", "SELECT 1"]);
+    }
+    nodes.cut_off(false);
+    cluster.settle().await;
+    cluster.assert_equal();
 }
 
 /// What was read and written at a node that differs must not come into the order, whichever way.

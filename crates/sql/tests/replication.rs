@@ -182,6 +182,23 @@ fn a_message_may_name_what_is_prepared() {
     world.end();
 }
 
+/// Its number is that of its request: what counts from it comes to the same everywhere, and not to
+/// what it would be outside a transaction.
+#[test]
+fn a_program_has_one_number_at_every_node() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY, n int)");
+    world.run(2, "SET cognate.replication = active");
+    for id in 1..=2 {
+        let text = format!("INSERT INTO t VALUES ({id}, age('3'::xid))");
+        assert_eq!(world.run(2, &text), "INSERT 0 1");
+        assert_eq!(world.run(2, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    }
+    let numbers = world.run(3, "SELECT count(DISTINCT n), bool_or(n = -3) FROM t");
+    assert_eq!(numbers, "count|bool_or / 2|f / SELECT 1");
+    world.end();
+}
+
 /// BEGIN and SET TRANSACTION may say at which level, as long as that is all that they say.
 #[test]
 fn a_message_is_executed_at_the_level_that_it_names() {
@@ -270,6 +287,8 @@ fn what_is_not_the_same_everywhere_is_refused_by_name() {
         ("INSERT INTO t VALUES (1, 1); COMMIT", "COMMIT"),
         ("BEGIN; DECLARE c CURSOR FOR SELECT id FROM t; UPDATE t SET n = 1; COMMIT", "DECLARE CURSOR"),
         ("INSERT INTO t VALUES (1, 1); FETCH c", "FETCH"),
+        ("UPDATE t SET n = 1 WHERE CURRENT OF c", "WHERE CURRENT OF"),
+        ("DELETE FROM t WHERE CURRENT OF c", "WHERE CURRENT OF"),
         ("INSERT INTO t VALUES (1, 1); SAVEPOINT a", "SAVEPOINT"),
         ("INSERT INTO t VALUES (1, 1); PREPARE TRANSACTION 'x'", "PREPARE TRANSACTION"),
         ("INSERT INTO t VALUES (1, 1); LISTEN x", "LISTEN"),
@@ -403,6 +422,32 @@ fn a_procedure_is_executed_at_every_node() {
     world.run(1, "SET cognate.replication = active");
     let answer = world.run(1, "CALL endless()");
     assert!(answer.contains("54001"), "{answer}");
+    world.end();
+}
+
+/// An internal error is of the statement, and not of a node: it is refused everywhere, and all go
+/// on.
+#[test]
+fn an_internal_error_is_an_answer() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE account (id int PRIMARY KEY, balance int)");
+    world.run(1, "INSERT INTO account VALUES (1, 10)");
+    let made = world.run(
+        1,
+        "CREATE PROCEDURE take(which int, OUT rest int) LANGUAGE sql AS \
+         $$ UPDATE account SET balance = balance - 1 WHERE id = which RETURNING balance $$",
+    );
+    assert_eq!(made, "CREATE PROCEDURE");
+    for node in 1..=NODES {
+        world.run(node, "SET cognate.replication = active");
+        assert_eq!(world.run(node, "CALL take(1, NULL)"), format!("rest / {} / CALL", 10 - node));
+        let refused = world.run(node, "CALL take(2, NULL)");
+        assert_eq!(refused, "ERROR XX000: procedure returned null record");
+        let refused = world.run(node, "UPDATE account SET balance = 0; CALL take(2, NULL)");
+        assert_eq!(refused, "ERROR XX000: procedure returned null record");
+        assert_eq!(world.run(node, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    }
+    assert_eq!(world.run(2, "SELECT balance FROM account"), "balance / 7 / SELECT 1");
     world.end();
 }
 

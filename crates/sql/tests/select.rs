@@ -353,7 +353,7 @@ impl World {
         }
         let plan = Arc::new(plan(bound, binder.cte_count(), parameters, vec![], context.row_counts)?);
         if explain {
-            return Ok(plan.explain(false).join("\n") + "\n");
+            return Ok(plan.explain(false, &FormatContext::default()).join("\n") + "\n");
         }
         let read = read(&self.store, &format, &catalog);
         let mut cursor = Cursor::new(&plan, Arc::new([]));

@@ -119,10 +119,19 @@ def of_database(error: psycopg.Error) -> Problem:
     return Problem(400, "failed", detail)
 
 
+def _of_contract(problem: Problem) -> Problem:
+    """The same with a status of the contract. One that a service has made may have any: a refusal stays one, and
+    everything else would be taken for an answer, or for somebody else's failure."""
+    if problem.status not in _STATUSES:
+        is_refusal = 402 <= problem.status <= 499
+        problem.status, problem.reason = (400, problem.reason) if is_refusal else (503, "defect")
+    return problem
+
+
 def of(error: Exception) -> Problem:
     """Any failure of a service. A defect in its code is the component's, and says so."""
     if isinstance(error, Problem):
-        return error
+        return _of_contract(error)
     if isinstance(error, psycopg.Error):
         return of_database(error)
     return Problem(503, "defect", f"the service has failed: {type(error).__name__}: {error}")

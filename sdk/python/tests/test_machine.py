@@ -19,7 +19,7 @@ from cognate_composite.names import child, identifier
 from cognate_composite.node import Node, UnderWay
 from cognate_composite.participant import Participant
 from cognate_composite.peers import Peers
-from cognate_composite.problem import Problem, is_of_cast, is_serialization, of_database, received
+from cognate_composite.problem import Problem, Refused, is_of_cast, is_serialization, of, of_database, received
 from cognate_composite.root import Origin, SlotFacts, Vote, VoteFacts
 from cognate_composite.run import Runner
 from cognate_composite.server import Tokens, _Handler
@@ -390,6 +390,21 @@ class Problems(unittest.TestCase):
         for body, began in [(b"", False), (b'{"reason":"token","detail":"","began":true}', True)]:
             problem = received("stock", 401, body)
             self.assertEqual((problem.status, problem.reason, problem.began), (503, "away", began), body)
+
+    def test_a_problem_of_a_service_has_a_status_of_the_contract(self) -> None:
+        def told(status: int) -> tuple[int, str]:
+            problem = of(Problem(status, "mine", ""))
+            return problem.status, problem.reason
+
+        for status in (400, 401, 404, 409, 413, 422, 503, 504, 508):
+            self.assertEqual(told(status), (status, "mine"))
+        for status in (402, 403, 410, 418, 429, 499):
+            self.assertEqual(told(status), (400, "mine"), status)
+        for status in (0, 99, 100, 200, 204, 302, 500, 501, 502, 599, 1000):
+            self.assertEqual(told(status), (503, "defect"), status)
+        refused = Refused("sold out")
+        self.assertIs(of(refused), refused)
+        self.assertEqual((refused.status, refused.reason), (400, "failed"))
 
     def test_secrets_are_not_shown(self) -> None:
         self.assertNotIn("s3cret", repr(Tokens("s3cret", "s3cret too")))

@@ -1,8 +1,10 @@
 // gorm: models make their tables, are changed, and find nothing to do the second time; then rows by associations,
-// upserts, soft deletes, transactions with savepoints, locks, and the errors as gorm translates them.
+// upserts, soft deletes, transactions with savepoints, locks, and the errors as gorm translates them; a retry after 40001,
+// rows as they come, and a statement that is given up.
 package main
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -160,6 +163,65 @@ func failures(db *gorm.DB) {
 	check(len(names) == 1 && names[0] == "outside", "a savepoint", names)
 }
 
+type Purse struct {
+	ID     int
+	Amount int
+}
+
+// A transaction is refused since another one has changed what it read; run again, it comes to its end.
+func retries(db *gorm.DB) {
+	must(db.AutoMigrate(&Purse{}))
+	must(db.Create(&Purse{ID: 1, Amount: 10}).Error)
+	attempts := 0
+	for done := false; !done; {
+		attempts++
+		err := db.Transaction(func(tx *gorm.DB) error {
+			var purse Purse
+			if err := tx.First(&purse, 1).Error; err != nil {
+				return err
+			}
+			if attempts == 1 {
+				must(db.Exec("UPDATE purses SET amount = amount + 5").Error)
+			}
+			return tx.Model(&purse).Update("amount", purse.Amount+1).Error
+		}, &sql.TxOptions{Isolation: sql.LevelSerializable})
+		var refused *pgconn.PgError
+		if errors.As(err, &refused) {
+			check(refused.Code == "40001" && attempts == 1, "a refusal", refused)
+			continue
+		}
+		must(err)
+		done = true
+	}
+	var purse Purse
+	must(db.First(&purse, 1).Error)
+	check(attempts == 2 && purse.Amount == 16, "a second attempt", attempts, purse)
+	must(db.Migrator().DropTable(&Purse{}))
+}
+
+// Rows as they come; and a statement that is given up ends at the server, too.
+func streams(db *gorm.DB) {
+	rows, err := db.Raw("SELECT n FROM generate_series(1, ?::int) n", 1000).Rows()
+	must(err)
+	sum := 0
+	for rows.Next() {
+		var n int
+		must(rows.Scan(&n))
+		sum += n
+	}
+	must(rows.Err())
+	must(rows.Close())
+	check(sum == 500500, "the sum of a stream", sum)
+
+	limited, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	err = db.WithContext(limited).Exec("SELECT pg_sleep(60)").Error
+	check(errors.Is(err, context.DeadlineExceeded), "a statement that was given up", err)
+	for sleeping := int64(1); sleeping > 0; {
+		must(db.Raw("SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(60)'").Scan(&sleeping).Error)
+	}
+}
+
 func later(db *gorm.DB) {
 	for range 2 {
 		must(db.AutoMigrate(&OrderLater{}))
@@ -186,6 +248,8 @@ func main() {
 	rows(db)
 	changes(db)
 	failures(db)
+	retries(db)
+	streams(db)
 	later(db)
 	fmt.Println("gorm: ok")
 }

@@ -196,7 +196,7 @@ def models(driver: str) -> None:
                 session.commit()
             break
         except sa.exc.OperationalError as error:
-            assert getattr(error.orig, "sqlstate", None) or error.orig.pgcode == "40001", error
+            assert (getattr(error.orig, "sqlstate", None) or error.orig.pgcode) == "40001", error
             assert attempts < 5
     assert attempts == 2
     with Session(engine) as session:

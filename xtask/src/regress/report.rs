@@ -46,6 +46,10 @@ pub(crate) fn report(plan: &Plan, results: &[FileResult], excused: &Excused) -> 
             fault.difference.told
         );
     }
+    let unneeded = excused.unneeded(results);
+    if !unneeded.is_empty() {
+        println!("Entries of docs/regress-excused.txt that excused nothing:\n\n{}\n", unneeded.join("\n"));
+    }
     if faults.is_empty() {
         Ok(())
     } else {

@@ -7,9 +7,15 @@
 //! - *Nothing calls upward.* The engine's rooms have floors ([`FLOORS`]): a file imports from its
 //!   own floor and from lower ones. A room is a file or a folder; the longest entry that fits
 //!   counts, so that a file can lie higher than its folder. What a `mod.rs` shows the world of its
-//!   own folder (`pub use`) is no import.
+//!   own folder (`pub use`) is no import; what `lib.rs` shows is one from where it lies. Two names
+//!   are free: the error, which knows all that can go wrong, and, where transactions are carried,
+//!   the database, to which those rooms add what they can do.
 //! - *Nothing unused.* Each dependency in a Cargo file is named in the sources of its crate, and
 //!   each of the workspace's in some Cargo file ([`unused`]).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 /// A word, where it is looked for, and the only places that may have it.
 struct Claim {
@@ -99,15 +105,67 @@ const FLOORS: &[&[&str]] = &[
 
 /// Looks at one file's lines before its tests.
 pub(super) fn inspect(name: &str, body: &[&str], findings: &mut Vec<String>) {
+    // A long expression has its calls on lines of their own.
+    let code = body.iter().map(|line| line.trim()).filter(|line| !line.starts_with("//"));
+    let joined: String = code.collect();
     for claim in CLAIMS.iter().filter(|claim| name.starts_with(claim.within)) {
         if claim.homes.iter().any(|home| name.starts_with(home)) {
             continue;
         }
+        let before = findings.len();
         let broken = body.iter().filter(|line| line.contains(claim.word));
         findings.extend(broken.map(|line| format!("{name}: {}: {}", claim.claim, line.trim())));
+        if findings.len() == before && joined.contains(claim.word) {
+            findings.push(format!("{name}: {}: {} over several lines", claim.claim, claim.word));
+        }
     }
-    if let Some(path) = name.strip_prefix(ENGINE) {
-        floors(path, body, findings);
+}
+
+/// What the engine shows to other crates, with the path that it has in the engine.
+pub(super) struct Exports(BTreeMap<String, String>);
+
+impl Exports {
+    /// As the engine says.
+    pub(super) fn read(root: &Path) -> Result<Exports, String> {
+        let name = format!("{ENGINE}lib.rs");
+        fs::read_to_string(root.join(&name))
+            .map(|text| Exports::of(&text))
+            .map_err(|error| format!("{name}: {error}"))
+    }
+
+    fn of(text: &str) -> Exports {
+        let mut paths = Vec::new();
+        for (at, word) in text.match_indices("pub use ") {
+            expand("", &text[at + word.len()..], &mut paths);
+        }
+        let named = |path: String| path.rsplit_once('/').map(|(_, name)| (name.to_owned(), path.clone()));
+        Exports(paths.into_iter().filter_map(named).collect())
+    }
+}
+
+/// The paths that a name, or several in braces, stand for. The answer is what comes behind them.
+fn expand<'t>(prefix: &str, text: &'t str, found: &mut Vec<String>) -> &'t str {
+    let text = text.trim_start();
+    if let Some(mut rest) = text.strip_prefix('{') {
+        loop {
+            rest = expand(prefix, rest, found);
+            // Behind a name may be another one for it.
+            rest = rest.find([',', '}']).map_or("", |at| &rest[at..]);
+            match rest.strip_prefix(',') {
+                Some(next) => rest = next,
+                None => return rest.strip_prefix('}').unwrap_or(rest),
+            }
+        }
+    }
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
+    match rest.strip_prefix("::") {
+        Some(rest) => expand(&path, rest, found),
+        None => {
+            found.push(path);
+            rest
+        }
     }
 }
 
@@ -121,26 +179,37 @@ fn room(path: &str) -> Option<(&'static str, usize)> {
     all.filter(fits).max_by_key(|(room, _)| room.len())
 }
 
-fn floors(file: &str, body: &[&str], findings: &mut Vec<String>) {
+/// Looks whether one file of the engine imports from above.
+pub(super) fn floors(name: &str, body: &[&str], exports: &Exports, findings: &mut Vec<String>) {
+    let Some(file) = name.strip_prefix(ENGINE) else { return };
     // They open the house, or look at it from outside.
     if file == "lib.rs" || file.starts_with("schedules/") {
         return;
     }
     let path = file.trim_end_matches(".rs").trim_end_matches("/mod");
     let Some((own, floor)) = room(path) else {
-        findings.push(format!("{ENGINE}{file}: a room without a floor; add it to FLOORS"));
+        findings.push(format!("{name}: a room without a floor; add it to FLOORS"));
         return;
     };
-    for line in body.iter().filter(|line| !line.trim_start().starts_with("//")) {
-        for (at, _) in line.match_indices("crate::") {
-            let rest = &line[at + "crate::".len()..];
-            let names = rest.chars().take_while(|c| c.is_ascii_lowercase() || matches!(c, '_' | ':'));
-            let imported = names.collect::<String>().replace("::", "/");
-            let imported = imported.trim_end_matches('/');
-            if let Some((other, above)) = room(imported).filter(|(_, other)| *other > floor) {
-                let how = format!("{own} is on floor {floor}, {other} on floor {above}");
-                findings.push(format!("{ENGINE}{file}: upward: {how}: {}", line.trim()));
-            }
+    let code: Vec<&str> = body.iter().copied().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join("\n");
+    let mut imported = Vec::new();
+    for (at, word) in code.match_indices("crate::") {
+        expand("", &code[at + word.len()..], &mut imported);
+    }
+    imported.sort_unstable();
+    imported.dedup();
+    let carries = room("manager").is_some_and(|(_, carriers)| floor >= carriers);
+    for path in &imported {
+        let first = path.split('/').next().unwrap_or(path);
+        let is_handle = matches!(path.as_str(), "Database" | "database/Database");
+        if first == "Error" || (is_handle && carries) {
+            continue;
+        }
+        let real = exports.0.get(first).unwrap_or(path);
+        if let Some((other, above)) = room(real).filter(|(_, other)| *other > floor) {
+            let how = format!("{own} is on floor {floor}, {other} on floor {above}");
+            findings.push(format!("{name}: upward: {how}: crate/{path}"));
         }
     }
 }
@@ -163,7 +232,10 @@ mod tests {
 
     fn found(name: &str, text: &str) -> Vec<String> {
         let mut findings = Vec::new();
-        inspect(name, &text.lines().collect::<Vec<_>>(), &mut findings);
+        let body: Vec<&str> = text.lines().collect();
+        inspect(name, &body, &mut findings);
+        let exports = Exports::of("pub use database::Database;\npub use txn::{bulk::GoOn, id::Numbers};\n");
+        floors(name, &body, &exports, &mut findings);
         findings
     }
 
@@ -172,6 +244,8 @@ mod tests {
         let line = "        let csn = self.store.log.queue(&[&payload])?;\n";
         assert_eq!(found("crates/engine/src/prepared/decision.rs", line).len(), 1);
         assert!(found("crates/engine/src/sequencer/mod.rs", line).is_empty());
+        let split = "        self.store\n            .log\n            .queue(&[&payload])?;\n";
+        assert_eq!(found("crates/engine/src/prepared/decision.rs", split).len(), 1);
         assert_eq!(found("crates/sql/src/oltp/run.rs", "use sqlparser::parser::Parser;\n").len(), 1);
     }
 
@@ -188,6 +262,17 @@ mod tests {
         assert_eq!(found("crates/engine/src/store.rs", upward).len(), 1);
         assert!(found("crates/engine/src/manager.rs", "use crate::store::Store;\n").is_empty());
         assert_eq!(found("crates/engine/src/novelty.rs", "").len(), 1, "every room has a floor");
+        let grouped = "use crate::{\n    Csn,\n    manager::{self as m, Manager},\n    store::Store,\n};\n";
+        assert_eq!(found("crates/engine/src/scan.rs", grouped).len(), 2, "both names from above");
+        assert!(found("crates/engine/src/background.rs", grouped).is_empty());
+    }
+
+    #[test]
+    fn what_the_engine_shows_to_others_is_imported_from_where_it_lies() {
+        let shown = "use crate::{Database, Error, GoOn};\n";
+        assert_eq!(found("crates/engine/src/lock/advisory.rs", shown).len(), 1, "the database");
+        assert!(found("crates/engine/src/locking.rs", shown).is_empty());
+        assert_eq!(found("crates/engine/src/hash.rs", shown).len(), 2, "the load's, too");
     }
 
     #[test]

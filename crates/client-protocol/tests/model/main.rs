@@ -30,6 +30,7 @@
 //! - What is active and whose run has stopped is released at once, unless its PREPARE is under way.
 //!   Until then an active instance is to all others what one is that its site has lost in a crash:
 //!   nothing is known of it. A BEGIN of a run that has stopped is never processed.
+//! - A stub pushes to each server only while one of them may crash: nothing else tells them apart.
 //! - A run is known by its instance and a counter of repetitions, not by the order in which runs
 //!   began.
 //!

@@ -228,6 +228,8 @@ impl World {
     /// All steps that are possible here.
     pub(crate) fn steps(&self, bounds: &Bounds) -> Vec<Step> {
         let mut steps = Vec::new();
+        // Servers are told apart by nothing but a crash: while one may come.
+        let servers = if self.server_crashes > 0 { bounds.servers } else { 1 };
         for (request, client) in self.clients.iter().enumerate() {
             if client.finished().is_none() && client.attempt() < bounds.attempts[request] {
                 steps.push(Step::TimeOut(request));
@@ -240,7 +242,7 @@ impl World {
             for (request, branch) in site.branches.iter().enumerate() {
                 let family = &branch.family;
                 if self.pushes > 0 && family.outcome().is_none() && family.prepared().next().is_some() {
-                    steps.extend((0..bounds.servers).map(|server| Step::Push(number, request, server)));
+                    steps.extend((0..servers).map(|server| Step::Push(number, request, server)));
                 }
                 let is_answered = matches!(self.clients[request].finished(), Some(Ok(_)));
                 if is_answered && !branch.collected.contains(NUMBER) {

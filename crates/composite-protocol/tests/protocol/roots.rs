@@ -24,6 +24,7 @@ pub(crate) fn plan(lines: &[&str]) -> Plan {
         for word in words {
             match word {
                 "calls" => {}
+                "together" => drop(plan.at_once.insert(its.clone())),
                 "refuses" => drop(plan.refusing.insert(its.clone())),
                 "reads" => drop(plan.reading.insert(its.clone())),
                 "tolerates" => drop(plan.tolerant.insert(its.clone())),
@@ -176,6 +177,31 @@ fn a_component_calls_itself() {
     run(2, &inner, Budget { deadlines: 1, lost: 1, ..NONE });
 }
 
+/// A handler that makes its calls at once; siblings that conflict follow each other all the same.
+#[test]
+fn calls_that_are_under_way_together() {
+    let fork = ["r.1:1 at 0 calls r.2:2 r.3:3 together", "r.2:2 at 1", "r.3:3 at 2"];
+    let explored = run(3, &fork, NONE);
+    assert_eq!(explored.committed, explored.ends);
+    run(3, &fork, Budget { crashed: 1, ..NONE });
+    run(3, &fork, Budget { deadlines: 1, ..NONE });
+    let refused = ["r.1:1 at 0 calls r.2:2 r.3:3 together", "r.2:2 at 1", "r.3:3 at 2 refuses"];
+    assert_eq!(run(3, &refused, Budget { crashed: 1, ..NONE }).committed, 0);
+    let siblings = ["r.1:1 at 0 calls r.2:7 r.3:7 together", "r.2:7 at 1", "r.3:7 at 1"];
+    assert!(run(2, &siblings, Budget { crashed: 1, ..NONE }).committed > 0);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_diamond_of_calls_that_are_under_way_together() {
+    let lines =
+        ["r.1:1 at 0 calls r.2:2 r.3:3 together", "r.2:2 at 1 calls r.4:4", "r.3:3 at 2", "r.4:4 at 2"];
+    let explored = run(3, &lines, NONE);
+    assert_eq!(explored.committed, explored.ends);
+    run(3, &lines, Budget { crashed: 1, ..NONE });
+    run(3, &lines, Budget { deadlines: 1, ..NONE });
+}
+
 #[test]
 fn calls_are_answered_ahead_of_their_commits() {
     let line = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3 ahead", "r.3:3 at 2 ahead"];
@@ -234,6 +260,18 @@ fn large_shapes_with_a_crash_that_takes_the_journal() {
 #[ignore = "takes minutes"]
 fn large_shapes_with_a_deadline() {
     run_all(&LARGE, Budget { deadlines: 1, ..NONE });
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn large_shapes_with_a_lost_message() {
+    run_all(&LARGE, Budget { lost: 1, ..NONE });
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn large_shapes_with_a_doubled_message() {
+    run_all(&LARGE, Budget { duplicated: 1, ..NONE });
 }
 
 #[test]

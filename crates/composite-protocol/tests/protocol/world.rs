@@ -22,13 +22,15 @@ use cognate_composite_protocol::participant::{
 /// A place in the list of components.
 pub(crate) type Place = usize;
 
-/// What a handler does: the calls that it makes, one after the other.
+/// What a handler does: the calls that it makes, one after the other if nothing else is said.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plan {
     /// For each call: where it runs, and what it calls in turn.
     pub(crate) calls: BTreeMap<CallId, (Place, Vec<CallId>)>,
     /// The roots' first calls.
     pub(crate) beginnings: Vec<(RootId, CallId)>,
+    /// Calls whose handler makes all its calls at once, and fails with the first one that does.
+    pub(crate) at_once: BTreeSet<CallId>,
     /// Calls whose handler refuses at its end.
     pub(crate) refusing: BTreeSet<CallId>,
     /// Calls that only read.
@@ -91,6 +93,8 @@ pub(crate) struct Message {
 enum Handler {
     /// So many of its calls are answered; whether the next one is under way.
     Calls(usize, bool),
+    /// All its calls are sent; these are not answered.
+    AtOnce(BTreeSet<CallId>),
     /// It has ended well; its local transaction may be committed.
     Ready,
     /// It has ended well, with this answer; its commit is under way, and whether its caller was
@@ -369,7 +373,7 @@ impl World {
                 match handler {
                     Handler::Calls(_, is_waiting) => !is_waiting,
                     Handler::Ready => begins,
-                    Handler::Committing(..) => false,
+                    Handler::AtOnce(_) | Handler::Committing(..) => false,
                     Handler::Failed => true,
                 }
             }) {
@@ -520,17 +524,17 @@ impl World {
                 self.tell(plan, to, Event::Arrive(arrival(&root, &call, Some(other), ancestors)));
             }
             // A second answer, or one to a handler that was given up.
-            Body::Answer { call, of, .. } if self.awaited(plan, to, &of) != Some(&call) => {}
+            Body::Answer { call, of, .. } if !self.awaits(plan, to, &of, &call) => {}
             Body::Answer { call, of, said } => {
                 let sent = match said {
                     Ok((generation, nonce, answer)) => {
-                        self.accepted.insert(call, (generation, answer));
+                        self.accepted.insert(call.clone(), (generation, answer));
                         Sent::Answered { generation, nonce }
                     }
                     Err(false) => Sent::LeftNothing,
                     Err(true) => Sent::Failed,
                 };
-                self.answered(plan, to, &root, &of, from, sent);
+                self.answered(plan, to, &root, (&of, &call), sent);
             }
             Body::Prepare { calls, generation } => {
                 self.nodes[to].nonces += 1;
@@ -571,26 +575,53 @@ impl World {
         }
     }
 
-    /// The call whose answer a handler waits for.
-    fn awaited<'a>(&self, plan: &'a Plan, place: Place, of: &CallId) -> Option<&'a CallId> {
+    /// The calls whose answers a handler waits for.
+    fn awaited<'a>(&'a self, plan: &'a Plan, place: Place, of: &CallId) -> Vec<&'a CallId> {
         match self.nodes[place].handlers.get(of) {
-            Some(Handler::Calls(answered, true)) => plan.calls[of].1.get(*answered),
-            _ => None,
+            Some(Handler::Calls(answered, true)) => plan.calls[of].1.get(*answered).into_iter().collect(),
+            Some(Handler::AtOnce(left)) => left.iter().collect(),
+            _ => Vec::new(),
         }
     }
 
+    fn awaits(&self, plan: &Plan, place: Place, of: &CallId, call: &CallId) -> bool {
+        self.awaited(plan, place, of).contains(&call)
+    }
+
     /// A call was answered, or will not be.
-    fn answered(&mut self, plan: &Plan, place: Place, root: &RootId, of: &CallId, child: Place, sent: Sent) {
+    fn answered(
+        &mut self,
+        plan: &Plan,
+        place: Place,
+        root: &RootId,
+        (of, call): (&CallId, &CallId),
+        sent: Sent,
+    ) {
         // A second answer, or one to a handler that was given up.
-        let Some(Handler::Calls(answered, true)) = self.nodes[place].handlers.get(of).cloned() else {
+        if !self.awaits(plan, place, of, call) {
             return;
+        }
+        let handler = self.nodes[place].handlers.get(of).cloned().expect("it waits");
+        let goes_on = matches!(sent, Sent::Answered { .. }) || plan.tolerant.contains(of);
+        let called = |call: &CallId, sent: Sent| {
+            Event::Called(root.clone(), of.clone(), name(plan.calls[call].0), sent)
         };
-        let is_well = matches!(sent, Sent::Answered { .. });
-        self.tell(plan, place, Event::Called(root.clone(), of.clone(), name(child), sent));
-        let next = if is_well || plan.tolerant.contains(of) {
-            Handler::Calls(answered + 1, false)
-        } else {
-            Handler::Failed
+        self.tell(plan, place, called(call, sent));
+        let next = match handler {
+            Handler::AtOnce(mut left) => {
+                left.remove(call);
+                match (goes_on, left.is_empty()) {
+                    (true, true) => Handler::Calls(plan.calls[of].1.len(), false),
+                    (true, false) => Handler::AtOnce(left),
+                    (false, _) => {
+                        // What becomes of the others is not waited for.
+                        left.iter().for_each(|other| self.tell(plan, place, called(other, Sent::Failed)));
+                        Handler::Failed
+                    }
+                }
+            }
+            Handler::Calls(answered, _) if goes_on => Handler::Calls(answered + 1, false),
+            _ => Handler::Failed,
         };
         if self.nodes[place].handlers.contains_key(of) {
             self.nodes[place].handlers.insert(of.clone(), next);
@@ -604,14 +635,10 @@ impl World {
             Body::Call { call, .. } => {
                 let of = plan.calls.iter().find(|(_, (_, calls))| calls.contains(&call));
                 let of = of.map(|(of, _)| of.clone()).expect("a call of the plan");
-                if self.awaited(plan, from, &of) == Some(&call) {
-                    self.answered(plan, from, &root, &of, to, Sent::Failed);
-                }
+                self.answered(plan, from, &root, (&of, &call), Sent::Failed);
             }
             Body::Answer { call, of, .. } => {
-                if self.awaited(plan, to, &of) == Some(&call) {
-                    self.answered(plan, to, &root, &of, from, Sent::Failed);
-                }
+                self.answered(plan, to, &root, (&of, &call), Sent::Failed);
             }
             Body::Prepare { .. } => {
                 self.tell(plan, from, Event::Voted(root, name(to), Vote::No(No::Failed)));
@@ -629,6 +656,18 @@ impl World {
         let Some(participant) = &mut node.participant else { return };
         let calls = &plan.calls[call].1;
         match node.handlers.get(call).cloned() {
+            Some(Handler::Calls(0, false)) if plan.at_once.contains(call) && !calls.is_empty() => {
+                let mut children = calls.iter().map(|next| name(plan.calls[next].0));
+                if !children.all(|child| participant.may_call(&root, call, &child)) {
+                    node.handlers.insert(call.clone(), Handler::Failed);
+                    return;
+                }
+                node.handlers.insert(call.clone(), Handler::AtOnce(calls.iter().cloned().collect()));
+                for next in calls {
+                    let body = Body::Call { call: next.clone(), ancestors: self.ancestors(plan, next) };
+                    self.send(&root, place, plan.calls[next].0, body);
+                }
+            }
             Some(Handler::Calls(done, false)) if done < calls.len() => {
                 let next = &calls[done];
                 let child = plan.calls[next].0;
@@ -665,7 +704,7 @@ impl World {
                 node.handlers.remove(call);
                 self.roll_back(plan, place, &root, call);
             }
-            None => unreachable!("only handlers step"),
+            None | Some(Handler::AtOnce(_)) => unreachable!("only handlers step"),
         }
     }
 
@@ -850,17 +889,21 @@ impl World {
             if other == place {
                 continue;
             }
-            let waiting: Vec<CallId> = self.nodes[other].handlers.iter().filter_map(|(call, handler)| {
-                let Handler::Calls(done, true) = handler else { return None };
-                let callee = &plan.calls[call].1[*done];
-                let is_answered = self.messages.iter().any(|message| {
-                    matches!(&message.body, Body::Answer { call, .. } | Body::Call { call, .. } if call == callee)
-                });
-                (plan.calls[callee].0 == place && !is_answered).then(|| call.clone())
-            }).collect();
-            for call in waiting {
-                let root = self.root_of(plan, &call);
-                self.answered(plan, other, &root, &call, place, Sent::Failed);
+            let is_under_way = |callee: &CallId| {
+                self.messages.iter().any(|message| match &message.body {
+                    Body::Answer { call, .. } | Body::Call { call, .. } => call == callee,
+                    _ => false,
+                })
+            };
+            let mut waiting: Vec<(CallId, CallId)> = Vec::new();
+            for of in self.nodes[other].handlers.keys() {
+                let awaited = self.awaited(plan, other, of).into_iter();
+                let lost = awaited.filter(|call| plan.calls[*call].0 == place && !is_under_way(call));
+                waiting.extend(lost.map(|call| (of.clone(), call.clone())));
+            }
+            for (of, call) in waiting {
+                let root = self.root_of(plan, &of);
+                self.answered(plan, other, &root, (&of, &call), Sent::Failed);
             }
             let asked: Vec<RootId> = self.nodes[other]
                 .participant

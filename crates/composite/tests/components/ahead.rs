@@ -57,6 +57,10 @@ struct Two {
 
 impl Two {
     async fn start() -> std::result::Result<Two, Failure> {
+        Two::start_with(|stock| stock).await
+    }
+
+    async fn start_with(change: fn(Component) -> Component) -> std::result::Result<Two, Failure> {
         let folder = tempfile::tempdir()?;
         let of = |name: &'static str| {
             let folder = folder.path().join(name);
@@ -69,7 +73,7 @@ impl Two {
             counted.fetch_add(1, Ordering::SeqCst);
             enter(call, n)
         };
-        let stock = of("stock")
+        let stock = change(of("stock"))
             .setup([
                 "CREATE TABLE IF NOT EXISTS place (n int PRIMARY KEY)",
                 "INSERT INTO place VALUES (1) ON CONFLICT DO NOTHING",
@@ -140,6 +144,21 @@ async fn a_commit_that_is_refused_behind_its_answer_is_a_no() -> std::result::Re
         let (code, problem) = two.enters("c", ahead, 9).await?;
         assert_eq!((code, &problem["reason"]), (400, &json!("failed")), "{ahead}: {problem}");
     }
+    Ok(())
+}
+
+/// Its callers use its tables, too, and would go on beside the commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_answers_after_commits_is_not_hurried() -> std::result::Result<(), Failure> {
+    let two = Two::start_with(Component::answers_after_commits).await?;
+    let (code, problem) = two.enters("a", "1", 9).await?;
+    assert_eq!((code, &problem["reason"]), (400, &json!("failed")), "{problem}");
+    assert_eq!(two.enters("b", "1", GOOD).await?, (200, json!(GOOD)));
+    assert_eq!(two.is_asked("b").await?["vote"], "yes");
+    // A root needs one attempt to be told so.
+    let before = two.entered.load(Ordering::SeqCst);
+    assert_eq!(two.asks("go", 9).await?.0, 400);
+    assert_eq!(two.entered.load(Ordering::SeqCst) - before, 1);
     Ok(())
 }
 

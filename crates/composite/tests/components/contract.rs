@@ -366,8 +366,10 @@ fn who_has_sent_too_much_hears_so_on_a_connection_that_goes_on() -> Result<(), F
     let mut socket = std::net::TcpStream::connect(components.address("shop"))?;
     socket.set_read_timeout(Some(crate::process::END))?;
     let mut answers = BufReader::new(socket.try_clone()?);
-    for (length, expected) in [(10 << 20, "413"), (1, "400")] {
-        let head = format!("POST /services/buy HTTP/1.1\r\nHost: shop\r\nContent-Length: {length}\r\n\r\n");
+    for (path, length, expected) in
+        [("services/buy", 10 << 20, "413"), ("nowhere", 10 << 20, "404"), ("services/buy", 1, "400")]
+    {
+        let head = format!("POST /{path} HTTP/1.1\r\nHost: shop\r\nContent-Length: {length}\r\n\r\n");
         socket.write_all(head.as_bytes())?;
         socket.write_all(&vec![b'['; length])?;
         let (mut line, mut body) = (String::new(), 0);

@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::process::{Components, END, Failure, NAMES, request, settled};
+use serde_json::json;
+
+use crate::process::{Components, END, Failure, NAMES, post, request, settled};
 use crate::trade::{Crowd, Ledger};
 
 const CLIENTS: usize = 3;
@@ -257,6 +259,38 @@ fn whoever_dies_at_a_fault_point_everything_ends_as_it_should_at_every_component
         places.flat_map(move |place| passes(point).into_iter().map(move |pass| (point, *place, pass)))
     };
     try_all(&POINTS.iter().flat_map(of_point).collect::<Vec<_>>())
+}
+
+/// Whoever was told nothing of a decision finds who has made it by his name, and is found by his
+/// own: all of them are somewhere else afterwards.
+#[test]
+fn who_has_moved_after_a_decision_is_found_by_name() -> Result<(), Failure> {
+    let (mut set, fault) = (Set::start()?, "decision-after:1");
+    set.components.kill(SHOP)?;
+    set.arm(SHOP, fault)?;
+    let (order, key) = (json!({ "item": 3, "customer": 4 }), [("Idempotency-Key", "moved")]);
+    let unanswered = post(set.components.address("shop"), "/services/buy", &key, &order);
+    assert!(unanswered.is_err(), "{unanswered:?}");
+    set.dies(SHOP, fault)?;
+    for name in ["stock", "payment"] {
+        let (_, status) = request(set.components.address(name), "GET", "/status", &[], b"")?;
+        assert_eq!(status["in_doubt"], json!(1), "{name}: {status}");
+    }
+    for place in 0..NAMES.len() {
+        set.components.kill(place)?;
+        let address = set.components.move_away(place)?;
+        set.components.set_door(place, address);
+    }
+    (0..NAMES.len()).try_for_each(|place| set.components.restart(place))?;
+    settled(&set.components)?;
+    let [shop, stock, payment] = NAMES.map(|name| set.components.address(name));
+    let (status, receipt) = post(shop, "/services/buy", &key, &order)?;
+    assert_eq!((status, &receipt["item"], &receipt["customer"]), (200, &json!(3), &json!(4)), "{receipt}");
+    let item = json!({ "item": 3 });
+    assert_eq!(post(shop, "/services/sold", &[], &item)?, (200, json!(1)));
+    assert_eq!(post(stock, "/services/count", &[], &item)?, (200, json!(999)));
+    assert_eq!(post(payment, "/services/balance", &[], &json!(4))?, (200, json!(9990)));
+    Ok(())
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::contract::{one, part_of};
+use crate::postgres::Postgres;
 use crate::process::{END, Failure, example, port, post, request};
 use crate::server::{serve, url};
 
@@ -160,6 +161,26 @@ async fn the_older_process_ends_with_a_call_that_reads() -> Result<(), Failure> 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_older_process_says_yes_to_nothing_that_it_has_only_read() -> Result<(), Failure> {
     over_a_server(promise_after_take_over).await
+}
+
+/// There a commit that writes no slot looks at nothing: a start ends the older sessions instead,
+/// and waits for their ends.
+#[test]
+fn on_postgresql_the_older_process_is_fenced_and_ends_too() -> Result<(), Failure> {
+    type Part = fn(&str, &Path) -> Result<(), Failure>;
+    const PARTS: [(&str, Part); 4] = [
+        ("take_over", take_over),
+        ("promise_after_take_over", promise_after_take_over),
+        ("read_after_take_over", read_after_take_over),
+        ("end_by_itself", end_by_itself),
+    ];
+    let Some(mut server) = Postgres::start()? else { return Ok(()) };
+    let folder = tempfile::tempdir()?;
+    for (name, part) in PARTS {
+        let database = server.database(name)?;
+        part(&database, &folder.path().join(name)).map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(())
 }
 
 /// Each locks its folder; still both may be given the same one.

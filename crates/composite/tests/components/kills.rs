@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
+use crate::postgres::Postgres;
 use crate::process::{Components, Failure, NAMES, request, settled};
 use crate::trade::{Crowd, Ledger};
 
@@ -13,7 +14,7 @@ const DEADLINE: Duration = Duration::from_secs(3);
 
 #[test]
 fn whoever_is_killed_no_purchase_is_lost_or_half_done() -> Result<(), Failure> {
-    kill_in_turn(Components::start()?)
+    kill_in_turn(Components::start()?, KILLS)
 }
 
 /// What the payment does is kept prepared until the purchase has ended, also through its own end.
@@ -22,13 +23,25 @@ fn without_undo_no_purchase_is_lost_or_half_done_either() -> Result<(), Failure>
     let components = Components::start_without_undo()?;
     let (_, status) = request(components.address("payment"), "GET", "/status", &[], b"")?;
     assert!(status["matrix"].to_string().contains("closed"), "{status}");
-    kill_in_turn(components)
+    kill_in_turn(components, KILLS)
 }
 
-fn kill_in_turn(mut components: Components) -> Result<(), Failure> {
+/// What a component's sessions have under way there is ended by its next start, and waited for.
+#[test]
+fn on_postgresql_no_purchase_is_lost_or_half_done_either() -> Result<(), Failure> {
+    let Some(mut server) = Postgres::start()? else { return Ok(()) };
+    for (without_undo, kind) in [(false, "open"), (true, "closed")] {
+        let databases = NAMES.map(|name| server.database(&format!("{name}_{kind}")));
+        let databases = databases.into_iter().collect::<Result<Vec<String>, Failure>>()?;
+        kill_in_turn(Components::start_on(databases, without_undo)?, NAMES.len())?;
+    }
+    Ok(())
+}
+
+fn kill_in_turn(mut components: Components, kills: usize) -> Result<(), Failure> {
     let shop = components.address("shop");
     let ((), bought) = Crowd::buys(shop, "kills", CLIENTS, DEADLINE, |crowd| {
-        for kill in 0..KILLS {
+        for kill in 0..kills {
             // Somewhere in the middle of what is under way.
             thread::sleep(Duration::from_millis(300 + 70 * kill as u64));
             let place = kill % NAMES.len();
@@ -41,6 +54,6 @@ fn kill_in_turn(mut components: Components) -> Result<(), Failure> {
     let mut ledger = Ledger::default();
     ledger.add(shop, bought)?;
     ledger.check(&components)?;
-    println!("{} purchases through {KILLS} kills", ledger.len());
+    println!("{} purchases through {kills} kills", ledger.len());
     Ok(())
 }

@@ -14,6 +14,7 @@ mod kit;
 mod lost;
 mod page;
 mod paper;
+mod postgres;
 mod process;
 mod proxy;
 mod sent;

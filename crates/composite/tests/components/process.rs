@@ -48,7 +48,7 @@ pub(crate) fn port() -> Result<SocketAddr, Failure> {
     Err("no port is free".into())
 }
 
-/// The three components, each with an embedded database of its own.
+/// The three components, each with a database of its own, an embedded one if nothing else is said.
 pub(crate) struct Components {
     folder: tempfile::TempDir,
     /// Where each listens.
@@ -56,6 +56,8 @@ pub(crate) struct Components {
     /// Where the others find each.
     doors: Vec<SocketAddr>,
     processes: Vec<Option<Child>>,
+    /// Where their databases are, unless they are embedded.
+    databases: Vec<String>,
     token: Option<PathBuf>,
     without_undo: bool,
 }
@@ -75,10 +77,19 @@ impl Components {
     pub(crate) fn start_with(tokens: Option<&str>, without_undo: bool) -> Result<Components, Failure> {
         let mut components = Components::prepare(tokens)?;
         components.without_undo = without_undo;
-        for place in 0..NAMES.len() {
-            components.restart(place)?;
-        }
-        Ok(components)
+        components.start_all()
+    }
+
+    /// The same on these databases.
+    pub(crate) fn start_on(databases: Vec<String>, without_undo: bool) -> Result<Components, Failure> {
+        let mut components = Components::prepare(None)?;
+        (components.databases, components.without_undo) = (databases, without_undo);
+        components.start_all()
+    }
+
+    fn start_all(mut self) -> Result<Components, Failure> {
+        (0..NAMES.len()).try_for_each(|place| self.restart(place))?;
+        Ok(self)
     }
 
     /// None of them runs yet.
@@ -94,7 +105,8 @@ impl Components {
         };
         let addresses = NAMES.iter().map(|_| port()).collect::<Result<Vec<_>, _>>()?;
         let (doors, processes) = (addresses.clone(), NAMES.iter().map(|_| None).collect());
-        Ok(Components { folder, addresses, doors, processes, token, without_undo: false })
+        let databases = Vec::new();
+        Ok(Components { folder, addresses, doors, processes, databases, token, without_undo: false })
     }
 
     /// The others find this component here from their next start on.
@@ -135,11 +147,12 @@ impl Components {
     ) -> Result<Option<ExitStatus>, Failure> {
         let (name, folder) = (NAMES[place], self.folder.path().join(NAMES[place]));
         let peers = NAMES.iter().zip(&self.doors).map(|(name, address)| format!("{name}=http://{address}"));
+        let embedded = format!("embedded:{}", folder.join("database").display());
         let mut command = Command::new(example()?);
         command
             .arg(name)
             .args(["--listen", &self.addresses[place].to_string()])
-            .args(["--database", &format!("embedded:{}", folder.join("database").display())])
+            .args(["--database", self.databases.get(place).unwrap_or(&embedded)])
             .arg("--data")
             .arg(folder.join("journal"))
             .args(["--peers", &peers.collect::<Vec<_>>().join(",")])

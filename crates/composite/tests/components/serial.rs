@@ -1,5 +1,5 @@
 //! Recorded runs, checked: roots that begin at different components and change the same things in
-//! different orders.
+//! different orders, also while components come, move and go.
 //!
 //! Each call changes a cell so that the order shows (`value * 31 + n`), and enters its root and the
 //! cell's next number into a history, in the same local transaction; its undo takes both back. In
@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use cognate_composite::matrix::{never, same_item};
 use cognate_composite::{Call, Component, Error, Result, Running, Service, Undo, service};
@@ -23,12 +24,14 @@ use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::process::{Failure, post, request};
+use crate::process::{END, Failure, post, request};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const CELLS: i32 = 4;
 const CLIENTS: usize = 6;
 const ROOTS: usize = 25;
+/// While components move, whose locks may be held until a root's time is over.
+const ROOTS_MOVING: usize = 12;
 
 /// A root: its number, the cells that it changes, whether at the same time, and whether it refuses
 /// in the end.
@@ -118,11 +121,94 @@ async fn start(
     Ok(component.start().await?)
 }
 
+/// The components, and the two places where each is found.
+struct World {
+    running: Vec<Running>,
+    doors: Vec<[SocketAddr; 2]>,
+    /// Whether they come, move and go.
+    is_moving: bool,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    async fn start(is_moving: bool) -> std::result::Result<World, Failure> {
+        let folder = tempfile::tempdir()?;
+        let (mut listeners, mut doors) = (Vec::new(), Vec::new());
+        for _ in NAMES {
+            let bind = || tokio::net::TcpListener::bind("127.0.0.1:0");
+            let both = [bind().await?, bind().await?];
+            doors.push([both[0].local_addr()?, both[1].local_addr()?]);
+            listeners.push(both);
+        }
+        let addresses: Vec<SocketAddr> = doors.iter().map(|doors| doors[0]).collect();
+        let mut running = Vec::new();
+        for (place, both) in listeners.into_iter().enumerate() {
+            let component = start(place, folder.path(), &addresses).await?;
+            for listener in both {
+                tokio::spawn(axum::serve(listener, component.router()).into_future());
+            }
+            running.push(component);
+        }
+        Ok(World { running, doors, is_moving, _folder: folder })
+    }
+
+    /// A component is not there any more for another one, or comes back, or has moved.
+    fn stir(&self, random: &mut SplitMix) -> std::result::Result<(), Failure> {
+        let (at, of) = (random.below(3) as usize, random.below(3) as usize);
+        match random.below(4) as usize {
+            0 => self.running[at].remove_peer(NAMES[of]),
+            door => self.meet(at, of, door % 2)?,
+        }
+        Ok(())
+    }
+
+    fn meet(&self, at: usize, of: usize, door: usize) -> std::result::Result<(), Failure> {
+        Ok(self.running[at].set_peer(NAMES[of], &format!("http://{}", self.doors[of][door]))?)
+    }
+
+    /// How many roots each client begins.
+    fn roots(&self) -> usize {
+        if self.is_moving { ROOTS_MOVING } else { ROOTS }
+    }
+
+    /// Everybody finds everybody, and every root ends. Answers what each has then.
+    fn end(&self) -> std::result::Result<Vec<Dump>, Failure> {
+        for at in 0..NAMES.len() {
+            (0..NAMES.len()).try_for_each(|of| self.meet(at, of, 0))?;
+        }
+        let begun = Instant::now();
+        for [address, _] in &self.doors {
+            loop {
+                let (_, status) = request(*address, "GET", "/status", &[], b"")?;
+                if status["roots"] == json!([]) {
+                    break;
+                }
+                if begun.elapsed() > END {
+                    return Err(format!("roots do not end: {}", status["roots"]).into());
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        let dump = |[address, _]: &[SocketAddr; 2]| {
+            let (status, answer) = post(*address, "/services/dump", &[], &json!(null))?;
+            assert_eq!(status, 200, "{answer}");
+            Ok::<Dump, Failure>(serde_json::from_value(answer)?)
+        };
+        self.doors.iter().map(dump).collect()
+    }
+}
+
 /// A client's roots, one after the other; answers those that were committed.
-fn client(addresses: &[SocketAddr], seed: u64, next: &AtomicI64) -> std::result::Result<Vec<Plan>, Failure> {
+fn client(world: &World, seed: u64, next: &AtomicI64) -> std::result::Result<Vec<Plan>, Failure> {
     let mut random = SplitMix::new(seed);
     let mut committed = Vec::new();
-    for _ in 0..ROOTS {
+    // What an abort does not reach is undone at its deadline.
+    let short = [("Cognate-Deadline-Ms", "1500")];
+    let headers: &[(&str, &str)] = if world.is_moving { &short } else { &[] };
+    for _ in 0..world.roots() {
+        if world.is_moving && random.below(3) == 0 {
+            world.stir(&mut random)?;
+        }
         let mut steps = BTreeSet::new();
         while steps.len() < 3 {
             steps.insert((random.below(3) as usize, 1 + random.below(CELLS as u64) as i32));
@@ -137,14 +223,15 @@ fn client(addresses: &[SocketAddr], seed: u64, next: &AtomicI64) -> std::result:
             is_parallel: random.below(2) == 0,
             refuses: random.below(5) == 0,
         };
-        let at = addresses[random.below(3) as usize];
-        match post(at, "/services/go", &[], &serde_json::to_value(&plan)?)? {
+        let at = world.doors[random.below(3) as usize][random.below(2) as usize];
+        match post(at, "/services/go", headers, &serde_json::to_value(&plan)?)? {
             (200, answer) => {
                 assert_eq!((answer, plan.refuses), (json!(plan.n), false));
                 committed.push(plan);
             }
             // It leaves nothing.
             (400 | 409 | 504, _) => {}
+            (503, problem) if world.is_moving && problem["reason"] == "away" => {}
             (status, problem) => return Err(format!("{status} {problem}").into()),
         }
     }
@@ -192,49 +279,39 @@ fn check(committed: &[Plan], dumps: &[Dump]) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn roots_of_all_components_have_one_order() -> std::result::Result<(), Failure> {
+async fn run(is_moving: bool) -> std::result::Result<(), Failure> {
     let seed: u64 = match std::env::var("SEED") {
         Ok(text) => text.parse()?,
         Err(_) => rand::random::<u32>().into(),
     };
     println!("SEED={seed}");
-    let folder = tempfile::tempdir()?;
-    let mut listeners = Vec::new();
-    for _ in NAMES {
-        listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await?);
-    }
-    let addresses: Vec<SocketAddr> =
-        listeners.iter().map(tokio::net::TcpListener::local_addr).collect::<std::io::Result<_>>()?;
-    for (place, listener) in listeners.into_iter().enumerate() {
-        let running = start(place, folder.path(), &addresses).await?;
-        tokio::spawn(axum::serve(listener, running.router()).into_future());
-    }
+    let world = Arc::new(World::start(is_moving).await?);
     let next = Arc::new(AtomicI64::new(1));
     let clients: Vec<_> = (0..CLIENTS as u64)
         .map(|number| {
-            let (addresses, next) = (addresses.clone(), Arc::clone(&next));
-            tokio::task::spawn_blocking(move || client(&addresses, seed * 100 + number, &next))
+            let (world, next) = (Arc::clone(&world), Arc::clone(&next));
+            tokio::task::spawn_blocking(move || client(&world, seed * 100 + number, &next))
         })
         .collect();
     let mut committed = Vec::new();
     for client in clients {
         committed.extend(client.await??);
     }
-    let dumps = tokio::task::spawn_blocking(move || {
-        for address in &addresses {
-            while request(*address, "GET", "/status", &[], b"")?.1["roots"] != json!([]) {}
-        }
-        let dump = |address: &SocketAddr| {
-            let (status, answer) = post(*address, "/services/dump", &[], &json!(null))?;
-            assert_eq!(status, 200, "{answer}");
-            Ok::<Dump, Failure>(serde_json::from_value(answer)?)
-        };
-        addresses.iter().map(dump).collect::<std::result::Result<Vec<Dump>, Failure>>()
-    });
-    let dumps = dumps.await??;
-    println!("{} of {} roots are committed", committed.len(), CLIENTS * ROOTS);
+    let ending = Arc::clone(&world);
+    let dumps = tokio::task::spawn_blocking(move || ending.end()).await??;
+    println!("{} of {} roots are committed", committed.len(), CLIENTS * world.roots());
     assert!(!committed.is_empty());
     check(&committed, &dumps);
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roots_of_all_components_have_one_order() -> std::result::Result<(), Failure> {
+    run(false).await
+}
+
+/// Each finds the others by their names, wherever these are at the moment, or not at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roots_have_one_order_while_components_come_move_and_go() -> std::result::Result<(), Failure> {
+    run(true).await
 }

@@ -8,6 +8,9 @@
 //!
 //! `COGNATE_STORM_SEED` repeats what happened to whom (not when). Without the feature nobody dies
 //! at fault points.
+//!
+//! The short form goes through each kind of misfortune once at each component, until each kind of
+//! message has been there, too. It belongs to the tests of fault points, by its name.
 
 use std::env;
 use std::sync::Arc;
@@ -20,11 +23,32 @@ use rand::{Rng, SeedableRng};
 
 use crate::process::{Components, END, Failure, NAMES, request, settled};
 use crate::proxy::Proxy;
-use crate::trade::{Crowd, Ledger};
+use crate::trade::{Bought, Crowd, Ledger};
 
 const CLIENTS: usize = 8;
 /// Shorter than the longest delay of a message.
 const DEADLINE: Duration = Duration::from_secs(2);
+/// How many purchases a short storm has at least, and how often it is looked at after its strikes.
+#[cfg(feature = "fault-points")]
+const SHORT_ROOTS: usize = 60;
+#[cfg(feature = "fault-points")]
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What happens to a component that was killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Strike {
+    /// It is started again.
+    Kill,
+    /// It is somewhere else afterwards.
+    Move,
+    /// Its journal is gone.
+    Journal,
+    /// It is to die once more, at a fault point.
+    Fault,
+}
+
+#[cfg(feature = "fault-points")]
+const STRIKES: [Strike; 4] = [Strike::Kill, Strike::Move, Strike::Journal, Strike::Fault];
 
 /// A number of the environment.
 fn number(name: &str, otherwise: u64) -> Result<u64, Failure> {
@@ -71,31 +95,75 @@ impl Storm {
 
     /// Something happens to somebody.
     fn strike(&mut self) -> Result<(), Failure> {
-        thread::sleep(Duration::from_millis(self.chance.random_range(50..1500)));
         let place = self.chance.random_range(0..NAMES.len());
+        let strike = match self.chance.random_range(0..8) {
+            0 | 1 => Strike::Move,
+            2 => Strike::Journal,
+            3..=6 => Strike::Fault,
+            _ => Strike::Kill,
+        };
+        let pause = self.chance.random_range(50..1500);
+        self.happen(place, strike, pause)
+    }
+
+    /// This happens to this one, so many milliseconds from now.
+    fn happen(&mut self, place: usize, strike: Strike, pause: u64) -> Result<(), Failure> {
+        thread::sleep(Duration::from_millis(pause));
         self.components.kill(place)?;
         thread::sleep(Duration::from_millis(self.chance.random_range(0..400)));
-        let (kind, point) = (self.chance.random_range(0..8), self.chance.random_range(0..43));
+        // A build without points has none to choose from.
+        let point = self.chance.random_range(0..self.points.len().max(1));
         let pass = self.chance.random_range(1..40);
         self.happened[0] += 1;
-        match kind {
-            0 | 1 => {
+        match strike {
+            Strike::Kill => {}
+            Strike::Move => {
                 self.proxies[place].leads_to(self.components.move_away(place)?);
                 self.happened[1] += 1;
             }
-            2 => {
+            Strike::Journal => {
                 std::fs::remove_dir_all(self.components.journal(place))?;
                 self.happened[2] += 1;
             }
-            3..=6 => {
+            Strike::Fault => {
                 if let Some(point) = self.points.get(point) {
                     self.components.restart_with(place, Some(&format!("{point}:{pass}")))?;
                     self.happened[3] += 1;
                 }
             }
-            _ => {}
         }
         self.revive()
+    }
+
+    /// Whether messages had each fate by now.
+    #[cfg(feature = "fault-points")]
+    fn has_met_all(&self) -> bool {
+        let fates: [fn(&Proxy) -> &AtomicUsize; 4] = [
+            |proxy| &proxy.counts.requests_lost,
+            |proxy| &proxy.counts.answers_lost,
+            |proxy| &proxy.counts.twice,
+            |proxy| &proxy.counts.late,
+        ];
+        let mut fates = fates.iter();
+        fates.all(|fate| self.proxies.iter().any(|proxy| fate(proxy).load(Ordering::Relaxed) > 0))
+    }
+
+    /// Nobody dies any more, so that all clients come to their last answers.
+    fn last_start(&mut self) -> Result<(), Failure> {
+        for place in 0..NAMES.len() {
+            self.components.kill(place)?;
+        }
+        self.revive()
+    }
+
+    /// Everything ends, and each purchase is there once. Answers how many there are.
+    fn end(&self, bought: Vec<Bought>) -> Result<usize, Failure> {
+        self.proxies.iter().try_for_each(|proxy| proxy.calm_down())?;
+        settled(&self.components)?;
+        let mut ledger = Ledger::default();
+        ledger.add(self.components.address("shop"), bought)?;
+        ledger.check(&self.components)?;
+        Ok(ledger.len())
     }
 
     fn told(&self) -> String {
@@ -143,17 +211,40 @@ fn through_a_storm_every_purchase_happens_once() -> Result<(), Failure> {
                 );
             }
         }
-        // Nobody dies any more, so that all clients come to their last answers.
-        for place in 0..NAMES.len() {
-            storm.components.kill(place)?;
-        }
-        storm.revive()
+        storm.last_start()
     })?;
-    storm.proxies.iter().try_for_each(|proxy| proxy.calm_down())?;
-    settled(&storm.components)?;
-    let mut ledger = Ledger::default();
-    ledger.add(storm.components.address("shop"), bought)?;
-    ledger.check(&storm.components)?;
-    println!("{} purchases in {} s: {}", ledger.len(), begun.elapsed().as_secs(), storm.told());
+    let purchases = storm.end(bought)?;
+    println!("{purchases} purchases in {} s: {}", begun.elapsed().as_secs(), storm.told());
+    Ok(())
+}
+
+#[cfg(feature = "fault-points")]
+#[test]
+fn through_a_short_storm_of_all_faults_every_purchase_happens_once() -> Result<(), Failure> {
+    let seed = number("COGNATE_STORM_SEED", rand::random())?;
+    println!("COGNATE_STORM_SEED={seed}");
+    let mut storm = Storm::begin(seed)?;
+    let door = storm.proxies[0].door;
+    let ((), bought) = Crowd::buys(door, "short storm", CLIENTS, DEADLINE, |crowd| {
+        for strike in STRIKES {
+            for place in 0..NAMES.len() {
+                let pause = storm.chance.random_range(50..300);
+                storm.happen(place, strike, pause)?;
+            }
+        }
+        let begun = Instant::now();
+        while crowd.bought() < SHORT_ROOTS || !storm.has_met_all() {
+            if begun.elapsed() > END {
+                return Err(format!("{} purchases; {}", crowd.bought(), storm.told()).into());
+            }
+            // Who was to die at a point may do so only now.
+            storm.revive()?;
+            thread::sleep(PAUSE);
+        }
+        storm.last_start()
+    })?;
+    let each = NAMES.len();
+    assert_eq!(storm.happened, [each * STRIKES.len(), each, each, each]);
+    println!("{} purchases: {}", storm.end(bought)?, storm.told());
     Ok(())
 }

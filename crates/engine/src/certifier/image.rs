@@ -42,14 +42,21 @@ impl Certifier {
     /// Writes the graph.
     ///
     /// # Panics
-    /// If something of it is summarized: in a cluster nothing is.
+    /// If something of it is summarized: in a cluster nothing is. If an edge leads nowhere: an
+    /// image without it would let the nodes that begin there commit what others refuse.
     pub(crate) fn encode(&self, out: &mut Encoder) {
         assert!(self.standing == 0, "nodes of a cluster summarize nothing");
         let mut order: Vec<(NodeId, &Node)> =
             self.nodes.iter().filter(|(_, node)| node.commit != 0).collect();
         order.sort_by_key(|(_, node)| (node.commit, node.id));
         let places: HashMap<NodeId, u64> = order.iter().map(|(id, _)| *id).zip(0..).collect();
-        out.list(&order, |out, (_, node)| encode_node(out, node, &places));
+        let place_of = |id: &NodeId| {
+            let place = places.get(id).copied();
+            // An edge to who was rolled back is none.
+            assert!(place.is_some() || self.nodes.at(*id).commit == 0, "an edge is not in the image");
+            place
+        };
+        out.list(&order, |out, (_, node)| encode_node(out, node, place_of));
     }
 
     /// Reads a graph into this one, which is empty. The answer has the prepared ones.
@@ -130,7 +137,7 @@ pub(crate) fn overtaken(input: &mut Input<'_>) -> Result<Vec<TransactionId>, Str
     Ok(decoded.iter().filter(is_led_from).map(|(node, _)| node.id).collect())
 }
 
-fn encode_node(out: &mut Encoder, node: &Node, places: &HashMap<NodeId, u64>) {
+fn encode_node(out: &mut Encoder, node: &Node, place_of: impl Fn(&NodeId) -> Option<u64>) {
     out.varint(if node.commit == PREPARED { 0 } else { node.commit + 1 });
     let numbers = [node.id, node.start, node.first_out.wrapping_add(1), u64::from(node.in_degree)];
     numbers.into_iter().chain([node.bytes as u64]).for_each(|number| out.varint(number));
@@ -138,8 +145,7 @@ fn encode_node(out: &mut Encoder, node: &Node, places: &HashMap<NodeId, u64>) {
     out.byte(
         flag(node.closed, CLOSED) | flag(node.overtaken, OVERTAKEN) | flag(node.forgot_successors, FORGETFUL),
     );
-    // An edge to who was rolled back is none.
-    let successors: Vec<u64> = node.out.iter().filter_map(|id| places.get(id).copied()).collect();
+    let successors: Vec<u64> = node.out.iter().filter_map(place_of).collect();
     out.list(&successors, |out, place| out.varint(*place));
     encode_reads(out, &node.reads);
     out.list(&node.writes, |out, (tree, key, ..)| {

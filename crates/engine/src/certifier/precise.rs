@@ -6,7 +6,8 @@
 //! commit. *By rows*: the same, but `wr` and `ww` between all neighbours of a row, as the certifier
 //! draws them: nobody may be refused without a cycle of these. *By running it again*: what has
 //! committed is run one after the other in an order that the dependencies leave, and every reader
-//! must get the answer that it got.
+//! must get the answer that it got. Snapshots move past what a write meets, exactly where nobody
+//! has changed what was seen.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
@@ -242,6 +243,9 @@ struct Tally {
     needless: u64,
     /// Of those that committed, how many a certifier of whole rows would have refused.
     gained: u64,
+    /// Snapshots that moved past what a write had met, and those that could not.
+    moved: u64,
+    stale: u64,
     summaries: u64,
 }
 
@@ -319,7 +323,7 @@ impl World {
         self.active[at].looks.push((look, answer));
     }
 
-    /// A transaction writes a row; first updater wins.
+    /// A transaction writes a row; first updater wins, unless the snapshot can move.
     fn write(&mut self, at: usize) {
         let key = self.below(u64::from(self.shape.keys)) as u8;
         let (id, start) = (self.active[at].id, self.active[at].start);
@@ -330,7 +334,7 @@ impl World {
             return;
         }
         let (csn, before) = *self.versions[&key].last().expect("loaded");
-        if csn > start {
+        if csn > start && !self.moves(at) {
             self.active.remove(at);
             return;
         }
@@ -346,6 +350,34 @@ impl World {
         };
         let told = self.below(self.shape.untold) > 0;
         self.active[at].writes.insert(key, (before, after, told));
+    }
+
+    /// A transaction has met what is newer than its snapshot: whether that moves to the newest one.
+    /// It does exactly if nobody since has changed what it saw.
+    fn moves(&mut self, at: usize) -> bool {
+        if !self.active[at].certified {
+            return false;
+        }
+        let (seed, last) = (self.seed, self.last);
+        let reader = Deed { writes: BTreeMap::new(), ..self.active[at].clone() };
+        let mut asks = reader.candidate();
+        let stale = self.certifier.stale_read(&mut asks, last);
+        drop(asks.into_reads());
+        let since = |other: &&Deed| other.commit > reader.start && other.commit <= last;
+        let is_replaced = self.committed.iter().filter(since).any(|other| reader.minds(other));
+        if let Some(read) = stale {
+            assert!(is_replaced || read.is_summarized, "seed {seed}: {read:?} of {reader:?}");
+            self.tally.stale += 1;
+            return false;
+        }
+        assert!(!is_replaced, "seed {seed}: {reader:?} has seen what is not so any more");
+        let shown = self.shown(last);
+        for (look, answer) in &reader.looks {
+            assert_eq!(look.answer(&shown), *answer, "seed {seed}: {reader:?}");
+        }
+        self.active[at].start = last;
+        self.tally.moved += 1;
+        true
     }
 
     fn install(&mut self, deed: &Deed) {
@@ -460,6 +492,8 @@ fn total(seeds: u64, shape: impl Fn(u64) -> Shape) -> Tally {
         total.aborts += tally.aborts;
         total.needless += tally.needless;
         total.gained += tally.gained;
+        total.moved += tally.moved;
+        total.stale += tally.stale;
         total.summaries += tally.summaries;
     }
     total
@@ -476,6 +510,7 @@ fn verdicts_are_those_of_columns_and_conditions() {
     });
     assert_eq!(total.needless, 0, "{total:?}");
     assert!(total.aborts > 200 && total.commits > 5000 && total.gained > 500, "{total:?}");
+    assert!(total.moved > 100 && total.stale > 100, "{total:?}");
 }
 
 #[test]

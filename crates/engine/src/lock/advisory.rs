@@ -28,7 +28,7 @@ use super::mode::{Mode, TreeMode};
 use super::queue::Answer;
 use super::table::{LockTable, entry, hash, punch, sweep};
 use super::wait::LockWait;
-use crate::{Database, Error, TransactionId, TreeId};
+use crate::{Error, TransactionId, TreeId};
 
 /// The tree that stands for advisory locks; nothing is ever stored in it.
 pub const ADVISORY_TREE: TreeId = TreeId::MAX - 4;
@@ -121,15 +121,12 @@ impl Future for AdvisoryWait {
     }
 }
 
-impl Database {
-    /// Access to the advisory locks of a space for one more session.
-    pub fn advisory_locks(&self, space: u32) -> AdvisoryLocks {
-        let manager = self.manager();
-        AdvisoryLocks { table: Arc::clone(&manager.locks), owner: manager.transaction_id(), space }
-    }
-}
-
 impl AdvisoryLocks {
+    /// That of one more session, which holds locks by the number `owner`.
+    pub(crate) fn new(table: Arc<LockTable>, owner: TransactionId, space: u32) -> AdvisoryLocks {
+        AdvisoryLocks { table, owner, space }
+    }
+
     /// The number by which it holds locks, in the lock table.
     pub fn owner(&self) -> TransactionId {
         self.owner

@@ -228,7 +228,7 @@ impl Manager {
                 false => Promise::default(),
                 true => promises.remove(&request.id).ok_or_else(|| wrong("not in the graph".to_owned()))?,
             };
-            self.sequencer.name_family(&promise, family);
+            self.sequencer.name_family(&promise, family)?;
             let locks: Vec<HeldLock> = request.all_locks().into_iter().map(|(lock, _)| lock).collect();
             let held = self.locks.restore(request.id, family, &locks);
             let place = Place { csn: position, bytes: bytes.len() as u64, horizon: None };

@@ -57,8 +57,8 @@ mod ordered;
 mod payloads;
 #[cfg(test)]
 mod tests;
+mod verdicts;
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -66,24 +66,17 @@ pub(crate) use entry::{Decision, Delivery, Entry, Pending, Preparation, Rest, Wr
 pub(crate) use ordered::Place;
 use ordered::check_mixing;
 
-use crate::certifier::{
-    Candidate, Certified, Certifier, CertifierStatistics, Cycle, Method, Promise, Removed, StaleRead, Watch,
-};
+use crate::certifier::{Candidate, Certified, Certifier, Cycle, Method, Removed};
 use crate::durable::DurableWait;
 use crate::late::Late;
-use crate::level::Access;
-use crate::lock::mode::FamilySlot;
 use crate::lock::table::Held;
 use crate::own::{OwnRow, PREPARED_TREE, overtaken_key};
-use crate::payload::{Encoder, Input};
 use crate::pressure::RoundWait;
 use crate::storage::StagedRun;
 use crate::store::Store;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex, spin};
-use crate::txn::readset::ReadSet;
-use crate::txn::snapshot::Pin;
-use crate::txn::writeset::{Changes, KeyWrites};
+use crate::txn::writeset::Changes;
 use crate::{Csn, Error, TransactionId, TreeId, Value};
 
 /// The graph is pruned after so many commits, and if it takes more memory than it may, after a
@@ -387,12 +380,12 @@ impl Sequencer {
     }
 
     /// The end of step 5: shows commit `csn`, now or when it is durable. Locks that are released
-    /// then are taken.
+    /// then are taken; after a failure they may stay with who commits.
     #[inline]
     fn show(&self, csn: Csn, id: TransactionId, held: &mut Option<Held>) {
         match &self.late {
             None => self.store.show(csn),
-            Some(late) => late.queue(csn, id, held.take().unwrap_or_default()),
+            Some(late) => late.queue(csn, id, held),
         }
     }
 
@@ -405,191 +398,6 @@ impl Sequencer {
                 winner.held = held.unwrap_or_default();
             }
         }
-    }
-}
-
-/// Verdicts without a record, and what is known of the graph.
-impl Sequencer {
-    /// Whether there is a certifier.
-    pub(crate) fn certifies(&self) -> bool {
-        self.method.certifies()
-    }
-
-    /// By which rule it judges.
-    pub(crate) fn method(&self) -> Method {
-        self.method
-    }
-
-    /// Step 3 for a transaction that wrote nothing.
-    ///
-    /// # Errors
-    /// `DependencyCycle`.
-    pub(crate) fn certify_reader(
-        &self,
-        id: TransactionId,
-        snapshot: Csn,
-        reads: ReadSet,
-    ) -> Result<(), Error> {
-        if self.is_free_to_read(snapshot, &reads) {
-            return Ok(());
-        }
-        let candidate = Candidate::new(id, snapshot, Some(reads), KeyWrites::new(), Vec::new());
-        let prune = self.prune_to();
-        let removed = self.in_order(|order| {
-            if let Some(certified) = self.certify(order, Some(candidate))? {
-                certified.admit(self.store.log.last());
-            }
-            Ok(self.prune(order, prune))
-        })?;
-        drop(removed);
-        Ok(())
-    }
-
-    /// Whether reads at a snapshot fit into the order whatever else there is: see the module's
-    /// prose.
-    pub(crate) fn is_free_to_read(&self, snapshot: Csn, reads: &ReadSet) -> bool {
-        // In this order: what has made it quiet may have been pruned for the others' sake.
-        let quiet = !reads.has_latest() && snapshot < self.quiet_below() && snapshot >= self.pruned_upto();
-        let spliced = reads.is_one_key() && self.method == Method::Pssi;
-        reads.is_empty() || quiet || spliced
-    }
-
-    /// Whether any order explains what was read up to now.
-    ///
-    /// # Errors
-    /// `DependencyCycle`.
-    pub(crate) fn check_reads(&self, id: TransactionId, snapshot: Csn, reads: ReadSet) -> Result<(), Error> {
-        let candidate = Candidate::new(id, snapshot, Some(reads), KeyWrites::new(), Vec::new());
-        self.in_order(|order| self.certify(order, Some(candidate)).map(drop))
-    }
-
-    /// What of these reads at a snapshot was replaced by a commit up to `until`, which is visible:
-    /// then all such commits are in the graph as long as the snapshot is pinned. Gives the reads
-    /// back.
-    ///
-    /// # Errors
-    /// `LogPoisoned`.
-    pub(crate) fn stale_read(
-        &self,
-        id: TransactionId,
-        snapshot: Csn,
-        until: Csn,
-        reads: ReadSet,
-    ) -> Result<(ReadSet, Option<Box<StaleRead>>), Error> {
-        if reads.is_empty() {
-            return Ok((reads, None));
-        }
-        let mut reader = Candidate::new(id, snapshot, Some(reads), KeyWrites::new(), Vec::new());
-        let stale = self.in_order(|order| Ok(order.stale_read(&mut reader, until)))?;
-        Ok((reader.into_reads(), stale))
-    }
-
-    /// Enters what a crash left prepared. It was certified when it was prepared; this draws its
-    /// edges to the others.
-    pub(crate) fn restore(&self, candidate: Candidate, overtaken: bool) -> Result<Promise, Error> {
-        self.in_order(|order| {
-            let promise = order.connect(candidate).admit_prepared(overtaken);
-            drop(self.prune(order, None));
-            Ok(promise)
-        })
-    }
-
-    /// Writes the graph, as part of a node's image.
-    pub(crate) fn encode_graph(&self, out: &mut Encoder) {
-        spin::lock(&self.order).certifier.encode(out);
-    }
-
-    /// Reads the graph of an image, before anything else is in this one. The answer has those who
-    /// are prepared.
-    ///
-    /// # Errors
-    /// What is wrong with the bytes, in words.
-    pub(crate) fn restore_graph(
-        &self,
-        input: &mut Input<'_>,
-    ) -> Result<HashMap<TransactionId, Promise>, String> {
-        let mut order = spin::lock(&self.order);
-        let promises = order.certifier.restore(input)?;
-        drop(self.prune(&mut order.certifier, None));
-        Ok(promises)
-    }
-
-    /// Says of a restored prepared transaction that it is an instance of a family.
-    pub(crate) fn name_family(&self, promise: &Promise, family: Option<FamilySlot>) {
-        spin::lock(&self.order).certifier.name_family(promise, family);
-    }
-
-    /// Pins the visible mark and watches whether anybody who commits later leads to before it.
-    pub(crate) fn pin_watched(&self) -> (Pin, Watch) {
-        let mut order = spin::lock(&self.order);
-        let pin = self.store.pin(Access::ReadWrite, false);
-        let watch = order.certifier.watch(pin.csn());
-        (pin, watch)
-    }
-
-    /// Ends a watch.
-    pub(crate) fn is_safe(&self, watch: Watch) -> bool {
-        spin::lock(&self.order).certifier.end_watch(watch)
-    }
-
-    /// Whether only the decision about a prepared transaction can make a snapshot from here on
-    /// safe.
-    pub(crate) fn is_in_doubt(&self, snapshot: Csn) -> bool {
-        spin::lock(&self.order).certifier.is_in_doubt(snapshot)
-    }
-
-    /// The graph has no transaction that a snapshot below this shows.
-    #[inline]
-    pub(crate) fn quiet_below(&self) -> Csn {
-        self.graph.quiet_below.load(Ordering::Acquire)
-    }
-
-    fn pruned_upto(&self) -> Csn {
-        self.graph.pruned_upto.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn statistics(&self) -> CertifierStatistics {
-        spin::lock(&self.order).certifier.statistics()
-    }
-
-    /// How many were refused by the certifier.
-    pub(crate) fn cycles(&self) -> u64 {
-        self.cycles.load(Ordering::Relaxed)
-    }
-
-    /// Changes the memory that the graph may take.
-    pub(crate) fn set_limit(&self, bytes: u64) {
-        let removed = self.in_order(|order| {
-            order.set_limit(bytes as usize);
-            Ok(order.advance(self.store.snapshots.oldest_certified(|| self.store.floor())))
-        });
-        drop(removed);
-    }
-
-    /// Up to where the graph is to be pruned now, if it is due. Asked before the mutex is taken,
-    /// since it takes locks of its own; what is true of the oldest snapshot stays true.
-    fn prune_to(&self) -> Option<Csn> {
-        let due = self.graph.prune_due.load(Ordering::Relaxed);
-        due.then(|| self.store.snapshots.oldest_certified(|| self.store.floor()))
-    }
-
-    /// Prunes the graph, if it is due, and tells others what they know of it without the mutex.
-    fn prune(&self, certifier: &mut Certifier, prune: Option<Csn>) -> Removed {
-        let removed = prune.map(|oldest| certifier.advance(oldest)).unwrap_or_default();
-        // Before it looks quiet.
-        if let Some(oldest) = prune.filter(|oldest| *oldest > self.pruned_upto()) {
-            self.graph.pruned_upto.store(oldest, Ordering::Release);
-        }
-        // Written only where they change: everybody looks at them.
-        let patience = if certifier.is_full() { PRUNE_EVERY / 4 } else { PRUNE_EVERY };
-        let (quiet, due) = (certifier.quiet_below(), certifier.unpruned() >= patience);
-        if self.graph.quiet_below.load(Ordering::Relaxed) != quiet {
-            self.graph.quiet_below.store(quiet, Ordering::Release);
-        }
-        if self.graph.prune_due.load(Ordering::Relaxed) != due {
-            self.graph.prune_due.store(due, Ordering::Relaxed);
-        }
-        removed
     }
 
     /// What shows commits and releases their locks once they are durable, if that is late.

@@ -11,6 +11,7 @@ use super::{Delivery, PRUNE_EVERY};
 use crate::certifier::{Candidate, Fault};
 use crate::hash::hash_of;
 use crate::key::SmallKey;
+use crate::payload::Encoder;
 use crate::txn::writeset::KeyWrites;
 use crate::{
     Access, Csn, Database, Error, Isolation, Node, Options, TotalOrder, Transaction, TransactionId, TreeId,
@@ -203,22 +204,47 @@ impl TotalOrder for Nowhere {
     }
 }
 
-/// Who reads what was delivered must not take the graph for empty, and end without being noted: so
-/// it is known to have it before that is shown.
-#[test]
-fn what_is_delivered_is_known_to_be_in_the_graph_before_it_is_shown() {
+fn open_node() -> Database {
     let node = Node { number: 1, start: 1, order: Arc::new(Nowhere) };
     let options = Options { disk: SimDisk::new(1).handle(), node: Some(node), ..Options::new("data") };
-    let database = Database::open(options).expect("opened");
-    let sequencer = &database.manager().sequencer;
-    assert_eq!(sequencer.quiet_below(), Csn::MAX);
+    Database::open(options).expect("opened")
+}
+
+/// A request of transaction 7, which wrote one key.
+fn request() -> Delivery<'static> {
     let key = SmallKey::new(b"k");
     let hash = hash_of(TREE, &key);
     let writes = KeyWrites::from_vec(vec![(TREE, key, hash, 0)]);
     let candidate = Some(Candidate::new(7, 0, None, writes, Vec::new()));
-    let delivery = Delivery { candidate, mixing: None, changes: Vec::new(), dropped: &[], bytes: 1 };
+    Delivery { candidate, mixing: None, changes: Vec::new(), dropped: &[], bytes: 1 }
+}
+
+/// Who reads what was delivered must not take the graph for empty, and end without being noted: so
+/// it is known to have it before that is shown.
+#[test]
+fn what_is_delivered_is_known_to_be_in_the_graph_before_it_is_shown() {
+    let database = open_node();
+    let sequencer = &database.manager().sequencer;
+    assert_eq!(sequencer.quiet_below(), Csn::MAX);
     let mut known = None;
     let grant = || known = Some((database.visible(), sequencer.quiet_below()));
-    sequencer.deliver(1, delivery, None, grant).expect("delivered");
+    sequencer.deliver(1, request(), None, grant).expect("delivered");
     assert_eq!((known, database.visible()), (Some((0, 1)), 1));
+}
+
+/// A node that began with an image of it would commit what others refuse. And who finds that out is
+/// the thread of the checkpoints, which must not be all that stops.
+#[test]
+fn a_graph_that_is_not_whole_gets_into_no_image() {
+    let database = open_node();
+    let sequencer = &database.manager().sequencer;
+    sequencer.deliver(1, request(), None, || ()).expect("delivered");
+    sequencer.encode_graph(&mut Encoder::with_capacity(64)).expect("it is whole");
+    plant(&database, Fault::Edge(7));
+    let error = sequencer.encode_graph(&mut Encoder::with_capacity(64)).expect_err("an edge is lost");
+    assert!(is_defect(&error), "{error}");
+    assert!(database.is_poisoned());
+    let error = sequencer.pass(2, 1).expect_err("nothing is delivered any more");
+    assert!(is_defect(&error), "{error}");
+    assert_eq!(database.visible(), 1);
 }

@@ -52,6 +52,7 @@ use std::time::Duration;
 
 use super::batch_writer::{BatchWriter, Taken};
 use super::record::{BATCH_HEADER, RECORD_HEADER, encode_record};
+use super::waking::Waking;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::Thread;
 use crate::sync::{CachePadded, Condvar, Mutex, thread, thread_local};
@@ -114,6 +115,14 @@ struct Waiter {
     csn: Csn,
     ticket: u64,
     waker: Waker,
+}
+
+/// What the log thread knows from one step to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    /// So many batches are followed by a mark, or were never written here.
+    marked: u64,
+    woken: Vec<Waker>,
 }
 
 #[derive(Debug, Default)]
@@ -293,32 +302,39 @@ impl GroupCommit {
     /// The log thread: runs until [`GroupCommit::close`] or a failure.
     pub(crate) fn run(&self, writer: &Mutex<Option<BatchWriter>>, idle_mark: Option<Duration>) {
         let _guard = EndGuard(self);
-        let mut woken = Vec::new();
-        // So many batches are followed by a mark, or were never written here.
-        let mut marked = 0;
-        loop {
-            let paused = self.wait_for_work(idle_mark, marked);
-            let mut guard = writer.lock();
-            // Somebody else may have found that what is pending must not be written.
-            let (None, Some(writer)) = (self.poisoned.get(), guard.as_mut()) else { return };
-            let Some(taken) = self.take(&mut writer.batch, paused) else { continue };
-            if !self.write(writer, taken) {
-                return;
-            }
-            drop(guard);
-            match taken {
-                Taken::Records { .. } => {
-                    if self.pending.lock().is_wanted {
-                        self.sweeping.lock().wanted = true;
-                        self.sweep.notify_one();
-                    } else {
-                        self.sweep_waiters(&mut woken);
-                    }
-                }
-                Taken::Idle { .. } => marked = paused.unwrap_or(marked),
-                Taken::Closing { .. } => return,
-            }
+        let mut turn = Turn::default();
+        while self.step(writer, idle_mark, &mut turn) {}
+    }
+
+    /// Waits for work and does it: a batch, a mark, or the close. False after that, or a failure.
+    pub(crate) fn step(
+        &self,
+        writer: &Mutex<Option<BatchWriter>>,
+        idle_mark: Option<Duration>,
+        turn: &mut Turn,
+    ) -> bool {
+        let paused = self.wait_for_work(idle_mark, turn.marked);
+        let mut guard = writer.lock();
+        // Somebody else may have found that what is pending must not be written.
+        let (None, Some(writer)) = (self.poisoned.get(), guard.as_mut()) else { return false };
+        let Some(taken) = self.take(&mut writer.batch, paused) else { return true };
+        if !self.write(writer, taken) {
+            return false;
         }
+        drop(guard);
+        match taken {
+            Taken::Records { .. } => {
+                if self.pending.lock().is_wanted {
+                    self.sweeping.lock().wanted = true;
+                    self.sweep.notify_one();
+                } else {
+                    self.sweep_waiters(&mut turn.woken);
+                }
+            }
+            Taken::Idle { .. } => turn.marked = paused.unwrap_or(turn.marked),
+            Taken::Closing { .. } => return false,
+        }
+        true
     }
 
     /// Writes and flushes on the calling thread what was queued and is to be written now, unless
@@ -353,7 +369,7 @@ impl GroupCommit {
 
     /// Writes and flushes what was taken. False if the log has failed.
     fn write(&self, writer: &mut BatchWriter, taken: Taken) -> bool {
-        let _guard = PanicGuard(self);
+        let _guard = PanicGuard(self, "writing the log panicked");
         let start = writer.clock.monotonic();
         if let Err(cause) = writer.write(taken) {
             tracing::error!(%cause, "the log failed and accepts no more commits");
@@ -371,18 +387,23 @@ impl GroupCommit {
 
     /// The second thread: sweeps when the log thread has no time for it, until that ends.
     pub fn run_sweeps(&self) {
+        let _guard = PanicGuard(self, "the log's sweeping thread panicked");
         let mut woken = Vec::new();
-        loop {
-            let mut sweeping = self.sweeping.lock();
-            while !sweeping.wanted && !sweeping.ended {
-                self.sweep.wait(&mut sweeping);
-            }
-            if !mem::take(&mut sweeping.wanted) {
-                return;
-            }
-            drop(sweeping);
-            self.sweep_waiters(&mut woken);
+        while self.sweep_step(&mut woken) {}
+    }
+
+    /// Waits until a sweep is wanted, and sweeps. False once none will be.
+    pub(crate) fn sweep_step(&self, woken: &mut Vec<Waker>) -> bool {
+        let mut sweeping = self.sweeping.lock();
+        while !sweeping.wanted && !sweeping.ended {
+            self.sweep.wait(&mut sweeping);
         }
+        let is_wanted = mem::take(&mut sweeping.wanted);
+        drop(sweeping);
+        if is_wanted {
+            self.sweep_waiters(woken);
+        }
+        is_wanted
     }
 
     /// Waits for work. If there is none, but a pause behind batches that no mark follows, says so:
@@ -445,7 +466,7 @@ impl GroupCommit {
         let answered = waiters.list.extract_if(.., |waiter| poisoned || waiter.csn <= durable);
         woken.extend(answered.map(|waiter| waiter.waker));
         drop(waiters);
-        woken.drain(..).for_each(Waker::wake);
+        Waking(woken.drain(..)).wake();
     }
 
     fn count(&self, bytes: u64, took: Duration) {
@@ -473,14 +494,15 @@ impl Drop for EndGuard<'_> {
     }
 }
 
-/// Nor must a defect that ends a write, on whichever thread. The log is poisoned before the writer
-/// is free: or else somebody would write the next batch, and what was lost would pass for durable.
-struct PanicGuard<'a>(&'a GroupCommit);
+/// Nor must a defect that ends the second thread, or a write, on whichever thread. After that the
+/// log is poisoned before the writer is free: or else somebody would write the next batch, and what
+/// was lost would pass for durable.
+struct PanicGuard<'a>(&'a GroupCommit, &'static str);
 
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.poison_with(Error::Defect("writing the log panicked"), &mut Vec::new());
+            self.0.poison_with(Error::Defect(self.1), &mut Vec::new());
         }
     }
 }
@@ -571,5 +593,83 @@ impl Wake for Unpark {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::path::Path;
+
+    use cognate_env::RealClock;
+    use cognate_env::sim::{SimDisk, SimRng};
+
+    use super::*;
+    use crate::storage::batch_writer::BatchListener;
+    use crate::storage::log_writer::{LogWriter, SegmentShape};
+    use crate::sync::atomic::AtomicBool;
+
+    /// Whoever wakes it panics.
+    struct Bomb;
+
+    impl Wake for Bomb {
+        fn wake(self: Arc<Self>) {
+            panic!("the planted defect");
+        }
+    }
+
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    /// Those behind it are woken, and later ones get an answer, although nobody sweeps any more.
+    #[test]
+    fn a_waker_that_panics_in_the_second_thread_keeps_nobody_waiting() {
+        let log = Arc::new(GroupCommit::new(0));
+        let csn = log.queue(&[&b"record"[..]], 1 << 10).expect("numbered");
+        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let wakers = [Waker::from(Arc::new(Bomb)), Waker::from(Arc::clone(&woken))];
+        let mut waits = [log.wait_durable(csn), log.wait_durable(csn)];
+        for (wait, waker) in waits.iter_mut().zip(&wakers) {
+            assert!(Pin::new(wait).poll(&mut Context::from_waker(waker)).is_pending());
+        }
+        log.durable.store(csn, Ordering::Release);
+        log.sweeping.lock().wanted = true;
+        catch_unwind(AssertUnwindSafe(|| log.run_sweeps())).expect_err("the planted defect");
+        assert!(woken.0.load(Ordering::Acquire), "the one behind it");
+        assert!(log.poison().is_some());
+        assert!(log.queue(&[&b"later"[..]], 1 << 10).is_err());
+    }
+
+    struct Nobody;
+
+    impl BatchListener for Nobody {
+        fn written(&mut self, _last: Csn, _bytes: u64, _segment: Option<Csn>) {}
+    }
+
+    /// Whoever drives the log has it write when he wants, on his own thread.
+    #[test]
+    fn a_driver_takes_the_place_of_the_log_thread() {
+        let (disk, folder) = (SimDisk::new(1).handle(), Path::new("/log"));
+        disk.create_dir_all(folder).expect("a folder");
+        let shape = SegmentShape { segment_bytes: 1 << 20, grow_bytes: 1 << 16 };
+        let rng = Arc::new(SimRng::new(1));
+        let segments = LogWriter::create(disk, folder, shape, rng, 1, 0).expect("a segment");
+        let batches = BatchWriter::new(segments, Box::new(Nobody), Arc::new(RealClock::default()));
+        let (log, writer) = (Arc::new(GroupCommit::new(0)), Mutex::new(Some(batches)));
+        let mut turn = Turn::default();
+        for round in 1..=3 {
+            let csn = log.queue(&[&b"record"[..]], 1 << 10).expect("numbered");
+            assert_eq!((csn, log.durable()), (round, round - 1));
+            assert!(log.step(&writer, None, &mut turn));
+            log.wait_durable(csn).wait().expect("durable");
+        }
+        log.close();
+        assert!(!log.step(&writer, None, &mut turn), "it is closed");
+        assert!(log.queue(&[&b"late"[..]], 1 << 10).is_err());
     }
 }

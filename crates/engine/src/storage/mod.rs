@@ -36,6 +36,7 @@ pub mod scan;
 pub mod segment;
 pub mod staging;
 pub mod transfer;
+pub(crate) mod waking;
 
 pub use backup::{Backup, Contents, FileSum, Intake};
 pub use base::{Base, BaseOptions, BaseStatistics, BaseView};

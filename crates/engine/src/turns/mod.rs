@@ -84,6 +84,8 @@ pub(crate) struct Turns {
     lists: metaprotocol::Lists<Footprint>,
     /// Who is first and waits, and since when.
     paused: Option<(Csn, Duration)>,
+    /// Since when the first one is executed, if it is.
+    executing: Option<Duration>,
     /// Who is to have the place of its vote, where that fault is planted.
     put_back: Vec<Waiting>,
 }
@@ -91,7 +93,8 @@ pub(crate) struct Turns {
 impl Turns {
     pub(crate) fn new(node: u16) -> Turns {
         let lists = metaprotocol::Lists::new(node);
-        Turns { delivered: 0, queue: VecDeque::new(), lists, paused: None, put_back: Vec::new() }
+        let (paused, executing) = (None, None);
+        Turns { delivered: 0, queue: VecDeque::new(), lists, paused, executing, put_back: Vec::new() }
     }
 
     pub(crate) fn begin_at(&mut self, position: Csn) {
@@ -485,9 +488,16 @@ impl Manager {
         let turns = cluster.turns.lock();
         let counts = turns.lists.counts();
         let pause = turns.paused.zip(turns.lists.pauses().or_else(|| alone::pauses(&turns)));
+        let now = self.options.clock.monotonic();
         let pause = pause.map(|((_, since), (position, transaction, protocol))| {
-            let since = self.options.clock.monotonic().saturating_sub(since);
+            let since = now.saturating_sub(since);
             Pause { position, transaction, protocol, since }
+        });
+        let executing = turns.executing.zip(turns.queue.front()).map(|(since, first)| Pause {
+            position: first.position,
+            transaction: first.request.id,
+            protocol: Active.name(),
+            since: now.saturating_sub(since),
         });
         Lists {
             log: counts.log,
@@ -495,6 +505,7 @@ impl Manager {
             c_pending: counts.c_pending,
             w_pending: counts.w_pending,
             pause,
+            executing,
         }
     }
 

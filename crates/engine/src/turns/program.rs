@@ -84,6 +84,7 @@ impl Manager {
             Some(early) => *early,
             None => self.begin_ordered(request.level),
         };
+        turns.executing = Some(self.options.clock.monotonic());
         Ok(Progress::Execute(Box::new(Execution {
             position: *position,
             id: request.id,
@@ -109,6 +110,7 @@ impl Manager {
         let Some(Waiting { position, mut request, bytes, .. }) = turns.queue.pop_front() else {
             return Err(Error::Defect("nobody was executed"));
         };
+        turns.executing = None;
         let submitted = request.snapshot;
         (request.snapshot, request.bot) = (position - 1, position - 1);
         let mut digest = Sha256::new();

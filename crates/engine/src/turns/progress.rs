@@ -69,11 +69,13 @@ pub struct Lists {
     pub c_pending: usize,
     /// What they write is not known.
     pub w_pending: usize,
-    /// Who keeps the others waiting.
+    /// Who keeps the others waiting, since it waits for its vote.
     pub pause: Option<Pause>,
+    /// Who does, since its statements are executed.
+    pub executing: Option<Pause>,
 }
 
-/// A transaction that waits for its vote, and all others behind it.
+/// A transaction that waits for its vote, or is executed, and all others wait behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pause {
     /// Its place in the order.

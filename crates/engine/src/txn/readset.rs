@@ -328,8 +328,10 @@ impl ReadSet {
                 (range.lower.as_ref().map(|key| &key[..]), range.upper.as_ref().map(|key| &key[..]));
             to.add_range(range.tree, lower, upper, range.moment, range.interest.clone());
         }
-        if self.is_coarse() {
-            to.set_coarse();
+        // So that a mark from before this one fits the copy only if it fits this set.
+        let joins = self.mark().joins;
+        if joins > 0 {
+            to.contents().more().joins = joins;
         }
         Some(to)
     }
@@ -747,6 +749,16 @@ mod tests {
         set.add_point(4, b"a", Moment::Snapshot, Columns::ALL);
         let (points, ranges) = set.upto(joined).unwrap();
         assert!(points.is_empty() && ranges.iter().any(|range| range.tree == 3));
+        // A copy is as if it had been joined as often.
+        let copied = set.copy_upto(joined).unwrap();
+        assert!(copied.is_coarse() && copied.upto(before).is_none());
+        assert_eq!(copied.upto(joined).map(|(_, ranges)| ranges.len()), Some(ranges.len()));
+        for key in 0..100_u8 {
+            set.add_point(5, &[key], Moment::Snapshot, Columns::ALL);
+        }
+        set.keep_to(1000);
+        let copied = set.copy_upto(set.mark()).unwrap();
+        assert!(copied.upto(joined).is_none() && copied.upto(set.mark()).is_some());
     }
 
     #[test]

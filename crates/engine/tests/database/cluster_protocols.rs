@@ -2,7 +2,7 @@
 //! small histories of them together.
 
 use bytes::Bytes;
-use cognate_engine::{Error, Isolation, Progress, Replication, Transaction};
+use cognate_engine::{Error, Executed, Isolation, Progress, Replication, Transaction};
 
 use super::cluster::{
     Cluster, Commitment, Done, TREE, Totals, assert_acyclic, get, key_of, overtaken_by, program, put,
@@ -368,6 +368,14 @@ fn a_program_is_given_back_before_the_next_delivery() {
     let Progress::Execute(execution) = progress else { panic!("{progress:?}") };
     assert!(execution.is_here && execution.position == 1 && execution.transaction.snapshot() == 0);
     assert_eq!(cluster.node(1).applied(), 0);
+    let lists = cluster.node(1).lists();
+    assert_eq!(lists.pause, None, "nobody need vote about it");
+    let executing = lists.executing.expect("everybody behind it waits");
+    assert_eq!((executing.position, executing.protocol), (1, "active"));
+    assert_eq!(executing.transaction, execution.id);
+    let executed = Executed { transaction: execution.transaction, trees: Vec::new(), commits: false };
+    cluster.node(1).finish(executed).unwrap();
+    assert_eq!((cluster.node(1).applied(), cluster.node(1).lists().executing), (1, None));
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod cluster_given_up;
 mod cluster_memory;
 mod cluster_prepared;
 mod cluster_protocols;
+mod cluster_snapshots;
 mod cluster_waits;
 mod crash;
 mod damage;

@@ -226,6 +226,35 @@ fn a_statement_beside_a_tree_of_its_own_is_undone() {
     t.keep_statement(mark);
 }
 
+/// Several statements, of which one has moved the snapshot and the next one cannot: what was read
+/// before all of them still holds.
+#[test]
+fn statements_are_undone_together() {
+    let database = database();
+    let mut t = begin(&database);
+    get(&t, "a");
+    update(&mut t, "d", "9").unwrap();
+    let both = t.mark_statements();
+    commit(&database, &["b"], "2");
+    assert_eq!(update_moving(&mut t, "b", "3").unwrap(), "2");
+    get(&t, "c");
+    let writer = commit(&database, &["c"], "2");
+    is_stale(update_moving(&mut t, "c", "3"), "c", writer);
+    assert_eq!(t.refresh(&both).unwrap(), Refresh::Moved);
+    assert_eq!(update(&mut t, "b", "4").unwrap(), "2", "the first one was undone, too");
+    assert_eq!(update(&mut t, "c", "4").unwrap(), "2");
+    t.keep_statement(both);
+    t.commit().unwrap();
+    assert_eq!(all(&begin(&database), TREE), "a=1 b=4 c=4 d=9");
+    // What was read before them has changed: they cannot help.
+    let mut t = begin(&database);
+    get(&t, "a");
+    let both = t.mark_statements();
+    let writer = commit(&database, &["a", "b"], "5");
+    is_stale(update_moving(&mut t, "b", "6"), "a", writer);
+    is_stale(Err(t.refresh(&both).unwrap()), "a", writer);
+}
+
 /// Whoever replaces what was read before the move comes after, as for any reader there.
 #[test]
 fn write_skew_through_a_moved_snapshot_is_refused() {

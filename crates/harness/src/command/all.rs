@@ -66,7 +66,7 @@ const SERIES: &[Benchmark] = &[
         "bookstore --rounds 4",
         "bookstore --seconds 4 --items 1000 --browsers 1 --clients 16",
     ),
-    against_peer("mixed", "mixed", "mixed --seconds 3 --rows 10000 --readings 20000"),
+    against_peer("mixed", "mixed", "mixed --seconds 3 --rounds 1 --rows 10000 --readings 20000"),
     against_peer("analytic", "analytic", "analytic --rows 5000 --rounds 2"),
     against_peer(
         "interrupt",

@@ -64,6 +64,9 @@ pub async fn run(args: &AnalyticArgs) -> Result<()> {
     for system in &systems {
         let client = system.client().await?;
         system.execute_each(&client, &load(args.rows)).await?;
+        // Whatever they have as their default.
+        let level = "SET default_transaction_isolation = 'serializable'".to_owned();
+        system.execute_each(&client, &[level]).await?;
         clients.push(client);
     }
     let mut records = Vec::new();

@@ -87,6 +87,8 @@ const STATEMENTS: &[(&str, &str)] = &[
         "one power",
         "SELECT length((7::numeric ^ 130000)::text) + length(exp((5000 + n % 900)::numeric)::text) FROM generate_series(1, 10000) n",
     ),
+    // A base next to one takes many digits.
+    ("logarithm", "SELECT sum(scale(log(1 + 1e-8000, n::numeric))) FROM generate_series(2, 100000) n"),
     (
         "md5 of 60 MB",
         "SELECT count(md5(x)) FROM (SELECT repeat('x', 60000000) x OFFSET 0) s, generate_series(1, 1000)",
@@ -258,6 +260,9 @@ async fn answer(running: JoinHandle<Result<Option<String>>>) -> Result<Option<St
 /// Reads single rows, one after the other.
 async fn reads(args: &InterruptArgs, system: &System, into: &mut Histogram<u64>) -> Result<()> {
     let client = system.client().await?;
+    // By itself each system has another level.
+    let level = "SET default_transaction_isolation = 'serializable'";
+    client.batch_execute(level).await.at(&system.name, level)?;
     let text = "SELECT v FROM big WHERE id = $1";
     let read = client.prepare(text).await.at(&system.name, "preparing a read")?;
     let mut random = Random::stream(args.seed, 0, 0);
@@ -289,6 +294,7 @@ fn of(args: &InterruptArgs, system: &System, name: &str, reads: &Histogram<u64>)
             ("rows", json!(args.rows)),
             ("cancelled_after_ms", json!(args.after_ms)),
             ("seconds", json!(args.seconds)),
+            ("isolation", json!("serializable")),
             ("reads", json!(reads.len())),
         ],
     );

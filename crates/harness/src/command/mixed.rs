@@ -3,7 +3,8 @@
 //! The point readers are few enough to leave the machine some room when they are alone; the
 //! analytic query joins a table with itself and runs over and over on one connection of its own
 //! while the readers are measured again. What matters is the readers' 99th percentile: nobody
-//! should wait behind the analytic query.
+//! should wait behind the analytic query. The systems take turns, round by round, and both are at
+//! the same isolation level, whatever they have as their default.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use tokio_postgres::NoTls;
+use tokio_postgres::{Config, NoTls};
 
 use super::{OutputArgs, SystemArgs, client_threads, parameters};
 use crate::driver::{self, Outcome, Plan};
 use crate::error::{DatabaseContext, Result};
-use crate::peer::System;
+use crate::peer::{self, System};
 use crate::report::{self, Record};
+use crate::workload::bookstore::Isolation;
 use crate::workload::keyed::{Keyed, KeyedReads};
 
 /// The arguments of the mixed load.
@@ -36,9 +38,15 @@ pub struct MixedArgs {
     /// Length of each measured part, in seconds.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
+    /// Rounds, in each of which every system has both parts.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
     /// Point reading clients.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=290))]
     clients: u32,
+    /// The sessions' default isolation level, of both systems: each of them has another by itself.
+    #[arg(long, value_enum, default_value_t = Isolation::Serializable)]
+    isolation: Isolation,
     /// Seed of the data and the reads.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -55,16 +63,23 @@ const ANALYTIC: &str = "SELECT a.device % 100 AS district, count(*) AS pairs, su
 pub async fn run(args: &MixedArgs) -> Result<()> {
     let systems = args.systems.start().await?;
     let table = Keyed { rows: args.rows, payload: 100, seed: args.seed };
-    let mut records = Vec::new();
     for system in &systems {
         table.load(system).await?;
         load_readings(system, args.readings).await?;
-        let alone = point_reads(args, system, table, 0).await?;
-        let analytic = Analytic::start(system).await?;
-        let beside = point_reads(args, system, table, 1).await?;
-        let queries = analytic.stop().await?;
-        records.push(record(args, system, "alone", &alone, &queries));
-        records.push(record(args, system, "beside an analytic query", &beside, &queries));
+    }
+    let mut measured: Vec<Measured> = systems.iter().map(|_| Measured::default()).collect();
+    for round in 0..u64::from(args.rounds) {
+        for (system, measured) in systems.iter().zip(&mut measured) {
+            measured.alone.add(point_reads(args, system, table, 2 * round).await?);
+            let analytic = Analytic::start(system, args.isolation).await?;
+            measured.beside.add(point_reads(args, system, table, 2 * round + 1).await?);
+            measured.queries.extend(analytic.stop().await?);
+        }
+    }
+    let mut records = Vec::new();
+    for (system, Measured { alone, beside, queries }) in systems.iter().zip(&measured) {
+        records.extend(record(args, system, "alone", alone, queries));
+        records.extend(record(args, system, "beside an analytic query", beside, queries));
         println!(
             "{}: the analytic query ran {} times to its end in that time{}",
             system.name,
@@ -80,6 +95,40 @@ pub async fn run(args: &MixedArgs) -> Result<()> {
         println!("{}: p99 beside / alone: {ratio:.2}", pair[0].system);
     }
     args.output.write("Point reads beside an analytic query", &records, "point reads")
+}
+
+/// What was measured of one system.
+#[derive(Default)]
+struct Measured {
+    alone: Part,
+    beside: Part,
+    /// How long each analytic query took that came to its end.
+    queries: Vec<Duration>,
+}
+
+/// Rounds of one part: all together, and what each had a second.
+#[derive(Default)]
+struct Part {
+    all: Option<Outcome>,
+    rates: Vec<f64>,
+}
+
+impl Part {
+    fn add(&mut self, round: Outcome) {
+        self.rates.push(round.total().committed as f64 / round.seconds.max(f64::MIN_POSITIVE));
+        match &mut self.all {
+            Some(all) => all.add(&round),
+            None => self.all = Some(round),
+        }
+    }
+}
+
+/// How to connect so that each transaction is at the level that is measured.
+fn at_level(system: &System, isolation: Isolation) -> Config {
+    let mut config = system.config().clone();
+    let level = isolation.sql().to_lowercase().replace(' ', "\\ ");
+    config.options(format!("-c default_transaction_isolation={level}"));
+    config
 }
 
 async fn load_readings(system: &System, readings: i32) -> Result<()> {
@@ -103,8 +152,9 @@ async fn load_readings(system: &System, readings: i32) -> Result<()> {
 }
 
 async fn point_reads(args: &MixedArgs, system: &System, table: Keyed, round: u64) -> Result<Outcome> {
-    let reads = KeyedReads { system: system.name.clone(), config: system.config().clone(), table, round };
-    let what = if round == 0 { "point reads alone" } else { "point reads beside analytics" };
+    let reads =
+        KeyedReads { system: system.name.clone(), config: at_level(system, args.isolation), table, round };
+    let what = if round.is_multiple_of(2) { "point reads alone" } else { "point reads beside analytics" };
     let plan = Plan {
         label: format!("{}: {what}", system.name),
         clients: args.clients as usize,
@@ -123,9 +173,9 @@ struct Analytic {
 }
 
 impl Analytic {
-    async fn start(system: &System) -> Result<Analytic> {
-        let client = system.client().await?;
+    async fn start(system: &System, isolation: Isolation) -> Result<Analytic> {
         let name = system.name.clone();
+        let client = peer::connect(&at_level(system, isolation)).await.at(&name, "connecting")?;
         // Fails here, and not silently, where a system cannot run the query at all.
         client.prepare(ANALYTIC).await.at(&name, "preparing the analytic query")?;
         let cancel = client.cancel_token();
@@ -162,19 +212,28 @@ impl Analytic {
     }
 }
 
-fn record(args: &MixedArgs, system: &System, what: &str, outcome: &Outcome, queries: &[Duration]) -> Record {
+fn record(
+    args: &MixedArgs,
+    system: &System,
+    what: &str,
+    part: &Part,
+    queries: &[Duration],
+) -> Option<Record> {
     let params = parameters(
         system,
         &[
+            ("isolation", json!(args.isolation.name())),
             ("rows", json!(args.rows)),
             ("readings", json!(args.readings)),
             ("clients", json!(args.clients)),
             ("seconds", json!(args.seconds)),
+            ("rounds", json!(args.rounds)),
+            ("per_s_of_rounds", json!(part.rates)),
             ("analytic_queries", json!(queries.len())),
         ],
     );
-    let mut records = report::records(&system.name, "mixed", &params, outcome);
-    let mut record = records.remove(0);
+    let mut records = report::records(&system.name, "mixed", &params, part.all.as_ref()?);
+    let mut record = records.swap_remove(0);
     record.params.insert("point reads".to_owned(), json!(what));
-    record
+    Some(record)
 }

@@ -1,10 +1,14 @@
 //! `cognate-bench pgbench`: stock pgbench against each system in turns; medians and ratios.
+//!
+//! Beside tpcb-like Cognate runs it once more with `cognate.durable_reads`, in the same turns: what
+//! it costs that rows shown inside an open block are durable, too.
 
 use clap::Args;
 use serde_json::json;
 
 use super::{OutputArgs, SystemArgs, client_threads, parameters};
 use crate::error::{Error, Result};
+use crate::median::{median_ratio, ratio_error};
 use crate::peer::System;
 use crate::report::{self, Record};
 use crate::workload::bookstore::Isolation;
@@ -46,6 +50,7 @@ pub async fn run(args: &PgbenchArgs) -> Result<()> {
         threads: (client_threads() as u32).min(args.clients),
         seconds: args.seconds,
         isolation: args.isolation,
+        durable_reads: false,
     };
     let systems = args.systems.start().await?;
     for system in &systems {
@@ -54,8 +59,17 @@ pub async fn run(args: &PgbenchArgs) -> Result<()> {
     let scripts = if args.scripts.is_empty() { SCRIPTS.to_vec() } else { args.scripts.clone() };
     let mut records = Vec::new();
     for script in scripts {
-        for (system, runs) in systems.iter().zip(rounds(args, &systems, script, &settings).await?) {
-            records.push(record(args, system, script, &runs));
+        let ways = ways(&systems, script, &settings);
+        let runs = rounds(args, &ways, script).await?;
+        for (way, measured) in ways.iter().zip(&runs) {
+            let mut record = record(args, way, measured);
+            let plain = ways.iter().position(|plain| plain.system.name == way.system.name);
+            if let (true, Some(plain)) = (way.settings.durable_reads, plain) {
+                let (with, without) = (rates(measured), rates(&runs[plain]));
+                let (ratio, error) = (median_ratio(&with, &without), ratio_error(&with, &without));
+                record.measured("durable_reads_of_plain", ratio, error);
+            }
+            records.push(record);
         }
     }
     println!("{}", report::table(&records, "script"));
@@ -72,28 +86,42 @@ pub async fn run(args: &PgbenchArgs) -> Result<()> {
     Ok(())
 }
 
-/// The runs of one script: for each system its measurements.
-async fn rounds(
-    args: &PgbenchArgs,
-    systems: &[System],
-    script: Script,
-    settings: &Settings,
-) -> Result<Vec<Vec<Measured>>> {
-    let mut runs = vec![Vec::new(); systems.len()];
+/// A row: how a script runs on a system.
+struct Way<'a> {
+    system: &'a System,
+    settings: Settings,
+    row: String,
+}
+
+fn ways<'a>(systems: &'a [System], script: Script, settings: &Settings) -> Vec<Way<'a>> {
+    let row = script.name();
+    let mut ways: Vec<Way<'a>> =
+        systems.iter().map(|system| Way { system, settings: *settings, row: row.to_owned() }).collect();
+    let ours = systems.iter().find(|system| system.name == "cognate");
+    if let (Script::TpcbLike, Some(system)) = (script, ours) {
+        let settings = Settings { durable_reads: true, ..*settings };
+        ways.push(Way { system, settings, row: format!("{row}, durable reads") });
+    }
+    ways
+}
+
+fn rates(runs: &[Measured]) -> Vec<f64> {
+    runs.iter().map(|run| run.tps).collect()
+}
+
+/// The runs of one script: for each way its measurements.
+async fn rounds(args: &PgbenchArgs, ways: &[Way<'_>], script: Script) -> Result<Vec<Vec<Measured>>> {
+    let mut runs = vec![Vec::new(); ways.len()];
     for round in 0..args.rounds {
-        let mut order: Vec<usize> = (0..systems.len()).collect();
+        let mut order: Vec<usize> = (0..ways.len()).collect();
         if round % 2 == 1 {
             order.reverse();
         }
         for index in order {
-            let measured = pgbench::run(&systems[index], script, settings).await?;
-            eprintln!(
-                "{}: {} round {}: {} tps",
-                systems[index].name,
-                script.name(),
-                round + 1,
-                report::number(measured.tps)
-            );
+            let Way { system, settings, row } = &ways[index];
+            let measured = pgbench::run(system, script, settings).await?;
+            let tps = report::number(measured.tps);
+            eprintln!("{}: {row} round {}: {tps} tps", system.name, round + 1);
             runs[index].push(measured);
         }
     }
@@ -101,15 +129,16 @@ async fn rounds(
 }
 
 /// The median run, with the rates of all rounds as a parameter.
-fn record(args: &PgbenchArgs, system: &System, script: Script, runs: &[Measured]) -> Record {
+fn record(args: &PgbenchArgs, way: &Way<'_>, runs: &[Measured]) -> Record {
+    let system = way.system;
     let mut sorted = runs.to_vec();
     sorted.sort_by(|a, b| a.tps.total_cmp(&b.tps));
     let median = sorted[sorted.len() / 2];
-    let all: Vec<f64> = runs.iter().map(|run| run.tps).collect();
+    let all = rates(runs);
     let params = parameters(
         system,
         &[
-            ("script", json!(script.name())),
+            ("script", json!(way.row)),
             ("protocol", json!("prepared")),
             ("clients", json!(args.clients)),
             ("scale", json!(args.scale)),

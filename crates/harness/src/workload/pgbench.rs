@@ -54,6 +54,8 @@ pub struct Settings {
     pub seconds: u32,
     /// `default_transaction_isolation` of its sessions.
     pub isolation: Isolation,
+    /// `cognate.durable_reads` of its sessions, which Cognate alone knows.
+    pub durable_reads: bool,
 }
 
 /// What one run of a script showed.
@@ -67,17 +69,18 @@ pub struct Measured {
     pub latency: LatencyMs,
 }
 
-fn command(system: &System, isolation: Isolation) -> Result<Command> {
+fn command(system: &System, settings: &Settings) -> Result<Command> {
     let config = system.config();
     let port = system.port().ok_or_else(|| Error::Usage("--connect must name a port".to_owned()))?;
     let mut command = Command::new(postgres::program("pgbench")?);
-    let isolation = isolation.sql().to_lowercase().replace(' ', "\\ ");
+    let isolation = settings.isolation.sql().to_lowercase().replace(' ', "\\ ");
+    let durable_reads = if settings.durable_reads { " -c cognate.durable_reads=on" } else { "" };
     command
         .env("PGHOST", "127.0.0.1")
         .env("PGPORT", port.to_string())
         .env("PGUSER", config.get_user().unwrap_or("postgres"))
         .env("PGDATABASE", config.get_dbname().unwrap_or("postgres"))
-        .env("PGOPTIONS", format!("-c default_transaction_isolation={isolation}"));
+        .env("PGOPTIONS", format!("-c default_transaction_isolation={isolation}{durable_reads}"));
     Ok(command)
 }
 
@@ -87,7 +90,7 @@ pub async fn initialize(system: &System, settings: &Settings) -> Result<()> {
     let limit = Duration::from_secs(120 + 20 * u64::from(settings.scale));
     let spinner = crate::progress::spinner(&format!("{}: pgbench -i -s {}", system.name, settings.scale));
     let done = run_to_end(
-        command(system, settings.isolation)?.args(["-i", "-q", "-s", &settings.scale.to_string()]),
+        command(system, settings)?.args(["-i", "-q", "-s", &settings.scale.to_string()]),
         folder.path(),
         limit,
     )
@@ -102,7 +105,7 @@ pub async fn initialize(system: &System, settings: &Settings) -> Result<()> {
 /// One run of one script.
 pub async fn run(system: &System, script: Script, settings: &Settings) -> Result<Measured> {
     let folder = peer::fresh_folder(None)?;
-    let mut command = command(system, settings.isolation)?;
+    let mut command = command(system, settings)?;
     command.args(["-n", "-M", "prepared", "-l", "--log-prefix=log", "--sampling-rate=0.1"]);
     command.args(["-b", script.name()]);
     command.args(["-c", &settings.clients.to_string(), "-j", &settings.threads.to_string()]);

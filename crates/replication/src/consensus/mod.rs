@@ -191,6 +191,7 @@ impl Changes {
 pub(crate) struct Consensus {
     raft: Raft,
     shared: Arc<Shared>,
+    own: NodeNumber,
 }
 
 impl Consensus {
@@ -243,10 +244,11 @@ impl Consensus {
             log,
         };
         let links = Links { wire: parts.wire, identity: Arc::clone(&parts.identity) };
-        let raft = Raft::new(parts.identity.node(), Arc::new(config), links, storage, machine).await;
+        let own = parts.identity.node();
+        let raft = Raft::new(own, Arc::new(config), links, storage, machine).await;
         let raft = raft.map_err(|error| failed(error.to_string()))?;
         shared.is_running.store(true, Ordering::Release);
-        Ok(Consensus { raft, shared })
+        Ok(Consensus { raft, shared, own })
     }
 
     /// Somebody at this node waits for an entry that is about to be proposed.
@@ -324,8 +326,18 @@ impl Consensus {
         read.map(|(id, _)| id.index()).map_err(|error| error.to_string())
     }
 
-    /// Changes the membership, if this node leads.
+    /// Changes the membership, if this node leads. A leader that votes no more leads on until its
+    /// removal is committed, and for good once it was added without a vote: it lets a voter lead,
+    /// which makes the change.
     pub(crate) async fn change(&self, change: Change) -> Result<Nothing, String> {
+        let view = self.view();
+        if !view.members.is_voter(self.own) {
+            let voters = view.matched.iter().filter(|(node, _)| view.members.is_voter(**node));
+            if let Some((&next, _)) = voters.max_by_key(|(_, matched)| **matched) {
+                self.let_lead(next).await?;
+            }
+            return Err(NOT_LEADER.to_owned());
+        }
         let changed = match change {
             Change::AddLearner(node) => self.raft.add_learner(node, EmptyNode::new(), false).await,
             Change::Promote(node) => {
@@ -406,7 +418,8 @@ impl Consensus {
         let quorum_age = metrics.last_quorum_acked.map(|acked| acked.elapsed());
         let matched = metrics.replication.iter().flatten();
         View {
-            leader: metrics.current_leader,
+            // One that was removed goes on naming itself, since nobody tells it of another.
+            leader: metrics.current_leader.filter(|leader| is_leader || *leader != metrics.id),
             is_leader,
             term: metrics.current_term,
             cluster_committed: metrics.cluster_committed.map(|id| id.index),

@@ -442,6 +442,27 @@ async fn a_node_that_lost_its_data_is_refused_until_it_was_removed() {
     trio.same(6).await;
 }
 
+/// It leads until its removal is committed. Then another one does, and it says so no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_removed_is_added_again_at_once() {
+    let mut trio = Trio::new(3);
+    trio.start_all().await;
+    for round in 1..=3 {
+        assert_eq!(trio.node(1).order(&round.to_string()).await, round);
+        let leads = |node: &NodeNumber| trio.node(*node).order.leader() == Some(*node);
+        until("one leads", || [1, 2, 3].iter().any(leads)).await;
+        let leader = [1, 2, 3].into_iter().find(leads).unwrap();
+        let other = &trio.node(leader % 3 + 1).order;
+        other.change(Change::Remove(leader)).await.unwrap();
+        until("it leads no more", || !leads(&leader)).await;
+        other.change(Change::AddLearner(leader)).await.unwrap();
+        other.change(Change::Promote(leader)).await.unwrap();
+        let votes = |node: NodeNumber| trio.node(node).order.members().is_voter(leader);
+        until("all vote", || [1, 2, 3].into_iter().all(votes)).await;
+    }
+    trio.same(3).await;
+}
+
 /// Who is well does not leave before who is lost: nothing would be ordered any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_leaves_whose_leaving_would_end_the_cluster() {

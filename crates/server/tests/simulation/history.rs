@@ -1,4 +1,5 @@
-//! What clients did and were told, and whether one serial order of one copy explains it.
+//! What clients did and were told, and whether one serial order of one copy explains it, or, at
+//! REPEATABLE READ, one moment of it what each of them has read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -36,7 +37,12 @@ pub(crate) struct History {
 impl History {
     /// Looks at it, with what every node says of the keys at the end (each value is its writer) and
     /// of the outcomes: position and verdict by the transaction's number.
-    pub(crate) fn check(&self, finally: &BTreeMap<usize, usize>, outcomes: &HashMap<usize, (u64, bool)>) {
+    pub(crate) fn check(
+        &self,
+        finally: &BTreeMap<usize, usize>,
+        outcomes: &HashMap<usize, (u64, bool)>,
+        is_of_snapshots: bool,
+    ) {
         let committed = |id: usize| outcomes.get(&id).filter(|(_, committed)| *committed).map(|(at, _)| *at);
         let mut names: BTreeMap<&str, usize> = BTreeMap::new();
         for deed in &self.deeds {
@@ -67,8 +73,33 @@ impl History {
         let last: BTreeMap<usize, usize> =
             versions.iter().filter_map(|(key, list)| Some((*key, list.last()?.1))).collect();
         assert_eq!(&last, finally, "the last writers are who is seen");
-        acyclic(&done, &versions);
+        match is_of_snapshots {
+            true => done.iter().for_each(|(deed, position)| of_one_moment(deed, *position, &versions)),
+            false => acyclic(&done, &versions),
+        }
     }
+}
+
+/// Looks whether somebody has read what there was at one position, below the own one, and whether
+/// nobody has changed since then what it has changed. Who has no place has 0, and has written
+/// nothing.
+fn of_one_moment(deed: &Deed, position: u64, versions: &BTreeMap<usize, Vec<(u64, usize)>>) {
+    let (mut from, mut below) = (0, if position == 0 { u64::MAX } else { position });
+    for (key, writer) in &deed.read {
+        let list = versions.get(key).map_or(&[][..], |list| list);
+        let place = writer.map(|writer| {
+            let place = list.iter().position(|(_, id)| *id == writer);
+            place.unwrap_or_else(|| panic!("{deed:?} has read what {writer} wrote, which never committed"))
+        });
+        from = from.max(place.map_or(0, |place| list[place].0));
+        let next = list.get(place.map_or(0, |place| place + 1));
+        below = below.min(next.map_or(u64::MAX, |(next, _)| *next));
+    }
+    for key in &deed.wrote {
+        let before = versions[key].iter().rev().find(|(other, _)| *other < position);
+        from = from.max(before.map_or(0, |(other, _)| *other));
+    }
+    assert!(from < below, "it has looked from {from} on and below {below}: {position}: {deed:?}");
 }
 
 /// Edges by the definition, from versions: whoever wrote before whoever read or replaced it.

@@ -3,12 +3,16 @@
 //!
 //! In each round something happens: nodes end and come back, directions are cut and heal, the
 //! weather changes, checkpoints are made and logs cut, so that nodes that come back are sent
-//! others' states. Meanwhile clients read and write at all nodes, at SERIALIZABLE, commit by all
-//! protocols, prepare and decide, and try again under the same name where they were not answered.
-//! Then everything heals, and it is looked whether
+//! others' states; nodes are removed and added again with nothing. Meanwhile clients read and write
+//! at all nodes, at SERIALIZABLE, commit by all protocols, prepare and decide, have siblings at two
+//! nodes of which one commits, and try again under the same name where they were not answered. With
+//! every fourth seed they do so at REPEATABLE READ, where nobody prepares: what is prepared is seen
+//! later than at its place in the order. Then everything heals, and it is looked whether
 //! - all nodes have the same rows and the same digest at the same position;
-//! - everything acknowledged is there, nothing refused is, and of one name one has committed;
-//! - one serial order of one copy explains all that was read and written;
+//! - everything acknowledged is there, nothing refused is, and of one name, and of one family, one
+//!   has committed;
+//! - one serial order of one copy explains all that was read and written, or everybody has read
+//!   what one moment had, and replaced nothing that came later;
 //! - new transactions commit.
 //!
 //! `COGNATE_SEEDS=500 cargo test -p cognate-server --test main simulation` runs as many, from
@@ -19,6 +23,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod history;
+mod members;
 mod node;
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,6 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use cognate_engine::sibling::{Begun, Instance, Limits, Text, Xid};
 use cognate_engine::{
     Access, Database, Error, Isolation, LockMode, Replication, Transaction, Value, WaitPolicy,
 };
@@ -43,8 +49,8 @@ const KEYS: usize = 6;
 const CLIENTS: usize = 5;
 /// How long a client waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// By then every client has its answer, or has given up: a PREPARE and three decisions.
-const CLIENTS_END: Duration = Duration::from_secs(4 * 22);
+/// By then every client has its answer, or has given up: two PREPAREs and three decisions.
+const CLIENTS_END: Duration = Duration::from_secs(5 * 22);
 /// Once everything has healed for so long, nothing is on its way any more, nor what a client has
 /// given up: a request whose answer was lost is proposed again after ten seconds.
 const QUIET: Duration = Duration::from_secs(30);
@@ -65,11 +71,21 @@ struct World {
     is_over: Mutex<bool>,
     /// What programs have read.
     seen: Seen,
+    /// Everybody works at REPEATABLE READ.
+    is_of_snapshots: bool,
 }
 
 impl World {
     fn up(&self, number: u16) -> Option<Up> {
         self.up.lock().unwrap().get(&number).cloned()
+    }
+
+    fn level(&self) -> Isolation {
+        if self.is_of_snapshots { Isolation::Snapshot } else { Isolation::Serializable }
+    }
+
+    fn any_up(&self, random: &mut SplitMix) -> Option<Up> {
+        self.up(1 + random.below(u64::from(NODES)) as u16)
     }
 
     fn number(&self) -> usize {
@@ -139,7 +155,11 @@ async fn client(world: Arc<World>, mut random: SplitMix) {
     let mut again: Option<String> = None;
     while !world.is_over() {
         tokio::time::sleep(Duration::from_millis(random.below(150))).await;
-        let Some(up) = world.up(1 + random.below(u64::from(NODES)) as u16) else { continue };
+        if !world.is_of_snapshots && random.one_in(16) {
+            siblings(&world, &mut random).await;
+            continue;
+        }
+        let Some(up) = world.any_up(&mut random) else { continue };
         let id = world.number();
         let name = again.take().unwrap_or_else(|| format!("request {id}"));
         let (read, wrote) = (Vec::new(), Vec::new());
@@ -164,13 +184,13 @@ async fn client(world: Arc<World>, mut random: SplitMix) {
             deed.wrote = wrote;
             deed.wrote.sort_unstable();
             deed.wrote.dedup();
-            let level = Isolation::Serializable;
-            let ordered = up.engine.order_program(deed.transaction, level, Some(&name), &text).unwrap();
+            let (transaction, level) = (deed.transaction, world.level());
+            let ordered = up.engine.order_program(transaction, level, Some(&name), &text).unwrap();
             deed.told = told(answer(&up, ordered).await);
             world.note(deed);
             continue;
         }
-        let mut t = up.engine.begin(Isolation::Serializable, Access::ReadWrite);
+        let mut t = up.engine.begin(world.level(), Access::ReadWrite);
         if work(&mut t, &mut random, &mut deed).await.is_err() {
             continue;
         }
@@ -179,7 +199,7 @@ async fn client(world: Arc<World>, mut random: SplitMix) {
         }
         deed.transaction = t.id();
         t.name_request(&name);
-        if random.one_in(8) && !deed.wrote.is_empty() {
+        if random.one_in(8) && !deed.wrote.is_empty() && !world.is_of_snapshots {
             prepare(&world, &mut random, &up, t, deed).await;
             continue;
         }
@@ -210,7 +230,7 @@ async fn prepare(world: &World, random: &mut SplitMix, up: &Up, t: Transaction, 
     deed.told = Told::Unknown;
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_millis(random.below(2000))).await;
-        let Some(other) = world.up(1 + random.below(u64::from(NODES)) as u16) else { continue };
+        let Some(other) = world.any_up(random) else { continue };
         let asked = other.engine.decide_prepared_in_order(&identifier, commits);
         if matches!(answer(&other, asked).await, Some(Ok(_))) {
             deed.told = if commits { Told::Committed } else { Told::Refused };
@@ -218,6 +238,65 @@ async fn prepare(world: &World, random: &mut SplitMix, up: &Up, t: Transaction, 
         }
     }
     world.note(deed);
+}
+
+/// Two siblings, each at whichever node, share rows; one of those that were prepared is to commit,
+/// which some node is told.
+async fn siblings(world: &World, random: &mut SplitMix) {
+    let name = format!("family {}", world.number());
+    let xid = Xid::new(name.as_str()).unwrap();
+    let mut prepared: Vec<(Instance, Deed)> = Vec::new();
+    for number in 1..=2 {
+        let instance = Instance::new(number).unwrap();
+        let Some(up) = world.any_up(random) else { continue };
+        let level = world.level();
+        let Ok(Begun::Active(t)) = up.engine.begin_instance(xid.clone(), instance, level) else { continue };
+        let mut t = *t;
+        let mut deed = Deed {
+            id: world.number(),
+            name: name.clone(),
+            read: Vec::new(),
+            wrote: Vec::new(),
+            told: Told::Refused,
+            decision: None,
+            transaction: t.id(),
+            protocol: "sibling",
+        };
+        if work(&mut t, random, &mut deed).await.is_err() {
+            continue;
+        }
+        let (request, result) = (Text::from("a request"), Text::from("a result"));
+        let asked = t.prepare_instance_in_order(&request, &result, Value::new(), Limits::default());
+        if told(answer(&up, asked).await) == Told::Refused {
+            world.note(deed);
+            continue;
+        }
+        deed.told = Told::Unknown;
+        prepared.push((instance, deed));
+    }
+    let Some(last) = prepared.len().checked_sub(1) else { return };
+    let chosen = random.below(last as u64 + 1) as usize;
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_millis(random.below(2000))).await;
+        let Some(up) = world.any_up(random) else { continue };
+        let asked = up.engine.commit_instance_in_order(&xid, prepared[chosen].0);
+        if matches!(answer(&up, asked).await, Some(Ok(_))) {
+            for (at, (_, deed)) in prepared.iter_mut().enumerate() {
+                deed.told = if at == chosen { Told::Committed } else { Told::Refused };
+            }
+            break;
+        }
+    }
+    prepared.into_iter().for_each(|(_, deed)| world.note(deed));
+}
+
+/// What there was in a storm.
+#[derive(Debug, Default)]
+struct Counts {
+    committed: usize,
+    others: usize,
+    replaced: usize,
+    renewed: usize,
 }
 
 struct Storm {
@@ -229,6 +308,10 @@ struct Storm {
     starts: u32,
     /// How often a node went on with another one's state.
     replaced: usize,
+    /// Who was removed, perhaps, and is to be added again.
+    coming: Option<u16>,
+    /// How often a node was removed and came back with nothing.
+    renewed: usize,
     world: Arc<World>,
 }
 
@@ -242,7 +325,9 @@ impl Storm {
             running: BTreeMap::new(),
             starts: 0,
             replaced: 0,
-            world: Arc::default(),
+            coming: None,
+            renewed: 0,
+            world: Arc::new(World { is_of_snapshots: seed % 4 == 3, ..World::default() }),
         }
     }
 
@@ -309,9 +394,11 @@ impl Storm {
                     running.checkpoint().await;
                 }
             }
+            14 => self.renew(any).await,
             _ => {}
         }
         self.start_replaced().await;
+        self.add_again().await;
         tokio::time::sleep(Duration::from_millis(self.random.below(500))).await;
     }
 
@@ -337,7 +424,7 @@ impl Storm {
     }
 
     /// Lets everything heal, and looks at what is there.
-    async fn calm(mut self, clients: &[JoinHandle<()>]) -> (usize, usize, usize) {
+    async fn calm(mut self, clients: &[JoinHandle<()>]) -> Counts {
         *self.world.is_over.lock().unwrap() = true;
         self.network.heal();
         self.network.set_weather(Weather::fair());
@@ -346,6 +433,7 @@ impl Storm {
                 self.start(number).await;
             }
         }
+        self.gather().await;
         self.level(clients).await;
         let engine = |number: u16| self.running[&number].up.engine.clone();
         for info in engine(1).prepared() {
@@ -357,6 +445,10 @@ impl Storm {
             };
             let commits = decision.unwrap_or(false);
             engine(2).decide_prepared_in_order(&identifier, commits).await.unwrap();
+        }
+        for family in engine(1).in_doubt() {
+            let last = *family.instances.last().unwrap();
+            engine(2).commit_instance_in_order(&family.xid, last).await.unwrap();
         }
         let mut last = engine(3).begin(Isolation::Serializable, Access::ReadWrite);
         last.put(TREE, b"last", Value::new()).unwrap();
@@ -375,12 +467,17 @@ impl Storm {
         }
         let outcome = |deed: &Deed| Some((deed.id, engine(2).outcome(deed.transaction)?));
         let outcomes: HashMap<usize, (u64, bool)> = history.deeds.iter().filter_map(outcome).collect();
-        history.check(&finally, &outcomes);
+        history.check(&finally, &outcomes, self.world.is_of_snapshots);
         let committed = outcomes.values().filter(|(_, committed)| *committed).count();
         for (number, running) in std::mem::take(&mut self.running) {
             running.kill(&self.network, &self.disks[&number], Loss::Process).await;
         }
-        (committed, history.deeds.len() - committed, self.replaced)
+        Counts {
+            committed,
+            others: history.deeds.len() - committed,
+            replaced: self.replaced,
+            renewed: self.renewed,
+        }
     }
 }
 
@@ -391,7 +488,7 @@ fn rows(engine: &Database) -> BTreeMap<usize, usize> {
     (0..KEYS).filter_map(found).collect()
 }
 
-fn run(seed: u64, rounds: u64) -> (usize, usize, usize) {
+fn run(seed: u64, rounds: u64) -> Counts {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -423,21 +520,28 @@ fn run(seed: u64, rounds: u64) -> (usize, usize, usize) {
 fn storms_pass_and_one_copy_is_left() {
     let seeds = std::env::var("COGNATE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(10);
     let first = std::env::var("COGNATE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let (next, totals) = (AtomicU64::new(first), Mutex::new((0, 0, 0)));
+    let (next, totals) = (AtomicU64::new(first), Mutex::new(Counts::default()));
     let storms = || loop {
         let seed = next.fetch_add(1, Ordering::SeqCst);
         if seed >= first + seeds {
             return;
         }
         println!("seed {seed}");
-        let (committed, others, replaced) = run(seed, 60);
-        println!("seed {seed}: {committed} committed, {others} did not, {replaced} states were sent");
+        let Counts { committed, others, replaced, renewed } = run(seed, 60);
+        println!(
+            "seed {seed}: {committed} committed, {others} did not, {replaced} states were sent, {renewed} \
+             came back with nothing"
+        );
         let mut totals = totals.lock().unwrap();
-        *totals = (totals.0 + committed, totals.1 + others, totals.2 + replaced);
+        totals.committed += committed;
+        totals.others += others;
+        totals.replaced += replaced;
+        totals.renewed += renewed;
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(storms))));
     let totals = totals.into_inner().unwrap();
     println!("{totals:?}");
-    assert!(totals.0 > 10 * seeds as usize, "so little was done: {totals:?}");
+    assert!(totals.committed > 10 * seeds as usize, "so little was done: {totals:?}");
+    assert!(totals.renewed > 0 || seeds < 10, "nobody came back with nothing: {totals:?}");
 }

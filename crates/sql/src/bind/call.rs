@@ -306,6 +306,7 @@ impl Binder<'_> {
                 let result = resolved.result;
                 self.tells_ids |=
                     matches!(resolved.function.name, "pg_current_snapshot" | "txid_current_snapshot");
+                self.asks_outcome |= resolved.function.name == "cognate_outcome";
                 let call = Expr::Function(Box::new(FunctionCall { function: resolved, arguments }));
                 Ok(Typed::new(fold(call, self.context), result))
             }

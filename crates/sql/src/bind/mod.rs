@@ -187,6 +187,8 @@ pub struct Binder<'a> {
     volatile_reads: Vec<u32>,
     /// The statement asks by ids which transactions its snapshot shows.
     tells_ids: bool,
+    /// It asks what became of a request of a cluster.
+    asks_outcome: bool,
 }
 
 /// One query level while it is bound.
@@ -311,6 +313,7 @@ impl<'a> Binder<'a> {
             routine_depth: 0,
             volatile_reads: vec![],
             tells_ids: false,
+            asks_outcome: false,
         }
     }
 

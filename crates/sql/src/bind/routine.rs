@@ -93,6 +93,11 @@ impl Binder<'_> {
         self.tells_ids
     }
 
+    /// Whether the statement asks what became of a request of a cluster.
+    pub(crate) fn asks_outcome(&self) -> bool {
+        self.asks_outcome
+    }
+
     /// 0A000 if a volatile function reads the table that the statement changes. In PostgreSQL it
     /// would see what the statement has changed so far.
     pub(crate) fn check_volatile_reads(&self, target: &Table) -> Result<()> {
@@ -255,6 +260,7 @@ impl Binder<'_> {
         self.views.extend(views);
         self.volatile_reads.append(&mut inner.volatile_reads);
         self.tells_ids |= inner.tells_ids;
+        self.asks_outcome |= inner.asks_outcome;
         if routine.behavior == Behavior::Volatile {
             self.volatile_reads.extend(inner.tables().iter().map(|table| table.oid));
         }

@@ -40,6 +40,14 @@ pub(super) fn set_columns(resolved: &ResolvedFunction) -> Option<Vec<(&'static s
         "json_array_elements_text" | "jsonb_array_elements_text" => vec![("value", text)],
         "aclexplode" => EXPLODED.to_vec(),
         "pg_options_to_table" => vec![("option_name", text), ("option_value", text)],
+        "pg_ls_waldir" => {
+            vec![("name", text), ("size", TypeId::Int8.into()), ("modification", TypeId::Timestamptz.into())]
+        }
+        "pg_stat_get_progress_info" => {
+            let of_whom: [(&'static str, Type); 3] =
+                [("pid", TypeId::Int4.into()), ("datid", TypeId::Oid.into()), ("relid", TypeId::Oid.into())];
+            of_whom.into_iter().chain(PROGRESS.map(|name| (name, TypeId::Int8.into()))).collect()
+        }
         "pg_get_keywords" => vec![
             ("word", text),
             ("catcode", TypeId::InternalChar.into()),
@@ -50,6 +58,13 @@ pub(super) fn set_columns(resolved: &ResolvedFunction) -> Option<Vec<(&'static s
         _ => return None,
     })
 }
+
+/// What `pg_stat_get_progress_info` tells, without a name.
+const PROGRESS: [&str; 20] = [
+    "param1", "param2", "param3", "param4", "param5", "param6", "param7", "param8", "param9", "param10",
+    "param11", "param12", "param13", "param14", "param15", "param16", "param17", "param18", "param19",
+    "param20",
+];
 
 /// Functions without arguments whose rows are those of a view of `pg_catalog`, and the view: tools
 /// read them by themselves.

@@ -49,7 +49,8 @@ pub use enum_type::{EnumLabel, EnumType};
 pub use index::{Computed, Deferrable, Index, IndexColumn, IndexKey, OperatorClass};
 pub(crate) use own::OwnCatalog;
 pub use role::{
-    CHECKPOINT_OID, DATABASE_OWNER_OID, Membership, PREDEFINED, Rights, Role, SIGNAL_OID, STATISTICS_OID,
+    CHECKPOINT_OID, DATABASE_OWNER_OID, MONITOR_OID, Membership, PREDEFINED, Rights, Role, SIGNAL_OID,
+    STATISTICS_OID,
 };
 pub use role_settings::{RoleSettings, SettingList};
 pub use routine::{Argument, ArgumentMode, Behavior, Routine, RoutineKind};

@@ -25,6 +25,8 @@ pub const DATABASE_OWNER_OID: Oid = 6171;
 pub(super) const READ_ALL_OID: Oid = 6181;
 /// Its members may change all rows.
 pub(super) const WRITE_ALL_OID: Oid = 6182;
+/// Its members may look at what concerns the whole server.
+pub const MONITOR_OID: Oid = 3373;
 /// Its members see what others do, with the values of keys in it.
 pub const STATISTICS_OID: Oid = 3375;
 /// Its members may end the statements and sessions of others.
@@ -37,7 +39,7 @@ pub const PREDEFINED: &[(Oid, &str)] = &[
     (DATABASE_OWNER_OID, "pg_database_owner"),
     (READ_ALL_OID, "pg_read_all_data"),
     (WRITE_ALL_OID, "pg_write_all_data"),
-    (3373, "pg_monitor"),
+    (MONITOR_OID, "pg_monitor"),
     (3374, "pg_read_all_settings"),
     (STATISTICS_OID, "pg_read_all_stats"),
     (3377, "pg_stat_scan_tables"),
@@ -187,7 +189,7 @@ impl Catalog {
                 Some(known) if inherited && !known.inherit => {}
                 Some(known) => of.extend(known.member_of.iter().map(|membership| membership.role)),
                 // Of the predefined roles one is a member of others.
-                None if member == 3373 => of.extend([3374, STATISTICS_OID, 3377]),
+                None if member == MONITOR_OID => of.extend([3374, STATISTICS_OID, 3377]),
                 None => {}
             }
             if self.owner(self.database_oid()) == member {

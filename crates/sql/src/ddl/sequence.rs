@@ -163,6 +163,11 @@ impl Work<'_> {
         apply(&mut sequence, options, true)?;
         sequence.counter_start = sequence.start;
         self.change(Object::Sequence(sequence.into()))?;
+        // Whoever gives a column to a table that there is: its sequence is of the table's owner.
+        if let Some((table, _)) = owner.filter(|(table, _)| self.catalog.table_by_oid(*table).is_some()) {
+            let of_table = self.catalog.owner(table);
+            self.set_owner(oid, of_table)?;
+        }
         Ok(oid)
     }
 

@@ -392,6 +392,43 @@ fn is_endless(literal: &Expr) -> bool {
     matches!(text.as_str().trim_start_matches(['-', '+']), "infinity")
 }
 
+/// Whether the value may be another one in another session, or later, by this part of it.
+fn varies(expr: &Expr) -> bool {
+    match expr {
+        Expr::Function(call) => {
+            let function = call.function.function;
+            function.volatility != Volatility::Immutable || matches!(function.body, Body::External)
+        }
+        Expr::Routine(call) => call.volatility != Volatility::Immutable,
+        Expr::Operator(call) => call.operator.volatility() != Volatility::Immutable,
+        Expr::Quantified(any) => any.operator.volatility() != Volatility::Immutable,
+        Expr::Cast(cast) => !cast.1.is_immutable() && !is_endless(&cast.0),
+        Expr::Subquery(_) => true,
+        _ => false,
+    }
+}
+
+/// The time at which the transaction began.
+fn is_transaction_time(expr: &Expr) -> bool {
+    let Expr::Function(call) = expr else { return false };
+    matches!(call.function.function.name, "now" | "transaction_timestamp" | "current_timestamp")
+}
+
+/// A literal of a date, or of a time in no zone, that is read alike in every `datestyle`: the year
+/// first, and numbers only.
+fn is_numeric_date(expr: &Expr) -> bool {
+    let Expr::Cast(cast) = expr else { return false };
+    let (Expr::Constant(Datum::Text(text)), TypeId::Date | TypeId::Timestamp) = (&cast.0, cast.1.to.id)
+    else {
+        return false;
+    };
+    let bytes = text.as_bytes();
+    bytes.len() >= 10
+        && bytes[..4].iter().all(u8::is_ascii_digit)
+        && bytes[4] == b'-'
+        && bytes.iter().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b':' | b'.' | b' '))
+}
+
 impl Expr {
     /// TRUE.
     pub const TRUE: Expr = Expr::Constant(Datum::Bool(true));
@@ -442,18 +479,13 @@ impl Expr {
     /// Whether the value is the same for the same frame in all sessions and for all time. Unlike
     /// [`volatility`](Expr::volatility) it looks into conversions and operators.
     pub(crate) fn is_immutable(&self) -> bool {
-        !self.any(&mut |expr| match expr {
-            Expr::Function(call) => {
-                let function = call.function.function;
-                function.volatility != Volatility::Immutable || matches!(function.body, Body::External)
-            }
-            Expr::Routine(call) => call.volatility != Volatility::Immutable,
-            Expr::Operator(call) => call.operator.volatility() != Volatility::Immutable,
-            Expr::Quantified(any) => any.operator.volatility() != Volatility::Immutable,
-            Expr::Cast(cast) => !cast.1.is_immutable() && !is_endless(&cast.0),
-            Expr::Subquery(_) => true,
-            _ => false,
-        })
+        !self.any(&mut varies)
+    }
+
+    /// Whether the value is the same for the same frame as long as the transaction lasts, whatever
+    /// is set meanwhile: in the time zone that a cursor was opened in and in another one.
+    pub(crate) fn is_fixed(&self) -> bool {
+        !self.any(&mut |expr| varies(expr) && !is_transaction_time(expr) && !is_numeric_date(expr))
     }
 
     /// Whether an evaluation may do something beside giving a value (nextval) or give another value

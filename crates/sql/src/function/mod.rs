@@ -3,6 +3,7 @@
 //! Resolution follows PostgreSQL: exact match, then the candidate that needs the fewest
 //! conversions, preferring preferred types, with untyped literals taken for what fits.
 
+mod absent;
 pub mod aggregate;
 mod arguments;
 mod array;

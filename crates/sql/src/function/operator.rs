@@ -8,7 +8,8 @@ use smallvec::smallvec;
 use super::resolve::with_enum;
 use super::select::{self, Choice, Parameters};
 use super::{
-    EvalContext, Volatility, array, datetime, json, math, network, pattern, regexp, string, transaction,
+    EvalContext, Volatility, absent, array, datetime, json, math, network, pattern, regexp, string,
+    transaction,
 };
 use crate::error::{SqlError, sqlstate};
 use crate::types::{Arithmetic, Datum, Type, TypeId};
@@ -348,7 +349,8 @@ fn catalog() -> &'static HashMap<&'static str, Vec<Operator>> {
 }
 
 /// Finds the operator for its operands; `left` is none for a prefix operator. Untyped literals have
-/// type `Unknown`. 42883 if there is none that fits, 42725 if several do equally.
+/// type `Unknown`. 42883 if there is none that fits, 42725 if several do equally, 0A000 if only
+/// PostgreSQL has one of the name.
 pub fn resolve(name: &str, left: Option<Type>, right: Type) -> Result<ResolvedOperator, SqlError> {
     let name = if name == "!=" { "<>" } else { name };
     let all = catalog().get(name).map_or(&[][..], Vec::as_slice);
@@ -370,6 +372,11 @@ pub fn resolve(name: &str, left: Option<Type>, right: Type) -> Result<ResolvedOp
     let is_other = |left: Type| left.is_of_enum() && right.is_of_enum() && left.modifier != right.modifier;
     let candidates = if left.is_some_and(is_other) { vec![] } else { candidates };
     let exact = exact.filter(|_| !candidates.is_empty());
+    if all.is_empty()
+        && let Some(error) = absent::operator(name)
+    {
+        return Err(error);
+    }
     match exact.map_or_else(|| select::choose(&candidates, &|_, _| false, &types), Choice::One) {
         Choice::One(index) => Ok(resolved(operators[index], &candidates[index], left, right)),
         Choice::None => Err(failure("operator does not exist", sqlstate::UNDEFINED_FUNCTION, name, left, right).with_hint(

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::registry::{self, Body, Function, Volatility};
 use super::select::{self, Choice, Parameters};
-use super::{EvalContext, aggregate::Accumulator, convert, extension};
+use super::{EvalContext, absent, aggregate::Accumulator, convert, extension};
 use crate::error::{SqlError, sqlstate};
 use crate::types::cast::{self, CastContext};
 use crate::types::{Datum, DomainUse, Type, TypeId};
@@ -105,11 +105,12 @@ pub(crate) enum Found {
 
 /// Finds the function of a call. `schema` is `pg_catalog` or none; arguments that are untyped
 /// literals or parameters have type `Unknown`. A type's name with one argument is a cast. 42883 if
-/// there is none that fits, 42725 if several do equally.
+/// there is none that fits, 42725 if several do equally, 0A000 if only PostgreSQL has it.
 pub fn resolve(schema: Option<&str>, name: &str, arguments: &[Type]) -> Result<ResolvedFunction, SqlError> {
     match find(schema, name, arguments, &[], &[]) {
         Found::BuiltIn(resolved) => Ok(resolved),
-        Found::Nothing | Found::Other(_) => Err(undefined("function", &signature(schema, name, arguments))),
+        Found::Nothing | Found::Other(_) => Err(absent::function(schema, name)
+            .unwrap_or_else(|| undefined("function", &signature(schema, name, arguments)))),
         Found::Several => Err(ambiguous("function", &signature(schema, name, arguments))),
     }
 }

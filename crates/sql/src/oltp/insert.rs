@@ -21,7 +21,7 @@ use crate::function::Interrupt;
 use crate::parse::Overriding;
 use crate::plan::Plan;
 use crate::session::work::Work;
-use crate::types::Datum;
+use crate::types::{Datum, FormatContext};
 
 /// A planned INSERT.
 #[derive(Debug)]
@@ -211,7 +211,7 @@ impl InsertPlan {
     }
 
     /// Where its rows come from, for EXPLAIN.
-    pub(crate) fn source_lines(&self, verbose: bool) -> Vec<String> {
+    pub(crate) fn source_lines(&self, verbose: bool, format: &FormatContext) -> Vec<String> {
         match &self.source {
             Source::Values(rows) => {
                 let count = rows.iter().map(|rows| match rows {
@@ -220,15 +220,15 @@ impl InsertPlan {
                 });
                 vec![format!("Values: {} rows", count.sum::<usize>())]
             }
-            Source::Query(plan, _) => plan.explain(verbose),
+            Source::Query(plan, _) => plan.explain(verbose, format),
         }
     }
 
     /// The same as a tree.
-    pub(crate) fn source_outline(&self, verbose: bool) -> Outline {
+    pub(crate) fn source_outline(&self, verbose: bool, format: &FormatContext) -> Outline {
         match &self.source {
             Source::Values(_) => Outline { kind: "Values Scan", ..Outline::default() },
-            Source::Query(plan, _) => plan.outline(verbose),
+            Source::Query(plan, _) => plan.outline(verbose, format),
         }
     }
 }

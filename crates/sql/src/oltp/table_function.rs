@@ -177,6 +177,9 @@ fn open(function: &'static Function, arguments: &[Datum], env: &Env<'_>) -> Resu
             let channels = env.execution.read.eval.session.server().listening();
             Ok(TableRows::Values(channels.into_iter().map(Datum::from).collect::<Vec<_>>().into_iter()))
         }
+        ("pg_ls_waldir", _) => {
+            crate::pg_catalog::log_files(env.execution.read.eval.session.server()).map(ready)
+        }
         ("aclexplode", [Datum::Array(list)]) => {
             crate::pg_catalog::explode(list, &env.execution.read.eval).map(ready)
         }

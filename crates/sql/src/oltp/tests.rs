@@ -20,7 +20,7 @@ use crate::parse::{self, Command};
 use crate::plan::{Plan, plan};
 use crate::types::bounds::tests::Questions;
 use crate::types::bounds::{self, Bounds as _};
-use crate::types::{Datum, FormatContext, Type, TypeId};
+use crate::types::{Datum, FormatContext, Numeric, Type, TypeId};
 
 type Entries = BTreeMap<(u32, Vec<u8>), Bytes>;
 
@@ -283,21 +283,23 @@ fn points_ranges_and_orders() {
 fn nodes_say_what_they_give() {
     let world = World::new();
     let sql = "SELECT c.id, p.amount, p.amount + 1 FROM customer c LEFT JOIN purchase p ON p.customer = c.id";
-    let lines = world.plan(sql).expect("a plan").explain(true);
+    let lines = world.plan(sql).expect("a plan").explain(true, &FormatContext::default());
     assert_eq!(lines[1].trim(), "Output: c.id, p.amount, ?column?", "{lines:?}");
     let is_inner =
         |line: &String| line.contains("Output:") && line.contains("p.amount") && !line.contains("c.id");
     assert!(lines[2..].iter().any(is_inner), "{lines:?}");
-    assert!(world.plan(sql).expect("a plan").explain(false).iter().all(|line| !line.contains("Output")));
+    let lines = world.plan(sql).expect("a plan").explain(false, &FormatContext::default());
+    assert!(lines.iter().all(|line| !line.contains("Output")));
     let sql = "SELECT c.id, d.id FROM customer c JOIN customer d ON d.id = c.id";
-    let lines = world.plan(sql).expect("a plan").explain(true);
+    let lines = world.plan(sql).expect("a plan").explain(true, &FormatContext::default());
     assert_eq!(lines[1].trim(), "Output: c.id, d.id", "{lines:?}");
 }
 
 #[test]
 fn an_index_saves_the_sort() {
     let world = World::new();
-    let lines = |sql: &str| world.plan(sql).expect("a plan").explain(false).join("\n");
+    let format = FormatContext::default();
+    let lines = |sql: &str| world.plan(sql).expect("a plan").explain(false, &format).join("\n");
     let explained = lines("SELECT amount FROM purchase WHERE customer = 1 ORDER BY amount DESC LIMIT 1");
     assert!(
         explained.contains("Backward using purchase_customer") && !explained.contains("Sort"),
@@ -593,6 +595,8 @@ fn work_on_a_large_value_can_be_left_half_way() {
         ("$1::int[] @> ARRAY[-1]", &numbers),
         ("ARRAY[-1] <@ $1::int[]", &numbers),
         ("$1::int[] && ARRAY[-1]", &numbers),
+        // A base next to one takes many digits.
+        ("log(1 + 1e-2000, $1::numeric)", &Datum::Numeric(Numeric::from(3i64))),
     ];
     for (expression, value) in work {
         let run = |left: usize| {

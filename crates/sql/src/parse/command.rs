@@ -13,6 +13,7 @@ use super::database::{self, DatabaseStatement};
 use super::domain::{self, DomainStatement};
 use super::grant::{self, DefaultPrivileges, GrantStatement};
 use super::inline_code;
+use super::maintenance;
 use super::mip::{MipArgument, MipOperation};
 use super::owner::{self, OwnerStatement};
 use super::role::{self, RoleStatement};
@@ -275,7 +276,7 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
     }
     for command in ["VACUUM", "ANALYZE", "ANALYSE", "CLUSTER", "REINDEX", "CHECKPOINT"] {
         if take(parser, command) {
-            return maintenance(parser, if command == "ANALYSE" { "ANALYZE" } else { command });
+            return maintenance::parse(parser, if command == "ANALYSE" { "ANALYZE" } else { command });
         }
     }
     let scope = usize::from(is_word(parser, 1, "LOCAL") || is_word(parser, 1, "GLOBAL"));
@@ -470,50 +471,6 @@ fn set_constraints(parser: &mut Parser<'_>) -> Parsed<Command> {
         expect(parser, "IMMEDIATE")?;
     }
     Ok(Command::SetConstraints { names, deferred })
-}
-
-/// Options are accepted and have no effect: what they tune is automatic here.
-fn maintenance(parser: &mut Parser<'_>, command: &'static str) -> Parsed<Command> {
-    if parser.consume_token(&Token::LParen) {
-        while !parser.consume_token(&Token::RParen) {
-            if parser.next_token().token == Token::EOF {
-                return parser.expected_ref(")", parser.peek_token_ref());
-            }
-        }
-    }
-    const OPTIONS: [&str; 11] = [
-        "FULL",
-        "FREEZE",
-        "VERBOSE",
-        "ANALYZE",
-        "ANALYSE",
-        "CONCURRENTLY",
-        "TABLE",
-        "INDEX",
-        "SCHEMA",
-        "DATABASE",
-        "SYSTEM",
-    ];
-    let (mut kind, mut concurrently) = (None, false);
-    while let Some(option) = OPTIONS.into_iter().find(|option| take(parser, option)) {
-        concurrently |= option == "CONCURRENTLY";
-        if ["TABLE", "INDEX", "SCHEMA", "DATABASE", "SYSTEM"].contains(&option) {
-            kind = Some(option);
-        }
-    }
-    let mut relations = vec![];
-    if matches!(parser.peek_token_ref().token, Token::Word(_)) {
-        relations = parser.parse_comma_separated(|parser| {
-            let name = parser.parse_object_name(false)?;
-            let columns =
-                parser.parse_parenthesized_column_list(sqlparser::parser::IsOptional::Optional, false)?;
-            Ok((name, columns))
-        })?;
-        if command == "CLUSTER" && take(parser, "USING") {
-            parser.parse_identifier()?;
-        }
-    }
-    Ok(Command::Maintenance { command, relations, kind, concurrently })
 }
 
 fn create_sequence(parser: &mut Parser<'_>, temporary: bool, words: usize) -> Parsed<Command> {

@@ -56,6 +56,7 @@ mod inline_code;
 mod junk;
 pub(crate) mod lexeme;
 mod like;
+mod maintenance;
 mod merge;
 mod mip;
 mod operator;
@@ -149,6 +150,8 @@ pub struct Statement {
     pub deferrable: Option<bool>,
     /// `WITH NO DATA` of CREATE TABLE AS.
     pub(crate) without_rows: bool,
+    /// `CONCURRENTLY` of DROP INDEX.
+    pub(crate) concurrently: bool,
     /// Behind WHERE of COPY.
     pub(crate) condition: Option<Box<ast::Expr>>,
     /// Its message has other statements, with which it shares a transaction unless they end it.
@@ -188,6 +191,7 @@ pub(crate) struct Notes {
     overriding: Vec<(Location, Overriding)>,
     deferrable: Option<bool>,
     without_rows: bool,
+    concurrently: bool,
 }
 
 impl Statement {
@@ -200,6 +204,7 @@ impl Statement {
             overriding: self.overriding.clone(),
             deferrable: None,
             without_rows: false,
+            concurrently: false,
             condition: None,
             has_company: self.has_company,
             scope: self.scope.clone(),
@@ -467,7 +472,7 @@ impl Parts<'_> {
             Some((operation, arguments)) => (Command::Mip(operation, arguments), 0),
             None => self.command(tokens, &mut notes, end)?,
         };
-        let Notes { overriding, deferrable, without_rows } = notes;
+        let Notes { overriding, deferrable, without_rows, concurrently } = notes;
         let (source, charge) = (source.clone(), self.charge.clone());
         Ok(Some(Statement {
             text,
@@ -476,6 +481,7 @@ impl Parts<'_> {
             overriding,
             deferrable,
             without_rows,
+            concurrently,
             condition,
             has_company: false,
             scope: None,

@@ -96,6 +96,7 @@ pub(super) fn parse(text: &str) -> Option<Statement> {
         overriding: Vec::new(),
         deferrable: None,
         without_rows: false,
+        concurrently: false,
         condition: None,
         has_company: false,
         scope: None,

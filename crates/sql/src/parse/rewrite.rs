@@ -18,7 +18,8 @@
 //! | `CREATE TABLE t (a, b) AS` | its columns with a type, which says nothing |
 //! | `CREATE TABLE t AS query WITH [NO] DATA` | noted in the statement |
 //! | `CHECK (a) NO INHERIT`, and `NOT VALID` in CREATE TABLE | without: there is no inheritance, and no row yet |
-//! | `CREATE UNLOGGED`, `DROP INDEX CONCURRENTLY` | without the word |
+//! | `CREATE UNLOGGED` | without the word |
+//! | `DROP INDEX CONCURRENTLY` | noted in the statement |
 //! | `CREATE RECURSIVE VIEW v (a) AS query` | `CREATE VIEW v (a) AS WITH RECURSIVE v (a) AS (query) SELECT a FROM v` |
 //! | `[NOT] DEFERRABLE` of BEGIN, START, SET TRANSACTION | noted in the statement |
 //! | `INSERT ... OVERRIDING SYSTEM VALUE` | noted in the statement |
@@ -269,7 +270,7 @@ impl<'a> Pass<'a> {
             "TABLE" if self.names_only() => self.typed_names(),
             "TABLE" => self.table_query(),
             "UNLOGGED" if self.after(&["CREATE"]) => self.at += 1,
-            "CONCURRENTLY" if self.first == "DROP" => self.at += 1,
+            "CONCURRENTLY" if self.first == "DROP" && self.after(&["INDEX"]) => self.concurrently(),
             "DEFERRABLE" if matches!(self.first.as_str(), "BEGIN" | "START" | "SET") => self.deferrable(),
             "FREEZE" | "ENCODING" if self.begins_old_option() => self.old_option(span),
             "FREEZE" | "HEADER" | "FORCE_QUOTE" | "QUOTE" if self.first == "COPY" => self.copy_option(),
@@ -488,6 +489,11 @@ impl<'a> Pass<'a> {
     fn after_function(&self) -> bool {
         let before = self.out.len().checked_sub(2).and_then(|at| self.out.get(at));
         matches!(before.map(|token| &token.token), Some(Token::Word(word)) if word.keyword == Keyword::NoKeyword)
+    }
+
+    fn concurrently(&mut self) {
+        self.notes.concurrently = true;
+        self.at += 1;
     }
 
     fn deferrable(&mut self) {

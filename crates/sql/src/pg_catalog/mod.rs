@@ -56,7 +56,7 @@ pub(crate) use acl::{EXPLODED, EXPLODED_ROW, explode};
 pub use binding::SystemTables;
 pub use define::{Rows, SystemTable};
 pub(crate) use deparse::{Style, index_expression};
-pub use function::{EXPANDED_ARRAY, functions, set_rows};
+pub use function::{EXPANDED_ARRAY, functions, log_files, set_rows};
 pub(crate) use index::{has_operator_class, is_operator_class};
 pub use names::{CatalogNames, quote_identifier};
 pub use source::{

@@ -84,6 +84,10 @@ pub trait ServerView: Send + Sync {
     fn statistics(&self) -> Statistics {
         Statistics::default()
     }
+    /// Whether the session may look at what concerns the whole server, as `pg_monitor` may.
+    fn may_monitor(&self) -> bool {
+        true
+    }
     /// Rows of a tree, approximately.
     fn approximate_rows(&self, tree: u32) -> u64 {
         let _ = tree;

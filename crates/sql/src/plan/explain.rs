@@ -1,26 +1,28 @@
 //! Plans for EXPLAIN: as lines of text, and as a tree of nodes for its other formats.
 //!
 //! One walk over a plan notes both for each node: its line, and its type and properties by
-//! PostgreSQL's names, so that the two cannot differ. With VERBOSE each node says what it gives
-//! (see [`outputs`](super::outputs)).
-
-use std::collections::BTreeMap;
+//! PostgreSQL's names, so that the two cannot differ. Conditions are told with their values (see
+//! [`shown`](super::shown)), and with VERBOSE each node says what it gives (see
+//! [`outputs`](super::outputs)).
 
 use super::access::{Access, AccessKind, KeyValues, Scan};
+use super::shown::{self, Names, Words, names_at, names_of_group};
 use super::{Node, Plan, SourceNode, outputs};
 use crate::catalog::IndexKey;
 use crate::explain::{Outline, Property};
+use crate::function::quote_identifier;
+use crate::types::FormatContext;
 
 /// One line a node, indented as PostgreSQL does.
-pub(super) fn explain(plan: &Plan, verbose: bool) -> Vec<String> {
-    walk(plan, verbose).lines.into_iter().map(|(line, _)| line).collect()
+pub(super) fn explain(plan: &Plan, verbose: bool, format: &FormatContext) -> Vec<String> {
+    walk(plan, verbose, format).lines.into_iter().map(|(line, _)| line).collect()
 }
 
 /// The same as a tree.
-pub(super) fn outline(plan: &Plan, verbose: bool) -> Outline {
+pub(super) fn outline(plan: &Plan, verbose: bool, format: &FormatContext) -> Outline {
     let mut open: Vec<(usize, Outline)> = Vec::new();
     let mut cte = None;
-    for (_, part) in walk(plan, verbose).lines {
+    for (_, part) in walk(plan, verbose, format).lines {
         match part {
             Part::Node(depth, mut node) => {
                 if let Some(name) = cte.take() {
@@ -54,8 +56,9 @@ fn close(open: &mut Vec<(usize, Outline)>, depth: usize) {
     }
 }
 
-fn walk(plan: &Plan, verbose: bool) -> Lines {
-    let mut out = Lines { verbose, width: plan.columns.len(), ..Lines::default() };
+fn walk<'a>(plan: &Plan, verbose: bool, format: &'a FormatContext) -> Lines<'a> {
+    let (lines, width, names) = (Vec::new(), plan.columns.len(), Names::new());
+    let mut out = Lines { lines, verbose, width, format, names, output: None };
     let mut depth = 0;
     if plan.limit.is_some() || plan.offset.is_some() {
         out.announce(|_| outputs::of_node(&plan.root));
@@ -88,20 +91,21 @@ enum Part {
     Cte(String),
 }
 
-#[derive(Default)]
-struct Lines {
+struct Lines<'a> {
     lines: Vec<(String, Part)>,
     /// Nodes say what they give.
     verbose: bool,
     /// So many columns of the first node are the statement's.
     width: usize,
+    /// How values are printed.
+    format: &'a FormatContext,
     /// What the places of the frame at hand are called.
-    names: BTreeMap<usize, String>,
+    names: Names,
     /// What the next node gives.
     output: Option<Vec<String>>,
 }
 
-impl Lines {
+impl Lines<'_> {
     /// A node whose line is its type.
     fn line(&mut self, depth: usize, kind: &'static str) {
         self.node_line(depth, kind, kind, vec![]);
@@ -130,10 +134,15 @@ impl Lines {
 
     /// Has the next node say what it gives, unless that is known: a node of several lines gives it
     /// by the first.
-    fn announce(&mut self, output: impl FnOnce(&BTreeMap<usize, String>) -> Vec<String>) {
+    fn announce(&mut self, output: impl FnOnce(&Names) -> Vec<String>) {
         if self.verbose && self.output.is_none() {
             self.output = Some(output(&self.names));
         }
+    }
+
+    /// What expressions over the frame at hand are printed with.
+    fn words(&self) -> Words<'_> {
+        Words { names: &self.names, format: self.format }
     }
 
     /// A property of the last node at this depth: its name, and how it is printed.
@@ -150,9 +159,7 @@ impl Lines {
     fn node(&mut self, node: &Node, depth: usize) {
         self.announce(|_| outputs::of_node(node));
         let outer = match node {
-            Node::Select(select) if self.verbose => {
-                Some(std::mem::replace(&mut self.names, outputs::names(&select.source)))
-            }
+            Node::Select(select) => Some(std::mem::replace(&mut self.names, outputs::names(&select.source))),
             _ => None,
         };
         self.node_lines(node, depth);
@@ -190,7 +197,9 @@ impl Lines {
                         self.detail(depth, "Grouping Sets", sets.len().to_string());
                     }
                     if !group.having.is_empty() {
-                        self.detail(depth, "Filter", format!("{} condition(s)", group.having.len()));
+                        let names = names_of_group(group, self.words());
+                        let words = Words { names: &names, format: self.format };
+                        self.detail(depth, "Filter", shown::conditions(&group.having, words));
                     }
                     depth += 1;
                 }
@@ -256,7 +265,8 @@ impl Lines {
             SourceNode::Function { .. } => self.line(depth, "Function Scan"),
             SourceNode::Filter { input, conditions } => {
                 self.source(input, depth);
-                self.detail(depth, "Filter", format!("{} condition(s)", conditions.len()));
+                let text = shown::conditions(conditions, self.words());
+                self.detail(depth, "Filter", text);
             }
             SourceNode::First(input) => {
                 self.line(depth, "Limit");
@@ -312,6 +322,8 @@ impl Lines {
             }
             AccessKind::Table => scan.table.primary_key().map(|index| &index.name),
         };
+        let names = names_at(scan, &self.names);
+        let words = Words { names: &names, format: self.format };
         let direction = if scan.access.reverse { "Backward" } else { "Forward" };
         let relation =
             [("Relation Name", table.as_str().into()), ("Alias", Property::Text(scan.name.to_string()))];
@@ -327,20 +339,20 @@ impl Lines {
                     vec![("Scan Direction", direction.into()), ("Index Name", index.as_str().into())];
                 properties.extend(relation);
                 self.node_line(depth, text, "Index Scan", properties);
-                let conditions = conditions(scan);
+                let conditions = conditions(scan, words);
                 if !conditions.is_empty() {
                     self.detail(depth, "Index Cond", format!("({conditions})"));
                 }
             }
         }
         if !scan.filter.is_empty() {
-            self.detail(depth, "Filter", format!("{} condition(s)", scan.filter.len()));
+            self.detail(depth, "Filter", shown::conditions(&scan.filter, words));
         }
     }
 }
 
-/// The key columns the access has values for.
-fn conditions(scan: &Scan) -> String {
+/// The key columns the access has values for, with these.
+fn conditions(scan: &Scan, words: Words<'_>) -> String {
     let Access { kind, parts, range, .. } = &scan.access;
     let index = match kind {
         AccessKind::Index(index) => &**index,
@@ -351,28 +363,31 @@ fn conditions(scan: &Scan) -> String {
     };
     let columns = &index.columns;
     let name_of = |key: IndexKey| match key {
-        IndexKey::Column(place) => scan.table.columns[place].name.as_str(),
-        IndexKey::Expression(place) => index.expression(place).map_or("", |expression| &expression.text),
+        IndexKey::Column(place) => quote_identifier(&scan.table.columns[place].name),
+        IndexKey::Expression(place) => {
+            index.expression(place).map_or_else(String::new, |expression| expression.text.clone())
+        }
     };
-    let mut shown = vec![];
+    let mut all = vec![];
     for (part, column) in parts.iter().zip(columns) {
         let name = name_of(column.key);
-        shown.push(match &part.values {
-            KeyValues::One(_) => format!("{name} = ?"),
+        all.push(match &part.values {
+            KeyValues::One(value) => format!("{name} = {}", shown::expression(value, words)),
             KeyValues::Null => format!("{name} IS NULL"),
-            KeyValues::List(items) => format!("{name} = ANY ({} values)", items.len()),
-            KeyValues::Array(_) => format!("{name} = ANY (array)"),
+            KeyValues::List(items) => format!("{name} IN ({})", shown::list(items.iter(), words)),
+            KeyValues::Array(array) => format!("{name} = ANY ({})", shown::expression(array, words)),
             KeyValues::Subquery(_) => format!("{name} = ANY (subquery)"),
         });
     }
     if let (Some(range), Some(column)) = (range, columns.get(parts.len())) {
         let name = name_of(column.key);
         for bound in range.lower.iter().chain(&range.upper) {
-            shown.push(format!("{name} {} ?", bound.comparison.symbol()));
+            let value = shown::expression(&bound.value, words);
+            all.push(format!("{name} {} {value}", bound.comparison.symbol()));
         }
-        if range.pattern.is_some() {
-            shown.push(format!("{name} LIKE ?"));
+        if let Some(pattern) = &range.pattern {
+            all.push(format!("{name} LIKE {}", shown::expression(pattern, words)));
         }
     }
-    shown.join(" AND ")
+    all.join(" AND ")
 }

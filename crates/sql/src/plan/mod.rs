@@ -35,6 +35,7 @@ mod planner;
 mod pushdown;
 mod relation;
 mod select;
+mod shown;
 mod walk;
 mod window;
 
@@ -51,8 +52,8 @@ use crate::catalog::Table;
 use crate::expr::{Expr, RoutineBody};
 use crate::function::ResolvedFunction;
 use crate::session::OutputColumn;
-use crate::types::Type;
 use crate::types::cast::Cast;
+use crate::types::{FormatContext, Type};
 
 /// A statement's plan.
 #[derive(Debug)]
@@ -100,14 +101,15 @@ pub struct PlannedLock {
 }
 
 impl Plan {
-    /// The plan as text, a line a node, indented; if asked for, with what the nodes give.
-    pub fn explain(&self, verbose: bool) -> Vec<String> {
-        explain::explain(self, verbose)
+    /// The plan as text, a line a node, indented; if asked for, with what the nodes give. Values
+    /// are printed as `format` has it.
+    pub fn explain(&self, verbose: bool, format: &FormatContext) -> Vec<String> {
+        explain::explain(self, verbose, format)
     }
 
     /// The same as a tree.
-    pub(crate) fn outline(&self, verbose: bool) -> crate::explain::Outline {
-        explain::outline(self, verbose)
+    pub(crate) fn outline(&self, verbose: bool, format: &FormatContext) -> crate::explain::Outline {
+        explain::outline(self, verbose, format)
     }
 
     /// Whether rows are to be locked, and LIMIT and OFFSET left to the caller.

@@ -12,7 +12,7 @@ use crate::expr::Expr;
 use crate::function::quote_identifier;
 
 /// What has no name.
-const COMPUTED: &str = "?column?";
+pub(super) const COMPUTED: &str = "?column?";
 
 /// The columns that a node gives.
 pub(super) fn of_node(node: &Node) -> Vec<String> {

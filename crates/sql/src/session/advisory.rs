@@ -314,6 +314,12 @@ impl Advisory {
         self.is_used() && is_new(&self.state.lock())
     }
 
+    /// How often something was let go of: a call, whose statements begin one after the other, asks
+    /// whether it still is as often as before it.
+    pub(super) fn releases(&self) -> u64 {
+        if self.is_used() { self.state.lock().releases } else { 0 }
+    }
+
     /// What a statement was given up for.
     pub(super) fn take_wanted(&self) -> Option<Lock> {
         if self.is_used() { self.state.lock().wanted.take() } else { None }

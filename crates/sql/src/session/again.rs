@@ -6,13 +6,15 @@
 //! | | 40P01 | the transaction begins anew, without its locks |
 //! | the first of a block at SERIALIZABLE | 40001 | the transaction begins anew, with its locks |
 //! | a later one at SERIALIZABLE | 40001 | it is undone, and the snapshot moves to now (the engine's `refresh`); if something was replaced that was read before, the failure stands, and names it |
+//! | a call, for a statement of its body that could not | 40001 | the same with all of the body: what it has read itself does not count |
 //! | of a transaction with an age | 40001 | it is undone; its reads are of the newest commits anyway |
 //! | UPDATE, DELETE, also in WITH, or MERGE at READ COMMITTED | a row has gone from where its primary key was | it is undone; under another key its new snapshot shows the row |
 //! | a definition (DDL) outside a block, alone so far | 40001, 40P01 | the transaction begins anew, without its locks: the definitions that it has seen are old |
 //!
 //! Locks stay where 40001 is the reason, so that nobody can be faster again.
-//! `cognate.statement_retries` says how often. Whole messages and batches that failed at their end
-//! are run again by the server (`server/src/pg`).
+//! `cognate.statement_retries` says how often; a hundred times as often, where the reason is a row
+//! that is newer: a statement may meet many, and has locked one more each time. Whole messages and
+//! batches that failed at their end are run again by the server (`server/src/pg`).
 //!
 //! REPEATABLE READ keeps its snapshot, as in PostgreSQL. So do an instance of a family, a
 //! transaction of which a cursor or a suspended portal is open (that reads on where it began), and
@@ -40,6 +42,14 @@ use crate::parse::{Command, Statement};
 use crate::plan::Plan;
 use crate::types::Datum;
 
+/// So many times as often as for other reasons, a statement is run again for rows that are newer.
+const MOVES_A_RETRY: u32 = 100;
+
+/// How often a statement may be run again for rows that are newer.
+pub(super) fn moves(retries: u32) -> u32 {
+    retries.saturating_mul(MOVES_A_RETRY)
+}
+
 /// How a statement is run again.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Again {
@@ -66,6 +76,15 @@ impl Again {
             Again::Moved(_) => error.is_of_gone_row,
             _ => error.sqlstate == sqlstate::SERIALIZATION_FAILURE,
         }
+    }
+
+    /// What that takes of [`moves`]. Little, if the statement has met a row that was newer: it has
+    /// locked one row more, so it comes on, and ends with its last row.
+    pub(super) fn costs(self, error: &SqlError) -> u32 {
+        let comes_on = matches!(self, Again::Later(..) | Again::Anew { .. })
+            && error.sqlstate == sqlstate::SERIALIZATION_FAILURE
+            && cycle::is_of_newer_row(error);
+        if comes_on { 1 } else { MOVES_A_RETRY }
     }
 
     /// Whether it is if a row has gone.
@@ -110,7 +129,12 @@ impl Session {
         if stays || !certified {
             return Again::Never;
         }
-        Again::Later(open.engine.mark_statement(), open.state.deferred.len())
+        let mark = match &planned.action {
+            // Each statement of its body may be undone by itself, too.
+            Action::Call(_) => open.engine.mark_statements(),
+            _ => open.engine.mark_statement(),
+        };
+        Again::Later(mark, open.state.deferred.len())
     }
 
     /// Whether a query may find that a table was truncated or rewritten since the snapshot.
@@ -335,8 +359,10 @@ fn meets_newer(action: &Action) -> bool {
     match action {
         Action::Insert(_) | Action::Update(_) | Action::Delete(_) | Action::Parts(_) => true,
         Action::Select(plan) => plan.has_locks(),
-        // The statements of its body look after themselves.
-        Action::Empty | Action::Utility | Action::Call(_) => false,
+        // A statement of its body looks after itself first. What the body has read before that one
+        // is told to nobody if all of it is run again.
+        Action::Call(plan) => plan.may_write(),
+        Action::Empty | Action::Utility => false,
     }
 }
 

@@ -270,6 +270,26 @@ impl Session {
         interrupts.wait(newest).await
     }
 
+    /// Before `cognate_outcome`: waits, for a bounded time, for what is ordered, so that *unknown*
+    /// means: not ordered yet. Where nobody says how far that is, this node answers as it is.
+    pub(super) async fn await_ordered(&mut self) -> Result<()> {
+        let database = self.database.clone();
+        let nodes = database.nodes();
+        let is_asked = !nodes.is_alone() && !self.is_ordered();
+        let Some(barrier) = nodes.barrier.get().filter(|_| is_asked) else { return Ok(()) };
+        let ordered = async {
+            let position = barrier().await.ok()?;
+            until_seen(&database, position).await.ok()
+        };
+        let bounded = async {
+            tokio::select! {
+                _ = tokio::time::timeout(ANSWER_MAX, ordered) => Ok::<(), SqlError>(()),
+                () = nodes.until_alone() => Ok(()),
+            }
+        };
+        self.interrupts().wait(bounded).await
+    }
+
     /// Whether statements are to see what another node has committed.
     pub fn reads_after(&self) -> bool {
         !self.effective.read_after.is_empty() || self.effective.linearizable_reads

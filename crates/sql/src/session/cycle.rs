@@ -43,6 +43,12 @@ pub(crate) fn dependency_failure(detail: String) -> SqlError {
         .with_hint("An immediate retry can succeed: the other transactions of the cycle have committed.")
 }
 
+/// Whether a statement has failed for a row that is newer than its snapshot: not as a victim of the
+/// certifier, for another node's transaction, or for a table that was changed.
+pub(super) fn is_of_newer_row(error: &SqlError) -> bool {
+    error.message.starts_with("could not serialize access due to concurrent ") && !error.is_of_gone_row
+}
+
 /// 40001 for who was overtaken by another node's transaction, at this place if it is known.
 #[cold]
 pub(crate) fn overtaken(by: u64, place: Option<String>) -> SqlError {

@@ -17,8 +17,8 @@ use crate::{keys, place};
 const ROWS: u64 = 1 << 12;
 
 impl Session {
-    /// The error with table, file and offset of the first damaged row of the plan's tables, or of
-    /// all tables if the statement has no plan.
+    /// The error with table, file and offset of the first damaged row of the plan's tables, or else
+    /// of all others: what refers to a row is looked at, too, and not every statement has a plan.
     #[cold]
     pub(super) fn name_damage(&mut self, error: SqlError, planned: &Planned) -> SqlError {
         let is_damage = matches!(error.sqlstate, sqlstate::DATA_CORRUPTED | sqlstate::INDEX_CORRUPTED);
@@ -26,10 +26,9 @@ impl Session {
             return error;
         }
         let catalog = self.database.catalog();
-        let all: Vec<_> = match planned.tables.is_empty() {
-            true => catalog.tables().cloned().collect(),
-            false => planned.tables.clone(),
-        };
+        let is_own = |table: &Table| planned.tables.iter().any(|own| own.oid == table.oid);
+        let others = catalog.tables().filter(|table| !is_own(table));
+        let all: Vec<_> = planned.tables.iter().chain(others).cloned().collect();
         for table in all {
             if let Some((tree, key)) = self.find_damage(&table)
                 && let Some(open) = &self.open

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cognate_engine::{Access, LockMode};
 
-use super::again::{Again, defines};
+use super::again::{Again, defines, moves};
 use super::portal::{PortalState, Tag, changed_result};
 use super::{
     Action, Block, Boxed, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session, Statement,
@@ -190,8 +190,9 @@ impl Session {
                 self.enter_implicit();
                 self.go().await?;
                 let again = self.again(is_first, &planned);
-                let mut left = self.effective.statement_retries;
+                let mut left = moves(self.effective.statement_retries);
                 let taken = self.facts.advisory.begin_statement();
+                let released = self.facts.advisory.releases();
                 let told = if is_first { (0, 0) } else { self.facts.news.mark() };
                 let is_alone = is_first || matches!(again, Again::Never);
                 let settings = (!is_alone).then(|| self.facts.mark());
@@ -206,9 +207,10 @@ impl Session {
                         Err(error)
                             if left > 0
                                 && again.is_for(&error)
-                                && !self.facts.advisory.statement_has_released() =>
+                                && self.facts.advisory.releases() == released =>
                         {
-                            left -= 1;
+                            self.interrupts.check()?;
+                            left = left.saturating_sub(again.costs(&error));
                             self.facts.advisory.undo_to(taken);
                             self.facts.news.undo(told);
                             self.undo_settings(settings.as_ref());
@@ -246,6 +248,9 @@ impl Session {
         depth: usize,
         is_open: bool,
     ) -> Result<PortalState> {
+        if planned.asks_outcome {
+            Box::pin(self.await_ordered()).await?;
+        }
         let planned = self.settle(prepared, planned, is_open).await?;
         match &planned.action {
             Action::Select(plan) if plan.has_locks() => self.select_locking(plan, parameters).await,

@@ -13,7 +13,7 @@ use crate::ddl::names::{Qualified, fold, single};
 use crate::ddl::request::ColumnRequest;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::memory::row_bytes;
-use crate::parse::{Command, Statement};
+use crate::parse::{self, Command, Statement};
 use crate::types::{Datum, FormatContext, TypeId};
 
 /// So many EXECUTEs may be around a statement: clients can prepare EXECUTE itself, also of its own
@@ -113,6 +113,8 @@ impl Session {
             }
         };
         let planned = self.planned_of(&portal.prepared);
+        // What EXECUTE names may be deeper than this statement.
+        let depth = portal.prepared.depth();
         if self.fits(&planned) {
             self.check_needs(&planned)?;
         }
@@ -120,17 +122,16 @@ impl Session {
         let is_named = matches!(inner.as_ref(), ast::Statement::Execute { .. });
         let runs = analyze && !(is_named && matches!(planned.action, Action::Utility));
         let analyzed = if runs { Some(self.analyze(portal).await?) } else { None };
-        let lines = match json {
-            true => vec![crate::explain::json(&planned, verbose, analyzed)],
-            false => {
-                let mut lines = crate::explain::lines(&planned, verbose);
-                if let Some((rows, took)) = analyzed {
-                    lines.extend([format!("Rows: {rows}"), format!("Execution Time: {took:.3} ms")]);
-                }
-                lines
-            }
-        };
-        let rows: Vec<Vec<Datum>> = lines.into_iter().map(|line| vec![Datum::from(line)]).collect();
+        let format = &self.format;
+        let lines = parse::on_large_stack(depth, || match json {
+            true => vec![crate::explain::json(&planned, verbose, format, analyzed)],
+            false => crate::explain::lines(&planned, verbose, format),
+        });
+        let told = analyzed.filter(|_| !json).into_iter();
+        let told =
+            told.flat_map(|(rows, took)| [format!("Rows: {rows}"), format!("Execution Time: {took:.3} ms")]);
+        let lines = lines.into_iter().chain(told);
+        let rows: Vec<Vec<Datum>> = lines.map(|line| vec![Datum::from(line)]).collect();
         Ok(PortalState::Rows {
             rows: rows.into_iter(),
             sent: 0,

@@ -21,7 +21,7 @@ use super::sequence_values::SequenceValues;
 use super::settings::{Effective, Mark, Settings};
 use super::temporary::Temporary;
 use super::{Authority, Orders, SessionParameters, SqlDatabase, presence};
-use crate::catalog::{Catalog, DATABASE_OID, Oid, Sequence, TEMPORARY_ALIAS};
+use crate::catalog::{Catalog, DATABASE_OID, MONITOR_OID, Oid, Sequence, TEMPORARY_ALIAS};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::SessionView;
 use crate::pg_catalog::{
@@ -543,6 +543,10 @@ impl ServerView for Facts {
 
     fn statistics(&self) -> Statistics {
         self.database.engine().statistics()
+    }
+
+    fn may_monitor(&self) -> bool {
+        self.rights(&self.catalog()).is_none_or(|rights| rights.has(MONITOR_OID))
     }
 
     fn approximate_rows(&self, tree: u32) -> u64 {

@@ -2,6 +2,8 @@
 //! accepts them, and refused where it refuses them: what they name must exist and be of the right
 //! kind, and some of them must not be part of a larger transaction.
 
+use sqlparser::ast;
+
 use super::{Block, Session};
 use crate::catalog::{Catalog, Relation};
 use crate::ddl::names::Qualified;
@@ -18,6 +20,24 @@ pub(super) fn require_alone(alone: bool, command: &str) -> Result<()> {
         sqlstate::ACTIVE_SQL_TRANSACTION,
         format!("{command} cannot run inside a transaction block"),
     ))
+}
+
+/// DROP INDEX CONCURRENTLY is a transaction of its own, and of one index that nothing depends on.
+pub(super) fn check_concurrent_drop(sql: &ast::Statement, alone: bool) -> Result<()> {
+    let ast::Statement::Drop { names, cascade, .. } = sql else { return Ok(()) };
+    let command = "DROP INDEX CONCURRENTLY";
+    require_alone(alone, command)?;
+    if names.len() > 1 {
+        return Err(SqlError::new(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            format!("{command} does not support dropping multiple objects"),
+        ));
+    }
+    if *cascade {
+        let message = format!("{command} does not support CASCADE");
+        return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+    }
+    Ok(())
 }
 
 fn is_system(name: &Qualified) -> bool {

@@ -410,6 +410,7 @@ impl Session {
             Planned::new(action, binder.parameter_types()?, columns, binder.tables().to_vec(), state);
         planned.routines = binder.routines().to_vec();
         planned.tells_ids = binder.tells_ids();
+        planned.asks_outcome = binder.asks_outcome();
         (planned.needs, planned.needs_of_owners) = binder.needs();
         Ok(if self.is_ordered() { planned } else { planned.sized(self.database.engine()) })
     }

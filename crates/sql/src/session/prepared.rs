@@ -67,6 +67,8 @@ pub(crate) struct Planned {
     pub(crate) routines: Vec<Arc<RoutineBody>>,
     /// It asks by ids which transactions its snapshot shows.
     pub(crate) tells_ids: bool,
+    /// It asks what became of a request of a cluster.
+    pub(crate) asks_outcome: bool,
     /// What who runs it must be allowed to do, and what the owners of its views and functions must;
     /// empty as long as there are no roles. It is asked when the statement is run.
     pub(crate) needs: Vec<Need>,
@@ -130,6 +132,7 @@ impl Planned {
             tables,
             routines,
             tells_ids: false,
+            asks_outcome: false,
             needs: Vec::new(),
             needs_of_owners: Vec::new(),
             state,

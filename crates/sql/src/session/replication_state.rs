@@ -49,7 +49,8 @@ impl SqlDatabase {
     pub fn replication(&self) -> Option<ReplicationRow> {
         let lists = self.engine().is_node().then(|| self.engine().lists())?;
         let number = |count: usize| count as u64;
-        let paused_by = lists.pause.as_ref().map(|pause| {
+        let pause = lists.pause.or(lists.executing);
+        let paused_by = pause.as_ref().map(|pause| {
             let node = node_of(pause.transaction);
             format!("{} transaction {} of node {node}", pause.protocol, pause.transaction)
         });
@@ -59,7 +60,7 @@ impl SqlDatabase {
             c_pending: number(lists.c_pending),
             w_pending: number(lists.w_pending),
             paused_by,
-            paused_ms: lists.pause.map_or(0, |pause| pause.since.as_millis() as u64),
+            paused_ms: pause.map_or(0, |pause| pause.since.as_millis() as u64),
         })
     }
 

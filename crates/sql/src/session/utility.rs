@@ -201,6 +201,9 @@ impl Session {
                 if let S::CreateIndex(ast::CreateIndex { concurrently: true, .. }) = sql {
                     super::maintenance::require_alone(alone, "CREATE INDEX CONCURRENTLY")?;
                 }
+                if statement.concurrently {
+                    super::maintenance::check_concurrent_drop(sql, alone)?;
+                }
                 return self.define(sql).await.map(CommandTag::Plain);
             }
         };

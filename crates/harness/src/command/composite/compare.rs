@@ -13,6 +13,7 @@ use crate::median::{median_ratio, ratio_error};
 use crate::report;
 use crate::workload::composite::by_hand::{self, Atomicity};
 use crate::workload::composite::direct::{DECISIONS, Decision, Direct};
+use crate::workload::composite::entries::{self, Entry};
 use crate::workload::composite::host::{Components, Host};
 use crate::workload::composite::http::Posts;
 use crate::workload::composite::place::{DatabaseKind, Place};
@@ -135,7 +136,7 @@ fn record(bench: &mut Bench<'_>, place: &Place, what: &str, compared: &[Compared
     }
     for one in compared.iter().filter(|one| !one.ratio.is_empty()) {
         let (ratio, error) = (median_ratio(&ours, &one.rates), ratio_error(&ours, &one.rates));
-        println!("{what}: composite / {}: {ratio:.2} ± {error:.2}", one.name);
+        println!("{what}: {} / {}: {ratio:.2} ± {error:.2}", compared[0].name, one.name);
         if let Some(first) = records.first_mut() {
             first.measured(one.ratio, ratio, error);
         }
@@ -176,14 +177,35 @@ pub(super) async fn plain(bench: &mut Bench<'_>, place: &mut Place) -> Result<()
     }
     in_turns(bench, "1x1", &mut compared).await?;
     components.settle().await?;
-    for one in &compared {
-        let found = place.number(one.prefix, tree::TOTAL).await?;
-        if found != one.acknowledged() as i64 {
-            return Err(wrong("1x1", one.prefix, one.acknowledged(), found));
-        }
-    }
+    complete(place, "1x1", &compared).await?;
     record(bench, place, "1x1", &compared);
     components.stop().await
+}
+
+/// Fails unless each database has what was answered of it.
+async fn complete(place: &Place, what: &str, compared: &[Compared]) -> Result<()> {
+    for one in compared {
+        let found = place.number(one.prefix, tree::TOTAL).await?;
+        if found != one.acknowledged() as i64 {
+            return Err(wrong(what, one.prefix, one.acknowledged(), found));
+        }
+    }
+    Ok(())
+}
+
+/// An undo entry in a slot of a pool against one that is a row of its own.
+pub(super) async fn entries(bench: &mut Bench<'_>, place: &mut Place) -> Result<()> {
+    let host = Host::new(client_threads())?;
+    let mut compared = Vec::new();
+    for (entry, ratio, database) in [(Entry::Slot, "", "entry_slot"), (Entry::Row, "of_rows", "entry_row")] {
+        make(place, database, &[tree::tables(), entry.tables()].concat()).await?;
+        let address = host.serve(entries::router(place.config(database)?, entry)).await?;
+        compared.push(Compared::new(entry.name(), ratio, database, Target::Http(address, tree::body)));
+    }
+    in_turns(bench, "undo entries", &mut compared).await?;
+    complete(place, "undo entries", &compared).await?;
+    record(bench, place, "undo entries", &compared);
+    Ok(())
 }
 
 /// The purchase over three databases.

@@ -5,14 +5,15 @@
 //! |---|---|
 //! | `tree` | the paper's ten trees of services and its three degrees of conflict: response time, throughput, aborts; with the default wait for a lock and without |
 //! | `plain` | a tree of one service against the same handler with plain SQL |
+//! | `entries` | an undo entry in a slot that is updated in place, against a row that is inserted and deleted |
 //! | `purchase` | a purchase over three databases against two-phase commits written by hand, against none, and against Atomikos and DBOS |
 //! | `commits` | commits of the databases and flushes of the journals for each subtransaction |
 //!
-//! The last three need PostgreSQL. Components and what they are compared with are in this process
-//! and speak HTTP over loopback, but for the other systems, which are processes of their own and
-//! are fetched when they are needed; what is compared takes turns. At the end of each run the
-//! tables' sums tell that each committed root happened once at each component, and that nothing is
-//! in doubt.
+//! All but the first one need PostgreSQL. Components and what they are compared with are in this
+//! process and speak HTTP over loopback, but for the other systems, which are processes of their
+//! own and are fetched when they are needed; what is compared takes turns. At the end of each run
+//! the tables' sums tell that each committed root happened once at each component, and that nothing
+//! is in doubt.
 
 mod commits;
 mod compare;
@@ -47,6 +48,8 @@ enum Part {
     Tree,
     /// One service, and plain SQL.
     Plain,
+    /// Undo entries in slots, and in rows.
+    Entries,
     /// The purchase, and two-phase commits.
     Purchase,
     /// Commits and flushes.
@@ -137,6 +140,9 @@ async fn measure(bench: &mut Bench<'_>) -> Result<()> {
         if kind == DatabaseKind::Postgres {
             if wanted(Part::Plain) {
                 compare::plain(bench, &mut place).await?;
+            }
+            if wanted(Part::Entries) {
+                compare::entries(bench, &mut place).await?;
             }
             if wanted(Part::Purchase) {
                 compare::purchase(bench, &mut place).await?;

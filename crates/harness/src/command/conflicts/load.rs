@@ -204,7 +204,8 @@ impl Load {
 fn settings(args: &ConflictsArgs, scale: u32, isolation: Isolation) -> Settings {
     let clients = args.pgbench_clients;
     let threads = (client_threads() as u32).min(clients);
-    Settings { scale, clients, threads, seconds: args.seconds_of_round(), isolation }
+    let seconds = args.seconds_of_round();
+    Settings { scale, clients, threads, seconds, isolation, durable_reads: false }
 }
 
 fn shape(args: &ConflictsArgs, reads: usize, hot_pct: u32) -> Shape {

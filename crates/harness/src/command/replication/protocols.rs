@@ -142,11 +142,11 @@ async fn shifting(bench: &mut Bench<'_>, places: &mut [Place], clients: u32) -> 
     // Of the attempts; where nothing is refused there is no ratio, and points tell it.
     let refused = |way: &Way| way.all.as_ref().map_or(0.0, |all| all.total().aborted_pct());
     let (ours, theirs) = (refused(auto), refused(&ways[best]));
-    figures.push((3, "auto_refused_points", (ours - theirs, 0.0)));
+    figures.push(match theirs > 0.0 {
+        true => (3, "auto_refused_of_best", (ours / theirs, 0.0)),
+        false => (3, "auto_refused_points", (ours, 0.0)),
+    });
     figures.push((4, "auto_again_refused_points", (refused(again) - theirs, 0.0)));
-    if theirs > 0.0 {
-        figures.push((3, "auto_refused_of_best", (ours / theirs, 0.0)));
-    }
     turns::record(bench, places, &ways, &figures);
     Ok(())
 }

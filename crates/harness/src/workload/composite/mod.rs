@@ -8,6 +8,7 @@
 //! | `place` | where components have their databases |
 //! | `tree` | the paper's workload: a tree of services, each an update of an item |
 //! | `plain` | one service of it with plain SQL |
+//! | `entries` | the same with an undo entry, in a slot or as a row |
 //! | `purchase` | shop, stock and payment as components |
 //! | `pool` | connections for what is written by hand |
 //! | `direct` | the purchase by a two-phase commit over three connections |
@@ -17,6 +18,7 @@
 
 pub mod by_hand;
 pub mod direct;
+pub mod entries;
 pub mod host;
 pub mod http;
 pub mod place;

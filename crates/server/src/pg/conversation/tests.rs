@@ -2,10 +2,10 @@
 //!
 //! The loop runs over a socket, statements and a log that do nothing by themselves: each *event*
 //! (bytes arrive, a lock is granted, a flush is done, somebody cancels, a timeout passes, the
-//! socket takes no more bytes or takes them again, the server stops, the client goes) is a step of
-//! the test. The task is polled only if it was woken, and a waker is good for one wake, as in the
-//! real ones. [`Model`] says what is to be seen after each event; it looks at everything each time,
-//! so it has no wake-ups to lose.
+//! socket takes no more bytes or takes them again, a notification comes, the server stops, the
+//! client goes) is a step of the test. The task is polled only if it was woken, and a waker is good
+//! for one wake, as in the real ones. [`Model`] says what is to be seen after each event; it looks
+//! at everything each time, so it has no wake-ups to lose.
 //!
 //! ```text
 //! client    E(lock) ──▶ half of S ──▶ its rest ──▶ X ──▶ gone
@@ -40,6 +40,8 @@ enum Event {
     Flush,
     /// The running statement, if there is one, ends with this error.
     Interrupt(u8),
+    /// Something to tell the client comes.
+    Letter,
     /// The socket takes no more bytes.
     Full,
     /// It does again.
@@ -51,7 +53,7 @@ enum Event {
     /// The connection is reset.
     Reset,
 }
-use Event::{Bytes, Flush, Full, Gone, Interrupt, Lock, Reset, Room};
+use Event::{Bytes, Flush, Full, Gone, Interrupt, Letter, Lock, Reset, Room};
 
 impl std::fmt::Debug for Event {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -60,6 +62,7 @@ impl std::fmt::Debug for Event {
             Lock => f.write_str("lock"),
             Flush => f.write_str("flush"),
             Interrupt(letter) => write!(f, "interrupt {}", char::from(*letter)),
+            Letter => f.write_str("letter"),
             Full => f.write_str("full"),
             Room => f.write_str("room"),
             Event::Stop(how) => write!(f, "stop {how:?}"),
@@ -84,12 +87,14 @@ struct World {
     sent: Vec<u8>,
     locks: usize,
     flushes: usize,
+    letters: usize,
     interrupt: Option<u8>,
     stop: u8,
     reader: Option<Waker>,
     closing: Option<Waker>,
     writer: Option<Waker>,
     statement: Option<Waker>,
+    mailbox: Option<Waker>,
 }
 
 #[derive(Clone, Default)]
@@ -123,6 +128,10 @@ impl Shared {
             Interrupt(letter) => {
                 world.interrupt = Some(*letter);
                 vec![world.statement.take()]
+            }
+            Letter => {
+                world.letters += 1;
+                vec![world.mailbox.take()]
             }
             Full => {
                 world.full = true;
@@ -216,6 +225,8 @@ impl Orders for Shared {
 /// what `E` did; `H` by sending what is there. A body says what is waited for: `l` a lock, `f` the
 /// log. An interrupted statement answers `e` and the letter of who interrupted it; after an `E`
 /// that was, everything up to `S` is skipped.
+///
+/// A letter is `A`, when nothing else is to be done.
 struct Fake {
     transport: Transport<Shared>,
     shared: Shared,
@@ -315,7 +326,18 @@ impl Respondent for Fake {
     }
 
     fn idle(&mut self) -> (&mut Transport<Shared>, &Shared, impl FnMut(&mut Context<'_>) -> bool + Send) {
-        (&mut self.transport, &self.shared, |_: &mut Context<'_>| false)
+        let shared = self.shared.clone();
+        let has_letters = move |cx: &mut Context<'_>| {
+            let mut world = shared.world();
+            world.mailbox = Some(cx.waker().clone());
+            world.letters > 0
+        };
+        (&mut self.transport, &self.shared, has_letters)
+    }
+
+    fn tell(&mut self) {
+        let letters = std::mem::take(&mut self.shared.world().letters);
+        self.write_urgent(&vec![b'A'; letters]);
     }
 }
 
@@ -340,6 +362,7 @@ struct Model {
     lost: bool,
     locks: usize,
     flushes: usize,
+    letters: usize,
     stop: u8,
     /// The goodbye was reached: nothing more is done, but what was answered is sent.
     leaving: bool,
@@ -356,6 +379,7 @@ impl Model {
             }
             Lock => self.locks += 1,
             Flush => self.flushes += 1,
+            Letter => self.letters += 1,
             Interrupt(letter) => interrupt = Some(*letter),
             Full => self.full = true,
             Room => self.full = false,
@@ -431,10 +455,17 @@ impl Model {
             self.sent.append(&mut self.output);
         }
         self.take_turn();
-        if self.turn.is_empty() && (self.stop > 0 || self.closed.is_some()) {
-            self.done = true;
+        if !self.turn.is_empty() {
+            return true;
         }
-        !self.turn.is_empty() || self.done
+        if self.stop > 0 || self.closed.is_some() {
+            self.done = true;
+        } else if self.letters > 0 {
+            self.output.resize(self.output.len() + self.letters, b'A');
+            (self.urgent, self.letters) = (self.output.len(), 0);
+            return true;
+        }
+        self.done
     }
 
     fn take_turn(&mut self) {
@@ -602,6 +633,24 @@ fn cancel_and_timeout_end_one_statement_and_lose_no_other() {
         assert!(!ended);
     });
     assert_eq!(count, 37_800);
+}
+
+#[test]
+fn notifications_come_in_every_order_and_hold_up_nobody() {
+    let [half, rest] = halves(b'Q', b"f");
+    let client = vec![whole(b'Q', b"l"), half, rest];
+    let letters = vec![Letter, Letter];
+    let lines = [client, vec![Lock], vec![Flush], letters.clone(), vec![Full, Room]];
+    let count = every_order(&lines, &mut |(sent, ended)| {
+        assert!(!ended);
+        let answers = sent.replace('A', "");
+        assert_eq!((sent.len() - answers.len(), answers.as_str()), (2, "CZCZ"), "{sent}");
+    });
+    assert_eq!(count, 15_120);
+    for end in [Gone, Reset, Event::Stop(Stop::Now)] {
+        let lines = [vec![whole(b'Q', b"l"), end], vec![Lock], letters.clone(), vec![Full, Room]];
+        assert_eq!(every_order(&lines, &mut |(_, ended)| assert!(ended)), 630);
+    }
 }
 
 #[test]

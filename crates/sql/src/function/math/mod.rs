@@ -252,8 +252,10 @@ as_binary_function! {
     numeric_modulo = numeric_remainder;
 }
 
-fn numeric_sqrt(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    numeric(&arguments[0])?.sqrt().map(Datum::Numeric)
+fn numeric_sqrt(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+    let value = numeric(&arguments[0])?;
+    announce(value, value, context)?;
+    value.sqrt().map(Datum::Numeric)
 }
 
 fn numeric_exp(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {

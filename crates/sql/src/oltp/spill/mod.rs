@@ -18,7 +18,7 @@ mod codec;
 use cognate_engine::TemporaryFile;
 
 use super::Context;
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Execution;
 use crate::types::{Datum, Shape};
 
@@ -82,7 +82,8 @@ pub(super) struct Piece {
 }
 
 fn unreadable() -> SqlError {
-    SqlError::internal("a temporary file is not what was written")
+    // It says something of this node's disk.
+    SqlError::new(sqlstate::IO_ERROR, "a temporary file is not what was written")
 }
 
 /// Rows in a file, those of the last block still in memory.

@@ -29,7 +29,7 @@ use crate::ddl::names;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{Kind, Volatility, all};
 use crate::parse::walk::{Step, Walker, walk};
-use crate::parse::{Command, Statement, changes_rows, locks_rows_within};
+use crate::parse::{Command, Statement, changes_rows, current_of, locks_rows_within};
 use crate::pg_catalog::SystemTables;
 use crate::routine::is_single_select;
 
@@ -141,6 +141,9 @@ fn check_within(
             "a statement in parts (a WITH query that changes rows, a subquery that locks them)",
         ));
     }
+    if is_at_cursor(sql) {
+        return Err(unfit("WHERE CURRENT OF"));
+    }
     let (writes, is_values) = match sql.as_ref() {
         S::Query(query) if matches!(*query.body, ast::SetExpr::Insert(_) | ast::SetExpr::Merge(_)) => {
             return Err(unfit(format_args!("WITH before {}", tag(&statement.command))));
@@ -179,6 +182,16 @@ fn check_within(
         ControlFlow::Break(Some(refusal)) => Err(*refusal),
         ControlFlow::Break(None) => Err(SqlError::internal("a statement was refused without a reason")),
     }
+}
+
+/// Whether a statement is about the row at which a cursor stands: no other node has the cursor.
+fn is_at_cursor(sql: &ast::Statement) -> bool {
+    let condition = match sql {
+        ast::Statement::Update(update) => &update.selection,
+        ast::Statement::Delete(delete) => &delete.selection,
+        _ => return false,
+    };
+    condition.as_ref().and_then(current_of).is_some()
 }
 
 /// Whether a statement is the call of a function that may change the database, and nothing else.

@@ -18,10 +18,11 @@
 //! knows yet what becomes of that, and nobody behind it could be told anything meanwhile.
 //!
 //! An error of a statement ends the program, at every node alike, and it has changed nothing. An
-//! error of a node (its disk, its memory) is no answer: that node leaves. Nobody can stop a program
-//! that goes on for long, and all wait for it. So its steps are counted, which are the same at
-//! every node, and bounded, and so is what it may hold: by what goes along.
+//! error of a node (its disk, its memory) is no answer: that node leaves ([`failure`]). Nobody can
+//! stop a program that goes on for long, and all wait for it. So its steps are counted, which are
+//! the same at every node, and bounded, and so is what it may hold: by what goes along.
 
+mod failure;
 mod fitness;
 mod fixed;
 mod given;
@@ -52,6 +53,7 @@ use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::{Finished, Protocol};
 use crate::types::Datum;
+use failure::{caught, is_of_the_node};
 pub(crate) use fixed::Fixed;
 use given::Given;
 use message::Message;
@@ -407,11 +409,15 @@ impl SqlDatabase {
         session.block = Block::Implicit;
         session.facts.fix(Fixed::new(program.now, self.engine().clone(), transaction.view()));
         session.facts.seed(program.seed);
+        // Its number is that of its request, which all nodes know.
+        session.facts.set_transaction_id(id);
+        // Others who look see a session that executes, and none that waits in a transaction.
+        session.facts.activity.begin(None, self.now());
         session.format.transaction_time = program.now;
         let state = TransactionState::new(false, session.memory_limit);
         session.open = Some(Open { engine: transaction, state });
         let mut trees = Vec::new();
-        let done = session.execute_steps(&program, &mut trees).await;
+        let done = caught(session.execute_steps(&program, &mut trees)).await;
         let Some(Open { engine: mut transaction, .. }) = session.open.take() else {
             return Err(SqlError::internal("a program has ended its transaction"));
         };
@@ -517,14 +523,4 @@ pub(super) fn too_many_steps() -> SqlError {
         "SET cognate.replication = auto, or certification, for this transaction, or raise \
          cognate.active_steps: nobody else's commits are decided meanwhile.",
     )
-}
-
-/// Whether an error says something about this node, and nothing about the statement: memory that
-/// was to be had is the same everywhere, as far as the nodes are set up alike.
-fn is_of_the_node(error: &SqlError) -> bool {
-    let state = error.sqlstate;
-    (state.starts_with("53") && state != sqlstate::OUT_OF_MEMORY)
-        || state.starts_with("58")
-        || state.starts_with("XX")
-        || state.starts_with("57")
 }

@@ -115,12 +115,11 @@ impl Numeric {
         let digits =
             i64::from(scale) + weight.max(0) + 8 + (-base.ln_weight()).max(0) + (-self.ln_weight()).max(0);
         let digits = u32::try_from(digits).unwrap_or(0) + GUARD;
-        let (divisor, bits) = base.ln_fixed(digits);
+        let (divisor, _) = base.ln_fixed(digits)?;
         if *base == Numeric::from(1i64) {
             return Err(SqlError::division_by_zero());
         }
-        let (dividend, _) = self.ln_fixed(digits);
-        let _ = bits;
+        let (dividend, _) = self.ln_fixed(digits)?;
         Numeric::from_big(divide_rounding(&(dividend * big_power_of_ten(scale)), &divisor), scale)
     }
 
@@ -196,7 +195,7 @@ impl Numeric {
         let work = u32::try_from(significant - ln_weight + 8).unwrap_or(0) + GUARD;
         check()?;
         let (ln, bits) =
-            base.ln_fixed(work + exponent.decimal_exponent().unwrap_or(0).clamp(0, 20_000) as u32);
+            base.ln_fixed(work + exponent.decimal_exponent().unwrap_or(0).clamp(0, 20_000) as u32)?;
         let Some(finite) = exponent.finite() else { return Ok(Numeric::NAN) };
         let product = ln * finite.mantissa() / big_power_of_ten(finite.scale());
         check()?;
@@ -300,16 +299,16 @@ impl Numeric {
 
     /// `ln(self) × 2^bits` and the bits, which are enough for so many digits after the point.
     /// Positive finite numbers.
-    fn ln_fixed(&self, digits: u32) -> (BigInt, u64) {
+    fn ln_fixed(&self, digits: u32) -> Result<(BigInt, u64), SqlError> {
         let bits = bits_of(digits) + 16;
-        let Some(finite) = self.finite() else { return (BigInt::ZERO, bits) };
+        let Some(finite) = self.finite() else { return Ok((BigInt::ZERO, bits)) };
         let mantissa = finite.mantissa();
         let ten = big_power_of_ten(finite.scale());
-        (series::logarithm(mantissa.magnitude(), ten.magnitude(), bits), bits)
+        Ok((series::logarithm(mantissa.magnitude(), ten.magnitude(), bits)?, bits))
     }
 
     fn ln_to_scale(&self, scale: u32) -> Result<Numeric, SqlError> {
-        let (ln, bits) = self.ln_fixed(scale + GUARD);
+        let (ln, bits) = self.ln_fixed(scale + GUARD)?;
         // A number next to one has a logarithm of more digits than a numeric shows.
         let scale = scale.min(super::MAX_SCALE);
         Numeric::from_big(series::to_decimal(&ln, -(bits as i64), &big_power_of_ten(scale)), scale)
@@ -329,6 +328,6 @@ fn exp_of_fixed(product: &BigInt, bits: u64, rough: f64, scale: u32) -> Result<N
     // The whole part of the product needs its bits, too.
     let wanted = bits_of(digits) + 16;
     let product = if bits > wanted { product >> (bits - wanted) } else { product << (wanted - bits) };
-    let (value, exponent) = series::exponential(&product, wanted);
+    let (value, exponent) = series::exponential(&product, wanted)?;
     Numeric::from_big(series::to_decimal(&value, exponent, &big_power_of_ten(scale)), scale)
 }

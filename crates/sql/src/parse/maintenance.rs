@@ -1,0 +1,100 @@
+//! VACUUM, ANALYZE, CLUSTER, REINDEX, CHECKPOINT: what they name, and their options.
+//!
+//! What options tune is automatic here, so they are known and have no effect, but for CONCURRENTLY,
+//! with which a statement must not be part of a larger transaction.
+
+use sqlparser::parser::{IsOptional, Parser, ParserError};
+use sqlparser::tokenizer::Token;
+
+use super::command::{Command, Parsed, take};
+
+/// Words before the names.
+const WORDS: [&str; 11] = [
+    "FULL",
+    "FREEZE",
+    "VERBOSE",
+    "ANALYZE",
+    "ANALYSE",
+    "CONCURRENTLY",
+    "TABLE",
+    "INDEX",
+    "SCHEMA",
+    "DATABASE",
+    "SYSTEM",
+];
+/// Those that say what kind of object REINDEX names.
+const KINDS: [&str; 5] = ["TABLE", "INDEX", "SCHEMA", "DATABASE", "SYSTEM"];
+
+/// What follows the command's word.
+pub(super) fn parse(parser: &mut Parser<'_>, command: &'static str) -> Parsed<Command> {
+    let mut concurrently = parser.consume_token(&Token::LParen) && options(parser, command)?;
+    let mut kind = None;
+    loop {
+        // Elsewhere they are names.
+        let names_kind = command == "REINDEX" && kind.is_none();
+        let may_come = |word: &str| names_kind || !KINDS.contains(&word);
+        let Some(word) = WORDS.into_iter().find(|word| may_come(word) && take(parser, word)) else { break };
+        concurrently |= word == "CONCURRENTLY";
+        if KINDS.contains(&word) {
+            kind = Some(word);
+        }
+    }
+    if command == "REINDEX" && kind.is_none() {
+        return parser.expected_ref("what to reindex", parser.peek_token_ref());
+    }
+    let mut relations = vec![];
+    if matches!(parser.peek_token_ref().token, Token::Word(_)) {
+        relations = parser.parse_comma_separated(|parser| {
+            let name = parser.parse_object_name(false)?;
+            let columns = parser.parse_parenthesized_column_list(IsOptional::Optional, false)?;
+            Ok((name, columns))
+        })?;
+        if command == "CLUSTER" && take(parser, "USING") {
+            parser.parse_identifier()?;
+        }
+    }
+    Ok(Command::Maintenance { command, relations, kind, concurrently })
+}
+
+/// Options behind a parenthesis, each with a value or without. Whether CONCURRENTLY is one of them.
+fn options(parser: &mut Parser<'_>, command: &str) -> Parsed<bool> {
+    let known: &[&str] = match command {
+        "VACUUM" => &[
+            "FULL",
+            "FREEZE",
+            "VERBOSE",
+            "ANALYZE",
+            "ANALYSE",
+            "DISABLE_PAGE_SKIPPING",
+            "SKIP_LOCKED",
+            "INDEX_CLEANUP",
+            "PROCESS_TOAST",
+            "TRUNCATE",
+            "PARALLEL",
+        ],
+        "ANALYZE" => &["VERBOSE", "SKIP_LOCKED"],
+        "REINDEX" => &["VERBOSE", "CONCURRENTLY", "TABLESPACE"],
+        _ => &["VERBOSE"],
+    };
+    let mut concurrently = false;
+    loop {
+        let option = parser.parse_identifier()?.value.to_ascii_uppercase();
+        if !known.contains(&option.as_str()) {
+            let option = option.to_ascii_lowercase();
+            return Err(ParserError::ParserError(format!("unrecognized {command} option \"{option}\"")));
+        }
+        let mut value = None;
+        while !matches!(parser.peek_token_ref().token, Token::Comma | Token::RParen | Token::EOF) {
+            let token = parser.next_token().token.to_string().to_ascii_lowercase();
+            value = value.or(Some(token.trim_matches('\'').to_owned()));
+        }
+        if option == "CONCURRENTLY" {
+            concurrently = !value.is_some_and(|value| ["false", "off", "0"].contains(&value.as_str()));
+        }
+        if !parser.consume_token(&Token::Comma) {
+            break;
+        }
+    }
+    parser.expect_token(&Token::RParen)?;
+    Ok(concurrently)
+}
