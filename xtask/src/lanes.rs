@@ -3,8 +3,9 @@
 //! are done takes the other's.
 //!
 //! What a job says goes into a file, `target/gate/NAME.log`, and is printed whole when the job
-//! ends, so that lines of two jobs do not mix. All jobs are run, whatever fails. What failing tests
-//! said when they panicked is printed once more, last.
+//! ends, so that lines of two jobs do not mix. All jobs are run, whatever fails. What was skipped
+//! is printed once more at the end, so that nobody takes it for tested, and what failing tests said
+//! when they panicked last.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -45,10 +46,12 @@ pub(crate) fn run(root: &Path, jobs: Vec<Job>) -> Result<(), String> {
     let folder = target(root).join("gate");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let (queue, failures) = (Mutex::new(jobs), Mutex::new(Vec::new()));
+    let skips = Mutex::new(Vec::new());
     let work = |lane: Lane| {
         while let Some(job) = take(&queue, lane) {
-            if let Err(failure) = job.run(&folder) {
-                held(&failures).push(failure);
+            match job.run(&folder) {
+                Ok(skipped) => held(&skips).extend(skipped),
+                Err(failure) => held(&failures).push(failure),
             }
         }
     };
@@ -56,6 +59,7 @@ pub(crate) fn run(root: &Path, jobs: Vec<Job>) -> Result<(), String> {
         scope.spawn(|| work(Lane::Waits));
         work(Lane::Computes);
     });
+    held(&skips).iter().for_each(|line| println!("== {line}"));
     let failures: Vec<Failure> = std::mem::take(&mut *held(&failures));
     for Failure { name, why, said } in &failures {
         println!("== {name}: FAILED, {why}");
@@ -82,8 +86,8 @@ impl Job {
         Job { name: name.into(), lane, commands }
     }
 
-    /// Runs it, and prints what it said.
-    fn run(self, folder: &Path) -> Result<(), Failure> {
+    /// Runs it, and prints what it said. What was skipped in it is told once more.
+    fn run(self, folder: &Path) -> Result<Vec<String>, Failure> {
         let Job { name, commands, .. } = self;
         let file = folder.join(format!("{}.log", name.replace(' ', "-")));
         println!("== {name} begins: {}", file.display());
@@ -101,11 +105,18 @@ impl Job {
             .and_then(|()| out.write_all(&said))
             .and_then(|()| writeln!(out, "== {name}: {verdict}"));
         drop(out);
-        ended.map_err(|why| {
-            let said = Panics::of(&String::from_utf8_lossy(&said));
-            Failure { name, why, said }
-        })
+        let said = String::from_utf8_lossy(&said);
+        match ended {
+            Ok(()) => Ok(skipped(&name, &said)),
+            Err(why) => Err(Failure { name, why, said: Panics::of(&said) }),
+        }
     }
+}
+
+/// The lines in which tests say that they do nothing here.
+fn skipped(name: &str, said: &str) -> Vec<String> {
+    let lines = said.lines().filter(|line| line.starts_with("SKIPPED"));
+    lines.map(|line| format!("{name}: {line}")).collect()
 }
 
 /// Runs commands into a file. The error says which has failed, and how.
@@ -161,7 +172,9 @@ mod tests {
         assert!(failure.why.ends_with("exit status: 3"), "{}", failure.why);
         let log = fs::read_to_string(folder.join("a-b.log")).unwrap();
         assert!(log.contains("\none\n") && !log.contains("\nnever\n"), "{log}");
-        assert!(job("well", Lane::Computes, &["echo one"]).run(&folder).is_ok());
+        let scripts = ["echo one; echo SKIPPED: two >&2", "echo not SKIPPED"];
+        let skipped = job("well", Lane::Computes, &scripts).run(&folder).unwrap();
+        assert_eq!(skipped, ["well: SKIPPED: two"]);
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -62,6 +62,7 @@ impl Database {
     /// # Errors
     /// If the checkpoint cannot be written; what was committed stays in the log.
     pub fn close(self) -> Result<()> {
+        self.sql.stop_gathering();
         Ok(self.sql.engine().close()?)
     }
 }

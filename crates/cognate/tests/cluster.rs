@@ -894,6 +894,41 @@ fn a_request_that_its_client_names_commits_once_and_any_node_knows_its_outcome()
     assert_eq!(sqlstate(one.query("INSERT INTO item VALUES (3)")), "22023");
 }
 
+/// A client loses its node, and does not know whether its COMMIT has come to anybody.
+#[test]
+fn a_request_that_was_lost_with_its_node_is_closed_and_stays_so() {
+    let mut cluster = Cluster::start();
+    let (mut one, mut two) = (cluster.connect(1), cluster.connect(2));
+    one.query("CREATE TABLE item (id int PRIMARY KEY)").expect("made");
+    one.query("BEGIN").expect("begun");
+    one.query("SET LOCAL cognate.request_id = 'order 7'").expect("set");
+    let token = rows(&mut one, "SELECT cognate_token()")[0][0].clone();
+    one.query("INSERT INTO item VALUES (1)").expect("inserted");
+    cluster.kill(1);
+    // Before there is a leader nobody knows.
+    let closing = format!("SELECT cognate_outcome('order 7', '{token}')");
+    let told = loop {
+        let told = rows(&mut two, &closing)[0][0].clone();
+        if told != "unknown" {
+            break told;
+        }
+    };
+    assert_eq!(told, "aborted");
+    cluster.restart(&[1]);
+    for node in 1..=SIZE {
+        let mut wire = cluster.connect(node);
+        assert_eq!(rows(&mut wire, "SELECT cognate_outcome('order 7')"), [["aborted"]]);
+        wire.query("BEGIN").expect("begun");
+        wire.query("SET LOCAL cognate.request_id = 'order 7'").expect("set");
+        wire.query("INSERT INTO item VALUES (1)").expect("inserted");
+        assert_eq!(sqlstate(wire.query("COMMIT")), "55000");
+        let wrong = "SELECT cognate_outcome('order 7', '00112233445566778899aabbccddeeff/1')";
+        assert_eq!(sqlstate(wire.query(wrong)), "22023", "a token of another cluster");
+    }
+    retried(&mut cluster.connect(1), "INSERT INTO item VALUES (2)");
+    assert_eq!(cluster.assert_equal("SELECT id FROM item"), [["2"]]);
+}
+
 #[test]
 fn what_one_node_has_prepared_survives_it_and_is_decided_at_another() {
     let mut cluster = Cluster::start();

@@ -10,7 +10,7 @@ use cognate_env::{Rng as _, SplitMix};
 use crate::cluster::{Cluster, SIZE, retried, rows, sqlstate};
 use crate::cluster_histories::{Crew, PROTOCOLS};
 use crate::damage::{names, written};
-use crate::process::fails;
+use crate::process::{fails, skipped};
 use crate::wire::Wire;
 
 /// Where Debian keeps the library that moves the clock of a process.
@@ -104,8 +104,7 @@ fn a_node_with_a_full_disk_says_so_and_comes_back_once_there_is_room() {
     let node = 3;
     let data = cluster.data(node);
     let Some(disk) = Mount::of_bytes(&data, 160) else {
-        println!("skipped: nothing may be mounted here");
-        return;
+        return skipped("no node has a full disk: nothing may be mounted here (that needs root)");
     };
     cluster.restart(&[1, 2, 3]);
     let mut one = cluster.connect(1);
@@ -162,8 +161,8 @@ fn ahead(wire: &mut Wire, other: &mut Wire) -> i64 {
 #[test]
 fn a_clock_that_is_an_hour_off_and_jumps_changes_no_history() {
     if !Path::new(CLOCK_LIBRARY).exists() {
-        println!("skipped: {CLOCK_LIBRARY} is not there");
-        return;
+        let why = format!("no clock is off: {CLOCK_LIBRARY} is not there (Debian's libfaketime)");
+        return skipped(&why);
     }
     let seed = cognate_env::RealRng.next_u64();
     println!("seed {seed}");

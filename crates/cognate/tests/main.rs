@@ -5,6 +5,7 @@ mod backup;
 mod bad_input;
 mod cluster;
 mod cluster_constraints;
+mod cluster_divergence;
 mod cluster_faults;
 mod cluster_flow;
 mod cluster_histories;

@@ -24,38 +24,34 @@
 //! makes sealing fail; one that comes afterwards finds it sealed, and its position is above `bot`.
 //! So it stays where strokes find it until it is sealed: `seal` asserts that.
 //!
+//! What is too large for one request goes ahead in parts (`ahead`) before it is sealed.
+//!
 //! Mutex order: `turns`, `standing` (the applier's alone), the commit mutex, then those of the lock
-//! table and of `fates`, one after the other. `sealed` is a leaf.
+//! table and of `fates`, one after the other. `sealed` and `given_up` are leaves.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
 use foldhash::fast::RandomState;
 
+use crate::ahead::GivenUp;
 use crate::durable::Commit;
 use crate::fate::{Fate, Stroke};
 use crate::key::SmallKey;
-use crate::level::Isolation;
 use crate::lock::mode::FamilySlot;
 use crate::lock::table::{Held, HeldLock};
-use crate::manager::{Manager, Request as Ended};
-use crate::order::{Level, Operation, Purpose, Request, Standing};
+use crate::manager::Manager;
+use crate::order::{Operation, Purpose, Request, Standing};
 use crate::planted::{self, Planted};
-use crate::prepared::record::Parts;
-use crate::proposed::{Outcome, Proposed, Sealed};
-use crate::storage::StagedRun;
+use crate::proposed::Sealed;
 use crate::storage::images::Images;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex};
 use crate::total_order::Node;
 use crate::transaction::Transaction;
 use crate::turns::Turns;
-use crate::txn::bulk::unload;
-use crate::txn::readset::{Point, ReadSet};
-use crate::txn::writeset::{Changes, WriteSet};
 use crate::{Csn, Error, Key, TransactionId, TreeId};
 
 /// Shards of the table of running transactions.
@@ -84,6 +80,8 @@ pub(crate) struct Cluster {
     /// The last positions that changed the first trees.
     pub(crate) changed: [AtomicU64; FIRST_TREES],
     pub(crate) sealed: Mutex<HashMap<TransactionId, Sealed, RandomState>>,
+    /// Transactions of this node whose parts are of no use, which the order could not be told.
+    pub(crate) given_up: Mutex<Vec<GivenUp>>,
     fates: [Mutex<HashMap<TransactionId, Arc<Fate>, RandomState>>; SHARDS],
 }
 
@@ -108,6 +106,7 @@ impl Cluster {
             waiters: Mutex::default(),
             changed: std::array::from_fn(|_| AtomicU64::new(0)),
             sealed: Mutex::default(),
+            given_up: Mutex::default(),
             fates: std::array::from_fn(|_| Mutex::default()),
         }
     }
@@ -174,7 +173,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Who was faster.
-    fn seal(&self, id: TransactionId) -> Result<Csn, Error> {
+    pub(crate) fn seal(&self, id: TransactionId) -> Result<Csn, Error> {
         let bot = self.struck.load(Ordering::Acquire);
         let fate = self.fates(id).lock().get(&id).cloned();
         let fate = fate.unwrap_or_else(|| unreachable!("{id} is sealed where nobody can strike it"));
@@ -294,6 +293,7 @@ impl Transaction {
         if self.manager.cluster.is_none() {
             return self.commit();
         }
+        self.send_ahead().await?;
         let proposed = self.propose(match protocol {
             Replication::Certification => Purpose::Commit,
             Replication::WeakVoting => Purpose::Voting,
@@ -308,178 +308,17 @@ impl Transaction {
 
     /// The same for callers that may block their thread.
     pub(crate) fn commit_in_order_blocking(mut self) -> Result<Commit, Error> {
+        crate::durable::block_on(Box::pin(self.send_ahead()))?;
         let proposed = self.propose(Purpose::Commit);
         let manager = Arc::clone(&self.manager);
         drop(self);
         manager.committed(crate::durable::block_on(proposed?)?)
     }
-
-    /// Seals the transaction and has it ordered. Whatever comes of that, it has ended.
-    pub(crate) fn propose(&mut self, purpose: Purpose) -> Result<Proposed, Error> {
-        let manager = Arc::clone(&self.manager);
-        let Some(cluster) = &manager.cluster else {
-            return Err(Error::Defect("a database of its own proposes nothing"));
-        };
-        if self.member.is_some() && purpose.is_commit() {
-            return Err(Error::CannotPrepare {
-                reason: "an instance of a family is prepared before it commits",
-            });
-        }
-        let name = self.name.take();
-        let mut ended = Ended { purpose, name, ..self.request() };
-        let member = self.member.take();
-        let isolation = self.isolation();
-        let writes = std::mem::replace(&mut self.writes, WriteSet::new(Arc::clone(&manager.budget)));
-        let sight = Arc::clone(&self.sight);
-        let held = std::mem::take(&mut ended.held);
-        let sealed = manager.seal(cluster, &mut ended, isolation, &held, writes);
-        self.end();
-        match sealed {
-            Ok(None) => {
-                manager.release(ended.id, held);
-                let outcome = Arc::<Outcome>::default();
-                outcome.tell(Ok(ended.rests_on));
-                Ok(Proposed(outcome))
-            }
-            Ok(Some(Encoded { request, writes, reads })) => {
-                let outcome = Arc::<Outcome>::default();
-                let (_sight, outcome_here) = (Some(sight), Arc::clone(&outcome));
-                let sealed = Sealed { held, _sight, writes, reads, member, outcome: outcome_here };
-                cluster.sealed.lock().insert(ended.id, sealed);
-                cluster.node.order.propose(request);
-                Ok(Proposed(outcome))
-            }
-            Err(error) => {
-                manager.release(ended.id, held);
-                if let Some(member) = member {
-                    manager.part_sibling(&member, ended.id);
-                }
-                Err(error)
-            }
-        }
-    }
-}
-
-/// What a transaction wrote: its write set, what that comes to, and dropped trees.
-type Wrote = (WriteSet, Vec<(TreeId, Changes)>, Vec<TreeId>);
-
-/// A request that goes out, and what stays here until it is delivered.
-struct Encoded {
-    request: Bytes,
-    /// What its writes have of the budget.
-    writes: Option<WriteSet>,
-    /// What it read, if only this node judges that.
-    reads: Option<ReadSet>,
-}
-
-/// Whether nothing was read but what is written, too.
-fn is_covered(reads: &ReadSet, changes: &[(TreeId, Changes)]) -> bool {
-    let is_written = |point: &Point| {
-        let tree = changes.iter().find(|(tree, _)| *tree == point.tree);
-        tree.is_some_and(|(_, changes)| changes.get(&SmallKey::new(reads.key(point))).is_some())
-    };
-    reads.ranges().is_empty() && reads.points().iter().all(is_written)
 }
 
 impl Manager {
     pub(crate) fn committed(&self, csn: Csn) -> Result<Commit, Error> {
         Ok(Commit::new(csn, self.wait_durable_with_room(csn)))
-    }
-
-    /// Makes a request of an ended transaction, unless its end concerns nobody else.
-    fn seal(
-        &self,
-        cluster: &Cluster,
-        ended: &mut Ended,
-        isolation: Isolation,
-        held: &Held,
-        mut writes: WriteSet,
-    ) -> Result<Option<Encoded>, Error> {
-        let mut reads = ended.reads.take();
-        if writes.is_empty() && ended.purpose.is_commit() {
-            self.counters.empty_commits.fetch_add(1, Ordering::Relaxed);
-            let snapshot = ended.snapshot;
-            let is_free = |reads: &ReadSet| {
-                planted::is(Planted::ReadersGoUnjudged) || self.sequencer.is_free_to_read(snapshot, reads)
-            };
-            let Some(reads) = reads.filter(|reads| !is_free(reads)) else { return Ok(None) };
-            // Others judge it as well as this node could.
-            ended.purpose = Purpose::Commit;
-            if planted::is(Planted::ReadersStayHome) {
-                return self.sequencer.certify_reader(ended.id, snapshot, reads).map(|()| None);
-            }
-            return self.encode(cluster, ended, isolation, held, Some(reads), None).map(Some);
-        }
-        let (notes, read) = (&mut ended.notes, reads.as_mut());
-        let settled = self.admit().and_then(|()| self.settle(&mut writes, notes, read));
-        // What it has spilled, if it did not come to be settled.
-        let settled = settled.inspect_err(|_| writes.discard_spilled(&self.store.base));
-        let (loads, mut changes) = settled?;
-        if !loads.is_empty() {
-            // Other nodes have none of its runs.
-            let limit = cluster.node.order.request_bytes_max();
-            let unloaded = match loads.iter().map(StagedRun::bytes).sum::<u64>() <= limit {
-                true => unload(&self.store.base, &loads, &mut changes),
-                false => Err(Error::RequestTooLarge { limit }),
-            };
-            self.discard(&loads);
-            unloaded?;
-        }
-        let dropped = writes.dropped().to_vec();
-        self.encode(cluster, ended, isolation, held, reads, Some((writes, changes, dropped))).map(Some)
-    }
-
-    fn encode(
-        &self,
-        cluster: &Cluster,
-        ended: &mut Ended,
-        isolation: Isolation,
-        held: &Held,
-        reads: Option<ReadSet>,
-        wrote: Option<Wrote>,
-    ) -> Result<Encoded, Error> {
-        let bot = cluster.seal(ended.id)?;
-        let (writes, changes, dropped) = match wrote {
-            Some((writes, changes, dropped)) => (Some(writes), changes, dropped),
-            None => (None, Vec::new(), Vec::new()),
-        };
-        let (reads, kept) = match (&ended.purpose, reads) {
-            (Purpose::Voting, Some(reads)) if !is_covered(&reads, &changes) => (None, Some(reads)),
-            (Purpose::Voting, _) => {
-                // Whoever comes between has to change what this one changes.
-                ended.purpose = Purpose::Commit;
-                (None, None)
-            }
-            (_, reads) => (reads, None),
-        };
-        let size = writes.as_ref().map_or(0, WriteSet::bytes);
-        let request = Request {
-            id: ended.id,
-            name: ended.name.take(),
-            level: Level::of(isolation),
-            snapshot: ended.snapshot,
-            bot,
-            oldest: self.store.oldest_snapshot().min(ended.snapshot),
-            next_tree: self.store.trees.next(),
-            dropped,
-            effects: std::mem::take(&mut ended.effects),
-            parts: Parts {
-                locks: match planted::is(Planted::SendsNoLocks) {
-                    true => Vec::new(),
-                    false => self.locks.held_by(ended.id, held),
-                },
-                notes: std::mem::take(&mut ended.notes),
-                reads,
-                changes,
-            },
-            purpose: std::mem::take(&mut ended.purpose),
-        };
-        let bytes = request.encode(size);
-        let limit = cluster.node.order.request_bytes_max();
-        if bytes.len() as u64 > limit {
-            return Err(Error::RequestTooLarge { limit });
-        }
-        Ok(Encoded { request: bytes.into(), writes, reads: kept })
     }
 
     /// Takes a delivered request's locks, and strikes whoever holds one against them.
@@ -523,7 +362,13 @@ impl Manager {
             Purpose::OnFamily(on) if matches!(on.operation, Operation::Commit(_)) => {
                 self.counters.commits.fetch_add(1, Ordering::Relaxed);
             }
-            Purpose::Prepare(_) | Purpose::OnFamily(_) | Purpose::Vote { .. } => {}
+            Purpose::Prepare(_)
+            | Purpose::OnFamily(_)
+            | Purpose::Vote { .. }
+            | Purpose::Void { .. }
+            | Purpose::Part(_)
+            | Purpose::Whole(_)
+            | Purpose::GiveUp { .. } => {}
         }
     }
 
@@ -568,6 +413,7 @@ impl Manager {
     /// A proposal was never ordered, and never will be.
     pub(crate) fn not_ordered(&self, bytes: &[u8]) {
         let (Some(cluster), Ok(request)) = (&self.cluster, Request::decode(bytes)) else { return };
+        self.parts_not_ordered(cluster, &request);
         let sealed = cluster.sealed.lock().remove(&request.id);
         let Some(sealed) = sealed.filter(|_| !planted::is(Planted::KeepsWhatIsLost)) else { return };
         self.give_back(&request, sealed);

@@ -49,6 +49,13 @@ pub enum Error {
         /// Where it is in the order.
         position: Csn,
     },
+    /// Somebody who asked what became of the request has had its name closed: it has not happened,
+    /// and under this name it never will.
+    #[error("the request was given up by who asked for its outcome")]
+    RequestVoid {
+        /// Where it was closed in the order.
+        position: Csn,
+    },
     /// The node hears no majority of its cluster, so the transaction could not be ordered. It is
     /// rolled back.
     #[error("the transaction was not ordered: this node hears no majority of its cluster")]
@@ -70,8 +77,9 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
-    /// A node's transaction does not fit into a request to the other nodes. Split it.
-    #[error("transaction too large: the cluster orders at most {limit} bytes at once")]
+    /// A node's transaction does not fit into a request to the other nodes, or, to commit, into as
+    /// many parts as one may have. Split it.
+    #[error("transaction too large: the cluster orders at most {limit} bytes of it")]
     RequestTooLarge {
         /// The limit in bytes.
         limit: u64,

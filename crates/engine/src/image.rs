@@ -25,7 +25,8 @@
 //! # Content
 //!
 //! ```text
-//! version: 1 byte      2
+//! version: 1 byte      3; 2, in which no name was closed, nothing comes in parts, and nobody had
+//!                      begun before his snapshot, is read too
 //! changed              count, positions: when each of the first trees changed last
 //! standing, graph      as `order::standing` and `certifier::image` say
 //! ```
@@ -49,7 +50,10 @@ use crate::storage::images::{FOLDER, Images, content};
 use crate::txn::snapshot::Pin;
 use crate::{Csn, Error, TransactionId};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// The one before has no section for what comes in parts; no name is closed in it, and nobody has
+/// begun before his snapshot.
+const VERSION_BEFORE: u8 = 2;
 
 impl Manager {
     /// One checkpoint of a node, to its present position. Returns the bytes that had to stay in
@@ -141,12 +145,9 @@ impl Manager {
         content: &[u8],
     ) -> Result<HashMap<TransactionId, Promise>, String> {
         let mut input = Input::of(content);
-        let version = input.byte()?;
-        if version != VERSION {
-            return Err(format!("an image in the unknown version {version}"));
-        }
+        let has_parts = has_parts(input.byte()?)?;
         let changed = input.list(Input::varint)?;
-        let standing = Standing::decode(&mut input)?;
+        let standing = Standing::decode(&mut input, has_parts)?;
         if standing.applied() != position {
             return Err(format!("an image of position {}", standing.applied()));
         }
@@ -196,6 +197,15 @@ impl Manager {
     }
 }
 
+/// Whether an image of this version has a section for what comes in parts.
+fn has_parts(version: u8) -> Result<bool, String> {
+    match version {
+        VERSION => Ok(true),
+        VERSION_BEFORE => Ok(false),
+        other => Err(format!("an image in the unknown version {other}")),
+    }
+}
+
 /// What was prepared and not decided where an image was made, as a database of its own keeps it;
 /// with each, whether somebody has committed who comes after it.
 ///
@@ -203,12 +213,9 @@ impl Manager {
 /// What is wrong with the image's content, in words.
 pub(crate) fn undecided(content: &[u8]) -> Result<Vec<(Record, bool)>, String> {
     let mut input = Input::of(content);
-    let version = input.byte()?;
-    if version != VERSION {
-        return Err(format!("an image in the unknown version {version}"));
-    }
+    let has_parts = has_parts(input.byte()?)?;
     input.list(Input::varint)?;
-    let requests = Standing::decode(&mut input)?.undecided().requests();
+    let requests = Standing::decode(&mut input, has_parts)?.undecided().requests();
     let overtaken = overtaken(&mut input)?;
     input.end()?;
     let record = |(_, bytes): (Csn, bytes::Bytes)| {

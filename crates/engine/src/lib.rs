@@ -11,6 +11,7 @@
 //!   the number of the versions it installs, and a snapshot.
 
 mod active;
+mod ahead;
 mod background;
 mod backup;
 mod certifier;
@@ -18,6 +19,7 @@ mod checkpoint;
 mod damage;
 mod database;
 mod delivery;
+mod divided;
 mod durable;
 pub mod error;
 mod exported;
@@ -53,6 +55,7 @@ mod scan;
 #[cfg(feature = "shuttle")]
 #[cfg(test)]
 mod schedules;
+mod sealing;
 mod sequencer;
 pub mod sibling;
 mod sight;
@@ -69,11 +72,13 @@ mod transaction;
 mod turns;
 mod txn;
 mod view;
+mod void;
 
 pub use active::TransactionInfo;
 pub use certifier::{CertifierStatistics, Cycle, Dependency, Edge, Method, Object, StaleRead};
 pub use database::Database;
 pub use delivery::Replication;
+pub use divided::Divided;
 pub use durable::{Commit, DurableWait};
 pub use error::Error;
 pub use exported::Exported;

@@ -98,6 +98,8 @@ pub(crate) struct Request {
     pub(crate) id: TransactionId,
     pub(crate) family: Option<FamilySlot>,
     pub(crate) snapshot: Csn,
+    /// Its first snapshot, if it has moved since.
+    pub(crate) began: Csn,
     /// What it asks for at a node of a cluster, if that is not to commit.
     pub(crate) purpose: Purpose,
     /// What its client calls it.
@@ -201,8 +203,9 @@ impl Manager {
         let id = request.id;
         if writes.is_empty() {
             let reads = request.reads.take();
-            let verdict =
-                reads.map_or(Ok(()), |reads| self.sequencer.certify_reader(id, request.snapshot, reads));
+            let Request { snapshot, began, .. } = request;
+            let certify = |reads| self.sequencer.certify_reader(id, snapshot, began, reads);
+            let verdict = reads.map_or(Ok(()), certify);
             self.release(id, request.held);
             verdict?;
             self.counters.empty_commits.fetch_add(1, Ordering::Relaxed);
@@ -249,6 +252,7 @@ impl Manager {
             let writes = key_writes(changes, notes);
             Candidate::new(request.id, request.snapshot, reads, writes, whole_trees)
                 .with_effects(std::mem::take(&mut request.effects))
+                .begun_at(request.began)
                 .of_family(request.family)
         })
     }

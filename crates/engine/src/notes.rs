@@ -108,7 +108,7 @@ impl Transaction {
             None => Ok(()),
             Some(reads) => {
                 let (id, snapshot) = (self.id, self.sight.csn());
-                self.manager.sequencer.check_reads(id, snapshot, reads.copy())
+                self.manager.sequencer.check_reads(id, snapshot, self.first_snapshot(), reads.copy())
             }
         }
     }

@@ -19,6 +19,9 @@ pub(crate) const COLLECTED_TREE: TreeId = TreeId::MAX - 3;
 
 // The number below is that of advisory locks (`lock::advisory`), which are no rows.
 
+/// Requests that come in parts, by transaction and number of the part (`order::arriving`).
+pub(crate) const PARTS_TREE: TreeId = TreeId::MAX - 5;
+
 /// A change of such a row; `None` deletes it.
 pub(crate) type OwnRow = (TreeId, SmallKey, Option<Value>);
 
@@ -32,6 +35,11 @@ pub(crate) fn overtaken_key(id: TransactionId) -> SmallKey {
     let mut key = [1; 9];
     key[..8].copy_from_slice(&id.to_be_bytes());
     SmallKey::new(&key)
+}
+
+/// The key of a part of a transaction's request.
+pub(crate) fn part_key(of: TransactionId, number: u64) -> SmallKey {
+    SmallKey::concat(&[&of.to_be_bytes(), &number.to_be_bytes()])
 }
 
 /// The one key of the engine's tree.

@@ -35,6 +35,8 @@ pub enum Planted {
     KnowsNoRequest,
     /// Two requests of one name may commit.
     KnowsNoName,
+    /// Under a name that was closed somebody may commit.
+    ForgetsVoids,
     /// What is prepared keeps nobody out whose request was on its way.
     PreparedKeepsNobodyOut,
     /// What is undecided is not in the image.
@@ -69,6 +71,8 @@ pub enum Planted {
     QueuesBehindPrepared,
     /// The image has no verdicts by request.
     OutcomesNotInImage,
+    /// The image does not know what has come in parts.
+    PartsNotInImage,
     /// Who has the number of an earlier one is told that one's verdict.
     TakesTheNumberForIt,
     /// What was proposed and is lost keeps its locks.
@@ -80,7 +84,7 @@ pub enum Planted {
 
 impl Planted {
     /// All that are faults.
-    pub const ALL: [Planted; 29] = [
+    pub const ALL: [Planted; 31] = [
         Planted::CertifiesAgainstBot,
         Planted::SendsNoLocks,
         Planted::StrikesForWritesOnly,
@@ -91,6 +95,7 @@ impl Planted {
         Planted::PrunesByItself,
         Planted::KnowsNoRequest,
         Planted::KnowsNoName,
+        Planted::ForgetsVoids,
         Planted::PreparedKeepsNobodyOut,
         Planted::UndecidedNotInImage,
         Planted::ReadersStayHome,
@@ -108,6 +113,7 @@ impl Planted {
         Planted::FamiliesByMemory,
         Planted::QueuesBehindPrepared,
         Planted::OutcomesNotInImage,
+        Planted::PartsNotInImage,
         Planted::TakesTheNumberForIt,
         Planted::KeepsWhatIsLost,
     ];

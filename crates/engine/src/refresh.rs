@@ -22,17 +22,23 @@
 //! while its reads count as of the new one. So the snapshot moves only if the transaction is the
 //! only one that holds it.
 //!
+//! *When it began* is another matter: whoever ended between the two snapshots has not ended before
+//! it began. Where the serial order is one of real time ([`Method::Strict`]) the first snapshot
+//! stays pinned to the end, and is told to the certifier beside the one that is read at. The same
+//! holds where all of a transaction is run anew ([`Transaction::restart`]): its client asked once.
+//!
 //! *Pins.* The later snapshot is pinned first, then the certifier is asked, then the old one is let
 //! go: in between all commits after the old one stay in the graph, so none is overlooked.
 
 use std::sync::Arc;
 
-use crate::Error;
-use crate::certifier::StaleRead;
+use crate::certifier::{Method, StaleRead};
 use crate::reads::Reads;
 use crate::transaction::Transaction;
 use crate::txn::readset::ReadMark;
+use crate::txn::snapshot::Pin;
 use crate::txn::writeset::Savepoint;
+use crate::{Csn, Error};
 
 /// The beginning of a statement that may be undone, and run again at a later snapshot.
 #[derive(Debug, Clone, Copy)]
@@ -125,8 +131,28 @@ impl Transaction {
         }
         self.undo_statement(mark);
         let reads = Reads::of(reads, &self.manager.read_budget);
-        self.move_to(pin, Some(reads));
+        self.go_on_at(pin, Some(reads));
         Ok(Refresh::Moved)
+    }
+
+    /// Reads at a later snapshot from now on, without having begun later.
+    pub(crate) fn go_on_at(&mut self, pin: Pin, reads: Option<Reads>) {
+        let counts = reads.is_some() && self.manager.sequencer.method() == Method::Strict;
+        let first = (counts && self.first_sight.is_none()).then(|| Arc::clone(&self.sight));
+        self.move_to(pin, reads);
+        if let Some(first) = first {
+            // Only its pin matters: what was read there is taken over, or forgotten. A cursor that
+            // is still open notes it there until it is closed.
+            if Arc::strong_count(&first) == 1 {
+                drop(first.reads().map(Reads::take));
+            }
+            self.first_sight = Some(first);
+        }
+    }
+
+    /// The snapshot at which it began: whoever had ended by then precedes it in real time.
+    pub(crate) fn first_snapshot(&self) -> Csn {
+        self.first_sight.as_ref().map_or_else(|| self.sight.csn(), |first| first.csn())
     }
 
     /// Undoes the statement, which may be run again, and leaves the snapshot alone: under read

@@ -20,9 +20,11 @@
 //! Its log begins behind the backup's commit. Of a database of its own nothing else is to be done:
 //! what is prepared is in rows, as it was before a crash. At a node of a cluster that is in the
 //! image; so rows are made of it, with the mark that a crash would have left of those whom somebody
-//! has come after. Numbers go on above those of all nodes: each node has every sixteenth id of a
-//! tree. `Database::found_cluster` makes a cluster's first node of it, as of any other.
+//! has come after. What has come in parts there is rows, and goes: nobody can complete it. Numbers
+//! go on above those of all nodes: each node has every sixteenth id of a tree.
+//! `Database::found_cluster` makes a cluster's first node of it, as of any other.
 
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,7 +32,9 @@ use bytes::Bytes;
 use cognate_env::Disk;
 
 use crate::image::undecided;
-use crate::own::{ENGINE_TREE, NUMBERS_KEY, PREPARED_TREE, SavedNumbers, overtaken_key, prepared_key};
+use crate::own::{
+    ENGINE_TREE, NUMBERS_KEY, PARTS_TREE, PREPARED_TREE, SavedNumbers, overtaken_key, prepared_key,
+};
 use crate::prepared::record::Record;
 use crate::storage::backup::{RESTORING, folder, intake, verify};
 use crate::storage::images::{self, FOLDER as IMAGES};
@@ -133,7 +137,8 @@ impl Restored {
             let what = "no ids are left for new tables; dump the cluster, and load it anew";
             return Err(Error::InvalidArgument(what.to_owned()));
         }
-        base.apply(position, &mut own_rows(prepared, numbers).into_iter(), &[])
+        let mut rows = parts_gone(&base)?.into_iter().chain(own_rows(prepared, numbers));
+        base.apply(position, &mut rows, &[])
     }
 
     /// Moves it to where it belongs, where it opens from then on.
@@ -163,6 +168,17 @@ impl Restored {
         flush(disk, &self.data)?;
         Ok(self.contents)
     }
+}
+
+/// The rows of what has come in parts go. Their tree is below those of [`own_rows`].
+fn parts_gone(base: &Base) -> Result<Vec<(TreeId, Key, Option<Value>)>, Error> {
+    let mut rows = Vec::new();
+    let mut parts = base.scan(PARTS_TREE, Bound::Unbounded, Bound::Unbounded, false)?;
+    while let Some((key, _)) = parts.next()? {
+        // Each lies in one buffer with its part, which need not stay for it.
+        rows.push((PARTS_TREE, Key::copy_from_slice(&key), None));
+    }
+    Ok(rows)
 }
 
 /// The rows of prepared transactions, with the marks of those that were overtaken, and the

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::divided::{Divided, dividers};
 use crate::lent::Lent;
 use crate::memory::Tree;
 use crate::rows::{Range, Rows, is_empty_range};
@@ -44,7 +45,10 @@ const LAST_BATCH: usize = 256;
 const BASE_ONLY: Turn = Turn { base: true, memory: false, own: false };
 const MEMORY_ONLY: Turn = Turn { base: false, memory: true, own: false };
 
-type OwnedBound = Bound<SmallVec<[u8; 32]>>;
+/// The watermark of what has all committed rows of its tree, and no other view follows it.
+const ALONE: Csn = Csn::MAX;
+
+pub(crate) type OwnedBound = Bound<SmallVec<[u8; 32]>>;
 
 /// Copied rows, lent one after the other.
 #[derive(Default)]
@@ -241,8 +245,37 @@ impl Scan {
     fn read_base(&mut self, mut scan: BaseScan) -> Result<(), Error> {
         self.memory = Batch { exhausted: true, ..Batch::default() };
         scan.advance()?;
-        self.base = Some(BasePart { watermark: Csn::MAX, scan });
+        self.base = Some(BasePart { watermark: ALONE, scan });
         Ok(())
+    }
+
+    /// Divides what is left behind the row that the cursor is at into so many parts at most. All of
+    /// it counts as read then, and the cursor is not to be moved any more. None if there is nothing
+    /// to divide, or the transaction has written in the tree: the cursor goes on as before.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` from the base store.
+    pub fn divide(&mut self, parts: usize) -> Result<Option<Divided>, Error> {
+        let is_alone = self.base.as_ref().is_none_or(|base| base.watermark == ALONE);
+        if self.reverse || self.own.is_some() || is_alone {
+            return Ok(None);
+        }
+        let Some(at) = self.key() else { return Ok(None) };
+        let (lower, upper) = (Bound::Excluded(SmallVec::from_slice(at)), self.upper.clone());
+        let (store, sight) = (Arc::clone(&self.store), Arc::clone(&self.sight));
+        let range = remaining(&lower, &upper, None, false);
+        let mut back = Scan::open(store, sight, self.id, range, true, None, None, Noted::Not)?;
+        if !back.advance()? {
+            return Ok(None);
+        }
+        let dividers = back.key().map(|last| dividers(at, last, parts)).unwrap_or_default();
+        if dividers.is_empty() {
+            return Ok(None);
+        }
+        // As if this cursor had come to its end.
+        self.noted = None;
+        let (store, sight) = (Arc::clone(&self.store), Arc::clone(&self.sight));
+        Ok(Some(Divided::new(store, sight, self.id, (lower, upper), dividers)))
     }
 
     /// Moves to the next row in the cursor's direction. False at the end.

@@ -59,6 +59,11 @@ impl Node {
     }
 }
 
+/// The start of a node during which a transaction ran, told from all others of all nodes.
+pub(crate) fn start_of(id: TransactionId) -> u64 {
+    id >> COUNTER_BITS
+}
+
 /// The node at which a transaction ran.
 pub fn node_of(id: TransactionId) -> u16 {
     (id >> (START_BITS + COUNTER_BITS)) as u16
@@ -87,6 +92,8 @@ mod tests {
         let first = |number, start| Node { number, start, order: Arc::new(Nowhere) }.first_id();
         assert_eq!(node_of(first(3, 9)), 3);
         assert!(first(3, 9) < first(3, 10) && first(3, 10) < first(4, 0));
+        assert_eq!(start_of(first(3, 9)), start_of(first(3, 9) + 7));
+        assert_ne!(start_of(first(3, 9)), start_of(first(3, 10)));
         assert_eq!(node_of(first(NODE_MAX, u32::MAX) + u64::from(u32::MAX) - 1), NODE_MAX);
     }
 }

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::active::{Running, Slot};
+use crate::ahead::Ahead;
 use crate::certifier::Watch;
 use crate::durable::Commit;
 use crate::exported::Exported;
@@ -53,6 +54,8 @@ pub struct Transaction {
     pub(crate) manager: Arc<Manager>,
     /// Where it reads, and where that is noted if it will be certified.
     pub(crate) sight: Arc<Sight>,
+    /// Where it began, if its snapshot has moved since and that matters: pinned, and not read at.
+    pub(crate) first_sight: Option<Arc<Sight>>,
     pub(crate) id: TransactionId,
     isolation: Isolation,
     access: Access,
@@ -71,6 +74,8 @@ pub struct Transaction {
     pub(crate) member: Option<Box<Member>>,
     /// What its client calls it, at a node of a cluster.
     pub(crate) name: Option<Box<str>>,
+    /// What it comes to, once it was too large to be one request, at a node of a cluster.
+    pub(crate) ahead: Option<Box<Ahead>>,
     /// What becomes of it, at a node of a cluster.
     pub(crate) fate: Option<Arc<Fate>>,
     /// Snapshots that it lends to others.
@@ -92,6 +97,7 @@ impl Transaction {
         Transaction {
             manager,
             sight,
+            first_sight: None,
             id,
             isolation,
             access,
@@ -104,6 +110,7 @@ impl Transaction {
             looked_at: LastSeen::default(),
             member: None,
             name: None,
+            ahead: None,
             fate,
             lent: Mutex::default(),
             ended: false,
@@ -156,13 +163,13 @@ impl Transaction {
     pub fn refresh_snapshot(&mut self) {
         if self.sight.csn() != self.manager.store.mark(self.access) {
             let reads = self.sight.reads().map(Reads::take_apart);
-            self.move_to_mark(reads);
+            self.go_on_at_mark(reads);
         }
     }
 
-    fn move_to_mark(&mut self, reads: Option<Reads>) {
+    fn go_on_at_mark(&mut self, reads: Option<Reads>) {
         let pin = self.manager.store.pin(self.access, reads.is_some());
-        self.move_to(pin, reads);
+        self.go_on_at(pin, reads);
     }
 
     /// Reads at another snapshot from now on. The one so far stays pinned until the other is in its
@@ -180,7 +187,9 @@ impl Transaction {
         self.manager.active.set_isolation(self.slot, isolation);
         let certified = isolation == Isolation::Serializable && self.manager.sequencer.certifies();
         let reads = certified.then(|| Reads::new(&self.manager.read_budget));
-        self.move_to_mark(reads);
+        let pin = self.manager.store.pin(self.access, reads.is_some());
+        self.move_to(pin, reads);
+        self.first_sight = None;
     }
 
     /// Begins anew at the current snapshot, as if nothing had been read or written. Locks stay:
@@ -191,7 +200,7 @@ impl Transaction {
         self.notes.clear();
         // Cursors that are still open note what they read where nobody asks any more.
         let reads = self.sight.reads().map(|_| Reads::new(&self.manager.read_budget));
-        self.move_to_mark(reads);
+        self.go_on_at_mark(reads);
     }
 
     /// The value of a key: the own write if there is one, else the version of the snapshot.
@@ -511,6 +520,7 @@ impl Transaction {
             id: self.id,
             family: self.member.as_ref().map(|member| member.slot),
             snapshot: self.sight.csn(),
+            began: self.first_snapshot(),
             rests_on: self.rests_on(),
             reads: self.sight.reads().map(Reads::take),
             notes: std::mem::take(&mut self.notes),
@@ -544,6 +554,9 @@ impl Transaction {
         }
         self.writes.discard_spilled(&self.manager.store.base);
         self.end();
+        if let Some(ahead) = self.ahead.take() {
+            self.manager.end_ahead(*ahead);
+        }
         if let Some(member) = self.member.take() {
             self.manager.part_sibling(&member, self.id);
         }

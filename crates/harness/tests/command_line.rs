@@ -44,7 +44,7 @@ fn the_documented_calls_are_understood() {
         "snum",
         "snum --reads 5 --updates 1 --hot 100 --clients 40 --systems pssi,strict,ssi,si,2pl,postgres --seconds 10",
         "snum --range-scan --embedded --isolation serializable --json snum.json",
-        "snum --goals uniform,needless",
+        "snum --goals uniform,uniform-fresh,strict-fresh,needless",
         "conflicts",
         "conflicts --loads tpcb-1,bookstore --systems pssi,strict,postgres --seconds 8 --rounds 2 --json conflicts.json",
         "snum --sweep 1,10,80 --curves docs/results/snum-sweep.svg",

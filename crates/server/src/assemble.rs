@@ -320,8 +320,11 @@ pub(crate) async fn end_sessions(server: &Server, grace: Duration) {
 
 /// Checkpoint and close.
 pub(crate) async fn close_database(server: &Server) -> Result<(), StartError> {
-    let engine = server.database.engine().clone();
-    let closed = tokio::task::spawn_blocking(move || engine.close());
+    let database = server.database.clone();
+    let closed = tokio::task::spawn_blocking(move || {
+        database.stop_gathering();
+        database.engine().close()
+    });
     let closed = closed.await.map_err(|e| StartError(format!("closing the database failed: {e}")))?;
     closed.map_err(|e| StartError(format!("closing the database failed: {e}")))
 }

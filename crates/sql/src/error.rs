@@ -428,6 +428,11 @@ impl From<cognate_engine::Error> for SqlError {
             .with_hint("The transaction might succeed if retried."),
             Error::RequestKnown { position } => SqlError::new(sqlstate::DUPLICATE_OBJECT, message)
                 .with_detail(format!("It is at position {position} of the order. Nothing was executed again.")),
+            Error::RequestVoid { position } => {
+                SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                    .with_detail(format!("Its name was closed at position {position} of the order."))
+                    .with_hint("It has not happened. Try it again under another name.")
+            }
             Error::NotOrdered => SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, message)
                 .with_hint("Connect to a node that is with the majority: see cognate_nodes."),
             Error::Overtaken { by, .. } => crate::session::overtaken(by, None),
@@ -448,7 +453,7 @@ impl From<cognate_engine::Error> for SqlError {
             Error::RequestTooLarge { limit } => {
                 SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "transaction too large")
                     .with_detail(format!(
-                        "With what it has read and locked it exceeds {limit} bytes, which is what a cluster orders at once."
+                        "With what it has read and locked it exceeds {limit} bytes, which is what a cluster orders of one transaction."
                     ))
                     .with_hint("Split the work into several transactions.")
             }

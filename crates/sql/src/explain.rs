@@ -1,29 +1,126 @@
 //! EXPLAIN: how a statement is carried out, as lines of text or as JSON.
 //!
 //! JSON has PostgreSQL's keys and layout, with what is known here: the planner keeps no costs, so
-//! there are none.
+//! there are none. Of a statement that was carried out each node says what it gave and how long it
+//! took, as PostgreSQL does, where that was counted.
 
 use std::fmt::Write as _;
 
+use crate::expr::{Count, Tally, place_of};
 use crate::oltp::insert::InsertPlan;
 use crate::oltp::parts::Step;
 use crate::oltp::target::{Access, Target};
 use crate::session::{Action, Planned};
 use crate::types::FormatContext;
 
-/// The lines of a plan.
-pub(crate) fn lines(planned: &Planned, verbose: bool, format: &FormatContext) -> Vec<String> {
+/// What EXPLAIN tells of a plan.
+#[derive(Clone, Copy)]
+pub(crate) struct Telling<'a> {
+    /// Nodes say what they give.
+    pub(crate) verbose: bool,
+    /// What was counted is told with times.
+    pub(crate) timed: bool,
+    /// How values are printed.
+    pub(crate) format: &'a FormatContext,
+    /// What was counted at the nodes, if the statement was carried out.
+    pub(crate) tally: Option<&'a Tally>,
+    /// The same of the statement as a whole.
+    pub(crate) whole: Option<Count>,
+}
+
+impl<'a> Telling<'a> {
+    /// That of a plan which was not carried out.
+    pub(crate) fn plainly(verbose: bool, format: &'a FormatContext) -> Telling<'a> {
+        Telling { verbose, timed: false, format, tally: None, whole: None }
+    }
+
+    /// The same for a part of the statement.
+    fn of_part(self) -> Telling<'a> {
+        Telling { whole: None, ..self }
+    }
+
+    /// What stands behind the line of a node.
+    pub(crate) fn words(self, count: Count) -> String {
+        count.words(self.timed)
+    }
+
+    /// The same as properties.
+    pub(crate) fn figures(self, count: Count) -> impl Iterator<Item = (&'static str, Property)> {
+        count.figures(self.timed).into_iter().map(|(name, figure)| (name, Property::Figure(figure)))
+    }
+
+    /// What was counted where the row to change is looked for without a query.
+    fn found(self, target: &Target) -> Option<Count> {
+        self.tally.map(|tally| tally.count(place_of(target)))
+    }
+
+    fn found_words(self, target: &Target) -> String {
+        self.found(target).map_or_else(String::new, |count| self.words(count))
+    }
+
+    /// The line of a node that gives what the statement does.
+    fn headed(self, line: String) -> String {
+        match self.whole {
+            Some(whole) => line + &self.words(whole),
+            None => line,
+        }
+    }
+}
+
+/// What is told behind the plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Summary {
+    /// The statement was carried out.
+    pub(crate) analyzed: bool,
+    /// Milliseconds, where they are to be told.
+    pub(crate) planning: Option<f64>,
+    pub(crate) execution: Option<f64>,
+}
+
+impl Summary {
+    /// As lines of text.
+    fn lines(self) -> impl Iterator<Item = String> {
+        let planning = self.planning.map(|took| format!("Planning Time: {took:.3} ms"));
+        planning.into_iter().chain(self.execution.map(|took| format!("Execution Time: {took:.3} ms")))
+    }
+
+    /// As members of the object that has the plan.
+    fn members(self) -> String {
+        let mut members = String::new();
+        if let Some(took) = self.planning {
+            let _ = write!(members, ",\n    \"Planning Time\": {took:.3}");
+        }
+        if self.analyzed {
+            members.push_str(",\n    \"Triggers\": [\n    ]");
+        }
+        if let Some(took) = self.execution {
+            let _ = write!(members, ",\n    \"Execution Time\": {took:.3}");
+        }
+        members
+    }
+}
+
+/// The lines of a plan, and what is told behind it.
+pub(crate) fn lines(planned: &Planned, telling: Telling<'_>, summary: Summary) -> Vec<String> {
+    let mut lines = plan_lines(planned, telling);
+    if !matches!(planned.action, Action::Utility) {
+        lines.extend(summary.lines());
+    }
+    lines
+}
+
+fn plan_lines(planned: &Planned, telling: Telling<'_>) -> Vec<String> {
     match &planned.action {
         Action::Empty => Vec::new(),
-        Action::Select(plan) => plan.explain(verbose, format),
-        Action::Insert(plan) => inserting(plan, verbose, format),
-        Action::Update(plan) => changing("Update", &plan.target, verbose, format),
-        Action::Delete(plan) => changing("Delete", &plan.target, verbose, format),
+        Action::Select(plan) => plan.told(telling),
+        Action::Insert(plan) => inserting(plan, telling),
+        Action::Update(plan) => changing("Update", &plan.target, telling),
+        Action::Delete(plan) => changing("Delete", &plan.target, telling),
         Action::Parts(plan) => {
-            let mut lines = step(plan.main(), verbose, format);
+            let mut lines = step(plan.main(), telling);
             for (name, part) in plan.of_with() {
                 lines.push(format!("CTE {name}"));
-                lines.extend(step(part, verbose, format).into_iter().map(|line| format!("  {line}")));
+                lines.extend(step(part, telling.of_part()).into_iter().map(|line| format!("  {line}")));
             }
             lines
         }
@@ -34,36 +131,38 @@ pub(crate) fn lines(planned: &Planned, verbose: bool, format: &FormatContext) ->
     }
 }
 
-fn step(step: &Step, verbose: bool, format: &FormatContext) -> Vec<String> {
+fn step(step: &Step, telling: Telling<'_>) -> Vec<String> {
     match step {
-        Step::Select(plan) => plan.explain(verbose, format),
-        Step::Insert(plan) => inserting(plan, verbose, format),
-        Step::Update(plan) => changing("Update", &plan.target, verbose, format),
-        Step::Delete(plan) => changing("Delete", &plan.target, verbose, format),
+        Step::Select(plan) => plan.told(telling),
+        Step::Insert(plan) => inserting(plan, telling),
+        Step::Update(plan) => changing("Update", &plan.target, telling),
+        Step::Delete(plan) => changing("Delete", &plan.target, telling),
         Step::Merge(plan) => {
-            let mut lines = vec![format!("Merge on {}", plan.table.name)];
-            lines.extend(plan.source.explain(verbose, format).into_iter().map(|line| format!("  {line}")));
+            let mut lines = vec![telling.headed(format!("Merge on {}", plan.table.name))];
+            lines.extend(plan.source.told(telling.of_part()).into_iter().map(|line| format!("  {line}")));
             lines
         }
     }
 }
 
-fn inserting(plan: &InsertPlan, verbose: bool, format: &FormatContext) -> Vec<String> {
-    let mut lines = vec![format!("Insert on {}", plan.table.name)];
-    lines.extend(plan.source_lines(verbose, format).into_iter().map(|line| format!("  {line}")));
+fn inserting(plan: &InsertPlan, telling: Telling<'_>) -> Vec<String> {
+    let mut lines = vec![telling.headed(format!("Insert on {}", plan.table.name))];
+    lines.extend(plan.source_lines(telling.of_part()).into_iter().map(|line| format!("  {line}")));
     lines
 }
 
-fn changing(what: &str, target: &Target, verbose: bool, format: &FormatContext) -> Vec<String> {
-    let mut lines = vec![format!("{what} on {}", target.table.name)];
+fn changing(what: &str, target: &Target, telling: Telling<'_>) -> Vec<String> {
+    let mut lines = vec![telling.headed(format!("{what} on {}", target.table.name))];
     match &target.access {
         Access::Point(_) => {
             let key = target.table.primary_key().map_or("primary key", |index| &index.name);
-            lines.push(format!("  Row by {key} of {}", target.table.name));
+            lines.push(format!("  Row by {key} of {}{}", target.table.name, telling.found_words(target)));
         }
-        Access::Current(cursor) => lines.push(format!("  Row of cursor {cursor}")),
+        Access::Current(cursor) => {
+            lines.push(format!("  Row of cursor {cursor}{}", telling.found_words(target)));
+        }
         Access::Query(plan) => {
-            lines.extend(plan.explain(verbose, format).into_iter().map(|line| format!("  {line}")));
+            lines.extend(plan.told(telling.of_part()).into_iter().map(|line| format!("  {line}")));
         }
     }
     lines
@@ -82,7 +181,8 @@ pub(crate) struct Outline {
 pub(crate) enum Property {
     Text(String),
     List(Vec<String>),
-    Number(u64),
+    /// A number, as it is printed.
+    Figure(String),
 }
 
 impl From<&str> for Property {
@@ -92,22 +192,16 @@ impl From<&str> for Property {
 }
 
 /// The tree of a plan; none for a statement that has no plan.
-fn outline(planned: &Planned, verbose: bool, format: &FormatContext) -> Option<Outline> {
+fn outline(planned: &Planned, telling: Telling<'_>) -> Option<Outline> {
     match &planned.action {
-        Action::Select(plan) => Some(plan.outline(verbose, format)),
-        Action::Insert(plan) => {
-            Some(modify("Insert", &plan.table.name, plan.source_outline(verbose, format)))
-        }
-        Action::Update(plan) => {
-            Some(modify("Update", &plan.target.table.name, target(&plan.target, verbose, format)))
-        }
-        Action::Delete(plan) => {
-            Some(modify("Delete", &plan.target.table.name, target(&plan.target, verbose, format)))
-        }
+        Action::Select(plan) => Some(plan.outline(telling)),
+        Action::Insert(plan) => Some(inserted(plan, telling)),
+        Action::Update(plan) => Some(changed("Update", &plan.target, telling)),
+        Action::Delete(plan) => Some(changed("Delete", &plan.target, telling)),
         Action::Parts(plan) => {
-            let mut main = outline_of_step(plan.main(), verbose, format);
+            let mut main = outline_of_step(plan.main(), telling);
             for (name, part) in plan.of_with() {
-                let mut part = outline_of_step(part, verbose, format);
+                let mut part = outline_of_step(part, telling.of_part());
                 part.properties.insert(0, ("Subplan Name", Property::Text(format!("CTE {name}"))));
                 part.properties.insert(0, ("Parent Relationship", "InitPlan".into()));
                 main.plans.push(part);
@@ -118,67 +212,67 @@ fn outline(planned: &Planned, verbose: bool, format: &FormatContext) -> Option<O
     }
 }
 
-fn outline_of_step(step: &Step, verbose: bool, format: &FormatContext) -> Outline {
+fn outline_of_step(step: &Step, telling: Telling<'_>) -> Outline {
     match step {
-        Step::Select(plan) => plan.outline(verbose, format),
-        Step::Insert(plan) => modify("Insert", &plan.table.name, plan.source_outline(verbose, format)),
-        Step::Update(plan) => {
-            modify("Update", &plan.target.table.name, target(&plan.target, verbose, format))
+        Step::Select(plan) => plan.outline(telling),
+        Step::Insert(plan) => inserted(plan, telling),
+        Step::Update(plan) => changed("Update", &plan.target, telling),
+        Step::Delete(plan) => changed("Delete", &plan.target, telling),
+        Step::Merge(plan) => {
+            modify("Merge", &plan.table.name, telling, plan.source.outline(telling.of_part()))
         }
-        Step::Delete(plan) => {
-            modify("Delete", &plan.target.table.name, target(&plan.target, verbose, format))
-        }
-        Step::Merge(plan) => modify("Merge", &plan.table.name, plan.source.outline(verbose, format)),
     }
 }
 
-fn modify(operation: &str, table: &str, source: Outline) -> Outline {
-    let properties =
+fn inserted(plan: &InsertPlan, telling: Telling<'_>) -> Outline {
+    modify("Insert", &plan.table.name, telling, plan.source_outline(telling.of_part()))
+}
+
+fn changed(operation: &str, changed: &Target, telling: Telling<'_>) -> Outline {
+    modify(operation, &changed.table.name, telling, target(changed, telling.of_part()))
+}
+
+fn modify(operation: &str, table: &str, telling: Telling<'_>, source: Outline) -> Outline {
+    let mut properties: Vec<(&'static str, Property)> =
         vec![("Operation", operation.into()), ("Relation Name", table.into()), ("Alias", table.into())];
+    properties.extend(telling.whole.into_iter().flat_map(|whole| telling.figures(whole)));
     Outline { kind: "ModifyTable", properties, plans: vec![source] }
 }
 
-fn target(target: &Target, verbose: bool, format: &FormatContext) -> Outline {
+fn target(target: &Target, telling: Telling<'_>) -> Outline {
+    let found = telling.found(target).into_iter().flat_map(|count| telling.figures(count));
     match &target.access {
         Access::Point(_) => {
             let index = target.table.primary_key().map_or("", |index| index.name.as_str());
             let table = target.table.name.as_str();
-            let properties = vec![
+            let mut properties: Vec<(&'static str, Property)> = vec![
                 ("Scan Direction", "Forward".into()),
                 ("Index Name", index.into()),
                 ("Relation Name", table.into()),
                 ("Alias", table.into()),
             ];
+            properties.extend(found);
             Outline { kind: "Index Scan", properties, plans: vec![] }
         }
         Access::Current(_) => {
             let table = target.table.name.as_str();
-            let properties = vec![("Relation Name", table.into()), ("Alias", table.into())];
+            let mut properties: Vec<(&'static str, Property)> =
+                vec![("Relation Name", table.into()), ("Alias", table.into())];
+            properties.extend(found);
             Outline { kind: "Tid Scan", properties, plans: vec![] }
         }
-        Access::Query(plan) => plan.outline(verbose, format),
+        Access::Query(plan) => plan.outline(telling),
     }
 }
 
-/// The plan as JSON. With the number of rows and the milliseconds it took, if it was carried out.
-pub(crate) fn json(
-    planned: &Planned,
-    verbose: bool,
-    format: &FormatContext,
-    analyzed: Option<(u64, f64)>,
-) -> String {
-    let Some(mut root) = outline(planned, verbose, format) else {
+/// The plan as JSON, and what is told behind it.
+pub(crate) fn json(planned: &Planned, telling: Telling<'_>, summary: Summary) -> String {
+    let Some(root) = outline(planned, telling) else {
         return "[\n  \"Utility Statement\"\n]".to_owned();
     };
-    if let Some((rows, _)) = analyzed {
-        root.properties.push(("Actual Rows", Property::Number(rows)));
-        root.properties.push(("Actual Loops", Property::Number(1)));
-    }
     let mut out = "[\n  {\n    \"Plan\": ".to_owned();
     write_node(&root, None, 4, &mut out);
-    if let Some((_, took)) = analyzed {
-        let _ = write!(out, ",\n    \"Triggers\": [\n    ],\n    \"Execution Time\": {took:.3}");
-    }
+    out.push_str(&summary.members());
     out.push_str("\n  }\n]");
     out
 }
@@ -208,7 +302,7 @@ fn write_node(node: &Outline, relationship_to_above: Option<&str>, indent: usize
     for (name, value) in &node.properties {
         let value = match value {
             Property::Text(text) => quoted(text),
-            Property::Number(number) => number.to_string(),
+            Property::Figure(figure) => figure.clone(),
             Property::List(items) => {
                 format!("[{}]", items.iter().map(|item| quoted(item)).collect::<Vec<_>>().join(", "))
             }

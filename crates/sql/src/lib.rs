@@ -27,6 +27,7 @@ pub mod row;
 pub mod scram;
 mod sequence;
 pub mod session;
+pub mod statistics;
 pub mod types;
 
 pub use error::{Result, Severity, SqlError, sqlstate};

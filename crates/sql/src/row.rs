@@ -217,6 +217,19 @@ pub(crate) enum Stored<'a> {
     Bytes(TypeId, &'a [u8]),
 }
 
+impl<'a> Stored<'a> {
+    /// The bytes of its value and nothing else; none of NULL.
+    pub(crate) fn value(self) -> Option<&'a [u8]> {
+        match self {
+            Stored::Null => None,
+            Stored::Bytes(id, bytes) => {
+                let width = width(id).map_or(bytes.len(), |width| width as usize);
+                Some(&bytes[..width.min(bytes.len())])
+            }
+        }
+    }
+}
+
 impl Row<'_> {
     /// Number of columns stored in this row, perhaps fewer than the table has by now.
     pub fn columns(&self) -> usize {

@@ -159,6 +159,54 @@ async fn an_outcome_is_that_of_the_order_and_not_of_the_node() {
     cluster.assert_equal();
 }
 
+/// Nothing was ordered under a name: whoever asks with a token has it closed, and everybody is told
+/// so from then on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_was_closed_is_told_as_aborted_and_commits_nothing() {
+    let cluster = Cluster::start();
+    cluster.nodes.iter().for_each(|(_, sql)| sql.nodes().identify("c1".to_owned()));
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 1));
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    let token = row(&cluster, &mut one, "SELECT cognate_token()").await;
+    assert_eq!(token, format!("c1/{}", cluster.nodes[0].0.applied()));
+    assert_eq!(row(&cluster, &mut two, "SELECT cognate_outcome('r')").await, "unknown");
+    let closing = |name: &str| format!("SELECT cognate_outcome('{name}', '{token}')");
+    assert_eq!(row(&cluster, &mut two, &closing("r")).await, "aborted");
+    simple_query(&mut one, "SET cognate.request_id = 'r'").await;
+    for protocol in ["certification", "weak_voting", "active"] {
+        simple_query(&mut one, &format!("SET cognate.replication = {protocol}")).await;
+        let refused = simple_query(&mut one, "INSERT INTO t VALUES (1)").await;
+        assert!(refused[0].starts_with("ERROR 55000"), "{protocol}: {refused:?}");
+    }
+    simple_query(&mut one, "SET cognate.request_id = 's'").await;
+    assert_eq!(simple_query(&mut one, "INSERT INTO t VALUES (1)").await, ["INSERT 0 1"]);
+    simple_query(&mut one, "SET cognate.request_id = ''").await;
+    for session in [&mut one, &mut two] {
+        assert_eq!(row(&cluster, session, "SELECT cognate_outcome('r')").await, "aborted");
+        assert_eq!(row(&cluster, session, &closing("s")).await, "committed");
+        assert_eq!(row(&cluster, session, "SELECT count(*) FROM t").await, "1");
+    }
+    // Of what is prepared nobody knows, and what was rolled back is closed only if somebody asks.
+    simple_query(&mut one, "SET cognate.replication = certification").await;
+    simple_query(&mut one, "SET cognate.request_id = 'p'").await;
+    simple_query(&mut one, "BEGIN; INSERT INTO t VALUES (2); PREPARE TRANSACTION 'p'").await;
+    assert_eq!(row(&cluster, &mut two, &closing("p")).await, "unknown");
+    assert_eq!(simple_query(&mut two, "ROLLBACK PREPARED 'p'").await, ["ROLLBACK PREPARED"]);
+    assert_eq!(row(&cluster, &mut two, &closing("p")).await, "aborted");
+    let refused = simple_query(&mut one, "INSERT INTO t VALUES (2)").await;
+    assert!(refused[0].starts_with("ERROR 55000"), "{refused:?}");
+    for wrong in ["", "c2/1", "c1/x"] {
+        let refused = simple_query(&mut two, &format!("SELECT cognate_outcome('r', '{wrong}')")).await;
+        assert!(refused[0].starts_with("ERROR 22023"), "{wrong}: {refused:?}");
+    }
+    // Where nobody can close anything, nothing is said for good.
+    cluster.nodes[1].1.nodes().cut_off(true);
+    assert_eq!(simple_query(&mut two, &closing("q")).await[1], "unknown");
+    cluster.nodes[1].1.nodes().cut_off(false);
+    cluster.settle().await;
+    cluster.assert_equal();
+}
+
 /// What was read and written at a node that differs must not come into the order, whichever way.
 #[tokio::test]
 async fn an_instance_that_has_begun_is_not_prepared_at_a_node_that_accepts_no_writes() {

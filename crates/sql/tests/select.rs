@@ -6,6 +6,7 @@
 //! answers (`.out`) were written by PostgreSQL itself; see [`write_answers`]. An error is one line:
 //! its SQLSTATE and message.
 
+mod estimates;
 mod product;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cognate_engine::Lent;
-use cognate_sql::bind::{BindContext, Binder, NoVirtualTables, RowCounts, object_name, resolve_type};
+use cognate_sql::bind::{
+    BindContext, Binder, ColumnValues, NoVirtualTables, RowCounts, object_name, resolve_type,
+};
 use cognate_sql::catalog::{Catalog, Column, Index, IndexColumn, Object, PUBLIC_OID, Table, View};
 use cognate_sql::error::{Result, SqlError};
 use cognate_sql::expr::{Env, Execution, NoExternalFunctions, ReadContext, Reader, RowScan, Runtime};
@@ -83,8 +86,8 @@ impl Reader for Store {
     }
 }
 
-/// Exact counts: the planner sees the tables as they are.
-struct Counts<'a>(&'a BTreeMap<u32, u64>);
+/// Exact counts: the planner sees the tables as they are. Of columns it sees what is pretended.
+struct Counts<'a>(&'a BTreeMap<u32, u64>, Option<f64>);
 
 impl RowCounts for Counts<'_> {
     fn rows(&self, table: &Table) -> Option<u64> {
@@ -93,6 +96,10 @@ impl RowCounts for Counts<'_> {
 
     fn entries(&self, _: &Index) -> Option<u64> {
         None
+    }
+
+    fn values(&self, _: &Table, _: usize) -> Option<ColumnValues> {
+        self.1.map(|distinct| ColumnValues { distinct, null_share: 0.0, rarest: 1.0 / distinct })
     }
 }
 
@@ -105,6 +112,8 @@ struct World {
     next: u32,
     /// Tells the planner that tables are this large, whatever they are.
     pretended_rows: Option<u64>,
+    /// The same of how many different values each column has.
+    pretended_values: Option<f64>,
 }
 
 impl World {
@@ -175,6 +184,7 @@ impl World {
             on_commit: None,
             options: vec![],
             comment: None,
+            hints: Default::default(),
             derived: Default::default(),
         };
         for (places, unique, primary) in indexes {
@@ -238,7 +248,7 @@ impl World {
         let (catalog, counts) = (self.catalog(), self.counts.clone());
         let path = vec!["public".to_owned()];
         let format = FormatContext::default();
-        let counts = Counts(&counts);
+        let counts = Counts(&counts, None);
         let source = "".into();
         let context = context(&catalog, &path, &format, &counts, &source);
         let mut binder = Binder::new(&context, &[]);
@@ -280,7 +290,7 @@ impl World {
         let catalog = self.catalog();
         let (path, format, counts) =
             (vec!["public".to_owned()], FormatContext::default(), self.counts.clone());
-        let counts = Counts(&counts);
+        let counts = Counts(&counts, None);
         let source = "".into();
         let context = context(&catalog, &path, &format, &counts, &source);
         let mut binder = Binder::new(&context, &[]);
@@ -342,7 +352,7 @@ impl World {
             Some(rows) => self.counts.keys().map(|table| (*table, rows)).collect(),
             None => self.counts.clone(),
         };
-        let counts = Counts(&counts);
+        let counts = Counts(&counts, self.pretended_values);
         let source = source.into();
         let context = context(&catalog, &path, &format, &counts, &source);
         let mut binder = Binder::new(&context, &[]);
@@ -406,6 +416,7 @@ fn read<'a>(store: &'a Store, format: &'a FormatContext, catalog: &'a Arc<Catalo
         external: &NoExternalFunctions,
         interrupt: &NeverInterrupted,
         memory_limit: 64 << 20,
+        tally: None,
     }
 }
 
@@ -457,8 +468,8 @@ fn statements(text: &str) -> Vec<String> {
 }
 
 /// What a script gives: each query's text and its answer.
-fn perform(text: &str, pretended_rows: Option<u64>) -> Vec<(String, String)> {
-    let mut world = World { pretended_rows, ..World::default() };
+fn perform(text: &str, pretended_rows: Option<u64>, pretended_values: Option<f64>) -> Vec<(String, String)> {
+    let mut world = World { pretended_rows, pretended_values, ..World::default() };
     let mut answers = vec![];
     for statement in statements(text) {
         let answer = match parse::parse_single(&format!("{statement};")) {
@@ -505,10 +516,10 @@ fn answers_are_postgresqls() {
     for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "sql")) {
         let text = std::fs::read_to_string(path).expect("a script");
         let known = expected(&std::fs::read_to_string(path.with_extension("out")).unwrap_or_default());
-        // Small tables are read whole and hashed, large ones through their indexes: both must
-        // agree.
-        for pretended_rows in [None, Some(1_000_000)] {
-            for (statement, answer) in perform(&text, pretended_rows) {
+        // Small tables are read whole and hashed, large ones through their indexes, or not if few
+        // values are known: all must agree.
+        for (rows, values) in [(None, None), (Some(1_000_000), None), (Some(1_000_000), Some(3.0))] {
+            for (statement, answer) in perform(&text, rows, values) {
                 let Some(expected) = known.get(&statement) else {
                     if !answer.is_empty() {
                         writeln!(wrong, "{}: no answer known\n{statement}\n{answer}", path.display())
@@ -520,7 +531,7 @@ fn answers_are_postgresqls() {
                 if normalized(&statement, expected) != normalized(&statement, &answer) {
                     writeln!(
                         wrong,
-                        "{} ({pretended_rows:?})\n{statement}\nPostgreSQL:\n{expected}\nhere:\n{answer}",
+                        "{} ({rows:?}, {values:?})\n{statement}\nPostgreSQL:\n{expected}\nhere:\n{answer}",
                         path.file_name().expect("a name").to_string_lossy()
                     )
                     .expect("a string");
@@ -540,7 +551,7 @@ fn joins_in_the_order_of_primary_keys_merge() {
                   CREATE TABLE part (head bigint, no int, PRIMARY KEY (head, no));\n";
     let plan = |query: &str| {
         let script = format!("{tables}EXPLAIN {query};\n");
-        perform(&script, Some(1_000_000)).pop().expect("a plan").1
+        perform(&script, Some(1_000_000), None).pop().expect("a plan").1
     };
     let merged = [
         "SELECT a.parent, b.parent FROM head a JOIN head b ON b.id = a.id",
@@ -570,7 +581,7 @@ fn joins_in_the_order_of_primary_keys_merge() {
 fn expressions_without_a_query() {
     let catalog = Arc::new(Catalog::new(1, []));
     let (path, format, counts) = (vec![], FormatContext::default(), BTreeMap::new());
-    let counts = Counts(&counts);
+    let counts = Counts(&counts, None);
     let source = "".into();
     let context = context(&catalog, &path, &format, &counts, &source);
     let mut binder = Binder::new(&context, &[]);

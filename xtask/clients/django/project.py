@@ -119,7 +119,7 @@ class Note(models.Model):
 TESTS = '''
 import datetime, decimal
 from django.contrib.auth.models import Group, User
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.models import Avg, Count, Exists, F, OuterRef, Q, Subquery, Sum, Value, Window
 from django.db.models.functions import Coalesce, Lower, RowNumber, TruncMonth
 from django.test import TestCase, TransactionTestCase
@@ -225,6 +225,32 @@ class Locks(TransactionTestCase):
         with transaction.atomic():
             self.assertEqual(Item.objects.select_for_update(skip_locked=True, of=("self",)).get().code, "a")
             self.assertEqual(Item.objects.select_for_update(no_key=True).get().code, "a")
+
+
+class Retries(TransactionTestCase):
+    def test_what_conflicts_runs_again(self):
+        # Two transactions have both read what the other one changes.
+        for code in "ab":
+            Item.objects.create(code=code, name=code, price=1, stock=1)
+        other, attempts, done = connection.copy(), 0, False
+        try:
+            while not done:
+                attempts += 1
+                try:
+                    with transaction.atomic():
+                        total = Item.objects.aggregate(total=Sum("stock"))["total"]
+                        if attempts == 1:
+                            with other.cursor() as cursor:
+                                cursor.execute("UPDATE shop_item SET stock = (SELECT sum(stock) + 1 FROM shop_item) WHERE code = 'b'")
+                        Item.objects.filter(code="a").update(stock=total)
+                    done = True
+                except OperationalError as error:
+                    self.assertEqual(error.__cause__.sqlstate, "40001")
+                    self.assertLess(attempts, 5)
+        finally:
+            other.close()
+        self.assertEqual(attempts, 2)
+        self.assertEqual(list(Item.objects.values_list("code", "stock")), [("a", 4), ("b", 3)])
 '''
 
 def write(path: str, text: str) -> None:

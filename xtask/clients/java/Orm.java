@@ -15,10 +15,13 @@ import jakarta.persistence.ManyToMany;
 import jakarta.persistence.ManyToOne;
 import jakarta.persistence.OneToMany;
 import jakarta.persistence.OptimisticLockException;
+import jakarta.persistence.PersistenceException;
 import jakarta.persistence.Table;
 import jakarta.persistence.Version;
 import java.math.BigDecimal;
 import java.sql.Connection;
+import java.sql.ResultSet;
+import java.sql.SQLException;
 import java.sql.Statement;
 import java.time.Instant;
 import java.time.LocalDate;
@@ -27,6 +30,9 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.UUID;
+import java.util.stream.Stream;
+import org.hibernate.ScrollMode;
+import org.hibernate.ScrollableResults;
 import org.hibernate.Session;
 import org.hibernate.SessionFactory;
 import org.hibernate.cfg.Configuration;
@@ -112,7 +118,10 @@ class Orm {
         try (SessionFactory factory = factory()) {
             write(factory);
             read(factory);
+            streams(factory);
             conflicts(factory);
+            retries(factory);
+            cancels(factory);
             factory.getSchemaManager().validateMappedObjects();
             factory.getSchemaManager().truncateMappedObjects();
         }
@@ -175,6 +184,118 @@ class Orm {
             All.same(100, session.createMutationQuery("update Work w set w.out = true where w.kind = :kind")
                 .setParameter("kind", Kind.BOOK).executeUpdate(), "a bulk update");
         });
+    }
+
+    /** Rows come a few at a time, and a stream may be left before its end. */
+    static void streams(SessionFactory factory) {
+        String titles = "select w.title from Work w order by w.title";
+        factory.inTransaction(session -> {
+            try (Stream<String> stream = session.createQuery(titles, String.class).setFetchSize(7).getResultStream()) {
+                All.same(150L, stream.filter(title -> title.startsWith("work ")).count(), "a stream");
+            }
+            try (Stream<String> stream = session.createQuery(titles, String.class).setFetchSize(7).getResultStream()) {
+                All.same("work 0.1", stream.skip(1).findFirst().orElseThrow(), "the second of a stream");
+            }
+            int rows = 0;
+            try (ScrollableResults<String> scrolled =
+                    session.createQuery(titles, String.class).setFetchSize(7).scroll(ScrollMode.FORWARD_ONLY)) {
+                while (scrolled.next()) rows++;
+            }
+            All.same(150, rows, "what was scrolled through");
+        });
+    }
+
+    /** The SQLSTATE that an error of Hibernate's comes from. */
+    static String state(Throwable error) {
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            if (cause instanceof SQLException found) return found.getSQLState();
+        }
+        return null;
+    }
+
+    static Shop shop(String town) {
+        Shop shop = new Shop();
+        shop.town = town;
+        return shop;
+    }
+
+    /** Two transactions have both counted before either has added: one of them runs again. */
+    static void retries(SessionFactory factory) {
+        String count = "select count(s) from Shop s";
+        int attempts = 0;
+        boolean done = false;
+        while (!done) {
+            attempts++;
+            try (Session session = factory.openSession()) {
+                session.beginTransaction();
+                try {
+                    Long shops = session.createQuery(count, Long.class).getSingleResult();
+                    if (attempts == 1) {
+                        factory.inTransaction(other ->
+                            other.persist(shop("number " + other.createQuery(count, Long.class).getSingleResult())));
+                    }
+                    session.persist(shop("number " + shops));
+                    session.getTransaction().commit();
+                    done = true;
+                } catch (PersistenceException error) {
+                    All.same("40001", state(error), "the state of a conflict");
+                    All.check(attempts < 5, "a transaction that is alone does not fail");
+                    if (session.getTransaction().isActive()) session.getTransaction().rollback();
+                }
+            }
+        }
+        All.same(2, attempts, "attempts");
+        factory.inSession(session -> All.same(
+            List.of("Here", "number 1", "number 2"),
+            session.createQuery("select s.town from Shop s order by s.town", String.class).getResultList(),
+            "the shops"));
+    }
+
+    /** A query that has a time limit, and one that another thread cancels. */
+    static void cancels(SessionFactory factory) throws Exception {
+        factory.inSession(session -> canceled(() ->
+            session.createNativeQuery("SELECT 1 FROM pg_sleep(60)", Integer.class).setTimeout(1).getResultList()));
+        try (Session session = factory.openSession()) {
+            Thread canceling = new Thread(() -> {
+                try {
+                    awaitRunning("%pg_sleep(61)%");
+                    session.cancelQuery();
+                } catch (Exception error) {
+                    error.printStackTrace();
+                }
+            });
+            canceling.start();
+            canceled(() -> session.createNativeQuery("SELECT 1 FROM pg_sleep(61)", Integer.class).getResultList());
+            canceling.join();
+        }
+        factory.inSession(session ->
+            All.same(1, session.createNativeQuery("SELECT 1", Integer.class).getSingleResult(), "one"));
+    }
+
+    static void canceled(Runnable query) {
+        try {
+            query.run();
+        } catch (PersistenceException expected) {
+            All.same("57014", state(expected), "the state of what was canceled");
+            return;
+        }
+        throw new AssertionError("a query came to its end");
+    }
+
+    /** Asks the server until a statement runs whose text is like this. */
+    static void awaitRunning(String text) throws Exception {
+        try (Connection connection = All.connect(); var asked = connection.prepareStatement(
+                "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE ? AND pid <> pg_backend_pid()")) {
+            asked.setString(1, text);
+            for (int turn = 0; turn < 6000; turn++) {
+                try (ResultSet row = asked.executeQuery()) {
+                    row.next();
+                    if (row.getInt(1) == 1) return;
+                }
+                Thread.sleep(10);
+            }
+        }
+        throw new AssertionError("nothing runs that is like " + text);
     }
 
     static void conflicts(SessionFactory factory) {

@@ -71,6 +71,11 @@ INSERT INTO "Thing"" 1" (person, price, code, tags, facts, raw, key, address, sp
     FROM generate_series(1, 5000) i;
 INSERT INTO "Thing"" 1" (person, price, code, made, day, ratio) VALUES (5, 'NaN', NULL, 'infinity', '-infinity', '-0');
 ALTER TABLE "Thing"" 1" ADD CONSTRAINT small CHECK (code < 10) NOT VALID;
+ALTER TABLE person ALTER name SET STATISTICS 500;
+ALTER TABLE person ALTER mail SET STORAGE EXTERNAL;
+ALTER TABLE person CLUSTER ON person_pkey;
+ALTER TABLE person REPLICA IDENTITY USING INDEX person_name_key;
+ALTER TABLE "Thing"" 1" REPLICA IDENTITY FULL;
 GRANT INSERT (name), UPDATE ON person TO readers;
 GRANT USAGE ON SCHEMA sales TO readers;
 GRANT EXECUTE ON FUNCTION a_total(int) TO readers;
@@ -95,6 +100,10 @@ OF_DATABASE = [
     "SELECT tablename, indexname, tableowner FROM pg_indexes JOIN pg_tables USING (schemaname, tablename) WHERE schemaname = 'sales' ORDER BY 2",
     "SELECT relname, relkind, pg_get_userbyid(relowner), relacl FROM pg_class WHERE relnamespace = 'sales'::regnamespace AND relkind IN ('r', 'v', 'S') ORDER BY 1",
     "SELECT attname, attacl, col_description(attrelid, attnum) FROM pg_attribute WHERE attrelid = 'sales.person'::regclass AND attnum > 0 ORDER BY attnum",
+    """SELECT attname, attstattarget, attstorage FROM pg_attribute
+        WHERE attrelid = 'sales.person'::regclass AND attname IN ('id', 'mail', 'name') ORDER BY 1""",
+    "SELECT relname, relreplident FROM pg_class WHERE relnamespace = 'sales'::regnamespace AND relkind = 'r' ORDER BY 1",
+    "SELECT indexrelid::regclass::text, indisclustered, indisreplident FROM pg_index WHERE indrelid = 'sales.person'::regclass ORDER BY 1",
     "SELECT pg_get_userbyid(defaclrole), defaclobjtype, defaclacl FROM pg_default_acl ORDER BY 2",
     "SELECT proname, proacl, pg_get_userbyid(proowner) FROM pg_proc WHERE pronamespace = 'sales'::regnamespace",
     "SELECT nspacl, obj_description('sales.person'::regclass, 'pg_class') FROM pg_namespace WHERE nspname = 'sales'",

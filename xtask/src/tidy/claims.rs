@@ -75,7 +75,7 @@ const FLOORS: &[&[&str]] = &[
     &["recovery", "statistics", "order"],
     // What is committed, and how it comes to be.
     &["store"],
-    &["late", "scan"],
+    &["late", "scan", "divided"],
     &["durable", "read_view"],
     &["sequencer", "tracked"],
     // Who carries transactions: the manager, the transactions, and their ends of several kinds.
@@ -92,11 +92,14 @@ const FLOORS: &[&[&str]] = &[
         "backup",
         "restoration",
         "delivery",
+        "sealing",
+        "ahead",
         "image",
         "exported",
         "locking",
         "turns",
         "proposed",
+        "void",
         "snapshot_ids",
     ],
     &["background"],

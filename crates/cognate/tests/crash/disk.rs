@@ -1,7 +1,6 @@
 //! A disk that is full, or fails to flush: commits fail with a SQLSTATE that says so, readers go
 //! on, and what was acknowledged is there after the next start.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use cognate_env::{Clock, RealClock, SplitMix};
 use super::judge::judge;
 use super::load::{Ledger, Sql, create};
 use super::simulated::{Seed, open, work};
-use crate::process::Process;
+use crate::process::{Process, skipped};
 use crate::wire::Wire;
 
 const CLIENTS: i64 = 3;
@@ -163,12 +162,7 @@ impl Drop for Small<'_> {
 fn the_real_server_survives_a_full_file_system() {
     let folder = tempfile::tempdir().expect("a folder");
     if !Small::mount(folder.path(), "size=6m") {
-        // Past the test runner, which shows only the output of tests that fail.
-        let _ = writeln!(
-            std::io::stderr(),
-            "the_real_server_survives_a_full_file_system: SKIPPED, mounting a small file system needs root"
-        );
-        return;
+        return skipped("no file system is full: nothing may be mounted here (that needs root)");
     }
     let _small = Small(folder.path());
     let process = Process::serve(&folder.path().join("data"), &[]);

@@ -40,6 +40,12 @@ impl Candidate {
         self
     }
 
+    /// The same of one that began, in real time, at an earlier snapshot than it has now.
+    pub(crate) fn begun_at(mut self, began: Csn) -> Candidate {
+        self.node.set_began(began);
+        self
+    }
+
     /// The same as an instance of a family.
     pub(crate) fn of_family(mut self, family: Option<FamilySlot>) -> Candidate {
         self.node.family = family;

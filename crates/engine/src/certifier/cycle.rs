@@ -87,6 +87,7 @@ pub struct Cycle {
 pub(super) struct Deeds<'a> {
     pub(super) id: TransactionId,
     pub(super) start: Csn,
+    pub(super) began: Csn,
     /// `Csn::MAX` for the candidate.
     pub(super) commit: Csn,
     pub(super) ended: Csn,
@@ -101,6 +102,7 @@ impl<'a> From<&'a Node> for Deeds<'a> {
         Deeds {
             id: node.id,
             start: node.start,
+            began: node.began(),
             commit: node.commit,
             ended: node.ended(),
             reads: Some(&node.reads),
@@ -123,7 +125,7 @@ pub(super) fn edge(from: Deeds<'_>, to: Deeds<'_>, strict: bool) -> Edge {
     }
     let both = from.writes.iter().find(|write| to.writes.iter().any(|other| other.2 == write.2));
     let object = both.map(|(tree, key, ..)| Object::Key(*tree, Key::copy_from_slice(key)));
-    let dependency = match object.is_none() && strict && from.ended <= to.start {
+    let dependency = match object.is_none() && strict && from.ended <= to.began {
         true => Dependency::RealTime,
         false => Dependency::WriteWrite,
     };

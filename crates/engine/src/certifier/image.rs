@@ -12,7 +12,9 @@
 //! nodes             count, for each, the prepared ones last:
 //!   commit + 1      0 = prepared
 //!   id, start, first_out + 1, in-degree, bytes
-//!   flags: 1 byte   1 = closed, 2 = overtaken, 4 = forgot its successors
+//!   flags: 1 byte   1 = closed, 2 = overtaken, 4 = forgot its successors,
+//!                   8 = began before its snapshot
+//!   began           only with the flag 8: its first snapshot (`search`)
 //!   successors      count, places in this list
 //!   reads           as in the row of a prepared transaction
 //!   writes          count, for each: tree id, key
@@ -37,6 +39,8 @@ use crate::{Csn, TransactionId};
 const CLOSED: u8 = 1;
 const OVERTAKEN: u8 = 2;
 const FORGETFUL: u8 = 4;
+/// Images of version 2 have nobody with it.
+const MOVED: u8 = 8;
 
 impl Certifier {
     /// Writes the graph.
@@ -142,9 +146,16 @@ fn encode_node(out: &mut Encoder, node: &Node, place_of: impl Fn(&NodeId) -> Opt
     let numbers = [node.id, node.start, node.first_out.wrapping_add(1), u64::from(node.in_degree)];
     numbers.into_iter().chain([node.bytes as u64]).for_each(|number| out.varint(number));
     let flag = |is: bool, bit: u8| if is { bit } else { 0 };
+    let is_moved = node.began() != node.start;
     out.byte(
-        flag(node.closed, CLOSED) | flag(node.overtaken, OVERTAKEN) | flag(node.forgot_successors, FORGETFUL),
+        flag(node.closed, CLOSED)
+            | flag(node.overtaken, OVERTAKEN)
+            | flag(node.forgot_successors, FORGETFUL)
+            | flag(is_moved, MOVED),
     );
+    if is_moved {
+        out.varint(node.began());
+    }
     let successors: Vec<u64> = node.out.iter().filter_map(place_of).collect();
     out.list(&successors, |out, place| out.varint(*place));
     encode_reads(out, &node.reads);
@@ -169,6 +180,10 @@ fn decode_node(input: &mut Input<'_>) -> Result<(Box<Node>, Vec<u64>), String> {
     let in_degree = u32::try_from(input.varint()?).map_err(|_| "a number of edges out of range")?;
     let bytes = usize::try_from(input.varint()?).map_err(|_| "a size out of range")?;
     let flags = input.byte()?;
+    let began = if flags & MOVED != 0 { Some(input.varint()?) } else { None };
+    if began.is_some_and(|began| began >= start) {
+        return Err("a beginning that is not before the snapshot".to_owned());
+    }
     let successors = input.list(Input::varint)?;
     let reads = decode_reads(input, true)?;
     let mut written = input.list(|input| {
@@ -194,5 +209,6 @@ fn decode_node(input: &mut Input<'_>) -> Result<(Box<Node>, Vec<u64>), String> {
     node.forgot_successors = flags & FORGETFUL != 0;
     node.effects = effects;
     node.set_range_writes(ranges);
+    node.set_began(began.unwrap_or(start));
     Ok((node, successors))
 }

@@ -51,7 +51,7 @@ pub(super) struct Node {
     /// Its number; if it wrote nothing, the last number at the time of its commit; [`PREPARED`]
     /// until it is decided.
     pub(super) commit: Csn,
-    /// Its snapshot; of several that were summarized, the latest.
+    /// Its snapshot, at last; of several that were summarized, the latest.
     pub(super) start: Csn,
     /// The first commit that overwrote what it read (for dangerous structures); `Csn::MAX` if none
     /// did.
@@ -84,6 +84,8 @@ pub(super) struct Node {
     pub(super) writes: KeyWrites,
     /// Only one member of a family ever commits.
     pub(super) family: Option<FamilySlot>,
+    /// How far its snapshot is above where it began.
+    lag: u32,
 }
 
 const _: () = assert!(size_of::<Node>() == 3 * 64);
@@ -123,6 +125,7 @@ impl Default for Node {
             reads: ReadSet::default(),
             writes: KeyWrites::new(),
             family: None,
+            lag: 0,
         }
     }
 }
@@ -195,6 +198,20 @@ impl Node {
             commit if self.is_summary() => self.ranges.as_ref().map_or(commit, |ranges| ranges.first),
             commit => commit,
         }
+    }
+
+    /// Where it began in real time: its first snapshot, where that has moved since; of several that
+    /// were summarized, the latest. Whoever had ended by then precedes it.
+    #[inline]
+    pub(super) fn began(&self) -> Csn {
+        self.start - u64::from(self.lag)
+    }
+
+    /// Says where it began, once its snapshot is known. What would be too far from that counts as
+    /// later: an edge too many, never one too few.
+    pub(super) fn set_began(&mut self, began: Csn) {
+        let lag = self.start.saturating_sub(began);
+        self.lag = u32::try_from(lag).unwrap_or(u32::MAX);
     }
 
     /// Whether it is not decided yet.

@@ -3,16 +3,18 @@
 //! # Real time
 //!
 //! A serial order may put a transaction before another one that was acknowledged before it began.
-//! Under [`Method::Strict`] it may not: `A → B` also where A's number is not above B's snapshot
-//! (`commit(A) <= start(B)`), since whoever begins after A was acknowledged has at least A's number
-//! as its snapshot: the visible mark had come there before A was answered, and so had the durable
-//! mark, at which READ ONLY reads. What counts is the snapshot that a transaction has at its
-//! commit.
+//! Under [`Method::Strict`] it may not: `A → B` also where A's number is not above B's first
+//! snapshot (`commit(A) <= began(B)`), since whoever begins after A was acknowledged has at least
+//! A's number as its snapshot: the visible mark had come there before A was answered, and so had
+//! the durable mark, at which READ ONLY reads. A snapshot that moves later (`refresh`), or a
+//! transaction that is run anew, changes what it sees, and not when it began: `began(B) <=
+//! start(B)`. That is why the first snapshot stays pinned: who ended after it is still in the
+//! graph.
 //!
 //! ```text
 //! T3: reads x at snapshot 0            T3 runs long
 //! T1: writes x, commits as 1           T3 → T1 (rw, x)
-//! T2: snapshot 1, reads y, ends        T1 → T2 (real time)
+//! T2: begins at 1, reads y, ends       T1 → T2 (real time)
 //! T3: writes y, asks to commit         T2 → T3 (rw, y)       serially: T2, T3, T1; strictly: none
 //! ```
 //!
@@ -35,20 +37,20 @@
 //! given, which is not below theirs, changes nothing above. Its edges *in* by real time do matter,
 //! as T2's. So readers enter the graph, those of one key too, and stay until all have ended that
 //! began before they had ([`Certifier::advance`]). Only those need not that have nobody at or below
-//! their snapshot in the graph ([`Certifier::quiet_below`]).
+//! their last snapshot in the graph ([`Certifier::quiet_below`]), nor below their first one, then.
 //!
 //! # Removal
 //!
 //! What is closed and has no stored edge into it may go, as it may without real time. Suppose that
 //! on a way from C it is the first, X, that has gone, and W → X is of real time. Then `commit(W) <=
-//! start(X) < commit(X) <= oldest <= start(C)`: W closes a cycle with C by itself, and W is there.
+//! began(X) < commit(X) <= oldest <= began(C)`: W closes a cycle with C by itself, and W is there.
 //!
 //! # Summaries, prepared transactions, other levels
 //!
 //! A summary has ended when the first of its writers had, and began when the last of them did: that
 //! may be an edge too many, never one too few. Who is prepared has not ended: PREPARE is nothing
 //! that others come after. With its number it precedes those who begin after the decision. Whom it
-//! comes after follows from its snapshot, as for anybody.
+//! comes after follows from where it began, as for anybody.
 //!
 //! At the lower levels transactions take part with what they write, from the snapshot of their last
 //! statement to their commit. What they read is not explained. So the order is strict among those
@@ -94,7 +96,7 @@ impl Certifier {
         mut next: usize,
         mut first: Option<&mut (Csn, NodeId)>,
     ) -> Option<NodeId> {
-        let (epoch, family, start) = (self.epoch, candidate.node.family, candidate.node.start);
+        let (epoch, family, began) = (self.epoch, candidate.node.family, candidate.node.began());
         while let Some(&id) = self.queue.get(next) {
             next += 1;
             let node = self.nodes.at_mut(id);
@@ -103,7 +105,7 @@ impl Certifier {
             }
             if let Some(first) = first.as_deref_mut() {
                 let ended = node.ended();
-                if ended <= start {
+                if ended <= began {
                     return Some(id);
                 }
                 *first = (*first).min((ended, id));
@@ -133,7 +135,8 @@ impl Certifier {
         let Certifier { nodes, open, queue, epoch, prepared, .. } = self;
         let epoch = *epoch;
         let mut reach = |id: NodeId, node: &mut Node| {
-            if node.start >= ended && node.stamps.visited != epoch {
+            // The snapshot first: it lies beside the stamps, and is not below the beginning.
+            if node.start >= ended && node.began() >= ended && node.stamps.visited != epoch {
                 node.stamps.visited = epoch;
                 node.from = from;
                 queue.push(id);
@@ -141,7 +144,7 @@ impl Certifier {
         };
         for &id in open.iter().rev() {
             let node = nodes.at_mut(id);
-            // Nobody's number is below its snapshot.
+            // Nobody's number is below its snapshot, nor below where it began.
             if node.commit < ended {
                 break;
             }

@@ -115,6 +115,7 @@ fn merge(parts: &[Box<Node>], out: SmallVec<[NodeId; 4]>, limit: usize) -> Box<N
     let commit = parts.iter().map(|node| node.commit).max().unwrap_or(0);
     // The latest: whoever had ended then may have been there before one of them.
     let start = parts.iter().map(|node| node.start).max().unwrap_or(0);
+    let began = parts.iter().map(|node| node.began()).max().unwrap_or(0);
     let closed = parts.iter().all(|node| node.closed);
     let first_out = parts.iter().map(|node| node.first_out).min().unwrap_or(Csn::MAX);
     let forgot_successors = parts.iter().any(|node| node.forgot_successors);
@@ -146,6 +147,7 @@ fn merge(parts: &[Box<Node>], out: SmallVec<[NodeId; 4]>, limit: usize) -> Box<N
     (node.commit, node.first_out, node.closed) = (commit, first_out, closed);
     (node.forgot_successors, node.out, node.bytes) = (forgot_successors, out, bytes);
     node.set_range_writes(writes);
+    node.set_began(began);
     node
 }
 

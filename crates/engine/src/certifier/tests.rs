@@ -9,6 +9,7 @@ use super::*;
 use crate::hash::hash_of;
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
+use crate::payload::{Encoder, Input};
 use crate::txn::readset::{RangeRead, ReadSet};
 use crate::txn::writeset::KeyWrites;
 use crate::{TransactionId, TreeId};
@@ -36,6 +37,8 @@ fn key(number: u8) -> SmallKey {
 struct Deed {
     id: TransactionId,
     start: Csn,
+    /// How far its snapshot has moved.
+    lag: Csn,
     commit: Csn,
     points: HashSet<u8>,
     ranges: Vec<(u8, u8)>,
@@ -69,7 +72,12 @@ impl Deed {
     fn candidate(&self) -> Candidate {
         let reads = self.certified.then(|| self.read_set());
         let writes = self.writes.iter().map(|&number| (TREE, key(number)));
-        candidate(self.id, self.start, reads, writes).of_family(self.slot())
+        candidate(self.id, self.start, reads, writes).begun_at(self.first()).of_family(self.slot())
+    }
+
+    /// The snapshot at which it began.
+    fn first(&self) -> Csn {
+        self.start - self.lag
     }
 
     fn slot(&self) -> Option<FamilySlot> {
@@ -150,6 +158,8 @@ struct Shape {
     prepares: bool,
     /// Some of these are siblings.
     siblings: bool,
+    /// Snapshots move past what a write meets, where all that was read still holds.
+    moves: bool,
     /// The order has to be one of real time.
     strict: bool,
     /// What the certifier is kept from.
@@ -177,6 +187,7 @@ const PLAIN: Shape = Shape {
     limit: usize::MAX,
     prepares: false,
     siblings: false,
+    moves: false,
     strict: false,
     omission: None,
 };
@@ -192,10 +203,29 @@ struct Tally {
     quiet: u64,
     fulfilled: u64,
     withdrawn: u64,
+    /// Snapshots that moved.
+    moved: u64,
     /// Cycles that were told with an edge of real time.
     real_time: u64,
     /// A cycle was let through, as was to be with an omission.
     missed: bool,
+}
+
+/// A transaction has met what is newer than its snapshot: whether that moves to the newest one,
+/// since nobody has replaced what it has read.
+fn move_snapshot(certifier: &mut Certifier, deed: &mut Deed, last: Csn) -> bool {
+    // Instances of a family keep theirs.
+    if !deed.certified || deed.family > 0 {
+        return false;
+    }
+    let mut reader = Deed { writes: HashSet::new(), ..deed.clone() }.candidate();
+    let moves = certifier.stale_read(&mut reader, last).is_none();
+    drop(reader.into_reads());
+    if moves {
+        deed.lag += last - deed.start;
+        deed.start = last;
+    }
+    moves
 }
 
 /// Runs a random history; panics where the certifier misses a cycle.
@@ -274,7 +304,9 @@ fn run(seed: u64, shape: Shape) -> Tally {
                     !own && other.writes.contains(&number)
                 });
                 let changed = last_writer.get(&number).is_some_and(|&commit| commit > active[at].start);
-                if changed {
+                let moves = changed && shape.moves && move_snapshot(&mut certifier, &mut active[at], last);
+                tally.moved += u64::from(moves);
+                if changed && !moves {
                     active.remove(at);
                 } else if !locked {
                     active[at].writes.insert(number);
@@ -282,7 +314,7 @@ fn run(seed: u64, shape: Shape) -> Tally {
             }
             _ => {
                 let mut deed = active.remove(at);
-                let oldest = active.iter().map(|other| other.start).min().unwrap_or(last).min(deed.start);
+                let oldest = active.iter().map(Deed::first).min().unwrap_or(last).min(deed.first());
                 if shape.advance && below(3) == 0 {
                     certifier.advance(oldest);
                 }
@@ -409,6 +441,7 @@ fn runs(seeds: u64, strict: bool, shape: impl Fn(u64) -> Shape, mut judge: impl 
         total.quiet += tally.quiet;
         total.fulfilled += tally.fulfilled;
         total.withdrawn += tally.withdrawn;
+        total.moved += tally.moved;
         total.real_time += tally.real_time;
         total.missed |= tally.missed;
     }
@@ -440,6 +473,28 @@ fn verdicts_are_those_of_the_definition() {
         );
         assert_eq!(total.real_time > 100, strict, "{total:?}");
     }
+}
+
+/// Whose snapshot has moved has not begun later: whoever ended in between need not precede it, and
+/// whoever had ended before must.
+#[test]
+fn moved_snapshots_are_no_later_beginnings() {
+    for (strict, prepares) in [(false, false), (true, false), (true, true)] {
+        let total = runs(400, strict, |seed| Shape { moves: true, prepares, ..mixed(seed) }, none_needless);
+        assert!(total.moved > 100 && total.aborts > 100, "{total:?}");
+        assert_eq!(total.real_time > 0, strict, "{total:?}");
+    }
+}
+
+#[test]
+fn moved_snapshots_within_a_bound_of_memory_miss_no_cycle() {
+    let shape = |seed: u64| {
+        let limit = 3000 + (seed as usize % 5) * 3000;
+        let long_reader = seed.is_multiple_of(2);
+        Shape { transactions: 120, active: 6, long_reader, moves: true, limit, ..PLAIN }
+    };
+    let total = runs(200, true, shape, |_, _| {});
+    assert!(total.summaries > 100 && total.moved > 100 && total.aborts > total.needless, "{total:?}");
 }
 
 #[test]
@@ -683,6 +738,75 @@ fn a_cycle_of_real_time_is_told_as_one() {
     let told: Vec<_> = cycle.edges.iter().map(told).collect();
     assert_eq!(told, [(3, "rw", 1), (1, "real time", 2), (2, "rw", 3)]);
     assert_eq!((cycle.edges[1].object.as_ref(), cycle.is_summarized), (None, false));
+}
+
+/// The first writes 1 and commits; the second reads 2 at a snapshot that shows it, and began at
+/// `began`; the third has read 1 before, and writes 2. Serially the second, the third, the first.
+fn around_a_moved_snapshot(began: Csn, image: bool) -> Result<(), Box<Cycle>> {
+    let deed = |id, start, reads: &[u8], writes: &[u8]| Deed {
+        id,
+        start,
+        points: reads.iter().copied().collect(),
+        writes: writes.iter().copied().collect(),
+        certified: true,
+        ..Deed::default()
+    };
+    let mut certifier = Certifier::new(Method::Strict, usize::MAX);
+    certifier.certify(deed(1, 0, &[], &[1]).candidate()).expect("alone").admit(1);
+    let moved = Deed { lag: 1 - began, ..deed(2, 1, &[2], &[]) };
+    certifier.certify(moved.candidate()).expect("nothing leads back").admit(1);
+    if image {
+        let mut out = Encoder::with_capacity(256);
+        certifier.encode(&mut out);
+        let bytes = out.finish();
+        certifier = Certifier::new(Method::Strict, usize::MAX);
+        let mut input = Input::of(&bytes);
+        assert!(certifier.restore(&mut input).expect("it was encoded").is_empty());
+        input.end().expect("it is all");
+    }
+    certifier.certify(deed(3, 0, &[1], &[2]).candidate()).map(drop)
+}
+
+#[test]
+fn who_ended_before_a_snapshot_moved_need_not_precede_it() {
+    for image in [false, true] {
+        let refused = around_a_moved_snapshot(1, image).expect_err("it began after the first had ended");
+        assert!(refused.edges.iter().any(|edge| edge.dependency == Dependency::RealTime), "{refused:?}");
+        assert_eq!(around_a_moved_snapshot(0, image), Ok(()), "it began before; in an image: {image}");
+    }
+}
+
+/// An edge of real time too many, never one too few.
+#[test]
+fn a_beginning_that_is_too_far_back_counts_as_later() {
+    let start = Csn::from(u32::MAX) + 10;
+    let began = |began| {
+        let candidate = Candidate::new(1, start, None, KeyWrites::new(), Vec::new()).begun_at(began);
+        candidate.node.began()
+    };
+    assert_eq!([3, 10, 11, start, start + 1].map(began), [10, 10, 11, start, start]);
+}
+
+/// The same where it is the moved one that asks last.
+#[test]
+fn a_moved_snapshot_refuses_nobody_for_real_time() {
+    let verdict = |lag| {
+        let mut certifier = Certifier::new(Method::Strict, usize::MAX);
+        let deed = |id, start, reads: &[u8], writes: &[u8]| Deed {
+            id,
+            start,
+            lag: if id == 3 { lag } else { 0 },
+            points: reads.iter().copied().collect(),
+            writes: writes.iter().copied().collect(),
+            certified: true,
+            ..Deed::default()
+        };
+        certifier.certify(deed(1, 0, &[], &[1]).candidate()).expect("alone").admit(1);
+        certifier.certify(deed(2, 0, &[1], &[2]).candidate()).expect("before the first").admit(2);
+        certifier.certify(deed(3, 1, &[2], &[3]).candidate()).map(drop)
+    };
+    assert!(verdict(0).is_err(), "3 → 2 → 1 → 3: it began when 1 had ended");
+    assert_eq!(verdict(1), Ok(()), "it began before 1 ended");
 }
 
 #[test]

@@ -60,12 +60,17 @@
 //!
 //! At lower levels it has no say: there snapshots are what is promised, and first updater wins.
 //!
+//! # What is too large for one request
+//!
+//! It comes in parts, each a request of its own, and a last one that stands for the whole and is
+//! judged at its own place like any other (`arriving`).
+//!
 //! # What is replicated
 //!
 //! Everything that a verdict depends on is a function of the order: the window of locks, the graph,
-//! who is prepared and under which name, families of siblings, the horizon, the outcomes by
-//! request, and a digest of them all. Clocks, sizes of memory and the transactions that happen to
-//! run at a node are not.
+//! who is prepared and under which name, families of siblings, what has come in parts, the horizon,
+//! the outcomes by request, and a digest of them all. Clocks, sizes of memory and the transactions
+//! that happen to run at a node are not.
 //!
 //! # The horizon
 //!
@@ -75,6 +80,7 @@
 //! positions, and nodes that have not announced anything for [`SILENCE_MAX`] positions are not
 //! waited for. A node that starts announces itself before anybody begins anything there.
 
+mod arriving;
 mod footprint;
 pub(crate) mod metaprotocol;
 mod prepared;
@@ -85,7 +91,7 @@ mod window;
 
 pub(crate) use footprint::Footprint;
 pub(crate) use prepared::Undecided;
-pub(crate) use purpose::{OnFamily, Operation, Preparing, Purpose};
+pub(crate) use purpose::{OnFamily, Operation, Part, Preparing, Purpose, Whole};
 pub(crate) use request::{Level, Request};
 pub(crate) use standing::{Refusal, Standing};
 

@@ -92,6 +92,12 @@ impl Undecided {
         self.promised.values().find(|one| one.id == id).map(|one| one.position)
     }
 
+    /// Where somebody was prepared whom his client calls so, or who has this id.
+    pub(super) fn position_under(&self, name: &str, id: Option<TransactionId>) -> Option<Csn> {
+        let is_it = |one: &&Promised| one.name.as_deref() == Some(name) || Some(one.id) == id;
+        self.promised.values().filter(is_it).map(|one| one.position).min()
+    }
+
     /// Whether somebody was prepared before a position and is undecided.
     pub(super) fn is_before(&self, position: Csn) -> bool {
         self.promised.values().any(|one| one.position < position)
@@ -151,7 +157,11 @@ impl Undecided {
             | Purpose::Prepare(_)
             | Purpose::Voting
             | Purpose::Vote { .. }
-            | Purpose::Execute(_) => Vec::new(),
+            | Purpose::Execute(_)
+            | Purpose::Void { .. }
+            | Purpose::Part(_)
+            | Purpose::Whole(_)
+            | Purpose::GiveUp { .. } => Vec::new(),
             Purpose::Decide { identifier, commits } => {
                 self.take(&Owner::Global(identifier.clone()), *commits).into_iter().collect()
             }
@@ -230,10 +240,12 @@ mod tests {
             name: None,
             level: Level::Snapshot,
             snapshot: 0,
+            began: 0,
             bot: 0,
             oldest: 0,
             next_tree: 0,
             dropped: Vec::new(),
+            whole: None,
             parts: Parts { locks, notes: Vec::new(), reads: None, changes: Vec::new() },
             effects: Effects::default(),
             purpose: Purpose::Prepare(Box::new(preparing)),

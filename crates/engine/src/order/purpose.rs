@@ -1,14 +1,23 @@
 //! What a request is for, if it is not a commit: a transaction that is prepared, a decision about
-//! one, or an operation on a family of siblings.
+//! one, an operation on a family of siblings, the end of a name, or a part of a request that is too
+//! large for one.
 //!
 //! It follows the rest of the request:
 //!
 //! ```text
-//! kind: 1 byte             1 = PREPARE, 2 = ROLLBACK PREPARED, 3 = COMMIT PREPARED, 4 = an operation on a family
+//! kind: 1 byte             1 = PREPARE, 2 = ROLLBACK PREPARED, 3 = COMMIT PREPARED, 4 = an operation on a family,
+//!                          5 = a voter, 6 and 7 = a vote against and for, 8 = a program, 9 = a void,
+//!                          10 = part, 11 = whole, 12 = given up
 //! PREPARE                  wall clock in microseconds, owner as in the row of a prepared transaction, note
 //! decision                 the identifier
 //! operation                1 byte: 1 = COMMIT, 2 = ROLLBACK, 3 = REFUSE, each with its instance, 4 = SHOW, 5 = FORGET;
 //!                          XID, ended instances
+//! vote                     the transaction
+//! program                  length, bytes
+//! void                     the name
+//! part                     transaction id, number of the part from 0, bytes of all parts together, its bytes
+//! whole                    count of the parts, their bytes together, trees that the transaction has made
+//! given up                 transaction id, name length + 1 and name (0 = none)
 //! ```
 //!
 //! *Ended instances* are those that were begun at the request's node and given up there. Nobody
@@ -18,7 +27,7 @@
 use crate::payload::{Encoder, Input};
 use crate::prepared::record::{Owner, decode_owner, encode_owner};
 use crate::sibling::{Instance, Text, Xid};
-use crate::{TransactionId, Value};
+use crate::{TransactionId, TreeId, Value};
 
 const PREPARE: u8 = 1;
 const ROLLBACK_PREPARED: u8 = 2;
@@ -28,6 +37,10 @@ const VOTING: u8 = 5;
 const VOTE_AGAINST: u8 = 6;
 const VOTE_FOR: u8 = 7;
 const EXECUTE: u8 = 8;
+const VOID: u8 = 9;
+const PART: u8 = 10;
+const WHOLE: u8 = 11;
+const GIVEN_UP: u8 = 12;
 
 /// What a request is for.
 #[derive(Debug, Default)]
@@ -48,6 +61,37 @@ pub(crate) enum Purpose {
     Vote { of: TransactionId, commits: bool },
     /// Its statements are executed at every node: active replication.
     Execute(Box<[u8]>),
+    /// Nobody commits under this name any more (`void`).
+    Void { name: Box<str> },
+    /// A part of what a transaction is going to ask for (`arriving`).
+    Part(Box<Part>),
+    /// Its transaction commits, and what it has done has come before, in parts.
+    Whole(Box<Whole>),
+    /// This transaction does not come to its end: its parts are of no use. Its client has called it
+    /// so.
+    GiveUp { of: TransactionId, name: Option<Box<str>> },
+}
+
+/// A part of a request that is too large for one.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) of: TransactionId,
+    /// From 0.
+    pub(crate) number: u64,
+    /// Bytes of all parts together: there has to be room for them before the first one comes.
+    pub(crate) all: u64,
+    pub(crate) bytes: Value,
+}
+
+/// What has come in parts.
+#[derive(Debug, Clone)]
+pub(crate) struct Whole {
+    /// How many there are.
+    pub(crate) parts: u64,
+    /// Their bytes together.
+    pub(crate) bytes: u64,
+    /// Trees that the transaction has made: nobody else knows of them before it commits.
+    pub(crate) made: Vec<TreeId>,
 }
 
 /// What a transaction is prepared with.
@@ -88,7 +132,19 @@ pub(crate) enum Operation {
 impl Purpose {
     /// Whether it is about a transaction that ends with it, and not about others.
     pub(crate) fn is_of_transaction(&self) -> bool {
-        matches!(self, Purpose::Commit | Purpose::Prepare(_) | Purpose::Voting | Purpose::Execute(_))
+        match self {
+            Purpose::Commit
+            | Purpose::Prepare(_)
+            | Purpose::Voting
+            | Purpose::Execute(_)
+            | Purpose::Whole(_) => true,
+            Purpose::Decide { .. }
+            | Purpose::OnFamily(_)
+            | Purpose::Vote { .. }
+            | Purpose::Void { .. }
+            | Purpose::Part(_)
+            | Purpose::GiveUp { .. } => false,
+        }
     }
 
     /// Whether it is the commit of a transaction.
@@ -108,6 +164,14 @@ impl Purpose {
                 Owner::Instance(xid, _) => Some(xid),
                 Owner::Global(_) => None,
             },
+            _ => None,
+        }
+    }
+
+    /// The name under which nobody is to commit any more.
+    pub(super) fn closes(&self) -> Option<&str> {
+        match self {
+            Purpose::Void { name } => Some(name),
             _ => None,
         }
     }
@@ -151,6 +215,28 @@ impl Purpose {
                 out.byte(EXECUTE);
                 out.string(program);
             }
+            Purpose::Void { name } => {
+                out.byte(VOID);
+                out.string(name.as_bytes());
+            }
+            Purpose::Part(part) => {
+                out.byte(PART);
+                out.varint(part.of);
+                out.varint(part.number);
+                out.varint(part.all);
+                out.string(&part.bytes);
+            }
+            Purpose::Whole(whole) => {
+                out.byte(WHOLE);
+                out.varint(whole.parts);
+                out.varint(whole.bytes);
+                out.list(&whole.made, |out, tree| out.varint(u64::from(*tree)));
+            }
+            Purpose::GiveUp { of, name } => {
+                out.byte(GIVEN_UP);
+                out.varint(*of);
+                out.optional(name.as_deref().map(str::as_bytes));
+            }
         }
     }
 
@@ -184,6 +270,22 @@ impl Purpose {
                 Ok(Purpose::Vote { of: input.varint()?, commits: kind == VOTE_FOR })
             }
             EXECUTE => Ok(Purpose::Execute(input.string()?.into())),
+            VOID => Ok(Purpose::Void { name: text(input.string()?)?.into() }),
+            PART => {
+                let (of, number, all) = (input.varint()?, input.varint()?, input.varint()?);
+                let bytes = Value::copy_from_slice(input.string()?);
+                Ok(Purpose::Part(Box::new(Part { of, number, all, bytes })))
+            }
+            WHOLE => {
+                let (parts, bytes) = (input.varint()?, input.varint()?);
+                let made = input.list(|input| input.tree())?;
+                Ok(Purpose::Whole(Box::new(Whole { parts, bytes, made })))
+            }
+            GIVEN_UP => {
+                let of = input.varint()?;
+                let name = input.optional()?.map(text).transpose()?.map(Box::from);
+                Ok(Purpose::GiveUp { of, name })
+            }
             other => Err(format!("a request for the unknown purpose {other}")),
         }
     }

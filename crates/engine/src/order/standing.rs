@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use foldhash::fast::RandomState;
 use sha2::{Digest, Sha256};
 
+use super::arriving::Arriving;
 use super::prepared::{Decided, Undecided};
+use super::purpose::{Purpose, Whole};
 use super::window::{Conflict, Window};
 use super::{AGE_MAX, Level, Request, SILENCE_MAX};
 use crate::key::SmallKey;
@@ -33,6 +35,49 @@ pub(crate) enum Refusal {
     Known { position: Csn, committed: bool },
     /// Its client has given its name to another one, which has committed.
     Named { position: Csn },
+    /// Its name was closed.
+    Void { position: Csn },
+    /// A part that nobody waits for, since its transaction has ended or one before it is missing;
+    /// or a whole without its parts.
+    NotAwaited,
+    /// A part for which there is no room beside those of others.
+    NoRoom { limit: u64 },
+}
+
+/// What is known of those who had a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// The last one did not commit; another one may.
+    Aborted = 0,
+    /// One has committed, and nobody does any more.
+    Committed = 1,
+    /// Nobody has committed, and nobody does any more (`void`).
+    Void = 2,
+}
+
+impl Told {
+    fn of(committed: bool) -> Told {
+        if committed { Told::Committed } else { Told::Aborted }
+    }
+
+    fn decode(input: &mut Input<'_>) -> Result<Told, String> {
+        match input.byte()? {
+            0 => Ok(Told::Aborted),
+            1 => Ok(Told::Committed),
+            2 => Ok(Told::Void),
+            other => Err(format!("the unknown outcome {other} of a name")),
+        }
+    }
+}
+
+/// The transaction whose id a name is, written as `txid_current` gives it: when a transaction
+/// comes, no other spelling is looked for.
+fn id_of(name: &str) -> Option<TransactionId> {
+    name.parse::<TransactionId>().ok().filter(|id| id.to_string() == name)
+}
+
+fn is_closed_id(name: &str, told: Told) -> bool {
+    told == Told::Void && id_of(name).is_some()
 }
 
 /// See the module's prose.
@@ -43,6 +88,8 @@ pub(crate) struct Standing {
     window: Window,
     /// Who is prepared.
     undecided: Undecided,
+    /// What comes in parts.
+    arriving: Arriving,
     /// Nobody with a snapshot below is judged.
     horizon: Csn,
     /// The oldest snapshot of each node, and the position at which it said so.
@@ -50,8 +97,10 @@ pub(crate) struct Standing {
     /// Verdicts by transaction, and who they were, oldest first: as many as a request can be late.
     outcomes: HashMap<TransactionId, (Csn, bool), RandomState>,
     decided: VecDeque<(Csn, TransactionId, Option<Box<str>>)>,
-    /// The last verdicts about requests that their clients have named.
-    names: HashMap<Box<str>, (Csn, bool), RandomState>,
+    /// The last verdicts about requests that their clients have named, and names that were closed.
+    names: HashMap<Box<str>, (Csn, Told), RandomState>,
+    /// How many of those that were closed are ids of transactions.
+    closed_ids: usize,
     /// The last transaction at SERIALIZABLE whose reads are not in the order (`order`: the mixing
     /// rule).
     unshared: Csn,
@@ -100,7 +149,57 @@ impl Standing {
 
     /// What became of the last request of this name, as long as it is remembered.
     pub(crate) fn outcome_of(&self, name: &str) -> Option<(Csn, bool)> {
-        self.names.get(name).copied().filter(|(position, _)| !self.undecided.is_at(*position))
+        let (position, told) = *self.names.get(name)?;
+        (!self.undecided.is_at(position)).then_some((position, told == Told::Committed))
+    }
+
+    /// Why nobody commits under the name that a request has, or why the one that it names is not
+    /// closed. A transaction's id is a name of it, too.
+    fn judge_name(&self, request: &Request) -> Result<(), Refusal> {
+        if let Some(name) = request.purpose.closes() {
+            // Whoever is told so anew is to rely on it for as long as the first one.
+            return self.taken_at(name).map_or(Ok(()), |position| Err(Refusal::Named { position }));
+        }
+        match request.name.as_ref().and_then(|name| self.names.get(name)) {
+            Some(&(position, Told::Committed)) if !planted::is(Planted::KnowsNoName) => {
+                return Err(Refusal::Named { position });
+            }
+            Some(&(position, Told::Void)) if !planted::is(Planted::ForgetsVoids) => {
+                return Err(Refusal::Void { position });
+            }
+            _ => {}
+        }
+        // Few ask for a transaction by its id, and all others need not write it down.
+        let asks = self.closed_ids > 0 && request.purpose.is_of_transaction();
+        let closed = asks.then(|| self.names.get(request.id.to_string().as_str())).flatten();
+        match closed {
+            Some(&(position, Told::Void)) if !planted::is(Planted::ForgetsVoids) => {
+                Err(Refusal::Void { position })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where somebody has committed who has this name or this id, or is prepared: however long ago
+    /// that was, it may commit yet.
+    fn taken_at(&self, name: &str) -> Option<Csn> {
+        let id = id_of(name);
+        let by_name = self.names.get(name).filter(|(_, told)| *told == Told::Committed);
+        let by_name = by_name.map(|(position, _)| *position);
+        let by_id = || id.and_then(|id| self.outcomes.get(&id)).filter(|(_, committed)| *committed);
+        let by_id = || by_id().map(|(position, _)| *position);
+        by_name.or_else(by_id).or_else(|| self.undecided.position_under(name, id))
+    }
+
+    /// Whether what a request names may have been forgotten since it was made: its own verdict, or
+    /// that its name was closed.
+    pub(crate) fn may_have_forgotten(&self, request: &Request) -> bool {
+        request.bot < self.known_from()
+    }
+
+    /// Verdicts behind this position are remembered.
+    fn known_from(&self) -> Csn {
+        self.applied.saturating_sub(OUTCOMES_MAX)
     }
 
     /// Up to which position a transaction's reads must hold, if that is to be asked: they may have
@@ -136,6 +235,16 @@ impl Standing {
         self.outcomes.contains_key(&id) && !planted::is(Planted::KnowsNoRequest)
     }
 
+    /// Whether everything has come of a transaction that comes in parts.
+    pub(crate) fn has_all_parts(&self, of: TransactionId, whole: &Whole) -> bool {
+        self.arriving.has_all(of, whole)
+    }
+
+    /// Whose parts are to be removed at the next position, and how many they are.
+    pub(crate) fn take_left_parts(&mut self) -> Vec<(TransactionId, u64)> {
+        self.arriving.take_left()
+    }
+
     /// Who is prepared.
     pub(crate) fn undecided(&self) -> &Undecided {
         &self.undecided
@@ -156,13 +265,13 @@ impl Standing {
         {
             return Err(Refusal::Known { position, committed });
         }
-        if let Some(&(position, true)) = request.name.as_ref().and_then(|name| self.names.get(name))
-            && !planted::is(Planted::KnowsNoName)
-        {
-            return Err(Refusal::Named { position });
-        }
+        self.judge_name(request)?;
         if !request.purpose.is_of_transaction() {
             return self.judge_late(request);
+        }
+        // It was put together when it was delivered; since then its parts may have come to nothing.
+        if request.whole.as_ref().is_some_and(|whole| !self.arriving.has_all(request.id, whole)) {
+            return Err(Refusal::NotAwaited);
         }
         if request.snapshot.min(request.bot) < self.horizon && !planted::is(Planted::JudgesTheOld) {
             return Err(Refusal::TooOld { horizon: self.horizon });
@@ -189,10 +298,13 @@ impl Standing {
     /// delivered before; and what it names may be another's by now, such as the identifier of a
     /// prepared transaction.
     fn judge_late(&self, request: &Request) -> Result<(), Refusal> {
-        let known_from = self.applied.saturating_sub(OUTCOMES_MAX);
-        match request.bot < known_from {
-            true => Err(Refusal::TooOld { horizon: known_from }),
-            false => Ok(()),
+        if self.may_have_forgotten(request) {
+            return Err(Refusal::TooOld { horizon: self.known_from() });
+        }
+        match &request.purpose {
+            Purpose::Part(part) if self.outcomes.contains_key(&part.of) => Err(Refusal::NotAwaited),
+            Purpose::Part(part) => self.arriving.judge(part),
+            _ => Ok(()),
         }
     }
 
@@ -221,6 +333,7 @@ impl Standing {
         bytes: &[u8],
     ) {
         assert_eq!(position, self.applied + 1, "requests are delivered one by one");
+        self.arriving.hear(request.id);
         if committed && request.purpose.is_commit() && request.writes() {
             let locks = locks.iter().filter(|(_, writes)| *writes || !planted::is(Planted::WindowOfWrites));
             self.window.enter(position, request.id, locks);
@@ -232,18 +345,46 @@ impl Standing {
         if committed && request.purpose.is_unshared() && request.level == Level::Serializable {
             self.unshared = position;
         }
-        if self.outcomes.insert(request.id, (position, committed)).is_none() {
-            self.decided.push_back((position, request.id, request.name.clone()));
-        }
-        if let Some(name) = &request.name {
-            let known = self.names.entry(name.clone()).or_insert((position, committed));
-            // Once it has committed it stays so, whoever uses the name again.
-            if !known.1 {
-                *known = (position, committed);
+        let own = request.name.as_deref().map(|name| (name, Told::of(committed)));
+        let closed = request.purpose.closes().filter(|_| committed).map(|name| (name, Told::Void));
+        self.note_outcome(position, request.id, committed, closed.or(own));
+        match &request.purpose {
+            Purpose::Part(part) if committed => self.arriving.take(position, part),
+            Purpose::GiveUp { of, name } if committed => {
+                self.arriving.end(*of);
+                // It may have been decided before that was known at its node.
+                if !self.outcomes.contains_key(of) {
+                    let name = name.as_deref().map(|name| (name, Told::Aborted));
+                    self.note_outcome(position, *of, false, name);
+                }
             }
+            _ => self.arriving.end(request.id),
         }
         self.announced.insert(node_of(request.id), (request.oldest, position));
         self.finish(position, committed, bytes);
+    }
+
+    /// Remembers a verdict, and what is known by it of a name.
+    fn note_outcome(
+        &mut self,
+        position: Csn,
+        id: TransactionId,
+        committed: bool,
+        name: Option<(&str, Told)>,
+    ) {
+        if self.outcomes.insert(id, (position, committed)).is_none() {
+            self.decided.push_back((position, id, name.map(|(name, _)| Box::from(name))));
+        }
+        let Some((name, told)) = name else { return };
+        let before = self.names.get(name).map(|(_, told)| *told);
+        // Once it has committed, or was closed, it stays so, whoever uses the name again. Who
+        // closes it once more is to rely on that for as long as the first one.
+        if matches!(before, None | Some(Told::Aborted)) || told == Told::Void {
+            self.names.insert(name.into(), (position, told));
+        }
+        if told == Told::Void && before != Some(Told::Void) {
+            self.closed_ids += usize::from(id_of(name).is_some());
+        }
     }
 
     /// What a request decides of those that are prepared.
@@ -262,7 +403,7 @@ impl Standing {
             }
             let named = name.as_ref().and_then(|name| self.names.get_mut(name));
             if let Some(known) = named.filter(|known| known.0 == prepared) {
-                known.1 = commits;
+                known.1 = Told::of(commits);
             }
         }
     }
@@ -292,8 +433,8 @@ impl Standing {
     /// and the digest; count, and for each who crossed one: position, transaction, PREPARE's
     /// position; the window; count, and for each node: number, oldest snapshot, and when it said
     /// so; count, and for each outcome, oldest first: position, transaction, committed: 1 byte,
-    /// name length + 1 (0 = none), name; count, and for each name: name, position, committed;
-    /// count, and for each undecided PREPARE: position, and the request.
+    /// name length + 1 (0 = none), name; count, and for each name: name, position, what is known of
+    /// it; count, and for each undecided PREPARE: position, and the request; what comes in parts.
     pub(crate) fn encode(&self, out: &mut Encoder) {
         out.varint(self.applied);
         out.varint(self.horizon);
@@ -322,10 +463,10 @@ impl Standing {
             out.optional(name.as_deref().map(str::as_bytes));
         }
         out.varint(self.names.len() as u64);
-        for (name, (position, committed)) in &self.names {
+        for (name, (position, told)) in &self.names {
             out.string(name.as_bytes());
             out.varint(*position);
-            out.byte(u8::from(*committed));
+            out.byte(*told as u8);
         }
         let mut undecided = self.undecided.requests();
         undecided.retain(|_| !planted::is(Planted::UndecidedNotInImage));
@@ -333,13 +474,18 @@ impl Standing {
             out.varint(*position);
             out.string(bytes);
         });
+        match planted::is(Planted::PartsNotInImage) {
+            true => Arriving::default().encode(out),
+            false => self.arriving.encode(out),
+        }
     }
 
     /// Reads what [`Standing::encode`] wrote. Digests of earlier positions are not known to it.
+    /// Images of earlier builds have nothing that comes in parts.
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub(crate) fn decode(input: &mut Input<'_>) -> Result<Standing, String> {
+    pub(crate) fn decode(input: &mut Input<'_>, has_parts: bool) -> Result<Standing, String> {
         let text =
             |bytes| std::str::from_utf8(bytes).map(Box::<str>::from).map_err(|_| "a name that is not UTF-8");
         let (applied, horizon, unshared) = (input.varint()?, input.varint()?, input.varint()?);
@@ -358,7 +504,7 @@ impl Standing {
         })?;
         let names = input.list(|input| {
             let name = text(input.string()?)?;
-            Ok((name, (input.varint()?, input.byte()? != 0)))
+            Ok((name, (input.varint()?, Told::decode(input)?)))
         })?;
         let mut undecided = Undecided::default();
         input.list(|input| {
@@ -367,14 +513,17 @@ impl Standing {
             undecided.enter(position, &request, &request.all_locks(), bytes);
             Ok(())
         })?;
+        let arriving = if has_parts { Arriving::decode(input)? } else { Arriving::default() };
         Ok(Standing {
             undecided,
+            arriving,
             applied,
             window,
             horizon,
             announced: announced.into_iter().collect(),
             outcomes,
             decided: decided.into(),
+            closed_ids: names.iter().filter(|(name, (_, told))| is_closed_id(name, *told)).count(),
             names: names.into_iter().collect(),
             unshared,
             crossed: crossed.into_iter().collect(),
@@ -384,6 +533,7 @@ impl Standing {
     }
 
     fn raise_horizon(&mut self) {
+        self.arriving.age(self.applied);
         let (position, oldest_allowed) = (self.applied, self.applied.saturating_sub(AGE_MAX));
         let silent = position.saturating_sub(SILENCE_MAX);
         // Who was removed, or is lost for good, would have everybody remember so many positions.
@@ -402,7 +552,8 @@ impl Standing {
             self.outcomes.remove(&id);
             // A later one may have the name by now.
             if let Some(name) = name.filter(|name| self.names.get(name).is_some_and(|known| known.0 == at)) {
-                self.names.remove(&name);
+                let known = self.names.remove(&name);
+                self.closed_ids -= usize::from(known.is_some_and(|(_, told)| is_closed_id(&name, told)));
             }
         }
     }
@@ -410,9 +561,11 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Purpose;
+    use super::super::purpose::Part;
+    use super::super::{Preparing, Purpose};
     use super::*;
-    use crate::prepared::record::Parts;
+    use crate::Value;
+    use crate::prepared::record::{Owner, Parts};
     use crate::txn::change::Effects;
 
     /// COMMIT PREPARED, asked for when so much was applied.
@@ -422,10 +575,12 @@ mod tests {
             name: None,
             level: Level::ReadCommitted,
             snapshot: bot,
+            began: bot,
             bot,
             oldest: bot,
             next_tree: 0,
             dropped: Vec::new(),
+            whole: None,
             parts: Parts { locks: Vec::new(), notes: Vec::new(), reads: None, changes: Vec::new() },
             effects: Effects::default(),
             purpose: Purpose::Decide { identifier: "p".into(), commits: true },
@@ -451,6 +606,32 @@ mod tests {
         assert_eq!(standing.horizon(), SILENCE_MAX, "it is waited for again");
     }
 
+    /// A transaction of node 1 has begun to come in parts, and ends at its node; one of its parts
+    /// was on its way then.
+    #[test]
+    fn what_was_given_up_is_aborted_and_takes_no_part_any_more() {
+        let (of, mut standing) = (1 << 52 | 1, Standing::at(0));
+        let part = |number: u64| {
+            let part = Part { of, number, all: 12, bytes: crate::Value::from_static(b"part") };
+            Request { purpose: Purpose::Part(Box::new(part)), ..heard(1, 10 + number, 0) }
+        };
+        assert_eq!(standing.judge(&part(0), &[]), Ok(()));
+        standing.enter(1, &part(0), &[], true, b"");
+        assert_eq!(standing.judge(&part(2), &[]), Err(Refusal::NotAwaited));
+        assert_eq!(standing.judge(&part(1), &[]), Ok(()));
+        let purpose = Purpose::GiveUp { of, name: Some("order 7".into()) };
+        standing.enter(2, &Request { purpose, ..heard(1, 20, 0) }, &[], true, b"");
+        assert_eq!(standing.outcome(of), Some((2, false)));
+        assert_eq!(standing.outcome_of("order 7"), Some((2, false)));
+        assert_eq!(standing.take_left_parts(), [(of, 1)]);
+        assert_eq!(standing.judge(&part(1), &[]), Err(Refusal::NotAwaited));
+        let mut out = Encoder::with_capacity(1 << 10);
+        standing.encode(&mut out);
+        let bytes = out.finish();
+        let again = Standing::decode(&mut Input::of(&bytes), true).expect("it was encoded");
+        assert_eq!(again.judge(&part(1), &[]), Err(Refusal::NotAwaited), "the image knows it, too");
+    }
+
     /// The answer to a decision is lost, and its node is cut off: it asks again when it is back. By
     /// then somebody else may be prepared under the identifier.
     #[test]
@@ -468,5 +649,121 @@ mod tests {
         assert!(!standing.knows(first.id));
         assert_eq!(standing.judge(&first, &[]), Err(Refusal::TooOld { horizon: 4 }));
         assert_eq!(standing.judge(&decision(9, 4), &[]), Ok(()));
+    }
+
+    /// A void of a name, of something that cannot have been ordered at or before `since`.
+    fn void(id: TransactionId, name: &str, since: Csn) -> Request {
+        Request { purpose: Purpose::Void { name: name.into() }, ..decision(id, since) }
+    }
+
+    /// A commit under a name.
+    fn named(id: TransactionId, name: &str, bot: Csn) -> Request {
+        Request { name: Some(name.into()), purpose: Purpose::Commit, ..decision(id, bot) }
+    }
+
+    #[test]
+    fn under_a_name_that_was_closed_nobody_commits_as_long_as_that_is_remembered() {
+        let mut standing = Standing::at(3);
+        let closes = void(7, "n", 3);
+        assert_eq!(standing.judge(&closes, &[]), Ok(()));
+        standing.enter(4, &closes, &[], true, b"");
+        assert_eq!(standing.outcome_of("n"), Some((4, false)));
+        let refused = Err(Refusal::Void { position: 4 });
+        assert_eq!(standing.judge(&named(8, "n", 3), &[]), refused);
+        standing.enter(5, &named(8, "n", 3), &[], false, b"");
+        assert_eq!(standing.judge(&named(9, "n", 5), &[]), refused, "it stays closed");
+        assert_eq!(standing.judge(&named(10, "m", 3), &[]), Ok(()));
+        // An image has it, too.
+        let mut image = Encoder::with_capacity(0);
+        standing.encode(&mut image);
+        let image = image.finish();
+        let again = Standing::decode(&mut Input::of(&image), true).expect("it was encoded");
+        assert_eq!(again.judge(&named(9, "n", 5), &[]), refused);
+        // Who closes it once more is to rely on it for as long.
+        let closes = void(11, "n", 5);
+        assert_eq!(standing.judge(&closes, &[]), Ok(()));
+        standing.enter(6, &closes, &[], true, b"");
+        standing.applied = OUTCOMES_MAX + 4;
+        standing.pass(OUTCOMES_MAX + 5, b"");
+        assert_eq!(standing.outcome_of("n"), Some((6, false)), "the first one is forgotten");
+        standing.pass(OUTCOMES_MAX + 6, b"");
+        assert_eq!(standing.outcome_of("n"), None);
+        assert!(standing.names.is_empty() && standing.outcomes.is_empty(), "nothing is left of them");
+    }
+
+    /// What is forgotten may have been committed: nobody may be told then that it was not.
+    #[test]
+    fn a_name_is_not_closed_of_which_something_may_be_forgotten() {
+        let mut standing = Standing::at(3);
+        standing.enter(4, &named(7, "n", 3), &[], true, b"");
+        assert_eq!(standing.judge(&void(8, "n", 3), &[]), Err(Refusal::Named { position: 4 }));
+        standing.applied = OUTCOMES_MAX + 3;
+        standing.pass(OUTCOMES_MAX + 4, b"");
+        assert_eq!(standing.outcome_of("n"), None);
+        assert_eq!(standing.judge(&void(9, "n", 3), &[]), Err(Refusal::TooOld { horizon: 4 }));
+        assert_eq!(standing.judge(&void(10, "m", 4), &[]), Ok(()), "everything behind 4 is known");
+    }
+
+    #[test]
+    fn a_transaction_id_is_a_name() {
+        let mut standing = Standing::at(3);
+        let by_id = |id| Request { purpose: Purpose::Commit, ..decision(id, 3) };
+        standing.enter(4, &void(7, "21", 3), &[], true, b"");
+        assert_eq!(standing.judge(&by_id(21), &[]), Err(Refusal::Void { position: 4 }));
+        let mut image = Encoder::with_capacity(0);
+        standing.encode(&mut image);
+        let image = image.finish();
+        let again = Standing::decode(&mut Input::of(&image), true).expect("it was encoded");
+        assert_eq!(again.judge(&by_id(21), &[]), Err(Refusal::Void { position: 4 }));
+        assert_eq!(standing.judge(&by_id(22), &[]), Ok(()));
+        standing.enter(5, &by_id(22), &[], true, b"");
+        let taken = Err(Refusal::Named { position: 5 });
+        assert_eq!(standing.judge(&void(8, "22", 3), &[]), taken);
+        // Whoever has the id for a name has not committed; the transaction has.
+        standing.enter(6, &named(9, "22", 3), &[], false, b"");
+        assert_eq!(standing.judge(&void(8, "22", 3), &[]), taken);
+        assert_eq!((id_of("22"), id_of("022"), id_of("+22")), (Some(22), None, None));
+        standing.applied = OUTCOMES_MAX + 5;
+        standing.pass(OUTCOMES_MAX + 6, b"");
+        assert_eq!((standing.names.len(), standing.closed_ids), (0, 0), "nothing is left of them");
+    }
+
+    /// What is prepared may commit however much later, and is remembered for less.
+    #[test]
+    fn a_name_is_not_closed_under_which_somebody_is_prepared() {
+        let mut standing = Standing::at(3);
+        let owner = Owner::Global("p".into());
+        let preparing = Preparing { prepared_us: 0, owner, texts: Default::default(), note: Value::new() };
+        let prepare = Request { purpose: Purpose::Prepare(Box::new(preparing)), ..named(7, "n", 3) };
+        standing.enter(4, &prepare, &[], true, b"");
+        standing.applied = OUTCOMES_MAX + 4;
+        standing.pass(OUTCOMES_MAX + 5, b"");
+        assert!(standing.names.is_empty() && standing.outcomes.is_empty(), "it is forgotten");
+        let since = OUTCOMES_MAX + 5;
+        let taken = Err(Refusal::Named { position: 4 });
+        assert_eq!(standing.judge(&void(8, "n", since), &[]), taken);
+        assert_eq!(standing.judge(&void(8, "7", since), &[]), taken);
+        assert_eq!(standing.judge(&void(8, "m", since), &[]), Ok(()));
+        let rolls_back = Purpose::Decide { identifier: "p".into(), commits: false };
+        let decision = Request { purpose: rolls_back, ..decision(9, since) };
+        standing.enter(OUTCOMES_MAX + 6, &decision, &[], true, b"");
+        assert_eq!(standing.judge(&void(8, "n", since), &[]), Ok(()));
+    }
+
+    /// A program sees what is there at its turn, so no snapshot of it is ever too old. But it is
+    /// not to be executed once nobody knows any more whether its name was closed.
+    #[test]
+    fn a_program_is_forgotten_with_what_was_known_of_its_name() {
+        let mut standing = Standing::at(3);
+        let program = Request { purpose: Purpose::Execute(Box::from(*b"UPDATE")), ..named(8, "n", 3) };
+        standing.enter(4, &void(7, "n", 3), &[], true, b"");
+        standing.applied = OUTCOMES_MAX + 2;
+        standing.pass(OUTCOMES_MAX + 3, b"");
+        assert!(!standing.may_have_forgotten(&program));
+        assert_eq!(standing.judge(&program, &[]), Err(Refusal::Void { position: 4 }));
+        standing.pass(OUTCOMES_MAX + 4, b"");
+        assert_eq!(standing.outcome_of("n"), None);
+        assert!(standing.may_have_forgotten(&program));
+        assert!(matches!(standing.judge(&program, &[]), Err(Refusal::TooOld { .. })));
     }
 }

@@ -101,6 +101,11 @@ impl Manager {
     /// Proposes a request that is about others than a transaction of its own.
     pub(crate) fn propose_about(&self, cluster: &Cluster, purpose: Purpose) -> Result<Proposed, Error> {
         let request = self.request_about(cluster.applied.load(Ordering::Acquire), purpose);
+        self.propose_request(cluster, &request)
+    }
+
+    /// The same of a request that there is.
+    pub(crate) fn propose_request(&self, cluster: &Cluster, request: &Request) -> Result<Proposed, Error> {
         let bytes = request.encode(0);
         let limit = cluster.node.order.request_bytes_max();
         if bytes.len() as u64 > limit {
@@ -121,9 +126,14 @@ impl Manager {
         arrived: &Arrived<'_>,
     ) -> Result<(), Error> {
         match &arrived.request.purpose {
-            Purpose::Commit | Purpose::Voting | Purpose::Vote { .. } | Purpose::Execute(_) => {
-                Err(Error::Defect("a commit is delivered as one"))
-            }
+            Purpose::Commit
+            | Purpose::Voting
+            | Purpose::Vote { .. }
+            | Purpose::Execute(_)
+            | Purpose::Void { .. }
+            | Purpose::Part(_)
+            | Purpose::Whole(_)
+            | Purpose::GiveUp { .. } => Err(Error::Defect("a commit is delivered as one")),
             Purpose::Prepare(preparing) => match &preparing.owner {
                 owner @ Owner::Global(_) if undecided.has(owner) => Err(Error::AlreadyPrepared),
                 Owner::Global(_) => self.prepare_at(cluster, arrived, preparing, None),
@@ -160,6 +170,7 @@ impl Manager {
             let writes = key_writes(&parts.changes, notes);
             Candidate::new(id, request.snapshot, reads, writes, request.dropped.clone())
                 .with_effects(Effects::of_list(request.effects.list()))
+                .begun_at(request.began)
                 .of_family(family)
         });
         let mut held = Held::default();

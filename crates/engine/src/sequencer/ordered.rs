@@ -6,6 +6,7 @@
 
 use super::{Decision, Removed, Sequencer};
 use crate::certifier::{Candidate, Certified, Mixing, Promise, StaleRead};
+use crate::own::OwnRow;
 use crate::txn::readset::ReadSet;
 use crate::{Csn, Error, TransactionId};
 
@@ -92,6 +93,19 @@ impl Sequencer {
     ) -> Result<(ReadSet, bool), Error> {
         let (reads, stale) = self.stale_read(id, snapshot, Csn::MAX, reads)?;
         Ok((reads, stale.is_none()))
+    }
+
+    /// Rows of the engine's own that change with the next place, whatever that is about. Nobody can
+    /// see it before that is delivered.
+    ///
+    /// # Errors
+    /// `LogPoisoned`.
+    pub(crate) fn install_with_next(&self, csn: Csn, mut rows: Vec<OwnRow>) -> Result<(), Error> {
+        rows.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        self.in_order(|_| {
+            self.install_own(csn, rows);
+            Ok(())
+        })
     }
 
     /// Whatever was installed for this place can be seen now.

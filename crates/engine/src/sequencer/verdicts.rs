@@ -33,7 +33,7 @@ impl Sequencer {
         self.method
     }
 
-    /// Step 3 for a transaction that wrote nothing.
+    /// Step 3 for a transaction that wrote nothing; `began`: its first snapshot, if that has moved.
     ///
     /// # Errors
     /// `DependencyCycle`.
@@ -41,12 +41,14 @@ impl Sequencer {
         &self,
         id: TransactionId,
         snapshot: Csn,
+        began: Csn,
         reads: ReadSet,
     ) -> Result<(), Error> {
         if self.is_free_to_read(snapshot, &reads) {
             return Ok(());
         }
-        let candidate = Candidate::new(id, snapshot, Some(reads), KeyWrites::new(), Vec::new());
+        let candidate =
+            Candidate::new(id, snapshot, Some(reads), KeyWrites::new(), Vec::new()).begun_at(began);
         let prune = self.prune_to();
         let removed = self.in_order(|order| {
             if let Some(certified) = self.certify(order, Some(candidate))? {
@@ -71,8 +73,15 @@ impl Sequencer {
     ///
     /// # Errors
     /// `DependencyCycle`.
-    pub(crate) fn check_reads(&self, id: TransactionId, snapshot: Csn, reads: ReadSet) -> Result<(), Error> {
-        let candidate = Candidate::new(id, snapshot, Some(reads), KeyWrites::new(), Vec::new());
+    pub(crate) fn check_reads(
+        &self,
+        id: TransactionId,
+        snapshot: Csn,
+        began: Csn,
+        reads: ReadSet,
+    ) -> Result<(), Error> {
+        let candidate =
+            Candidate::new(id, snapshot, Some(reads), KeyWrites::new(), Vec::new()).begun_at(began);
         self.in_order(|order| self.certify(order, Some(candidate)).map(drop))
     }
 

@@ -26,6 +26,7 @@
 mod alone;
 mod program;
 mod progress;
+mod verdict;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,8 +36,9 @@ use bytes::Bytes;
 
 use self::alone::{Alone, is_alone};
 pub use self::progress::{Delivered, Executed, Execution, Lists, Pause, Progress};
-use crate::delivery::{Cluster, FIRST_TREES, overtaken};
-use crate::fate::Stroke;
+use self::verdict::{is_verdict, refused, voted_against};
+use crate::ahead::not_whole;
+use crate::delivery::{Cluster, FIRST_TREES};
 use crate::lock::table::{Held, HeldLock};
 use crate::manager::Manager;
 use crate::order::metaprotocol::active::Active;
@@ -112,7 +114,7 @@ impl Manager {
         let Some(cluster) = &self.cluster else {
             return Err(Error::Defect("a database of its own has no order to follow"));
         };
-        let request = decode(position, bytes)?;
+        let request = self.assembled(cluster, position, decode(position, bytes)?)?;
         let locks = request.all_locks();
         let mut turns = cluster.turns.lock();
         assert_eq!(position, turns.delivered + 1, "requests are delivered one by one");
@@ -307,7 +309,13 @@ impl Manager {
             return None;
         }
         match &first.request.purpose {
-            Purpose::Execute(_) if !standing.knows(first.request.id) => Some(Turn::Execute),
+            // What is so late may have been executed before, or its name closed: it is refused for
+            // its age, which would not show any more once it has been executed.
+            Purpose::Execute(_)
+                if !standing.knows(first.request.id) && !standing.may_have_forgotten(&first.request) =>
+            {
+                Some(Turn::Execute)
+            }
             Purpose::Voting if is_alone() => alone::turn_of(first, &standing),
             Purpose::Voting if first.is_listed && !first.is_refused => {
                 match turns.lists.head() {
@@ -331,6 +339,7 @@ impl Manager {
         is_refused: bool,
     ) -> Result<Delivered, Error> {
         let mut standing = cluster.standing.lock();
+        self.remove_parts(position, standing.take_left_parts())?;
         let verdict = match standing.judge(&request, locks) {
             Ok(()) if is_refused => Err(voted_against()),
             Ok(()) => self.do_what_it_asks(cluster, &standing, position, &mut request, locks, bytes.len()),
@@ -378,15 +387,22 @@ impl Manager {
                 false => standing.horizon(),
             });
         let prepared_at = |id| standing.prepared_at(id);
+        // The graph has forgotten who ended before the horizon: whoever began before it, and has
+        // moved its snapshot since, counts as having begun there.
+        request.began = request.began.max(standing.horizon());
         let upto = standing.mixed_upto(request);
         let mixing = upto.map(|upto| crate::certifier::Mixing { upto, prepared_at: &prepared_at });
         let place = Place { csn: position, bytes: bytes as u64, horizon };
-        match request.purpose {
+        match &request.purpose {
             Purpose::Commit | Purpose::Voting | Purpose::Execute(_) => {
                 self.commit_at(cluster, place, request, locks, mixing)
             }
-            // It has done its part when it was delivered.
-            Purpose::Vote { .. } => self.sequencer.pass(position, bytes as u64),
+            Purpose::Part(part) => self.keep_part(place, part),
+            Purpose::Whole(_) => Err(not_whole()),
+            // They have done their part when they were delivered, or do it when they are entered.
+            Purpose::Vote { .. } | Purpose::Void { .. } | Purpose::GiveUp { .. } => {
+                self.sequencer.pass(position, bytes as u64)
+            }
             Purpose::Prepare(_) | Purpose::Decide { .. } | Purpose::OnFamily(_) => {
                 let arrived = Arrived { place, mixing, request, locks };
                 self.decide_prepared(cluster, standing.undecided(), &arrived)
@@ -430,6 +446,7 @@ impl Manager {
             sealed.outcome.tell(verdict.map(|()| position));
         }
         self.announce(cluster, standing);
+        self.give_up_again(cluster);
         Ok(Delivered { transaction: request.id, committed })
     }
 
@@ -544,39 +561,12 @@ fn protocol_of(purpose: &Purpose) -> Option<&'static dyn Protocol> {
         Purpose::Commit | Purpose::Prepare(_) => Some(&Certification),
         Purpose::Voting => Some(&WeakVoting),
         Purpose::Execute(_) => Some(&Active),
-        Purpose::Vote { .. } | Purpose::Decide { .. } | Purpose::OnFamily(_) => None,
-    }
-}
-
-/// Whether a request that ends so was refused, as it is everywhere.
-fn is_verdict(error: &Error) -> bool {
-    let refused = matches!(
-        error,
-        Error::RequestKnown { .. } | Error::AlreadyPrepared | Error::NotPrepared | Error::Refused(_)
-    );
-    refused || error.is_retryable()
-}
-
-/// A refusal, as its client is told.
-fn refused(refusal: Refusal) -> Error {
-    match refusal {
-        Refusal::Overtaken { by, position, tree, key } => overtaken(Stroke { by, position, tree, key }),
-        Refusal::TooOld { horizon } => Error::SerializationFailure {
-            detail: format!(
-                "The snapshot is too old: nothing is known any more of what was before {horizon}."
-            ),
-        },
-        Refusal::Named { position } => Error::RequestKnown { position },
-        Refusal::Known { .. } => Error::Defect("a known request is not refused"),
-    }
-}
-
-/// A transaction that waited for its vote does not commit.
-#[cold]
-fn voted_against() -> Error {
-    Error::SerializationFailure {
-        detail: "What it had read was replaced by a transaction that comes before it in the order of all \
-                 nodes, or its node did not vote."
-            .to_owned(),
+        Purpose::Vote { .. }
+        | Purpose::Decide { .. }
+        | Purpose::OnFamily(_)
+        | Purpose::Void { .. }
+        | Purpose::Part(_)
+        | Purpose::Whole(_)
+        | Purpose::GiveUp { .. } => None,
     }
 }

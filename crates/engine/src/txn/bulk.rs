@@ -169,6 +169,16 @@ impl WriteSet {
         self.bulk.private.as_ref()
     }
 
+    /// The trees that the transaction has made.
+    pub(crate) fn made(&self) -> Vec<TreeId> {
+        self.private().map_or_else(Vec::new, |private| private.trees.clone())
+    }
+
+    /// Whether anything of it is in staged runs.
+    pub(crate) fn has_spilled(&self) -> bool {
+        !self.bulk.is_empty()
+    }
+
     /// Notes a tree that the transaction has made.
     pub(crate) fn add_private(&mut self, tree: TreeId) {
         let private = Arc::make_mut(self.bulk.private.get_or_insert_default());

@@ -483,8 +483,7 @@ impl Drop for WriteSet {
     }
 }
 
-/// A key that was written, as the certifier sees it; at last the place where it is said what of
-/// its row was changed.
+/// A written key, as the certifier sees it; at last, where it is said what of its row was changed.
 pub(crate) type KeyWrite = (TreeId, SmallKey, KeyHash, u32);
 
 const _: () = assert!(size_of::<KeyWrite>() == 48);
@@ -495,9 +494,19 @@ pub(crate) type KeyWrites = SmallVec<[KeyWrite; 1]>;
 /// What a transaction writes, as the certifier sees it: rows, then `notes`, keys that stand for
 /// more than rows, in trees above those of rows.
 pub(crate) fn key_writes(changes: &[(TreeId, Changes)], notes: Vec<(TreeId, SmallKey)>) -> KeyWrites {
-    let count = notes.len() + changes.iter().map(|(_, changes)| changes.0.len()).sum::<usize>();
+    key_writes_beside(changes, notes, &[])
+}
+
+/// The same but for what is written into some trees.
+pub(crate) fn key_writes_beside(
+    changes: &[(TreeId, Changes)],
+    notes: Vec<(TreeId, SmallKey)>,
+    beside: &[TreeId],
+) -> KeyWrites {
+    let named = || changes.iter().filter(move |(tree, _)| !beside.contains(tree));
+    let count = notes.len() + named().map(|(_, changes)| changes.0.len()).sum::<usize>();
     let mut writes = KeyWrites::with_capacity(count);
-    for (tree, changes) in changes {
+    for (tree, changes) in named() {
         for (key, list) in &changes.0 {
             let effect = list.last().map_or(0, |last| last.effect);
             writes.push((*tree, key.clone(), hash_of(*tree, key), effect));

@@ -13,6 +13,7 @@ use cognate_env::Disk;
 use cognate_env::sim::{Loss, SimDisk};
 
 use super::cluster::{Cluster, Commitment, TREE, put};
+use super::cluster_large;
 use super::cluster_prepared::prepare;
 use super::support::{all, begin, block_on, rows, value, write};
 
@@ -340,6 +341,19 @@ fn a_nodes_backup_is_a_database_of_its_own() {
     // A node that nothing was delivered to yet has nothing.
     let bytes = stream(&mut Cluster::of(1).node(1).backup().unwrap());
     assert_eq!(all(&begin(&restored(&SimDisk::new(10), &bytes)), TREE), "");
+}
+
+/// What has come of a transaction in parts is of no use where nobody can complete it.
+#[test]
+fn a_nodes_backup_is_restored_without_what_was_coming_in_parts() {
+    let cluster = Cluster::of(2);
+    cluster.write(1, &[("a", "0")]);
+    let mut commit = Commitment::of(cluster_large::large(&cluster, 1, 25));
+    cluster_large::advance(&cluster, &mut commit, 3);
+    let bytes = stream(&mut cluster.node(2).backup().unwrap());
+    let copy = restored(&SimDisk::new(9), &bytes);
+    assert_eq!(all(&begin(&copy), TREE), "a=0");
+    assert_eq!(all(&begin(&copy), cluster_large::PARTS_TREE), "");
 }
 
 /// Somebody has replaced at a node what a prepared transaction has read: who would have to come

@@ -53,6 +53,49 @@ fn a_cursor_in_the_middle_of_its_range_misses_nothing() {
     }
 }
 
+/// The parts have the rows behind the one that the cursor was at, each of them once, whether memory
+/// has them or the base or both, and whatever happens while they are read.
+#[test]
+fn the_parts_of_a_cursor_have_all_rows_that_were_left() {
+    let (database, _folder) = fresh();
+    fill(&database, 1, 2000, "old");
+    settle(&database);
+    database.checkpoint().unwrap();
+    fill(&database, 1, 1200, "new");
+    let mut t = begin(&database);
+    let mut scan = t.scan(1, Unbounded, Unbounded, false).unwrap();
+    let rows = std::iter::from_fn(|| scan.next().unwrap());
+    let mut seen: Vec<_> = rows.take(300).collect();
+    let parts = scan.divide(8).unwrap().expect("there is something to divide");
+    drop(scan);
+    assert_eq!(parts.parts(), 8);
+    for part in 0..parts.parts() {
+        let before = seen.len();
+        let mut rows = parts.open(part).unwrap();
+        seen.extend(std::iter::from_fn(|| rows.next().unwrap()));
+        assert!((150..300).contains(&(seen.len() - before)), "part {part} has {}", seen.len() - before);
+        fill(&database, 1, 2500, "later");
+        settle(&database);
+        database.checkpoint().unwrap();
+    }
+    assert_eq!(seen.len(), 2000);
+    for (n, (key, content)) in (0u32..).zip(seen) {
+        let wanted: &[u8] = if n < 1200 { b"new" } else { b"old" };
+        assert_eq!((&key[..], &content[..]), (&n.to_be_bytes()[..], wanted));
+    }
+    // Neither the last row, nor a cursor that goes down, nor one over own writes is divided.
+    let mut last = t.scan(1, Unbounded, Unbounded, false).unwrap();
+    while last.key() != Some(&1999u32.to_be_bytes()[..]) {
+        assert!(last.advance().unwrap());
+    }
+    assert!(last.divide(8).unwrap().is_none());
+    let mut down = t.scan(1, Unbounded, Unbounded, true).unwrap();
+    assert!(down.advance().unwrap() && down.divide(8).unwrap().is_none());
+    t.put(1, b"own", value("own")).unwrap();
+    let mut own = t.scan(1, Unbounded, Unbounded, false).unwrap();
+    assert!(own.advance().unwrap() && own.divide(8).unwrap().is_none());
+}
+
 /// Whoever goes on behind the failure, at a savepoint, still has the rows from before it.
 #[test]
 fn a_cursor_that_fails_on_its_way_has_read_what_it_gave() {

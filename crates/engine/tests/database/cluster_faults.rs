@@ -25,11 +25,13 @@
 //! | 11 | a request that comes again has its first verdict | `KnowsNoRequest` | histories |
 //! | | also behind an image | `OutcomesNotInImage` | `again_behind_an_image` |
 //! | | of two of one name one commits | `KnowsNoName` | histories |
+//! | | under a name that was closed nobody does, also behind an image | `ForgetsVoids` | `closed_and_late` |
 //! | | a number that is given twice is nobody's verdict | `TakesTheNumberForIt` | `number_given_twice` |
 //! | | what is lost is told so, and lets go | `KeepsWhatIsLost` | `lost` |
 //! | 12 | weak voting | `MixesFreely`, `VotesUnordered`, `VisibleByVote` | histories of all protocols |
 //! | 13 | active replication | `ExecutesAtOnce` | histories of all protocols |
-//! | none | reads are judged as of the snapshot, not of `bot` | `CertifiesAgainstBot` | histories |
+//! | none | what has come in parts is in the image | `PartsNotInImage` | `others_start_again` |
+//! | | reads are judged as of the snapshot, not of `bot` | `CertifiesAgainstBot` | histories |
 //!
 //! Numbers are those of the rules that counterexamples have forced on the design; *histories* are
 //! the random ones of `cluster`.
@@ -49,8 +51,10 @@ use super::cluster::{
     Cluster, Commitment, ROW, TREE, Totals, get, number_given_twice, put, random_history, random_history_of,
 };
 use super::cluster_families;
+use super::cluster_large;
 use super::cluster_prepared;
 use super::cluster_protocols;
+use super::cluster_voids;
 use super::cluster_waits::AtOnce;
 use super::support::{block_on, value};
 
@@ -95,8 +99,10 @@ fn history(fault: Planted, seed: u64) {
         Planted::FamiliesByMemory => cluster_families::asked_where_it_does_not_run(),
         Planted::QueuesBehindPrepared => cluster_prepared::on_its_way_to_what_is_prepared(),
         Planted::OutcomesNotInImage => again_behind_an_image(),
+        Planted::PartsNotInImage => cluster_large::others_start_again(seed),
         Planted::TakesTheNumberForIt => number_given_twice(),
         Planted::KeepsWhatIsLost => lost(),
+        Planted::ForgetsVoids => cluster_voids::closed_and_late(),
         _ => random_history(seed, 600, &mut Totals::default()),
     }
 }

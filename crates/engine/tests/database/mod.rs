@@ -11,10 +11,12 @@ mod cluster_families;
 #[cfg(feature = "planted-faults")]
 mod cluster_faults;
 mod cluster_given_up;
+mod cluster_large;
 mod cluster_memory;
 mod cluster_prepared;
 mod cluster_protocols;
 mod cluster_snapshots;
+mod cluster_voids;
 mod cluster_waits;
 mod crash;
 mod damage;

@@ -18,6 +18,14 @@ fn database() -> Database {
     database
 }
 
+fn strict() -> Database {
+    let mut options = Options::new("data");
+    (options.disk, options.serializable) = (SimDisk::new(1).handle(), Method::Strict);
+    let database = Database::open(options).unwrap();
+    write(&database, TREE, &[("a", Some("1")), ("b", Some("1")), ("c", Some("1")), ("d", Some("1"))]);
+    database
+}
+
 fn begin(database: &Database) -> Transaction {
     database.begin(Isolation::Serializable, Access::ReadWrite)
 }
@@ -353,4 +361,89 @@ fn siblings_keep_their_snapshots() {
     let mark = t.mark_statement();
     commit(&database, &["b"], "2");
     assert_eq!(t.refresh(&mark).unwrap(), Refresh::Kept);
+}
+
+/// Real time counts from where a transaction began, not from where its snapshot has come to.
+#[test]
+fn a_moved_snapshot_is_no_later_beginning() {
+    for begins_first in [true, false] {
+        let database = strict();
+        let mut long = begin(&database);
+        assert_eq!(get(&long, "a"), "1");
+        let early = begins_first.then(|| begin(&database));
+        commit(&database, &["a", "b"], "2");
+        let mut t = early.unwrap_or_else(|| begin(&database));
+        assert_eq!(update_moving(&mut t, "b", "3").unwrap(), "2", "what the other left");
+        assert_eq!(get(&t, "c"), "1");
+        long.put(TREE, b"c", value("2")).unwrap();
+        long.commit().unwrap();
+        // It precedes `long` (c), which precedes (a) the one whose b it has seen.
+        assert!(matches!(t.commit(), Err(Error::DependencyCycle { .. })));
+        let mut long = begin(&database);
+        assert_eq!(get(&long, "a"), "2");
+        let early = begins_first.then(|| begin(&database));
+        commit(&database, &["a"], "3");
+        let mut t = early.unwrap_or_else(|| begin(&database));
+        let mark = t.mark_statement();
+        let moved = t.refresh(&mark).unwrap();
+        assert_eq!(moved, if begins_first { Refresh::Moved } else { Refresh::Kept });
+        t.keep_statement(mark);
+        assert_eq!(get(&t, "c"), "2");
+        long.put(TREE, b"c", value("4")).unwrap();
+        long.commit().unwrap();
+        t.put(TREE, b"d", value("5")).unwrap();
+        // The same, without having seen anything of it.
+        assert_eq!(t.commit().is_ok(), begins_first, "it had begun before the other ended: {begins_first}");
+    }
+}
+
+/// The same where each statement reads what is newest, as that of a transaction with an age, and
+/// where all is run anew.
+#[test]
+fn a_snapshot_that_is_taken_anew_is_no_later_beginning() {
+    for anew in [Transaction::refresh_snapshot as fn(&mut Transaction), Transaction::restart] {
+        for begins_first in [true, false] {
+            let database = strict();
+            let mut long = begin(&database);
+            assert_eq!(get(&long, "a"), "1");
+            let early = begins_first.then(|| begin(&database));
+            commit(&database, &["a"], "2");
+            let mut t = early.unwrap_or_else(|| begin(&database));
+            anew(&mut t);
+            assert_eq!(t.snapshot(), database.visible());
+            assert_eq!(get(&t, "c"), "1");
+            long.put(TREE, b"c", value("2")).unwrap();
+            long.commit().unwrap();
+            t.put(TREE, b"d", value("2")).unwrap();
+            // It precedes `long` (c), which precedes (a) the one that ended.
+            assert_eq!(t.commit().is_ok(), begins_first, "it began before that: {begins_first}");
+        }
+    }
+}
+
+/// Whoever ended since a transaction began stays in the graph, though its snapshot has moved past
+/// them: real time leads from them to those who began after them, and from these to it.
+#[test]
+fn who_ended_since_the_beginning_stays_in_the_graph() {
+    let database = strict();
+    let mut t = begin(&database);
+    let mut late = begin(&database);
+    assert_eq!(get(&late, "d"), "1");
+    commit(&database, &["d"], "2");
+    let after = begin(&database);
+    assert_eq!(get(&after, "c"), "1");
+    assert_eq!(get(&after, "x"), "nothing");
+    after.commit().unwrap();
+    let mark = t.mark_statement();
+    assert_eq!(t.refresh(&mark).unwrap(), Refresh::Moved);
+    t.keep_statement(mark);
+    late.put(TREE, b"a", value("2")).unwrap();
+    late.commit().unwrap();
+    // Prunes the graph.
+    database.set_certifier_bytes(database.configured_certifier_bytes());
+    // It precedes `late` (a), which precedes (d) another one; that had ended when `after` began,
+    // which precedes it (c).
+    assert_eq!(get(&t, "a"), "1");
+    t.put(TREE, b"c", value("2")).unwrap();
+    assert!(matches!(t.commit(), Err(Error::DependencyCycle { .. })));
 }

@@ -84,9 +84,10 @@ pub enum Clock {
     /// By what clients saw: an end was answered, a first statement was sent later.
     Answers,
     /// As early as an end, and as late as a beginning may have been: the end was asked for, and the
-    /// snapshot was known later.
+    /// first snapshot was known later.
     Requests,
-    /// By commit numbers and snapshots.
+    /// By commit numbers and first snapshots: one that moved later says what was seen, and not when
+    /// its transaction began.
     Numbers,
 }
 
@@ -107,7 +108,7 @@ impl Clock {
         match self {
             Clock::Answers => transaction.began,
             Clock::Requests => transaction.placed,
-            Clock::Numbers => transaction.snapshot,
+            Clock::Numbers => transaction.first,
         }
     }
 }

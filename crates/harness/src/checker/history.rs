@@ -187,11 +187,14 @@ pub struct Transaction {
     /// The snapshot of its last statement: later than that of its first where a server moves it, or
     /// takes one a statement. It committed after that number.
     pub snapshot: u64,
+    /// The snapshot at which it began: whoever had committed up to it had ended by then. Where a
+    /// server moves the snapshot later, it has not begun later.
+    pub first: u64,
     /// Its commit number, where that is known exactly: commits up to a snapshot are seen by it.
     pub commit: Option<u64>,
     /// When its first statement was sent, on a counter that all transactions share.
     pub began: u64,
-    /// When it was known, on that counter, that its snapshot is `snapshot`.
+    /// When it was known, on that counter, that it had begun at `first`.
     pub placed: u64,
     /// When the statement that ended it was sent, on that counter.
     pub asked: u64,

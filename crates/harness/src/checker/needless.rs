@@ -13,7 +13,8 @@
 //!
 //! Where real time counts, who had ended when the victim began precedes it, too. A server may take
 //! an end for earlier and a beginning for later than clients see: up to where the one was asked for
-//! and the snapshot of the other was taken. That counts for the abort in the same way.
+//! and the first snapshot of the other was taken. That counts for the abort in the same way. A
+//! snapshot that moved afterwards excuses nothing.
 //!
 //! *First updater wins.* Such an abort was needed if something that the victim had read has changed
 //! since: then no later snapshot shows all of it. If nothing had, the victim could have gone on as

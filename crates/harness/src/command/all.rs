@@ -116,7 +116,7 @@ const SERIES: &[Benchmark] = &[
     benchmark(
         "conflicts",
         "conflicts --systems pssi,strict,ssi,si,postgres",
-        "conflicts --systems pssi,strict,ssi,si,postgres --loads tpcb-1,s3u1-hot,bookstore --seconds 1 --rounds 1 --rows 2000 --items 1000 --browsers 1 --clients 8 --pgbench-clients 4",
+        "conflicts --systems pssi,strict,ssi,si,postgres --loads tpcb-1,s3u1-hot,bookstore --seconds 1 --rounds 1 --rows 2000 --items 1000 --browsers 1 --clients 8 --pgbench-clients 4 --starts 1",
     ),
     drawing(benchmark(
         "composite",

@@ -4,7 +4,9 @@
 //! Without options it measures the rows of the project's goals that concern it, each with what it
 //! must reach. With options of a load it measures that load on the systems named. With `--sweep` it
 //! draws throughput and aborts over the number of clients. The systems of one load run in short
-//! rounds in turns, so that a machine that grows slower meanwhile grows slower for all.
+//! rounds in turns, so that a machine that grows slower meanwhile grows slower for all; rows named
+//! `-fresh` start their servers anew for each round, so that methods are compared and not two
+//! processes.
 
 use std::path::PathBuf;
 
@@ -23,6 +25,9 @@ use crate::workload::bookstore::Isolation;
 use crate::workload::snum::Shape;
 
 use SystemName::{Postgres, Pssi, Si, Ssi, Strict};
+
+/// Servers are started so often for a row, at most: that takes longer than what is measured.
+const STARTS_MAX: u32 = 10;
 
 /// The arguments of sNuM.
 #[derive(Clone, Debug, Args)]
@@ -64,7 +69,8 @@ pub struct SnumArgs {
     /// Rows of the table.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i64).range(2_000..=100_000_000))]
     rows: i64,
-    /// Only these rows of the goals: uniform, strict, embedded, hot, aborts, scans, needless.
+    /// Only these rows of the goals: uniform, strict, embedded, hot, aborts, scans, uniform-fresh,
+    /// strict-fresh, needless.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     goals: Vec<String>,
     /// Measure with these numbers of clients and draw the curves into --curves.
@@ -95,6 +101,8 @@ struct Goal {
     load: (usize, usize, u32, bool),
     clients: usize,
     embedded: bool,
+    /// On servers that are started for each round.
+    fresh: bool,
     systems: &'static [SystemName],
     /// Of these two the ratio is taken.
     ratio: (SystemName, SystemName),
@@ -111,6 +119,7 @@ const GOALS: &[Goal] = &[
         load: (3, 1, 0, false),
         clients: 80,
         embedded: false,
+        fresh: false,
         systems: &[Pssi, Si],
         ratio: (Pssi, Si),
         compared: Compared::Rate,
@@ -123,6 +132,7 @@ const GOALS: &[Goal] = &[
         load: (3, 1, 0, false),
         clients: 80,
         embedded: false,
+        fresh: false,
         systems: &[Strict, Pssi],
         ratio: (Strict, Pssi),
         compared: Compared::Rate,
@@ -135,6 +145,7 @@ const GOALS: &[Goal] = &[
         load: (3, 1, 0, false),
         clients: 80,
         embedded: true,
+        fresh: false,
         systems: &[Pssi, Si],
         ratio: (Pssi, Si),
         compared: Compared::Rate,
@@ -147,6 +158,7 @@ const GOALS: &[Goal] = &[
         load: (3, 1, 100, false),
         clients: 80,
         embedded: false,
+        fresh: false,
         systems: &[Pssi, Postgres],
         ratio: (Pssi, Postgres),
         compared: Compared::Rate,
@@ -159,6 +171,7 @@ const GOALS: &[Goal] = &[
         load: (5, 1, 100, false),
         clients: 40,
         embedded: false,
+        fresh: false,
         systems: &[Pssi, Ssi, Si],
         ratio: (Pssi, Ssi),
         compared: Compared::CertifierAborts,
@@ -171,11 +184,38 @@ const GOALS: &[Goal] = &[
         load: (3, 1, 0, true),
         clients: 20,
         embedded: false,
+        fresh: false,
         systems: &[Pssi, Si],
         ratio: (Pssi, Si),
         compared: Compared::Rate,
         must: 0.9,
         parameter: "scans_of_si",
+    },
+    Goal {
+        name: "uniform-fresh",
+        what: "s3u1 uniform, 80 clients, wire, servers started for each round",
+        load: (3, 1, 0, false),
+        clients: 80,
+        embedded: false,
+        fresh: true,
+        systems: &[Pssi, Si],
+        ratio: (Pssi, Si),
+        compared: Compared::Rate,
+        must: 0.95,
+        parameter: "uniform_of_si_fresh",
+    },
+    Goal {
+        name: "strict-fresh",
+        what: "s3u1 uniform, 80 clients, wire, in real time, servers started for each round",
+        load: (3, 1, 0, false),
+        clients: 80,
+        embedded: false,
+        fresh: true,
+        systems: &[Strict, Pssi],
+        ratio: (Strict, Pssi),
+        compared: Compared::Rate,
+        must: 0.99,
+        parameter: "strict_of_pssi_fresh",
     },
 ];
 
@@ -279,7 +319,12 @@ async fn goals(args: &SnumArgs, systems: &mut Systems, records: &mut Vec<Record>
     let mut told = Vec::new();
     for goal in GOALS.iter().filter(|goal| wanted(goal.name)) {
         let program = args.program_of(goal.load, goal.clients, goal.embedded);
-        let measured = systems.measure(&args.chosen(goal.systems), &program).await?;
+        let program = if goal.fresh { program.of_starts(STARTS_MAX) } else { program };
+        let chosen = args.chosen(goal.systems);
+        let measured = match goal.fresh {
+            true => Box::pin(systems.measure_fresh(&chosen, &program)).await?,
+            false => systems.measure(&chosen, &program).await?,
+        };
         let (ratio, error) = (goal.ratio(&measured), goal.error(&measured));
         for (system, measured) in &measured {
             let mut record = record(args, goal.what, *system, &program, measured);

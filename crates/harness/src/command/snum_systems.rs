@@ -1,6 +1,12 @@
 //! The systems that sNuM compares: started when first needed, loaded once, measured in turns:
 //! servers one after the other in each round, databases in this process in turns of 100 ms under
 //! the same clients.
+//!
+//! How fast a server is differs from start to start, by where its threads and its memory came to
+//! lie, and stays so as long as it runs. Of two servers that run through all rounds a ratio is as
+//! much one of these processes as of their methods, and its error does not show it. So there is a
+//! second form, in which servers are started for each round ([`Systems::measure_fresh`]): rounds
+//! know nothing of each other, and the median and the error are those of the starts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +25,8 @@ use crate::workload::turns::{Pace, Turns};
 
 /// Time of each round before it is measured.
 const WARMUP: Duration = Duration::from_millis(300);
+/// The same on a server that was started a moment ago.
+pub(super) const FRESH_WARMUP: Duration = Duration::from_millis(1500);
 /// A turn of a database in this process, and what of its beginning does not count.
 const PART: Duration = Duration::from_millis(100);
 const LEAD: Duration = Duration::from_millis(20);
@@ -118,6 +126,14 @@ pub struct Program {
 }
 
 impl Program {
+    /// The same in at most so many rounds, each as long as before: for rounds that begin with a
+    /// start.
+    pub fn of_starts(self, most: u32) -> Program {
+        let rounds = self.rounds.min(most);
+        let seconds = (self.seconds * rounds / self.rounds.max(1)).max(1);
+        Program { seconds, rounds, ..self }
+    }
+
     /// What is measured of each system in a round.
     fn of_a_round(&self) -> Duration {
         Duration::from_secs(u64::from(self.seconds)) / self.rounds.max(1)
@@ -183,8 +199,7 @@ impl Systems {
     ) -> Result<Vec<(SystemName, Measured)>> {
         let names: Vec<SystemName> =
             names.iter().copied().filter(|name| !program.embedded || name.method().is_some()).collect();
-        let mut outcomes: Vec<Option<Outcome>> = vec![None; names.len()];
-        let mut rates = vec![Vec::new(); names.len()];
+        let mut sums = Sums::new(&names);
         for name in &names {
             self.ready(*name, program).await?;
         }
@@ -192,27 +207,50 @@ impl Systems {
             self.round += 1;
             let of_round = match program.embedded {
                 true => self.in_turns(&names, program, round).await?,
-                false => self.one_by_one(&names, program, round).await?,
+                false => self.one_by_one(&names, program, round, WARMUP).await?,
             };
-            for (index, outcome) in of_round.into_iter().enumerate() {
-                rates[index].push(outcome.committed_per_s());
-                match &mut outcomes[index] {
-                    Some(sum) => sum.add(&outcome),
-                    sum => *sum = Some(outcome),
-                }
-            }
+            sums.add(of_round);
         }
-        let together = names.into_iter().zip(outcomes).zip(rates);
-        Ok(together
-            .filter_map(|((name, outcome), rounds)| {
-                let outcome = outcome?;
-                Some((name, Measured { counts: outcome.total(), seconds: outcome.seconds, rounds }))
-            })
-            .collect())
+        Ok(sums.measured())
+    }
+
+    /// The same through the wire, on servers that are started and loaded for each round, and gone
+    /// after it.
+    ///
+    /// # Errors
+    /// As `measure`.
+    pub async fn measure_fresh(
+        &mut self,
+        names: &[SystemName],
+        program: &Program,
+    ) -> Result<Vec<(SystemName, Measured)>> {
+        let mut sums = Sums::new(names);
+        let kept = std::mem::take(&mut self.started);
+        for round in 0..program.rounds {
+            self.round += 1;
+            let mut order = names.to_vec();
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for name in order {
+                self.ready(name, program).await?;
+            }
+            // Who was started first is not always measured first.
+            sums.add(self.one_by_one(names, program, round / 2, FRESH_WARMUP).await?);
+            self.started.clear();
+        }
+        self.started = kept;
+        Ok(sums.measured())
     }
 
     /// A round through the wire: each system has its time, with connections of its own.
-    async fn one_by_one(&self, names: &[SystemName], program: &Program, round: u32) -> Result<Vec<Outcome>> {
+    async fn one_by_one(
+        &self,
+        names: &[SystemName],
+        program: &Program,
+        round: u32,
+        warmup: Duration,
+    ) -> Result<Vec<Outcome>> {
         let mut order: Vec<usize> = (0..names.len()).collect();
         if round % 2 == 1 {
             order.reverse();
@@ -224,7 +262,7 @@ impl Systems {
                 label: format!("{}: {} clients", name.label(), program.clients),
                 clients: program.clients,
                 threads: client_threads(),
-                warmup: WARMUP,
+                warmup,
                 measured: program.of_a_round(),
             };
             let system = self.started.get(&name).ok_or_else(|| missing(name))?;
@@ -277,6 +315,40 @@ impl Systems {
         }
         spinner.finish_and_clear();
         Ok(())
+    }
+}
+
+/// What rounds come to.
+struct Sums {
+    names: Vec<SystemName>,
+    outcomes: Vec<Option<Outcome>>,
+    rates: Vec<Vec<f64>>,
+}
+
+impl Sums {
+    fn new(names: &[SystemName]) -> Sums {
+        let (outcomes, rates) = (vec![None; names.len()], vec![Vec::new(); names.len()]);
+        Sums { names: names.to_vec(), outcomes, rates }
+    }
+
+    /// Adds a round, with an outcome for each name.
+    fn add(&mut self, round: Vec<Outcome>) {
+        for (index, outcome) in round.into_iter().enumerate() {
+            self.rates[index].push(outcome.committed_per_s());
+            match &mut self.outcomes[index] {
+                Some(sum) => sum.add(&outcome),
+                sum => *sum = Some(outcome),
+            }
+        }
+    }
+
+    fn measured(self) -> Vec<(SystemName, Measured)> {
+        let together = self.names.into_iter().zip(self.outcomes).zip(self.rates);
+        let measured = together.filter_map(|((name, outcome), rounds)| {
+            let outcome = outcome?;
+            Some((name, Measured { counts: outcome.total(), seconds: outcome.seconds, rounds }))
+        });
+        measured.collect()
     }
 }
 

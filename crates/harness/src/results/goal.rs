@@ -125,6 +125,8 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("snum", "uniform_of_si");
     further "s3u1 uniform, 80 clients, embedded: PSSI / own snapshot isolation", AtLeast(0.95), "×", "0.99×",
         |f| f.param("snum", "embedded_of_si");
+    further "s3u1 uniform, 80 clients, wire, servers started for each round: PSSI / own snapshot isolation", AtLeast(0.95), "×", "0.99×",
+        |f| f.param("snum", "uniform_of_si_fresh");
     first "s3u1 hot, 80 clients, wire: Cognate / PostgreSQL", AtLeast(2.0), "×", "3×",
         |f| f.param("snum", "hot_of_postgres");
     further "s5u1 hot, 40 clients: aborts by the certifier, PSSI / own SSI", AtMost(0.6), "×", "0.3×",
@@ -147,6 +149,12 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("conflicts", "s3u1_hot_needless");
     further "strictly serializable / PSSI: s3u1 uniform, 80 clients", AtLeast(0.99), "×", "1×",
         |f| f.param("conflicts", "s3u1_strict_of_pssi");
+    further "strictly serializable / PSSI: s3u1 uniform, 80 clients, servers started for each round", AtLeast(0.99), "×", "1×",
+        |f| f.param("conflicts", "s3u1_strict_of_pssi_fresh");
+    further "strictly serializable / PSSI: s3u1 hot, 80 clients, servers started for each round", AtLeast(0.99), "×", "1×",
+        |f| f.param("conflicts", "s3u1_hot_strict_of_pssi_fresh");
+    further "strictly serializable / PSSI: bookstore, ordering mix, 80 clients, servers started for each round", AtLeast(0.99), "×", "1×",
+        |f| f.param("conflicts", "bookstore_strict_of_pssi_fresh");
     further "strictly serializable / PSSI: s3u1 hot, 80 clients", AtLeast(0.99), "×", "1×",
         |f| f.param("conflicts", "s3u1_hot_strict_of_pssi");
     further "strictly serializable above PSSI: s3u1 hot, 80 clients, aborts", AtMost(1.0), " points", "0",
@@ -264,6 +272,10 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("replication", "of_before");
     further "one node, one update: this build / before clusters", AtLeast(0.98), "×", "1×",
         |f| f.param("replication", "one_update_of_before");
+    further "s3u1 uniform, 80 clients, wire, servers started for each round: this build / before, such as one without precise reads",
+        AtLeast(0.98), "×", "1×", |f| f.param("replication", "s3u1_of_before");
+    further "read-mostly with 1,000-row ranges, the same", Nothing, "×", "",
+        |f| f.param("replication", "scans_of_before");
     further "three nodes, one client at the leader: a commit / two flushes and one loopback round trip",
         AtMost(2.0), "×", "1.3×", |f| f.param("replication", "of_floor");
     further "three nodes, one client at a follower: the same", AtMost(2.0), "×", "1.3×",

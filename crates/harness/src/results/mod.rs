@@ -284,6 +284,8 @@ const FURTHER: &[&str] = &[
     "s3u1_of_one_node_repeatable_read",
     "of_before",
     "one_update_of_before",
+    "s3u1_of_before",
+    "scans_of_before",
     "certification_of_before",
     "active_of_alone",
     "active_latency_of_alone",

@@ -227,7 +227,7 @@ fn agree(seeds: u64, existence: bool, refreshes: bool) {
         let exact = |judge: fn(&History) -> Verdict| judge(&model.history);
         let [verdict, strict] = match existence {
             true => [exact(Verdict::of), exact(Verdict::strictly)],
-            false => [super::verdict(&model), super::judged_twice(&model, Verdict::strictly, !refreshes)],
+            false => [super::verdict(&model), super::judged_twice(&model, Verdict::strictly)],
         };
         let told = || format!("COGNATE_SEED={seed}: {verdict}\n{strict}\n{:#?}", model.history);
         let committed: Vec<&Transaction> =
@@ -255,8 +255,7 @@ fn agree(seeds: u64, existence: bool, refreshes: bool) {
                     assert_eq!(needless, !closes_one, "T{}: {}", victim.id, told());
                     tally.needless += u32::from(needless);
                     tally.justified += u32::from(!needless);
-                    // A snapshot that moved is the beginning to the one, and not to the other.
-                    let Some(closes_one) = closes(true).filter(|_| !refreshes) else { continue };
+                    let Some(closes_one) = closes(true) else { continue };
                     let strictly = strict.needless.contains(&victim.id);
                     assert_eq!(strictly, !closes_one, "strictly, T{}: {}", victim.id, told());
                     tally.by_time += u32::from(needless && !strictly);

@@ -49,7 +49,8 @@ type Own = BTreeMap<i64, (Stamp, Option<Row>)>;
 struct Running {
     events: Vec<Event>,
     snapshot: u64,
-    /// When it began, and when it took its snapshot.
+    /// The snapshot at which it began; when it began, and when it took that.
+    first: u64,
     began: u64,
     placed: u64,
     own: Own,
@@ -131,9 +132,7 @@ impl Model {
     /// Gives a transaction the newest snapshot, whatever it has read.
     pub(crate) fn refresh(&mut self, id: u64) {
         self.tick += 1;
-        let (snapshot, now) = (self.commits, self.tick);
-        let running = self.running.get_mut(&id).unwrap();
-        (running.snapshot, running.placed) = (snapshot, now);
+        self.running.get_mut(&id).unwrap().snapshot = self.commits;
     }
 
     /// Whether all that a transaction has read is still so in the newest state.
@@ -167,7 +166,8 @@ impl Model {
     /// Gives a transaction another snapshot, as no sound store would.
     pub(crate) fn force_snapshot(&mut self, id: u64, snapshot: u64) {
         self.begin(id);
-        self.running.get_mut(&id).unwrap().snapshot = snapshot;
+        let running = self.running.get_mut(&id).unwrap();
+        (running.snapshot, running.first) = (snapshot, snapshot);
     }
 
     fn begin(&mut self, id: u64) {
@@ -175,6 +175,7 @@ impl Model {
         let running = self.running.entry(id).or_insert_with(|| Running {
             events: Vec::new(),
             snapshot,
+            first: snapshot,
             began: now,
             placed: now,
             own: BTreeMap::new(),
@@ -182,7 +183,7 @@ impl Model {
             saved: None,
         });
         if self.snapshots == Snapshots::Each {
-            (running.snapshot, running.placed) = (snapshot, now);
+            (running.snapshot, running.first, running.placed) = (snapshot, snapshot, now);
         }
     }
 
@@ -274,6 +275,7 @@ impl Model {
             events: running.events,
             outcome,
             snapshot: running.snapshot,
+            first: running.first,
             commit,
             began: running.began,
             placed: running.placed,

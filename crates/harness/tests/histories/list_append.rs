@@ -95,6 +95,7 @@ fn new_transaction(id: u64) -> Transaction {
         events: Vec::new(),
         outcome: Outcome::Committed,
         snapshot: 0,
+        first: 0,
         commit: None,
         began: 0,
         placed: 0,
@@ -278,7 +279,7 @@ impl World {
         let client = &self.clients[at];
         let mut ended = client.open.clone();
         (ended.outcome, ended.asked, ended.answered) = (outcome, client.asked, answered);
-        // Its snapshot may have moved: it is not known when it was the last one.
+        // Nobody has asked when it took its first snapshot.
         ended.placed = answered;
         self.history.transactions.push(ended);
     }

@@ -160,6 +160,7 @@ impl Binder<'_> {
                 format!("{name} is not an aggregate function"),
             ));
         }
+        let given = if distinct { arguments.clone() } else { vec![] };
         let arguments = self.convert_arguments(arguments, &function)?;
         if distinct {
             if arguments.is_empty() {
@@ -169,7 +170,7 @@ impl Binder<'_> {
                 self.check_sortable(*ty, "equality")?;
             }
         }
-        let mut order = vec![];
+        let (mut order, mut is_given) = (vec![], true);
         for clause in &list.clauses {
             match clause {
                 FunctionArgumentClause::OrderBy(keys) => {
@@ -177,13 +178,15 @@ impl Binder<'_> {
                         let typed = self.settled_expression(&key.expr)?;
                         self.check_sortable(typed.ty, "ordering")?;
                         let (descending, nulls_first) = sort_direction(&key.options);
+                        is_given &=
+                            !distinct || (arguments.contains(&typed.expr) && is_among(&typed, &given));
                         order.push((typed.expr, descending, nulls_first));
                     }
                 }
                 other => return Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
             }
         }
-        if distinct && order.iter().any(|(key, ..)| !arguments.contains(key)) {
+        if !is_given {
             return Err(SqlError::new(
                 sqlstate::INVALID_COLUMN_REFERENCE,
                 "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
@@ -245,6 +248,14 @@ fn check_within_group(name: &str, syntax: &FunctionSyntax, list: &FunctionArgume
 /// Whether it is an aggregate of the query so many levels out.
 fn is_aggregate_of(expr: &Expr, level: usize) -> bool {
     matches!(expr, Expr::Aggregate { depth, .. } if *depth == level)
+}
+
+/// Whether a key that an aggregate orders by is one of its arguments as they are written: a value
+/// of another type is another one, though both may be represented alike.
+fn is_among(key: &Typed, arguments: &[Typed]) -> bool {
+    arguments
+        .iter()
+        .any(|given| given.expr == key.expr && (given.ty.id == key.ty.id || given.ty.id == TypeId::Unknown))
 }
 
 /// Makes the expressions of a call, bound `depth` levels further in, those of the query it belongs

@@ -446,7 +446,9 @@ impl Binder<'_> {
         let operator = self.operator("=", value.ty, other.ty)?;
         // The value is what the operator compares: a numeric, if an integer is compared with one.
         // PostgreSQL has operators of different kinds of times, and of names and texts.
-        if !matches!(value.ty.id, TypeId::Date | TypeId::Timestamp | TypeId::Name) {
+        // Nor does it lose its length or precision by that.
+        let is_same = operator.left == Some(value.ty.plain()) && value.ty.user_type().is_none();
+        if !is_same && !matches!(value.ty.id, TypeId::Date | TypeId::Timestamp | TypeId::Name) {
             let compared = operator.left.unwrap_or(value.ty);
             value = self.convert(value, compared)?;
         }

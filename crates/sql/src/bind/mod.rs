@@ -96,13 +96,42 @@ use crate::routine::Scope;
 use crate::types::{Type, TypeId};
 use scope::Namespace;
 
-/// How many rows tables have, roughly.
+/// How many rows tables have, roughly, and how many different values.
 pub trait RowCounts {
     /// An estimate of the number of rows of a table; none if there is no idea.
     fn rows(&self, table: &Table) -> Option<u64>;
 
     /// The same of the entries of an index.
     fn entries(&self, index: &Index) -> Option<u64>;
+
+    /// What is known of the values of a table's column; none if nothing is.
+    fn values(&self, table: &Table, column: usize) -> Option<ColumnValues>;
+}
+
+/// What is known of the values of a column, roughly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ColumnValues {
+    /// How many different ones there are.
+    pub distinct: f64,
+    /// Share of the rows that have NULL there.
+    pub null_share: f64,
+    /// Share of the rows that have the rarest one.
+    pub rarest: f64,
+}
+
+impl ColumnValues {
+    /// The share of the rows that have one value of which nothing is known: each is taken to be as
+    /// frequent as the others.
+    pub fn share_of_one(self) -> f64 {
+        (1.0 - self.null_share) / self.distinct.max(1.0)
+    }
+
+    /// The same of a value that a statement looks for. It is taken to be one of the rare ones (jobs
+    /// that wait, among those that are done): to look up too many rows takes a few times as long as
+    /// to read them all, and to read them all for a few takes thousands of times as long.
+    pub fn share_of_sought(self) -> f64 {
+        self.rarest.min(self.share_of_one())
+    }
 }
 
 /// No idea about any table.
@@ -114,6 +143,10 @@ impl RowCounts for NoRowCounts {
     }
 
     fn entries(&self, _: &Index) -> Option<u64> {
+        None
+    }
+
+    fn values(&self, _: &Table, _: usize) -> Option<ColumnValues> {
         None
     }
 }

@@ -24,7 +24,7 @@ use super::overload::{Candidate, Given, signature};
 use super::scope::{name_span, object_name};
 use super::table::simple_select;
 use super::{BindContext, Binder, Clause, RowsCall, SetReturning};
-use crate::catalog::{Behavior, Routine, RoutineKind, Table};
+use crate::catalog::{Behavior, Relation, Routine, RoutineKind, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, RoutineBody, RoutineCall, Typed};
 use crate::parse::{self, Command, Statement};
@@ -188,6 +188,7 @@ impl Binder<'_> {
         let inputs = self.inputs(candidate, given)?;
         self.need_to_call(routine);
         let outcome = Outcome::of(routine, self.context.catalog)?;
+        self.note_row_type(routine);
         let body = self.routine_body(routine, &outcome)?;
         let ty = match &outcome {
             Outcome::Nothing => TypeId::Void.into(),
@@ -195,6 +196,17 @@ impl Binder<'_> {
             Outcome::Row(_) => TypeId::Record.into(),
         };
         Ok((RoutineCall::new(&body, ty, inputs), outcome))
+    }
+
+    /// The columns of a function that gives rows of a table or view are that one's: who reads them
+    /// depends on it, whatever the body reads.
+    fn note_row_type(&mut self, routine: &Routine) {
+        let catalog = self.context.catalog;
+        match routine.row_of.and_then(|oid| catalog.relation_by_oid(oid)) {
+            Some(Relation::Table(table)) => self.note_table(table),
+            Some(Relation::View(view)) if !self.views.contains(&view.oid) => self.views.push(view.oid),
+            _ => {}
+        }
     }
 
     /// What calls of a function in one name do, bound and planned at the first one.

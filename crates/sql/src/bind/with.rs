@@ -395,14 +395,16 @@ impl Binder<'_> {
         let wanted: Vec<Type> = left.columns.iter().map(|column| column.ty).collect();
         for (i, (own, other)) in left.columns.iter().zip(&right.columns).enumerate() {
             let common = self.common(&[own.ty, other.ty], "UNION")?;
-            if common.id != own.ty.id {
+            // The length or precision stays only where both have the same.
+            if common != own.ty {
+                let format = self.context.eval.format;
                 return Err(SqlError::new(
                     sqlstate::DATATYPE_MISMATCH,
                     format!(
                         "recursive query \"{name}\" column {} has type {} in non-recursive term but type {} overall",
                         i + 1,
-                        own.ty.id.sql_name(),
-                        common.id.sql_name()
+                        own.ty.format_with(format),
+                        common.format_with(format)
                     ),
                 )
                 .with_hint("Cast the output of the non-recursive term to the correct type."));

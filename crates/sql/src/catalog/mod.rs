@@ -24,6 +24,7 @@ mod constraint;
 mod database;
 mod domain;
 mod enum_type;
+mod hints;
 mod index;
 mod own;
 mod role;
@@ -46,6 +47,8 @@ pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
 pub use database::{Database, TEMPLATE0_OID, TEMPLATE1_OID};
 pub use domain::{Domain, DomainCheck};
 pub use enum_type::{EnumLabel, EnumType};
+pub use hints::{Hints, ReplicaIdentity};
+pub(crate) use hints::{get as hint_of, put as put_hint};
 pub use index::{Computed, Deferrable, Index, IndexColumn, IndexKey, OperatorClass};
 pub(crate) use own::OwnCatalog;
 pub use role::{

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, Column, ForeignKey, Index, IndexKey, OnCommit, Reference};
+use super::{Check, Column, ForeignKey, Hints, Index, IndexKey, OnCommit, Reference};
 use crate::row::RowLayout;
 use crate::types::{Type, TypeId};
 
@@ -45,6 +45,9 @@ pub struct Table {
     /// COMMENT ON TABLE.
     #[serde(default)]
     pub comment: Option<String>,
+    /// What is said of it besides, without an effect.
+    #[serde(default)]
+    pub hints: Hints,
     /// What follows from the columns, made when first used.
     #[serde(skip)]
     pub derived: Derived,

@@ -44,6 +44,9 @@ impl Work<'_> {
         if sets_options && !alter.is_view {
             return self.alter_storage(&name, &found, alter).await;
         }
+        if alter.change.is_hint() {
+            return self.alter_hints(&name, &found, alter).await;
+        }
         let relation = self.held(&name, &found).await?;
         match &alter.change {
             RelationChange::Rename(new) => self.rename_relation(&relation, fold(new)).await,
@@ -54,6 +57,7 @@ impl Work<'_> {
             RelationChange::AlterConstraint { name, characteristics } => {
                 self.alter_constraint(&relation, &fold(name), characteristics.as_ref()).await
             }
+            other => Err(SqlError::internal(format!("a change that is none of a relation: {other:?}"))),
         }
     }
 

@@ -13,7 +13,7 @@ use sqlparser::ast;
 
 use super::alter_table::{bury, column_place};
 use crate::bind::resolve_type;
-use crate::catalog::{Object, Oid, Table, View};
+use crate::catalog::{Object, Oid, Table, View, put_hint};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 use crate::types::{Datum, Type};
@@ -73,6 +73,8 @@ impl Work<'_> {
         for change in changes {
             self.refuse_to_retype(before, change)?;
             table.columns[change.place].ty = change.ty;
+            // Values of another type are stored as it has them stored.
+            put_hint(&mut table.hints.storage, change.place, None);
         }
         let mut conversions = Vec::with_capacity(changes.len());
         for change in changes {

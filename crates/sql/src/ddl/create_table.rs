@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::constraint::Rows;
 use super::names::Qualified;
 use super::request::{self, ColumnRequest, ConstraintRequest};
-use crate::catalog::{Column, Derived, Object, OnCommit, Schema, Table};
+use crate::catalog::{Column, Derived, Hints, Object, OnCommit, Schema, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::Like;
 use crate::row::MAX_COLUMNS;
@@ -120,6 +120,7 @@ impl Work<'_> {
             on_commit: kind.on_commit,
             options,
             comment: None,
+            hints: Hints::default(),
             derived: Derived::default(),
         };
         // Nobody else can know of it before the commit.

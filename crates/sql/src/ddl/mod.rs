@@ -32,6 +32,7 @@ pub(crate) mod expression;
 pub(crate) mod extension;
 pub(crate) mod grant;
 mod grant_column;
+mod hints;
 pub(crate) mod like;
 mod lists;
 pub(crate) mod membership;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cognate_engine::{Columns, Interest, Lent, TemporaryFile};
 
+use super::tally::Tally;
 use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{EvalContext, Function, Interrupt};
@@ -83,6 +84,20 @@ pub trait RowScan: Send {
         }
         Ok(false)
     }
+    /// Divides what is left behind the entry it is at into so many parts at most. It is not to be
+    /// moved any more then. None if it cannot be divided: it goes on as before.
+    fn divide(&mut self, parts: usize) -> Result<Option<Box<dyn ScanParts>>> {
+        let _ = parts;
+        Ok(None)
+    }
+}
+
+/// Parts of a scan, in the order of their keys. Several threads may read them.
+pub trait ScanParts: Send + Sync {
+    /// How many there are.
+    fn count(&self) -> usize;
+    /// Opens one of them, from 0.
+    fn open(&self, part: usize) -> Result<Box<dyn RowScan>>;
 }
 
 /// Functions that the session implements: sequences, catalog look-ups.
@@ -118,6 +133,8 @@ pub struct ReadContext<'a> {
     /// Bytes that sorts, hash tables and materialized queries of one statement may hold together;
     /// beyond it the statement fails with 53200.
     pub memory_limit: usize,
+    /// Where rows are counted, if they are.
+    pub tally: Option<&'a Tally>,
 }
 
 /// No data: every read is an error.
@@ -167,6 +184,8 @@ struct Stride {
     left: Cell<u32>,
     /// Steps between two questions; zero before the first step.
     length: Cell<u32>,
+    /// Where rows are counted, `left` stays zero and this is in its place.
+    counted: Cell<u32>,
 }
 
 impl Stride {
@@ -260,7 +279,20 @@ pub struct Execution<'a> {
     pub runtime: &'a Runtime,
 }
 
-impl Execution<'_> {
+impl<'a> Execution<'a> {
+    /// Counts a step, as [`tick`](Execution::tick) does, and says where rows are counted.
+    #[inline]
+    pub(crate) fn step(&self) -> Result<Option<&'a Tally>> {
+        let left = &self.runtime.stride.left;
+        match left.get() {
+            0 => self.ask().map(|()| self.read.tally),
+            steps => {
+                left.set(steps - 1);
+                Ok(None)
+            }
+        }
+    }
+
     /// Counts a step, and asks now and then whether to stop. Whoever gives, compares or moves a row
     /// says so here: no loop over rows goes without.
     #[inline]
@@ -277,6 +309,21 @@ impl Execution<'_> {
 
     #[cold]
     fn ask(&self) -> Result<()> {
+        let stride = &self.runtime.stride;
+        if self.read.tally.is_none() {
+            return self.ask_now();
+        }
+        // Every step comes here, but the question comes no more often.
+        if let Some(left) = stride.counted.get().checked_sub(1) {
+            stride.counted.set(left);
+            return Ok(());
+        }
+        let asked = self.ask_now();
+        stride.counted.set(stride.left.take());
+        asked
+    }
+
+    fn ask_now(&self) -> Result<()> {
         let stride = &self.runtime.stride;
         if stride.length.get() == 0 {
             stride.length.set(1);

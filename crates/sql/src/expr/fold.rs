@@ -123,6 +123,7 @@ pub fn fold(expr: Expr, context: &BindContext<'_>) -> Expr {
         external: &NoExternalFunctions,
         interrupt: &patience,
         memory_limit: FOLDED_BYTES,
+        tally: None,
     };
     let runtime = Runtime::default();
     let execution = Execution { read: &read, parameters: &[], runtime: &runtime };

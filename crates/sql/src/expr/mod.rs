@@ -21,6 +21,7 @@ mod env;
 mod eval;
 mod fold;
 mod routine;
+mod tally;
 mod walk;
 
 pub(crate) use domain::DomainCheck;
@@ -28,10 +29,13 @@ pub use domain::DomainValue;
 pub(crate) use env::check_held;
 pub use env::{
     Env, Execution, ExternalFunctions, NoExternalFunctions, NoReader, ReadContext, Reader, RowScan, Runtime,
+    ScanParts,
 };
 pub(crate) use eval::quantify;
 pub use fold::{fold, is_constant};
 pub use routine::{RoutineBody, RoutineCall};
+pub use tally::Tally;
+pub(crate) use tally::{Count, place_of, since};
 
 use std::fmt;
 use std::sync::Arc;

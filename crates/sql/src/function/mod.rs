@@ -32,7 +32,7 @@ mod transaction;
 mod window;
 
 pub(crate) use aggregate::is_ordered_set;
-pub use aggregate::{Accumulator, Successor};
+pub use aggregate::{Accumulator, Partial, Successor};
 pub use context::{EvalContext, Interrupt, NeverInterrupted, NoSession, SessionView};
 pub(crate) use element::{name_element, put_element, put_slice, puts_element};
 pub(crate) use json::{json_records, jsonb_put, jsonb_subscript};

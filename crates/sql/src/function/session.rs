@@ -134,6 +134,8 @@ pub(super) static EXTERNAL: &[Function] = &[
     external(3809, "pg_export_snapshot", &[], T).volatile(),
     external(15931, "cognate_digest", &[Int8], T).volatile(),
     external(15932, "cognate_outcome", &[T], T).volatile(),
+    external(15933, "cognate_outcome", &[T, T], T).volatile(),
+    external(15934, "cognate_token", &[], T).volatile(),
     external(2171, "pg_cancel_backend", &[Int4], Bool).volatile(),
     external(2096, "pg_terminate_backend", &[Int4], Bool).volatile(),
     external(2880, "pg_advisory_lock", &[Int8], Void).volatile(),

@@ -11,13 +11,13 @@
 
 use super::Context;
 use super::keyed::Keyed;
-use super::memory::row_bytes;
+use super::memory::{datum_bytes, row_bytes};
 use super::packed::pack;
 use super::sorter::Sorter;
 use crate::bind::SortKey;
 use crate::error::{Result, SqlError};
 use crate::expr::{Env, Execution};
-use crate::function::Accumulator;
+use crate::function::{Accumulator, Partial};
 use crate::plan::AggregateNode;
 use crate::types::Datum;
 
@@ -87,6 +87,27 @@ impl AggregateState {
             seen: node.distinct.then(Box::default),
             sorted: None,
         })
+    }
+
+    /// Whether what several of them have taken can be put together.
+    pub(super) fn is_divisible(node: &AggregateNode) -> bool {
+        let accumulator = node.function.accumulator();
+        !node.distinct && node.order.is_empty() && accumulator.is_some_and(|fresh| fresh.partial().is_some())
+    }
+
+    /// Bytes outside of it that the value takes which it keeps. Nobody has accounted for them.
+    pub(super) fn kept(&self) -> usize {
+        match self.accumulator.partial() {
+            Some(Partial::Value(value)) => datum_bytes(&value).saturating_sub(size_of::<Datum>()),
+            _ => 0,
+        }
+    }
+
+    /// Takes what another one has taken, of rows that come after its own.
+    pub(super) fn absorb(&mut self, later: &AggregateState) -> Result<()> {
+        self.rows += later.rows;
+        let not_divisible = || SqlError::internal("an aggregate without parts was divided");
+        self.accumulator.absorb(later.accumulator.partial().ok_or_else(not_divisible)?)
     }
 
     /// Gives back what its sort accounts for.

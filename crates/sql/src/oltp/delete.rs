@@ -91,15 +91,18 @@ impl Work<'_> {
         let mut changed = Changed::default();
         match &plan.target.access {
             Access::Point(key) => {
-                if let Some((row_key, frame)) =
-                    self.point_row(&plan.target, key, LockMode::Exclusive, run).await?
-                {
+                let began = self.tally.as_ref().and_then(|tally| tally.now());
+                let found = self.point_row(&plan.target, key, LockMode::Exclusive, run).await?;
+                self.note_found(&plan.target, began, found.is_some());
+                if let Some((row_key, frame)) = found {
                     self.delete_one(plan, run, row_key, frame, &mut changed).await?;
                 }
             }
             Access::Current(cursor) => {
-                let mode = LockMode::Exclusive;
-                if let Some((row_key, frame)) = self.current_row(&plan.target, cursor, mode).await? {
+                let began = self.tally.as_ref().and_then(|tally| tally.now());
+                let found = self.current_row(&plan.target, cursor, LockMode::Exclusive).await?;
+                self.note_found(&plan.target, began, found.is_some());
+                if let Some((row_key, frame)) = found {
                     self.delete_one(plan, run, row_key, frame, &mut changed).await?;
                 }
             }

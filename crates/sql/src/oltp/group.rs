@@ -17,6 +17,7 @@ use super::input::{SourceState, holds};
 use super::keyed::Keyed;
 use super::memory::row_bytes;
 use super::packed::{is_packed_stored, pack, pack_stored};
+use super::parallel;
 use super::scan::LateColumns;
 use super::segmented::Segmented;
 use super::spill::{DEPTH, Spill, Tape, part_of};
@@ -60,7 +61,7 @@ struct Grouped {
 }
 
 /// The keys of input rows.
-struct Keys<'a> {
+pub(super) struct Keys<'a> {
     /// Which of them each grouping set has.
     sets: &'a [Vec<bool>],
     /// Their places, if they are all places of the frame, and all rows have all of them.
@@ -104,6 +105,19 @@ impl<'a> StoredKeys<'a> {
     }
 }
 
+impl<'a> Keys<'a> {
+    /// The same for the rows that another thread reads.
+    pub(super) fn again(&self) -> Keys<'a> {
+        let Keys { sets, slots, stored, .. } = *self;
+        Keys { sets, slots, stored, values: vec![], key: vec![] }
+    }
+
+    /// The columns that are left to who takes a row.
+    pub(super) fn late(&self) -> Option<&'a LateColumns<'a>> {
+        self.stored.map(|stored| &stored.late)
+    }
+}
+
 impl GroupState {
     pub(crate) fn new() -> GroupState {
         GroupState {
@@ -134,6 +148,52 @@ impl GroupState {
         self.bytes = 0;
         self.at = 0;
         self.places = (0..sets).map(|_| Keyed::new(&self.seed)).collect();
+        Ok(())
+    }
+
+    /// The first pass begins.
+    pub(super) fn start(&mut self, group: &GroupNode, keys: &Keys<'_>, context: Context<'_>) -> Result<()> {
+        self.begin(keys.sets.len(), context)?;
+        // A set without keys has one group, even without a row.
+        let no_key = vec![Datum::Null; group.keys.len()];
+        for (set, has) in keys.sets.iter().enumerate() {
+            if !has.contains(&true) {
+                self.place(set, &no_key, group, context)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many groups are in memory.
+    pub(super) fn count(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether all groups are.
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.disk.is_none()
+    }
+
+    /// Bytes of values that the aggregates of its groups keep, and that are not accounted for.
+    pub(super) fn kept(&mut self) -> usize {
+        self.groups.iter_mut().flat_map(|group| &group.states).map(AggregateState::kept).sum()
+    }
+
+    /// Takes the groups of rows that come after its own, of one grouping set. There is room for
+    /// them.
+    pub(super) fn absorb(
+        &mut self,
+        mut later: GroupState,
+        group: &GroupNode,
+        context: Context<'_>,
+    ) -> Result<()> {
+        for Grouped { key, states, .. } in later.groups.iter_mut() {
+            context.execution.tick()?;
+            let place = self.place(0, key, group, context)?.ok_or_else(lost)?;
+            for (state, later) in self.groups[place].states.iter_mut().zip(states.iter()) {
+                state.absorb(later)?;
+            }
+        }
         Ok(())
     }
 
@@ -253,29 +313,26 @@ impl GroupState {
     ) -> Result<()> {
         let all = [vec![true; group.keys.len()]];
         let sets: &[Vec<bool>] = group.sets.as_deref().unwrap_or(&all);
-        self.begin(sets.len(), context)?;
-        // A set without keys has one group, even without a row.
-        let no_key = vec![Datum::Null; group.keys.len()];
-        for (set, keys) in sets.iter().enumerate() {
-            if !keys.contains(&true) {
-                self.place(set, &no_key, group, context)?;
-            }
-        }
         let slots = if group.sets.is_none() { slots(&group.keys) } else { None };
         let slots = slots.as_deref();
         let stored = slots.and_then(|slots| StoredKeys::new(&select.source, group, slots));
-        let (stored, late) = (stored.as_ref(), stored.as_ref().map(|stored| &stored.late));
-        let mut keys = Keys { sets, slots, stored, values: Vec::with_capacity(no_key.len()), key: vec![] };
-        source.for_each(&select.source, late, context, frame, &mut |row, frame| {
+        let (stored, values) = (stored.as_ref(), Vec::with_capacity(group.keys.len()));
+        let mut keys = Keys { sets, slots, stored, values, key: vec![] };
+        self.start(group, &keys, context)?;
+        let (late, first) = (keys.late(), parallel::FIRST_ROWS);
+        let is_more = source.for_each(&select.source, late, first, context, frame, &mut |row, frame| {
             self.take(select, group, &mut keys, row, context, frame)
         })?;
+        if is_more {
+            parallel::take_rest(self, (select, group), &mut keys, source, context, frame)?;
+        }
         self.built = true;
         self.end_pass()
     }
 
     /// Adds an input row to its groups.
     #[inline]
-    fn take(
+    pub(super) fn take(
         &mut self,
         select: &SelectNode,
         group: &GroupNode,

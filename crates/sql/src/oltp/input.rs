@@ -1,6 +1,7 @@
 //! What fills frames: scans, joins, derived tables.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Context;
 use super::cte;
@@ -11,8 +12,8 @@ use super::node::NodeState;
 use super::scan::{LateColumns, ScanState, Take};
 use super::table_function::TableRows;
 use crate::error::{Result, SqlError};
-use crate::expr::{Env, Expr};
-use crate::plan::{SelectNode, SourceNode};
+use crate::expr::{Env, Expr, Tally, place_of, since};
+use crate::plan::{Scan, SelectNode, SourceNode};
 use crate::types::Datum;
 
 /// State of a source.
@@ -126,6 +127,9 @@ impl SourceState {
 
     /// Starts again, with the frame's values then.
     pub(crate) fn rewind(&mut self, node: &SourceNode, context: Context<'_>) {
+        if let Some(tally) = context.execution.read.tally {
+            tally.end_loop(place_of(node));
+        }
         match (self, node) {
             (SourceState::Unit { given }, _) => *given = false,
             (SourceState::Nothing, _) => {}
@@ -138,6 +142,9 @@ impl SourceState {
             (SourceState::Query { state, .. }, SourceNode::Query { node, .. }) => {
                 state.release(context);
                 **state = NodeState::new(node);
+                if let Some(tally) = context.execution.read.tally {
+                    node.for_each_place(&mut |place| tally.end_loop(place));
+                }
             }
             (SourceState::Function { rows, count }, _) => {
                 *rows = None;
@@ -192,22 +199,30 @@ impl SourceState {
         }
     }
 
-    /// Gives `take` each row that is left, in the frame. A scan may leave columns to it.
+    /// Gives `take` each row that is left, in the frame. A scan may leave columns to it, and may
+    /// pause once `most` rows of a range were read: true, and there may be more. Where rows are
+    /// counted it does not, so that one thread counts all of them, in one loop.
     pub(crate) fn for_each(
         &mut self,
         node: &SourceNode,
         late: Option<&LateColumns<'_>>,
+        most: usize,
         context: Context<'_>,
         frame: &mut [Datum],
         take: &mut Take<'_>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if let (SourceState::Scan(state), SourceNode::Scan(scan)) = (&mut *self, node) {
-            return state.for_each(scan, late, context, frame, take);
+            return match context.execution.read.tally {
+                None => state.for_each(scan, late, most, context, frame, take),
+                Some(tally) => {
+                    for_each_counted(state, scan, (place_of(node), tally), late, context, frame, take)
+                }
+            };
         }
         while self.next(node, context, frame)? {
             take(None, frame)?;
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Puts the next row into the frame.
@@ -217,7 +232,26 @@ impl SourceState {
         context: Context<'_>,
         frame: &mut [Datum],
     ) -> Result<bool> {
-        context.execution.tick()?;
+        match context.execution.step()? {
+            None => self.give(node, context, frame),
+            Some(tally) => self.next_counted(node, tally, context, frame),
+        }
+    }
+
+    #[cold]
+    fn next_counted(
+        &mut self,
+        node: &SourceNode,
+        tally: &Tally,
+        context: Context<'_>,
+        frame: &mut [Datum],
+    ) -> Result<bool> {
+        tally.row(place_of(node), || self.give(node, context, frame))
+    }
+
+    // It is there twice, so that an execution in which nothing is counted takes no call more.
+    #[inline(always)]
+    fn give(&mut self, node: &SourceNode, context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
         match (self, node) {
             (SourceState::Scan(state), SourceNode::Scan(scan)) => state.next(scan, context, frame),
             (SourceState::Loop(state), SourceNode::NestedLoop { outer, inner, on, nulls }) => {
@@ -279,6 +313,32 @@ impl SourceState {
             _ => Err(mismatch()),
         }
     }
+}
+
+/// Gives each row of a scan away, and counts it. The time that it takes to be taken is not the
+/// scan's.
+fn for_each_counted(
+    state: &mut ScanState,
+    scan: &Scan,
+    (place, tally): (usize, &Tally),
+    late: Option<&LateColumns<'_>>,
+    context: Context<'_>,
+    frame: &mut [Datum],
+    take: &mut Take<'_>,
+) -> Result<bool> {
+    let began = tally.now();
+    let (mut rows, mut first, mut elsewhere) = (0, None, Duration::ZERO);
+    let given = state.for_each(scan, late, usize::MAX, context, frame, &mut |row, frame| {
+        rows += 1;
+        first.get_or_insert_with(|| since(began));
+        let began = tally.now();
+        let taken = take(row, frame);
+        elsewhere += since(began);
+        taken
+    });
+    let all = since(began).saturating_sub(elsewhere);
+    tally.note(place, rows, (first.unwrap_or(all), all), true);
+    given
 }
 
 /// The next row of a table that is held in memory.

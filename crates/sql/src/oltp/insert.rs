@@ -15,13 +15,13 @@ use super::subject::{Change, Subject, ViewChecks};
 use crate::bind::{Binder, names_columns};
 use crate::catalog::{Privileges, Table};
 use crate::error::{Result, SqlError};
-use crate::explain::Outline;
+use crate::explain::{Outline, Telling};
 use crate::expr::Expr;
 use crate::function::Interrupt;
 use crate::parse::Overriding;
 use crate::plan::Plan;
 use crate::session::work::Work;
-use crate::types::{Datum, FormatContext};
+use crate::types::Datum;
 
 /// A planned INSERT.
 #[derive(Debug)]
@@ -211,7 +211,7 @@ impl InsertPlan {
     }
 
     /// Where its rows come from, for EXPLAIN.
-    pub(crate) fn source_lines(&self, verbose: bool, format: &FormatContext) -> Vec<String> {
+    pub(crate) fn source_lines(&self, telling: Telling<'_>) -> Vec<String> {
         match &self.source {
             Source::Values(rows) => {
                 let count = rows.iter().map(|rows| match rows {
@@ -220,15 +220,15 @@ impl InsertPlan {
                 });
                 vec![format!("Values: {} rows", count.sum::<usize>())]
             }
-            Source::Query(plan, _) => plan.explain(verbose, format),
+            Source::Query(plan, _) => plan.told(telling),
         }
     }
 
     /// The same as a tree.
-    pub(crate) fn source_outline(&self, verbose: bool, format: &FormatContext) -> Outline {
+    pub(crate) fn source_outline(&self, telling: Telling<'_>) -> Outline {
         match &self.source {
             Source::Values(_) => Outline { kind: "Values Scan", ..Outline::default() },
-            Source::Query(plan, _) => plan.outline(verbose, format),
+            Source::Query(plan, _) => plan.outline(telling),
         }
     }
 }

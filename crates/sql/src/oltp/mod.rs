@@ -1,4 +1,5 @@
-//! The row executor: pulls rows through plans, one at a time, on the caller's thread.
+//! The row executor: pulls rows through plans, one at a time, on the caller's thread. Others help
+//! it where a large table is aggregated (`parallel`).
 //!
 //! A [`Cursor`] owns all its state and borrows the session only while it is called, so a portal can
 //! keep one across messages: scans are positions in a snapshot, parameters are values.
@@ -39,6 +40,7 @@ pub(crate) mod merge;
 mod merge_join;
 mod node;
 mod packed;
+mod parallel;
 pub(crate) mod parts;
 pub(crate) mod pending;
 pub(crate) mod returning;

@@ -12,7 +12,7 @@ use super::sort::SortState;
 use super::table_function::TableRows;
 use super::window::WindowState;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::Expr;
+use crate::expr::{Expr, Tally, place_of};
 use crate::plan::{Node, SelectNode};
 use crate::types::{Datum, Record};
 
@@ -95,7 +95,26 @@ impl NodeState {
 
     /// Puts the next row into `out`.
     pub(crate) fn next(&mut self, node: &Node, context: Context<'_>, out: &mut Vec<Datum>) -> Result<bool> {
-        context.execution.tick()?;
+        match context.execution.step()? {
+            None => self.give(node, context, out),
+            Some(tally) => self.next_counted(node, tally, context, out),
+        }
+    }
+
+    #[cold]
+    fn next_counted(
+        &mut self,
+        node: &Node,
+        tally: &Tally,
+        context: Context<'_>,
+        out: &mut Vec<Datum>,
+    ) -> Result<bool> {
+        tally.row(place_of(node), || self.give(node, context, out))
+    }
+
+    // It is there twice, so that an execution in which nothing is counted takes no call more.
+    #[inline(always)]
+    fn give(&mut self, node: &Node, context: Context<'_>, out: &mut Vec<Datum>) -> Result<bool> {
         match (self, node) {
             (NodeState::Select(state), Node::Select(select)) => state.next(select, context, out),
             (NodeState::Sort(state), Node::Sort { input, keys, limit }) => {
@@ -185,7 +204,13 @@ impl SelectState {
         let SelectState { source, frame, group, grouped, windows, .. } = self;
         let mut advance =
             |frame: &mut Vec<Datum>, grouped: &mut Vec<Datum>| match (&mut *group, &select.group) {
-                (Some(state), Some(group)) => state.next(select, group, source, context, frame, grouped),
+                (Some(state), Some(group)) => {
+                    let mut next = || state.next(select, group, source, context, frame, grouped);
+                    match context.execution.read.tally {
+                        Some(tally) => tally.row(place_of(group), next),
+                        None => next(),
+                    }
+                }
                 _ => source.next(&select.source, context, frame),
             };
         let (Some((state, row)), Some(node)) = (windows, &select.windows) else {

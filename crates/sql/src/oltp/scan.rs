@@ -6,7 +6,7 @@ use cognate_engine::Lent;
 use super::key_range::{self, Prefixes, Range};
 use super::{Context, change};
 use crate::error::{Result, SqlError};
-use crate::expr::{Env, RowScan};
+use crate::expr::{Env, RowScan, ScanParts, place_of};
 use crate::plan::{AccessKind, Scan, ScanColumn};
 use crate::row::Row;
 use crate::types::Datum;
@@ -71,12 +71,15 @@ impl ScanState {
     /// Puts the next row that passes the filter into the frame.
     pub(crate) fn next(&mut self, scan: &Scan, context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
         while self.fetch(scan, context, frame)? {
-            context.execution.tick()?;
+            let tally = context.execution.step()?;
             // Rows of a range of the table were tested while they were read.
             if matches!((&self.stage, &scan.access.kind), (Stage::Range(_), AccessKind::Table))
                 || passes(scan, &context.env(frame))?
             {
                 return Ok(true);
+            }
+            if let Some(tally) = tally {
+                tally.note_removed(place_of(scan));
             }
         }
         Ok(false)
@@ -84,43 +87,74 @@ impl ScanState {
 
     /// Gives `take` each row that passes the filter, in the frame. Those of a range of the table
     /// are not asked for one by one: each would have to find its way down to the storage anew. Of
-    /// these, columns may be left to `take`.
+    /// these, columns may be left to `take`. True if it pauses since `most` rows of a range were
+    /// read, and there may be more.
     pub(crate) fn for_each(
         &mut self,
         scan: &Scan,
         late: Option<&LateColumns<'_>>,
+        most: usize,
         context: Context<'_>,
         frame: &mut [Datum],
         take: &mut Take<'_>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         loop {
+            while matches!(self.stage, Stage::Fresh | Stage::Between) {
+                self.begin_next(scan, context, frame)?;
+            }
+            if let (Stage::Range(open), AccessKind::Table) = (&mut self.stage, &scan.access.kind) {
+                let mut left = most;
+                let is_enough = || {
+                    left -= 1;
+                    left == 0
+                };
+                if read(scan, &mut **open, late, is_enough, context, frame, take)? {
+                    return Ok(true);
+                }
+                self.stage = Stage::Between;
+                continue;
+            }
             context.execution.tick()?;
             if !self.next(scan, context, frame)? {
-                return Ok(());
+                return Ok(false);
             }
             take(None, frame)?;
-            let (Stage::Range(open), AccessKind::Table) = (&mut self.stage, &scan.access.kind) else {
-                continue;
-            };
-            open.find(&mut |key, row| {
-                context.execution.tick()?;
-                // A row that passes is two steps here, too.
-                if let Some(late) = late {
-                    let opened = scan.table.layout().open(row);
-                    let stored = opened.as_ref().map_err(SqlError::clone)?;
-                    if load_looked_at(scan, stored, context, frame)? {
-                        context.execution.tick()?;
-                        load_columns(late.soon.iter().copied(), stored, frame)?;
-                        take(Some(stored), frame)?;
-                    }
-                } else if load_passing(scan, key, row, context, frame)? {
-                    context.execution.tick()?;
-                    take(None, frame)?;
-                }
-                Ok(false)
-            })?;
+        }
+    }
+
+    /// Divides what is left of the range it is in into so many parts at most, and leaves them to
+    /// others. None if that cannot be.
+    pub(super) fn divide(&mut self, parts: usize) -> Result<Option<Box<dyn ScanParts>>> {
+        let Stage::Range(open) = &mut self.stage else { return Ok(None) };
+        let parts = open.divide(parts)?;
+        if parts.is_some() {
             self.stage = Stage::Between;
         }
+        Ok(parts)
+    }
+
+    /// Computes what is to be read, or opens the next range.
+    #[inline(never)]
+    fn begin_next(&mut self, scan: &Scan, context: Context<'_>, frame: &[Datum]) -> Result<()> {
+        if matches!(self.stage, Stage::Fresh) {
+            let mut prefixes = key_range::prefixes(&scan.access, &context.env(frame))?;
+            // Taken from the end.
+            if !scan.access.reverse {
+                prefixes.reverse();
+            }
+            self.pending = prefixes;
+            self.stage = if scan.access.unique { Stage::Keys } else { Stage::Between };
+            return Ok(());
+        }
+        let Some(prefix) = self.pending.pop() else {
+            self.stage = Stage::Done;
+            return Ok(());
+        };
+        let range = key_range::range(&prefix, scan.access.range.as_ref(), &context.env(frame))?;
+        if let Some(range) = range {
+            self.stage = Stage::Range(open(scan, &range, context, frame)?);
+        }
+        Ok(())
     }
 
     /// Puts the next row into the frame.
@@ -128,15 +162,7 @@ impl ScanState {
         let reader = context.execution.read.reader;
         loop {
             match &mut self.stage {
-                Stage::Fresh => {
-                    let mut prefixes = key_range::prefixes(&scan.access, &context.env(frame))?;
-                    // Taken from the end.
-                    if !scan.access.reverse {
-                        prefixes.reverse();
-                    }
-                    self.pending = prefixes;
-                    self.stage = if scan.access.unique { Stage::Keys } else { Stage::Between };
-                }
+                Stage::Fresh | Stage::Between => self.begin_next(scan, context, frame)?,
                 Stage::Keys => {
                     let Some(key) = self.pending.pop() else {
                         self.stage = Stage::Done;
@@ -153,16 +179,6 @@ impl ScanState {
                         return Ok(true);
                     }
                 }
-                Stage::Between => {
-                    let Some(prefix) = self.pending.pop() else {
-                        self.stage = Stage::Done;
-                        continue;
-                    };
-                    let range = key_range::range(&prefix, scan.access.range.as_ref(), &context.env(frame))?;
-                    if let Some(range) = range {
-                        self.stage = Stage::Range(open(scan, &range, context, frame)?);
-                    }
-                }
                 Stage::Range(open) => {
                     let found = open.find(&mut |key, value| {
                         let found = match &scan.access.kind {
@@ -171,8 +187,12 @@ impl ScanState {
                                 by_key(scan, index.row_key(key, &value)?, context, frame)?
                             }
                         };
-                        if !found {
-                            context.execution.tick()?;
+                        // Only a row of the table was there, and did not pass.
+                        if !found
+                            && let Some(tally) = context.execution.step()?
+                            && matches!(scan.access.kind, AccessKind::Table)
+                        {
+                            tally.note_removed(place_of(scan));
                         }
                         Ok(found)
                     })?;
@@ -185,6 +205,42 @@ impl ScanState {
             }
         }
     }
+}
+
+/// Gives `take` the rows of an open range of the table that pass the filter, in the frame. True if
+/// it pauses since it is enough, which is asked behind each row that was read, and there may be
+/// more.
+pub(super) fn read(
+    scan: &Scan,
+    open: &mut dyn RowScan,
+    late: Option<&LateColumns<'_>>,
+    mut is_enough: impl FnMut() -> bool,
+    context: Context<'_>,
+    frame: &mut [Datum],
+    take: &mut Take<'_>,
+) -> Result<bool> {
+    open.find(&mut |key, row| {
+        let tally = context.execution.step()?;
+        // A row that passes is two steps here, too.
+        if let Some(late) = late {
+            let opened = scan.table.layout().open(row);
+            let stored = opened.as_ref().map_err(SqlError::clone)?;
+            if load_looked_at(scan, stored, context, frame)? {
+                context.execution.tick()?;
+                load_columns(late.soon.iter().copied(), stored, frame)?;
+                take(Some(stored), frame)?;
+                return Ok(is_enough());
+            }
+        } else if load_passing(scan, key, row, context, frame)? {
+            context.execution.tick()?;
+            take(None, frame)?;
+            return Ok(is_enough());
+        }
+        if let Some(tally) = tally {
+            tally.note_removed(place_of(scan));
+        }
+        Ok(is_enough())
+    })
 }
 
 /// Entries of an index are read as a whole; they change only if a column of the index does.

@@ -13,14 +13,17 @@ use super::Cursor;
 use crate::bind::{BindContext, Binder, NoRowCounts, NoVirtualTables};
 use crate::catalog::{Catalog, Column, Index, IndexColumn, Object, PUBLIC_OID, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{NoExternalFunctions, ReadContext, Reader, RowScan};
-use crate::function::{EvalContext, Interrupt, NeverInterrupted};
+use crate::explain::Telling;
+use crate::expr::{NoExternalFunctions, ReadContext, Reader, RowScan, Tally};
+use crate::function::{EvalContext, Interrupt, NeverInterrupted, NoSession, SessionView};
 use crate::keys;
 use crate::parse::{self, Command};
 use crate::plan::{Plan, plan};
 use crate::types::bounds::tests::Questions;
 use crate::types::bounds::{self, Bounds as _};
 use crate::types::{Datum, FormatContext, Numeric, Type, TypeId};
+
+mod parallel;
 
 type Entries = BTreeMap<(u32, Vec<u8>), Bytes>;
 
@@ -129,6 +132,7 @@ fn table(oid: u32, name: &str, columns: Vec<Column>, indexes: Vec<Index>) -> Tab
         on_commit: None,
         options: vec![],
         comment: None,
+        hints: Default::default(),
         derived: Default::default(),
     }
 }
@@ -204,15 +208,27 @@ impl World {
     }
 
     fn interrupted(&self, sql: &str, parameters: &[Datum], interrupt: &dyn Interrupt) -> Result<Vec<String>> {
+        self.read_in(&NoSession, &self.store, sql, parameters, interrupt)
+    }
+
+    fn read_in(
+        &self,
+        session: &dyn SessionView,
+        reader: &dyn Reader,
+        sql: &str,
+        parameters: &[Datum],
+        interrupt: &dyn Interrupt,
+    ) -> Result<Vec<String>> {
         let plan = Arc::new(self.plan(sql)?);
         let format = FormatContext::default();
         let read = ReadContext {
-            reader: &self.store,
-            eval: EvalContext { interrupt, ..EvalContext::without_session(&format) },
+            reader,
+            eval: EvalContext { interrupt, session, ..EvalContext::without_session(&format) },
             catalog: &self.catalog,
             external: &NoExternalFunctions,
             interrupt,
             memory_limit: 8 << 20,
+            tally: None,
         };
         let mut cursor = Cursor::new(&plan, parameters.into());
         let mut lines = vec![];
@@ -224,6 +240,25 @@ impl World {
             lines.push(line.collect::<Vec<_>>().join(" "));
         }
         Ok(lines)
+    }
+
+    /// How a query is carried out, with what is counted meanwhile.
+    fn counted(&self, sql: &str) -> String {
+        let plan = Arc::new(self.plan(sql).expect("a plan"));
+        let (tally, format) = (Tally::new(false), FormatContext::default());
+        let read = ReadContext {
+            reader: &self.store,
+            eval: EvalContext::without_session(&format),
+            catalog: &self.catalog,
+            external: &NoExternalFunctions,
+            interrupt: &NeverInterrupted,
+            memory_limit: 8 << 20,
+            tally: Some(&tally),
+        };
+        let parameters: &[Datum] = &[];
+        let mut cursor = Cursor::new(&plan, parameters.into());
+        while cursor.next(&read).expect("no error").is_some() {}
+        plan.told(Telling { tally: Some(&tally), ..Telling::plainly(false, &format) }).join("\n")
     }
 
     #[track_caller]
@@ -293,6 +328,30 @@ fn nodes_say_what_they_give() {
     let sql = "SELECT c.id, d.id FROM customer c JOIN customer d ON d.id = c.id";
     let lines = world.plan(sql).expect("a plan").explain(true, &FormatContext::default());
     assert_eq!(lines[1].trim(), "Output: c.id, d.id", "{lines:?}");
+}
+
+#[test]
+fn nodes_say_what_was_counted() {
+    let world = World::new();
+    let check = |sql: &str, wanted: &[&str]| {
+        let counted = world.counted(sql);
+        for part in wanted {
+            assert!(counted.contains(part), "{sql}: {part}\n{counted}");
+        }
+    };
+    let filtered = ["Seq Scan on purchase (actual rows=3 loops=1)", "  Rows Removed by Filter: 2"];
+    check("SELECT id FROM purchase WHERE amount > 4", &filtered);
+    check("SELECT id FROM purchase WHERE amount > 0", &["Seq Scan on purchase (actual rows=5 loops=1)"]);
+    assert!(!world.counted("SELECT id FROM purchase WHERE amount > 0").contains("Removed"));
+    let grouped = ["HashAggregate (actual rows=3 loops=1)", "on customer (actual rows=4 loops=1)"];
+    check("SELECT city, count(*) FROM customer GROUP BY city", &grouped);
+    check("SELECT id, rank() OVER (ORDER BY amount) FROM purchase", &["WindowAgg (actual rows=5 loops=1)"]);
+    let limited = ["Limit (actual rows=2 loops=1)", "on purchase (actual rows=2 loops=1)"];
+    check("SELECT id FROM purchase LIMIT 2", &limited);
+    // Once for each of the four customers, who have as many purchases together.
+    let each = "SELECT c.id, l.n FROM customer c, \
+                LATERAL (SELECT count(*) AS n FROM purchase p WHERE p.customer = c.id) l";
+    check(each, &["Aggregate (actual rows=1 loops=4)", "on purchase p (actual rows=1 loops=4)"]);
 }
 
 #[test]

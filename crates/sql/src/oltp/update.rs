@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use cognate_engine::LockMode;
@@ -19,7 +20,7 @@ use super::write::Locked;
 use crate::bind::{Binder, Clause, names_columns, starred_row};
 use crate::catalog::{Column, Identity, Index, Privileges, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Expr, Typed};
+use crate::expr::{Expr, Typed, place_of, since};
 use crate::function::Interrupt;
 use crate::function::puts_element;
 use crate::keys;
@@ -368,15 +369,18 @@ impl Work<'_> {
         let mut changed = Changed::default();
         match &plan.target.access {
             Access::Point(key) => {
-                if let Some((row_key, frame)) =
-                    self.point_row(&plan.target, key, LockMode::NoKeyExclusive, run).await?
-                {
+                let began = self.tally.as_ref().and_then(|tally| tally.now());
+                let found = self.point_row(&plan.target, key, LockMode::NoKeyExclusive, run).await?;
+                self.note_found(&plan.target, began, found.is_some());
+                if let Some((row_key, frame)) = found {
                     self.update_one(plan, run, row_key, frame, &mut changed).await?;
                 }
             }
             Access::Current(cursor) => {
-                let mode = LockMode::NoKeyExclusive;
-                if let Some((from, frame)) = self.current_row(&plan.target, cursor, mode).await? {
+                let began = self.tally.as_ref().and_then(|tally| tally.now());
+                let found = self.current_row(&plan.target, cursor, LockMode::NoKeyExclusive).await?;
+                self.note_found(&plan.target, began, found.is_some());
+                if let Some((from, frame)) = found {
                     let to = self.update_one(plan, run, from.clone(), frame, &mut changed).await?;
                     if to != from {
                         // The cursor stands at the row, whatever its key is.
@@ -425,6 +429,14 @@ impl Work<'_> {
         }
         run.give_back(self, plan.returning.as_ref(), &frame, changed)?;
         Ok(new_key)
+    }
+
+    /// Counts the row to change that was looked for without a query, if rows are counted.
+    pub(super) fn note_found(&self, target: &Target, began: Option<Instant>, is_found: bool) {
+        if let Some(tally) = &self.tally {
+            let took = since(began);
+            tally.note(place_of(target), u64::from(is_found), (took, took), true);
+        }
     }
 
     /// The row of a primary key, if there is one ([`Work::row_at`]) and it meets the condition: its

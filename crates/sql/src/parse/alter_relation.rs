@@ -8,6 +8,11 @@
 //! ALTER VIEW [IF EXISTS] name RESET (option, ...)
 //! ALTER { TABLE | VIEW } [IF EXISTS] [ONLY] name SET SCHEMA schema
 //! ALTER TABLE [IF EXISTS] [ONLY] name ALTER CONSTRAINT name [[NOT] DEFERRABLE] [INITIALLY ...]
+//! ALTER TABLE [IF EXISTS] [ONLY] name ALTER [COLUMN] column SET STATISTICS number
+//! ALTER TABLE [IF EXISTS] [ONLY] name ALTER [COLUMN] column SET STORAGE kind
+//! ALTER TABLE [IF EXISTS] [ONLY] name { CLUSTER ON index | SET WITHOUT CLUSTER }
+//! ALTER TABLE [IF EXISTS] [ONLY] name REPLICA IDENTITY { DEFAULT | NOTHING | FULL }
+//! ALTER TABLE [IF EXISTS] [ONLY] name REPLICA IDENTITY USING INDEX index
 //! ALTER INDEX IF EXISTS name RENAME TO new
 //! CREATE VIEW name AS query WITH [CASCADED | LOCAL] CHECK OPTION
 //! ```
@@ -61,6 +66,56 @@ pub enum RelationChange {
         /// What it is to be.
         characteristics: Option<ConstraintCharacteristics>,
     },
+    /// ALTER COLUMN ... SET STATISTICS.
+    SetStatistics {
+        /// The column.
+        column: Ident,
+        /// How much is to be gathered; -1 for what is usual.
+        target: i64,
+    },
+    /// ALTER COLUMN ... SET STORAGE.
+    SetStorage {
+        /// The column.
+        column: Ident,
+        /// How.
+        storage: Ident,
+    },
+    /// CLUSTER ON an index, or SET WITHOUT CLUSTER.
+    Cluster(Option<Ident>),
+    /// REPLICA IDENTITY.
+    ReplicaIdentity(NewReplicaIdentity),
+}
+
+/// What rows are to be told by that are changed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NewReplicaIdentity {
+    /// The primary key.
+    Default,
+    /// Nothing.
+    Nothing,
+    /// All columns.
+    Full,
+    /// Those of an index.
+    UsingIndex(Ident),
+}
+
+impl RelationChange {
+    /// Whether it says something that has no effect, and is kept.
+    pub fn is_hint(&self) -> bool {
+        !self.action().is_empty()
+    }
+
+    /// What such a change is called.
+    pub fn action(&self) -> &'static str {
+        match self {
+            RelationChange::SetStatistics { .. } => "ALTER COLUMN ... SET STATISTICS",
+            RelationChange::SetStorage { .. } => "ALTER COLUMN ... SET STORAGE",
+            RelationChange::Cluster(Some(_)) => "CLUSTER ON",
+            RelationChange::Cluster(None) => "SET WITHOUT CLUSTER",
+            RelationChange::ReplicaIdentity(_) => "REPLICA IDENTITY",
+            _ => "",
+        }
+    }
 }
 
 impl AlterRelation {
@@ -88,7 +143,12 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Option<AlterRelation>> {
         take(parser, "ONLY");
     }
     let name = parser.parse_object_name(false)?;
-    Ok(Some(AlterRelation { is_view, is_index, name, if_exists, change: change(parser)? }))
+    let hint = if is_view || is_index { None } else { hint(parser)? };
+    let change = match hint {
+        Some(hint) => hint,
+        None => change(parser)?,
+    };
+    Ok(Some(AlterRelation { is_view, is_index, name, if_exists, change }))
 }
 
 /// Whether it is a form of ALTER INDEX that is read here.
@@ -98,6 +158,13 @@ fn is_of_index(parser: &Parser<'_>) -> bool {
 
 /// Whether one of these words and a parenthesis come right behind the name of the relation.
 fn changes_options(parser: &Parser<'_>, words: &[&str]) -> bool {
+    let ahead = behind_name(parser);
+    parser.peek_nth_token_ref(ahead + 1).token == Token::LParen
+        && words.iter().any(|word| is_word(parser, ahead, word))
+}
+
+/// How far ahead the token behind the name of the relation is.
+fn behind_name(parser: &Parser<'_>) -> usize {
     let is = |ahead: usize, token: &Token| parser.peek_nth_token_ref(ahead).token == *token;
     let mut ahead = 2;
     if is_word(parser, ahead, "IF") && is_word(parser, ahead + 1, "EXISTS") {
@@ -110,7 +177,68 @@ fn changes_options(parser: &Parser<'_>, words: &[&str]) -> bool {
     while is(ahead, &Token::Period) {
         ahead += 2;
     }
-    is(ahead + 1, &Token::LParen) && words.iter().any(|word| is_word(parser, ahead, word))
+    ahead
+}
+
+/// Whether nothing else is to be changed than what is only kept.
+fn is_hint(parser: &Parser<'_>) -> bool {
+    let from = behind_name(parser);
+    let starts = |words: &[&str]| words.iter().zip(from..).all(|(word, ahead)| is_word(parser, ahead, word));
+    let column = from + 1 + usize::from(is_word(parser, from + 1, "COLUMN"));
+    let is_of_column = starts(&["ALTER"])
+        && is_word(parser, column + 1, "SET")
+        && (is_word(parser, column + 2, "STATISTICS") || is_word(parser, column + 2, "STORAGE"));
+    let is_one = is_of_column
+        || starts(&["CLUSTER", "ON"])
+        || starts(&["SET", "WITHOUT", "CLUSTER"])
+        || starts(&["REPLICA", "IDENTITY"]);
+    // The longest of them, ALTER COLUMN a SET STATISTICS -1, has seven tokens. What stands behind a
+    // semicolon is of another statement.
+    let tokens = (from..from + 8).map(|ahead| &parser.peek_nth_token_ref(ahead).token);
+    let mut own = tokens.take_while(|token| **token != Token::SemiColon);
+    is_one && !own.any(|token| *token == Token::Comma)
+}
+
+/// What is only kept.
+fn hint(parser: &mut Parser<'_>) -> Parsed<Option<RelationChange>> {
+    if take_all(parser, &["CLUSTER", "ON"]) {
+        return parser.parse_identifier().map(|index| Some(RelationChange::Cluster(Some(index))));
+    }
+    if take_all(parser, &["SET", "WITHOUT", "CLUSTER"]) {
+        return Ok(Some(RelationChange::Cluster(None)));
+    }
+    if take_all(parser, &["REPLICA", "IDENTITY"]) {
+        return replica_identity(parser).map(|identity| Some(RelationChange::ReplicaIdentity(identity)));
+    }
+    if is_word(parser, 1, "CONSTRAINT") || !take(parser, "ALTER") {
+        return Ok(None);
+    }
+    take(parser, "COLUMN");
+    let column = parser.parse_identifier()?;
+    expect(parser, "SET")?;
+    if take(parser, "STORAGE") {
+        return Ok(Some(RelationChange::SetStorage { column, storage: parser.parse_identifier()? }));
+    }
+    expect(parser, "STATISTICS")?;
+    let is_negative = parser.consume_token(&Token::Minus);
+    let number = i64::try_from(parser.parse_literal_uint()?).unwrap_or(i64::MAX);
+    let target = if is_negative { -number } else { number };
+    Ok(Some(RelationChange::SetStatistics { column, target }))
+}
+
+fn replica_identity(parser: &mut Parser<'_>) -> Parsed<NewReplicaIdentity> {
+    if take(parser, "DEFAULT") {
+        return Ok(NewReplicaIdentity::Default);
+    }
+    if take(parser, "NOTHING") {
+        return Ok(NewReplicaIdentity::Nothing);
+    }
+    if take(parser, "FULL") {
+        return Ok(NewReplicaIdentity::Full);
+    }
+    expect(parser, "USING")?;
+    expect(parser, "INDEX")?;
+    parser.parse_identifier().map(NewReplicaIdentity::UsingIndex)
 }
 
 /// Whether a new name is given.
@@ -123,7 +251,10 @@ fn is_of_table(parser: &Parser<'_>) -> bool {
     // Behind ALTER TABLE, what may stand before the name, and the name.
     let alters_constraint =
         |ahead: usize| is_word(parser, ahead, "ALTER") && is_word(parser, ahead + 1, "CONSTRAINT");
-    sets_schema(parser) || (3..11).any(alters_constraint) || changes_options(parser, &["RESET"])
+    sets_schema(parser)
+        || (3..11).any(alters_constraint)
+        || changes_options(parser, &["RESET"])
+        || is_hint(parser)
 }
 
 /// Whether the words SET SCHEMA and one more end the statement: the parser knows what else can be
@@ -219,6 +350,12 @@ mod tests {
             ("ALTER TABLE IF EXISTS ONLY s.t RESET (fillfactor, autovacuum_enabled)", "ALTER TABLE"),
             ("ALTER INDEX s.i SET (fillfactor = 70, deduplicate_items = off)", "ALTER INDEX"),
             ("ALTER INDEX IF EXISTS i RESET (fillfactor)", "ALTER INDEX"),
+            ("ALTER TABLE ONLY s.t ALTER COLUMN \"A\" SET STATISTICS -1", "ALTER TABLE"),
+            ("ALTER TABLE IF EXISTS t ALTER a SET STORAGE EXTERNAL", "ALTER TABLE"),
+            ("ALTER TABLE s.t CLUSTER ON t_pkey", "ALTER TABLE"),
+            ("ALTER TABLE t SET WITHOUT CLUSTER", "ALTER TABLE"),
+            ("ALTER TABLE ONLY s.t REPLICA IDENTITY FULL", "ALTER TABLE"),
+            ("ALTER TABLE ONLY s.t REPLICA IDENTITY USING INDEX i", "ALTER TABLE"),
             ("ALTER TABLE IF EXISTS ONLY s.t SET SCHEMA \"S\"", "ALTER TABLE"),
         ] {
             match &parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))[0].command {

@@ -63,6 +63,8 @@ pub enum Command {
         kind: Option<&'static str>,
         /// CONCURRENTLY.
         concurrently: bool,
+        /// Statistics of columns are to be gathered.
+        analyze: bool,
     },
     /// CREATE SEQUENCE.
     CreateSequence {

@@ -1,7 +1,7 @@
 //! VACUUM, ANALYZE, CLUSTER, REINDEX, CHECKPOINT: what they name, and their options.
 //!
 //! What options tune is automatic here, so they are known and have no effect, but for CONCURRENTLY,
-//! with which a statement must not be part of a larger transaction.
+//! with which a statement must not be part of a larger transaction, and ANALYZE.
 
 use sqlparser::parser::{IsOptional, Parser, ParserError};
 use sqlparser::tokenizer::Token;
@@ -27,7 +27,12 @@ const KINDS: [&str; 5] = ["TABLE", "INDEX", "SCHEMA", "DATABASE", "SYSTEM"];
 
 /// What follows the command's word.
 pub(super) fn parse(parser: &mut Parser<'_>, command: &'static str) -> Parsed<Command> {
-    let mut concurrently = parser.consume_token(&Token::LParen) && options(parser, command)?;
+    let mut options = Options::default();
+    if parser.consume_token(&Token::LParen) {
+        options = parse_options(parser, command)?;
+    }
+    let mut concurrently = options.concurrently;
+    let mut analyze = options.analyze || command == "ANALYZE";
     let mut kind = None;
     loop {
         // Elsewhere they are names.
@@ -35,6 +40,7 @@ pub(super) fn parse(parser: &mut Parser<'_>, command: &'static str) -> Parsed<Co
         let may_come = |word: &str| names_kind || !KINDS.contains(&word);
         let Some(word) = WORDS.into_iter().find(|word| may_come(word) && take(parser, word)) else { break };
         concurrently |= word == "CONCURRENTLY";
+        analyze |= ["ANALYZE", "ANALYSE"].contains(&word);
         if KINDS.contains(&word) {
             kind = Some(word);
         }
@@ -53,11 +59,18 @@ pub(super) fn parse(parser: &mut Parser<'_>, command: &'static str) -> Parsed<Co
             parser.parse_identifier()?;
         }
     }
-    Ok(Command::Maintenance { command, relations, kind, concurrently })
+    Ok(Command::Maintenance { command, relations, kind, concurrently, analyze })
 }
 
-/// Options behind a parenthesis, each with a value or without. Whether CONCURRENTLY is one of them.
-fn options(parser: &mut Parser<'_>, command: &str) -> Parsed<bool> {
+/// The options that have an effect.
+#[derive(Default)]
+struct Options {
+    concurrently: bool,
+    analyze: bool,
+}
+
+/// Options behind a parenthesis, each with a value or without.
+fn parse_options(parser: &mut Parser<'_>, command: &str) -> Parsed<Options> {
     let known: &[&str] = match command {
         "VACUUM" => &[
             "FULL",
@@ -76,7 +89,7 @@ fn options(parser: &mut Parser<'_>, command: &str) -> Parsed<bool> {
         "REINDEX" => &["VERBOSE", "CONCURRENTLY", "TABLESPACE"],
         _ => &["VERBOSE"],
     };
-    let mut concurrently = false;
+    let mut options = Options::default();
     loop {
         let option = parser.parse_identifier()?.value.to_ascii_uppercase();
         if !known.contains(&option.as_str()) {
@@ -88,13 +101,16 @@ fn options(parser: &mut Parser<'_>, command: &str) -> Parsed<bool> {
             let token = parser.next_token().token.to_string().to_ascii_lowercase();
             value = value.or(Some(token.trim_matches('\'').to_owned()));
         }
-        if option == "CONCURRENTLY" {
-            concurrently = !value.is_some_and(|value| ["false", "off", "0"].contains(&value.as_str()));
+        let is_on = !value.is_some_and(|value| ["false", "off", "0"].contains(&value.as_str()));
+        match option.as_str() {
+            "CONCURRENTLY" => options.concurrently = is_on,
+            "ANALYZE" | "ANALYSE" => options.analyze = is_on,
+            _ => {}
         }
         if !parser.consume_token(&Token::Comma) {
             break;
         }
     }
     parser.expect_token(&Token::RParen)?;
-    Ok(concurrently)
+    Ok(options)
 }

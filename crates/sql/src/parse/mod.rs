@@ -75,7 +75,7 @@ mod unicode;
 pub(crate) mod walk;
 
 pub(crate) use alter_identity::{IdentityChange, identity_change};
-pub use alter_relation::{AlterRelation, RelationChange};
+pub use alter_relation::{AlterRelation, NewReplicaIdentity, RelationChange};
 pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub use comment::{CommentStatement, Commented};

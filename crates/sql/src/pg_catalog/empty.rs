@@ -52,7 +52,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_STAT_USER_FUNCTIONS,
     &PG_STAT_WAL_RECEIVER,
     &PG_STATISTIC_EXT,
-    &PG_STATS,
     &PG_SUBSCRIPTION,
     &PG_TRANSFORM,
     &PG_TRIGGER,
@@ -367,14 +366,6 @@ empty_table! {
     PG_STATISTIC_EXT = 3381 table "pg_catalog"."pg_statistic_ext",
     oid: Oid, stxrelid: Oid, stxname: Name, stxnamespace: Oid, stxowner: Oid, stxstattarget: Int4,
     stxkeys: Int2vector, stxkind: InternalCharArray, stxexprs: Text,
-}
-
-empty_table! {
-    PG_STATS = 12053 view "pg_catalog"."pg_stats",
-    schemaname: Name, tablename: Name, attname: Name, inherited: Bool, null_frac: Float4, avg_width: Int4,
-    n_distinct: Float4, most_common_vals: TextArray, most_common_freqs: Float4Array,
-    histogram_bounds: TextArray, correlation: Float4, most_common_elems: TextArray,
-    most_common_elem_freqs: Float4Array, elem_count_histogram: Float4Array,
 }
 
 empty_table! {

@@ -5,7 +5,7 @@ use super::relation::{BTREE, indexes};
 use super::type_facts::facts;
 use super::value::{NULL, attribute_number, vector};
 use super::{Source, SystemTable};
-use crate::catalog::{Index, IndexColumn, OWNER_OID, Oid, PG_CATALOG_OID, Relation, Table};
+use crate::catalog::{Index, IndexColumn, OWNER_OID, Oid, PG_CATALOG_OID, Relation, ReplicaIdentity, Table};
 use crate::types::{Datum, Type, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] = &[&PG_INDEX, &PG_AM, &PG_OPCLASS, &PG_OPFAMILY];
@@ -50,12 +50,12 @@ system_table! {
     indisprimary: Bool = index.primary,
     indisexclusion: Bool = false,
     indimmediate: Bool = index.deferrable.is_none(),
-    indisclustered: Bool = false,
+    indisclustered: Bool = table.hints.clustered == Some(index.oid),
     indisvalid: Bool = true,
     indcheckxmin: Bool = false,
     indisready: Bool = true,
     indislive: Bool = true,
-    indisreplident: Bool = false,
+    indisreplident: Bool = table.hints.replica_identity == ReplicaIdentity::Index(index.oid),
     indkey: Int2vector = vector(TypeId::Int2, index.shown().map(|key| key.column().map_or(0, attribute_number))),
     indcollation: Oidvector = of_types(table, index, |_, ty| facts(ty.id).collation),
     indclass: Oidvector = of_types(table, index, |column, ty| match column.class {

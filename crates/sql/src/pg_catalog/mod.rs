@@ -63,6 +63,7 @@ pub use source::{
     CursorRow, FamilyRow, LockRow, NoServer, PreparedRow, ServerView, SessionRow, Source, StatementRow,
     TransactionRow,
 };
+pub(crate) use type_facts::storage_of;
 
 /// All relations of the two schemas.
 pub fn all() -> impl Iterator<Item = &'static SystemTable> {

@@ -10,8 +10,8 @@ use super::types::row_type;
 use super::value::{NULL, array, attribute_number};
 use super::{Source, SystemTable, acl, all, definition, deparse};
 use crate::catalog::{
-    Catalog, Column, FIRST_USER_OID, INFORMATION_SCHEMA_OID, Identity, Index, IndexKey, OWNER_OID, Oid,
-    PG_CATALOG_OID, Relation, Sequence, Table, View, is_temporary,
+    Catalog, Column, INFORMATION_SCHEMA_OID, Identity, Index, IndexKey, OWNER_OID, Oid, PG_CATALOG_OID,
+    Relation, Sequence, Table, View, hint_of, is_temporary,
 };
 use crate::types::{Datum, Type, TypeId};
 
@@ -46,6 +46,7 @@ struct Entry {
     rules: bool,
     triggers: bool,
     temporary: bool,
+    replica_identity: char,
     options: Vec<String>,
     owner: Oid,
     list: Datum,
@@ -76,6 +77,7 @@ impl Entry {
             rules: false,
             triggers: false,
             temporary: false,
+            replica_identity: 'n',
             options: Vec::new(),
             owner: OWNER_OID,
             list: NULL,
@@ -92,6 +94,7 @@ impl Entry {
             // keys only where it is told of triggers.
             triggers: !table.foreign_keys.is_empty() || !table.referenced_by.is_empty(),
             temporary: table.temporary,
+            replica_identity: table.hints.replica_identity.letter(),
             options: table.options.clone(),
             ..Entry::new(table.oid, &table.name, table.schema, 'r', table.columns.len())
         }
@@ -168,6 +171,12 @@ fn count(number: usize) -> i16 {
     i16::try_from(number).unwrap_or(i16::MAX)
 }
 
+/// The rows that a table had when its statistics were gathered; -1 if they are not.
+fn known_rows(source: &Source<'_>, kind: char, tree: u32) -> f32 {
+    let known = source.server.table_statistics(tree).filter(|_| kind == 'r');
+    known.map_or(-1.0, |known| known.rows as f32)
+}
+
 system_table! {
     static PG_CLASS = 1259 table "pg_catalog"."pg_class",
     |source| entries(source.catalog).into_iter().map(|entry| (source, entry.owned(source))) => |(source, entry)|,
@@ -182,7 +191,7 @@ system_table! {
     relfilenode: Oid = entry.tree,
     reltablespace: Oid = 0,
     relpages: Int4 = 0,
-    reltuples: Float4 = -1.0_f32,
+    reltuples: Float4 = known_rows(source, entry.kind, entry.tree),
     relallvisible: Int4 = 0,
     reltoastrelid: Oid = 0,
     relhasindex: Bool = entry.indexed,
@@ -197,7 +206,7 @@ system_table! {
     relrowsecurity: Bool = false,
     relforcerowsecurity: Bool = false,
     relispopulated: Bool = true,
-    relreplident: InternalChar = if entry.kind == 'r' && entry.oid >= FIRST_USER_OID { 'd' } else { 'n' },
+    relreplident: InternalChar = entry.replica_identity,
     relispartition: Bool = false,
     relrewrite: Oid = 0,
     relfrozenxid: Xid = if entry.kind == 'r' { source.eval.session.transaction_id() as u32 } else { 0 },
@@ -220,6 +229,10 @@ struct Attribute {
     missing: Datum,
     identity: Option<Identity>,
     generated: bool,
+    /// SET STATISTICS.
+    statistics: Option<i32>,
+    /// SET STORAGE.
+    storage: Option<char>,
 }
 
 impl Attribute {
@@ -235,6 +248,8 @@ impl Attribute {
             missing: NULL,
             identity: None,
             generated: false,
+            statistics: None,
+            storage: None,
         }
     }
 
@@ -264,12 +279,22 @@ impl Attribute {
     fn facts(&self) -> TypeFacts {
         facts(self.ty.id)
     }
+
+    /// How its values are to be stored; of values that are always short nothing can be said.
+    fn storage(&self) -> char {
+        let own = self.facts().storage;
+        self.storage.filter(|_| own != 'p').unwrap_or(own)
+    }
 }
 
 impl Attribute {
     fn of_table(table: &Table) -> impl Iterator<Item = Attribute> {
         let columns = table.columns.iter().enumerate();
-        columns.map(|(place, column)| Attribute::of_column(table.oid, place, column))
+        columns.map(|(place, column)| Attribute {
+            statistics: hint_of(&table.hints.statistics, place),
+            storage: hint_of(&table.hints.storage, place),
+            ..Attribute::of_column(table.oid, place, column)
+        })
     }
 
     fn of_index(table: &Table, index: &Index) -> impl Iterator<Item = Attribute> {
@@ -333,7 +358,7 @@ system_table! {
     attrelid: Oid = attribute.relation,
     attname: Name = attribute.name.clone(),
     atttypid: Oid = if attribute.dropped { 0 } else { attribute.ty.oid() },
-    attstattarget: Int4 = if attribute.dropped { 0 } else { -1 },
+    attstattarget: Int4 = if attribute.dropped { 0 } else { attribute.statistics.unwrap_or(-1) },
     attlen: Int2 = attribute.ty.shown_length(),
     attnum: Int2 = attribute.number,
     attndims: Int4 = i32::from(attribute.ty.id.is_array()),
@@ -341,7 +366,7 @@ system_table! {
     atttypmod: Int4 = attribute.ty.shown_modifier(),
     attbyval: Bool = attribute.facts().by_value,
     attalign: InternalChar = attribute.facts().align,
-    attstorage: InternalChar = attribute.facts().storage,
+    attstorage: InternalChar = attribute.storage(),
     attcompression: InternalChar = "",
     attnotnull: Bool = attribute.not_null,
     atthasdef: Bool = attribute.default,

@@ -8,6 +8,7 @@ use super::names::AnyRelation;
 use crate::catalog::{Catalog, Database, Oid, Schema, Sequence, TEMPORARY_ALIAS, resolve_schema};
 use crate::function::EvalContext;
 use crate::session::failures::Failure;
+use crate::statistics::TableStatistics;
 
 /// The catalog, the session and the server, as one statement sees them.
 #[derive(Clone, Copy)]
@@ -92,6 +93,16 @@ pub trait ServerView: Send + Sync {
     fn approximate_rows(&self, tree: u32) -> u64 {
         let _ = tree;
         0
+    }
+    /// What was gathered of the table whose rows are in this tree.
+    fn table_statistics(&self, tree: u32) -> Option<Arc<TableStatistics>> {
+        let _ = tree;
+        None
+    }
+    /// Whether the session may read a column of a table.
+    fn may_read(&self, table: Oid, column: usize) -> bool {
+        let _ = (table, column);
+        true
     }
     /// Bytes that a tree takes, approximately.
     fn tree_bytes(&self, tree: u32) -> i64 {

@@ -1,11 +1,13 @@
 //! What PostgreSQL's statistics views count: `pg_stat_user_tables`, `pg_stat_database`,
-//! `pg_stat_bgwriter` and their kin, with the columns of version 15.
+//! `pg_stat_bgwriter` and their kin, with the columns of version 15; and `pg_stats`, what ANALYZE
+//! has gathered of columns.
 //!
 //! The engine counts commits, rollbacks, deadlocks, checkpoints and what it writes to its log,
 //! since it was opened, and knows roughly how many rows a tree has. Nobody counts scans, rows that
 //! were read and written, or blocks: such a column is NULL, for an index that shows 0 scans would
 //! be taken for one that nobody needs. In `pg_stat_database` alone it is 0, because monitors pass
-//! over a database of which one figure is missing.
+//! over a database of which one figure is missing. Of a column's values their number is known and
+//! how many are NULL, not which are common: the rest of `pg_stats` is NULL.
 //!
 //! All tables are users' tables here, since the catalog's are not stored.
 
@@ -14,8 +16,9 @@ use std::sync::Arc;
 use cognate_engine::Statistics;
 
 use super::value::NULL;
-use super::{Source, SystemTable};
+use super::{ServerView, Source, SystemTable};
 use crate::catalog::{DATABASE_OID, Database, Index, Table};
+use crate::statistics::ColumnStatistics;
 use crate::types::{Datum, Numeric as Number};
 
 pub(super) const TABLES: &[&SystemTable] = &[
@@ -38,6 +41,7 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_STAT_BGWRITER,
     &PG_STAT_WAL,
     &PG_STAT_ARCHIVER,
+    &PG_STATS,
 ];
 
 fn count(value: u64) -> i64 {
@@ -46,6 +50,30 @@ fn count(value: u64) -> i64 {
 
 fn indexes<'a>(source: &Source<'a>) -> impl Iterator<Item = (&'a Arc<Table>, &'a Index)> {
     source.catalog.tables().flat_map(|table| table.indexes.iter().map(move |index| (table, index)))
+}
+
+/// When the statistics of a table were gathered that there are, by ANALYZE or in the background.
+fn gathered_at(server: &dyn ServerView, table: &Table, automatic: bool) -> Datum {
+    let known = server.table_statistics(table.tree).filter(|known| known.automatic == automatic);
+    known.map_or(NULL, |known| Datum::Timestamptz(known.at))
+}
+
+/// The columns of which something was gathered that the user may read, with the table's rows.
+fn columns(source: &Source<'_>) -> Vec<(Arc<Table>, String, ColumnStatistics, u64)> {
+    let mut columns = Vec::new();
+    for table in source.catalog.tables() {
+        let Some(known) = source.server.table_statistics(table.tree) else { continue };
+        let is_hidden = |place: usize| match table.temporary {
+            true => source.is_of_another_session(table.schema),
+            false => !source.server.may_read(table.oid, place),
+        };
+        for (place, column) in table.visible_columns() {
+            if let Some(of_column) = known.columns.get(place).filter(|_| !is_hidden(place)) {
+                columns.push((Arc::clone(table), column.name.clone(), *of_column, known.rows));
+            }
+        }
+    }
+    columns
 }
 
 /// What the engine has counted; zeros where there is none.
@@ -104,8 +132,8 @@ system_table! {
     n_ins_since_vacuum: Int8 = NULL,
     last_vacuum: Timestamptz = NULL,
     last_autovacuum: Timestamptz = NULL,
-    last_analyze: Timestamptz = NULL,
-    last_autoanalyze: Timestamptz = NULL,
+    last_analyze: Timestamptz = gathered_at(server, table, false),
+    last_autoanalyze: Timestamptz = gathered_at(server, table, true),
     vacuum_count: Int8 = 0,
     autovacuum_count: Int8 = 0,
     analyze_count: Int8 = 0,
@@ -114,6 +142,25 @@ system_table! {
 
 static PG_STAT_USER_TABLES: SystemTable = of_users(12161, "pg_stat_user_tables", &PG_STAT_ALL_TABLES);
 static PG_STAT_SYS_TABLES: SystemTable = of_system(12152, "pg_stat_sys_tables", &PG_STAT_ALL_TABLES);
+
+system_table! {
+    static PG_STATS = 12053 view "pg_catalog"."pg_stats",
+    |source| columns(source) => |(table, name, known, rows)|,
+    schemaname: Name = table.schema_name.clone(),
+    tablename: Name = table.name.clone(),
+    attname: Name = name,
+    inherited: Bool = false,
+    null_frac: Float4 = known.null_share as f32,
+    avg_width: Int4 = known.width,
+    n_distinct: Float4 = known.shown_distinct(rows),
+    most_common_vals: TextArray = NULL,
+    most_common_freqs: Float4Array = NULL,
+    histogram_bounds: TextArray = NULL,
+    correlation: Float4 = NULL,
+    most_common_elems: TextArray = NULL,
+    most_common_elem_freqs: Float4Array = NULL,
+    elem_count_histogram: Float4Array = NULL,
+}
 
 system_table! {
     static PG_STAT_ALL_INDEXES = 12183 view "pg_catalog"."pg_stat_all_indexes",

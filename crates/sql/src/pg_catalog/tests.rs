@@ -61,6 +61,7 @@ pub(super) fn table(oid: u32, name: &str, columns: Vec<Column>, indexes: Vec<Ind
         on_commit: None,
         options: vec![],
         comment: None,
+        hints: Default::default(),
         derived: Default::default(),
     }
 }

@@ -125,6 +125,11 @@ pub(super) fn facts(id: TypeId) -> TypeFacts {
     base(id)
 }
 
+/// PostgreSQL's letter for how values of a type are stored if nothing else is said.
+pub(crate) fn storage_of(id: TypeId) -> char {
+    facts(id).storage
+}
+
 fn base(id: TypeId) -> TypeFacts {
     let row = TABLE.iter().find(|row| row.0 == id.oid()).unwrap_or(&TABLE[0]);
     let (_, by_value, kind, align, storage, collation, functions) = *row;

@@ -1,6 +1,11 @@
 //! Rough numbers: how many rows remain, what a step costs. A unit of cost is about one row looked
 //! up by its key.
+//!
+//! What is known of a column's values (`crate::statistics`) says what equality leaves of the rows:
+//! a value that is looked for is taken to be one of the rare ones, any other to be as frequent as
+//! the others, and columns to be independent. Where nothing is known, constants stand for it.
 
+use crate::bind::ColumnValues;
 use crate::expr::Expr;
 use crate::function::operator::Comparison;
 use crate::types::Datum;
@@ -11,6 +16,8 @@ pub(super) const UNKNOWN_ROWS: f64 = 1000.0;
 /// Rows that equality with one value of a non-unique key leaves at most: transactional schemas
 /// index what is selective.
 pub(super) const ROWS_FOR_KEY: f64 = 30.0;
+/// Share of the rows that equality with one value leaves, where nothing is known of the values.
+const EQUAL: f64 = 0.05;
 /// Share of the rows between two bounds: whoever gives both knows what they are looking for.
 pub(super) const BETWEEN: f64 = 0.005;
 /// Share of the rows on one side of a bound.
@@ -34,32 +41,73 @@ pub(super) const PROBE_ROW: f64 = 0.25;
 /// Taking a row from memory.
 pub(super) const MEMORY_ROW: f64 = 0.05;
 
-/// The share of rows for which a condition holds.
+/// What is known of the values of the column that an expression is; none if nothing is, or if it
+/// is no column.
+pub(super) type ValuesOf<'a> = dyn Fn(&Expr) -> Option<ColumnValues> + 'a;
+
+/// The share of rows for which a condition holds, if nothing is known of any column.
 pub(super) fn selectivity(expr: &Expr) -> f64 {
+    selectivity_with(expr, &|_| None)
+}
+
+/// The same with what is known of columns.
+pub(super) fn selectivity_with(expr: &Expr, values_of: &ValuesOf<'_>) -> f64 {
+    let of = |part: &Expr| selectivity_with(part, values_of);
     match expr {
         Expr::Constant(Datum::Bool(true)) => 1.0,
         Expr::Constant(_) => 0.0,
-        Expr::Compare(Comparison::Equal, _) => 0.05,
-        Expr::Compare(Comparison::NotEqual, _) => 0.95,
+        Expr::Compare(Comparison::Equal, operands) => equality(operands, values_of).unwrap_or(EQUAL),
+        Expr::Compare(Comparison::NotEqual, operands) => 1.0 - equality(operands, values_of).unwrap_or(EQUAL),
         Expr::Compare(..) | Expr::RowCompare(_) => BEYOND,
         Expr::InList(list) => {
             let items = list.items.len() + list.constants.as_ref().map_or(0, |set| set.len());
-            let share = (0.05 * items as f64).min(0.5);
+            let share = match values_of(&list.operand) {
+                Some(values) => (values.share_of_sought() * items as f64).min(1.0),
+                None => (EQUAL * items as f64).min(0.5),
+            };
             if list.negated { 1.0 - share } else { share }
         }
-        Expr::IsNull { negated, .. } => {
-            if *negated {
-                0.95
-            } else {
-                0.05
-            }
+        Expr::IsNull { operand, negated } => {
+            let share = values_of(operand).map_or(EQUAL, |values| values.null_share);
+            if *negated { 1.0 - share } else { share }
         }
-        Expr::And(parts) => parts.iter().map(selectivity).product(),
-        Expr::Or(parts) => parts.iter().map(selectivity).sum::<f64>().min(1.0),
-        Expr::Not(operand) => 1.0 - selectivity(operand),
+        Expr::And(parts) => parts.iter().map(of).product(),
+        Expr::Or(parts) => parts.iter().map(of).sum::<f64>().min(1.0),
+        Expr::Not(operand) => 1.0 - of(operand),
         Expr::Operator(call) if call.operator.name.contains("~~") => 0.1,
         _ => 0.5,
     }
+}
+
+/// The share of rows, or of pairs of rows, in which two operands are equal; none if nothing is
+/// known of either. Of two columns, the values of the one with fewer are taken to be among those of
+/// the other.
+pub(super) fn equality([left, right]: &[Expr; 2], values_of: &ValuesOf<'_>) -> Option<f64> {
+    match (values_of(left), values_of(right)) {
+        (None, None) => None,
+        (Some(known), None) => Some(known_beside(known, right)),
+        (None, Some(known)) => Some(known_beside(known, left)),
+        (Some(left), Some(right)) => Some(both_equal(left, right)),
+    }
+}
+
+/// The same of a column and of what nothing is known of: what reads no other relation is looked
+/// for.
+fn known_beside(known: ColumnValues, other: &Expr) -> f64 {
+    if reads_slots(other) { known.share_of_one() } else { known.share_of_sought() }
+}
+
+/// Whether an expression depends on a row of the level.
+pub(super) fn reads_slots(expr: &Expr) -> bool {
+    let mut reads = false;
+    expr.for_each_slot(&mut |_| reads = true);
+    reads
+}
+
+/// The share of pairs of rows in which two columns are equal.
+pub(super) fn both_equal(left: ColumnValues, right: ColumnValues) -> f64 {
+    let neither_is_null = (1.0 - left.null_share) * (1.0 - right.null_share);
+    neither_is_null / left.distinct.max(right.distinct).max(1.0)
 }
 
 /// What sorting this many rows costs.
@@ -76,4 +124,74 @@ pub(super) fn limit_rows(limit: Option<&Expr>, offset: Option<&Expr>) -> Option<
     };
     let limit = number(limit?)?;
     Some(limit + offset.and_then(number).unwrap_or(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slot 0 has 50 values and is NULL in a half of the rows, slot 1 has 200, slot 2 has two of
+    /// which one is rare.
+    fn known(expr: &Expr) -> Option<ColumnValues> {
+        match expr {
+            Expr::Slot(0) => Some(ColumnValues { distinct: 50.0, null_share: 0.5, rarest: 0.01 }),
+            Expr::Slot(1) => Some(ColumnValues { distinct: 200.0, null_share: 0.0, rarest: 0.005 }),
+            Expr::Slot(2) => Some(ColumnValues { distinct: 2.0, null_share: 0.0, rarest: 0.001 }),
+            _ => None,
+        }
+    }
+
+    fn compare(comparison: Comparison, left: Expr, right: Expr) -> Expr {
+        Expr::Compare(comparison, Box::new([left, right]))
+    }
+
+    fn close(left: f64, right: f64) -> bool {
+        (left - right).abs() < 1e-12
+    }
+
+    #[test]
+    fn equality_leaves_one_value_of_those_there_are() {
+        let one = || Expr::Constant(Datum::Int4(1));
+        let share = |left, right| selectivity_with(&compare(Comparison::Equal, left, right), &known);
+        assert!(close(share(Expr::Slot(0), one()), 0.01));
+        assert!(close(share(one(), Expr::Slot(1)), 0.005));
+        assert!(close(share(Expr::Slot(0), Expr::Slot(1)), 0.0025));
+        assert!(close(share(Expr::Slot(7), one()), EQUAL));
+        let differs = compare(Comparison::NotEqual, Expr::Slot(1), one());
+        assert!(close(selectivity_with(&differs, &known), 0.995));
+        let both = Expr::And(vec![differs.clone(), compare(Comparison::Equal, Expr::Slot(0), one())]);
+        assert!(close(selectivity_with(&both, &known), 0.00995));
+    }
+
+    #[test]
+    fn a_value_that_is_looked_for_is_a_rare_one() {
+        let share = |left, right| selectivity_with(&compare(Comparison::Equal, left, right), &known);
+        assert!(close(share(Expr::Slot(2), Expr::Constant(Datum::Int4(1))), 0.001));
+        assert!(close(share(Expr::Constant(Datum::Int4(1)), Expr::Slot(2)), 0.001));
+        // That of a row of another relation may be any.
+        assert!(close(share(Expr::Slot(2), Expr::Slot(7)), 0.5));
+        assert!(close(share(Expr::Slot(7), Expr::Slot(2)), 0.5));
+        assert!(close(share(Expr::Slot(2), Expr::Slot(1)), 0.005));
+    }
+
+    #[test]
+    fn the_share_of_nulls_is_what_is_known() {
+        let is_null = |slot, negated| Expr::IsNull { operand: Box::new(Expr::Slot(slot)), negated };
+        assert!(close(selectivity_with(&is_null(0, true), &known), 0.5));
+        assert!(close(selectivity_with(&is_null(1, false), &known), 0.0));
+        assert!(close(selectivity_with(&is_null(7, false), &known), EQUAL));
+    }
+
+    #[test]
+    fn without_statistics_the_constants_stay() {
+        let equal = compare(Comparison::Equal, Expr::Slot(0), Expr::Slot(1));
+        assert!(close(selectivity(&equal), EQUAL));
+        assert!(close(selectivity(&Expr::Not(Box::new(equal))), 1.0 - EQUAL));
+    }
+
+    #[test]
+    fn a_column_of_nulls_equals_nothing() {
+        let nulls = ColumnValues { distinct: 0.0, null_share: 1.0, rarest: 0.0 };
+        assert!(close(nulls.share_of_one(), 0.0) && close(both_equal(nulls, nulls), 0.0));
+    }
 }

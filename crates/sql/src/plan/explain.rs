@@ -7,22 +7,23 @@
 
 use super::access::{Access, AccessKind, KeyValues, Scan};
 use super::shown::{self, Names, Words, names_at, names_of_group};
-use super::{Node, Plan, SourceNode, outputs};
+use super::{GroupNode, HashJoin, Node, Plan, SourceNode, outputs};
 use crate::catalog::IndexKey;
-use crate::explain::{Outline, Property};
+use crate::explain::{Outline, Property, Telling};
+use crate::expr::{Count, place_of};
 use crate::function::quote_identifier;
-use crate::types::FormatContext;
 
 /// One line a node, indented as PostgreSQL does.
-pub(super) fn explain(plan: &Plan, verbose: bool, format: &FormatContext) -> Vec<String> {
-    walk(plan, verbose, format).lines.into_iter().map(|(line, _)| line).collect()
+pub(super) fn explain(plan: &Plan, telling: Telling<'_>) -> Vec<String> {
+    let lines = walk(plan, telling).lines.into_iter().map(|(line, _)| line);
+    lines.filter(|line| !line.is_empty()).collect()
 }
 
 /// The same as a tree.
-pub(super) fn outline(plan: &Plan, verbose: bool, format: &FormatContext) -> Outline {
+pub(super) fn outline(plan: &Plan, telling: Telling<'_>) -> Outline {
     let mut open: Vec<(usize, Outline)> = Vec::new();
     let mut cte = None;
-    for (_, part) in walk(plan, verbose, format).lines {
+    for (_, part) in walk(plan, telling).lines {
         match part {
             Part::Node(depth, mut node) => {
                 if let Some(name) = cte.take() {
@@ -56,17 +57,21 @@ fn close(open: &mut Vec<(usize, Outline)>, depth: usize) {
     }
 }
 
-fn walk<'a>(plan: &Plan, verbose: bool, format: &'a FormatContext) -> Lines<'a> {
+fn walk<'a>(plan: &Plan, telling: Telling<'a>) -> Lines<'a> {
     let (lines, width, names) = (Vec::new(), plan.columns.len(), Names::new());
-    let mut out = Lines { lines, verbose, width, format, names, output: None };
+    // What is left to the caller gives what the statement does.
+    let mut whole = telling.whole;
+    let mut out = Lines { lines, telling, width, names, output: None, count: None };
     let mut depth = 0;
     if plan.limit.is_some() || plan.offset.is_some() {
         out.announce(|_| outputs::of_node(&plan.root));
+        out.count = whole.take();
         out.line(depth, "Limit");
         depth += 1;
     }
     if plan.has_locks() {
         out.announce(|_| outputs::of_node(&plan.root));
+        out.count = whole.take();
         out.line(depth, "LockRows");
         depth += 1;
     }
@@ -93,16 +98,15 @@ enum Part {
 
 struct Lines<'a> {
     lines: Vec<(String, Part)>,
-    /// Nodes say what they give.
-    verbose: bool,
+    telling: Telling<'a>,
     /// So many columns of the first node are the statement's.
     width: usize,
-    /// How values are printed.
-    format: &'a FormatContext,
     /// What the places of the frame at hand are called.
     names: Names,
     /// What the next node gives.
     output: Option<Vec<String>>,
+    /// What was counted at it.
+    count: Option<Count>,
 }
 
 impl Lines<'_> {
@@ -117,11 +121,18 @@ impl Lines<'_> {
         depth: usize,
         text: impl AsRef<str>,
         kind: &'static str,
-        properties: Vec<(&'static str, Property)>,
+        mut properties: Vec<(&'static str, Property)>,
     ) {
         let arrow = if depth == 0 { String::new() } else { format!("{}->  ", " ".repeat(depth * 6 - 4)) };
+        let counted = match self.count.take() {
+            Some(count) => {
+                properties.extend(self.telling.figures(count));
+                self.telling.words(count)
+            }
+            None => String::new(),
+        };
         let node = Outline { kind, properties, plans: vec![] };
-        self.lines.push((format!("{arrow}{}", text.as_ref()), Part::Node(depth, node)));
+        self.lines.push((format!("{arrow}{}{counted}", text.as_ref()), Part::Node(depth, node)));
         let mut output = self.output.take().unwrap_or_default();
         if depth == 0 {
             output.truncate(self.width);
@@ -135,14 +146,34 @@ impl Lines<'_> {
     /// Has the next node say what it gives, unless that is known: a node of several lines gives it
     /// by the first.
     fn announce(&mut self, output: impl FnOnce(&Names) -> Vec<String>) {
-        if self.verbose && self.output.is_none() {
+        if self.telling.verbose && self.output.is_none() {
             self.output = Some(output(&self.names));
         }
     }
 
+    /// Has the next node say what was counted here, unless that is known: a node of several lines
+    /// says it by the first.
+    fn counted(&mut self, place: usize) {
+        if self.count.is_none() {
+            self.count = self.telling.tally.map(|tally| tally.count(place));
+        }
+    }
+
+    /// How many rows did not pass the condition told last, in all loops of the node at this depth.
+    fn removed(&mut self, depth: usize, removed: u64, count: Count) {
+        let name = "Rows Removed by Filter";
+        let each = count.removed_words(removed);
+        // As text nothing is said of none.
+        let line = match removed {
+            0 => String::new(),
+            _ => format!("{}{name}: {each}", " ".repeat(depth * 6 + 2)),
+        };
+        self.lines.push((line, Part::Property(depth, name, Property::Figure(each))));
+    }
+
     /// What expressions over the frame at hand are printed with.
     fn words(&self) -> Words<'_> {
-        Words { names: &self.names, format: self.format }
+        Words { names: &self.names, format: self.telling.format }
     }
 
     /// A property of the last node at this depth: its name, and how it is printed.
@@ -158,6 +189,7 @@ impl Lines<'_> {
 
     fn node(&mut self, node: &Node, depth: usize) {
         self.announce(|_| outputs::of_node(node));
+        self.counted(place_of(node));
         let outer = match node {
             Node::Select(select) => Some(std::mem::replace(&mut self.names, outputs::names(&select.source))),
             _ => None,
@@ -177,6 +209,7 @@ impl Lines<'_> {
                     depth += 1;
                 }
                 for stage in select.windows.iter().flat_map(|windows| windows.stages.iter().rev()) {
+                    self.counted(place_of(stage));
                     self.line(depth, "WindowAgg");
                     if stage.first.is_some() {
                         self.detail(depth, "Run Condition", "1 condition(s)");
@@ -188,19 +221,7 @@ impl Lines<'_> {
                     }
                 }
                 if let Some(group) = &select.group {
-                    let (text, strategy) = match group.keys.is_empty() {
-                        true => ("Aggregate", "Plain"),
-                        false => ("HashAggregate", "Hashed"),
-                    };
-                    self.node_line(depth, text, "Aggregate", vec![("Strategy", strategy.into())]);
-                    if let Some(sets) = &group.sets {
-                        self.detail(depth, "Grouping Sets", sets.len().to_string());
-                    }
-                    if !group.having.is_empty() {
-                        let names = names_of_group(group, self.words());
-                        let words = Words { names: &names, format: self.format };
-                        self.detail(depth, "Filter", shown::conditions(&group.having, words));
-                    }
+                    self.group(group, depth);
                     depth += 1;
                 }
                 self.source(&select.source, depth);
@@ -239,15 +260,33 @@ impl Lines<'_> {
         }
     }
 
+    fn group(&mut self, group: &GroupNode, depth: usize) {
+        let (text, strategy) = match group.keys.is_empty() {
+            true => ("Aggregate", "Plain"),
+            false => ("HashAggregate", "Hashed"),
+        };
+        self.counted(place_of(group));
+        self.node_line(depth, text, "Aggregate", vec![("Strategy", strategy.into())]);
+        if let Some(sets) = &group.sets {
+            self.detail(depth, "Grouping Sets", sets.len().to_string());
+        }
+        if !group.having.is_empty() {
+            let names = names_of_group(group, self.words());
+            let words = Words { names: &names, format: self.telling.format };
+            self.detail(depth, "Filter", shown::conditions(&group.having, words));
+        }
+    }
+
     fn source(&mut self, source: &SourceNode, depth: usize) {
         self.announce(|names| outputs::of_source(source, names));
+        self.counted(place_of(source));
         match source {
             SourceNode::Unit => self.line(depth, "Result"),
             SourceNode::Nothing => {
                 self.line(depth, "Result");
                 self.detail(depth, "One-Time Filter", "false");
             }
-            SourceNode::Scan(scan) => self.scan(scan, depth),
+            SourceNode::Scan(scan) => self.scan(scan, place_of(source), depth),
             SourceNode::Virtual { table, .. } => {
                 let name = table.name().to_string();
                 let text = format!("Function Scan on {name}");
@@ -267,6 +306,10 @@ impl Lines<'_> {
                 self.source(input, depth);
                 let text = shown::conditions(conditions, self.words());
                 self.detail(depth, "Filter", text);
+                if let Some(tally) = self.telling.tally {
+                    let (read, passed) = (tally.count(place_of(&**input)), tally.count(place_of(source)));
+                    self.removed(depth, read.rows.saturating_sub(passed.rows), passed);
+                }
             }
             SourceNode::First(input) => {
                 self.line(depth, "Limit");
@@ -294,22 +337,25 @@ impl Lines<'_> {
                 self.source(&join.outer, depth + 1);
                 self.source(&join.inner, depth + 1);
             }
-            SourceNode::HashJoin(join) => {
-                let (text, kind) = match (join.left, join.full) {
-                    (_, true) => ("Hash Full Join", "Full"),
-                    (true, _) => ("Hash Left Join", "Left"),
-                    _ => ("Hash Join", "Inner"),
-                };
-                self.node_line(depth, text, "Hash Join", vec![("Join Type", kind.into())]);
-                self.source(&join.probe, depth + 1);
-                self.announce(|names| outputs::of_source(&join.build, names));
-                self.line(depth + 1, "Hash");
-                self.source(&join.build, depth + 2);
-            }
+            SourceNode::HashJoin(join) => self.hash_join(join, depth),
         }
     }
 
-    fn scan(&mut self, scan: &Scan, depth: usize) {
+    fn hash_join(&mut self, join: &HashJoin, depth: usize) {
+        let (text, kind) = match (join.left, join.full) {
+            (_, true) => ("Hash Full Join", "Full"),
+            (true, _) => ("Hash Left Join", "Left"),
+            _ => ("Hash Join", "Inner"),
+        };
+        self.node_line(depth, text, "Hash Join", vec![("Join Type", kind.into())]);
+        self.source(&join.probe, depth + 1);
+        self.announce(|names| outputs::of_source(&join.build, names));
+        self.counted(place_of(&join.build));
+        self.line(depth + 1, "Hash");
+        self.source(&join.build, depth + 2);
+    }
+
+    fn scan(&mut self, scan: &Scan, place: usize, depth: usize) {
         let table = &scan.table.name;
         let shown = if scan.name == *table { table.clone() } else { format!("{table} {}", scan.name) };
         let backward = if scan.access.reverse { " Backward" } else { "" };
@@ -323,7 +369,7 @@ impl Lines<'_> {
             AccessKind::Table => scan.table.primary_key().map(|index| &index.name),
         };
         let names = names_at(scan, &self.names);
-        let words = Words { names: &names, format: self.format };
+        let words = Words { names: &names, format: self.telling.format };
         let direction = if scan.access.reverse { "Backward" } else { "Forward" };
         let relation =
             [("Relation Name", table.as_str().into()), ("Alias", Property::Text(scan.name.to_string()))];
@@ -347,6 +393,9 @@ impl Lines<'_> {
         }
         if !scan.filter.is_empty() {
             self.detail(depth, "Filter", shown::conditions(&scan.filter, words));
+            if let Some(tally) = self.telling.tally {
+                self.removed(depth, tally.count(place_of(scan)).removed, tally.count(place));
+            }
         }
     }
 }

@@ -7,13 +7,16 @@
 //! wins; a wanted order that the first item's index gives saves the sort and, with a LIMIT, most of
 //! the reading.
 //!
+//! How many rows a join gives follows from how many different values its keys have. Where that is
+//! not known, an item's keys are taken to be unique.
+//!
 //! A condition is tested as soon as all its relations are there. Conditions of ON in a left join
 //! belong to its right side; those of WHERE that look at a left join's right side come after the
 //! join, unless they reject NULLs: then the join is an inner one.
 
-use super::estimate::{HASH_ROW, MEMORY_ROW, OPEN, PROBE_ROW, selectivity, sort_cost};
+use super::estimate::{HASH_ROW, MEMORY_ROW, OPEN, PROBE_ROW, both_equal, selectivity, sort_cost};
 use super::path::{Path, Search, WantedOrder, order_of_relation};
-use super::relation::{Condition, Mask, base_rows, bit, mask_of};
+use super::relation::{Condition, Mask, base_rows, bit, mask_of, values_of};
 use crate::bind::{From, Join, JoinKind, RowCounts, Select, Source};
 use crate::expr::Expr;
 use crate::function::operator::Comparison;
@@ -325,7 +328,13 @@ impl Joiner<'_> {
                 }
                 let (path, inner_rows, inner_cost) = self.read(*relation, &problem.conditions, available);
                 let base = base_rows(&self.select.relations[*relation], |table| self.row_counts.rows(table));
-                let joined = (rows * inner_rows / base.max(1.0)).max(1.0).min(rows * inner_rows);
+                let all = rows * inner_rows;
+                let if_unique = all / base.max(1.0);
+                let joined = match self.key_share(&problem.conditions, placed, item.provides) {
+                    Some(share) => (all * share).max(if_unique),
+                    None => if_unique,
+                };
+                let joined = joined.max(1.0).min(all);
                 let cost = inner_cost + inner_rows * HASH_ROW + rows * PROBE_ROW;
                 let hashed = (step(Method::Hash, Inner::Leaf(path)), joined.min(looped.1.max(1.0)), cost);
                 if hashed.2 < looped.2 { hashed } else { looped }
@@ -343,7 +352,9 @@ impl Joiner<'_> {
                 let hashed = self.choose(&inside, available, None, None);
                 let cost = hashed.cost + hashed.rows * HASH_ROW + rows * PROBE_ROW;
                 if cost < looped.2 {
-                    (step(Method::Hash, Inner::Nested(hashed)), loop_rows.min(rows * 2.0), cost)
+                    let is_known = self.key_share(&inner.conditions, placed, item.provides).is_some();
+                    let joined = if is_known { loop_rows } else { loop_rows.min(rows * 2.0) };
+                    (step(Method::Hash, Inner::Nested(hashed)), joined, cost)
                 } else {
                     looped
                 }
@@ -358,6 +369,23 @@ impl Joiner<'_> {
                 (step(Method::Loop, inner), rows * inner_rows, cost)
             }
         }
+    }
+
+    /// The share of the pairs in which the keys of a hash join are equal; none if nothing is known
+    /// of the values of a key on the right. What is not known of the left one is taken to be the
+    /// same there.
+    fn key_share(&self, conditions: &[Condition], left: Mask, right: Mask) -> Option<f64> {
+        let mut share = None;
+        for condition in conditions {
+            let Some((outer, inner)) = hash_key(self.select, condition, left, right) else { continue };
+            let inner = values_of(self.select, self.row_counts, inner)?;
+            let of_key = match values_of(self.select, self.row_counts, outer) {
+                Some(outer) => both_equal(outer, inner),
+                None => inner.share_of_one(),
+            };
+            share = Some(share.unwrap_or(1.0) * of_key);
+        }
+        share
     }
 
     /// A loop over an inner side that does not depend on the outer one reads it once only.

@@ -49,6 +49,7 @@ use cognate_engine::LockMode;
 
 use crate::bind::{Frame, LockWait, RowsCall, SetKind, SetReturning, SortKey, VirtualTable, WindowCall};
 use crate::catalog::Table;
+use crate::explain::{Outline, Telling};
 use crate::expr::{Expr, RoutineBody};
 use crate::function::ResolvedFunction;
 use crate::session::OutputColumn;
@@ -104,12 +105,17 @@ impl Plan {
     /// The plan as text, a line a node, indented; if asked for, with what the nodes give. Values
     /// are printed as `format` has it.
     pub fn explain(&self, verbose: bool, format: &FormatContext) -> Vec<String> {
-        explain::explain(self, verbose, format)
+        self.told(Telling::plainly(verbose, format))
+    }
+
+    /// The same, with what was counted.
+    pub(crate) fn told(&self, telling: Telling<'_>) -> Vec<String> {
+        explain::explain(self, telling)
     }
 
     /// The same as a tree.
-    pub(crate) fn outline(&self, verbose: bool, format: &FormatContext) -> crate::explain::Outline {
-        explain::outline(self, verbose, format)
+    pub(crate) fn outline(&self, telling: Telling<'_>) -> Outline {
+        explain::outline(self, telling)
     }
 
     /// Whether rows are to be locked, and LIMIT and OFFSET left to the caller.

@@ -19,10 +19,10 @@
 use super::access::{Access, AccessKind, KeyPart, KeyRange, KeyValues, RangeBound};
 use super::estimate::{
     BETWEEN, BEYOND, FETCH_ROW, OPEN, PREFIX, ROWS_FOR_KEY, SCAN_ROW, UNKNOWN_ELEMENTS, UNKNOWN_ROWS,
-    selectivity,
+    reads_slots, selectivity, selectivity_with,
 };
 use super::partial;
-use super::relation::{Condition, Mask, bit, column_of, mask_of, over_slots, type_of};
+use super::relation::{Condition, Mask, bit, column_of, mask_of, over_slots, type_of, values_within};
 use crate::bind::{BoundComputed, Relation, RowCounts, Select, SlotPart, Source, bound_computed};
 use crate::catalog::{Index, IndexKey, Table};
 use crate::expr::{Expr, SubqueryBody, SubqueryKind, same};
@@ -158,8 +158,31 @@ impl Search<'_> {
                     && condition.mask & !here == 0
                     && condition.mask & bit(self.relation) != 0
             })
-            .map(|(_, condition)| selectivity(&condition.expr))
+            .map(|(_, condition)| self.selectivity(&condition.expr))
             .product()
+    }
+
+    /// The share of the table's rows for which a condition holds. A column of another relation is
+    /// one value here, like a parameter.
+    fn selectivity(&self, expr: &Expr) -> f64 {
+        selectivity_with(expr, &|expr| values_within(self.select, self.row_counts, self.relation, expr))
+    }
+
+    /// The share of the table's rows that one combination of values of a key's first parts leaves;
+    /// none if nothing is known of one of them.
+    fn share_of_parts(&self, table: &Table, index: &Index, parts: &[KeyPart]) -> Option<f64> {
+        let mut share = 1.0;
+        for (column, part) in index.columns.iter().zip(parts) {
+            let IndexKey::Column(place) = column.key else { return None };
+            let values = self.row_counts.values(table, place)?;
+            share *= match &part.values {
+                KeyValues::Null => values.null_share,
+                KeyValues::One(value) if !reads_slots(value) => values.share_of_sought(),
+                KeyValues::List(list) if !list.iter().any(reads_slots) => values.share_of_sought(),
+                _ => values.share_of_one(),
+            };
+        }
+        Some(share)
     }
 
     fn full_scan(&self) -> Path {
@@ -283,7 +306,8 @@ impl Search<'_> {
             return None;
         }
         let rows = (self.rows * implied.share).max(1.0);
-        let (access, found, cost) = access(index, parts, range, direction, rows);
+        let known = |parts: &[KeyPart]| self.share_of_parts(table, index, parts);
+        let (access, found, cost) = access(index, parts, range, direction, rows, &known);
         consumed.extend(implied.consumed);
         Some(Path {
             rows: (found * self.remaining(&consumed)).max(if access.unique { 0.5 } else { 1.0 }),
@@ -372,17 +396,20 @@ fn key_use(table: &Table, index: &Index, sargs: &[Sarg]) -> Use {
 }
 
 /// The access by an index, the rows it finds and what it costs. With a `direction` it was chosen
-/// for its order.
+/// for its order. `known` is the share of the rows that one combination of the parts' values
+/// leaves.
 fn access(
     index: &Index,
     parts: Vec<KeyPart>,
     range: Option<KeyRange>,
     direction: Option<bool>,
     rows: f64,
+    known: &dyn Fn(&[KeyPart]) -> Option<f64>,
 ) -> (Access, f64, f64) {
     let has_null = parts.iter().any(|part| matches!(part.values, KeyValues::Null));
     let unique = index.unique && parts.len() == index.columns.len() && !has_null;
-    let found = found_rows(index, &parts, range.as_ref(), unique, rows);
+    let known = if unique { None } else { known(&parts) };
+    let found = found_rows(index, &parts, range.as_ref(), unique, rows, known);
     let kind =
         if index.is_clustered() { AccessKind::Table } else { AccessKind::Index(Box::new(index.clone())) };
     let per_row = if index.is_clustered() { SCAN_ROW } else { SCAN_ROW + FETCH_ROW };
@@ -403,20 +430,27 @@ fn combinations(parts: &[KeyPart]) -> f64 {
 }
 
 /// Rows the access finds.
-fn found_rows(index: &Index, parts: &[KeyPart], range: Option<&KeyRange>, unique: bool, rows: f64) -> f64 {
+fn found_rows(
+    index: &Index,
+    parts: &[KeyPart],
+    range: Option<&KeyRange>,
+    unique: bool,
+    rows: f64,
+    known: Option<f64>,
+) -> f64 {
     let combinations = combinations(parts);
     if unique {
         return combinations;
     }
     let mut found = rows;
     if !parts.is_empty() {
-        let known = parts.len() as f64;
-        // A prefix of a unique key leaves the other columns to count; of another key, what is
-        // usual.
-        found = if index.unique {
-            rows.powf(1.0 - known / index.columns.len() as f64).min(ROWS_FOR_KEY)
-        } else {
-            (rows * 0.01_f64.powf(known)).clamp(1.0, ROWS_FOR_KEY)
+        let count = parts.len() as f64;
+        // If nothing is known, a prefix of a unique key leaves the other columns to count; of
+        // another key, what is usual.
+        found = match known {
+            Some(share) => (rows * share).max(1.0),
+            None if index.unique => rows.powf(1.0 - count / index.columns.len() as f64).min(ROWS_FOR_KEY),
+            None => (rows * 0.01_f64.powf(count)).clamp(1.0, ROWS_FOR_KEY),
         } * combinations;
     }
     if let Some(range) = range {
@@ -498,4 +532,49 @@ pub(super) fn order_of_relation(
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::IndexColumn;
+
+    fn index(columns: usize, unique: bool) -> Index {
+        Index {
+            oid: 1,
+            name: "i".to_owned(),
+            tree: 1,
+            columns: (0..columns).map(IndexColumn::ascending).collect(),
+            expressions: vec![],
+            predicate: None,
+            unique,
+            deferrable: None,
+            nulls_not_distinct: false,
+            included: vec![],
+            options: vec![],
+            primary: false,
+            constraint: None,
+            comment: None,
+            constraint_comment: None,
+        }
+    }
+
+    fn part(values: KeyValues) -> KeyPart {
+        KeyPart { values, ty: TypeId::Bool, order: IndexColumn::ascending(0).order() }
+    }
+
+    #[test]
+    fn an_index_finds_what_is_known_of_its_columns_and_else_what_is_usual() {
+        let one = || part(KeyValues::One(Expr::TRUE));
+        let found =
+            |index: &Index, parts: &[KeyPart], known| found_rows(index, parts, None, false, 10_000.0, known);
+        let (plain, unique) = (index(1, false), index(2, true));
+        assert_eq!(found(&plain, &[one()], None), ROWS_FOR_KEY);
+        assert_eq!(found(&plain, &[one()], Some(0.25)), 2500.0);
+        assert_eq!(found(&plain, &[one()], Some(0.0)), 1.0);
+        let two = part(KeyValues::List(vec![Expr::TRUE, Expr::FALSE]));
+        assert_eq!(found(&plain, &[two], Some(0.25)), 5000.0);
+        assert_eq!(found(&unique, &[one()], None), ROWS_FOR_KEY);
+        assert_eq!(found(&unique, &[one()], Some(0.125)), 1250.0);
+    }
 }

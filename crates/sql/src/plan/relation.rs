@@ -2,7 +2,7 @@
 //! they are.
 
 use super::estimate::UNKNOWN_ROWS;
-use crate::bind::{Relation, Select, SlotPart, Source};
+use crate::bind::{ColumnValues, Relation, RowCounts, Select, SlotPart, Source};
 use crate::catalog::Table;
 use crate::expr::Expr;
 use crate::types::TypeId;
@@ -52,6 +52,24 @@ pub(super) fn column_of(select: &Select, relation: usize, expr: &Expr) -> Option
         SlotPart::Column(column) if origin.relation == relation => Some(column),
         _ => None,
     }
+}
+
+/// What is known of the values of an expression, if it is a column of a stored table.
+pub(super) fn values_of(select: &Select, row_counts: &dyn RowCounts, expr: &Expr) -> Option<ColumnValues> {
+    let Expr::Slot(slot) = expr else { return None };
+    let relation = select.slots.get(*slot)?.relation;
+    values_within(select, row_counts, relation, expr)
+}
+
+/// The same, if it is one of this relation.
+pub(super) fn values_within(
+    select: &Select,
+    row_counts: &dyn RowCounts,
+    relation: usize,
+    expr: &Expr,
+) -> Option<ColumnValues> {
+    let Source::Table(table) = &select.relations.get(relation)?.source else { return None };
+    row_counts.values(table, column_of(select, relation, expr)?)
 }
 
 /// An expression over a table's row as one over the level's places; none if it reads a column that

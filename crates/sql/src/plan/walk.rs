@@ -1,9 +1,31 @@
 //! Walking over plans: what a node refers to around it.
 
 use super::{Node, SourceNode};
-use crate::expr::Expr;
+use crate::expr::{Expr, place_of};
 
 impl Node {
+    /// Calls `visit` with where each node is that runs when this one does, itself included.
+    pub(crate) fn for_each_place(&self, visit: &mut dyn FnMut(usize)) {
+        visit(place_of(self));
+        match self {
+            Node::Select(select) => {
+                select.group.iter().for_each(|group| visit(place_of(group)));
+                let stages = select.windows.iter().flat_map(|windows| &windows.stages);
+                stages.for_each(|stage| visit(place_of(stage)));
+                select.source.for_each_place(visit);
+            }
+            Node::Values(_) => {}
+            Node::SetOperation { left, right, .. } => {
+                left.for_each_place(visit);
+                right.for_each_place(visit);
+            }
+            Node::Sort { input, .. }
+            | Node::Limit { input, .. }
+            | Node::Distinct { input, .. }
+            | Node::Convert { input, .. } => input.for_each_place(visit),
+        }
+    }
+
     /// Calls `visit(depth, slot)` with every reference that leaves the node; depth 1 is the frame
     /// around it.
     pub fn for_each_outer_reference(&self, visit: &mut dyn FnMut(usize, usize)) {
@@ -64,6 +86,34 @@ impl Node {
 }
 
 impl SourceNode {
+    fn for_each_place(&self, visit: &mut dyn FnMut(usize)) {
+        visit(place_of(self));
+        match self {
+            SourceNode::Unit
+            | SourceNode::Nothing
+            | SourceNode::Cte { .. }
+            | SourceNode::Scan(_)
+            | SourceNode::Virtual { .. }
+            | SourceNode::Function { .. } => {}
+            SourceNode::Query { node, .. } => node.for_each_place(visit),
+            SourceNode::Filter { input, .. }
+            | SourceNode::First(input)
+            | SourceNode::Materialize { input, .. } => input.for_each_place(visit),
+            SourceNode::NestedLoop { outer, inner, .. } => {
+                outer.for_each_place(visit);
+                inner.for_each_place(visit);
+            }
+            SourceNode::MergeJoin(join) => {
+                join.outer.for_each_place(visit);
+                join.inner.for_each_place(visit);
+            }
+            SourceNode::HashJoin(join) => {
+                join.probe.for_each_place(visit);
+                join.build.for_each_place(visit);
+            }
+        }
+    }
+
     /// Calls `visit(depth, slot)` with every reference to a frame; depth 0 is the frame the source
     /// fills.
     pub fn for_each_reference(&self, visit: &mut dyn FnMut(usize, usize)) {

@@ -181,6 +181,16 @@ impl State {
 
     /// Lets go of the transaction's locks but the first so many.
     fn end_transaction(&mut self, left: usize, shared: &Shared) {
+        let gone = self.taken.len().saturating_sub(left);
+        // The transaction's in the journal are the last that it has taken, in the same order. What
+        // is run again from before a savepoint goes by the places of the others.
+        let noted = self.journal.iter().filter(|(_, scope)| *scope == Scope::Transaction).count();
+        let mut stay = noted.saturating_sub(gone);
+        self.journal.retain(|(_, scope)| {
+            let stays = *scope == Scope::Session || stay > 0;
+            stay -= usize::from(stays && *scope == Scope::Transaction);
+            stays
+        });
         for lock in self.taken.split_off(left.min(self.taken.len())).into_iter().rev() {
             if self.discount(lock, Scope::Transaction) {
                 self.unlock(lock, shared);
@@ -346,9 +356,6 @@ impl Advisory {
         if self.is_used() {
             let mut state = self.state.lock();
             state.end_transaction(left, shared);
-            // Which of them were among those is not known any more, and it is not asked either:
-            // transactions are run again as a whole, and savepoints not at all.
-            state.journal.retain(|(_, scope)| *scope == Scope::Session);
             state.repay();
         }
     }
@@ -473,7 +480,7 @@ impl Functions<'_> {
     /// Waits while another thread serves the connections of this one.
     fn wait_in_thread(&self, lock: Lock) -> Result<()> {
         let shared = self.facts.database.advisory();
-        let _counted = Counted::new(&shared.threads).ok_or_else(|| {
+        let _counted = shared.thread().ok_or_else(|| {
             SqlError::unsupported(format_args!(
                 "more than {THREADS_MAX} statements that wait for an advisory lock after their first row, \
                  or where they write,"
@@ -488,8 +495,16 @@ impl Functions<'_> {
     }
 }
 
+impl Shared {
+    /// A statement is to wait in a thread, for a lock or for whatever else. Nothing if so many do
+    /// already.
+    pub(super) fn thread(&self) -> Option<Counted<'_>> {
+        Counted::new(&self.threads)
+    }
+}
+
 /// Counts a statement that waits in a thread.
-struct Counted<'a>(&'a AtomicUsize);
+pub(super) struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
     fn new(threads: &'a AtomicUsize) -> Option<Counted<'a>> {

@@ -6,7 +6,7 @@
 //! | | 40P01 | the transaction begins anew, without its locks |
 //! | the first of a block at SERIALIZABLE | 40001 | the transaction begins anew, with its locks |
 //! | a later one at SERIALIZABLE | 40001 | it is undone, and the snapshot moves to now (the engine's `refresh`); if something was replaced that was read before, the failure stands, and names it |
-//! | a call, for a statement of its body that could not | 40001 | the same with all of the body: what it has read itself does not count |
+//! | a call, or a DO in a block, for a statement of its body that could not | 40001 | the same with all of the body: what it has read itself does not count. Not a DO that has executed what has no plan |
 //! | of a transaction with an age | 40001 | it is undone; its reads are of the newest commits anyway |
 //! | UPDATE, DELETE, also in WITH, or MERGE at READ COMMITTED | a row has gone from where its primary key was | it is undone; under another key its new snapshot shows the row |
 //! | a definition (DDL) outside a block, alone so far | 40001, 40P01 | the transaction begins anew, without its locks: the definitions that it has seen are old |
@@ -34,7 +34,7 @@ use super::execute::outcome;
 use super::governed::executes;
 use super::portal::{PortalState, Tag};
 use super::settings::Mark;
-use super::{Action, Boxed, CommandTag, Fetch, Planned, Portal, Session, cycle};
+use super::{Action, Block, Boxed, CommandTag, Fetch, Planned, Portal, Session, cycle};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::Given;
 use crate::oltp::parts::PartsPlan;
@@ -135,6 +135,20 @@ impl Session {
             _ => open.engine.mark_statement(),
         };
         Again::Later(mark, open.state.deferred.len())
+    }
+
+    /// The same of a DO, which has no plan: in a block, like a call.
+    pub(super) fn again_inline(&mut self) -> Again {
+        if matches!(self.block, Block::None | Block::Implicit) || self.is_aged() || !self.is_certified() {
+            return Again::Never;
+        }
+        let Some(open) = &mut self.open else { return Again::Anew { implicit: false } };
+        let is_instance = open.engine.instance().is_some();
+        if open.state.reads_unlocked || open.engine.access() == Access::ReadOnly || is_instance {
+            return Again::Never;
+        }
+        // Each statement of it may be undone by itself, too.
+        Again::Later(open.engine.mark_statements(), open.state.deferred.len())
     }
 
     /// Whether a query may find that a table was truncated or rewritten since the snapshot.
@@ -298,6 +312,7 @@ impl Session {
         }
         self.facts.news.undo(beginning.news);
         self.undo_settings(Some(&beginning.settings));
+        self.tally.iter().for_each(|tally| tally.clear());
         self.open_transaction(false);
     }
 

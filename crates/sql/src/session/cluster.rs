@@ -17,18 +17,19 @@ use tokio::sync::watch;
 use super::flow_control::{FlowBounds, FlowControl, FlowCounts, SlowNode};
 use super::governed::executes;
 use super::interrupt::step_aside_for_request;
+use super::outcome::advice;
 use super::{Action, Boxed, Prepared, Session, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::Finished;
 use crate::parse::{Command, Statement};
 
 /// How long a COMMIT waits for its place in the order.
-const ANSWER_MAX: Duration = Duration::from_secs(15);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(15);
 /// What a token names comes to a node so soon, mostly; then it is asked whether there is such a
 /// thing.
 const DOUBT: Duration = Duration::from_secs(1);
 /// The longest name of a request, in bytes.
-const REQUEST_ID_MAX: usize = 256;
+pub(super) const REQUEST_ID_MAX: usize = 256;
 const COMMIT_TOKEN: &str = "cognate.commit_token";
 
 /// A row of `cognate_nodes`.
@@ -91,6 +92,11 @@ impl Nodes {
         let _ = self.id.set(id);
     }
 
+    /// The token of a position, once it is known which cluster this is.
+    pub(super) fn token(&self, position: Csn) -> Option<String> {
+        self.id.get().map(|id| format!("{id}/{position}"))
+    }
+
     /// How to ask how far the order is.
     pub fn ask_by(&self, barrier: Barrier) {
         // The first one stays, as the cluster does.
@@ -141,12 +147,12 @@ impl Nodes {
     }
 
     /// Whether the order answers nobody here: it hears no majority, or nothing is applied.
-    fn is_alone(&self) -> bool {
+    pub(super) fn is_alone(&self) -> bool {
         self.is_cut_off.load(Ordering::Relaxed) || self.left.get().is_some()
     }
 
     /// Resolves as soon as that is so.
-    async fn until_alone(&self) {
+    pub(super) async fn until_alone(&self) {
         tokio::select! {
             () = self.until_cut_off() => {}
             _ = self.until_left() => {}
@@ -377,6 +383,7 @@ impl Session {
         let finished = self.finished(Some(&engine), protocol);
         step_aside_for_request(engine.bytes());
         let before = self.database.now();
+        self.send_ahead(&mut engine).await?;
         let committed = tokio::select! {
             biased;
             committed = self.in_order(Some(&name), engine.commit_by(replication)) => Some(committed?),
@@ -456,6 +463,7 @@ impl Session {
         }
         // Who waits for others executes nothing.
         self.seat.leave();
+        let since = self.database.engine().applied();
         if let Ok(answer) = tokio::time::timeout(ANSWER_MAX, asked).await {
             return Ok(answer);
         }
@@ -464,9 +472,10 @@ impl Session {
             "it is not known whether the transaction commits: the cluster does not answer",
         );
         Err(match name {
-            Some(name) => unknown.with_detail(format!("The request is \"{name}\".")).with_hint(format!(
-                "Ask another node: SELECT cognate_outcome('{}').",
-                name.replace('\'', "''")
+            Some(name) => unknown.with_detail(format!("The request is \"{name}\".")).with_hint(advice(
+                &self.database,
+                name,
+                since,
             )),
             None => {
                 unknown.with_hint("Ask again, at this node or at another one: what has happened counts once.")
@@ -483,8 +492,7 @@ impl Session {
 
     /// A commit has its place: what other nodes are asked to wait for.
     pub(super) fn keep_token(&mut self, csn: Csn) {
-        let Some(id) = self.database.nodes().id.get() else { return };
-        let token = format!("{id}/{csn}");
+        let Some(token) = self.database.nodes().token(csn) else { return };
         self.facts.with_settings(|settings| {
             if let Err(error) = settings.set_fact(COMMIT_TOKEN, &token) {
                 tracing::warn!(%error, "the token of a commit could not be kept");
@@ -558,7 +566,7 @@ async fn until_token_seen(database: &SqlDatabase, position: Csn) -> Result<()> {
 }
 
 /// The position that a token of this cluster names.
-fn position_of(database: &SqlDatabase, token: &str) -> Result<Csn> {
+pub(super) fn position_of(database: &SqlDatabase, token: &str) -> Result<Csn> {
     let refused = |what: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, what);
     let (id, position) = token
         .split_once('/')
@@ -575,17 +583,6 @@ fn position_of(database: &SqlDatabase, token: &str) -> Result<Csn> {
 pub(super) fn digest(database: &SqlDatabase, position: i64) -> Option<String> {
     let digest = database.engine().digest_at(u64::try_from(position).ok()?)?;
     Some(hex(&digest))
-}
-
-/// `cognate_outcome(request id)`: of the name that a client has given, or of a transaction's id.
-pub(super) fn outcome(database: &SqlDatabase, id: &str) -> &'static str {
-    let engine = database.engine();
-    let by_number = || id.parse().ok().and_then(|transaction| engine.outcome(transaction));
-    match engine.outcome_of(id).or_else(by_number) {
-        Some((_, true)) => "committed",
-        Some((_, false)) => "aborted",
-        None => "unknown",
-    }
 }
 
 /// Bytes in hexadecimal digits.

@@ -20,8 +20,8 @@
 //! databases is held.
 
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use cognate_engine::{Access, Commit, Csn, Database, Isolation, Owner, ReadView, Transaction};
 use cognate_env::Clock;
@@ -30,6 +30,7 @@ use parking_lot::Mutex;
 use super::active::Programs;
 use super::databases::{Databases, One, Stored};
 use super::failures::Failures;
+use super::gathering::Gathered;
 use super::plan_cache::PlanCache;
 use super::presence::Presence;
 use super::temporary::Temporary;
@@ -48,6 +49,23 @@ pub(super) const EPOCH_US: i64 = 946_684_800_000_000;
 pub struct SqlDatabase {
     shared: Arc<Shared>,
     one: Arc<One>,
+}
+
+/// A database for as long as somebody else has it.
+pub(super) struct WeakDatabase {
+    shared: Weak<Shared>,
+    one: Arc<One>,
+}
+
+impl WeakDatabase {
+    /// The database, if it is still there.
+    pub(super) fn upgrade(&self) -> Option<SqlDatabase> {
+        Some(SqlDatabase { shared: self.shared.upgrade()?, one: Arc::clone(&self.one) })
+    }
+
+    pub(super) fn gathered(&self) -> &Gathered {
+        &self.one.gathered
+    }
 }
 
 /// What is the whole server's.
@@ -508,6 +526,16 @@ impl SqlDatabase {
 
     pub(crate) fn plans(&self) -> &PlanCache {
         &self.one.plans
+    }
+
+    /// The same for who does not keep it open.
+    pub(super) fn downgrade(&self) -> WeakDatabase {
+        WeakDatabase { shared: Arc::downgrade(&self.shared), one: Arc::clone(&self.one) }
+    }
+
+    /// What is known of its tables' columns.
+    pub(crate) fn gathered(&self) -> &Gathered {
+        &self.one.gathered
     }
 
     pub(crate) fn bodies(&self) -> &super::Bodies {

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! per database   catalog and its state, plans, bodies of routines, channels of LISTEN, temporary objects left behind;
+//!                statistics of columns (`gathering`);
 //!                advisory locks, by the space of their keys (`advisory`); lent snapshots (`snapshot`)
 //! the server's   engine, clock, oids and counters, presence, failures, families of siblings and prepared transactions,
 //!                nodes, programs, monitor, memory of statements
@@ -19,6 +20,7 @@ use arc_swap::ArcSwap;
 use cognate_engine::Csn;
 use parking_lot::{Mutex, RwLock};
 
+use super::gathering::Gathered;
 use super::plan_cache::PlanCache;
 use crate::catalog::{Catalog, Object, Oid};
 
@@ -36,6 +38,8 @@ pub(super) struct One {
     pub(super) plans: PlanCache,
     /// Of what every node executes, planned alike.
     pub(super) programs_plans: PlanCache,
+    /// What is known of the tables' columns.
+    pub(super) gathered: Gathered,
     pub(super) bodies: super::Bodies,
     pub(super) channels: super::Channels,
     pub(super) exports: super::Exports,
@@ -56,6 +60,7 @@ impl One {
             shared_csn: AtomicU64::new(csn),
             plans: PlanCache::default(),
             programs_plans: PlanCache::default(),
+            gathered: Gathered::default(),
             bodies: super::Bodies::default(),
             channels: super::Channels::default(),
             exports: super::Exports::default(),

@@ -215,6 +215,7 @@ impl Session {
                             self.facts.news.undo(told);
                             self.undo_settings(settings.as_ref());
                             self.begin_again(error, again)?;
+                            self.tally.iter().for_each(|tally| tally.clear());
                         }
                         started => {
                             portal.state = started?;
@@ -252,6 +253,9 @@ impl Session {
             Box::pin(self.await_ordered()).await?;
         }
         let planned = self.settle(prepared, planned, is_open).await?;
+        if self.tally.is_some() {
+            self.counted = Some(Arc::clone(&planned));
+        }
         match &planned.action {
             Action::Select(plan) if plan.has_locks() => self.select_locking(plan, parameters).await,
             Action::Select(plan) if self.locks_reads() => self.select_two_phase(plan, parameters).await,
@@ -299,7 +303,7 @@ impl Session {
         is_open: bool,
     ) -> Result<Arc<Planned>> {
         loop {
-            if !self.fits(&planned) || planned.is_outgrown(self.database.engine()) {
+            if !self.fits(&planned) || planned.is_outgrown(&self.database) {
                 planned = match self.replan_alike(prepared)? {
                     Some(planned) => planned,
                     None if is_open => self.prepare_anew(prepared)?,
@@ -389,6 +393,7 @@ impl Session {
             self.facts.news.undo(told);
             let PortalState::Cursor { cursor, view, .. } = &mut portal.state else { return Err(error) };
             **cursor = Cursor::new(cursor.plan(), cursor.parameters().clone());
+            self.tally.iter().for_each(|tally| tally.clear());
             if let Some(open) = &mut self.open
                 && self.opens
                 && open.state.may_begin_later()

@@ -1,17 +1,21 @@
 //! EXPLAIN, EXECUTE and CREATE TABLE AS: statements around a statement.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sqlparser::ast;
 
 use super::parameters::Given;
 use super::portal::{PortalState, Tag};
-use super::{Action, CommandTag, Fetch, Format, OutputColumn, Portal, Prepared, RowSink, Session, SinkState};
+use super::{
+    Action, CommandTag, Fetch, Format, OutputColumn, Planned, Portal, Prepared, RowSink, Session, SinkState,
+};
 use crate::ddl::create_table::Kind;
 use crate::ddl::names::{Qualified, fold, single};
 use crate::ddl::request::ColumnRequest;
 use crate::error::{Result, SqlError, sqlstate};
+use crate::explain::{Summary, Telling};
+use crate::expr::{Count, Tally};
 use crate::oltp::memory::row_bytes;
 use crate::parse::{self, Command, Statement};
 use crate::types::{Datum, FormatContext, TypeId};
@@ -76,6 +80,62 @@ pub(super) fn is_json(
     }
 }
 
+/// What EXPLAIN is asked to do, besides its format.
+struct Options {
+    analyze: bool,
+    verbose: bool,
+    timing: bool,
+    summary: bool,
+}
+
+impl Options {
+    /// Reads the list in parentheses; `words` are ANALYZE and VERBOSE without one. 42601, 22023.
+    fn read(words: (bool, bool), options: Option<&[ast::UtilityOption]>) -> Result<Options> {
+        let (mut analyze, mut verbose) = words;
+        let (mut timing, mut summary, mut wal) = (None, None, false);
+        for option in options.into_iter().flatten() {
+            let name = option.name.value.to_lowercase();
+            match name.as_str() {
+                "format" => {}
+                "analyze" => analyze = is_on(&name, option.arg.as_ref())?,
+                "verbose" => verbose = is_on(&name, option.arg.as_ref())?,
+                "timing" => timing = Some(is_on(&name, option.arg.as_ref())?),
+                "summary" => summary = Some(is_on(&name, option.arg.as_ref())?),
+                "wal" => wal = is_on(&name, option.arg.as_ref())?,
+                // There are no costs to leave out, and nothing is known of the others.
+                "costs" | "settings" | "buffers" => _ = is_on(&name, option.arg.as_ref())?,
+                other => return Err(SqlError::syntax(format!("unrecognized EXPLAIN option \"{other}\""))),
+            }
+        }
+        let alone = [("WAL", wal), ("TIMING", timing == Some(true))];
+        if let Some((name, _)) = alone.iter().find(|(_, on)| *on && !analyze) {
+            return Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("EXPLAIN option {name} requires ANALYZE"),
+            ));
+        }
+        let (timing, summary) = (timing.unwrap_or(analyze), summary.unwrap_or(analyze));
+        Ok(Options { analyze, verbose, timing, summary })
+    }
+}
+
+/// The value of an option that is on or off. 42601 if it is something else.
+fn is_on(name: &str, value: Option<&ast::Expr>) -> Result<bool> {
+    let Some(value) = value else { return Ok(true) };
+    match value.to_string().trim_matches('\'').to_lowercase().as_str() {
+        "true" | "on" | "1" => Ok(true),
+        "false" | "off" | "0" => Ok(false),
+        _ => Err(SqlError::syntax(format!("{name} requires a Boolean value"))),
+    }
+}
+
+/// How many rows a statement gave, how long it took, and the plan that ran, if it was here.
+type Analyzed = (u64, Duration, Option<Arc<Planned>>);
+
+fn milliseconds(took: Duration) -> f64 {
+    took.as_secs_f64() * 1e3
+}
+
 impl Session {
     /// EXPLAIN [ANALYZE].
     pub(super) async fn explain(
@@ -88,50 +148,45 @@ impl Session {
             return Err(SqlError::internal("no EXPLAIN"));
         };
         let json = is_json(format.as_ref(), options.as_deref())?;
-        let (mut analyze, mut verbose) = (*analyze, *verbose);
-        for option in options.iter().flatten() {
-            let on = !matches!(&option.arg, Some(value) if matches!(value.to_string().to_lowercase().as_str(), "false" | "off" | "0"));
-            match option.name.value.to_lowercase().as_str() {
-                "analyze" => analyze = on,
-                "verbose" => verbose = on,
-                "costs" | "settings" | "buffers" | "wal" | "timing" | "summary" => {}
-                "format" => {}
-                other => return Err(SqlError::syntax(format!("unrecognized EXPLAIN option \"{other}\""))),
-            }
-        }
-        let portal = match inner.as_ref() {
-            ast::Statement::Execute { name: Some(name), .. } if !analyze => {
-                given.portal(self.named_statement(&single(name)?)?.clone())
-            }
-            ast::Statement::Execute { .. } => {
-                let (prepared, values) = self.executed(inner)?;
-                Portal::new(prepared, values.into(), Vec::new())
-            }
-            _ => {
-                let inner = statement.with_command(Command::Sql(inner.clone()));
-                given.portal(Arc::new(self.plan_prepared(Some(inner), given.types())?))
-            }
-        };
-        let planned = self.planned_of(&portal.prepared);
+        let options = Options::read((*analyze, *verbose), options.as_deref())?;
+        let began = Instant::now();
+        let portal = self.explained_portal(inner, statement, given, options.analyze)?;
+        let planning = options.summary.then(|| milliseconds(began.elapsed()));
+        let prepared = portal.prepared.clone();
+        let planned = self.planned_of(&prepared);
         // What EXECUTE names may be deeper than this statement.
-        let depth = portal.prepared.depth();
+        let depth = prepared.depth();
         if self.fits(&planned) {
             self.check_needs(&planned)?;
         }
         // What has no plan is not run for its name's sake: it may be this very statement.
         let is_named = matches!(inner.as_ref(), ast::Statement::Execute { .. });
-        let runs = analyze && !(is_named && matches!(planned.action, Action::Utility));
-        let analyzed = if runs { Some(self.analyze(portal).await?) } else { None };
-        let format = &self.format;
-        let lines = parse::on_large_stack(depth, || match json {
-            true => vec![crate::explain::json(&planned, verbose, format, analyzed)],
-            false => crate::explain::lines(&planned, verbose, format),
+        let runs = options.analyze && !(is_named && matches!(planned.action, Action::Utility));
+        let mut summary = Summary { planning, ..Summary::default() };
+        let (mut tally, mut whole, mut ran) = (None, None, None);
+        if runs {
+            let counted = Arc::new(Tally::new(options.timing));
+            let (rows, took, plan) = self.analyze(portal, &counted).await?;
+            (tally, whole, ran) = (Some(counted), Some(Count::of_statement(rows, took)), plan);
+            summary.analyzed = true;
+            summary.execution = options.summary.then(|| milliseconds(took));
+        }
+        // Where other nodes have executed it, nothing was counted here.
+        let tally = tally.as_deref().filter(|tally: &&Tally| !tally.is_empty());
+        let (verbose, timed) = (options.verbose, options.timing);
+        let telling = Telling { verbose, timed, format: &self.format, tally, whole };
+        // Both plans are dropped there, if nobody else holds them any more.
+        let lines = parse::on_large_stack(depth, move || {
+            // It may have been planned anew before it ran, and by others since. What commands and
+            // procedures run is not theirs to tell.
+            let is_its_own = !matches!(planned.action, Action::Utility | Action::Call(_));
+            let shown = ran.filter(|_| is_its_own).unwrap_or_else(|| Arc::clone(&planned));
+            match json {
+                true => vec![crate::explain::json(&shown, telling, summary)],
+                false => crate::explain::lines(&shown, telling, summary),
+            }
         });
-        let told = analyzed.filter(|_| !json).into_iter();
-        let told =
-            told.flat_map(|(rows, took)| [format!("Rows: {rows}"), format!("Execution Time: {took:.3} ms")]);
-        let lines = lines.into_iter().chain(told);
-        let rows: Vec<Vec<Datum>> = lines.map(|line| vec![Datum::from(line)]).collect();
+        let rows: Vec<Vec<Datum>> = lines.into_iter().map(|line| vec![Datum::from(line)]).collect();
         Ok(PortalState::Rows {
             rows: rows.into_iter(),
             sent: 0,
@@ -139,11 +194,47 @@ impl Session {
         })
     }
 
-    /// Runs a portal for how many rows it gives, and how many milliseconds it takes.
-    async fn analyze(&mut self, mut portal: Portal) -> Result<(u64, f64)> {
+    /// The statement that EXPLAIN is about, with the values of its parameters if it is to run.
+    fn explained_portal(
+        &mut self,
+        inner: &ast::Statement,
+        statement: &Statement,
+        given: &Given,
+        analyze: bool,
+    ) -> Result<Portal> {
+        match inner {
+            ast::Statement::Execute { name: Some(name), .. } if !analyze => {
+                Ok(given.portal(self.named_statement(&single(name)?)?.clone()))
+            }
+            ast::Statement::Execute { .. } => {
+                let (prepared, values) = self.executed(inner)?;
+                Ok(Portal::new(prepared, values.into(), Vec::new()))
+            }
+            _ => {
+                let inner = statement.with_command(Command::Sql(Box::new(inner.clone())));
+                Ok(given.portal(Arc::new(self.plan_prepared(Some(inner), given.types())?)))
+            }
+        }
+    }
+
+    /// Runs a portal for how many rows it gives, and how long it takes; the rows of its nodes are
+    /// counted meanwhile. With the plan whose nodes these are: as long as it is held no other node
+    /// is where one of them is.
+    async fn analyze(&mut self, mut portal: Portal, tally: &Arc<Tally>) -> Result<Analyzed> {
+        self.tally = Some(Arc::clone(tally));
+        self.counted = None;
         let began = Instant::now();
-        let rows = self.count_rows(&mut portal).await?;
-        Ok((rows as u64, began.elapsed().as_secs_f64() * 1e3))
+        let rows = self.count_rows(&mut portal).await;
+        let took = began.elapsed();
+        self.tally = None;
+        let ran = self.counted.take();
+        match rows {
+            Ok(rows) => Ok((rows as u64, took, ran)),
+            Err(error) => {
+                parse::on_large_stack(portal.prepared.depth(), || drop(ran));
+                Err(error)
+            }
+        }
     }
 
     /// EXECUTE: a portal within the portal.

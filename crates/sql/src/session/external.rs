@@ -8,6 +8,7 @@ use cognate_engine::{ReadView, Transaction};
 use super::advisory::Functions;
 use super::facts::Facts;
 use super::interrupt::Interrupts;
+use super::outcome::{outcome, outcome_for_good};
 use super::presence::{Order, order};
 use crate::catalog::{Catalog, Privileges, Relation, Securable, Sequence};
 use crate::ddl::permission::denied;
@@ -75,7 +76,18 @@ impl ExternalFunctions for External<'_> {
                 Ok(digest.map_or(Datum::Null, |digest| Datum::Text(digest.into())))
             }
             ("cognate_outcome", [Datum::Text(id)]) => {
-                Ok(Datum::Text(super::cluster::outcome(&self.facts.database, id.as_str()).into()))
+                Ok(Datum::Text(outcome(&self.facts.database, id.as_str()).into()))
+            }
+            ("cognate_outcome", [Datum::Text(id), Datum::Text(token)]) => {
+                let (database, interrupts) = (&self.facts.database, &**self.interrupts);
+                let (id, token) = (id.as_str(), token.as_str());
+                let told = outcome_for_good(database, interrupts, self.transaction, id, token)?;
+                Ok(Datum::Text(told.into()))
+            }
+            ("cognate_token", []) => {
+                let database = &self.facts.database;
+                let token = database.nodes().token(database.engine().applied());
+                Ok(token.map_or(Datum::Null, |token| Datum::Text(token.into())))
             }
             ("current_query", []) => {
                 let text = self.facts.activity.look().text;

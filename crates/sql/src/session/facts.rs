@@ -28,6 +28,7 @@ use crate::pg_catalog::{
     CatalogNames, CursorRow, FamilyRow, LockRow, PreparedRow, ServerView, SessionRow, StatementRow,
     TransactionRow,
 };
+use crate::statistics::TableStatistics;
 use crate::types::{ObjectNames, Type};
 
 /// What stays of the session while statements come and go.
@@ -551,6 +552,14 @@ impl ServerView for Facts {
 
     fn approximate_rows(&self, tree: u32) -> u64 {
         self.database.engine().approximate_rows(tree)
+    }
+
+    fn table_statistics(&self, tree: u32) -> Option<Arc<TableStatistics>> {
+        self.database.gathered().of(tree)
+    }
+
+    fn may_read(&self, table: Oid, column: usize) -> bool {
+        super::insight::may_read(self, table, column)
     }
 
     /// The engine knows how much all of them take; each database has its part by its rows.

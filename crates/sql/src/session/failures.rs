@@ -8,8 +8,8 @@ use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
 
-use super::SqlDatabase;
 use super::database::EPOCH_US;
+use super::{Session, SqlDatabase};
 use crate::catalog::Oid;
 use crate::error::{SqlError, sqlstate};
 
@@ -132,6 +132,18 @@ impl SqlDatabase {
     pub fn failure_counts(&self) -> [(&'static str, u64); KINDS.len()] {
         let counts = self.failures().0.lock().kinds;
         std::array::from_fn(|at| (KINDS[at], counts[at]))
+    }
+}
+
+impl Session {
+    /// Keeps a serialization failure for the views, unless that was done.
+    pub(super) fn note_failure(&mut self, error: &SqlError, transaction: u64) {
+        if error.is_retryable() && !std::mem::take(&mut self.failure_noted) {
+            let role = self.facts.connected_role(&self.facts.catalog()).unwrap_or_default();
+            let session = (self.facts.process_id, self.database.oid(), role);
+            let now = self.database.now();
+            self.database.failures().note(now, session, transaction, error);
+        }
     }
 }
 

@@ -91,6 +91,15 @@ impl FlowControl {
         FlowCounts { waits: of(&self.waits), refusals: of(&self.refusals), waited_us: of(&self.waited_us) }
     }
 
+    /// For who was let through before, and has so much more to send that a node may be slow by now:
+    /// waits until there is none, for a bounded time. Then 53400.
+    pub(super) async fn await_nobody_again(&self) -> Result<()> {
+        match self.is_any.load(Ordering::Relaxed) {
+            true => self.await_nobody().await,
+            false => Ok(()),
+        }
+    }
+
     /// Waits until there is no slow node, for a bounded time. Then 53400.
     async fn await_nobody(&self) -> Result<()> {
         let mut slow = self.slow.subscribe();

@@ -18,9 +18,9 @@
 //! ```
 //!
 //! No handler is for what says something of other transactions or of the server: 40001 and 40P01
-//! (the statement, or the client's transaction, is run again as a whole, where in PostgreSQL a
-//! handler could go on at a snapshot that cannot win any more), cancelling and time limits,
-//! damage, a full disk. A block with such an error fails as a whole.
+//! (the statement, the block, or the client's transaction is run again as a whole, where in
+//! PostgreSQL a handler could go on at a snapshot that cannot win any more), cancelling and time
+//! limits, damage, a full disk. A block with such an error fails as a whole.
 
 mod control;
 mod raising;
@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 use sqlparser::ast::Ident;
 
+use super::again::moves;
 use super::portal::PortalState;
 use super::routine::{Rows, on_enough_stack};
 use super::statement::{controls_transaction, tag};
@@ -86,13 +87,48 @@ enum Text {
 }
 
 impl Session {
-    /// Runs the block of a DO. `depth` is the number of calls and blocks around it.
-    pub(super) async fn run_inline(
+    /// Runs the block of a DO; all of it again where a statement of it met what is newer and could
+    /// not be run again by itself, for what the block has read before. Not if it has executed what
+    /// has no plan: more may be left of that than writes.
+    pub(super) async fn start_inline(
         &mut self,
         language: Option<&Ident>,
         code: Option<&str>,
         depth: usize,
     ) -> Result<()> {
+        let again = self.again_inline();
+        let mut left = moves(self.effective.statement_retries);
+        let (taken, released) = (self.facts.advisory.begin_statement(), self.facts.advisory.releases());
+        let (told, settings) = (self.facts.news.mark(), self.facts.mark());
+        let (noticed, unplanned) = (self.notices.len(), self.unplanned);
+        loop {
+            match Box::pin(self.run_inline(language, code, depth)).await {
+                Err(error)
+                    if left > 0
+                        && again.is_for(&error)
+                        && self.unplanned == unplanned
+                        && self.facts.advisory.releases() == released =>
+                {
+                    self.interrupts.check()?;
+                    left = left.saturating_sub(again.costs(&error));
+                    self.facts.advisory.undo_to(taken);
+                    self.facts.news.undo(told);
+                    self.undo_settings(Some(&settings));
+                    self.notices.truncate(noticed);
+                    self.begin_again(error, again)?;
+                }
+                ran => {
+                    if ran.is_ok() {
+                        self.keep(again);
+                    }
+                    return ran;
+                }
+            }
+        }
+    }
+
+    /// Runs the block of a DO. `depth` is the number of calls and blocks around it.
+    async fn run_inline(&mut self, language: Option<&Ident>, code: Option<&str>, depth: usize) -> Result<()> {
         if let Some(language) = language {
             check_language(&fold(language))?;
         }
@@ -216,8 +252,11 @@ impl Session {
         let declared = parameters.iter().map(|(_, ty)| Some(*ty)).collect();
         let prepared = without_position(self.plan_prepared(Some(statement), declared))?;
         let prepared: Arc<Prepared> = prepared.into();
-        if matches!(prepared.planned().action, Action::Empty) {
-            return Err(SqlError::syntax("an empty query cannot be executed"));
+        match prepared.planned().action {
+            Action::Empty => return Err(SqlError::syntax("an empty query cannot be executed")),
+            // A block within counts what it executes itself.
+            Action::Utility if !is_block(&prepared) => self.unplanned += 1,
+            _ => {}
         }
         let values: Arc<[Datum]> = parameters.iter().map(|(value, _)| value.clone()).collect();
         let columns = prepared.columns().unwrap_or_default();
@@ -257,6 +296,11 @@ impl Session {
         let row = answer.rows.into_iter().next();
         running.variables.assign_row(&into.targets, &answer.columns, row, &self.format)
     }
+}
+
+/// Whether a statement is a DO.
+fn is_block(prepared: &Prepared) -> bool {
+    prepared.statement().is_some_and(|statement| matches!(statement.command, Command::Do { .. }))
 }
 
 /// A second row is asked for where it would be an error: with STRICT, and of what changes rows.

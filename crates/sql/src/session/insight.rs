@@ -11,7 +11,16 @@ use cognate_engine::{Owner, PreparedInfo};
 use super::SqlDatabase;
 use super::facts::Facts;
 use super::prepare_transaction::Note;
-use crate::catalog::{Catalog, Oid, Rights, STATISTICS_OID};
+use crate::catalog::{Catalog, Oid, Privileges, Rights, STATISTICS_OID, Securable};
+
+/// Whether a session may read a column of a table, and so may know what was gathered of it.
+pub(super) fn may_read(asking: &Facts, table: Oid, column: usize) -> bool {
+    let (catalog, select) = (asking.catalog(), Privileges::SELECT);
+    asking.rights(&catalog).is_none_or(|rights| {
+        !catalog.privileges(&rights, table, Securable::Table, select).is_empty()
+            || !catalog.column_privileges(&rights, table, column, select).is_empty()
+    })
+}
 
 /// See the module's description.
 pub(super) struct Insight {

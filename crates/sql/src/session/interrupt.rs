@@ -102,6 +102,9 @@ pub(crate) struct Interrupts {
     waited_us: AtomicU64,
     /// How many steps they may still take together; or [`NEVER`], and nobody counts them.
     steps_left: AtomicU64,
+    /// Its statements are executed by every node. What one of them has read when it fails must not
+    /// depend on how many threads a node has for it.
+    is_everywhere: bool,
     pace: Pace,
 }
 
@@ -115,6 +118,7 @@ impl Interrupts {
             lock_timeout_ms: AtomicU64::new(0),
             waited_us: AtomicU64::new(0),
             steps_left: AtomicU64::new(NEVER),
+            is_everywhere: false,
             pace: Pace::default(),
         }
     }
@@ -122,7 +126,7 @@ impl Interrupts {
     /// Those of a program that every node executes: it ends after so many steps. Time and cancel
     /// requests, which differ from node to node, do not end it.
     pub(crate) fn counting(self, steps: Option<u64>) -> Interrupts {
-        Interrupts { steps_left: AtomicU64::new(steps.unwrap_or(NEVER)), ..self }
+        Interrupts { steps_left: AtomicU64::new(steps.unwrap_or(NEVER)), is_everywhere: true, ..self }
     }
 
     /// A statement begins, which may take so many milliseconds (zero is as long as it likes), and
@@ -206,14 +210,19 @@ impl Interrupts {
     /// Waits for a lock in this thread, which another one relieves of what it serves besides. 0A000
     /// where there is none to do so.
     pub(crate) fn lock_in_thread<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
-        match Handle::try_current() {
-            Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
-                tokio::task::block_in_place(|| handle.block_on(self.lock(request)))
-            }
-            _ => Err(SqlError::unsupported(
-                "waiting for an advisory lock after the first row, or where rows are written, with one thread",
-            )),
-        }
+        in_thread(
+            "waiting for an advisory lock after the first row, or where rows are written, with one thread",
+            self.lock(request),
+        )
+    }
+
+    /// The same for what is no lock. `what`: what is not supported where there is one thread.
+    pub(crate) fn wait_in_thread<T>(
+        &self,
+        what: &str,
+        request: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        in_thread(what, self.wait(request))
     }
 
     /// Waits for what is no lock.
@@ -338,6 +347,24 @@ impl Bounds for Interrupts {
 
     fn memory(&self) -> usize {
         self.memory
+    }
+
+    fn is_shared(&self) -> bool {
+        !self.is_everywhere
+    }
+
+    fn stop(&self) -> Result<()> {
+        self.check_stop()
+    }
+}
+
+/// Waits in this thread. 0A000 where no other one takes over what it serves besides.
+fn in_thread<T>(what: &str, answer: impl Future<Output = Result<T>>) -> Result<T> {
+    match Handle::try_current() {
+        Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
+            tokio::task::block_in_place(|| handle.block_on(answer))
+        }
+        _ => Err(SqlError::unsupported(what)),
     }
 }
 

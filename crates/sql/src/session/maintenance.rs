@@ -1,11 +1,14 @@
-//! VACUUM, ANALYZE, CLUSTER, REINDEX: nothing needs them here. They are accepted where PostgreSQL
-//! accepts them, and refused where it refuses them: what they name must exist and be of the right
-//! kind, and some of them must not be part of a larger transaction.
+//! VACUUM, ANALYZE, CLUSTER, REINDEX: nothing needs them here, but that ANALYZE gathers statistics
+//! (`gathering`). They are accepted where PostgreSQL accepts them, and refused where it refuses
+//! them: what they name must exist and be of the right kind, and some of them must not be part of a
+//! larger transaction.
+
+use std::sync::Arc;
 
 use sqlparser::ast;
 
 use super::{Block, Session};
-use crate::catalog::{Catalog, Relation};
+use crate::catalog::{Catalog, Relation, Table};
 use crate::ddl::names::Qualified;
 use crate::ddl::resolve::{undefined_column, undefined_table};
 use crate::error::{Result, SqlError, sqlstate};
@@ -53,7 +56,7 @@ fn is_system(name: &Qualified) -> bool {
 impl Session {
     /// One of these commands. `alone`: it is a transaction of its own.
     pub(super) fn maintain(&mut self, command: &Command, alone: bool) -> Result<()> {
-        let Command::Maintenance { command, relations, kind, concurrently } = command else {
+        let Command::Maintenance { command, relations, kind, concurrently, analyze } = command else {
             return Err(SqlError::internal("no maintenance command"));
         };
         let alone = alone && self.block != Block::Explicit;
@@ -61,13 +64,17 @@ impl Session {
         if *command == "VACUUM" {
             require_alone(alone, command)?;
         }
+        let mut tables = match relations.is_empty() && *analyze {
+            true => self.own_tables(&catalog),
+            false => vec![],
+        };
         for (name, columns) in relations {
             let name = Qualified::from_object_name(name)?;
             match (*command, kind) {
                 ("REINDEX", Some(kind)) => self.reindex(&catalog, kind, &name, *concurrently, alone)?,
                 _ => {
                     let found = self.named(&catalog, &name)?;
-                    self.check_maintainer(&catalog, command, found.as_ref())?;
+                    let may = self.check_maintainer(&catalog, command, found.as_ref())?;
                     for column in columns {
                         let column = crate::ddl::names::fold(column);
                         if let Some(Relation::Table(table)) = &found
@@ -76,25 +83,41 @@ impl Session {
                             return Err(undefined_column(&column, &table.name));
                         }
                     }
+                    if let (Some(Relation::Table(table)), true) = (found, may && *analyze) {
+                        tables.push(table);
+                    }
                 }
             }
         }
-        Ok(())
+        tables.iter().try_for_each(|table| self.gather(table.oid))
     }
 
-    /// A WARNING for a table of somebody else, which is left alone; 42501 for what would fail on
-    /// it.
+    /// The tables that the user may maintain, without those of other sessions.
+    fn own_tables(&self, catalog: &Catalog) -> Vec<Arc<Table>> {
+        let is_own = |table: &&Arc<Table>| match table.temporary {
+            true => table.schema == self.facts.temporary.namespace(),
+            false => self.may_maintain(catalog, table),
+        };
+        catalog.tables().filter(is_own).cloned().collect()
+    }
+
+    fn may_maintain(&self, catalog: &Catalog, table: &Table) -> bool {
+        let rights = self.facts.rights(catalog).filter(|_| !table.temporary);
+        let owners = [catalog.owner(table.oid), catalog.owner(catalog.database_oid())];
+        rights.is_none_or(|rights| owners.iter().any(|owner| rights.has(*owner)))
+    }
+
+    /// Whether the user may do it: a WARNING for a table of somebody else, which is left alone;
+    /// 42501 for what would fail on it.
     fn check_maintainer(
         &mut self,
         catalog: &Catalog,
         command: &str,
         relation: Option<&Relation>,
-    ) -> Result<()> {
-        let Some(Relation::Table(table)) = relation else { return Ok(()) };
-        let rights = self.facts.rights(catalog).filter(|_| !table.temporary);
-        let owners = [catalog.owner(table.oid), catalog.owner(catalog.database_oid())];
-        if rights.is_none_or(|rights| owners.iter().any(|owner| rights.has(*owner))) {
-            return Ok(());
+    ) -> Result<bool> {
+        let Some(Relation::Table(table)) = relation else { return Ok(true) };
+        if self.may_maintain(catalog, table) {
+            return Ok(true);
         }
         let verb = match command {
             "VACUUM" => "vacuum",
@@ -106,7 +129,7 @@ impl Session {
         };
         let message = format!("skipping \"{}\" --- only table or database owner can {verb} it", table.name);
         self.notices.push(SqlError::warning(sqlstate::WARNING, message));
-        Ok(())
+        Ok(false)
     }
 
     /// A relation by its name; none for a computed table. 42P01.

@@ -28,6 +28,7 @@ mod active;
 mod activity;
 mod advisory;
 mod again;
+mod ahead;
 mod alike;
 mod backup;
 mod cluster;
@@ -44,6 +45,7 @@ mod external;
 mod facts;
 pub(crate) mod failures;
 mod flow_control;
+mod gathering;
 mod governed;
 mod identity;
 mod in_doubt;
@@ -57,6 +59,7 @@ mod mip;
 mod modes;
 mod notices;
 mod notify;
+mod outcome;
 mod own_plans;
 mod parameters;
 mod plan_cache;
@@ -99,6 +102,7 @@ use cognate_engine::{ReadView, Seat, Transaction};
 use crate::budget::Budget;
 use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError};
+use crate::expr::Tally;
 use crate::parse;
 use crate::types::FormatContext;
 use facts::Facts;
@@ -272,8 +276,14 @@ pub struct Session {
     attempt: replication::Attempt,
     /// The statement that runs opened the transaction.
     opens: bool,
+    /// Statements without a plan that DO blocks have executed so far.
+    unplanned: u64,
     /// It is run again if a row has gone that may be under another key.
     follows: bool,
+    /// Where the rows of its nodes are counted, if they are.
+    tally: Option<Arc<Tally>>,
+    /// The plan that they are counted of, once it runs.
+    counted: Option<Arc<Planned>>,
     _advisory: advisory::Guard,
     _presence: presence::Entry,
     /// Plans that fit this session only, which has temporary objects.
@@ -401,7 +411,10 @@ impl Session {
             fit_classes: HashMap::new(),
             attempt: replication::Attempt::default(),
             opens: false,
+            unplanned: 0,
             follows: false,
+            tally: None,
+            counted: None,
             _advisory: guard,
             _presence: presence,
             own_plans: own_plans::OwnPlans::default(),
@@ -451,16 +464,6 @@ impl Session {
             _ => self.effective.idle_in_transaction_timeout_ms,
         };
         (timeout > 0).then_some(timeout)
-    }
-
-    /// Keeps a serialization failure for the views, unless that was done.
-    pub(super) fn note_failure(&mut self, error: &SqlError, transaction: u64) {
-        if error.is_retryable() && !std::mem::take(&mut self.failure_noted) {
-            let role = self.facts.connected_role(&self.facts.catalog()).unwrap_or_default();
-            let session = (self.facts.process_id, self.database.oid(), role);
-            let now = self.database.now();
-            self.database.failures().note(now, session, transaction, error);
-        }
     }
 
     /// No transaction is open, not even an implicit one.
@@ -583,6 +586,7 @@ impl Session {
             interrupts,
             notices: &mut self.notices,
             catalog,
+            tally: self.tally.clone(),
         })
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use super::gathering::Sizes;
 use super::interrupt;
 use super::plan_cache::Key;
 use super::portal::changed_result;
@@ -12,7 +13,7 @@ use super::routine::CallPlan;
 use super::statement::tag;
 use super::{Action, Block, OutputColumn, Planned, Prepared, Session, Statement};
 use crate::bind::{BindContext, Binder, Called, NoRowCounts, RowCounts};
-use crate::catalog::{Catalog, Index, Table};
+use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{NoReader, ReadContext};
 use crate::function::EvalContext;
@@ -22,19 +23,6 @@ use crate::parse::{self, Command};
 use crate::pg_catalog::SystemTables;
 use crate::plan;
 use crate::types::{Datum, Type, TypeId, bounds};
-
-/// The sizes of tables as the engine knows them.
-pub(super) struct Sizes<'a>(pub(super) &'a cognate_engine::Database);
-
-impl RowCounts for Sizes<'_> {
-    fn rows(&self, table: &Table) -> Option<u64> {
-        Some(self.0.approximate_rows(table.tree))
-    }
-
-    fn entries(&self, index: &Index) -> Option<u64> {
-        Some(self.0.approximate_rows(index.tree))
-    }
-}
 
 /// What runs, and the columns it gives.
 type Bound = (Action, Option<Vec<OutputColumn>>);
@@ -356,7 +344,8 @@ impl Session {
         self.facts.set_catalog(&catalog);
         let Command::Sql(sql) = &statement.command else { return self.plan_utility(statement, declared) };
         let search_path = self.facts.binding_path(&catalog);
-        let known = Sizes(self.database.engine());
+        // What is gathered from here on, the plan has not seen.
+        let (known, learned) = (Sizes::new(&self.database), self.database.gathered().ordinal());
         // What every node executes is planned by what every node knows.
         let sizes: &dyn RowCounts = if self.plans_alike || self.is_ordered() { &NoRowCounts } else { &known };
         let interrupts = self.interrupts();
@@ -395,7 +384,9 @@ impl Session {
                 (Action::Parts(plan.into()), columns)
             }
         };
-        self.planned(action, columns, &binder, state)
+        let planned = self.planned(action, columns, &binder, state, learned)?;
+        known.gather_missed();
+        Ok(planned)
     }
 
     fn planned(
@@ -404,6 +395,7 @@ impl Session {
         columns: Option<Vec<OutputColumn>>,
         binder: &Binder<'_>,
         state: u64,
+        learned: u64,
     ) -> Result<Planned> {
         let columns = columns.map(Arc::from);
         let mut planned =
@@ -412,7 +404,7 @@ impl Session {
         planned.tells_ids = binder.tells_ids();
         planned.asks_outcome = binder.asks_outcome();
         (planned.needs, planned.needs_of_owners) = binder.needs();
-        Ok(if self.is_ordered() { planned } else { planned.sized(self.database.engine()) })
+        Ok(if self.is_ordered() { planned } else { planned.sized(&self.database, learned) })
     }
 
     /// Statements without a plan: only their columns are known beforehand.
@@ -519,6 +511,7 @@ impl Session {
             external: &external,
             interrupt: &*self.interrupts,
             memory_limit: self.memory_limit,
+            tally: None,
         };
         let _within = bounds::enter(self.interrupts.clone());
         crate::oltp::run::evaluate(&typed.expr, &[], &read)

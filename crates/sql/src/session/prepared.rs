@@ -10,6 +10,8 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use cognate_engine::Database;
 
+use super::SqlDatabase;
+use super::gathering::Gathered;
 use crate::bind::Need;
 use crate::budget::{Budget, Charge};
 use crate::catalog::{Oid, Table};
@@ -86,6 +88,9 @@ pub(crate) struct Planned {
     /// and that size.
     growth: AtomicU64,
     rows: Vec<u64>,
+    /// The ordinal of the last statistics that were there when it was made, or later, of other
+    /// tables.
+    learned: AtomicU64,
 }
 
 /// A plan is made anew when one of its tables has become larger or smaller by this factor.
@@ -142,6 +147,7 @@ impl Planned {
             changes_temporary: false,
             growth,
             rows,
+            learned: AtomicU64::new(0),
         };
         planned.changes_temporary = meets_temporary && planned.changes_temporary_only();
         planned
@@ -178,27 +184,50 @@ impl Planned {
         touched.peek().is_some() && touched.all(|table| table.temporary)
     }
 
-    /// Notes the size of the tables, so that it can be told when the plan is outgrown.
-    pub(crate) fn sized(mut self, engine: &Database) -> Planned {
+    /// Notes the size of the tables, so that it can be told when the plan is outgrown, and what had
+    /// been gathered of their columns.
+    pub(crate) fn sized(mut self, database: &SqlDatabase, learned: u64) -> Planned {
+        let engine = database.engine();
         self.growth = AtomicU64::new(engine.growth());
         self.rows = self.tables.iter().map(|table| planned_rows(engine, table)).collect();
+        self.learned = AtomicU64::new(learned);
         self
     }
 
-    /// Whether a table has changed its size so much that another plan may be better.
-    pub(crate) fn is_outgrown(&self, engine: &Database) -> bool {
+    /// Whether another plan may be better: a table has changed its size by much, or more is known
+    /// of its columns.
+    pub(crate) fn is_outgrown(&self, database: &SqlDatabase) -> bool {
+        let has_tables = !self.rows.is_empty();
+        has_tables && (self.is_resized(database.engine()) || self.is_overtaken(database.gathered()))
+    }
+
+    fn is_resized(&self, engine: &Database) -> bool {
         let growth = engine.growth();
-        if self.rows.is_empty() || self.growth.load(Ordering::Relaxed) == growth {
+        if self.growth.load(Ordering::Relaxed) == growth {
             return false;
         }
-        let outgrown = self.tables.iter().zip(&self.rows).any(|(table, &then)| {
+        let resized = self.tables.iter().zip(&self.rows).any(|(table, &then)| {
             let now = planned_rows(engine, table);
             now / OUTGROWN > then || then / OUTGROWN > now
         });
-        if !outgrown {
+        if !resized {
             self.growth.store(growth, Ordering::Relaxed);
         }
-        outgrown
+        resized
+    }
+
+    fn is_overtaken(&self, gathered: &Gathered) -> bool {
+        let newest = gathered.ordinal();
+        let learned = self.learned.load(Ordering::Relaxed);
+        if newest == learned {
+            return false;
+        }
+        let is_newer = |table: &Arc<Table>| gathered.of(table.tree).is_some_and(|of| of.ordinal > learned);
+        let overtaken = self.tables.iter().any(is_newer);
+        if !overtaken {
+            self.learned.store(newest, Ordering::Relaxed);
+        }
+        overtaken
     }
 
     /// Whether it was made for this state of the catalog. Statements that use no plan fit every

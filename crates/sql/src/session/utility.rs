@@ -90,7 +90,7 @@ impl Session {
             }
             Command::Do { language, code } => {
                 let depth = portal.depth;
-                Box::pin(self.run_inline(language.as_ref(), code.as_deref(), depth)).await?;
+                Box::pin(self.start_inline(language.as_ref(), code.as_deref(), depth)).await?;
                 portal.state = PortalState::Done(CommandTag::Plain("DO"));
             }
             command => {

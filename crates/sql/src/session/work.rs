@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cognate_engine::{
-    Columns, Interest, Lent, LockMode, LockOutcome, ReadView, Scan, TemporaryFile, Transaction, TreeMode,
-    WaitPolicy,
+    Columns, Divided, Interest, Lent, LockMode, LockOutcome, ReadView, Scan, TemporaryFile, Transaction,
+    TreeMode, WaitPolicy,
 };
 
 use super::SqlDatabase;
@@ -19,7 +19,7 @@ use super::state::TransactionState;
 use crate::catalog::{Catalog, DATABASE_OID, Object, Oid, PUBLIC_OID, Schema, store};
 use crate::ddl::database::undefined_database;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{ReadContext, Reader, RowScan};
+use crate::expr::{ReadContext, Reader, RowScan, ScanParts, Tally};
 use crate::function::{EvalContext, Interrupt as _};
 use crate::types::{FormatContext, bounds};
 
@@ -38,6 +38,8 @@ pub(crate) struct Work<'a> {
     pub(crate) notices: &'a mut Vec<SqlError>,
     /// The catalog the statement sees: its own changes included.
     pub(crate) catalog: Arc<Catalog>,
+    /// Where the rows of its nodes are counted, if they are.
+    pub(crate) tally: Option<Arc<Tally>>,
 }
 
 /// What expressions and cursors read: the transaction as it was when the statement, or the portal,
@@ -57,6 +59,22 @@ impl RowScan for EngineScan {
 
     fn find(&mut self, accept: &mut dyn FnMut(&[u8], Lent<'_>) -> Result<bool>) -> Result<bool> {
         self.0.find(accept)
+    }
+
+    fn divide(&mut self, parts: usize) -> Result<Option<Box<dyn ScanParts>>> {
+        Ok(self.0.divide(parts)?.map(|divided| Box::new(EngineParts(divided)) as Box<dyn ScanParts>))
+    }
+}
+
+struct EngineParts(Divided);
+
+impl ScanParts for EngineParts {
+    fn count(&self) -> usize {
+        self.0.parts()
+    }
+
+    fn open(&self, part: usize) -> Result<Box<dyn RowScan>> {
+        Ok(Box::new(EngineScan(self.0.open(part)?)))
     }
 }
 
@@ -157,6 +175,7 @@ impl Work<'_> {
             external: &external,
             interrupt: &**self.interrupts,
             memory_limit: self.state.memory_limit,
+            tally: self.tally.as_deref(),
         };
         action(&context)
     }

@@ -4,7 +4,8 @@
 //! done for. So the statement says once, for the thread it computes on, what holds while it
 //! computes ([`enter`]). Whoever goes through a text or a byte string does so in [`pieces`] or
 //! [`parts`], and whoever reads or makes item after item keeps a [`Meter`]; both ask now and then.
-//! Where nobody has said anything, there are no bounds.
+//! Where nobody has said anything, there are no bounds. Other threads that compute for the
+//! statement have its bounds from it ([`elsewhere`]).
 //!
 //! ```text
 //! lower(t), t of 1 MB        16 pieces, 15 questions: 57014 after any of them
@@ -25,6 +26,37 @@ pub(crate) trait Bounds: Send + Sync {
 
     /// Bytes that a value may take.
     fn memory(&self) -> usize;
+
+    /// Whether other threads may compute for the statement, too.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Fails once the statement should stop. Asked by other threads that compute for it: nobody
+    /// waits for them, so it lets nobody go before.
+    fn stop(&self) -> Result<()> {
+        self.go_on()
+    }
+}
+
+/// The bounds of a statement for another thread that computes for it.
+struct Elsewhere(Arc<dyn Bounds>);
+
+impl Bounds for Elsewhere {
+    fn go_on(&self) -> Result<()> {
+        self.0.stop()
+    }
+
+    fn memory(&self) -> usize {
+        self.0.memory()
+    }
+}
+
+/// The bounds of the statement that computes on this thread, for others that compute for it. None
+/// if none may.
+pub(crate) fn elsewhere() -> Option<Arc<dyn Bounds>> {
+    let here = HERE.with_borrow(Clone::clone).filter(|here| here.is_shared())?;
+    Some(Arc::new(Elsewhere(here)))
 }
 
 thread_local! {

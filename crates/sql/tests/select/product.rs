@@ -180,7 +180,7 @@ fn every_function_with_every_frame() {
     let known: Vec<&str> = known.split("\n@").map(|answer| answer.trim_start_matches('@')).collect();
     let statements = statements();
     assert_eq!(known.len(), statements.len(), "answers for other statements");
-    let answers = perform(&(TABLE.to_owned() + &statements.join("\n")), None).split_off(2);
+    let answers = perform(&(TABLE.to_owned() + &statements.join("\n")), None, None).split_off(2);
     let mut wrong = String::new();
     for (number, ((statement, answer), known)) in answers.iter().zip(known).enumerate() {
         let expected = known.strip_prefix(&format!("{number}\n")).expect("the number").trim_end();

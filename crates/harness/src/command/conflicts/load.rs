@@ -18,7 +18,7 @@ use crate::workload::pgbench::{self, Script, Settings};
 use crate::workload::snum::{Shape, Wire};
 
 /// Time of each round before it is measured.
-const WARMUP: Duration = Duration::from_millis(500);
+pub(super) const WARMUP: Duration = Duration::from_millis(500);
 
 /// What transactions do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,17 @@ impl Measured {
         runs.get(runs.len() / 2).map_or_else(LatencyMs::default, |run| run.latency)
     }
 
+    /// Adds what other rounds came to.
+    pub(super) fn join(&mut self, other: Measured) {
+        let Measured { rates, runs, outcome } = other;
+        self.rates.extend(rates);
+        self.runs.extend(runs);
+        match (&mut self.outcome, outcome) {
+            (Some(sum), Some(outcome)) => sum.add(&outcome),
+            (none, outcome) => *none = none.take().or(outcome),
+        }
+    }
+
     fn add(&mut self, outcome: Outcome) {
         self.rates.push(outcome.committed_per_s());
         match &mut self.outcome {
@@ -140,13 +151,14 @@ impl Load {
         system: &System,
         args: &ConflictsArgs,
         round: u32,
+        warmup: Duration,
         measured: &mut Measured,
     ) -> Result<()> {
         let plan = Plan {
             label: format!("{}: {}, round {}", self.name(args), way.label(), round + 1),
             clients: args.clients as usize,
             threads: client_threads(),
-            warmup: WARMUP,
+            warmup,
             measured: Duration::from_secs(u64::from(args.seconds_of_round())),
         };
         // No two ways and rounds draw the same requests on one server.

@@ -6,6 +6,9 @@
 //! rounds. What a retry costs is in the throughput: pgbench and the bookstore try again until they
 //! have committed; sNuM goes on with another transaction.
 //!
+//! The ratios of two of Cognate's methods are measured twice: on servers that run through all
+//! rounds, and on such that are started for each (`snum_systems` says why).
+//!
 //! | file | what it holds |
 //! |---|---|
 //! | `load` | the loads, and one round of each |
@@ -16,7 +19,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::oracle::{self, OracleArgs};
-use super::snum_systems::SystemName;
+use super::snum_systems::{FRESH_WARMUP, SystemName};
 use super::{OutputArgs, ServerArgs, parameters};
 use crate::checker::history::Abort;
 use crate::error::{Error, Result};
@@ -24,7 +27,7 @@ use crate::median::{median_ratio, ratio_error};
 use crate::peer::System;
 use crate::report::{self, Record};
 use crate::workload::bookstore::Isolation;
-use load::{LOADS, Load, Measured};
+use load::{LOADS, Load, Measured, WARMUP};
 
 use Isolation::{ReadCommitted, Serializable};
 use SystemName::{Postgres, Pssi, Si, Ssi, Strict};
@@ -57,6 +60,9 @@ pub struct ConflictsArgs {
     /// Rounds, in which the systems take turns.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
+    /// So often both servers of the ratios strict / PSSI are started anew; 0 leaves these rows out.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(0..=99))]
+    starts: u32,
     /// Rows of sNuM's table.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i64).range(2_000..=100_000_000))]
     rows: i64,
@@ -123,6 +129,13 @@ const FIGURES: [(Load, &str, Figure); 12] = [
     (Load::Snum(3, 100), "s3u1_hot_aborted_pct", Figure::Aborted(WAYS[0])),
 ];
 
+/// Of these loads the first ratio of rates is measured on fresh servers, too.
+const FRESH: [(Load, &str); 3] = [
+    (Load::Snum(3, 0), "s3u1_strict_of_pssi_fresh"),
+    (Load::Snum(3, 100), "s3u1_hot_strict_of_pssi_fresh"),
+    (Load::Bookstore, "bookstore_strict_of_pssi_fresh"),
+];
+
 impl Figure {
     /// The way in whose record it stands.
     fn of(&self) -> Way {
@@ -163,6 +176,10 @@ pub async fn run(args: &ConflictsArgs) -> Result<()> {
         if args.loads.is_empty() || args.loads.iter().any(|wanted| wanted == name) {
             // Boxed, since futures of many systems within each other are large types.
             records.extend(Box::pin(one_load(args, load)).await?);
+            let fresh = FRESH.iter().find(|(of, _)| *of == load && args.compares_strict());
+            if let Some((_, name)) = fresh {
+                records.extend(Box::pin(on_fresh_servers(args, load, name)).await?);
+            }
             if load == Load::Snum(3, 100) && args.systems.contains(&Pssi) {
                 records.push(Box::pin(recorded(args)).await?);
             }
@@ -204,7 +221,7 @@ async fn one_load(args: &ConflictsArgs, load: Load) -> Result<Vec<Record>> {
             let (way, sum) = &mut measured[index];
             let system = systems.iter().find(|(name, _)| *name == way.system).map(|(_, system)| system);
             let system = system.ok_or_else(|| Error::Missing(format!("{} was not started", way.label())))?;
-            Box::pin(load.run(*way, system, args, round, sum)).await?;
+            Box::pin(load.run(*way, system, args, round, WARMUP, sum)).await?;
             let rate = sum.rates.last().copied().unwrap_or_default();
             eprintln!("{}: {} round {}: {}/s", load.name(args), way.label(), round + 1, report::number(rate));
         }
@@ -224,6 +241,65 @@ async fn one_load(args: &ConflictsArgs, load: Load) -> Result<Vec<Record>> {
             println!("{}: {name} {value:.3}", load.name(args));
             records[place].measured(name, value, error);
         }
+    }
+    Ok(records)
+}
+
+impl ConflictsArgs {
+    /// Whether both servers of the ratios strict / PSSI are to be started anew.
+    fn compares_strict(&self) -> bool {
+        self.starts > 0 && [Strict, Pssi].iter().all(|system| self.systems.contains(system))
+    }
+}
+
+/// Strict and PSSI on servers that are started, filled and checked for each round.
+async fn on_fresh_servers(args: &ConflictsArgs, load: Load, name: &str) -> Result<Vec<Record>> {
+    let mut measured = [WAYS[1], WAYS[0]].map(|way| (way, Measured::default()));
+    let mut systems: Vec<(usize, System)> = Vec::new();
+    for round in 0..args.starts {
+        systems.clear();
+        let mut order = [0, 1];
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for index in order {
+            let system = measured[index].0.system.start(&args.server).await?;
+            Box::pin(load.fill(&system, args)).await?;
+            systems.push((index, system));
+        }
+        // Who was started first is not always measured first.
+        systems.sort_by_key(|(index, _)| *index);
+        if round / 2 % 2 == 1 {
+            systems.reverse();
+        }
+        for (index, system) in &systems {
+            let (way, sum) = &mut measured[*index];
+            let mut ran = Measured::default();
+            Box::pin(load.run(*way, system, args, round, FRESH_WARMUP, &mut ran)).await?;
+            Box::pin(load.check(system, args, &[&ran])).await?;
+            sum.join(ran);
+            let rate = report::number(sum.rates.last().copied().unwrap_or_default());
+            eprintln!("{}: {} start {}: {rate}/s", load.name(args), way.label(), round + 1);
+        }
+    }
+    let mut records = Vec::new();
+    for (index, (way, sum)) in measured.iter().enumerate() {
+        let Some((_, system)) = systems.iter().find(|(of, _)| *of == index) else { continue };
+        let mut record = record(args, load, *way, system, sum);
+        let case = format!("{}, servers started for each round", load.name(args));
+        let seconds = args.seconds_of_round() * args.starts;
+        for (name, value) in
+            [("case", json!(case)), ("rounds", json!(args.starts)), ("seconds", json!(seconds))]
+        {
+            record.params.insert(name.to_owned(), value);
+        }
+        records.push(record);
+    }
+    let (above, below) = (&measured[0].1.rates, &measured[1].1.rates);
+    let (ratio, error) = (median_ratio(above, below), ratio_error(above, below));
+    println!("{}: {name} {ratio:.3} ± {error:.3}", load.name(args));
+    if let Some(record) = records.first_mut() {
+        record.measured(name, ratio, error);
     }
     Ok(records)
 }

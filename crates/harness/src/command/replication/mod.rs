@@ -7,7 +7,7 @@
 //! | `peers` | three nodes against three of Galera, clients on all; and against PostgreSQL with two synchronous standbys, clients on one |
 //! | `nodes` | one node, and clusters of two, three and four |
 //! | `s3u1` | three reads and an update, uniform: three nodes against one |
-//! | `before` | one node of this build against one of an older binary |
+//! | `before` | one node of this build against one of an older binary: updates, s3u1, ranges |
 //! | `latency` | a commit of one client against two flushes and one loopback round trip |
 //! | `leader` | `kill -9` of the leader under load: the longest time without commits |
 //! | `protocols` | active, certification and weak voting alone and mixed, `auto`, a load that shifts, and one hot row against Galera |

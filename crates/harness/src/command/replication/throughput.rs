@@ -1,6 +1,7 @@
 //! The parts that compare rates: with other systems, over the number of nodes, and with an older
 //! build.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -160,7 +161,61 @@ pub(super) async fn before(bench: &mut Bench<'_>) -> Result<()> {
         let figures = [(0, name, ways[0].over(&ways[1]))];
         turns::record(bench, &places, &ways, &figures);
     }
+    drop(places);
+    Box::pin(before_snum(bench, older)).await
+}
+
+/// The same with reads, single ones and of ranges, which is where what is noted of them shows.
+/// Servers are started for each round: how fast one is differs from start to start.
+async fn before_snum(bench: &mut Bench<'_>, older: &Path) -> Result<()> {
+    let args = bench.args;
+    let loads =
+        [(false, "s3u1 uniform", "s3u1_of_before"), (true, "ranges of 1,000 rows", "scans_of_before")];
+    for (scans, what, name) in loads {
+        let (rows, seed) = (args.snum_rows, args.seed);
+        let shape = snum::Shape { rows, hot_rows: 200, hot_pct: 0, reads: 3, updates: 1, scans, seed };
+        let way = |place: usize| {
+            let build = if place == 0 { "this build" } else { "before" };
+            let case = format!("{what}, 1 node, {build}");
+            Way::new(place, case, Serializable, args.clients, Load::Snum(shape))
+        };
+        let mut ways = [way(0), way(1)];
+        let mut places = Vec::new();
+        for round in 0..args.rounds {
+            places.clear();
+            places.extend(both_builds(bench, older, &shape.statements(), round).await?);
+            let mut order = [0, 1];
+            // Who was started first is not always measured first.
+            if round / 2 % 2 == 1 {
+                order.reverse();
+            }
+            for at in order {
+                let label = format!("{}, round {}", ways[at].case, round + 1);
+                // What was started a moment ago is cold: a window that does not count.
+                way(at).round(bench, &mut places[at], format!("{label}, warming up")).await?;
+                ways[at].round(bench, &mut places[at], label).await?;
+            }
+        }
+        let figures = [(0, name, ways[0].over(&ways[1]))];
+        turns::record(bench, &places, &ways, &figures);
+    }
     Ok(())
+}
+
+/// A node of this build and one of the older binary, with the table.
+async fn both_builds(bench: &Bench<'_>, older: &Path, table: &[String], round: u32) -> Result<Vec<Place>> {
+    let mut places = Vec::new();
+    let order = if round % 2 == 1 { [1, 0] } else { [0, 1] };
+    for place in order {
+        let started = Place::single(bench.args, (place == 1).then_some(older)).await?;
+        started.execute(table).await?;
+        started.settle().await?;
+        places.push(started);
+    }
+    if order[0] == 1 {
+        places.reverse();
+    }
+    Ok(places)
 }
 
 /// A round of both builds in short turns.

@@ -132,7 +132,13 @@ impl Way {
         protocols.into_iter().flat_map(of).collect()
     }
 
-    async fn round(&mut self, bench: &mut Bench<'_>, place: &mut Place, label: String) -> Result<()> {
+    /// One window of it.
+    pub(super) async fn round(
+        &mut self,
+        bench: &mut Bench<'_>,
+        place: &mut Place,
+        label: String,
+    ) -> Result<()> {
         let round = bench.next_run();
         let plan = Plan {
             label,

@@ -78,7 +78,8 @@ struct Open {
     /// When its first statement was sent.
     began: u64,
     snapshot: u64,
-    /// When it was known that this is its snapshot.
+    /// The snapshot at which it began, and when that was known.
+    first: u64,
     placed: u64,
     count: u64,
     /// Its statements read what is newest when they are answered.
@@ -189,6 +190,7 @@ impl<C: Connection> Recorder<C> {
             events: Vec::new(),
             began,
             snapshot,
+            first: snapshot,
             placed,
             count: 0,
             reads_latest: self.reads_latest || aged,
@@ -224,7 +226,8 @@ impl<C: Connection> Recorder<C> {
             self.begin().await?;
         } else if self.isolation == Isolation::ReadCommitted {
             let snapshot = self.connection.snapshot().await.map_err(unexpected)?;
-            self.open.iter_mut().for_each(|open| open.snapshot = snapshot);
+            // What it read before needs no explanation: it takes part from here on.
+            self.open.iter_mut().for_each(|open| (open.snapshot, open.first) = (snapshot, snapshot));
         }
         let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
         open.count += 1;
@@ -273,7 +276,7 @@ impl<C: Connection> Recorder<C> {
             if !open.reads_latest {
                 open.kinds.push("snapshot moved");
             }
-            (open.snapshot, open.placed) = (now, self.counters.tick());
+            open.snapshot = now;
         }
         Ok(())
     }
@@ -299,14 +302,13 @@ impl<C: Connection> Recorder<C> {
             let events = std::mem::take(&mut open.events);
             let wrote = !standing(&events).is_empty();
             let commit = commit.filter(|_| wrote);
-            let Open { id, began, snapshot, placed, .. } = *open;
-            // Where the statement that failed had moved it to, nobody is told.
-            let placed = if outcome == Outcome::Committed { placed } else { answered };
+            let Open { id, began, snapshot, first, placed, .. } = *open;
             self.ended.push(Transaction {
                 id,
                 events,
                 outcome,
                 snapshot,
+                first,
                 commit,
                 began,
                 placed,

@@ -1,6 +1,6 @@
 //! Smallest and largest values, and the folds of bools and bits.
 
-use super::{Accumulator, Successor};
+use super::{Accumulator, Partial, Successor, not_divisible};
 use crate::error::SqlError;
 use crate::function::EvalContext;
 use crate::types::{Datum, Type, TypeId};
@@ -11,21 +11,35 @@ struct Fold {
     choose: fn(&Datum, &Datum) -> Option<Datum>,
 }
 
-impl Accumulator for Fold {
-    fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Result<(), SqlError> {
-        let next = &arguments[0];
+impl Fold {
+    #[inline]
+    fn take(&mut self, next: &Datum) {
         if next.is_null() {
-            return Ok(());
+            return;
         }
         if self.value.is_null() {
             self.value = next.clone();
         } else if let Some(better) = (self.choose)(&self.value, next) {
             self.value = better;
         }
+    }
+}
+
+impl Accumulator for Fold {
+    fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Result<(), SqlError> {
+        self.take(&arguments[0]);
         Ok(())
     }
     fn result(&self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
         Ok(self.value.clone())
+    }
+    fn partial(&self) -> Option<Partial> {
+        Some(Partial::Value(self.value.clone()))
+    }
+    fn absorb(&mut self, later: Partial) -> Result<(), SqlError> {
+        let Partial::Value(value) = later else { return Err(not_divisible()) };
+        self.take(&value);
+        Ok(())
     }
 }
 
@@ -39,16 +53,31 @@ struct Extreme {
     successor: Successor,
 }
 
-impl Accumulator for Extreme {
-    fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Result<(), SqlError> {
-        let next = &arguments[0];
+impl Extreme {
+    #[inline]
+    fn take(&mut self, next: &Datum) {
         if !next.is_null() && (self.value.is_null() || (self.successor)(&self.value, next)) {
             self.value = next.clone();
         }
+    }
+}
+
+impl Accumulator for Extreme {
+    fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Result<(), SqlError> {
+        self.take(&arguments[0]);
         Ok(())
     }
     fn result(&self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
         Ok(self.value.clone())
+    }
+    fn partial(&self) -> Option<Partial> {
+        Some(Partial::Value(self.value.clone()))
+    }
+    fn absorb(&mut self, later: Partial) -> Result<(), SqlError> {
+        // Of equal values the same one stays as if each of them had come by itself.
+        let Partial::Value(value) = later else { return Err(not_divisible()) };
+        self.take(&value);
+        Ok(())
     }
     fn successor(&self) -> Option<Successor> {
         Some(self.successor)
@@ -105,6 +134,16 @@ impl Accumulator for Truth {
     fn remove(&mut self, arguments: &[Datum]) -> Result<bool, SqlError> {
         self.count(&arguments[0], -1);
         Ok(true)
+    }
+    fn partial(&self) -> Option<Partial> {
+        Some(Partial::Truth(self.counts))
+    }
+    fn absorb(&mut self, later: Partial) -> Result<(), SqlError> {
+        let Partial::Truth(counts) = later else { return Err(not_divisible()) };
+        for (count, more) in self.counts.iter_mut().zip(counts) {
+            *count += more;
+        }
+        Ok(())
     }
 }
 

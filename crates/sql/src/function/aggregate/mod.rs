@@ -2,7 +2,7 @@
 //!
 //! An [`Accumulator`] takes the rows of one group one after the other and gives the result. Result
 //! types are exact as PostgreSQL's: the sum of int4 is int8, of int8 numeric, the average of
-//! integers numeric.
+//! integers numeric. Those that are exact whatever the order of additions can be computed in parts.
 
 mod collect;
 mod extreme;
@@ -16,7 +16,7 @@ pub(crate) use ordered::is_ordered_set;
 use super::EvalContext;
 use super::registry::{Function, aggregate};
 use crate::error::SqlError;
-use crate::types::{Datum, Type, TypeId};
+use crate::types::{Datum, Numeric, Type, TypeId};
 
 /// The state of one aggregate over one group. DISTINCT, FILTER and ORDER BY within the call are the
 /// executor's.
@@ -41,6 +41,17 @@ pub trait Accumulator: Send {
         let _ = arguments;
         Ok(false)
     }
+    /// What it has taken so far, to be put together with what others have taken. None if the result
+    /// depends on more than that and the order of the others, as a sum of floats does.
+    fn partial(&self) -> Option<Partial> {
+        None
+    }
+    /// Takes what another accumulator of the same aggregate has taken, of rows that come after its
+    /// own. Nothing can be taken back any more.
+    fn absorb(&mut self, later: Partial) -> Result<(), SqlError> {
+        let _ = later;
+        Err(not_divisible())
+    }
     /// For an aggregate whose result is one of its values, the one that no other takes the place
     /// of; NULLs are left out.
     fn successor(&self) -> Option<Successor> {
@@ -54,6 +65,26 @@ pub trait Accumulator: Send {
     fn is_flat(&self) -> bool {
         false
     }
+}
+
+/// What an accumulator has taken.
+#[derive(Clone, Debug)]
+pub enum Partial {
+    /// So many rows.
+    Rows(i64),
+    /// The sum of integers, and their number.
+    Integers(i128, i64),
+    /// The sum of numerics, and their number.
+    Numerics(Numeric, i64),
+    /// The value that is left of all; NULL before the first.
+    Value(Datum),
+    /// How many were FALSE and TRUE.
+    Truth([i64; 2]),
+}
+
+#[cold]
+fn not_divisible() -> SqlError {
+    SqlError::internal("an aggregate was to be put together from parts that are none")
 }
 
 /// Whether the second value, which came later, takes the place of the first; an order of all

@@ -1,6 +1,6 @@
 //! Counts, sums and averages.
 
-use super::Accumulator;
+use super::{Accumulator, Partial, not_divisible};
 use crate::error::{SqlError, sqlstate};
 use crate::function::EvalContext;
 use crate::types::{Datum, Interval, Numeric, Type, TypeId};
@@ -32,6 +32,14 @@ impl Accumulator for Count {
             self.rows -= 1;
         }
         Ok(true)
+    }
+    fn partial(&self) -> Option<Partial> {
+        Some(Partial::Rows(self.rows))
+    }
+    fn absorb(&mut self, later: Partial) -> Added {
+        let Partial::Rows(rows) = later else { return Err(not_divisible()) };
+        self.rows += rows;
+        Ok(())
     }
 }
 
@@ -92,6 +100,15 @@ impl Accumulator for IntegerSum {
             self.count -= 1;
         }
         Ok(true)
+    }
+    fn partial(&self) -> Option<Partial> {
+        Some(Partial::Integers(self.sum, self.count))
+    }
+    fn absorb(&mut self, later: Partial) -> Added {
+        let Partial::Integers(sum, count) = later else { return Err(not_divisible()) };
+        self.sum += sum;
+        self.count += count;
+        Ok(())
     }
 }
 
@@ -179,6 +196,16 @@ impl Accumulator for NumericSum {
         self.sum = self.sum.subtract(value)?;
         self.count -= 1;
         Ok(true)
+    }
+    fn partial(&self) -> Option<Partial> {
+        Some(Partial::Numerics(self.sum.clone(), self.count))
+    }
+    fn absorb(&mut self, later: Partial) -> Added {
+        let Partial::Numerics(sum, count) = later else { return Err(not_divisible()) };
+        // The sum shows as many digits behind the point as any of the values.
+        self.sum.accumulate(&sum)?;
+        self.count += count;
+        Ok(())
     }
 }
 

@@ -24,6 +24,7 @@ mod stage;
 
 use super::Context;
 use crate::error::Result;
+use crate::expr::place_of;
 use crate::plan::{WindowNode, WindowsNode};
 use crate::types::Datum;
 use stage::Stage;
@@ -79,5 +80,9 @@ fn pull(
     let (Some((stage, stages)), Some((node, nodes))) = (stages.split_last_mut(), nodes.split_last()) else {
         return input(row);
     };
-    stage.next(node, context, &mut |row| pull(stages, nodes, context, input, row), row)
+    let mut next = || stage.next(node, context, &mut |row| pull(stages, nodes, context, input, row), row);
+    match context.execution.read.tally {
+        Some(tally) => tally.row(place_of(node), next),
+        None => next(),
+    }
 }

@@ -1,6 +1,6 @@
 //! The settings there are. Names, defaults and ranges are PostgreSQL 15's where PostgreSQL has the
 //! setting; those that steer its planner or its storage are accepted and have nothing to steer
-//! here.
+//! here, but for the two that bound the threads which read a table (`oltp::parallel`).
 
 use super::Access;
 use super::definition::{Kind, Unit};

@@ -1,0 +1,160 @@
+//! What ALTER TABLE says of a table that has no effect here, and that dumps say again: SET
+//! STATISTICS, SET STORAGE, CLUSTER ON, REPLICA IDENTITY. It is checked as PostgreSQL does, and
+//! kept.
+//!
+//! The table is locked as for storage parameters (`storage`): readers and writers go on.
+
+use cognate_engine::TreeMode;
+
+use super::alter_relation::action_not_for;
+use super::names::{Qualified, fold};
+use super::resolve::{undefined_column, undefined_table};
+use crate::catalog::{Index, IndexKey, Object, Oid, Relation, ReplicaIdentity, Table, put_hint};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::{AlterRelation, NewReplicaIdentity, RelationChange};
+use crate::pg_catalog::storage_of;
+use crate::session::work::Work;
+
+/// The highest statistics target.
+const TARGET_MAX: i64 = 10_000;
+
+impl Work<'_> {
+    /// One of these. 42809 if it is not of a table.
+    pub(super) async fn alter_hints(
+        &mut self,
+        name: &Qualified,
+        found: &Relation,
+        alter: &AlterRelation,
+    ) -> Result<()> {
+        if !matches!(found, Relation::Table(_)) {
+            return Err(action_not_for(found, alter.change.action()));
+        }
+        let oid = self.locked_table(name, TreeMode::ShareUpdateExclusive).await?.oid;
+        if oid != found.oid() {
+            return Err(undefined_table(name));
+        }
+        self.require_settled(oid, alter.tag())?;
+        let mut table = self.table_copy(oid)?;
+        match &alter.change {
+            RelationChange::SetStatistics { column, target } => {
+                let target = self.statistics_target(*target)?;
+                let place = place_of(&table, &fold(column))?;
+                put_hint(&mut table.hints.statistics, place, target);
+            }
+            RelationChange::SetStorage { column, storage } => {
+                let storage = storage_letter(&fold(storage))?;
+                let place = place_of(&table, &fold(column))?;
+                let ty = table.columns[place].ty;
+                let own = storage_of(ty.id);
+                if storage != 'p' && own == 'p' {
+                    let named = if ty.user_type().is_some() { ty } else { ty.plain() };
+                    let name = named.format_with(self.format);
+                    let message = format!("column data type {name} can only have storage PLAIN");
+                    return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+                }
+                put_hint(&mut table.hints.storage, place, (storage != own).then_some(storage));
+            }
+            RelationChange::Cluster(None) => table.hints.clustered = None,
+            RelationChange::Cluster(Some(index)) => {
+                let index = self.index_of(&table, &fold(index))?;
+                if index.predicate.is_some() {
+                    let message = format!("cannot cluster on partial index \"{}\"", index.name);
+                    return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+                }
+                table.hints.clustered = Some(index.oid);
+            }
+            RelationChange::ReplicaIdentity(identity) => {
+                table.hints.replica_identity = match identity {
+                    NewReplicaIdentity::Default => ReplicaIdentity::Default,
+                    NewReplicaIdentity::Nothing => ReplicaIdentity::Nothing,
+                    NewReplicaIdentity::Full => ReplicaIdentity::Full,
+                    NewReplicaIdentity::UsingIndex(index) => {
+                        let index = self.index_of(&table, &fold(index))?;
+                        ReplicaIdentity::Index(identifying(&table, index)?)
+                    }
+                };
+            }
+            _ => return Err(SqlError::internal("a change that is no hint")),
+        }
+        self.change(Object::Table(table.into()))
+    }
+
+    /// How much is to be gathered; none is the default. 22023 if it is too low.
+    fn statistics_target(&mut self, target: i64) -> Result<Option<i32>> {
+        if target < -1 {
+            let message = format!("statistics target {target} is too low");
+            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+        }
+        if target > TARGET_MAX {
+            let message = format!("lowering statistics target to {TARGET_MAX}");
+            self.notice(SqlError::warning(sqlstate::INVALID_PARAMETER_VALUE, message));
+        }
+        Ok(i32::try_from(target.min(TARGET_MAX)).ok().filter(|target| *target >= 0))
+    }
+
+    /// The index of a table that has this name. 42704, 42809.
+    fn index_of<'t>(&self, table: &'t Table, name: &str) -> Result<&'t Index> {
+        if let Some(index) = table.indexes.iter().find(|index| index.name == name) {
+            return Ok(index);
+        }
+        match self.catalog.relation(&table.schema_name, name) {
+            None => Err(SqlError::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("index \"{name}\" for table \"{}\" does not exist", table.name),
+            )),
+            Some(_) => Err(SqlError::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("\"{name}\" is not an index for table \"{}\"", table.name),
+            )),
+        }
+    }
+}
+
+/// The place of a column. 42703.
+fn place_of(table: &Table, name: &str) -> Result<usize> {
+    table.column_place(name).ok_or_else(|| undefined_column(name, &table.name))
+}
+
+/// The letter of a way to store values. 22023 if there is none of this name.
+fn storage_letter(name: &str) -> Result<char> {
+    match name.to_lowercase().as_str() {
+        "plain" => Ok('p'),
+        "external" => Ok('e'),
+        "extended" => Ok('x'),
+        "main" => Ok('m'),
+        _ => {
+            let message = format!("invalid storage type \"{name}\"");
+            Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message))
+        }
+    }
+}
+
+/// The oid of an index by whose columns rows can be told. 0A000, 42809.
+fn identifying(table: &Table, index: &Index) -> Result<Oid> {
+    let name = &index.name;
+    let lacks = |what: &str| {
+        let message = format!("cannot use {what} index \"{name}\" as replica identity");
+        Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message))
+    };
+    if !index.is_unique() {
+        let message = format!("cannot use non-unique index \"{name}\" as replica identity");
+        return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message));
+    }
+    if index.deferrable.is_some() {
+        return lacks("non-immediate");
+    }
+    if !index.expressions.is_empty() {
+        return lacks("expression");
+    }
+    if index.predicate.is_some() {
+        return lacks("partial");
+    }
+    let mut columns = index.columns.iter().filter_map(|part| match part.key {
+        IndexKey::Column(place) => table.columns.get(place),
+        IndexKey::Expression(_) => None,
+    });
+    let Some(nullable) = columns.find(|column| !column.not_null) else { return Ok(index.oid) };
+    let why = format!("because column \"{}\" is nullable", nullable.name);
+    let message = format!("index \"{name}\" cannot be used as replica identity {why}");
+    Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message))
+}

@@ -1,0 +1,103 @@
+//! What became of a request: `cognate_outcome`.
+//!
+//! *By its name alone* it is looked up, and nothing changes: what is unknown may be ordered yet,
+//! and what was aborted may be under way again under the same name.
+//!
+//! *With a token*, of something that came before the request (`cognate_token()`, or that of a
+//! commit), the answer is for good: if nobody has committed under the name, it is closed in the
+//! order of all nodes, and nobody will (`cognate_engine::Database::close_name`). It takes a token
+//! since names are remembered for so many positions only: of what is forgotten nobody knows any
+//! more whether it has happened. And it is asked for, since who only looks must not end what
+//! somebody else is about to commit.
+
+use cognate_engine::Transaction;
+
+use super::SqlDatabase;
+use super::cluster::{ANSWER_MAX, REQUEST_ID_MAX, position_of};
+use super::interrupt::Interrupts;
+use crate::error::{Result, SqlError, sqlstate};
+
+const COMMITTED: &str = "committed";
+const ABORTED: &str = "aborted";
+const UNKNOWN: &str = "unknown";
+
+/// `cognate_outcome(request id)`: of the name that a client has given, or of a transaction's id.
+pub(super) fn outcome(database: &SqlDatabase, id: &str) -> &'static str {
+    let engine = database.engine();
+    let by_number = || id.parse().ok().and_then(|transaction| engine.outcome(transaction));
+    match engine.outcome_of(id).or_else(by_number) {
+        Some((_, true)) => COMMITTED,
+        Some((_, false)) => ABORTED,
+        None => UNKNOWN,
+    }
+}
+
+/// `cognate_outcome(request id, token)`: the same for good, or unknown if that cannot be had at
+/// present, or if the token's position is longer ago than is remembered.
+///
+/// # Errors
+/// 22023 for what is no token of this cluster; 25006 at a node that differs from the others; 0A000
+/// in a program whose turn it is; 53400 if too many wait so already; what interrupts the wait.
+pub(super) fn outcome_for_good(
+    database: &SqlDatabase,
+    interrupts: &Interrupts,
+    transaction: Option<&Transaction>,
+    id: &str,
+    token: &str,
+) -> Result<&'static str> {
+    let refused = |what: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, what);
+    let since = position_of(database, token).map_err(|_| {
+        refused(format!("cognate_outcome needs a token of this cluster, which \"{token}\" is not"))
+            .with_hint("SELECT cognate_token() tells one, before the request.")
+    })?;
+    if id.len() > REQUEST_ID_MAX {
+        return Err(refused(format!("no request has a name of more than {REQUEST_ID_MAX} bytes")));
+    }
+    if transaction.is_some_and(Transaction::is_ordered) {
+        // Nothing is ordered before it has ended.
+        return Err(SqlError::unsupported("closing a request's name in a program of all nodes"));
+    }
+    database.nodes().check_alike()?;
+    // What has committed has done so for good. Where the order answers nobody, nothing is closed.
+    let told = outcome(database, id);
+    if told == COMMITTED || database.nodes().is_alone() {
+        return Ok(if told == COMMITTED { told } else { UNKNOWN });
+    }
+    let _counted = database.advisory().thread().ok_or_else(|| {
+        let what = "too many statements wait in threads of their own";
+        SqlError::new(sqlstate::CONFIGURATION_LIMIT_EXCEEDED, what).with_hint("Ask again.")
+    })?;
+    let closing = close(database, id, since);
+    if interrupts.wait_in_thread("closing a request's name with one thread", closing)? {
+        return Ok(ABORTED);
+    }
+    // What was prepared may have been rolled back by now, and nobody has closed its name then.
+    Ok(if outcome(database, id) == COMMITTED { COMMITTED } else { UNKNOWN })
+}
+
+/// Whether a name was closed: it may be yet if not, since this waits for a bounded time.
+async fn close(database: &SqlDatabase, id: &str, since: u64) -> Result<bool> {
+    let closing = database.engine().close_name(id, since);
+    let closed = tokio::select! {
+        closed = tokio::time::timeout(ANSWER_MAX, closing) => closed.unwrap_or(Ok(false)),
+        () = database.nodes().until_alone() => Ok(false),
+    };
+    match closed {
+        Err(cognate_engine::Error::NotOrdered) => Ok(false),
+        closed => closed.map_err(SqlError::from),
+    }
+}
+
+/// What to do about a request whose answer was lost: nothing was ordered under its name up to this
+/// position.
+pub(super) fn advice(database: &SqlDatabase, name: &str, since: u64) -> String {
+    let name = name.replace('\'', "''");
+    let asks = format!("Ask another node: SELECT cognate_outcome('{name}').");
+    match database.nodes().token(since) {
+        Some(token) => format!(
+            "{asks} While that is unknown, it may be committed yet; SELECT cognate_outcome('{name}', \
+             '{token}') sees to it that it is not."
+        ),
+        None => asks,
+    }
+}
