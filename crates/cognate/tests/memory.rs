@@ -284,6 +284,26 @@ fn large_values() -> Vec<(&'static str, &'static str, Outcome)> {
             Memory,
         ),
         ("an array's rows", "SELECT count(*) FROM unnest(array_fill(1, ARRAY[500000]))", Is("500000")),
+        (
+            "a match's parts within each other",
+            "SELECT cardinality(regexp_match(repeat('x', 2000000), repeat('(', 50) || '.*' || repeat(')', 50)))",
+            Memory,
+        ),
+        (
+            "matches of many parts",
+            "SELECT count(*) FROM regexp_matches(repeat('x', 2000000), repeat('(', 50) || 'x{200}' || repeat(')', 50), 'g')",
+            Memory,
+        ),
+        (
+            "a match again and again",
+            "SELECT length(regexp_replace(repeat('x', 1000000), '(.*)', repeat('\\1', 1000)))",
+            Memory,
+        ),
+        (
+            "references to references",
+            "SELECT 'x' ~ ('(x)' || string_agg('(\\' || n || '\\' || n || ')', '' ORDER BY n)) FROM generate_series(1, 40) n",
+            Fails("2201B"),
+        ),
         ("a text's rows", "SELECT count(*) FROM string_to_table(repeat('x,', 300000), ',')", Is("300001")),
     ]
 }

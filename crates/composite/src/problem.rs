@@ -135,11 +135,13 @@ impl Error {
 /// A database's error, by what the caller can do about it.
 fn of_database(error: &tokio_postgres::Error) -> Problem {
     let Some(db) = error.as_db_error() else {
-        return Problem::new(
-            503,
-            "database",
-            format!("the component's database is away: {}", in_words(error)),
-        );
+        return match is_of_service(error) {
+            true => Problem::new(503, "defect", in_words(error)),
+            false => {
+                let why = format!("the component's database is away: {}", in_words(error));
+                Problem::new(503, "database", why)
+            }
+        };
     };
     let code = db.code().code();
     if is_out_of_date(error) {
@@ -147,6 +149,27 @@ fn of_database(error: &tokio_postgres::Error) -> Problem {
         return Problem::new(409, "conflict", format!("{} (SQLSTATE {code})", db.message()));
     }
     of_code(code, format!("{} (SQLSTATE {code})", db.message()))
+}
+
+/// How the driver says that it has refused what a service wants, which it tells from anything else
+/// by its words alone.
+const OF_SERVICE: [&str; 6] = [
+    "error serializing parameter",
+    "error deserializing column",
+    // A statement with a zero byte, or one that is too long.
+    "error encoding message",
+    "expected ",
+    "invalid column",
+    "query returned",
+];
+
+/// Whether the driver has refused what a service wants: parameters of other types, or more of them
+/// than the statement has; a column that is not there, or is no such value. Trying again changes
+/// nothing, so it is not taken for a connection that was lost. What it says of TLS, of passwords
+/// and of addresses is of the connection: a person changes that, and then it goes on.
+fn is_of_service(error: &tokio_postgres::Error) -> bool {
+    let words = error.to_string();
+    OF_SERVICE.iter().any(|start| words.starts_with(*start))
 }
 
 /// The same by its SQLSTATE.

@@ -290,16 +290,14 @@ impl Sql {
 /// Refuses what would begin or end a transaction: a service's own is begun and ended around it, and
 /// what it has done is to be committed with its slot or not at all.
 fn check(sql: &str) -> Result<()> {
-    let mut words = sql.split(|letter: char| !letter.is_ascii_alphabetic()).filter(|word| !word.is_empty());
-    let Some(first) = words.next() else { return Ok(()) };
+    let (first, rest) = next_word(sql);
     let is = |word: &str, text: &str| word.eq_ignore_ascii_case(text);
     let is_refused = match first.len() {
         3 => is(first, "end"),
         5 => is(first, "begin") || is(first, "start") || is(first, "abort"),
         6 => is(first, "commit"),
-        7 => is(first, "prepare") && words.next().is_some_and(|next| is(next, "transaction")),
-        // Back to a savepoint one may go.
-        8 => is(first, "rollback") && !words.any(|next| is(next, "to")),
+        7 => is(first, "prepare") && is(next_word(rest).0, "transaction"),
+        8 => is(first, "rollback") && !is_to_savepoint(rest),
         _ => false,
     };
     match is_refused {
@@ -308,6 +306,56 @@ fn check(sql: &str) -> Result<()> {
             Err(Problem::new(503, "defect", why).into())
         }
         false => Ok(()),
+    }
+}
+
+/// Whether ROLLBACK goes on like this: back to a savepoint one may go.
+fn is_to_savepoint(sql: &str) -> bool {
+    let is = |word: &str, text: &str| word.eq_ignore_ascii_case(text);
+    let (word, rest) = next_word(sql);
+    let is_noise = is(word, "work") || is(word, "transaction");
+    is(if is_noise { next_word(rest).0 } else { word }, "to")
+}
+
+/// The word that a statement begins with, or none, and what is behind it.
+fn next_word(sql: &str) -> (&str, &str) {
+    let sql = from_first_word(sql);
+    let end = sql.find(|letter: char| !letter.is_ascii_alphabetic());
+    sql.split_at(end.unwrap_or(sql.len()))
+}
+
+/// A statement without the comments before its first word: there any word may stand.
+fn from_first_word(mut sql: &str) -> &str {
+    loop {
+        sql = sql.trim_start_matches(|letter: char| letter.is_whitespace() || letter == ';');
+        if sql.starts_with("--") {
+            sql = sql.find(['\n', '\r']).map_or("", |end| &sql[end..]);
+        } else if sql.starts_with("/*") {
+            sql = behind_comment(sql);
+        } else {
+            return sql;
+        }
+    }
+}
+
+/// What is behind a comment that this begins with. Comments may have others in them.
+fn behind_comment(mut sql: &str) -> &str {
+    let mut depth = 0_usize;
+    loop {
+        if let Some(inside) = sql.strip_prefix("/*") {
+            (sql, depth) = (inside, depth + 1);
+        } else if let Some(outside) = sql.strip_prefix("*/") {
+            (sql, depth) = (outside, depth - 1);
+            if depth == 0 {
+                return sql;
+            }
+        } else {
+            let mut letters = sql.chars();
+            if letters.next().is_none() {
+                return sql;
+            }
+            sql = letters.as_str();
+        }
     }
 }
 
@@ -402,6 +450,13 @@ mod tests {
             "rollback work",
             "PREPARE TRANSACTION 'a'",
             "ROLLBACK PREPARED 'a'",
+            ";COMMIT",
+            "-- all is well\nCOMMIT",
+            "--\rCOMMIT",
+            "/* all /* is */ well */ -- so\n /**/COMMIT",
+            "ROLLBACK /* to the beginning */",
+            "ROLLBACK; -- to the beginning",
+            "PREPARE/* for all */TRANSACTION 'a'",
         ] {
             assert!(check(refused).is_err(), "{refused}");
         }
@@ -414,6 +469,12 @@ mod tests {
             "PREPARE a AS SELECT 1",
             "UPDATE ends SET begin = 1",
             "ENDING",
+            "-- start of a purchase\nINSERT INTO purchase VALUES (1)",
+            "ROLLBACK WORK /* back */ TO a",
+            "/* commit /* and */ end */ SELECT 1",
+            "-- commit",
+            "/* commit",
+            "/* commit /* */",
         ] {
             assert!(check(taken).is_ok(), "{taken}");
         }
@@ -477,6 +538,29 @@ mod tests {
         assert_eq!(sql.execute(ENTER, &[&6_i32]).await.unwrap(), 1);
         sql.commit(&[(OURS, &[&6_i32])]).await.unwrap();
         assert_eq!(words(&pool).await, [0, 3, 4, 6]);
+        pool.close_idle();
+        pool.target().clone().close().await;
+    }
+
+    /// What a service has written wrongly is not waited out: an undo that has is parked.
+    #[tokio::test]
+    async fn what_the_driver_refuses_is_no_database_that_is_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(folder.path()).await;
+        let reason = |error: Error| error.into_problem().reason;
+        let sql = Sql::new(&pool, Begin::Serializable, false);
+        assert_eq!(reason(sql.execute(ENTER, &[&1_i64]).await.unwrap_err()), "defect");
+        assert_eq!(reason(sql.execute(ENTER, &[]).await.unwrap_err()), "defect");
+        assert_eq!(sql.execute(ENTER, &[&1_i32]).await.unwrap(), 1);
+        let rows = sql.query("SELECT n FROM word", &[]).await.unwrap();
+        assert_eq!(reason(rows[0].try_get::<_, String>(0).unwrap_err().into()), "defect");
+        assert_eq!(reason(rows[0].try_get::<_, i32>("m").unwrap_err().into()), "defect");
+        assert_eq!(reason(sql.query("SELECT 1\0", &[]).await.unwrap_err()), "defect");
+        assert_eq!(reason(tokio_postgres::Error::__private_api_timeout().into()), "database");
+        // Nor is what is wrong with a connection: once that is mended, the undo goes on.
+        let no_address = "host=localhost port=any".parse::<tokio_postgres::Config>().unwrap_err();
+        assert_eq!(reason(no_address.into()), "database");
+        sql.roll_back().await;
         pool.close_idle();
         pool.target().clone().close().await;
     }

@@ -83,6 +83,12 @@ fn part_bytes(request_bytes_max: u64) -> u64 {
 }
 
 impl Transaction {
+    /// Bytes that its writes hold, as `bytes`, and those that it has written to disk, which are
+    /// read back to make a request to the other nodes of it.
+    pub fn request_bytes(&self) -> u64 {
+        self.writes.bytes() + self.writes.spilled_bytes()
+    }
+
     /// Before a commit at a node of a cluster: sends what is too large for one request ahead.
     ///
     /// # Errors
@@ -253,7 +259,7 @@ impl Manager {
             let part = part.ok_or_else(|| wrong(format!("part {number} is missing")))?;
             bytes.extend_from_slice(&part);
         }
-        let request = Request::decode(&bytes).map_err(wrong)?;
+        let request = Request::decode(&bytes, &self.seed).map_err(wrong)?;
         if request.id != head.id || !matches!(request.purpose, Purpose::Commit) {
             return Err(wrong(format!("not the commit of transaction {}", head.id)));
         }

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::governor::{ActiveLimit, Readings};
-use crate::manager::Manager;
 use crate::pressure::Call;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::{self, Builder, JoinHandle};
 use crate::sync::{Condvar, Mutex, lower_thread_priority};
+use crate::upkeep::Upkeep;
 
 /// How often the length of the log is looked at, and the caches' share of memory adjusted.
 const TICK: Duration = Duration::from_millis(200);
@@ -25,9 +25,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The running threads. Dropping it ends them.
 pub(crate) struct Background {
-    manager: Arc<Manager>,
+    upkeep: Arc<Upkeep>,
     merging: Arc<Merging>,
-    threads: Vec<JoinHandle<()>>,
+    /// Locked by who waits for their end.
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// Wakes the merging thread.
@@ -44,48 +45,59 @@ struct MergingState {
 }
 
 impl Background {
-    pub(crate) fn start(manager: &Arc<Manager>) -> Result<Background, Error> {
+    pub(crate) fn start(upkeep: &Arc<Upkeep>) -> Result<Background, Error> {
         let merging = Arc::new(Merging {
             state: Mutex::new(MergingState { due: true, stop: false }),
             ..Merging::default()
         });
-        let mut background =
-            Background { manager: Arc::clone(manager), merging: Arc::clone(&merging), threads: Vec::new() };
-        let (m, s) = (Arc::clone(manager), Arc::clone(&merging));
-        background.spawn("checkpoint", move || checkpoints(&m, &s))?;
-        let m = Arc::clone(manager);
-        background.spawn("merge", move || merges(&m, &merging))?;
-        let m = Arc::clone(manager);
-        background.spawn("governor", move || governor(&m))?;
-        if let Some(late) = manager.sequencer.late().cloned() {
-            let m = Arc::clone(manager);
+        let background = Background {
+            upkeep: Arc::clone(upkeep),
+            merging: Arc::clone(&merging),
+            threads: Mutex::new(Vec::new()),
+        };
+        let (u, s) = (Arc::clone(upkeep), Arc::clone(&merging));
+        background.spawn("checkpoint", move || checkpoints(&u, &s))?;
+        let u = Arc::clone(upkeep);
+        background.spawn("merge", move || merges(&u, &merging))?;
+        let u = Arc::clone(upkeep);
+        background.spawn("governor", move || governor(&u))?;
+        if let Some(late) = upkeep.manager.sequencer.late().cloned() {
+            let m = Arc::clone(&upkeep.manager);
             background.spawn("release", move || late.run(&m.store, &m.locks))?;
         }
         Ok(background)
     }
 
-    fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-        let guard = EndGuard(Arc::clone(&self.manager));
+    #[inline]
+    pub(crate) fn upkeep(&self) -> &Arc<Upkeep> {
+        &self.upkeep
+    }
+
+    fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        let guard = EndGuard(Arc::clone(&self.upkeep));
         let thread = Builder::new().name(name.into()).spawn(move || {
             let _guard = guard;
             body();
         });
-        let path = &self.manager.options.path;
-        self.threads.push(thread.map_err(|cause| Error::io("starting a thread for", path, cause))?);
+        let path = &self.upkeep.manager.options.path;
+        let thread = thread.map_err(|cause| Error::io("starting a thread for", path, cause))?;
+        self.threads.lock().push(thread);
         Ok(())
     }
 
     /// Ends the threads and waits for them.
-    pub(crate) fn stop(&mut self) {
-        self.manager.store.base.stop();
-        self.manager.pressure.stop();
-        self.manager.governor.stop();
+    pub(crate) fn stop(&self) {
+        let mut threads = self.threads.lock();
+        let manager = &self.upkeep.manager;
+        manager.store.base.stop();
+        manager.pressure.stop();
+        self.upkeep.governor.stop();
         self.merging.state.lock().stop = true;
         self.merging.work.notify_all();
-        if let Some(late) = self.manager.sequencer.late() {
+        if let Some(late) = manager.sequencer.late() {
             late.stop();
         }
-        for thread in self.threads.drain(..) {
+        for thread in threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a background thread panicked");
             }
@@ -102,38 +114,39 @@ impl Drop for Background {
 /// A defect that ends a thread stops the log, as one under the commit mutex does, and lets go who
 /// waits for a checkpoint. Nobody waits for a slot from now on: without ticks none is taken away
 /// from who keeps it and idles. Who waits for a late release is let go in `late`.
-struct EndGuard(Arc<Manager>);
+struct EndGuard(Arc<Upkeep>);
 
 impl Drop for EndGuard {
     fn drop(&mut self) {
         if !thread::panicking() {
             return;
         }
-        self.0.store.log.fail(Error::Defect("a background thread panicked"));
-        self.0.pressure.stop();
+        self.0.manager.store.log.fail(Error::Defect("a background thread panicked"));
+        self.0.manager.pressure.stop();
         self.0.governor.set_limit(ActiveLimit::Off);
     }
 }
 
-fn checkpoints(manager: &Manager, merging: &Merging) {
+fn checkpoints(upkeep: &Upkeep, merging: &Merging) {
+    let manager = &upkeep.manager;
     let mut failed = false;
     loop {
         let call = manager.pressure.wait_for_work(TICK);
-        manager.share_memory();
+        upkeep.share_memory();
         let due = match call {
             Call::Stop => return,
             // Asked for while the round before was at it: it may have done enough.
             Call::Wanted if manager.store.memory.bytes() <= manager.pressure.soft() => {
                 manager.pressure.skip_round();
-                manager.checkpoint_is_due()
+                upkeep.checkpoint_is_due()
             }
             Call::Wanted => true,
-            Call::Idle => failed || manager.checkpoint_is_due(),
+            Call::Idle => failed || upkeep.checkpoint_is_due(),
         };
         if !due {
             continue;
         }
-        let result = manager.checkpoint(manager.pressure.target());
+        let result = upkeep.checkpoint(manager.pressure.target());
         if let Err(error) = &result {
             tracing::error!(%error, "a checkpoint failed");
         }
@@ -149,13 +162,14 @@ fn checkpoints(manager: &Manager, merging: &Merging) {
     }
 }
 
-fn governor(manager: &Manager) {
-    while manager.governor.wait_for_tick() {
-        manager.governor.tick(manager.options.clock.monotonic(), || manager.readings());
+fn governor(upkeep: &Upkeep) {
+    while upkeep.governor.wait_for_tick() {
+        upkeep.governor.tick(upkeep.manager.options.clock.monotonic(), || upkeep.readings());
     }
 }
 
-fn merges(manager: &Manager, merging: &Merging) {
+fn merges(upkeep: &Upkeep, merging: &Merging) {
+    let store = &upkeep.manager.store;
     lower_thread_priority();
     loop {
         {
@@ -169,8 +183,8 @@ fn merges(manager: &Manager, merging: &Merging) {
             state.due = false;
         }
         loop {
-            match manager.store.base.compact_step() {
-                Ok(true) => manager.store.views.publish(&manager.store.base),
+            match store.base.compact_step() {
+                Ok(true) => store.views.publish(&store.base),
                 Ok(false) => break,
                 Err(Error::ShuttingDown) => return,
                 Err(error) => {
@@ -182,26 +196,26 @@ fn merges(manager: &Manager, merging: &Merging) {
     }
 }
 
-impl Manager {
+impl Upkeep {
     /// What the governor looks at.
-    pub(crate) fn readings(&self) -> Readings {
+    fn readings(&self) -> Readings {
+        let manager = &self.manager;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let log = self.store.log.statistics();
-        let open = self.active.count().max(1);
+        let log = manager.store.log.statistics();
+        let open = manager.active.count().max(1);
         Readings {
-            committed: count(&self.counters.commits) + count(&self.counters.empty_commits),
+            committed: count(&manager.counters.commits) + count(&manager.counters.empty_commits),
             flushes: log.batches,
             flush_us: log.flush_us,
-            blocked_pct: (100 * self.locks.waiting_count() / open).min(100) as u32,
+            blocked_pct: (100 * manager.locks.waiting_count() / open).min(100) as u32,
         }
     }
 
     /// Gives the base store's cache what the versions leave of the budget.
-    pub(crate) fn share_memory(&self) {
-        let budget = self.options.memory_bytes;
-        let cache =
-            (budget / 8 * 7).saturating_sub(self.store.memory.bytes()).clamp(budget / 8, budget / 4 * 3);
-        self.store.base.resize_cache(cache);
+    fn share_memory(&self) {
+        let (budget, store) = (self.manager.options.memory_bytes, &self.manager.store);
+        let cache = (budget / 8 * 7).saturating_sub(store.memory.bytes()).clamp(budget / 8, budget / 4 * 3);
+        store.base.resize_cache(cache);
     }
 }
 
@@ -220,11 +234,11 @@ mod tests {
         let options = Options { disk: SimDisk::new(1).handle(), ..Options::new("data") };
         let database = Database::open(options).expect("opened");
         database.governor().set_limit(ActiveLimit::Fixed(1));
-        drop(EndGuard(Arc::clone(database.manager())));
+        drop(EndGuard(Arc::clone(database.upkeep())));
         assert!(!database.is_poisoned(), "a thread that was asked to end");
         assert_eq!(database.governor().info().limit, Some(1));
         let panicked = catch_unwind(AssertUnwindSafe(|| {
-            let _guard = EndGuard(Arc::clone(database.manager()));
+            let _guard = EndGuard(Arc::clone(database.upkeep()));
             assert!(database.is_poisoned(), "the planted defect");
         }));
         assert!(panicked.is_err() && database.is_poisoned());

@@ -38,6 +38,7 @@
 //! One consequence: a key that is not in memory may have changed after an old snapshot, in the
 //! base. `Store::changed` compares the two views then.
 
+use crate::delivery::Cluster;
 use crate::key::SmallKey;
 use crate::manager::Manager;
 use crate::own::{ENGINE_TREE, NUMBERS_KEY, SavedNumbers};
@@ -45,10 +46,14 @@ use crate::rows::{Entry, Rows};
 use crate::sync::atomic::Ordering;
 use crate::sync::thread;
 use crate::txn::snapshot::Pin;
+use crate::upkeep::Upkeep;
 use crate::{Csn, Error, Key, TreeId, Value};
 
 /// Keys looked at under one lock.
 const SLICE: usize = 256;
+/// So many runs of bulk loads may wait for a reader that is older than they. Each read of any row
+/// looks at all of them, and each has a file open.
+const LOADS_MAX: usize = 64;
 
 /// The changes of a checkpoint in order, copied from memory slice by slice.
 struct Changes<'a> {
@@ -112,7 +117,22 @@ impl Iterator for Changes<'_> {
     }
 }
 
-impl Manager {
+impl Upkeep {
+    /// Whether recovery would have to replay more log than the options allow, or a bulk load waits
+    /// to become an ordinary part of the base, and a checkpoint could get there.
+    pub(crate) fn checkpoint_is_due(&self) -> bool {
+        let store = &self.manager.store;
+        self.is_behind() || store.base.first_attached().is_some_and(|csn| csn <= store.oldest_snapshot())
+    }
+
+    /// Whether recovery would have to replay more log than the options allow, or so many runs of
+    /// loads are not merged that a checkpoint is worth going past the oldest reader.
+    fn is_behind(&self) -> bool {
+        let store = &self.manager.store;
+        store.log.size_after(store.base.watermark()) > self.manager.options.checkpoint_log_bytes
+            || store.base.attached_until(store.floor()) > LOADS_MAX
+    }
+
     /// Moves what is durable into the base, as far as readers let it; further, if memory stays
     /// above `target` bytes, or the base far behind. Returns the bytes that had to stay in
     /// memory although the base had them before: snapshots need them that are older than that. What
@@ -122,43 +142,93 @@ impl Manager {
     /// From the base store or the log; nothing is lost, and the next checkpoint tries again.
     pub(crate) fn checkpoint(&self, target: u64) -> Result<u64, Error> {
         let _one = self.checkpointing.lock();
-        self.discard_left();
-        self.checkpoint_further_if(|| self.store.memory.bytes() > target || self.is_behind())
+        self.manager.discard_left();
+        self.checkpoint_further_if(|| self.manager.store.memory.bytes() > target || self.is_behind())
     }
 
     /// The same for who holds `checkpointing`. Goes on to the durable mark if `further` says so
     /// after the first part; a node's checkpoint goes there always.
     pub(crate) fn checkpoint_further_if(&self, further: impl FnOnce() -> bool) -> Result<u64, Error> {
-        let before = self.store.base.watermark();
-        if let Some(cluster) = &self.cluster {
+        let store = &self.manager.store;
+        let before = store.base.watermark();
+        if let Some(cluster) = &self.manager.cluster {
             let kept = self.checkpoint_node(cluster, before)?;
-            self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+            self.checkpoints.fetch_add(1, Ordering::Relaxed);
             return Ok(kept);
         }
-        let oldest = self.store.snapshots.pin_oldest(|| self.store.floor());
+        let oldest = store.snapshots.pin_oldest(|| store.floor());
         let mut kept = self.checkpoint_to(&oldest, before)?;
         drop(oldest);
         if further() {
-            let floor = self.store.snapshots.pin(|| self.store.floor());
+            let floor = store.snapshots.pin(|| store.floor());
             self.checkpoint_to(&floor, before)?;
             drop(floor);
             // What only the pin kept.
             kept = self.sweep(before);
         }
-        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(kept)
     }
 
-    pub(crate) fn checkpoint_to(&self, pin: &Pin, before: Csn) -> Result<u64, Error> {
-        let (watermark, since) = (pin.csn(), self.store.base.watermark());
+    /// One checkpoint of a node, to its present position. Returns the bytes that had to stay in
+    /// memory although the base had them before.
+    ///
+    /// # Errors
+    /// As `checkpoint`.
+    fn checkpoint_node(&self, cluster: &Cluster, before: Csn) -> Result<u64, Error> {
+        let store = &self.manager.store;
+        if let Some(error) = store.base.doubt() {
+            return Err(error);
+        }
+        let (pin, content) = {
+            // Nothing is delivered meanwhile.
+            let standing = cluster.standing.lock();
+            let pin = store.snapshots.pin(|| store.floor());
+            if pin.csn() != standing.applied() {
+                return Err(Error::Defect("what was delivered is not what can be seen"));
+            }
+            let is_new = pin.csn() > before;
+            (pin, is_new.then(|| self.manager.encode_image(cluster, &standing)).transpose()?)
+        };
+        let moved = self.checkpoint_with_image(cluster, &pin, content, before);
+        // After a failure, too: each attempt would leave its image, until the disk is full of them.
+        // But not if nobody knows which one the manifest asks for.
+        let kept = match store.base.doubt() {
+            None => cluster.images.keep_only(store.base.watermark()),
+            Some(error) => Err(error),
+        };
+        moved.and(kept)?;
+        drop(pin);
+        // What only the pin kept.
+        Ok(self.sweep(before))
+    }
+
+    /// Keeps an image of the pinned position, if that is new, and moves the base there.
+    fn checkpoint_with_image(
+        &self,
+        cluster: &Cluster,
+        pin: &Pin,
+        content: Option<Vec<u8>>,
+        before: Csn,
+    ) -> Result<(), Error> {
+        if let Some(content) = content {
+            cluster.images.write(pin.csn(), &content)?;
+            cluster.wait_synced(pin.csn())?;
+        }
+        self.checkpoint_to(pin, before).map(drop)
+    }
+
+    fn checkpoint_to(&self, pin: &Pin, before: Csn) -> Result<u64, Error> {
+        let store = &self.manager.store;
+        let (watermark, since) = (pin.csn(), store.base.watermark());
         let mut removed = Ok(());
         if watermark > since {
             let dropped: Vec<TreeId> =
-                self.store.memory.dropped(watermark).into_iter().map(|(tree, _)| tree).collect();
-            let mut changes = Changes::new(self, watermark, since, &dropped);
-            self.store.base.apply(watermark, &mut changes, &dropped)?;
-            self.store.views.publish(&self.store.base);
-            removed = self.store.log.remove_before(watermark);
+                store.memory.dropped(watermark).into_iter().map(|(tree, _)| tree).collect();
+            let mut changes = Changes::new(&self.manager, watermark, since, &dropped);
+            store.base.apply(watermark, &mut changes, &dropped)?;
+            store.views.publish(&store.base);
+            removed = store.log.remove_before(watermark);
         }
         // What was moved does not stay in memory because a file of the log stays.
         let kept = self.sweep(before);
@@ -168,13 +238,14 @@ impl Manager {
     /// Removes from memory what nobody needs there. Returns the bytes of what stays although it is
     /// from `before` or older.
     pub(crate) fn sweep(&self, before: Csn) -> u64 {
-        let needs = self.store.needs();
+        let store = &self.manager.store;
+        let needs = store.needs();
         let mut kept = 0;
-        for id in self.store.memory.ids() {
-            let Some(tree) = self.store.memory.tree(id) else { continue };
+        for id in store.memory.ids() {
+            let Some(tree) = store.memory.tree(id) else { continue };
             let mut after = None;
             loop {
-                let (next, stays) = self.store.memory.trim(&tree, after.as_ref(), &needs, before, SLICE);
+                let (next, stays) = store.memory.trim(&tree, after.as_ref(), &needs, before, SLICE);
                 (after, kept) = (next, kept + stays);
                 if after.is_none() {
                     break;
@@ -183,10 +254,10 @@ impl Manager {
             }
         }
         let oldest = needs.active.first().copied();
-        let dropped = self.store.memory.dropped(self.store.base.watermark()).into_iter();
+        let dropped = store.memory.dropped(store.base.watermark()).into_iter();
         let unseen = dropped.filter(|(_, dropped_at)| oldest.is_none_or(|oldest| oldest >= *dropped_at));
-        self.store.memory.forget(&unseen.map(|(tree, _)| tree).collect::<Vec<_>>());
-        self.store.views.prune(&needs.active);
+        store.memory.forget(&unseen.map(|(tree, _)| tree).collect::<Vec<_>>());
+        store.views.prune(&needs.active);
         kept
     }
 }
@@ -195,7 +266,7 @@ impl Manager {
 mod tests {
     use cognate_env::sim::SimDisk;
 
-    use crate::manager::LOADS_MAX;
+    use super::LOADS_MAX;
     use crate::{Access, Database, Isolation, Options, Value};
 
     /// They take neither memory nor log; but all reads look at their runs, which have files open.
@@ -216,7 +287,7 @@ mod tests {
             trees.push(tree);
         }
         let manager = database.manager();
-        manager.checkpoint(manager.pressure.target()).unwrap();
+        database.upkeep().checkpoint(manager.pressure.target()).unwrap();
         assert_eq!(database.statistics().base.attached, 0);
         let new = database.begin(Isolation::Snapshot, Access::ReadOnly);
         for tree in trees {
@@ -244,7 +315,7 @@ mod tests {
         (1..=200).for_each(write);
         let manager = database.manager();
         assert!(manager.store.memory.bytes() < manager.pressure.target());
-        manager.checkpoint(manager.pressure.target()).unwrap();
+        database.upkeep().checkpoint(manager.pressure.target()).unwrap();
         let left = database.statistics().replay_bytes;
         assert!(left <= LOG_BYTES, "a recovery would replay {left} bytes");
         assert_eq!(reader.get(1, b"key").unwrap(), Some(content(0)));

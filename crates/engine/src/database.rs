@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::active::TransactionInfo;
 use crate::background::Background;
-use crate::certifier::{CertifierStatistics, Method, Watch};
+use crate::certifier::{Method, Watch};
 use crate::delivery::Applied;
 use crate::durable::{Commit, DurableWait};
 use crate::governor::Governor;
@@ -17,19 +17,20 @@ use crate::options::Options;
 use crate::order::Operation;
 use crate::prepared::{Owner, PreparedInfo};
 use crate::sibling::{Begun, InDoubt, Instance, Told, Xid};
-use crate::statistics::Statistics;
 use crate::storage::{Backup, Outgoing};
-use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
 use crate::transaction::Transaction;
 use crate::turns::{Executed, Lists, Progress};
+use crate::upkeep::Upkeep;
 use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
 
 /// An open database; clones are handles to the same one.
 #[derive(Clone)]
 pub struct Database {
+    /// For transactions.
     pub(crate) manager: Arc<Manager>,
-    background: Arc<Mutex<Background>>,
+    /// The threads that look after the database, with what they and it need for that.
+    background: Arc<Background>,
 }
 
 impl Database {
@@ -39,9 +40,11 @@ impl Database {
     /// # Errors
     /// `Corrupt` naming file and offset, `InUse` if it is open already, `Io`.
     pub fn open(options: Options) -> Result<Database, Error> {
-        let manager = Arc::new(Manager::open(options)?);
+        let (manager, recovered) = Manager::open(options)?;
+        let manager = Arc::new(manager);
         manager.restore_prepared()?;
-        let background = Arc::new(Mutex::new(Background::start(&manager)?));
+        let upkeep = Arc::new(Upkeep::new(Arc::clone(&manager), recovered));
+        let background = Arc::new(Background::start(&upkeep)?);
         Ok(Database { manager, background })
     }
 
@@ -69,6 +72,12 @@ impl Database {
     /// For what is of no transaction, and for tests that look at the marks, or plant faults.
     pub(crate) fn manager(&self) -> &Arc<Manager> {
         &self.manager
+    }
+
+    /// For what is of the database as a whole.
+    #[inline]
+    pub(crate) fn upkeep(&self) -> &Arc<Upkeep> {
+        self.background.upkeep()
     }
 
     /// Begins a transaction.
@@ -318,7 +327,7 @@ impl Database {
     /// `Io`, also while a checkpoint is at work: it is to be asked for again; `Defect` in a
     /// database of its own, and before the first checkpoint.
     pub fn outgoing(&self) -> Result<Outgoing, Error> {
-        self.manager.outgoing()
+        self.upkeep().outgoing()
     }
 
     /// Where delivery would begin if a node of a cluster were started now: what its order has up to
@@ -433,7 +442,7 @@ impl Database {
 
     /// Limits how many transactions execute at a time; callers take seats and keep to it.
     pub fn governor(&self) -> &Arc<Governor> {
-        &self.manager.governor
+        &self.upkeep().governor
     }
 
     /// The memory budget it was opened with, in bytes.
@@ -476,7 +485,7 @@ impl Database {
     /// Equal to what it was: no tree has grown or shrunk by much since.
     #[inline]
     pub fn growth(&self) -> u64 {
-        let checkpoints = self.manager.counters.checkpoints.load(Ordering::Relaxed);
+        let checkpoints = self.upkeep().checkpoints.load(Ordering::Relaxed);
         (checkpoints << 32) + self.manager.store.memory.entries() / 8192
     }
 
@@ -487,7 +496,7 @@ impl Database {
     /// `LogPoisoned`, `DiskFull` or `Io`; nothing is lost then.
     pub fn checkpoint(&self) -> Result<(), Error> {
         self.manager.wait_durable(self.manager.store.visible()).wait()?;
-        self.manager.checkpoint(0).map(drop)
+        self.upkeep().checkpoint(0).map(drop)
     }
 
     /// A backup of everything that is durable now, to be read while others go on; of a cluster's
@@ -496,7 +505,7 @@ impl Database {
     /// # Errors
     /// As `checkpoint`.
     pub fn backup(&self) -> Result<Backup, Error> {
-        self.manager.backup()
+        self.upkeep().backup()
     }
 
     /// Checkpoints and stops the background threads. Blocks.
@@ -505,48 +514,8 @@ impl Database {
     /// As `checkpoint`.
     pub fn close(&self) -> Result<(), Error> {
         let checkpoint = self.checkpoint();
-        self.background.lock().stop();
+        self.background.stop();
         self.manager.close().and(checkpoint)
-    }
-
-    /// Counters and gauges.
-    pub fn statistics(&self) -> Statistics {
-        let manager = &self.manager;
-        let now = manager.options.clock.monotonic();
-        let running = manager.active.list();
-        let oldest = running.iter().map(|r| r.began).min().unwrap_or(now);
-        Statistics {
-            commits: manager.counters.commits.load(Ordering::Relaxed),
-            empty_commits: manager.counters.empty_commits.load(Ordering::Relaxed),
-            rollbacks: manager.counters.rollbacks.load(Ordering::Relaxed),
-            lock_waits: manager.locks.waits.load(Ordering::Relaxed),
-            deadlocks: manager.locks.deadlocks.load(Ordering::Relaxed),
-            certified: manager.store.log.last(),
-            visible: manager.store.visible(),
-            durable: manager.store.durable(),
-            version_bytes: manager.store.memory.bytes(),
-            version_keys: manager.store.memory.entries(),
-            active_transactions: running.len() as u64,
-            oldest_transaction_age: now.saturating_sub(oldest),
-            write_set_bytes: manager.budget.used(),
-            recovered: manager.recovered,
-            read_set_bytes: manager.read_budget.used(),
-            waiting_transactions: manager.locks.waiting_count(),
-            oldest_snapshot: manager.store.oldest_snapshot(),
-            throttled_commits: manager.pressure.throttled.load(Ordering::Relaxed),
-            governor: manager.governor.info(),
-            checkpoints: manager.counters.checkpoints.load(Ordering::Relaxed),
-            replay_bytes: manager.store.log.size_after(manager.store.base.watermark()),
-            cycles: manager.sequencer.cycles(),
-            // A node's graph has no limit of its own: the horizon bounds it.
-            certifier: CertifierStatistics {
-                limit: manager.read_budget.limit(),
-                ..manager.sequencer.statistics()
-            },
-            log: manager.store.log.statistics(),
-            log_poisoned: manager.store.log.poisoned(),
-            base: manager.store.base.statistics(),
-        }
     }
 
     /// Running transactions, by id.

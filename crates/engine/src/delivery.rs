@@ -68,6 +68,9 @@ pub(crate) struct Cluster {
     pub(crate) turns: Mutex<Turns>,
     /// How things stand at the last position whose turn it was.
     pub(crate) standing: Mutex<Standing>,
+    /// Its horizon, for who must not wait until a request is judged: a large one takes long,
+    /// and the thread that asks may be the one that takes part in the order of all nodes.
+    horizon: AtomicU64,
     /// How things stood at earlier positions.
     pub(crate) images: Images,
     /// Everything up to here is judged, shown, and has struck whom it strikes.
@@ -101,6 +104,7 @@ impl Cluster {
             node,
             images,
             standing: Mutex::default(),
+            horizon: AtomicU64::new(0),
             applied: CachePadded::new(AtomicU64::new(0)),
             struck: CachePadded::new(AtomicU64::new(0)),
             waiters: Mutex::default(),
@@ -116,10 +120,17 @@ impl Cluster {
         self.note_struck(standing.applied());
         self.applied.store(standing.applied(), Ordering::Release);
         self.turns.lock().begin_at(standing.applied());
+        self.note_horizon(&standing);
         *self.standing.lock() = standing;
         for (last, position) in self.changed.iter().zip(changed) {
             last.store(*position, Ordering::Release);
         }
+    }
+
+    /// How things stand has changed. To be noted before the graph is pruned up to there, which is
+    /// with the next position.
+    pub(crate) fn note_horizon(&self, standing: &Standing) {
+        self.horizon.store(standing.horizon(), Ordering::Release);
     }
 
     /// Blocks until everything up to a position is on this node's disk.
@@ -387,9 +398,10 @@ impl Manager {
         self.cluster.as_ref().map_or(0, |cluster| cluster.applied.load(Ordering::Acquire))
     }
 
-    /// What was committed before is not in the graph any more; 0 in a database of its own.
+    /// What was committed before is not in the graph any more; 0 in a database of its own. Who asks
+    /// waits for nobody.
     pub(crate) fn horizon(&self) -> Csn {
-        self.cluster.as_ref().map_or(0, |cluster| cluster.standing.lock().horizon())
+        self.cluster.as_ref().map_or(0, |cluster| cluster.horizon.load(Ordering::Acquire))
     }
 
     /// The last position that changed one of the first trees.
@@ -412,7 +424,8 @@ impl Manager {
 
     /// A proposal was never ordered, and never will be.
     pub(crate) fn not_ordered(&self, bytes: &[u8]) {
-        let (Some(cluster), Ok(request)) = (&self.cluster, Request::decode(bytes)) else { return };
+        let request = Request::decode(bytes, &self.seed);
+        let (Some(cluster), Ok(request)) = (&self.cluster, request) else { return };
         self.parts_not_ordered(cluster, &request);
         let sealed = cluster.sealed.lock().remove(&request.id);
         let Some(sealed) = sealed.filter(|_| !planted::is(Planted::KeepsWhatIsLost)) else { return };
@@ -440,5 +453,98 @@ impl Manager {
     /// committed.
     pub(crate) fn outcome(&self, id: TransactionId) -> Option<(Csn, bool)> {
         self.cluster.as_ref()?.standing.lock().outcome(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use cognate_env::SplitMix;
+    use cognate_env::sim::SimDisk;
+
+    use super::*;
+    use crate::hash::{FIXED, Seed};
+    use crate::order::Level;
+    use crate::txn::columns::Columns;
+    use crate::txn::readset::{Moment, ReadSet};
+    use crate::txn::writeset::Changes;
+    use crate::{Options, TotalOrder, Value};
+
+    /// An order that nothing comes back from.
+    struct Nowhere;
+
+    impl TotalOrder for Nowhere {
+        fn propose(&self, _request: Bytes) {}
+
+        fn request_bytes_max(&self) -> u64 {
+            1 << 20
+        }
+
+        fn wait_synced(&self, _position: u64) -> bool {
+            true
+        }
+    }
+
+    fn open(number: u16, seed: Seed) -> Arc<Manager> {
+        let mut options = Options::new("/node");
+        options.disk = SimDisk::new(1).handle();
+        options.node = Some(Node { number, start: 1, order: Arc::new(Nowhere) });
+        Arc::new(Manager::open_with(options, seed).expect("opened").0)
+    }
+
+    /// Each node hashes with a seed of its own, and nothing of that is in a verdict.
+    #[test]
+    fn nodes_with_different_seeds_come_to_the_same_verdicts() {
+        const TREE: TreeId = 1001;
+        const REQUESTS: u64 = 300;
+        let nodes = [open(1, Seed::of(1, 2)), open(2, Seed::of(3, 4))];
+        let seed = 7;
+        println!("seed {seed}");
+        let (mut random, mut commits) = (SplitMix::new(seed), 0);
+        for position in 1..=REQUESTS {
+            let mut key = || [random.below(16) as u8];
+            let mut reads = ReadSet::default();
+            for _ in 0..2 {
+                reads.add_point(&FIXED, TREE, &key(), Moment::Snapshot, Columns::ALL);
+            }
+            let written = (SmallKey::new(&key()), Some(Value::from_static(b"v")));
+            let snapshot = (position - 1).saturating_sub(random.below(8));
+            let mut request = nodes[0].request_about(position - 1, Purpose::Commit);
+            request.id = 3 << 52 | position;
+            request.level = Level::Serializable;
+            (request.snapshot, request.began, request.oldest) = (snapshot, snapshot, 0);
+            request.parts.reads = Some(reads);
+            request.parts.changes = vec![(TREE, Changes::of(vec![written]))];
+            let bytes = request.encode(0);
+            for node in &nodes {
+                node.deliver(position, &bytes).expect("delivered");
+            }
+            assert_eq!(nodes[0].digest(), nodes[1].digest(), "position {position}");
+            commits += u64::from(nodes[0].outcome(request.id).is_some_and(|(_, commits)| commits));
+        }
+        assert!((1..REQUESTS).contains(&commits), "{commits} of {REQUESTS} commit");
+        let numbers = [0, 1].map(|node: usize| nodes[node].seed.hash_of(TREE, b"k"));
+        assert_ne!(numbers[0], numbers[1]);
+    }
+
+    /// A large request is judged for seconds, and it may be the thread of the order that asks.
+    #[test]
+    fn who_asks_for_the_horizon_does_not_wait_until_a_request_is_judged() {
+        let manager = open(1, FIXED.clone());
+        for position in 1..=3 {
+            let request = manager.request_about(position - 1, Purpose::Commit).encode(0);
+            manager.deliver(position, &request).expect("delivered");
+        }
+        let cluster = manager.cluster.as_ref().expect("a node");
+        let judging = cluster.standing.lock();
+        assert!(judging.horizon() > 0, "each request says what is needed at its node");
+        let (tell, told) = mpsc::channel();
+        let asks = Arc::clone(&manager);
+        std::thread::spawn(move || tell.send(asks.horizon()));
+        let horizon = told.recv_timeout(Duration::from_secs(60)).expect("it waits");
+        assert_eq!(horizon, judging.horizon());
     }
 }

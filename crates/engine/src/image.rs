@@ -7,11 +7,11 @@
 //!
 //! # When
 //!
-//! A checkpoint of a node goes to its present position, and begins with an image of that: nothing
-//! is delivered between the two looks. Then the base store moves its watermark there. So base and
-//! image stand at the same position, a start takes both and is delivered what comes behind, and the
-//! order's log is needed from there on, and not before. An image whose checkpoint did not come to
-//! its end is above the watermark, and is forgotten.
+//! A checkpoint of a node (`checkpoint`) goes to its present position, and begins with an image of
+//! that: nothing is delivered between the two looks. Then the base store moves its watermark there.
+//! So base and image stand at the same position, a start takes both and is delivered what comes
+//! behind, and the order's log is needed from there on, and not before. An image whose checkpoint
+//! did not come to its end is above the watermark, and is forgotten.
 //!
 //! ```text
 //! checkpoint:  image at 120, watermark 120                      starts from 120; the log up to 120 may go
@@ -32,7 +32,6 @@
 //! ```
 
 use std::collections::HashMap;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,14 +39,13 @@ use cognate_env::Disk;
 
 use crate::certifier::{Promise, overtaken};
 use crate::delivery::{Cluster, FIRST_TREES};
+use crate::hash::Seed;
 use crate::manager::Manager;
 use crate::order::{Preparing, Purpose, Request, Standing};
 use crate::payload::{Encoder, Input};
 use crate::planted::{self, Planted};
 use crate::prepared::record::{Parts, Record};
-use crate::storage::Outgoing;
 use crate::storage::images::{FOLDER, Images, content};
-use crate::txn::snapshot::Pin;
 use crate::{Csn, Error, TransactionId};
 
 const VERSION: u8 = 3;
@@ -56,54 +54,11 @@ const VERSION: u8 = 3;
 const VERSION_BEFORE: u8 = 2;
 
 impl Manager {
-    /// One checkpoint of a node, to its present position. Returns the bytes that had to stay in
-    /// memory although the base had them before.
+    /// An image of how things stand now; `standing` is locked meanwhile.
     ///
     /// # Errors
-    /// As `checkpoint`.
-    pub(crate) fn checkpoint_node(&self, cluster: &Cluster, before: Csn) -> Result<u64, Error> {
-        if let Some(error) = self.store.base.doubt() {
-            return Err(error);
-        }
-        let (pin, content) = {
-            // Nothing is delivered meanwhile.
-            let standing = cluster.standing.lock();
-            let pin = self.store.snapshots.pin(|| self.store.floor());
-            if pin.csn() != standing.applied() {
-                return Err(Error::Defect("what was delivered is not what can be seen"));
-            }
-            let is_new = pin.csn() > before;
-            (pin, is_new.then(|| self.encode_image(cluster, &standing)).transpose()?)
-        };
-        let moved = self.checkpoint_with_image(cluster, &pin, content, before);
-        // After a failure, too: each attempt would leave its image, until the disk is full of them.
-        // But not if nobody knows which one the manifest asks for.
-        let kept = match self.store.base.doubt() {
-            None => cluster.images.keep_only(self.store.base.watermark()),
-            Some(error) => Err(error),
-        };
-        moved.and(kept)?;
-        drop(pin);
-        // What only the pin kept.
-        Ok(self.sweep(before))
-    }
-
-    /// Keeps an image of the pinned position, if that is new, and moves the base there.
-    fn checkpoint_with_image(
-        &self,
-        cluster: &Cluster,
-        pin: &Pin,
-        content: Option<Vec<u8>>,
-        before: Csn,
-    ) -> Result<(), Error> {
-        if let Some(content) = content {
-            cluster.images.write(pin.csn(), &content)?;
-            cluster.wait_synced(pin.csn())?;
-        }
-        self.checkpoint_to(pin, before).map(drop)
-    }
-
-    fn encode_image(&self, cluster: &Cluster, standing: &Standing) -> Result<Vec<u8>, Error> {
+    /// `LogPoisoned`, also if the graph is not whole.
+    pub(crate) fn encode_image(&self, cluster: &Cluster, standing: &Standing) -> Result<Vec<u8>, Error> {
         let mut out = Encoder::with_capacity(1 << 16);
         out.byte(VERSION);
         out.list(&cluster.changed_at(), |out, position| out.varint(*position));
@@ -147,11 +102,11 @@ impl Manager {
         let mut input = Input::of(content);
         let has_parts = has_parts(input.byte()?)?;
         let changed = input.list(Input::varint)?;
-        let standing = Standing::decode(&mut input, has_parts)?;
+        let standing = Standing::decode(&mut input, &self.seed, has_parts)?;
         if standing.applied() != position {
             return Err(format!("an image of position {}", standing.applied()));
         }
-        let prepared = self.sequencer.restore_graph(&mut input)?;
+        let prepared = self.sequencer.restore_graph(&mut input, &self.seed)?;
         input.end()?;
         cluster.begin_at(standing, &changed);
         Ok(prepared)
@@ -160,40 +115,6 @@ impl Manager {
     /// Where a start would begin now: what the order has up to there is not needed here any more.
     pub(crate) fn starts_at(&self) -> Csn {
         self.cluster.as_ref().map_or(0, |_| self.store.base.watermark())
-    }
-
-    /// The image at a position, as its file is; none before the first one, when there is nothing.
-    ///
-    /// # Errors
-    /// `Corrupt`, `Io`.
-    pub(crate) fn image_at(&self, position: Csn) -> Result<Option<Vec<u8>>, Error> {
-        match &self.cluster {
-            Some(cluster) if position > 0 => cluster.images.read(position).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    /// The durable state of this node, for one that is too far behind to be given the order. Does
-    /// not wait for a checkpoint: whoever asks may have others wait for the answer.
-    ///
-    /// # Errors
-    /// `Io`, also while a checkpoint is at work: it is to be asked for again; `Defect` before the
-    /// first image counts: then the order has everything.
-    pub(crate) fn outgoing(&self) -> Result<Outgoing, Error> {
-        let Some(cluster) = &self.cluster else {
-            return Err(Error::Defect("a database of its own sends nothing to others"));
-        };
-        // No image goes meanwhile: a checkpoint would forget it.
-        let Some(_one) = self.checkpointing.try_lock() else {
-            let busy = io::Error::new(io::ErrorKind::WouldBlock, "a checkpoint is at work");
-            return Err(Error::io("reading", &self.options.path, busy));
-        };
-        let view = self.store.base.view();
-        let position = view.watermark();
-        if position == 0 {
-            return Err(Error::Defect("there is no image yet: the order has everything"));
-        }
-        Outgoing::new(&view, position, cluster.images.read(position)?)
     }
 }
 
@@ -215,11 +136,13 @@ pub(crate) fn undecided(content: &[u8]) -> Result<Vec<(Record, bool)>, String> {
     let mut input = Input::of(content);
     let has_parts = has_parts(input.byte()?)?;
     input.list(Input::varint)?;
-    let requests = Standing::decode(&mut input, has_parts)?.undecided().requests();
-    let overtaken = overtaken(&mut input)?;
+    // Nobody looks up here what they have read.
+    let seed = Seed::of_database();
+    let requests = Standing::decode(&mut input, &seed, has_parts)?.undecided().requests();
+    let overtaken = overtaken(&mut input, &seed)?;
     input.end()?;
     let record = |(_, bytes): (Csn, bytes::Bytes)| {
-        let request = Request::decode(&bytes)?;
+        let request = Request::decode(&bytes, &seed)?;
         let locks = request.all_locks().into_iter().map(|(lock, _)| lock).collect();
         let Request { id, snapshot, dropped, parts, purpose, .. } = request;
         let Purpose::Prepare(preparing) = purpose else { return Err("no PREPARE".to_owned()) };

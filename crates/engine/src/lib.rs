@@ -71,6 +71,7 @@ mod tracked;
 mod transaction;
 mod turns;
 mod txn;
+mod upkeep;
 mod view;
 mod void;
 

@@ -1,4 +1,5 @@
-//! The manager: the only file that knows all the others. It carries a transaction through its end.
+//! The transaction manager, and nothing else: what a transaction needs on its way and at its end.
+//! What looks after the database behind it is in `upkeep`.
 //!
 //! Step 5 of the corridor in ARCHITECTURE.md.
 //!
@@ -21,7 +22,7 @@ use crate::active::{Active, Running, Slot};
 use crate::certifier::Candidate;
 use crate::delivery::Cluster;
 use crate::durable::{Commit, DurableWait};
-use crate::governor::Governor;
+use crate::hash::Seed;
 use crate::image::open_images;
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
@@ -36,11 +37,10 @@ use crate::reads::ReadBudget;
 use crate::recovery::Recovered;
 use crate::sequencer::{Entry, Sequencer, Writing};
 use crate::sibling::Families;
-use crate::snapshot_ids::NotedIds;
 use crate::storage::StagedRun;
 use crate::store::Store;
+use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{CachePadded, Mutex};
 use crate::txn::budget::Budget;
 use crate::txn::change::Effects;
 use crate::txn::columns::Columns;
@@ -49,17 +49,15 @@ use crate::txn::readset::{Moment, ReadSet};
 use crate::txn::writeset::{Changes, WriteSet, key_writes};
 use crate::{Csn, Error, TransactionId, TreeId};
 
-/// So many runs of bulk loads may wait for a reader that is older than they. Each read of any row
-/// looks at all of them, and each has a file open.
-pub(crate) const LOADS_MAX: usize = 64;
-
 /// Whoever holds more locks on rows than these wakes the log thread before he releases them: that
 /// takes longer than to wake it, and the log would stand still meanwhile.
 const FEW_LOCKS: usize = 64;
 
-/// Everything of one open database.
+/// What the transactions of one open database share: each holds it until its end.
 pub(crate) struct Manager {
     pub(crate) options: Options,
+    /// Of the hashes of what was locked, read and written.
+    pub(crate) seed: Seed,
     pub(crate) store: Arc<Store>,
     pub(crate) sequencer: Sequencer,
     pub(crate) active: Active,
@@ -67,18 +65,12 @@ pub(crate) struct Manager {
     pub(crate) prepared: PreparedTable,
     pub(crate) families: Families,
     pub(crate) counters: CachePadded<Counters>,
-    pub(crate) governor: Arc<Governor>,
     /// Memory of write sets.
     pub(crate) budget: Arc<Budget>,
     /// Memory of what running transactions have read.
     pub(crate) read_budget: Arc<ReadBudget>,
     pub(crate) pressure: Arc<Pressure>,
-    /// Held by the checkpoint that runs.
-    pub(crate) checkpointing: Mutex<()>,
     transactions: CachePadded<Numbers>,
-    /// Which transactions had ended, as of some commits.
-    pub(crate) noted_ids: NotedIds,
-    pub(crate) recovered: Recovered,
     /// Its part in a cluster, if it has one.
     pub(crate) cluster: Option<Cluster>,
 }
@@ -89,7 +81,6 @@ pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
     pub(crate) empty_commits: AtomicU64,
     pub(crate) rollbacks: AtomicU64,
-    pub(crate) checkpoints: AtomicU64,
 }
 
 /// A transaction that asks to commit, besides its write set.
@@ -119,10 +110,15 @@ pub(crate) struct Request {
 pub(crate) type Settled = (Vec<StagedRun>, Vec<(TreeId, Changes)>);
 
 impl Manager {
-    /// Opens the folder and recovers.
-    pub(crate) fn open(options: Options) -> Result<Manager, Error> {
+    /// Opens the folder and recovers. The answer also has what was replayed.
+    pub(crate) fn open(options: Options) -> Result<(Manager, Recovered), Error> {
+        Manager::open_with(options, Seed::of_database())
+    }
+
+    /// The same with a seed that was drawn.
+    pub(crate) fn open_with(options: Options, seed: Seed) -> Result<(Manager, Recovered), Error> {
         let pressure = Arc::new(Pressure::new(options.memory_bytes));
-        let (store, numbers, recovered) = Store::open(&options, pressure.soft(), cores())?;
+        let (store, numbers, recovered) = Store::open(&options, &seed, pressure.soft(), cores())?;
         let store = Arc::new(store);
         let (method, early) = (options.serializable, options.early_lock_release);
         let cluster = match options.node.clone() {
@@ -140,26 +136,23 @@ impl Manager {
             cluster,
             store,
             active: Active::default(),
-            locks: Arc::new(LockTable::new()),
+            locks: Arc::new(LockTable::new(&seed)),
             prepared: PreparedTable::default(),
             families: Families::default(),
             counters: CachePadded::default(),
-            governor: Arc::new(Governor::new(options.active_limit, cores())),
             budget: Arc::new(Budget::new(
                 options.memory_bytes / 2,
                 options.transaction_bytes,
                 options.spill_bytes,
             )),
-            read_budget: Arc::new(ReadBudget::new(options.certifier_bytes)),
+            read_budget: Arc::new(ReadBudget::new(options.certifier_bytes, &seed)),
             pressure,
-            checkpointing: Mutex::new(()),
             transactions: CachePadded::new(Numbers::starting_at(numbers.transaction)),
-            noted_ids: NotedIds::default(),
-            recovered,
+            seed,
             options,
         };
         manager.restore_image()?;
-        Ok(manager)
+        Ok((manager, recovered))
     }
 
     pub(crate) fn set_certifier_bytes(&self, bytes: u64) {
@@ -181,21 +174,6 @@ impl Manager {
     /// The allocators' marks: nothing committed names a number at or above them.
     pub(crate) fn numbers(&self) -> SavedNumbers {
         SavedNumbers { transaction: self.transactions.next(), next_tree: self.store.trees.next() }
-    }
-
-    /// Whether recovery would have to replay more log than the options allow, or a bulk load waits
-    /// to become an ordinary part of the base, and a checkpoint could get there.
-    pub(crate) fn checkpoint_is_due(&self) -> bool {
-        self.is_behind()
-            || self.store.base.first_attached().is_some_and(|csn| csn <= self.store.oldest_snapshot())
-    }
-
-    /// Whether recovery would have to replay more log than the options allow, or so many runs of
-    /// loads are not merged that a checkpoint is worth going past the oldest reader.
-    pub(crate) fn is_behind(&self) -> bool {
-        let store = &self.store;
-        store.log.size_after(store.base.watermark()) > self.options.checkpoint_log_bytes
-            || store.base.attached_until(store.floor()) > LOADS_MAX
     }
 
     /// Commits a write set and releases the locks.
@@ -249,7 +227,7 @@ impl Manager {
     ) -> Option<Candidate> {
         self.sequencer.certifies().then(|| {
             let (reads, notes) = (request.reads.take(), std::mem::take(&mut request.notes));
-            let writes = key_writes(changes, notes);
+            let writes = key_writes(&self.seed, changes, notes);
             Candidate::new(request.id, request.snapshot, reads, writes, whole_trees)
                 .with_effects(std::mem::take(&mut request.effects))
                 .begun_at(request.began)
@@ -328,7 +306,9 @@ impl Manager {
             let nothing =
                 changes.take_nothing(|key| Ok::<_, Error>(self.store.get_latest(*tree, key)?.value))?;
             if let Some(reads) = &mut reads {
-                nothing.iter().for_each(|key| reads.add_point(*tree, key, Moment::Latest, Columns::ALL));
+                for key in &nothing {
+                    reads.add_point(&self.seed, *tree, key, Moment::Latest, Columns::ALL);
+                }
             }
         }
         changes.retain(|(_, changes)| changes.len() > 0);
@@ -388,6 +368,34 @@ impl Manager {
 }
 
 /// Cores that the machine has for us.
-fn cores() -> u32 {
+pub(crate) fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use cognate_env::sim::SimDisk;
+
+    use super::*;
+    use crate::reads::Reads;
+
+    /// What is locked, read and written is hashed alike in one database, and otherwise in another
+    /// one of the same process.
+    #[test]
+    fn each_database_hashes_with_a_seed_of_its_own() {
+        let open = |seed: Seed| {
+            let options = Options { disk: SimDisk::new(1).handle(), ..Options::new("data") };
+            Manager::open_with(options, seed).expect("opened").0
+        };
+        let numbers = |manager: &Manager| {
+            let reads = Reads::new(&manager.read_budget);
+            reads.point(7, b"k");
+            let changes = vec![(7, Changes::of(vec![(SmallKey::new(b"k"), None)]))];
+            let written = key_writes(&manager.seed, &changes, Vec::new());
+            [manager.locks.hash(7, Some(b"k")), reads.take().points()[0].hash, written[0].2]
+        };
+        let (one, other) = (numbers(&open(Seed::drawn())), numbers(&open(Seed::drawn())));
+        assert_eq!((one, other), ([one[0]; 3], [other[0]; 3]));
+        assert_ne!(one[0], other[0]);
+    }
 }

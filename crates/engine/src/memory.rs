@@ -25,6 +25,8 @@ use crate::{Csn, TreeId, Value};
 /// Bytes that a short key costs besides its versions: its place in a node of the map, which is
 /// about two thirds full.
 const KEY_BYTES: usize = 64;
+/// What the keys of a tree take is told by so many of them.
+const SAMPLE: usize = 64;
 /// A commit that makes a chain this long trims it.
 const LONG_CHAIN: usize = 8;
 
@@ -57,6 +59,19 @@ impl Tree {
     /// Number of keys.
     pub(crate) fn len(&self) -> usize {
         self.map.read().len()
+    }
+
+    /// About the bytes of the keys and their newest values: all are taken to be like the first
+    /// ones.
+    pub(crate) fn approximate_bytes(&self) -> u64 {
+        let map = self.map.read();
+        let looked_at = map.len().min(SAMPLE);
+        let bytes: usize = map
+            .iter()
+            .take(looked_at)
+            .map(|(key, chain)| key.len() + chain.newest().value.as_ref().map_or(0, Value::len))
+            .sum();
+        (bytes as u64).saturating_mul(map.len() as u64) / looked_at.max(1) as u64
     }
 
     /// The version of `key` that a reader at `snapshot` finds in memory.

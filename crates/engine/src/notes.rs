@@ -79,7 +79,7 @@ impl Transaction {
     pub fn note_latest_under(&mut self, tree: TreeId, key: &[u8], (locked, row): (TreeId, &[u8])) {
         if let Some(reads) = self.sight.reads() {
             reads.latest(tree, key);
-            self.held.keep_row(locked, row);
+            self.manager.locks.keep_row(&mut self.held, locked, row);
         }
     }
 

@@ -22,8 +22,9 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::sync::Mutex;
+use crate::hash::Seed;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{CachePadded, Mutex};
 use crate::txn::columns::{Columns, Interest};
 use crate::txn::readset::{Moment, Point, RangePlace, ReadMark, ReadSet};
 use crate::{Key, TreeId};
@@ -38,6 +39,8 @@ const LEAST: u64 = 16 << 10;
 /// Memory for the reads of running transactions.
 #[derive(Debug)]
 pub(crate) struct ReadBudget {
+    /// Of the keys' hashes. Read for every key and never written.
+    seed: CachePadded<Seed>,
     limit: AtomicU64,
     used: AtomicU64,
     /// Sets that have taken something.
@@ -45,9 +48,11 @@ pub(crate) struct ReadBudget {
 }
 
 impl ReadBudget {
-    pub(crate) fn new(limit: u64) -> ReadBudget {
+    /// So many bytes, for keys that are hashed with this seed.
+    pub(crate) fn new(limit: u64, seed: &Seed) -> ReadBudget {
         let (used, holders) = (AtomicU64::new(0), AtomicU64::new(0));
-        ReadBudget { limit: AtomicU64::new(limit), used, holders }
+        let seed = CachePadded::new(seed.clone());
+        ReadBudget { seed, limit: AtomicU64::new(limit), used, holders }
     }
 
     /// The limit.
@@ -164,7 +169,7 @@ impl Reads {
     #[inline]
     fn add_point(&self, tree: TreeId, key: &[u8], moment: Moment, columns: Columns) {
         let mut state = self.state.lock();
-        state.set.add_point(tree, key, moment, columns);
+        state.set.add_point(&self.budget.seed, tree, key, moment, columns);
         state.keep(&self.budget);
     }
 
@@ -273,6 +278,7 @@ impl Drop for Reads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::FIXED;
 
     fn key(number: usize) -> [u8; 8] {
         (number as u64).to_be_bytes()
@@ -299,7 +305,7 @@ mod tests {
     fn many_large_sets_stay_within_their_budget_and_lose_nothing() {
         const LIMIT: usize = 4 << 20;
         const SETS: usize = 1000;
-        let budget = Arc::new(ReadBudget::new(LIMIT as u64));
+        let budget = Arc::new(ReadBudget::new(LIMIT as u64, &FIXED));
         let all: Vec<Reads> = (0..SETS).map(|_| Reads::new(&budget)).collect();
         let bytes = |reads: &Reads| reads.state.lock().set.bytes();
         // The first ones come early and take all they may.
@@ -330,7 +336,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_out_is_given_back() {
-        let budget = Arc::new(ReadBudget::new(1 << 20));
+        let budget = Arc::new(ReadBudget::new(1 << 20, &FIXED));
         let reads = Reads::new(&budget);
         (0..1000).for_each(|n| reads.point(7, &key(n)));
         assert!(budget.used() > 0);

@@ -9,6 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::damage::Places;
+use crate::hash::Seed;
 use crate::key::SmallKey;
 use crate::memory::Memory;
 use crate::options::Options;
@@ -38,12 +39,13 @@ pub struct Recovered {
 }
 
 /// Opens the log and brings `memory` and `base` up to its end. The answer has the marks from which
-/// numbers go on, and what was replayed.
+/// numbers go on, and what was replayed. `seed`: of the database.
 ///
 /// # Errors
 /// `Corrupt` naming file and offset, `Io`.
 pub(crate) fn recover(
     options: &Options,
+    seed: &Seed,
     memory: &Memory,
     base: &Base,
     memory_limit: u64,
@@ -58,7 +60,7 @@ pub(crate) fn recover(
         let numbers = SavedNumbers { transaction: first, next_tree: saved.next_tree };
         return Ok((log, numbers, Recovered::default()));
     }
-    let mut replay = Replay::new(memory, base, saved.transaction - 1, saved.next_tree);
+    let mut replay = Replay::new(memory, base, seed, saved);
     let log_options = LogOptions { clock: Arc::clone(&options.clock), ..LogOptions::default() };
     let (folder, began) = (options.path.join("log"), options.clock.monotonic());
     let mut reported = 0;
@@ -88,7 +90,8 @@ pub(crate) fn recover(
     )?;
     // What no commit in the log attached never will be, unless it is a prepared transaction's.
     let places = Places { memory, log: &log, base: &base.view(), folder: &options.path };
-    base.discard_unattached(&prepared_loads(memory, base).map_err(|error| places.name(error))?)?;
+    let loads = prepared_loads(memory, base, seed).map_err(|error| places.name(error))?;
+    base.discard_unattached(&loads)?;
     let seconds = options.clock.monotonic().saturating_sub(began).as_secs_f64();
     if replay.records > 0 {
         tracing::info!(commits = replay.records, bytes = replay.bytes, seconds, "recovery is complete");
@@ -131,9 +134,9 @@ fn saved_numbers(base: &Base) -> Result<SavedNumbers, Error> {
 }
 
 /// Numbers of the staged runs that prepared transactions would attach.
-fn prepared_loads(memory: &Memory, base: &Base) -> Result<Vec<u64>, Error> {
+fn prepared_loads(memory: &Memory, base: &Base, seed: &Seed) -> Result<Vec<u64>, Error> {
     let mut loads = Vec::new();
-    each_prepared(memory, base, &mut |record| {
+    each_prepared(memory, base, seed, &mut |record| {
         loads.extend(record.loads);
         Ok(())
     })?;
@@ -141,13 +144,14 @@ fn prepared_loads(memory: &Memory, base: &Base) -> Result<Vec<u64>, Error> {
 }
 
 /// Hands over what the rows of prepared transactions say, as they are at the end of the log, by
-/// transaction id.
+/// transaction id. `seed`: of the database.
 ///
 /// # Errors
 /// From the base store, `Undecodable` if a row is not of this version, and those of `take`.
 pub(crate) fn each_prepared(
     memory: &Memory,
     base: &Base,
+    seed: &Seed,
     take: &mut dyn FnMut(Record) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut rows: BTreeMap<SmallKey, Option<Value>> = BTreeMap::new();
@@ -163,14 +167,14 @@ pub(crate) fn each_prepared(
     for (key, value) in rows {
         // The longer keys are marks.
         if let Some(value) = value.filter(|_| key.len() == size_of::<TransactionId>()) {
-            take(decode(&key, &value)?)?;
+            take(decode(&key, &value, seed)?)?;
         }
     }
     Ok(())
 }
 
-fn decode(key: &[u8], row: &[u8]) -> Result<Record, Error> {
-    Record::decode(row).map_err(|what| {
+fn decode(key: &[u8], row: &[u8], seed: &Seed) -> Result<Record, Error> {
+    Record::decode(row, seed).map_err(|what| {
         Error::undecodable_row(PREPARED_TREE, key, format!("the row of a prepared transaction: {what}"))
     })
 }
@@ -213,20 +217,21 @@ impl Iterator for Slices<'_> {
     }
 }
 
-fn prepared_row(memory: &Memory, base: &Base, id: TransactionId) -> Result<Record, Error> {
+fn prepared_row(memory: &Memory, base: &Base, seed: &Seed, id: TransactionId) -> Result<Record, Error> {
     let key = prepared_key(id);
     let row = match memory.with_tree(PREPARED_TREE, |tree| tree.newest(&key)) {
         Some(version) => version.value,
         None => base.get(PREPARED_TREE, &key)?,
     };
     let missing = || Error::undecodable(format!("transaction {id} commits, and was not prepared"));
-    decode(&key, &row.ok_or_else(missing)?)
+    decode(&key, &row.ok_or_else(missing)?, seed)
 }
 
 /// Receives the records of the log in order.
 struct Replay<'a> {
     memory: &'a Memory,
     base: &'a Base,
+    seed: &'a Seed,
     /// Changes of one tree, collected to be installed under one lock.
     changes: Vec<(SmallKey, Option<Value>)>,
     /// Loads that the last record attaches.
@@ -240,9 +245,11 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(memory: &'a Memory, base: &'a Base, transaction: u64, next_tree: u64) -> Replay<'a> {
+    fn new(memory: &'a Memory, base: &'a Base, seed: &'a Seed, saved: SavedNumbers) -> Replay<'a> {
         let (changes, loads) = Default::default();
-        Replay { memory, base, changes, loads, transaction, next_tree, records: 0, bytes: 0 }
+        let SavedNumbers { transaction, next_tree } = saved;
+        let transaction = transaction - 1;
+        Replay { memory, base, seed, changes, loads, transaction, next_tree, records: 0, bytes: 0 }
     }
 
     fn numbers(&self) -> SavedNumbers {
@@ -255,7 +262,8 @@ impl<'a> Replay<'a> {
     /// `Undecodable` if the payload is not a commit of this version.
     fn record(&mut self, csn: Csn, payload: &[u8]) -> Result<(), Error> {
         let mut tree: Option<TreeId> = None;
-        let (memory, base, changes, loads) = (self.memory, self.base, &mut self.changes, &mut self.loads);
+        let (memory, base, seed) = (self.memory, self.base, self.seed);
+        let (changes, loads) = (&mut self.changes, &mut self.loads);
         loads.clear();
         let mut prepared = Ok(None);
         let (mut transaction, mut next_tree) = (self.transaction, self.next_tree);
@@ -265,7 +273,7 @@ impl<'a> Replay<'a> {
                 next_tree = next_tree.max(next);
             }
             // Now, before the record deletes the row.
-            Piece::Prepared(id) => prepared = prepared_row(memory, base, id).map(Some),
+            Piece::Prepared(id) => prepared = prepared_row(memory, base, seed, id).map(Some),
             Piece::Load(number) => loads.push(number),
             Piece::Dropped(tree) => memory.drop_tree(tree, csn),
             Piece::Tree(next) => {

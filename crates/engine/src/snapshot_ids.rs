@@ -22,8 +22,8 @@
 
 use std::collections::VecDeque;
 
-use crate::manager::Manager;
 use crate::sync::Mutex;
+use crate::upkeep::Upkeep;
 use crate::{Csn, Database, TransactionId};
 
 /// So many notes are kept. Beyond that the second oldest goes: the oldest one may be all that holds
@@ -75,31 +75,33 @@ impl NotedIds {
     }
 }
 
-impl Manager {
+impl Upkeep {
     fn note_ids(&self) {
-        let next = self.numbers().transaction;
-        let mut running: Vec<TransactionId> = self.active.list().iter().map(|running| running.id).collect();
+        let manager = &self.manager;
+        let next = manager.numbers().transaction;
+        let mut running: Vec<TransactionId> =
+            manager.active.list().iter().map(|running| running.id).collect();
         // One that is on its way in or out may be in neither place: what was noted before holds.
-        let Some(prepared) = self.prepared.ids() else { return };
+        let Some(prepared) = manager.prepared.ids() else { return };
         running.extend(prepared);
         running.retain(|id| *id < next);
         running.sort_unstable();
         running.dedup();
-        let last = self.store.log.last();
-        self.noted_ids.note(last, SnapshotIds { next, running }, self.store.oldest_snapshot());
+        let last = manager.store.log.last();
+        self.noted_ids.note(last, SnapshotIds { next, running }, manager.store.oldest_snapshot());
     }
 }
 
 impl Database {
     /// Notes which transactions have ended: for who then takes a snapshot, and asks for its ids.
     pub fn note_ids(&self) {
-        self.manager.note_ids();
+        self.upkeep().note_ids();
     }
 
     /// What is known of the transactions that may have ended after a snapshot. At a node of a
     /// cluster it says nothing of those of other nodes.
     pub fn ids_at(&self, snapshot: Csn) -> SnapshotIds {
-        self.manager.noted_ids.at(snapshot)
+        self.upkeep().noted_ids.at(snapshot)
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::Error;
 use crate::certifier::CertifierStatistics;
 use crate::governor::GovernorInfo;
 use crate::recovery::Recovered;
 use crate::storage::{BaseStatistics, LogStatistics};
+use crate::sync::atomic::Ordering;
+use crate::{Database, Error, TreeId};
 
 /// A reading of the database's counters (since it was opened) and gauges.
 #[derive(Debug, Clone, Default)]
@@ -63,4 +64,52 @@ pub struct Statistics {
     pub log_poisoned: Option<Error>,
     /// The base store's files and memory.
     pub base: BaseStatistics,
+}
+
+impl Database {
+    /// Counters and gauges.
+    pub fn statistics(&self) -> Statistics {
+        let (manager, upkeep) = (&self.manager, self.upkeep());
+        let now = manager.options.clock.monotonic();
+        let running = manager.active.list();
+        let oldest = running.iter().map(|r| r.began).min().unwrap_or(now);
+        Statistics {
+            commits: manager.counters.commits.load(Ordering::Relaxed),
+            empty_commits: manager.counters.empty_commits.load(Ordering::Relaxed),
+            rollbacks: manager.counters.rollbacks.load(Ordering::Relaxed),
+            lock_waits: manager.locks.waits.load(Ordering::Relaxed),
+            deadlocks: manager.locks.deadlocks.load(Ordering::Relaxed),
+            certified: manager.store.log.last(),
+            visible: manager.store.visible(),
+            durable: manager.store.durable(),
+            version_bytes: manager.store.memory.bytes(),
+            version_keys: manager.store.memory.entries(),
+            active_transactions: running.len() as u64,
+            oldest_transaction_age: now.saturating_sub(oldest),
+            write_set_bytes: manager.budget.used(),
+            recovered: upkeep.recovered,
+            read_set_bytes: manager.read_budget.used(),
+            waiting_transactions: manager.locks.waiting_count(),
+            oldest_snapshot: manager.store.oldest_snapshot(),
+            throttled_commits: manager.pressure.throttled.load(Ordering::Relaxed),
+            governor: upkeep.governor.info(),
+            checkpoints: upkeep.checkpoints.load(Ordering::Relaxed),
+            replay_bytes: manager.store.log.size_after(manager.store.base.watermark()),
+            cycles: manager.sequencer.cycles(),
+            // A node's graph has no limit of its own: the horizon bounds it.
+            certifier: CertifierStatistics {
+                limit: manager.read_budget.limit(),
+                ..manager.sequencer.statistics()
+            },
+            log: manager.store.log.statistics(),
+            log_poisoned: manager.store.log.poisoned(),
+            base: manager.store.base.statistics(),
+        }
+    }
+
+    /// About how many bytes the keys and values of a tree have. As with `approximate_rows`, those
+    /// that changed lately, or often, may count more than once.
+    pub fn approximate_bytes(&self, tree: TreeId) -> u64 {
+        self.manager.store.approximate_bytes(tree)
+    }
 }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use cognate_env::Lock;
 
 use crate::damage::Places;
+use crate::hash::Seed;
 use crate::lent::Lent;
 use crate::level::Access;
 use crate::memory::Memory;
@@ -85,14 +86,15 @@ fn tree_of(number: u64, node: Option<u16>) -> TreeId {
 }
 
 impl Store {
-    /// Opens the folder and recovers; up to `memory_bytes` of versions stay in memory. The answer
-    /// also has the marks from which numbers go on, and what was replayed.
+    /// Opens the folder and recovers; up to `memory_bytes` of versions stay in memory. `seed`: of
+    /// the database. The answer also has the marks from which numbers go on, and what was replayed.
     ///
     /// # Errors
     /// `Corrupt` naming file and offset, `InUse` if it is open already, `InvalidArgument` where a
     /// restore has not come to its end, `Io`.
     pub(crate) fn open(
         options: &Options,
+        seed: &Seed,
         memory_bytes: u64,
         cores: u32,
     ) -> Result<(Store, SavedNumbers, Recovered), Error> {
@@ -109,7 +111,7 @@ impl Store {
         let base_options = BaseOptions { cache_bytes: options.memory_bytes / 4, ..BaseOptions::default() };
         let base = Base::open(disk, &folder.join("base"), base_options)?;
         let memory = Memory::new();
-        let (log, numbers, recovered) = recover(options, &memory, &base, memory_bytes)?;
+        let (log, numbers, recovered) = recover(options, seed, &memory, &base, memory_bytes)?;
         let store = Store {
             views: Views::new(&base),
             visible: CachePadded::new(AtomicU64::new(log.last())),
@@ -233,6 +235,11 @@ impl Store {
     pub(crate) fn approximate_rows(&self, tree: TreeId) -> u64 {
         let in_memory = self.memory.with_tree(tree, |tree| Some(tree.len() as u64)).unwrap_or(0);
         in_memory + self.views.with(Csn::MAX, |view| view.entries(tree))
+    }
+
+    pub(crate) fn approximate_bytes(&self, tree: TreeId) -> u64 {
+        let of_tree = self.memory.with_tree(tree, |tree| Some(tree.approximate_bytes()));
+        of_tree.unwrap_or(0) + self.views.with(Csn::MAX, |view| view.tree_bytes(tree))
     }
 
     /// The file with the version of a row that a snapshot shows, and the offset of the record or

@@ -68,12 +68,14 @@ pub(crate) struct Stub {
     lane: u16,
     turns: HashMap<Xid, Turn>,
     looks: u64,
+    /// There were more than the servers had room for.
+    is_short: bool,
 }
 
 impl Stub {
     /// The stub of the site with this lane, from 1.
     pub(crate) fn new(lane: u16) -> Stub {
-        Stub { lane, turns: HashMap::new(), looks: 0 }
+        Stub { lane, turns: HashMap::new(), looks: 0, is_short: false }
     }
 
     /// What is to be pushed now. `families` are all that are prepared and undecided, `room` says
@@ -86,6 +88,7 @@ impl Stub {
         room: &mut [usize],
     ) -> Vec<Push> {
         self.looks += 1;
+        self.is_short = false;
         let servers = room.len();
         let mut pushes = Vec::new();
         for family in families {
@@ -105,6 +108,7 @@ impl Stub {
             let first = turn.attempts as usize;
             let Some(server) = (first..first + servers).map(|at| at % servers).find(|&at| room[at] > 0)
             else {
+                self.is_short = true;
                 continue;
             };
             let Some(instance) = Instance::above(family.highest, self.lane) else { continue };
@@ -132,13 +136,21 @@ pub(crate) async fn run(server: Arc<Server>, lane: u16, leads: Leads, mut stoppe
     loop {
         let healing = server.database.healing();
         let push_after = healing.push_after();
-        let pause = push_after.map_or(LOOK_MAX, |after| (after / 4).clamp(LOOK_MIN, LOOK_MAX));
+        let pause = match stub.is_short {
+            // Those that wait for room have theirs as soon as a push has ended.
+            true => LOOK_MIN,
+            false => push_after.map_or(LOOK_MAX, |after| (after / 4).clamp(LOOK_MIN, LOOK_MAX)),
+        };
         tokio::select! {
             _ = stopped.changed() => return,
             () = tokio::time::sleep(pause) => {}
         }
-        let (Some(push_after), servers) = (push_after, healing.servers()) else { continue };
+        let (Some(push_after), servers) = (push_after, healing.servers()) else {
+            stub.is_short = false;
+            continue;
+        };
         if servers.is_empty() || !leads() {
+            stub.is_short = false;
             continue;
         }
         rooms.retain(|url, _| servers.contains(url));
@@ -148,6 +160,10 @@ pub(crate) async fn run(server: Arc<Server>, lane: u16, leads: Leads, mut stoppe
         };
         let room: Vec<_> = servers.iter().map(room_of).collect();
         let mut free: Vec<_> = room.iter().map(|room| room.available_permits()).collect();
+        // All are on their way, and to look through many families is work.
+        if free.iter().all(|places| *places == 0) {
+            continue;
+        }
         for push in stub.due(&server.database.engine().in_doubt(), push_after, &mut free) {
             // There is one: only this loop takes them, and it has counted. A server named twice has
             // one room.
@@ -256,6 +272,16 @@ mod tests {
         let (mut stub, after) = (Stub::new(1), Duration::from_secs(1));
         assert_eq!(stub.due(&[family("c/1", 9_000)], after, &mut []), []);
         assert_eq!(stub.due(&[family("c/1", 9_500)], after, &mut [8]).len(), 1);
+    }
+
+    #[test]
+    fn who_has_to_wait_for_room_is_known_until_it_has_some() {
+        let (mut stub, after) = (Stub::new(1), Duration::from_secs(1));
+        let families: Vec<_> = (0..20).map(|n| family(&format!("c/{n}"), 5_000)).collect();
+        for (room, pushed, is_short) in [(8, 8, true), (0, 0, true), (11, 11, true), (8, 1, false)] {
+            assert_eq!(stub.due(&families, after, &mut [room]).len(), pushed);
+            assert_eq!(stub.is_short, is_short, "{room}");
+        }
     }
 
     #[test]

@@ -110,6 +110,27 @@ async fn a_message_that_is_run_again_reports_its_settings_once() {
     server.stop().await;
 }
 
+/// An instance's number is used up once it was begun: a message that has begun one is not run
+/// again, and says why it has failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_has_begun_an_instance_is_not_run_again() {
+    let server = TestServer::start().await;
+    let (mut client, mut other) = two(&server).await;
+    let mut watcher = RawClient::connect(server.address()).await;
+    other.query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 2").await;
+    let text = "BEGIN MIP <x,1>; SELECT n FROM t WHERE id = 1; UPDATE t SET n = n * 2 WHERE id = 2";
+    client.send(&message(b'Q', &string(text))).await;
+    until_waiting(&mut watcher).await;
+    other.query("COMMIT").await;
+    let answer = client.until_ready().await;
+    let failures: Vec<String> =
+        answer.iter().filter(|message| message.tag == 'E').map(Message::sqlstate).collect();
+    assert_eq!(failures, ["40001"]);
+    assert_eq!(tags(&client.query("ROLLBACK").await), "C");
+    assert_eq!(rows(&client.query("SELECT n FROM t WHERE id = 2").await), ["21"]);
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_fails_for_good_changes_and_reports_no_settings() {
     let server = TestServer::start().await;

@@ -11,6 +11,7 @@ use cognate_server::config::Settings;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_postgres::Client;
 
+use crate::client::{self, RawClient};
 use crate::support::TestServer;
 
 async fn lines(client: &Client, statement: &str) -> Vec<String> {
@@ -63,7 +64,7 @@ async fn a_driver_works_with_parameters() {
 }
 
 /// An application server stalls between two statements; its instance is doomed. Its locks go at
-/// once, though it says nothing.
+/// once, though it says nothing, and though it has a savepoint: that brings nothing back.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_client_does_not_keep_the_locks_of_a_doomed_instance() {
     let server = TestServer::start().await;
@@ -72,14 +73,55 @@ async fn an_idle_client_does_not_keep_the_locks_of_a_doomed_instance() {
         .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
         .await
         .expect("made");
-    stalled.batch_execute("BEGIN MIP <x,1>; UPDATE t SET v = 1").await.expect("begun");
+    let stalls = ["", "; SAVEPOINT s", "; SAVEPOINT s; UPDATE t SET v = 3", "; SAVEPOINT s; SELECT 1/0"];
+    for (round, stall) in stalls.into_iter().enumerate() {
+        let begin = format!("BEGIN MIP <x/{round},1>; UPDATE t SET v = 1{stall}");
+        let failure = stalled.batch_execute(&begin).await.err();
+        let failure = failure.and_then(|error| error.code().map(|code| code.code().to_owned()));
+        assert_eq!(failure.as_deref(), stall.ends_with("1/0").then_some("22012"), "{stall}");
+        let begin = format!("BEGIN MIP <x/{round},2>; UPDATE t SET v = 2 WHERE id = 1");
+        other.batch_execute(&begin).await.expect("begun");
+        other.batch_execute(&format!("PREPARE MIP <x/{round},2> 'req' 'two'")).await.expect("prepared");
+        // Row 2 is the stalled one's alone: this ends only if it was let go.
+        other.batch_execute("UPDATE t SET v = 9 WHERE id = 2").await.expect("not blocked for ever");
+        for (statement, state) in [("SELECT 1", "25P02"), ("ROLLBACK TO s", "MI011"), ("SELECT 1", "25P02")] {
+            let error = stalled.batch_execute(statement).await.expect_err("it is over");
+            assert_eq!(error.code().map(|code| code.code()), Some(state), "{stall}");
+        }
+        let prepare = format!("PREPARE MIP <x/{round},1> 'req' 'one'");
+        assert_eq!(lines(&stalled, &prepare).await, ["2|prepared|two|req"]);
+        other.batch_execute(&format!("COMMIT MIP <x/{round},2>")).await.expect("committed");
+        assert_eq!(lines(&other, "SELECT v FROM t ORDER BY id").await, ["2", "9"]);
+        // What it was told before has nothing to do with what comes.
+        stalled.batch_execute("BEGIN; SAVEPOINT s; ROLLBACK TO s; COMMIT").await.expect("another block");
+    }
+    server.stop().await;
+}
+
+/// Nor does one that has stopped in the middle of an answer, and reads no more of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_read_does_not_keep_the_locks_of_a_doomed_instance() {
+    let server = TestServer::start().await;
+    let other = server.connect().await;
+    other
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
+        .await
+        .expect("made");
+    let mut stalled = RawClient::connect(server.address()).await;
+    assert_eq!(client::tags(&stalled.query("BEGIN MIP <x,1>; UPDATE t SET v = 1").await), "TCC");
+    // More than the buffers between take.
+    let much = client::string("SELECT repeat('x', 1000000) FROM generate_series(1, 64)");
+    stalled.send(&client::message(b'Q', &much)).await;
+    assert_eq!((stalled.message().await.tag, stalled.message().await.tag), ('T', 'D'));
     other.batch_execute("BEGIN MIP <x,2>; UPDATE t SET v = 2 WHERE id = 1").await.expect("begun");
     other.batch_execute("PREPARE MIP <x,2> 'req' 'two'").await.expect("prepared");
-    // Row 2 is the stalled one's alone: this ends only if it was let go.
+    // This ends only if row 2 was let go.
     other.batch_execute("UPDATE t SET v = 9 WHERE id = 2").await.expect("not blocked for ever");
-    let error = stalled.batch_execute("SELECT 1").await.expect_err("it is over");
-    assert_eq!(error.code().map(|code| code.code()), Some("25P02"));
-    assert_eq!(lines(&stalled, "PREPARE MIP <x,1> 'req' 'one'").await, ["2|prepared|two|req"]);
+    let answer = stalled.until_ready().await;
+    assert!(client::tags(&answer).ends_with("DEZ") && answer.len() < 64, "{}", client::tags(&answer));
+    assert_eq!(answer[answer.len() - 2].sqlstate(), "MI011");
+    assert_eq!(stalled.query("SELECT 1").await[0].sqlstate(), "25P02");
+    assert_eq!(client::tags(&stalled.query("PREPARE MIP <x,1> 'req' 'one'").await), "TDC");
     other.batch_execute("COMMIT MIP <x,2>").await.expect("committed");
     assert_eq!(lines(&other, "SELECT v FROM t ORDER BY id").await, ["2", "9"]);
     server.stop().await;

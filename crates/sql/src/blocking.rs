@@ -34,7 +34,7 @@ pub(crate) fn until_done<T>(nodes: &Nodes, mut attempt: impl FnMut(Duration) -> 
     if let Some(done) = attempt(Duration::ZERO) {
         return Ok(done);
     }
-    let mut wait = || -> Result<T> {
+    let wait = || -> Result<T> {
         if let Some(done) = attempt(SOON) {
             return Ok(done);
         }
@@ -49,10 +49,18 @@ pub(crate) fn until_done<T>(nodes: &Nodes, mut attempt: impl FnMut(Duration) -> 
             }
         }
     };
+    aside(wait)
+}
+
+/// Does what may block the thread, such as to look at what whoever delivers has locked: as long as
+/// a large request is judged, or an image of the node is made. Another thread does meanwhile what
+/// this one does besides, which may be the order of all nodes: a leader that is not heard of for a
+/// moment is replaced.
+pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
     let has_others = |handle: Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
     match Handle::try_current().is_ok_and(has_others) {
-        true => tokio::task::block_in_place(wait),
-        false => wait(),
+        true => tokio::task::block_in_place(work),
+        false => work(),
     }
 }
 
@@ -78,5 +86,23 @@ struct Unpark(Thread);
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// The only thread of a runtime waits for what another task of it does.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn others_go_on_while_a_thread_is_blocked() {
+        let (tell, told) = mpsc::channel();
+        let waiting = tokio::spawn(async move {
+            tokio::spawn(async move { tell.send(7) });
+            aside(|| told.recv_timeout(Duration::from_secs(60)))
+        });
+        assert_eq!(waiting.await.unwrap(), Ok(7));
     }
 }

@@ -30,6 +30,11 @@ impl Budget {
         Arc::new(Budget { limit, used: AtomicUsize::new(0) })
     }
 
+    /// All bytes that there are.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Takes bytes for `what`. 53200 if others have too many of them, or there are not so many at
     /// all.
     pub(crate) fn charge(self: &Arc<Budget>, bytes: usize, what: &str) -> Result<Charge> {
@@ -51,6 +56,11 @@ impl Budget {
 }
 
 impl Charge {
+    /// How many bytes it has.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// So many bytes instead. 53200 if there are not so many more; then it stays as it is.
     pub(crate) fn resize(&mut self, bytes: usize, what: &str) -> Result<()> {
         match bytes.checked_sub(self.bytes) {

@@ -1,8 +1,8 @@
-//! EXPLAIN: how a statement is carried out, as lines of text or as JSON.
+//! EXPLAIN: how a statement is carried out, as lines of text, as JSON or as XML.
 //!
-//! JSON has PostgreSQL's keys and layout, with what is known here: the planner keeps no costs, so
-//! there are none. Of a statement that was carried out each node says what it gave and how long it
-//! took, as PostgreSQL does, where that was counted.
+//! JSON and XML have PostgreSQL's keys and layout, with what is known here: the planner keeps no
+//! costs, so there are none. Of a statement that was carried out each node says what it gave and
+//! how long it took, as PostgreSQL does, where that was counted.
 
 use std::fmt::Write as _;
 
@@ -12,6 +12,17 @@ use crate::oltp::parts::Step;
 use crate::oltp::target::{Access, Target};
 use crate::session::{Action, Planned};
 use crate::types::FormatContext;
+
+pub(crate) mod xml;
+
+/// What EXPLAIN answers in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlanFormat {
+    /// Lines.
+    Text,
+    Json,
+    Xml,
+}
 
 /// What EXPLAIN tells of a plan.
 #[derive(Clone, Copy)]
@@ -291,11 +302,21 @@ fn relationship(above: &str, place: usize) -> &'static str {
     }
 }
 
+/// The plans below a node, each with what it is to the node. Those of WITH say that themselves;
+/// they come first, and do not count, for the rows come from the others.
+fn below(node: &Outline) -> Vec<(Option<&'static str>, &Outline)> {
+    let of_with =
+        |plan: &&Outline| plan.properties.first().is_some_and(|(name, _)| *name == "Parent Relationship");
+    let (first, then): (Vec<&Outline>, Vec<&Outline>) = node.plans.iter().partition(of_with);
+    let then = then.into_iter().enumerate();
+    let then = then.map(|(place, plan)| (Some(relationship(node.kind, place)), plan));
+    first.into_iter().map(|plan| (None, plan)).chain(then).collect()
+}
+
 fn write_node(node: &Outline, relationship_to_above: Option<&str>, indent: usize, out: &mut String) {
     let space = " ".repeat(indent + 2);
     let _ = write!(out, "{{\n{space}\"Node Type\": {}", quoted(node.kind));
-    let is_plan_of_with = node.properties.iter().any(|(name, _)| *name == "Parent Relationship");
-    if let Some(relationship) = relationship_to_above.filter(|_| !is_plan_of_with) {
+    if let Some(relationship) = relationship_to_above {
         let _ = write!(out, ",\n{space}\"Parent Relationship\": {}", quoted(relationship));
     }
     let _ = write!(out, ",\n{space}\"Parallel Aware\": false,\n{space}\"Async Capable\": false");
@@ -311,15 +332,10 @@ fn write_node(node: &Outline, relationship_to_above: Option<&str>, indent: usize
     }
     if !node.plans.is_empty() {
         let _ = write!(out, ",\n{space}\"Plans\": [");
-        // Those of WITH do not count: the rows come from the others.
-        let of_with =
-            |plan: &&Outline| plan.properties.first().is_some_and(|(name, _)| *name == "Parent Relationship");
-        let (first, then): (Vec<&Outline>, Vec<&Outline>) = node.plans.iter().partition(of_with);
-        let skipped = first.len();
-        for (place, plan) in first.into_iter().chain(then).enumerate() {
+        for (place, (relationship, plan)) in below(node).into_iter().enumerate() {
             let comma = if place == 0 { "" } else { "," };
             let _ = write!(out, "{comma}\n{space}  ");
-            write_node(plan, Some(relationship(node.kind, place.saturating_sub(skipped))), indent + 4, out);
+            write_node(plan, relationship, indent + 4, out);
         }
         let _ = write!(out, "\n{space}]");
     }

@@ -38,10 +38,14 @@ const OUTGROWN: u64 = 4;
 /// The rarest value is taken to have at least so many rows: some may have come, and more selective
 /// than a key is taken to be by itself it need not be.
 const FEWEST_SOUGHT: f64 = 30.0;
-/// Share of the rows that somebody finds who looks for a value in a column that has but one: it may
-/// be another that was not there yet. An index still costs less than to read all rows, and any
+/// Share of the rows that somebody finds at most who looks for a value in a column of which it is
+/// not known for sure what is rare there. An index still costs less than to read all rows, and any
 /// other index is more selective.
-const ONLY_VALUE: f64 = 0.1;
+///
+/// So it is in a column that has but one value: what is looked for may be another that was not
+/// there yet. And so it is in what the background has seen, at a time that nobody chose: half of
+/// the jobs wait then, later hardly any, and as the table is as large as before nobody looks again.
+const NOT_SURE: f64 = 0.1;
 
 /// The different values of a column.
 enum Sketch {
@@ -243,10 +247,13 @@ impl TableStatistics {
         let distinct = column.distinct * grown;
         let mut values = ColumnValues { distinct, null_share: column.null_share, rarest: 1.0 };
         values.rarest = match column.rarest {
-            _ if distinct <= 1.0 => ONLY_VALUE,
+            _ if distinct <= 1.0 => NOT_SURE,
             Some(rarest) => rarest.max(FEWEST_SOUGHT / rows.max(1) as f64),
             None => values.share_of_one(),
         };
+        if self.automatic {
+            values.rarest = values.rarest.min(NOT_SURE);
+        }
         Some(values)
     }
 
@@ -335,8 +342,20 @@ mod tests {
         assert_eq!(sought(3.0, Some(0.0001)), Some(0.003));
         assert_eq!(sought(1_000.0, Some(0.0001)), Some(0.00075));
         assert_eq!(sought(5_000.0, None), Some(0.00015));
-        assert_eq!(sought(1.0, Some(0.75)), Some(ONLY_VALUE));
-        assert_eq!(sought(0.0, None), Some(ONLY_VALUE));
+        assert_eq!(sought(1.0, Some(0.75)), Some(NOT_SURE));
+        assert_eq!(sought(0.0, None), Some(NOT_SURE));
+    }
+
+    #[test]
+    fn what_the_background_has_seen_is_no_reason_to_read_all_rows_for_a_value() {
+        let shares = |automatic, rarest| {
+            let mut known = table(10_000, 3.0);
+            (known.automatic, known.columns[0].rarest) = (automatic, Some(rarest));
+            known.values(0, 10_000).map(|values| (values.share_of_sought(), values.share_of_one()))
+        };
+        assert_eq!(shares(false, 0.25), Some((0.25, 0.25)));
+        assert_eq!(shares(true, 0.25), Some((NOT_SURE, 0.25)));
+        assert_eq!(shares(true, 0.01), Some((0.01, 0.25)));
     }
 
     #[test]

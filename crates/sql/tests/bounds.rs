@@ -92,3 +92,101 @@ async fn a_lock_that_is_taken_again_and_again_takes_memory() {
         assert!(!answer.iter().any(|line| line.starts_with("ERROR")), "{function}: {answer:?}");
     }
 }
+
+#[tokio::test]
+async fn statements_that_are_kept_for_others_leave_them_memory() {
+    let disk = SimDisk::new(1);
+    let options = Options { disk: disk.handle(), ..Options::new("data") }.memory(4 << 20);
+    let database = SqlDatabase::open(Database::open(options).unwrap()).unwrap();
+    let mut session = Session::new(database.clone(), SessionParameters::default()).unwrap();
+    // As programs have it that write lists of all lengths: none of them is in use any more.
+    for count in 600..630 {
+        let list: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+        let prepared = session.prepare(&format!("SELECT 1 WHERE 7 IN ({})", list.join(",")), &[]);
+        assert!(prepared.is_ok(), "{count}: {:?}", prepared.err());
+    }
+    for number in 0..2000 {
+        let prepared = session.prepare(&format!("SELECT {number}"), &[]).unwrap();
+        let named = session.name_statement("s".to_owned(), prepared);
+        assert!(named.is_ok(), "{number}: {named:?}");
+        session.forget_statement("s");
+    }
+    // Short ones are shared as before.
+    let mut other = Session::new(database, SessionParameters::default()).unwrap();
+    let [one, two] = [&mut session, &mut other].map(|session| session.prepare("SELECT 'x'", &[]).unwrap());
+    assert!(std::sync::Arc::ptr_eq(&one, &two));
+}
+
+#[tokio::test]
+async fn texts_that_a_block_makes_and_executes_take_the_memory_of_texts() {
+    let disk = SimDisk::new(1);
+    let options = Options { disk: disk.handle(), ..Options::new("data") }.memory(4 << 20);
+    let database = SqlDatabase::open(Database::open(options).unwrap()).unwrap();
+    let mut session = Session::new(database, SessionParameters::default()).unwrap();
+    for (count, outcome) in [(20, "DO"), (20_000, "ERROR 53200"), (20, "DO")] {
+        let text = format!("DO $$ BEGIN EXECUTE 'SELECT 1' || repeat(';', {count}); END $$");
+        let answer = simple_query(&mut session, &text).await;
+        assert!(answer.iter().any(|line| line.starts_with(outcome)), "{count}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn views_that_read_each_other_twice_are_refused_before_they_are_too_many() {
+    let disk = SimDisk::new(1);
+    let engine = Database::open(Options { disk: disk.handle(), ..Options::new("data") }).unwrap();
+    let mut session = Session::new(SqlDatabase::open(engine).unwrap(), SessionParameters::default()).unwrap();
+    simple_query(&mut session, "CREATE VIEW v0 AS SELECT 1 AS n").await;
+    let mut refused = None;
+    for level in 1..40 {
+        let text = format!("CREATE VIEW v{level} AS SELECT count(*) AS n FROM v{0} a, v{0} b", level - 1);
+        let answer = simple_query(&mut session, &text).await;
+        refused = answer.into_iter().find(|line| line.starts_with("ERROR")).map(|line| (level, line));
+        if refused.is_some() {
+            break;
+        }
+    }
+    let (level, error) = refused.unwrap();
+    assert!(level > 8 && error.starts_with("ERROR 54001"), "{level}: {error}");
+}
+
+#[tokio::test]
+async fn a_view_that_is_too_much_to_be_read_does_not_go_with_a_column() {
+    let disk = SimDisk::new(1);
+    let engine = Database::open(Options { disk: disk.handle(), ..Options::new("data") }).unwrap();
+    let mut session = Session::new(SqlDatabase::open(engine).unwrap(), SessionParameters::default()).unwrap();
+    let long = "x".repeat(100_000);
+    let readings = |count: usize| (0..count).map(|n| format!("w w{n}")).collect::<Vec<_>>().join(", ");
+    for text in [
+        "CREATE TABLE t (n int, c int)".to_owned(),
+        format!("CREATE VIEW w AS SELECT n, '{long}' AS x FROM t"),
+        format!("CREATE VIEW v AS SELECT w0.n FROM {}", readings(15)),
+        "CREATE VIEW u AS SELECT a.n FROM v a, v b".to_owned(),
+        format!("CREATE OR REPLACE VIEW v AS SELECT w0.n FROM {}", readings(25)),
+    ] {
+        let answer = simple_query(&mut session, &text).await;
+        assert!(!answer.iter().any(|line| line.starts_with("ERROR")), "{answer:?}");
+    }
+    let drop = "ALTER TABLE t DROP COLUMN c CASCADE";
+    for text in ["SELECT count(*) FROM u", drop] {
+        let answer = simple_query(&mut session, text).await;
+        assert!(answer.iter().any(|line| line.starts_with("ERROR 54001")), "{text}: {answer:?}");
+    }
+    for (text, outcome) in [("DROP VIEW u", "DROP VIEW"), (drop, "ALTER TABLE")] {
+        let answer = simple_query(&mut session, text).await;
+        assert_eq!(answer.last().map(String::as_str), Some(outcome), "{answer:?}");
+    }
+    let left = simple_query(&mut session, "SELECT 1 / count(*) FROM pg_views WHERE viewname = 'v'").await;
+    assert!(!left.iter().any(|line| line.starts_with("ERROR")), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_loop_with_nothing_in_it_can_be_stopped() {
+    let disk = SimDisk::new(1);
+    let engine = Database::open(Options { disk: disk.handle(), ..Options::new("data") }).unwrap();
+    let mut session = Session::new(SqlDatabase::open(engine).unwrap(), SessionParameters::default()).unwrap();
+    simple_query(&mut session, "SET statement_timeout = 50").await;
+    for endless in ["LOOP", "WHILE true LOOP", "FOR i IN 1..2000000000 LOOP"] {
+        let answer = simple_query(&mut session, &format!("DO $$ BEGIN {endless} END LOOP; END $$")).await;
+        assert!(answer.iter().any(|line| line.starts_with("ERROR 57014")), "{endless}: {answer:?}");
+    }
+}

@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use cognate_sql::session::{Session, SessionParameters};
 
@@ -203,6 +204,40 @@ async fn a_name_that_was_closed_is_told_as_aborted_and_commits_nothing() {
     cluster.nodes[1].1.nodes().cut_off(true);
     assert_eq!(simple_query(&mut two, &closing("q")).await[1], "unknown");
     cluster.nodes[1].1.nodes().cut_off(false);
+    cluster.settle().await;
+    cluster.assert_equal();
+}
+
+/// Whose commit has something to say waits for the order, and others who have something to say wait
+/// behind it. Nothing of theirs is ordered, so whoever asks for it ends their wait.
+#[tokio::test]
+async fn who_waits_behind_a_notification_can_be_canceled() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 0));
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    for text in ["BEGIN", "INSERT INTO t VALUES (1)", "NOTIFY c"] {
+        simple_query(&mut one, text).await;
+    }
+    for text in ["BEGIN", "LISTEN c"] {
+        simple_query(&mut two, text).await;
+    }
+    cluster.settle().await;
+    let cancel = two.cancel_handle();
+    let mut told = Box::pin(simple_query(&mut one, "COMMIT"));
+    let mut heard = Box::pin(simple_query(&mut two, "COMMIT"));
+    {
+        let _held = cluster.hold();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(told.as_mut().poll(&mut context).is_pending(), "nothing is ordered");
+        assert!(heard.as_mut().poll(&mut context).is_pending(), "it is behind the other one");
+    }
+    // The first one stays where it is as long as nobody goes on with it.
+    cancel.cancel();
+    let answer = tokio::time::timeout(Duration::from_secs(60), heard).await.expect("it is deaf");
+    assert!(answer.iter().any(|line| line.starts_with("ERROR 57014")), "{answer:?}");
+    assert_eq!(told.await, ["COMMIT"]);
+    assert_eq!(simple_query(&mut two, "LISTEN c").await, ["LISTEN"]);
+    assert_eq!(row(&cluster, &mut two, "SELECT count(*) FROM t").await, "1");
     cluster.settle().await;
     cluster.assert_equal();
 }

@@ -6,7 +6,8 @@
 use std::task::{Context, Waker};
 
 use cognate_sql::session::{
-    CommandTag, Fetch, Format, OutputColumn, RowSink, Session, SessionParameters, SinkState,
+    CommandTag, Company, Fetch, Format, OutputColumn, RowSink, Session, SessionParameters, SinkState,
+    TransactionStatus,
 };
 use cognate_sql::types::{Datum, FormatContext};
 
@@ -304,6 +305,9 @@ fn what_is_not_the_same_everywhere_is_refused_by_name() {
     ] {
         let answer = world.run(1, text);
         assert!(answer.contains("0A000") && answer.contains(names), "{text}: {answer}");
+        if text.starts_with("BEGIN") {
+            assert_eq!(world.run(1, "ROLLBACK"), "ROLLBACK");
+        }
     }
     // A block is not known as a whole.
     assert_eq!(world.run(1, "BEGIN"), "BEGIN");
@@ -585,6 +589,8 @@ fn what_is_hidden_in_a_body_is_found() {
         "PROCEDURE outer_cut() LANGUAGE sql AS 'CALL cut()'",
         "PROCEDURE by_default(x int DEFAULT pg_backend_pid()) LANGUAGE sql AS 'UPDATE c SET n = x'",
         "PROCEDURE fits(x int) LANGUAGE sql AS 'UPDATE c SET n = p FROM pair(x) p WHERE id = p'",
+        "PROCEDURE twice() LANGUAGE sql AS \
+         $$ INSERT INTO c VALUES (9, drawn()); UPDATE c SET n = drawn() $$",
     ] {
         let made = world.run(1, &format!("CREATE {body}"));
         assert!(made.starts_with("CREATE"), "{body}: {made}");
@@ -601,6 +607,8 @@ fn what_is_hidden_in_a_body_is_found() {
         ("CALL cut()", "0A000: LIMIT without ORDER BY"),
         ("CALL outer_cut()", "0A000: LIMIT without ORDER BY"),
         ("CALL by_default()", "0A000: function pg_backend_pid() cannot"),
+        // Where it was looked at first, it may be.
+        ("CALL twice()", "0A000: nextval() outside INSERT ... VALUES cannot"),
         ("SELECT node(); UPDATE c SET n = 1", "0A000: system view \"pg_class\" cannot"),
     ] {
         let answer = world.run(2, text);
@@ -856,6 +864,102 @@ fn a_program_that_takes_too_many_steps_ends_alike_everywhere() {
     world.end();
 }
 
+/// As where it runs at one node: its client has to end the block that it has begun.
+#[test]
+fn a_message_that_fails_at_every_node_leaves_a_failed_block() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1)");
+    for protocol in ["active", "certification"] {
+        world.run(2, &format!("SET cognate.replication = {protocol}"));
+        for (text, state) in [
+            ("BEGIN; UPDATE t SET n = 2; UPDATE t SET n = 1 / 0; COMMIT", "22012"),
+            ("BEGIN; UPDATE t SET n = 2; UPDATE nowhere SET n = 2; COMMIT", "42P01"),
+        ] {
+            let answer = world.run(2, text);
+            assert!(answer.contains(state), "{protocol}: {text}: {answer}");
+            assert_eq!(world.sessions[1].status(), TransactionStatus::Failed, "{protocol}: {text}");
+            let answer = world.run(2, "UPDATE t SET n = 3");
+            assert!(answer.contains("25P02"), "{protocol}: {text}: {answer}");
+            assert_eq!(world.run(2, "ROLLBACK"), "ROLLBACK");
+        }
+        let answer = world.run(2, "UPDATE t SET n = 2; UPDATE t SET n = 1 / 0");
+        assert!(answer.contains("22012"), "{protocol}: {answer}");
+        assert_eq!(world.sessions[1].status(), TransactionStatus::Idle, "{protocol}: it has begun none");
+        // What is not even ordered has not come to its COMMIT either.
+        let close = |world: &World, why: Option<&str>| {
+            world.cluster.nodes[1].1.nodes().close(why.map(str::to_owned));
+        };
+        close(&world, Some("it is to be"));
+        let answer = world.run(2, "BEGIN; UPDATE t SET n = 2; UPDATE t SET n = 3; COMMIT");
+        assert!(answer.contains("25006"), "{protocol}: {answer}");
+        assert_eq!(world.sessions[1].status(), TransactionStatus::Failed, "{protocol}: it is closed");
+        assert_eq!(world.run(2, "ROLLBACK"), "ROLLBACK");
+        close(&world, None);
+    }
+    assert_eq!(world.run(3, "SELECT n FROM t"), "n / 1 / SELECT 1");
+    world.end();
+}
+
+/// The monitor has it executed at every node, and nobody has asked for that: what it fails for
+/// there, and only there, does not concern its client.
+#[test]
+fn what_comes_to_nothing_at_every_node_runs_here_under_auto() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)");
+    let long = "UPDATE t SET n = (SELECT count(*) FROM generate_series(1, 20000))";
+    let by = |world: &mut World, node: usize| world.run(node, "SHOW cognate.last_protocol");
+    world.run(2, "SET cognate.active_steps = 1000");
+    world.run(3, "SET cognate.active_steps = 1000");
+    // Too many steps: a message, and a statement. As if others had been faster before.
+    {
+        let World { runtime, sessions, .. } = &mut world;
+        let session = &mut sessions[1];
+        session.begin_message();
+        session.abandon();
+        let statements = session.split(&format!("BEGIN; {long}; COMMIT")).unwrap();
+        assert!(session.wants_all_active(&statements));
+        assert!(runtime.block_on(session.run_active(&statements)).unwrap().is_none());
+        assert_eq!(session.status(), TransactionStatus::Idle);
+        session.abandon();
+        assert!(!session.wants_all_active(&statements), "it would come to nothing again");
+        runtime.block_on(session.sync()).unwrap();
+    }
+    assert_eq!(by(&mut world, 2), "cognate.last_protocol / active / SHOW");
+    world.sessions[2].abandon();
+    world.sessions[2].set_company(Company::None);
+    assert_eq!(world.run(3, long), "UPDATE 1");
+    assert_eq!(by(&mut world, 3), "cognate.last_protocol / certification / SHOW");
+    // Who is prepared is waited for, and not refused for.
+    world.run(1, "BEGIN; UPDATE t SET n = n + 1; PREPARE TRANSACTION 'p'");
+    world.run(2, "SET lock_timeout = 1");
+    world.sessions[1].abandon();
+    world.sessions[1].set_company(Company::None);
+    let answer = world.run(2, "UPDATE t SET n = n + 1");
+    assert!(answer.contains("55P03"), "{answer}");
+    assert_eq!(world.run(1, "COMMIT PREPARED 'p'"), "COMMIT PREPARED");
+    assert_eq!(world.run(3, "SELECT n FROM t"), "n / 20001 / SELECT 1");
+    world.end();
+}
+
+/// While every node executes it, nobody's commits are decided.
+#[test]
+fn what_takes_long_and_was_refused_is_run_again_where_it_was() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)");
+    for (node, before, protocol) in
+        [(2, "SHOW TimeZone", "active"), (3, "SELECT pg_sleep(1.1)", "certification")]
+    {
+        world.run(node, before);
+        world.sessions[node - 1].abandon();
+        world.sessions[node - 1].set_company(Company::None);
+        assert_eq!(world.run(node, "UPDATE t SET n = n + 1"), "UPDATE 1");
+        let shown = world.run(node, "SHOW cognate.last_protocol");
+        assert_eq!(shown, format!("cognate.last_protocol / {protocol} / SHOW"), "{before}");
+    }
+    assert_eq!(world.run(1, "SELECT n FROM t"), "n / 2 / SELECT 1");
+    world.end();
+}
+
 /// Each node holds the rows of a program until its end: no more of them than a statement may hold.
 #[test]
 fn a_program_gives_no_more_rows_than_a_node_may_hold() {
@@ -874,6 +978,15 @@ fn a_program_gives_no_more_rows_than_a_node_may_hold() {
     assert_eq!(world.run(3, "SELECT n FROM t"), "n / 0 / SELECT 1");
     let answer = world.run(2, &format!("UPDATE t SET n = 1; {}", rows(3)));
     assert!(answer.starts_with("UPDATE 1") && answer.ends_with("SELECT 3"));
+    // Nobody holds them where it runs at one node: what only the monitor has wanted runs there.
+    let World { runtime, sessions, .. } = &mut world;
+    let session = &mut sessions[2];
+    session.begin_message();
+    session.abandon();
+    let statements = session.split(&format!("UPDATE t SET n = 2; {}", rows(200))).unwrap();
+    assert!(session.wants_all_active(&statements));
+    assert!(runtime.block_on(session.run_active(&statements)).unwrap().is_none());
+    runtime.block_on(session.sync()).unwrap();
     world.end();
 }
 

@@ -8,6 +8,7 @@ none. The look and COMMIT are one message, which ends at its first error; `sessi
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +31,55 @@ BEGIN = {
 }
 
 Statement = tuple[str, Sequence[Any]]
+
+# What may stand before a word of a statement, but for comments that may have others in them; and where these begin and
+# end.
+_GAP = re.compile(r"(?:[\s;]|--[^\n\r]*)*")
+_MARK = re.compile(r"/\*|\*/")
+_WORD = re.compile(r"[A-Za-z]*")
+# Words by which a transaction begins or ends.
+_ENDS = {"begin", "start", "commit", "end", "abort"}
+
+
+def _word(query: str, at: int) -> tuple[str, int]:
+    """The next word of a statement, or none, and where it ends."""
+    depth = 0
+    while True:
+        if depth == 0:
+            at = _GAP.match(query, at).end()
+            if not query.startswith("/*", at):
+                word = _WORD.match(query, at)
+                return word[0].lower(), word.end()
+        mark = _MARK.search(query, at)
+        if mark is None:
+            return "", len(query)
+        at = mark.end()
+        depth += 1 if mark[0] == "/*" else -1
+
+
+def _is_of_transactions(query: str) -> bool:
+    """Whether a statement begins or ends a transaction. Back to a savepoint one may go."""
+    first, at = _word(query, 0)
+    if first not in ("prepare", "rollback"):
+        return first in _ENDS
+    second, at = _word(query, at)
+    if first == "prepare":
+        return second == "transaction"
+    if second in ("work", "transaction"):
+        second, _ = _word(query, at)
+    return second != "to"
+
+
+def _defect() -> Problem:
+    return Problem(503, "defect", "a service neither begins nor ends a transaction: its own is its component's")
+
+
+def _check(query: Any) -> None:
+    """Refuses what would begin or end a transaction: a service's own is begun and ended around it, and what it has done
+    is to be committed with its slot or not at all."""
+    text = query.decode("latin-1") if isinstance(query, bytes) else query
+    if isinstance(text, str) and _is_of_transactions(text):
+        raise _defect()
 
 
 class NotCommitted(Exception):
@@ -144,12 +194,17 @@ class Transaction:
             connection = self._pool.begin(BEGIN[self._isolation])
             with self._lock:
                 self._connection = connection
+        elif self._connection.info.transaction_status == TransactionStatus.IDLE:
+            # Of several statements in one text another one than the first has ended it. What comes now would be
+            # committed by itself.
+            raise _defect()
         if self.is_cancelled:
             raise Problem(409, "ended", "the root was aborted")
         return self._connection
 
     def execute(self, query: Any, parameters: Any = None) -> psycopg.Cursor:
         """Executes a statement."""
+        _check(query)
         return self._begin().execute(query, parameters)
 
     def commit(self, statements: list[Statement], *, is_fenced: bool = False) -> None:

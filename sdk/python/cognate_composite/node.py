@@ -45,6 +45,8 @@ _SIBLING = 5.0
 # How often slots are freed, and answers whose time is over removed.
 _SWEEP = 0.05
 _SWEEP_ANSWERS = 60.0
+# How often a process that nobody asks looks whether a later one has taken the component over, in seconds.
+_LOOK = 5.0
 # How long one attempt to undo a call may take, in seconds: nothing else ends it.
 _UNDO_WITHIN = 60.0
 # An undo that has failed so often is parked.
@@ -120,6 +122,8 @@ class Node:
         self.facts: dict[str, dict[str, tuple[int, Facts]]] = {}
         # Abort messages under way, of the roots that begin here: their clients are answered after them.
         self.aborts: dict[str, list[threading.Thread]] = {}
+        # Why roots can only be aborted: the first call that has failed.
+        self._noes: dict[str, Problem] = {}
         # Where the parents decide that have asked for votes, by root and parent; and who was not believed since.
         self.origins: dict[str, dict[str, Origin]] = {}
         self._forsaken: dict[str, str] = {}
@@ -220,7 +224,7 @@ class Node:
             time.sleep(0.01)
 
     def _sweep(self) -> None:
-        swept = time.monotonic()
+        swept = looked = time.monotonic()
         while not self._defect and not self.is_fenced.is_set():
             time.sleep(_SWEEP)
             try:
@@ -229,11 +233,21 @@ class Node:
                 if time.monotonic() - swept > _SWEEP_ANSWERS:
                     swept = time.monotonic()
                     self.slots.sweep_answers(self.pool)
+                if time.monotonic() - looked > _LOOK:
+                    looked = time.monotonic()
+                    self._look()
             except Fenced:
                 self.fence()
             except (psycopg.Error, Problem) as error:
                 log.warning("slots cannot be freed yet: %s", error)
                 time.sleep(1)
+
+    def _look(self) -> None:
+        """Looks whether a later process has taken the component over. If the database does not say so now, it will."""
+        try:
+            self.pool.run(self.slots.fence())
+        except (psycopg.Error, Problem) as error:
+            self.of_ours(error)
 
     def fence(self) -> None:
         """Another process has the component: this one takes no calls any more."""
@@ -311,6 +325,7 @@ class Node:
         _, deadline = self._times.pop(root, (0, time.monotonic()))
         self.facts.pop(root, None)
         self.origins.pop(root, None)
+        self._noes.pop(root, None)
         self._forsaken.pop(root, None)
         self._later(deadline + _LATE, "mark_over", root)
         self._journal.end(root, is_committed)
@@ -478,6 +493,19 @@ class Node:
         """Whether a call that runs may call this child now."""
         with self.lock:
             return self.participant.may_call(root, call, child)
+
+    def note_no(self, root: str, why: Problem) -> None:
+        """Keeps why a root can only be aborted, as it was said first."""
+        with self.lock:
+            if root in self.participant.roots:
+                self._noes.setdefault(root, why)
+
+    def why_lost(self, root: str) -> Problem | None:
+        """Why a root can only be aborted, if a call has failed whose failure its service may have kept to itself."""
+        with self.lock:
+            why = self._noes.get(root)
+        # Each is raised, and changed, by itself.
+        return why and Problem(why.status, why.reason, why.detail, holder=why.holder, item=why.item, began=why.began)
 
     def has_called(self, root: str, call: str) -> bool:
         """Whether a call that runs may have left anything elsewhere."""

@@ -103,6 +103,12 @@ def is_of_cast(error: BaseException | None, text: str) -> bool:
 def of_database(error: psycopg.Error) -> Problem:
     """A database's error, by what the caller can do about it."""
     code = error.sqlstate
+    if code is None and isinstance(error, psycopg.DataError):
+        # A text with a zero byte, for example, does not even come to the database.
+        return Problem(400, "failed", str(error))
+    if code is None and isinstance(error, (psycopg.ProgrammingError, psycopg.NotSupportedError)):
+        # The driver refuses what the service wants, and trying again changes nothing.
+        return Problem(503, "defect", str(error))
     if code is None:
         return Problem(503, "database", f"the component's database is away: {error}".strip())
     detail = f"{error.diag.message_primary or error} (SQLSTATE {code})"

@@ -16,6 +16,8 @@ import logging
 import secrets
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from queue import Empty
 
@@ -26,6 +28,7 @@ from .database import NotCommitted, Statement, Transaction
 from .locks import Arrival, Obstacle
 from .node import Node, UnderWay, again, retry
 from .problem import Problem, is_serialization, of
+from .root import ABORTING
 from .service import Call, Service
 from .slots import Facts, Fenced
 
@@ -36,6 +39,9 @@ _LOCAL_ATTEMPTS = 5
 _ROOT_ATTEMPTS = 20
 # How long the abort of a root is waited for before its retry begins, or its client is answered, in seconds.
 _ABORT = 1.0
+# A root ends so long after its time at the latest, unless its database does not say what has become of it: an abort is
+# waited for so long, and a lock. In seconds.
+_LATE = 3.0
 # How often a call that waits looks whether the component still says anything, in seconds.
 _LOOK = 0.5
 
@@ -52,11 +58,31 @@ class Request:
     key: tuple[str, str] | None = None
     # Headers of the request's trace, passed on to whoever is called for it.
     trace: dict[str, str] = field(default_factory=dict)
+    # The roots that were begun for it, the last one last.
+    begun: list[str] = field(default_factory=list)
+
+
+def _deadline() -> Problem:
+    return Problem(504, "deadline", "the time of the request is over")
 
 
 def _unknown() -> Problem:
     """The database has not said whether a root is committed."""
     return Problem(503, "unknown", "the answer of COMMIT was lost; it may have happened")
+
+
+def _beside(work: Callable[[], str]) -> Future:
+    """Does something in a thread of its own."""
+    ended: Future = Future()
+
+    def run() -> None:
+        try:
+            ended.set_result(work())
+        except BaseException as error:
+            ended.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return ended
 
 
 class Runner:
@@ -66,6 +92,24 @@ class Runner:
         self._node, self._answers_kept = node, answers_kept
         # Requests with a key take turns: a lock, and how many have or want it.
         self._turns: dict[str, list] = {}
+
+    def begin(self, request: Request) -> str:
+        """Answers a request that begins a root. Its client is told when that takes longer than its time: the database
+        may say nothing. What was begun goes on, and whoever asks with the same key waits for what comes of it."""
+        key = request.key
+        ended = _beside(lambda: self.once(request, key[0]) if key else self.root(request))
+        wait([ended], max(0.0, request.deadline + _LATE - time.monotonic()))
+        if not ended.done():
+            raise _deadline() if self._is_given_up(request) else _unknown()
+        return ended.result()
+
+    def _is_given_up(self, request: Request) -> bool:
+        """Whether nothing can come of a request any more whose time is over."""
+        with self._node.lock:
+            if not request.begun:
+                return True
+            known = self._node.participant.roots.get(request.begun[-1])
+            return known is not None and known.phase == ABORTING
 
     def once(self, request: Request, key: str) -> str:
         """Answers a request that has a key: exactly once."""
@@ -78,6 +122,8 @@ class Runner:
                 raise Problem(409, "running", "the first request with this key is still under way")
             kept = self._kept(key)
             if kept is None:
+                if time.monotonic() >= request.deadline:
+                    raise _deadline()
                 return self.root(request)
             arguments, answer = kept
             assert request.key is not None
@@ -105,6 +151,7 @@ class Runner:
             root = f"{self._node.name}-{self._node.generation}-{secrets.token_hex(8)}"
             arrival = Arrival(root, "1", None, (), request.arrival.service, request.arrival.item, request.arrival.arguments)
             with self._node.lock:
+                request.begun.append(root)
                 self._node.aborts[root] = []
             try:
                 return self.execute(replace(request, arrival=arrival))
@@ -151,7 +198,9 @@ class Runner:
             return self._run(request, under_way)
         finally:
             with self._node.lock:
-                del self._node.under_way[name]
+                # The same call may have come again meanwhile, which is another one.
+                if self._node.under_way.get(name) is under_way:
+                    del self._node.under_way[name]
 
     def _permission(self, under_way: UnderWay) -> str | Obstacle | None:
         """Waits for the lock of a call; answers why it does not get it. A component that has failed says nothing more."""
@@ -230,7 +279,7 @@ class Runner:
         if under_way.is_cancelled:
             problem = Problem(409, "ended", "the root was aborted")
         if under_way.is_cancelled and time.monotonic() >= request.deadline:
-            problem = Problem(504, "deadline", "the time of the request is over")
+            problem = _deadline()
         problem.began |= has_called
         return problem
 
@@ -238,7 +287,7 @@ class Runner:
         """Commits the local transaction of a call that is part of another root."""
         root = request.arrival.root
         if self._node.participant.is_lost(root):
-            raise Problem(409, "ended", "the root can only be aborted")
+            raise self._node.why_lost(root) or Problem(409, "ended", "the root can only be aborted")
         slot = None
         if request.service.reads and not running.has_called:
             try:
@@ -257,9 +306,9 @@ class Runner:
         self._node.tell("finish", arrival.root)
         if not self._verdict(under_way):
             if time.monotonic() >= request.deadline:
-                raise Problem(504, "deadline", "the time of the request is over")
+                raise _deadline()
             under_way.is_cancelled = False
-            raise Problem(409, "conflict", "a component has voted no")
+            raise self._node.why_lost(arrival.root) or Problem(409, "conflict", "a component has voted no")
         with self._node.lock:
             children = self._node.participant.roots[arrival.root].children
             decision = [(name, child.nonce) for name, child in children.items()]

@@ -38,6 +38,9 @@ _DEPTH = 32
 _OF_ROOTS = ("Root", "Parent", "Call", "Ancestors")
 # Most bytes of a client's key.
 _KEY_BYTES = 255
+# How long a piece of a body says that it is, and most bytes of a line that does.
+_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}\Z")
+_LINE_BYTES = 1024
 # A `traceparent` of any version.
 _TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-|\Z)")
 # How long an answer to a question for a vote is waited for: longer than any parent does.
@@ -122,7 +125,15 @@ class _Handler(BaseHTTPRequestHandler):
             }
         )
 
+    def handle_expect_100(self) -> bool:
+        """Whoever waits to be asked for the body is asked now, and not together with the answer."""
+        goes_on = super().handle_expect_100()
+        self.wfile.flush()
+        return goes_on
+
     def _serve(self, routes: dict[str, Callable[[Any], Any]]) -> None:
+        # The time of a request begins with its head.
+        self._arrived = time.monotonic()
         self._read_body()
         try:
             path = urlsplit(self.path).path
@@ -148,14 +159,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _read_body(self) -> None:
         """Reads the body before anything is answered, so that the connection can be used again. One that does not come
-        in the time of its request is not waited for."""
+        as a whole in the time of its request is not waited for."""
         self._body, self._refused = b"", None
         try:
-            left = self._deadline() - time.monotonic()
+            self._until = self._deadline()
         except Problem:
             # It is refused afterwards.
-            left = _DEADLINE
-        self.connection.settimeout(max(0.001, left))
+            self._until = self._arrived + _DEADLINE
         try:
             self._read_whole()
         except TimeoutError:
@@ -171,36 +181,70 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(Problem(400, "arguments", "Content-Length is no number"))
         elif length is not None and int(length) > _BODY_BYTES:
             self._drain(min(int(length), _DRAIN_BYTES))
-            self._refuse(Problem(413, "size", f"the request has more than {_BODY_BYTES} bytes"))
+            self._refuse_size()
         elif length is not None:
-            self._body = self.rfile.read(int(length))
+            self._body = self._take(int(length))
             if len(self._body) < int(length):
                 self._refuse(Problem(400, "arguments", "the body was cut"))
 
     def _read_chunks(self, coding: str) -> None:
-        pieces, left = [], _BODY_BYTES
+        pieces, count = [], 0
         while coding.strip().lower() == "chunked":
-            size = self.rfile.readline(1024).split(b";")[0].strip()
-            try:
-                length = int(size, 16)
-            except ValueError:
+            size = self._line().split(b";")[0].strip()
+            if not _SIZE.match(size):
                 break
-            if length > left or length < 0:
-                return self._refuse(Problem(413, "size", f"the request has more than {_BODY_BYTES} bytes"))
+            length = int(size, 16)
+            count += length
             if length == 0:
                 # Fields that follow the body are of no interest.
-                while self.rfile.readline(1024).strip():
+                while self._line().strip():
                     pass
                 self._body = b"".join(pieces)
-                return None
-            pieces.append(self.rfile.read(length))
-            self.rfile.readline(1024)
-            left -= length
+                return self._refuse_size() if count > _BODY_BYTES else None
+            if count > _BODY_BYTES + _DRAIN_BYTES:
+                return self._refuse_size()
+            if count > _BODY_BYTES:
+                pieces.clear()
+                self._drain(length)
+            else:
+                pieces.append(self._take(length))
+            self._line()
         return self._refuse(Problem(400, "arguments", "the body's coding is not understood"))
 
-    def _drain(self, length: int) -> None:
-        while length > 0 and (piece := self.rfile.read(min(length, 1 << 16))):
+    def _ahead(self) -> bytes:
+        """What has come of the body and is still to be read; nothing at its end. What comes later than the time of the
+        request has not come, however little is missing each time."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.connection.settimeout(left)
+        return self.rfile.peek(1)
+
+    def _some(self, most: int) -> bytes:
+        """So many bytes of that at most."""
+        return self.rfile.read(min(most, len(self._ahead())))
+
+    def _take(self, length: int) -> bytes:
+        pieces = []
+        while length > 0 and (piece := self._some(min(length, 1 << 16))):
+            pieces.append(piece)
             length -= len(piece)
+        return b"".join(pieces)
+
+    def _line(self) -> bytes:
+        """A line between pieces of a body. One that is too long makes no sense."""
+        line = b""
+        while len(line) < _LINE_BYTES and not line.endswith(b"\n") and (ahead := self._ahead()):
+            length = ahead.find(b"\n") + 1 or len(ahead)
+            line += self.rfile.read(min(length, _LINE_BYTES - len(line)))
+        return line
+
+    def _drain(self, length: int) -> None:
+        while length > 0 and (piece := self._some(min(length, 1 << 16))):
+            length -= len(piece)
+
+    def _refuse_size(self) -> None:
+        self._refuse(Problem(413, "size", f"the request has more than {_BODY_BYTES} bytes"))
 
     def _refuse(self, problem: Problem) -> None:
         self._refused, self.close_connection = problem, True
@@ -265,7 +309,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise Problem(400, "arguments", f"Cognate-Deadline-Ms: not a number of milliseconds: {text}")
         if left == 0:
             raise Problem(504, "deadline", "the time of the request is over")
-        return time.monotonic() + left
+        return self._arrived + left
 
     def _trace(self) -> dict[str, str]:
         """The headers of a W3C trace that are passed on as they came. One that makes no sense is left out, and so are
@@ -319,7 +363,7 @@ class _Handler(BaseHTTPRequestHandler):
         if place is None:
             arrival = Arrival("new", "1", None, (), service.name, item, digest)
             request = Request(arrival, service, arguments, deadline, (key, asked) if key else None, self._trace())
-            return runner.once(request, key) if key else runner.root(request)
+            return runner.begin(request)
         if not service.reads and service.undoing is None:
             raise Problem(409, "closed", f"{service.name} has no undo: it can only begin a root")
         root, parent, call, ancestors = place

@@ -122,7 +122,7 @@ class Call:
         that fails may be left, the root can only be aborted, also if the error is caught."""
         body = shape.write(arguments)
         if not self._node.may_call(self.root, self._call, component):
-            raise Problem(409, "ended", "the root can only be aborted")
+            raise self._node.why_lost(self.root) or Problem(409, "ended", "the root can only be aborted")
         with self._lock:
             self._calls += 1
             identifier = child(self._call, self._calls)
@@ -135,6 +135,9 @@ class Call:
             return answer
         except Problem as problem:
             sent = "not sent" if problem.is_unsent else "failed" if problem.began else "left nothing"
+            # The service may do without this answer; its root cannot, and is told why.
+            if sent == "failed":
+                self._node.note_no(self.root, problem)
             raise
         finally:
             self._node.tell("called", self.root, self._call, component, sent, generation)

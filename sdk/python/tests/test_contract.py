@@ -1,5 +1,6 @@
 """The contract of docs/composite-wire.md, as another implementation meets it at a component in Python."""
 
+import contextlib
 import http.client
 import json
 import socket
@@ -275,6 +276,46 @@ class Requests(Contract):
                 answer += piece
         self.assertTrue(answer.startswith(b"HTTP/1.1 504 ") and b'"deadline"' in answer, answer)
         self.assertEqual(self.fleet.status("stock")["roots"], [])
+
+    def test_a_body_that_comes_byte_by_byte_has_no_more_time(self) -> None:
+        with socket.create_connection(("127.0.0.1", self.fleet.ports["stock"]), timeout=20) as connection:
+            head = "POST /services/take HTTP/1.1\r\nHost: stock\r\nCognate-Deadline-Ms: 300\r\nContent-Length: 600\r\n\r\n"
+            connection.sendall(head.encode() + b'{"item":1')
+            # A byte each time that there is no answer yet: all of them would take half a minute.
+            connection.settimeout(0.05)
+            for sent in range(580):
+                try:
+                    answer = connection.recv(4096)
+                    break
+                except TimeoutError:
+                    # It may have been answered, and closed, just now: the answer is read all the same.
+                    with contextlib.suppress(ConnectionError):
+                        connection.sendall(b" ")
+            else:
+                self.fail("the body has as much time as it likes")
+        self.assertTrue(answer.startswith(b"HTTP/1.1 504 ") and b'"deadline"' in answer, (sent, answer))
+        self.assertEqual(self.fleet.status("stock")["roots"], [])
+
+    def test_who_waits_to_be_asked_for_the_body_is_asked(self) -> None:
+        with socket.create_connection(("127.0.0.1", self.fleet.ports["stock"]), timeout=20) as connection:
+            head = "POST /services/take HTTP/1.1\r\nHost: stock\r\nExpect: 100-continue\r\nCognate-Deadline-Ms: 60000\r\n"
+            connection.sendall(head.encode() + b"Content-Length: 10\r\n\r\n")
+            self.assertTrue(connection.recv(4096).startswith(b"HTTP/1.1 100 "))
+            connection.sendall(b'{"item":9}')
+            self.assertTrue(connection.recv(4096).startswith(b"HTTP/1.1 200 "))
+
+    def test_a_body_in_pieces_that_is_too_large_is_read_before_that_is_said(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.fleet.ports["stock"], timeout=20)
+        self.addCleanup(connection.close)
+        pieces, headers = iter([b" " * (1 << 20)] * 10), {"Transfer-Encoding": "chunked"}
+        connection.request("POST", "/services/take", pieces, headers, encode_chunked=True)
+        answer = connection.getresponse()
+        self.assertEqual((answer.status, json.loads(answer.read())["reason"]), (413, "size"))
+        for size in (b"0x1", b"-1", b"+1", b"", b"1_0"):
+            with socket.create_connection(("127.0.0.1", self.fleet.ports["stock"]), timeout=20) as raw:
+                head = b"POST /services/take HTTP/1.1\r\nHost: stock\r\nTransfer-Encoding: chunked\r\n\r\n"
+                raw.sendall(head + size + b"\r\n1\r\n0\r\n\r\n")
+                self.assertTrue(raw.recv(4096).startswith(b"HTTP/1.1 400 "), size)
 
     def test_a_body_in_pieces_is_a_body(self) -> None:
         pieces = iter([b'{"item"', b":3}"])

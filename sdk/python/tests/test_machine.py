@@ -10,8 +10,10 @@ from pathlib import Path
 from unittest.mock import Mock, patch
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from cognate_composite import Component, StartError, never, same_item, shape
+from cognate_composite.database import NotCommitted, Transaction
 from cognate_composite.journal import BadJournal, Journal
 from cognate_composite.locks import Arrival
 from cognate_composite.matrix import ALWAYS, NEVER, SAME_ITEM, Declared, Matrix
@@ -74,14 +76,71 @@ class Undos(unittest.TestCase):
         work.roll_back.assert_called_once()
 
 
+class Statements(unittest.TestCase):
+    def test_a_service_neither_begins_nor_ends_a_transaction(self) -> None:
+        pool = Mock()
+        for refused in (
+            "COMMIT",
+            "  commit and chain",
+            "END",
+            "BEGIN",
+            "start transaction",
+            "Abort;",
+            "ROLLBACK",
+            "PREPARE TRANSACTION 'a'",
+            "ROLLBACK PREPARED 'a'",
+            ";COMMIT",
+            "-- all is well\nCOMMIT",
+            "/* all is well */ COMMIT",
+            "/* all /* is */ well */ COMMIT",
+            "ROLLBACK /* to the beginning */",
+            "ROLLBACK; -- to the beginning",
+            "rollback work",
+            "PREPARE/* for all */TRANSACTION 'a'",
+            b"COMMIT",
+        ):
+            with self.assertRaises(Problem) as raised:
+                Transaction(pool, "serializable").execute(refused)
+            self.assertEqual((raised.exception.status, raised.exception.reason), (503, "defect"), refused)
+        pool.begin.assert_not_called()
+        for taken in (
+            "SELECT 1",
+            "rollback to savepoint a",
+            "ROLLBACK WORK /* back */ TO a",
+            "PREPARE a AS SELECT 1",
+            "-- start\nSELECT 1",
+            "/* end */ SELECT 1",
+            "/* all /* is */ commit */ SELECT 1",
+            "ENDING",
+            "/* commit",
+            "",
+        ):
+            pool.begin.reset_mock()
+            Transaction(pool, "serializable").execute(taken)
+            pool.begin.assert_called_once()
+
+    def test_what_comes_after_an_end_among_several_statements_is_not_executed(self) -> None:
+        pool = Mock()
+        connection, work = pool.begin.return_value, Transaction(pool, "serializable")
+        work.execute("SELECT 1; COMMIT")
+        connection.info.transaction_status = TransactionStatus.IDLE
+        with self.assertRaises(Problem) as raised:
+            work.execute("SELECT 2")
+        self.assertEqual((raised.exception.status, raised.exception.reason), (503, "defect"))
+        with self.assertRaises(NotCommitted) as not_committed:
+            work.commit([("SELECT 3", ())], is_fenced=True)
+        self.assertEqual(not_committed.exception.cause.reason, "defect")
+        executed = [call.args[0] for call in connection.execute.call_args_list]
+        self.assertEqual(executed, ["SELECT 1; COMMIT", "ROLLBACK"])
+
+
 class Headers(unittest.TestCase):
     def left(self, said: str) -> float:
         handler = object.__new__(_Handler)
         handler.headers = HTTPMessage()
         handler.headers["Cognate-Deadline-Ms"] = said
-        with patch("cognate_composite.server.time") as clock:
-            clock.monotonic.return_value = 100.0
-            return handler._deadline() - 100.0
+        handler._arrived = 100.0
+        return handler._deadline() - 100.0
 
     def test_zeros_in_front_of_a_deadline_change_nothing(self) -> None:
         for said, left in [("5000", 5.0), ("0" * 20 + "5000", 5.0), ("9" * 30, 60.0), ("0" * 5000 + "60001", 60.0)]:
@@ -360,6 +419,17 @@ class Problems(unittest.TestCase):
         ]:
             problem = of_database(psycopg.errors.lookup(code)("said"))
             self.assertEqual((problem.status, problem.reason), expected, code)
+
+    def test_what_the_driver_refuses_is_no_database_that_is_away(self) -> None:
+        for error, status, reason in [
+            (psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes"), 400, "failed"),
+            (psycopg.ProgrammingError("the query has 2 placeholders but 1 parameters were passed"), 503, "defect"),
+            (psycopg.NotSupportedError("not with this libpq"), 503, "defect"),
+            (psycopg.OperationalError("server closed the connection unexpectedly"), 503, "database"),
+            (psycopg.InterfaceError("the connection is closed"), 503, "database"),
+        ]:
+            problem = of_database(error)
+            self.assertEqual((problem.status, problem.reason), (status, reason), error)
 
     def test_a_plan_that_is_out_of_date_is_tried_again(self) -> None:
         cases = [("cached plan must not change result type", 409, True), ("no such feature", 400, False)]

@@ -72,7 +72,7 @@ const FLOORS: &[&[&str]] = &[
     &["own", "rows", "temporary", "storage", "governor", "lock", "payload", "txn", "reads", "fate"],
     &["memory", "view", "sight", "certifier", "sibling", "pressure", "options", "active", "damage", "error"],
     &["prepared/record"],
-    &["recovery", "statistics", "order"],
+    &["recovery", "order"],
     // What is committed, and how it comes to be.
     &["store"],
     &["late", "scan", "divided"],
@@ -88,8 +88,6 @@ const FLOORS: &[&[&str]] = &[
         "sibling/operations",
         "sibling/member",
         "sibling/ordered",
-        "checkpoint",
-        "backup",
         "restoration",
         "delivery",
         "sealing",
@@ -100,10 +98,11 @@ const FLOORS: &[&[&str]] = &[
         "turns",
         "proposed",
         "void",
-        "snapshot_ids",
     ],
+    // What looks after the database, and what no transaction needs.
+    &["upkeep", "checkpoint", "backup", "snapshot_ids"],
     &["background"],
-    &["database"],
+    &["database", "statistics"],
 ];
 
 /// Looks at one file's lines before its tests.

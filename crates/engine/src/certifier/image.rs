@@ -26,7 +26,7 @@ use std::collections::HashMap;
 
 use super::node::{Node, NodeId, PREPARED, RangeWrite};
 use super::{Certifier, Promise};
-use crate::hash::hash_of;
+use crate::hash::Seed;
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::payload::{Encoder, Input};
@@ -63,16 +63,18 @@ impl Certifier {
         out.list(&order, |out, (_, node)| encode_node(out, node, place_of));
     }
 
-    /// Reads a graph into this one, which is empty. The answer has the prepared ones.
+    /// Reads a graph into this one, which is empty, of a database with this seed. The answer has
+    /// the prepared ones.
     ///
     /// # Errors
     /// What is wrong with the bytes, in words.
     pub(crate) fn restore(
         &mut self,
         input: &mut Input<'_>,
+        seed: &Seed,
     ) -> Result<HashMap<TransactionId, Promise>, String> {
         assert!(self.nodes.len() == 0, "a graph is restored before there is another one");
-        let decoded = input.list(decode_node)?;
+        let decoded = input.list(|input| decode_node(input, seed))?;
         let count = decoded.len();
         let mut ids = Vec::with_capacity(count);
         let mut successors = Vec::with_capacity(count);
@@ -133,8 +135,8 @@ impl Certifier {
 ///
 /// # Errors
 /// What is wrong with the bytes, in words.
-pub(crate) fn overtaken(input: &mut Input<'_>) -> Result<Vec<TransactionId>, String> {
-    let decoded = input.list(decode_node)?;
+pub(crate) fn overtaken(input: &mut Input<'_>, seed: &Seed) -> Result<Vec<TransactionId>, String> {
+    let decoded = input.list(|input| decode_node(input, seed))?;
     let is_led_from = |(node, successors): &&(Box<Node>, Vec<u64>)| {
         node.is_prepared() && (node.overtaken || node.forgot_successors || !successors.is_empty())
     };
@@ -174,7 +176,7 @@ fn encode_node(out: &mut Encoder, node: &Node, place_of: impl Fn(&NodeId) -> Opt
 }
 
 /// A node, and the places of its successors.
-fn decode_node(input: &mut Input<'_>) -> Result<(Box<Node>, Vec<u64>), String> {
+fn decode_node(input: &mut Input<'_>, seed: &Seed) -> Result<(Box<Node>, Vec<u64>), String> {
     let commit = input.varint()?.checked_sub(1).unwrap_or(PREPARED);
     let (id, start, first_out) = (input.varint()?, input.varint()?, input.varint()?.wrapping_sub(1));
     let in_degree = u32::try_from(input.varint()?).map_err(|_| "a number of edges out of range")?;
@@ -185,10 +187,10 @@ fn decode_node(input: &mut Input<'_>) -> Result<(Box<Node>, Vec<u64>), String> {
         return Err("a beginning that is not before the snapshot".to_owned());
     }
     let successors = input.list(Input::varint)?;
-    let reads = decode_reads(input, true)?;
+    let reads = decode_reads(input, seed, true)?;
     let mut written = input.list(|input| {
         let (tree, key) = (input.tree()?, SmallKey::new(input.string()?));
-        let hash = hash_of(tree, &key);
+        let hash = seed.hash_of(tree, &key);
         Ok((tree, key, hash, 0))
     })?;
     let effects = decode_effects(input, |next| {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use cognate_env::SplitMix;
 
 use super::*;
-use crate::hash::hash_of;
+use crate::hash::FIXED;
 use crate::key::SmallKey;
 use crate::txn::change::{Change, Effects};
 use crate::txn::columns::{Condition, Interest, Known, Test};
@@ -103,7 +103,7 @@ impl Deed {
         for (look, _) in &self.looks {
             let interest = look.interest();
             if look.is_point() {
-                reads.add_point(TREE, &[look.low], Moment::Snapshot, interest.columns());
+                reads.add_point(&FIXED, TREE, &[look.low], Moment::Snapshot, interest.columns());
                 continue;
             }
             let (lower, upper) = ([look.low], [look.high]);
@@ -121,7 +121,7 @@ impl Deed {
                 (_, None) => Change::delete(WIDTH, of(*before)),
             };
             let place = if *told { effects.add(&change) } else { 0 };
-            writes.push((TREE, SmallKey::new(&[*key]), hash_of(TREE, &[*key]), place));
+            writes.push((TREE, SmallKey::new(&[*key]), FIXED.hash_of(TREE, &[*key]), place));
         }
         let reads = self.certified.then_some(reads);
         Candidate::new(self.id, self.start, reads, writes, Vec::new()).with_effects(effects)
@@ -545,10 +545,10 @@ fn a_bound_of_memory_costs_precision_only() {
 fn a_write_leaves_a_few_readers_as_they_were() {
     for (readers, preceding) in [(3, 0), (SPARED_MAX, 0), (SPARED_MAX + 1, SPARED_MAX as u32 + 1)] {
         let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
-        let write = |key: &[u8], place| (TREE, SmallKey::new(key), hash_of(TREE, key), place);
+        let write = |key: &[u8], place| (TREE, SmallKey::new(key), FIXED.hash_of(TREE, key), place);
         for number in 1..=readers as u64 {
             let mut reads = ReadSet::default();
-            reads.add_point(TREE, b"row", Moment::Snapshot, Columns::PRESENCE.with(1));
+            reads.add_point(&FIXED, TREE, b"row", Moment::Snapshot, Columns::PRESENCE.with(1));
             let own = [write(&number.to_be_bytes(), 0)].into_iter().collect();
             let reader = Candidate::new(number, 0, Some(reads), own, Vec::new());
             certifier.certify(reader).expect("nothing leads to it").admit(number);

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use cognate_env::SplitMix;
 
 use super::*;
-use crate::hash::hash_of;
+use crate::hash::FIXED;
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::payload::{Encoder, Input};
@@ -23,7 +23,7 @@ fn candidate(
     writes: impl IntoIterator<Item = (TreeId, SmallKey)>,
 ) -> Candidate {
     let mut writes: KeyWrites =
-        writes.into_iter().map(|(tree, key)| (tree, key.clone(), hash_of(tree, &key), 0)).collect();
+        writes.into_iter().map(|(tree, key)| (tree, key.clone(), FIXED.hash_of(tree, &key), 0)).collect();
     writes.sort();
     Candidate::new(id, start, reads, writes, Vec::new())
 }
@@ -61,7 +61,7 @@ impl Deed {
     fn read_set(&self) -> ReadSet {
         let mut reads = ReadSet::default();
         for &point in &self.points {
-            reads.add_point(TREE, &[point], Moment::Snapshot, Columns::ALL);
+            reads.add_point(&FIXED, TREE, &[point], Moment::Snapshot, Columns::ALL);
         }
         for &(low, high) in &self.ranges {
             reads.add_range(TREE, Bound::Included(&[low]), Bound::Included(&[high]), Moment::Snapshot, None);
@@ -561,7 +561,7 @@ fn what_is_in_doubt_for_long_keeps_memory_within_the_bound() {
     let mut certifier = Certifier::new(Method::Pssi, limit);
     let read = |number: u64| {
         let mut reads = ReadSet::default();
-        reads.add_point(TREE, &number.to_be_bytes(), Moment::Snapshot, Columns::ALL);
+        reads.add_point(&FIXED, TREE, &number.to_be_bytes(), Moment::Snapshot, Columns::ALL);
         Some(reads)
     };
     let prepared = candidate(1, 0, read(7), [(TREE, SmallKey::new(b"doubt"))]);
@@ -576,8 +576,8 @@ fn what_is_in_doubt_for_long_keeps_memory_within_the_bound() {
     }
     let late = || {
         let mut reads = ReadSet::default();
-        reads.add_point(TREE, b"doubt", Moment::Snapshot, Columns::ALL);
-        reads.add_point(TREE, &7_u64.to_be_bytes(), Moment::Snapshot, Columns::ALL);
+        reads.add_point(&FIXED, TREE, b"doubt", Moment::Snapshot, Columns::ALL);
+        reads.add_point(&FIXED, TREE, &7_u64.to_be_bytes(), Moment::Snapshot, Columns::ALL);
         candidate(30_000, 20_000, Some(reads), [(TREE, key(1))])
     };
     certifier.certify(late()).expect_err("before the prepared one, and after those that come after it");
@@ -595,7 +595,7 @@ fn a_long_reader_keeps_memory_within_the_bound_and_fails_nobody_else() {
     for number in 1..=20_000_u64 {
         let mut reads = ReadSet::default();
         let hot = SmallKey::new(&(number % 5000).to_be_bytes());
-        reads.add_point(TREE, &hot, Moment::Snapshot, Columns::ALL);
+        reads.add_point(&FIXED, TREE, &hot, Moment::Snapshot, Columns::ALL);
         let candidate = candidate(number, number - 1, Some(reads), [(TREE, hot)]);
         certifier.certify(candidate).expect("a transaction with a new snapshot commits").admit(number);
         certifier.advance(0);
@@ -761,7 +761,7 @@ fn around_a_moved_snapshot(began: Csn, image: bool) -> Result<(), Box<Cycle>> {
         let bytes = out.finish();
         certifier = Certifier::new(Method::Strict, usize::MAX);
         let mut input = Input::of(&bytes);
-        assert!(certifier.restore(&mut input).expect("it was encoded").is_empty());
+        assert!(certifier.restore(&mut input, &FIXED).expect("it was encoded").is_empty());
         input.end().expect("it is all");
     }
     certifier.certify(deed(3, 0, &[1], &[2]).candidate()).map(drop)
@@ -815,7 +815,7 @@ fn real_time_of_what_was_summarized() {
     let mut certifier = Certifier::new(Method::Strict, 1);
     let reads = |key: u8| {
         let mut reads = ReadSet::default();
-        reads.add_point(TREE, &[key], Moment::Snapshot, Columns::ALL);
+        reads.add_point(&FIXED, TREE, &[key], Moment::Snapshot, Columns::ALL);
         Some(reads)
     };
     certifier.certify(candidate(1, 0, None, [(TREE, key(1))])).expect("alone").admit(1);
@@ -836,7 +836,7 @@ fn real_time_of_what_was_summarized() {
 fn a_watched_snapshot_is_not_safe_from_who_leads_to_a_summary() {
     let reads = |key: u8| {
         let mut reads = ReadSet::default();
-        reads.add_point(TREE, &[key], Moment::Snapshot, Columns::ALL);
+        reads.add_point(&FIXED, TREE, &[key], Moment::Snapshot, Columns::ALL);
         Some(reads)
     };
     let mut certifier = Certifier::new(Method::Pssi, 1);
@@ -859,7 +859,7 @@ fn a_watched_snapshot_is_not_safe_from_who_leads_to_a_summary() {
 fn who_is_prepared_has_not_ended() {
     let reads = |key: u8| {
         let mut reads = ReadSet::default();
-        reads.add_point(TREE, &[key], Moment::Snapshot, Columns::ALL);
+        reads.add_point(&FIXED, TREE, &[key], Moment::Snapshot, Columns::ALL);
         Some(reads)
     };
     for decided in [false, true] {
@@ -895,7 +895,7 @@ fn who_is_prepared_has_not_ended() {
 fn real_time_leads_to_who_is_prepared() {
     let reads = |key: u8| {
         let mut reads = ReadSet::default();
-        reads.add_point(TREE, &[key], Moment::Snapshot, Columns::ALL);
+        reads.add_point(&FIXED, TREE, &[key], Moment::Snapshot, Columns::ALL);
         Some(reads)
     };
     let mut certifier = Certifier::new(Method::Strict, usize::MAX);
@@ -917,9 +917,9 @@ fn latest_reads_come_behind_their_writer() {
     certifier.certify(first).expect("nobody is there").admit(1);
     let reads = |latest: bool| {
         let mut reads = ReadSet::default();
-        reads.add_point(TREE, &[1], Moment::Snapshot, Columns::ALL);
+        reads.add_point(&FIXED, TREE, &[1], Moment::Snapshot, Columns::ALL);
         if latest {
-            reads.add_point(TREE, &[2], Moment::Latest, Columns::ALL);
+            reads.add_point(&FIXED, TREE, &[2], Moment::Latest, Columns::ALL);
         }
         Some(reads)
     };
@@ -934,11 +934,11 @@ fn latest_reads_come_behind_their_writer() {
 fn a_dropped_tree_was_read_before() {
     let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
     let mut reads = ReadSet::default();
-    reads.add_point(TREE, &[1], Moment::Snapshot, Columns::ALL);
+    reads.add_point(&FIXED, TREE, &[1], Moment::Snapshot, Columns::ALL);
     let reader = candidate(1, 0, Some(reads), [(2, key(9))]);
     certifier.certify(reader).expect("nobody is there").admit(1);
     let mut reads = ReadSet::default();
-    reads.add_point(2, &[9], Moment::Snapshot, Columns::ALL);
+    reads.add_point(&FIXED, 2, &[9], Moment::Snapshot, Columns::ALL);
     let dropper = Candidate { dropped: vec![TREE], ..candidate(2, 0, Some(reads), []) };
     certifier.certify(dropper).expect_err("it read what 1 overwrote, and drops what 1 read");
 }
@@ -951,7 +951,7 @@ fn very_many_writes_are_ranges() {
     certifier.certify(loader).expect("nobody is there").admit(1);
     assert!(certifier.bytes < 100_000, "{}", certifier.bytes);
     let mut reads = ReadSet::default();
-    reads.add_point(TREE, &77_u32.to_be_bytes(), Moment::Snapshot, Columns::ALL);
+    reads.add_point(&FIXED, TREE, &77_u32.to_be_bytes(), Moment::Snapshot, Columns::ALL);
     let late = candidate(2, 0, Some(reads), [(TREE, SmallKey::new(&78_u32.to_be_bytes()))]);
     certifier.certify(late).expect_err("it read before and writes after");
 }
@@ -965,7 +965,7 @@ fn latest_reads_come_before_ranges_that_are_prepared() {
         let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
         let point = |tree: TreeId, key: &SmallKey, moment| {
             let mut reads = ReadSet::default();
-            reads.add_point(tree, key, moment, Columns::ALL);
+            reads.add_point(&FIXED, tree, key, moment, Columns::ALL);
             reads
         };
         // P reads x and writes very much. What is written after that in place of x comes after P.

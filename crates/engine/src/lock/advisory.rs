@@ -26,7 +26,7 @@ use std::task::{Context, Poll};
 use super::held::Held;
 use super::mode::{Mode, TreeMode};
 use super::queue::Answer;
-use super::table::{LockTable, entry, hash, punch, sweep};
+use super::table::{LockTable, entry, punch, sweep};
 use super::wait::LockWait;
 use crate::{Error, TransactionId, TreeId};
 
@@ -171,7 +171,7 @@ impl fmt::Debug for AdvisoryLocks {
 
 impl LockTable {
     fn try_advisory(&self, owner: TransactionId, key: &[u8], mode: Mode) -> bool {
-        let hash = hash(ADVISORY_TREE, Some(key));
+        let hash = self.hash(ADVISORY_TREE, Some(key));
         let mut rows = self.shard(hash).lock();
         let queue = &mut entry(&mut rows, hash, ADVISORY_TREE, Some(key)).queue;
         match queue.request(owner, mode) {
@@ -186,7 +186,7 @@ impl LockTable {
     }
 
     fn unlock_advisory(&self, owner: TransactionId, key: &[u8], mode: Mode) {
-        let (hash, mut granted) = (hash(ADVISORY_TREE, Some(key)), Vec::new());
+        let (hash, mut granted) = (self.hash(ADVISORY_TREE, Some(key)), Vec::new());
         let mut rows = self.shard(hash).lock();
         entry(&mut rows, hash, ADVISORY_TREE, Some(key)).queue.lower(owner, !mode.bit(), &mut granted);
         sweep(&mut rows, hash);

@@ -4,7 +4,7 @@
 use super::held::{Held, HeldLock};
 use super::mode::{FamilySlot, LockMode, Mode, TreeMode, WEAK};
 use super::queue::siblings;
-use super::table::{LockTable, entry, hash};
+use super::table::{LockTable, entry};
 use crate::key::SmallKey;
 use crate::{TransactionId, TreeId};
 
@@ -32,7 +32,7 @@ impl LockTable {
             } else if key.is_none() && self.force_weak(owner, lock) {
                 continue;
             }
-            let hash = hash(lock.tree, key);
+            let hash = self.hash(lock.tree, key);
             let mut rows = self.shard(hash).lock();
             let queue = &mut entry(&mut rows, hash, lock.tree, key).queue;
             let out = match key {

@@ -17,7 +17,7 @@
 //! client, savepoint or not. Weak locks on trees stay, too.
 
 use super::mode::Modes;
-use crate::hash::hash_of;
+use crate::hash::KeyHash;
 use crate::key::SmallKey;
 use crate::{TransactionId, TreeId};
 
@@ -116,11 +116,11 @@ impl Held {
         self.pinned = (self.hashes.len(), self.raised.len());
     }
 
-    /// The lock on this row stays until the end.
+    /// The lock with this hash, which is asked for if there are savepoints, stays until the end.
     #[inline]
-    pub(crate) fn keep_row(&mut self, tree: TreeId, key: &[u8]) {
+    pub(super) fn keep(&mut self, hash: impl FnOnce() -> KeyHash) {
         if !self.marks.is_empty() {
-            self.kept.push(hash_of(tree, key));
+            self.kept.push(hash());
         }
     }
 

@@ -23,6 +23,7 @@ use super::mode::{FamilySlot, Mode, Modes, STRENGTHS, TREE_MODES, WEAK};
 use super::queue::Answer;
 use super::table::LockTable;
 use super::wait::LockWait;
+use crate::hash::FIXED;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::{Error, TransactionId, TreeId};
 
@@ -93,7 +94,7 @@ struct World {
 impl World {
     fn new() -> World {
         let owners = (0..=OWNERS).map(|_| Owner::default()).collect();
-        World { table: Arc::new(LockTable::new()), owners, marks: 0 }
+        World { table: Arc::new(LockTable::new(&FIXED)), owners, marks: 0 }
     }
 
     fn take(&mut self, step: Step) {

@@ -39,7 +39,7 @@ pub(crate) use super::held::{Held, HeldLock};
 use super::mode::{FamilySlot, Mode, Modes, TreeMode, WEAK};
 use super::queue::{Answer, Queue};
 use super::wait::{LockWait, Ticket};
-use crate::hash::{ByHash, KeyHash, hash_of, hash_of_tree};
+use crate::hash::{ByHash, KeyHash, Seed};
 use crate::key::SmallKey;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex};
@@ -79,6 +79,8 @@ pub(super) type WeakLists = ByHash<TransactionId, WeakList>;
 
 /// The lock table.
 pub(crate) struct LockTable {
+    /// Of the hashes. Read for every lock and never written.
+    seed: CachePadded<Seed>,
     pub(super) rows: [CachePadded<Mutex<Rows>>; SHARDS],
     pub(super) weak: [CachePadded<Mutex<WeakLists>>; SHARDS],
     /// Strong locks requested or held on trees of each stripe.
@@ -95,14 +97,25 @@ pub(super) fn punch(granted: Granted) {
 }
 
 impl LockTable {
-    pub(crate) fn new() -> LockTable {
+    /// One without locks, that hashes with this seed.
+    pub(crate) fn new(seed: &Seed) -> LockTable {
         LockTable {
+            seed: CachePadded::new(seed.clone()),
             rows: std::array::from_fn(|_| CachePadded::default()),
             weak: std::array::from_fn(|_| CachePadded::default()),
             strong: std::array::from_fn(|_| AtomicU32::new(0)),
             graph: Mutex::new(Graph::default()),
             waits: AtomicU64::new(0),
             deadlocks: AtomicU64::new(0),
+        }
+    }
+
+    /// The number of a row, or of a tree.
+    #[inline]
+    pub(crate) fn hash(&self, tree: TreeId, key: Option<&[u8]>) -> KeyHash {
+        match key {
+            Some(key) => self.seed.hash_of(tree, key),
+            None => self.seed.hash_of_tree(tree),
         }
     }
 
@@ -123,7 +136,7 @@ impl LockTable {
         key: &[u8],
         mode: Mode,
     ) -> Answer {
-        let hash = hash_of(tree, key);
+        let hash = self.hash(tree, Some(key));
         let answer = self.request(owner, hash, tree, Some(key), mode);
         match answer {
             Answer::Granted => held.hashes.push(hash),
@@ -148,7 +161,7 @@ impl LockTable {
         if !mode.is_weak() {
             self.announce(tree);
         }
-        let hash = hash_of_tree(tree);
+        let hash = self.hash(tree, None);
         let answer = self.request(owner, hash, tree, None, Mode::Tree(mode));
         match answer {
             Answer::Busy if !mode.is_weak() => self.retract(tree),
@@ -185,7 +198,7 @@ impl LockTable {
     /// Sends weak requests on `tree` to the queue from now on, and the weak locks held so far.
     pub(super) fn announce(&self, tree: TreeId) {
         self.stripe(tree).fetch_add(1, Ordering::Relaxed);
-        let hash = hash_of_tree(tree);
+        let hash = self.hash(tree, None);
         for shard in &self.weak {
             for (owner, list) in shard.lock().iter_mut() {
                 for weak in list.iter_mut().filter(|weak| weak.tree == tree && weak.modes != 0) {
@@ -260,7 +273,7 @@ impl LockTable {
         key: Option<&[u8]>,
         mode: Mode,
     ) -> Result<Option<LockWait>, Error> {
-        let hash = hash(tree, key);
+        let hash = self.hash(tree, key);
         let ticket = Arc::new(Ticket::default());
         let companion = held.companion;
         let standing = Standing { hash, tree, key: key.map(Key::copy_from_slice), mode, companion };
@@ -389,6 +402,12 @@ impl LockTable {
         bytes
     }
 
+    /// The lock on this row stays until the end of who holds it.
+    #[inline]
+    pub(crate) fn keep_row(&self, held: &mut Held, tree: TreeId, key: &[u8]) {
+        held.keep(|| self.hash(tree, Some(key)));
+    }
+
     /// `owner` lets go of the row that it has locked last.
     pub(crate) fn release_last(&self, owner: TransactionId, held: &mut Held) {
         let Some(hash) = held.hashes.pop() else { return };
@@ -431,7 +450,7 @@ impl LockTable {
         if held.weak {
             let list = self.weak[owner as usize % SHARDS].lock().remove(&owner).unwrap_or_default();
             for weak in list.into_iter().filter(|weak| weak.moved) {
-                self.release(owner, hash_of_tree(weak.tree), &mut granted);
+                self.release(owner, self.hash(weak.tree, None), &mut granted);
             }
         }
         for hash in held.hashes {
@@ -452,7 +471,7 @@ impl LockTable {
                     locks.push(HeldLock { tree: weak.tree, key: None, modes: weak.modes });
                 }
                 if weak.moved {
-                    hashes.push(hash_of_tree(weak.tree));
+                    hashes.push(self.hash(weak.tree, None));
                 }
             }
         }
@@ -499,7 +518,7 @@ impl LockTable {
                 }
                 continue;
             }
-            let hash = hash(lock.tree, key);
+            let hash = self.hash(lock.tree, key);
             let mut rows = self.shard(hash).lock();
             let queue = &mut entry(&mut rows, hash, lock.tree, key).queue;
             queue.hold(owner, lock.modes, family.filter(|_| key.is_some()));
@@ -536,11 +555,6 @@ impl Queues for LockTable {
     fn sketch(&self, standing: &Standing) -> Option<Queue<()>> {
         self.with_queue(standing, |queue| queue.sketch())
     }
-}
-
-/// The number of a row, or of a tree.
-pub(super) fn hash(tree: TreeId, key: Option<&[u8]>) -> KeyHash {
-    key.map_or_else(|| hash_of_tree(tree), |key| hash_of(tree, key))
 }
 
 pub(super) fn entry<'a>(rows: &'a mut Rows, hash: u64, tree: TreeId, key: Option<&[u8]>) -> &'a mut Entry {

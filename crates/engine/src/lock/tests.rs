@@ -10,6 +10,7 @@ use super::mode::{FamilySlot, LockMode, Mode, STRENGTHS, TreeMode};
 use super::queue::{Answer, MOST_OVERTAKEN};
 use super::table::{Held, LOCK_BYTES, LockTable};
 use super::wait::LockWait;
+use crate::hash::FIXED;
 use crate::{Error, TransactionId};
 
 const TREE: u32 = 7;
@@ -36,7 +37,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        Scene { table: Arc::new(LockTable::new()), held: Default::default() }
+        Scene { table: Arc::new(LockTable::new(&FIXED)), held: Default::default() }
     }
 
     /// Whether the lock is granted at once.
@@ -307,7 +308,7 @@ fn pinned_locks_outlive_their_savepoint() {
     assert!(scene.takes(1, "before", X));
     scene.held[1].mark(1);
     assert!(scene.takes(1, "before", X) && scene.takes(1, "row", S) && scene.takes(1, "kept", S));
-    scene.held[1].keep_row(TREE, b"kept");
+    scene.table.keep_row(&mut scene.held[1], TREE, b"kept");
     assert_eq!(scene.back(1, 1), 1);
     assert!(!scene.takes(2, "before", S) && !scene.takes(2, "kept", X) && scene.takes(2, "row", X));
     assert!(scene.takes(1, "pinned", S));
@@ -423,7 +424,7 @@ fn several_may_have_to_be_overtaken() {
 /// How many transactions searches look at while `waiters` come to one row, each with another row
 /// that one more waits for.
 fn looked_at(waiters: u64, mode: fn(u32) -> Mode, deep: bool) -> u64 {
-    let table = Arc::new(LockTable::new());
+    let table = Arc::new(LockTable::new(&FIXED));
     let mut held: Vec<Held> = (0..=2 * waiters).map(|_| Held::default()).collect();
     assert_eq!(table.try_row(0, &mut held[0], TREE, b"hot", X), Answer::Granted);
     let mut waits = Vec::new();

@@ -30,7 +30,8 @@
 //! - the origin says so: the transaction was struck, or its client has gone (*given up*). That is
 //!   its verdict, so a part that comes later is refused, as long as verdicts are remembered, and
 //!   whoever asks for the outcome is told that it was aborted;
-//! - the origin is heard of from another start: nobody is left there who could propose the whole;
+//! - the origin is heard of from a later start: nobody is left there who could propose the whole.
+//!   What was on its way since an earlier start says nothing;
 //! - so many positions have passed that the whole would be refused for its age ([`AGE_MAX`]), which
 //!   is for origins that are never heard of again.
 //!
@@ -123,7 +124,7 @@ impl Arriving {
 
     /// A request of this one's start of its node was delivered.
     pub(super) fn hear(&mut self, id: TransactionId) {
-        self.end_if(|one, _| node_of(one) == node_of(id) && start_of(one) != start_of(id));
+        self.end_if(|one, _| node_of(one) == node_of(id) && start_of(one) < start_of(id));
     }
 
     /// Everything is judged up to this position.
@@ -252,6 +253,10 @@ mod tests {
         arriving.hear(after);
         assert_eq!(arriving.take_left(), [(before, 1)]);
         assert_eq!(arriving.bytes, 30);
+        // What it had sent before may come into the order afterwards.
+        let mut arriving = with(&[after, other]);
+        arriving.hear(before + 1);
+        assert!(arriving.take_left().is_empty(), "it is running");
     }
 
     #[test]

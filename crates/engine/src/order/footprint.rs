@@ -94,7 +94,7 @@ impl metaprotocol::Footprint for Footprint {
 mod tests {
     use super::super::metaprotocol::Footprint as _;
     use super::*;
-    use crate::hash::hash_of;
+    use crate::hash::FIXED;
     use crate::lock::mode::{LockMode, Mode};
     use crate::txn::columns::Columns;
     use crate::txn::readset::Moment;
@@ -103,13 +103,13 @@ mod tests {
         let name = SmallKey::new(key.as_bytes());
         let lock =
             HeldLock { tree: 7, key: Some(name.clone()), modes: Mode::Row(LockMode::NoKeyExclusive).bit() };
-        let hash = hash_of(7, &name);
+        let hash = FIXED.hash_of(7, &name);
         Footprint::new(&[(lock, true)], KeyWrites::from_vec(vec![(7, name, hash, 0)]), &[])
     }
 
     fn reader(point: &str, range: Option<(&str, &str)>) -> Footprint {
         let mut set = ReadSet::default();
-        set.add_point(7, point.as_bytes(), Moment::Snapshot, Columns::ALL);
+        set.add_point(&FIXED, 7, point.as_bytes(), Moment::Snapshot, Columns::ALL);
         if let Some((from, to)) = range {
             let (from, to) = (Bound::Included(from.as_bytes()), Bound::Excluded(to.as_bytes()));
             set.add_range(7, from, to, Moment::Snapshot, None);

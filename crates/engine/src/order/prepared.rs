@@ -215,6 +215,7 @@ mod tests {
     use super::super::{Level, Preparing};
     use super::*;
     use crate::Value;
+    use crate::hash::FIXED;
     use crate::key::SmallKey;
     use crate::lock::mode::{FamilySlot, LockMode, Mode, TreeMode};
     use crate::prepared::record::Parts;
@@ -268,7 +269,7 @@ mod tests {
         let again: Vec<u64> = undecided
             .requests()
             .iter()
-            .map(|(at, bytes)| at + Request::decode(bytes).expect("it was encoded").id)
+            .map(|(at, bytes)| at + Request::decode(bytes, &FIXED).expect("it was encoded").id)
             .collect();
         assert_eq!(again, [55]);
         let decided = undecided.decide(&Purpose::Decide { identifier: "p".into(), commits: true });

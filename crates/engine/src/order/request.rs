@@ -28,6 +28,7 @@
 
 use super::purpose::{Purpose, Whole};
 use crate::certifier::Candidate;
+use crate::hash::Seed;
 use crate::key::SmallKey;
 use crate::level::Isolation;
 use crate::lock::table::HeldLock;
@@ -116,11 +117,11 @@ impl Request {
         out.finish()
     }
 
-    /// Reads a request.
+    /// Reads a request, for a database that has this seed.
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Request, String> {
+    pub(crate) fn decode(bytes: &[u8], seed: &Seed) -> Result<Request, String> {
         let mut input = Input::of(bytes);
         let version = input.byte()?;
         if !matches!(version, COMMIT | WITH_PURPOSE | MOVED_COMMIT | MOVED_WITH_PURPOSE) {
@@ -143,7 +144,7 @@ impl Request {
         }
         let (bot, oldest, next_tree) = (input.varint()?, input.varint()?, input.varint()?);
         let dropped = input.list(|input| input.tree())?;
-        let mut parts = decode_parts(&mut input, PARTS)?;
+        let mut parts = decode_parts(&mut input, seed, PARTS)?;
         let effects = decode_effects(&mut input, |next| {
             parts.changes.iter_mut().try_for_each(|(_, changes)| changes.set_places(&mut *next))
         })?;
@@ -170,11 +171,12 @@ impl Request {
         })
     }
 
-    /// What its transaction did, for the certifier. Its reads leave it.
-    pub(crate) fn take_candidate(&mut self) -> Candidate {
+    /// What its transaction did, for the certifier of the database that it was decoded for. Its
+    /// reads leave it.
+    pub(crate) fn take_candidate(&mut self, seed: &Seed) -> Candidate {
         let made = made_by(self.whole.as_deref());
         let Parts { notes, reads, changes, .. } = &mut self.parts;
-        let writes = key_writes_beside(changes, notes.clone(), made);
+        let writes = key_writes_beside(seed, changes, notes.clone(), made);
         let whole = self.dropped.iter().chain(made).copied().collect();
         let seen = match planted::is(Planted::CertifiesAgainstBot) {
             true => self.bot,
@@ -240,6 +242,7 @@ mod tests {
     use super::super::purpose::{OnFamily, Operation, Part, Preparing};
     use super::*;
     use crate::Value;
+    use crate::hash::FIXED;
     use crate::prepared::record::Owner;
     use crate::sibling::{Instance, Xid};
     use crate::txn::columns::Columns;
@@ -248,7 +251,7 @@ mod tests {
 
     fn sample() -> Request {
         let mut reads = ReadSet::default();
-        reads.add_point(7, b"k", Moment::Snapshot, Columns::ALL);
+        reads.add_point(&FIXED, 7, b"k", Moment::Snapshot, Columns::ALL);
         reads.add_range(8, Bound::Excluded(b"a"), Bound::Unbounded, Moment::Latest, None);
         let key = |text: &str| SmallKey::new(text.as_bytes());
         let changes = vec![(key("k"), Some(Value::from_static(b"1"))), (key("m"), None)];
@@ -280,13 +283,13 @@ mod tests {
     #[test]
     fn what_was_encoded_is_decoded() {
         let bytes = sample().encode(0);
-        let again = Request::decode(&bytes).expect("it was encoded");
+        let again = Request::decode(&bytes, &FIXED).expect("it was encoded");
         assert_eq!((again.id, again.snapshot, again.bot, again.oldest), (sample().id, 12, 14, 11));
         assert_eq!(again.encode(0), bytes);
         for end in 0..bytes.len() {
-            assert!(Request::decode(&bytes[..end]).is_err(), "cut at {end}");
+            assert!(Request::decode(&bytes[..end], &FIXED).is_err(), "cut at {end}");
         }
-        assert!(Request::decode(&[&bytes[..], &[0]].concat()).is_err());
+        assert!(Request::decode(&[&bytes[..], &[0]].concat(), &FIXED).is_err());
     }
 
     #[test]
@@ -294,18 +297,18 @@ mod tests {
         for purpose in [Purpose::Commit, Purpose::Voting] {
             let moved = Request { began: 9, purpose, ..sample() };
             let bytes = moved.encode(0);
-            let again = Request::decode(&bytes).expect("it was encoded");
+            let again = Request::decode(&bytes, &FIXED).expect("it was encoded");
             assert_eq!((again.snapshot, again.began, again.bot), (12, 9, 14));
             assert_eq!(again.encode(0), bytes);
             for end in 0..bytes.len() {
-                assert!(Request::decode(&bytes[..end]).is_err(), "cut at {end}");
+                assert!(Request::decode(&bytes[..end], &FIXED).is_err(), "cut at {end}");
             }
         }
         // Such a one is never written, so that what was read is written again as it was.
         let mut bytes = Request { began: 9, ..sample() }.encode(0);
         let at = bytes.windows(3).position(|window| window == [12, 9, 14]).expect("it is there") + 1;
         bytes[at] = 12;
-        assert!(Request::decode(&bytes).is_err(), "it has not moved");
+        assert!(Request::decode(&bytes, &FIXED).is_err(), "it has not moved");
         let [plain, moved] = [12, 9].map(|began| Request { began, ..sample() }.encode(0));
         assert_eq!((plain[0], moved[0]), (COMMIT, MOVED_COMMIT), "others have none to tell");
     }
@@ -350,11 +353,11 @@ mod tests {
         for purpose in all {
             let request = Request { purpose, ..sample() };
             let bytes = request.encode(0);
-            let again = Request::decode(&bytes).expect("it was encoded");
+            let again = Request::decode(&bytes, &FIXED).expect("it was encoded");
             assert_eq!(format!("{:?}", again.purpose), format!("{:?}", request.purpose));
             assert_eq!(again.encode(0), bytes);
             for end in 0..bytes.len() {
-                assert!(Request::decode(&bytes[..end]).is_err(), "cut at {end}");
+                assert!(Request::decode(&bytes[..end], &FIXED).is_err(), "cut at {end}");
             }
         }
     }

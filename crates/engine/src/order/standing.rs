@@ -12,6 +12,7 @@ use super::prepared::{Decided, Undecided};
 use super::purpose::{Purpose, Whole};
 use super::window::{Conflict, Window};
 use super::{AGE_MAX, Level, Request, SILENCE_MAX};
+use crate::hash::Seed;
 use crate::key::SmallKey;
 use crate::lock::table::HeldLock;
 use crate::payload::{Encoder, Input};
@@ -76,6 +77,15 @@ fn id_of(name: &str) -> Option<TransactionId> {
     name.parse::<TransactionId>().ok().filter(|id| id.to_string() == name)
 }
 
+/// The horizon at a position, by the oldest snapshots of nodes, and by when they said so.
+fn horizon_at(position: Csn, announced: impl Iterator<Item = (Csn, Csn)>) -> Csn {
+    let silent = position.saturating_sub(SILENCE_MAX);
+    // Who was removed, or is lost for good, would have everybody remember so many positions.
+    let heard = announced.filter(|(_, at)| *at > silent);
+    let oldest = heard.map(|(oldest, _)| oldest).min().unwrap_or(0);
+    oldest.max(position.saturating_sub(AGE_MAX))
+}
+
 fn is_closed_id(name: &str, told: Told) -> bool {
     told == Told::Void && id_of(name).is_some()
 }
@@ -92,6 +102,8 @@ pub(crate) struct Standing {
     arriving: Arriving,
     /// Nobody with a snapshot below is judged.
     horizon: Csn,
+    /// The position at which much was forgotten last. No verdict depends on it.
+    forgot_much: Csn,
     /// The oldest snapshot of each node, and the position at which it said so.
     announced: BTreeMap<u16, (Csn, Csn)>,
     /// Verdicts by transaction, and who they were, oldest first: as many as a request can be late.
@@ -248,6 +260,17 @@ impl Standing {
     /// Who is prepared.
     pub(crate) fn undecided(&self) -> &Undecided {
         &self.undecided
+    }
+
+    /// Whether with the next request, a commit, much is forgotten: since nobody needs it any more
+    /// by what the request announces, or as the graph is pruned then, which may not have been done
+    /// since that position. No verdict depends on it.
+    pub(crate) fn forgets_much(&self, request: &Request, prunes_since: Option<Csn>) -> bool {
+        let (node, position) = (node_of(request.id), self.applied + 1);
+        let others = self.announced.iter().filter(|(other, _)| **other != node).map(|(_, known)| *known);
+        let horizon = horizon_at(position, others.chain([(request.oldest, position)]));
+        let prunes = || prunes_since.is_some_and(|since| self.forgot_much >= since.max(1));
+        self.window.is_much_upto(horizon) || prunes()
     }
 
     /// When a node last announced its oldest snapshot.
@@ -480,12 +503,12 @@ impl Standing {
         }
     }
 
-    /// Reads what [`Standing::encode`] wrote. Digests of earlier positions are not known to it.
-    /// Images of earlier builds have nothing that comes in parts.
+    /// Reads what [`Standing::encode`] wrote, for a database that has this seed. Digests of earlier
+    /// positions are not known to it. Images of earlier builds have nothing that comes in parts.
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub(crate) fn decode(input: &mut Input<'_>, has_parts: bool) -> Result<Standing, String> {
+    pub(crate) fn decode(input: &mut Input<'_>, seed: &Seed, has_parts: bool) -> Result<Standing, String> {
         let text =
             |bytes| std::str::from_utf8(bytes).map(Box::<str>::from).map_err(|_| "a name that is not UTF-8");
         let (applied, horizon, unshared) = (input.varint()?, input.varint()?, input.varint()?);
@@ -509,7 +532,7 @@ impl Standing {
         let mut undecided = Undecided::default();
         input.list(|input| {
             let (position, bytes) = (input.varint()?, input.string()?);
-            let request = Request::decode(bytes)?;
+            let request = Request::decode(bytes, seed)?;
             undecided.enter(position, &request, &request.all_locks(), bytes);
             Ok(())
         })?;
@@ -520,6 +543,7 @@ impl Standing {
             applied,
             window,
             horizon,
+            forgot_much: 0,
             announced: announced.into_iter().collect(),
             outcomes,
             decided: decided.into(),
@@ -534,13 +558,12 @@ impl Standing {
 
     fn raise_horizon(&mut self) {
         self.arriving.age(self.applied);
-        let (position, oldest_allowed) = (self.applied, self.applied.saturating_sub(AGE_MAX));
-        let silent = position.saturating_sub(SILENCE_MAX);
-        // Who was removed, or is lost for good, would have everybody remember so many positions.
-        let heard = self.announced.values().filter(|(_, at)| *at > silent);
-        let oldest = heard.map(|(oldest, _)| *oldest).min().unwrap_or(0);
-        let horizon = oldest.max(oldest_allowed);
+        let position = self.applied;
+        let horizon = horizon_at(position, self.announced.values().copied());
         if horizon > self.horizon {
+            if self.window.is_much_upto(horizon) {
+                self.forgot_much = position;
+            }
             self.horizon = horizon;
             self.window.forget(horizon);
             // Nobody is judged any more who could have read what these replaced.
@@ -562,9 +585,11 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::super::purpose::Part;
+    use super::super::window::MUCH;
     use super::super::{Preparing, Purpose};
     use super::*;
     use crate::Value;
+    use crate::hash::FIXED;
     use crate::prepared::record::{Owner, Parts};
     use crate::txn::change::Effects;
 
@@ -606,6 +631,28 @@ mod tests {
         assert_eq!(standing.horizon(), SILENCE_MAX, "it is waited for again");
     }
 
+    /// Who has little time leaves it to somebody else.
+    #[test]
+    fn it_is_known_with_which_request_much_is_forgotten() {
+        let mut standing = Standing::at(0);
+        let key = |number: usize| SmallKey::new(&number.to_be_bytes());
+        let lock = |number| (HeldLock { tree: 7, key: Some(key(number)), modes: 8 }, true);
+        let locks: Vec<(HeldLock, bool)> = (0..=MUCH).map(lock).collect();
+        let parts = Parts { locks: Vec::new(), notes: vec![(7, key(0))], reads: None, changes: Vec::new() };
+        let large = Request { purpose: Purpose::Commit, parts, ..heard(1, 1, 0) };
+        standing.enter(1, &large, &locks, true, b"");
+        assert!(!standing.forgets_much(&heard(1, 2, 0), Some(0)), "somebody may need it");
+        assert!(standing.forgets_much(&heard(1, 2, 1), None));
+        standing.enter(2, &heard(2, 1, 0), &[], false, b"");
+        assert!(!standing.forgets_much(&heard(1, 2, 2), None), "somebody at another node may");
+        standing.enter(3, &heard(1, 2, 2), &[], false, b"");
+        assert!(standing.forgets_much(&heard(2, 2, 2), None));
+        standing.enter(4, &heard(2, 2, 2), &[], false, b"");
+        assert!(!standing.forgets_much(&heard(2, 3, 4), None), "it is forgotten");
+        assert!(standing.forgets_much(&heard(2, 3, 4), Some(0)), "but for the graph");
+        assert!(!standing.forgets_much(&heard(2, 3, 4), Some(64)), "that was pruned before");
+    }
+
     /// A transaction of node 1 has begun to come in parts, and ends at its node; one of its parts
     /// was on its way then.
     #[test]
@@ -628,7 +675,7 @@ mod tests {
         let mut out = Encoder::with_capacity(1 << 10);
         standing.encode(&mut out);
         let bytes = out.finish();
-        let again = Standing::decode(&mut Input::of(&bytes), true).expect("it was encoded");
+        let again = Standing::decode(&mut Input::of(&bytes), &FIXED, true).expect("it was encoded");
         assert_eq!(again.judge(&part(1), &[]), Err(Refusal::NotAwaited), "the image knows it, too");
     }
 
@@ -677,7 +724,7 @@ mod tests {
         let mut image = Encoder::with_capacity(0);
         standing.encode(&mut image);
         let image = image.finish();
-        let again = Standing::decode(&mut Input::of(&image), true).expect("it was encoded");
+        let again = Standing::decode(&mut Input::of(&image), &FIXED, true).expect("it was encoded");
         assert_eq!(again.judge(&named(9, "n", 5), &[]), refused);
         // Who closes it once more is to rely on it for as long.
         let closes = void(11, "n", 5);
@@ -713,7 +760,7 @@ mod tests {
         let mut image = Encoder::with_capacity(0);
         standing.encode(&mut image);
         let image = image.finish();
-        let again = Standing::decode(&mut Input::of(&image), true).expect("it was encoded");
+        let again = Standing::decode(&mut Input::of(&image), &FIXED, true).expect("it was encoded");
         assert_eq!(again.judge(&by_id(21), &[]), Err(Refusal::Void { position: 4 }));
         assert_eq!(standing.judge(&by_id(22), &[]), Ok(()));
         standing.enter(5, &by_id(22), &[], true, b"");

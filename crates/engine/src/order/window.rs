@@ -22,6 +22,8 @@ use crate::{Csn, TransactionId};
 const MODES: usize = 8;
 /// Stands among the modes of rows for a change.
 const CHANGED: u8 = 4;
+/// To forget more places than these takes longer than some threads have time.
+pub(super) const MUCH: usize = 1 << 14;
 
 /// When a mode was last held, and by whom.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -121,6 +123,17 @@ impl Window {
         if !places.is_empty() {
             self.entered.push_back((position, places));
         }
+    }
+
+    /// Whether it takes long to forget what lies at or below `floor`: one large request, or
+    /// many small ones at once, as when the last reader of an old snapshot has ended.
+    pub(super) fn is_much_upto(&self, floor: Csn) -> bool {
+        let forgotten = self.entered.iter().take_while(|(position, _)| *position <= floor);
+        let mut sums = forgotten.scan(0, |sum: &mut usize, (_, places)| {
+            *sum += places.len();
+            Some(*sum)
+        });
+        sums.any(|sum| sum > MUCH)
     }
 
     /// Nobody is judged any more who last looked before `floor`.
@@ -231,6 +244,18 @@ mod tests {
         assert!(window.conflict(&tree(TreeMode::Write), 0).is_none());
         assert!(window.conflict(&tree(TreeMode::Share), 0).is_some());
         assert!(window.conflict(&row("a", LockMode::Exclusive), 0).is_none());
+    }
+
+    #[test]
+    fn many_small_requests_are_much_together() {
+        let mut window = Window::default();
+        let locks: Vec<(HeldLock, bool)> =
+            (0..=MUCH / 2).map(|number| (row(&number.to_string(), LockMode::NoKeyExclusive), true)).collect();
+        window.enter(5, 50, locks.iter());
+        window.enter(6, 60, locks.iter());
+        assert!(!window.is_much_upto(4) && !window.is_much_upto(5) && window.is_much_upto(6));
+        window.forget(5);
+        assert!(!window.is_much_upto(6), "a half of it is forgotten");
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl Manager {
     /// After recovery: prepared transactions are as they were, with their locks and in the graph.
     pub(crate) fn restore_prepared(&self) -> Result<(), Error> {
         let mut restored = 0;
-        each_prepared(&self.store.memory, &self.store.base, &mut |record| {
+        each_prepared(&self.store.memory, &self.store.base, &self.seed, &mut |record| {
             restored += 1;
             self.restore(record)
         })
@@ -222,7 +222,7 @@ impl Manager {
         let promise = match self.sequencer.certifies() {
             false => Promise::default(),
             true => {
-                let (writes, dropped) = (key_writes(&changes, notes), dropped.clone());
+                let (writes, dropped) = (key_writes(&self.seed, &changes, notes), dropped.clone());
                 let candidate = Candidate::new(id, snapshot, reads, writes, dropped).of_family(family);
                 self.sequencer.restore(candidate, overtaken)?
             }

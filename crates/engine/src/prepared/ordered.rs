@@ -167,7 +167,7 @@ impl Manager {
         let (id, parts) = (request.id, &request.parts);
         let candidate = self.sequencer.certifies().then(|| {
             let (reads, notes) = (parts.reads.as_ref().map(ReadSet::copy), parts.notes.clone());
-            let writes = key_writes(&parts.changes, notes);
+            let writes = key_writes(&self.seed, &parts.changes, notes);
             Candidate::new(id, request.snapshot, reads, writes, request.dropped.clone())
                 .with_effects(Effects::of_list(request.effects.list()))
                 .begun_at(request.began)
@@ -225,7 +225,7 @@ impl Manager {
         for (position, bytes) in requests {
             let wrong =
                 |what| Error::undecodable(format!("what was prepared at position {position}: {what}"));
-            let request = Request::decode(&bytes).map_err(wrong)?;
+            let request = Request::decode(&bytes, &self.seed).map_err(wrong)?;
             let Purpose::Prepare(preparing) = &request.purpose else {
                 return Err(wrong("no PREPARE".to_owned()));
             };

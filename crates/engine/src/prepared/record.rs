@@ -29,6 +29,7 @@
 //! and four of trees, and named the keys that foreign keys refer to instead of rows; it is not read
 //! any more.
 
+use crate::hash::Seed;
 use crate::key::SmallKey;
 use crate::lock::table::HeldLock;
 use crate::payload::{Encoder, Input};
@@ -88,11 +89,11 @@ impl Record {
         Value::copy_from_slice(&out.finish())
     }
 
-    /// Reads a row.
+    /// Reads a row, with reads for a database that has this seed.
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Record, String> {
+    pub(crate) fn decode(bytes: &[u8], seed: &Seed) -> Result<Record, String> {
         let mut input = Input::of(bytes);
         let version = input.byte()?;
         if !matches!(version, WHOLE_READS | VERSION) {
@@ -103,7 +104,7 @@ impl Record {
         let note = Value::copy_from_slice(input.string()?);
         let loads = input.list(|input| input.varint())?;
         let dropped = input.list(|input| input.tree())?;
-        let Parts { locks, notes, reads, changes } = decode_parts(&mut input, version)?;
+        let Parts { locks, notes, reads, changes } = decode_parts(&mut input, seed, version)?;
         input.end()?;
         let prepared_us = i64::try_from(prepared_us).map_err(|_| "a time out of range")?;
         Ok(Record {
@@ -162,17 +163,18 @@ pub(crate) fn encode_parts(
     }
 }
 
-/// Reads what [`encode_parts`] wrote in this version of the row.
+/// Reads what [`encode_parts`] wrote in this version of the row. `seed`: of the database that looks
+/// up what was read.
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub(crate) fn decode_parts(input: &mut Input<'_>, version: u8) -> Result<Parts, String> {
+pub(crate) fn decode_parts(input: &mut Input<'_>, seed: &Seed, version: u8) -> Result<Parts, String> {
     let locks = input.list(|input| {
         let (tree, key) = (input.tree()?, input.optional()?.map(SmallKey::new));
         Ok(HeldLock { tree, key, modes: input.byte()? })
     })?;
     let notes = input.list(|input| Ok((input.tree()?, SmallKey::new(input.string()?))))?;
-    let reads = decode_reads(input, version > WHOLE_READS)?;
+    let reads = decode_reads(input, seed, version > WHOLE_READS)?;
     let changes = input.list(|input| {
         let tree = input.tree()?;
         let rows = input.list(|input| {
@@ -229,13 +231,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::hash::FIXED;
     use crate::txn::columns::{Columns, Condition, Interest, Test};
     use crate::txn::readset::Moment;
 
     fn sample(owner: Owner) -> Record {
         let mut reads = ReadSet::default();
-        reads.add_point(7, b"k", Moment::Snapshot, Columns::PRESENCE.with(3));
-        reads.add_point(7, b"l", Moment::Latest, Columns::ALL);
+        reads.add_point(&FIXED, 7, b"k", Moment::Snapshot, Columns::PRESENCE.with(3));
+        reads.add_point(&FIXED, 7, b"l", Moment::Latest, Columns::ALL);
         reads.add_range(8, Bound::Excluded(b"a"), Bound::Unbounded, Moment::Latest, None);
         let conditions = [
             Condition { column: 2, test: Test::AtMost, code: 1 << 63 },
@@ -275,7 +278,7 @@ mod tests {
         let instance = Owner::Instance(Xid::new("c/1").expect("an XID"), Instance::new(3).expect("a number"));
         for owner in [Owner::Global("order 5".into()), instance] {
             let record = sample(owner);
-            let again = Record::decode(&record.encode(0)).expect("it was encoded");
+            let again = Record::decode(&record.encode(0), &FIXED).expect("it was encoded");
             assert_eq!(format!("{record:?}").replace("18446744073709551615", "1048576"), {
                 format!("{again:?}").replace("18446744073709551615", "1048576")
             });
@@ -287,7 +290,7 @@ mod tests {
     #[test]
     fn the_version_before_is_read() {
         let mut reads = ReadSet::default();
-        reads.add_point(7, b"k", Moment::Snapshot, Columns::ALL);
+        reads.add_point(&FIXED, 7, b"k", Moment::Snapshot, Columns::ALL);
         let record = Record { reads: Some(reads), ..sample(Owner::Global("x".into())) };
         let written = record.encode(0);
         // Tree, moment and key of the only point, and its columns, which were not there.
@@ -297,23 +300,24 @@ mod tests {
             written.windows(14).position(|part| part == [&point[..], &columns].concat()).expect("the point");
         let mut before = [&written[..at + 4], &written[at + 14..]].concat();
         before[0] = WHOLE_READS;
-        assert_eq!(format!("{:?}", Record::decode(&before)), format!("{:?}", Record::decode(&written)));
+        let read = |bytes: &[u8]| format!("{:?}", Record::decode(bytes, &FIXED));
+        assert_eq!(read(&before), read(&written));
     }
 
     #[test]
     fn every_cut_and_every_addition_is_noticed() {
         let whole = sample(Owner::Global("x".into())).encode(0);
         for end in 0..whole.len() {
-            assert!(Record::decode(&whole[..end]).is_err(), "cut at {end}");
+            assert!(Record::decode(&whole[..end], &FIXED).is_err(), "cut at {end}");
         }
-        assert!(Record::decode(&[&whole[..], &[0]].concat()).is_err());
+        assert!(Record::decode(&[&whole[..], &[0]].concat(), &FIXED).is_err());
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
         fn random_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Record::decode(&bytes);
+            let _ = Record::decode(&bytes, &FIXED);
         }
     }
 }

@@ -17,6 +17,7 @@ use shuttle::thread;
 
 use super::explore;
 use crate::Error;
+use crate::hash::FIXED;
 use crate::lock::mode::LockMode::{Exclusive, KeyShared, NoKeyExclusive, Shared};
 use crate::lock::mode::{FamilySlot, LockMode, Mode};
 use crate::lock::queue::Answer;
@@ -140,7 +141,7 @@ impl Actor {
 impl Stage {
     fn new() -> Stage {
         let (inside, victims) = Default::default();
-        Stage { table: Arc::new(LockTable::new()), inside, victims, threads: Vec::new() }
+        Stage { table: Arc::new(LockTable::new(&FIXED)), inside, victims, threads: Vec::new() }
     }
 
     /// A transaction with this program, again after each deadlock.

@@ -9,7 +9,7 @@ use cognate_env::sim::{Loss, SimDisk};
 
 use super::{Delivery, PRUNE_EVERY};
 use crate::certifier::{Candidate, Fault};
-use crate::hash::hash_of;
+use crate::hash::FIXED;
 use crate::key::SmallKey;
 use crate::payload::Encoder;
 use crate::txn::writeset::KeyWrites;
@@ -213,7 +213,7 @@ fn open_node() -> Database {
 /// A request of transaction 7, which wrote one key.
 fn request() -> Delivery<'static> {
     let key = SmallKey::new(b"k");
-    let hash = hash_of(TREE, &key);
+    let hash = FIXED.hash_of(TREE, &key);
     let writes = KeyWrites::from_vec(vec![(TREE, key, hash, 0)]);
     let candidate = Some(Candidate::new(7, 0, None, writes, Vec::new()));
     Delivery { candidate, mixing: None, changes: Vec::new(), dropped: &[], bytes: 1 }

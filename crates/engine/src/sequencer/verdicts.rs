@@ -12,6 +12,7 @@ use super::{PRUNE_EVERY, Sequencer};
 use crate::certifier::{
     Candidate, Certifier, CertifierStatistics, Method, Promise, Removed, StaleRead, Watch,
 };
+use crate::hash::Seed;
 use crate::level::Access;
 use crate::lock::mode::FamilySlot;
 use crate::payload::{Encoder, Input};
@@ -128,17 +129,18 @@ impl Sequencer {
         })
     }
 
-    /// Reads the graph of an image, before anything else is in this one. The answer has those who
-    /// are prepared.
+    /// Reads the graph of an image, before anything else is in this one, of a database with this
+    /// seed. The answer has those who are prepared.
     ///
     /// # Errors
     /// What is wrong with the bytes, in words.
     pub(crate) fn restore_graph(
         &self,
         input: &mut Input<'_>,
+        seed: &Seed,
     ) -> Result<HashMap<TransactionId, Promise>, String> {
         let mut order = spin::lock(&self.order);
-        let promises = order.certifier.restore(input)?;
+        let promises = order.certifier.restore(input, seed)?;
         drop(self.prune(&mut order.certifier, None));
         Ok(promises)
     }

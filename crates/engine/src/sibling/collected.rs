@@ -18,6 +18,8 @@
 //! 4. A client numbers its requests 1, 2, 3, … without gaps and, started anew without its numbers,
 //!    takes a new client name. The record is the mark, up to which all are forgotten, and ranges
 //!    above it. There are never more ranges than requests that were begun and not acknowledged.
+//!    A client that does not count so is served, too: what would be one more range than a record
+//!    has room for leaves itself, as in 3, until it is next to a range (`stored`).
 //! 5. BEGIN, PREPARE, COMMIT and FORGET of what is forgotten are refused with `Forgotten`. Who gets
 //!    that for a COMMIT may count it as done, by 1.
 //!
@@ -62,6 +64,18 @@ impl Collected {
     pub fn contains(&self, number: u64) -> bool {
         number <= self.upto
             || self.ranges.range(..=number).next_back().is_some_and(|(_, last)| number <= *last)
+    }
+
+    /// First and last of the range around a forgotten request.
+    pub(super) fn around(&self, number: u64) -> (u64, u64) {
+        let range = self.ranges.range(..=number).next_back();
+        range.map_or((1, self.upto), |(first, last)| (*first, *last))
+    }
+
+    /// Whether forgetting the request makes no range of its own.
+    pub(super) fn extends(&self, number: u64) -> bool {
+        let is_neighbour = |of: Option<u64>| of.is_some_and(|of| self.contains(of));
+        self.contains(number) || is_neighbour(number.checked_sub(1)) || is_neighbour(number.checked_add(1))
     }
 
     /// Forgets a request. False if it was forgotten already.

@@ -240,8 +240,10 @@ impl Manager {
                 live.release(owner);
                 live.strike(&effects.abort_active);
                 if live.family.is_settled() {
-                    let durable = self.wait_durable_with_room(csn);
-                    return Ok(Told { table: live.family.mipt(), csn, durable });
+                    let table = live.family.mipt();
+                    // Where there is no room there is a wait, which is not for other families.
+                    drop(shard);
+                    return Ok(Told { table, csn, durable: self.wait_durable_with_room(csn) });
                 }
                 let told = self.told(xid, live);
                 shard.part(xid, 0);
@@ -365,7 +367,7 @@ impl Manager {
         let forgotten = live.family.forget().map_err(Error::from).and_then(|_| {
             let mut rows = rows(xid, &live.family);
             rows.iter_mut().for_each(|(.., value)| *value = None);
-            rows.push(collect(xid, &|tree: TreeId, key: &[u8]| self.own_row(tree, key))?);
+            rows.extend(collect(xid, &|tree: TreeId, key: &[u8]| self.own_row(tree, key))?);
             self.log_own(rows)
         });
         let forgotten = forgotten.map_err(|error| self.store.name_place(error));

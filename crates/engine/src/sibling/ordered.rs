@@ -319,7 +319,7 @@ impl Manager {
         let mut rows = rows(xid, family);
         rows.iter_mut().for_each(|(.., value)| *value = None);
         let get = |tree: TreeId, key: &[u8]| self.own_row(tree, key);
-        rows.push(collect(xid, &get).map_err(|error| self.store.name_place(error))?);
+        rows.extend(collect(xid, &get).map_err(|error| self.store.name_place(error))?);
         Ok(rows)
     }
 }

@@ -11,9 +11,9 @@
 //! and given up. So such families stay for a while, and a number that was used is not used again
 //! soon; they are small, and few.
 //!
-//! The maps hash with `foldhash`, which the lock file had already: seeded for each process, so that
-//! nobody can choose XIDs that collide, and cheaper than the standard library's way, for each
-//! operation looks here several times.
+//! The maps hash with `foldhash`, which the lock file had already: each begins with a number that
+//! it has drawn, so that nobody can choose XIDs that collide, and cheaper than the standard
+//! library's way, for each operation looks here several times.
 //!
 //! Mutex order: a shard, then whatever an operation of the manager takes. No transaction may end
 //! while its shard is held: it comes here itself.

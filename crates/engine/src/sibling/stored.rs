@@ -4,8 +4,8 @@
 //! families:   XID 00              version 4, winner or 0, floor, 1 if there is a request, request, winner's result if there is one, aborted instances
 //!             XID 00 01           the request, if it is not in the first row
 //!             XID 00 02           the winner's result, if it is not in the first row
-//! collected:  'c' client          version 1, high-water mark, ranges above it: count, then first and last of each
-//!             'x' XID             nothing: an XID without a client's number is forgotten
+//! collected:  'c' client          version, high-water mark, ranges above it: count, then first and last of each
+//!             'x' XID             nothing: an XID without a client's number is forgotten, or one that had no room in its client's record
 //! ```
 //!
 //! *Prepared instances are not among them*: the row of the prepared transaction has the XID, the
@@ -22,6 +22,13 @@
 //! each text that this does not hold: never by a scan. Texts are in the first row as long as they
 //! fit into [`TOGETHER`], the request first; so most families are one row. A decided family is its
 //! request and one result, until it is forgotten.
+//!
+//! A client's record is written anew with each request that is forgotten. It has at most
+//! [`RANGES_MAX`] ranges, which is more than a client leaves that counts its requests; of one that
+//! takes numbers as they come, what would be one more range is a row of its own, and from the first
+//! of these on the record says that there are such (version 2). A row that has become a neighbour
+//! of a range goes into it: else what comes behind one slow request of a client whose record is
+//! full would be rows for ever.
 
 use super::{Collected, Family, Instance, Text, Xid};
 use crate::key::SmallKey;
@@ -33,6 +40,12 @@ const FAMILY_VERSION: u8 = 4;
 /// Had a request always, and did not say so.
 const FAMILY_VERSION_BEFORE: u8 = 3;
 const COLLECTED_VERSION: u8 = 1;
+/// Not all that the client has forgotten is in its record.
+const COLLECTED_VERSION_WITH_OTHERS: u8 = 2;
+/// Most ranges of a client's record; more, if a build had no such limit.
+const RANGES_MAX: usize = 256;
+/// Most rows that go into a record around one number at a time.
+const ABSORBED_MAX: usize = 256;
 
 /// Most bytes of texts in a family's first row.
 const TOGETHER: usize = 256;
@@ -56,11 +69,8 @@ fn client_key(client: &str) -> SmallKey {
     SmallKey::concat(&[b"c", client.as_bytes()])
 }
 
-fn collected_key(xid: &Xid) -> SmallKey {
-    match xid.numbered() {
-        Some((client, _)) => client_key(client),
-        None => SmallKey::concat(&[b"x", xid.as_str().as_bytes()]),
-    }
+fn alone_key(xid: &Xid) -> SmallKey {
+    SmallKey::concat(&[b"x", xid.as_str().as_bytes()])
 }
 
 /// Which texts are in the first row: the request, and the winner's result.
@@ -167,16 +177,22 @@ impl First<'_> {
     }
 }
 
+/// What a client has forgotten, as its record has it.
+#[derive(Default)]
+struct Forgotten {
+    collected: Collected,
+    /// Besides, some are rows of their own.
+    has_others: bool,
+}
+
 /// Whether a family is forgotten.
 pub(super) fn is_collected(xid: &Xid, get: Get<'_>) -> Result<bool, Error> {
-    let Some(value) = get(COLLECTED_TREE, &collected_key(xid))?.1 else { return Ok(false) };
-    match xid.numbered() {
-        Some((_, number)) => {
-            let damaged = |what| damaged(xid, COLLECTED_TREE, &collected_key(xid), what);
-            Ok(decode_collected(&value).map_err(damaged)?.contains(number))
-        }
-        None => Ok(true),
-    }
+    let is_alone = || get(COLLECTED_TREE, &alone_key(xid)).map(|(_, value)| value.is_some());
+    let Some((client, number)) = xid.numbered() else { return is_alone() };
+    let key = client_key(client);
+    let Some(value) = get(COLLECTED_TREE, &key)?.1 else { return Ok(false) };
+    let forgotten = decode_collected(&value).map_err(|what| damaged(xid, COLLECTED_TREE, &key, what))?;
+    Ok(forgotten.collected.contains(number) || (forgotten.has_others && is_alone()?))
 }
 
 /// The keys of a tree from one key on and before another, deleted ones perhaps among them; `None`
@@ -188,50 +204,109 @@ pub(super) type Keys<'a> = &'a dyn Fn(TreeId, &[u8], &[u8]) -> Result<Option<Vec
 pub(super) fn highest(client: &str, get: Get<'_>, keys: Keys<'_>) -> Result<u64, Error> {
     let (from, to) = (format!("{client}/"), format!("{client}0"));
     let Some(stored) = keys(FAMILIES_TREE, from.as_bytes(), to.as_bytes())? else { return Ok(u64::MAX) };
-    let number = |key: &SmallKey| {
-        let xid = key.split(|byte| *byte == 0).next()?;
-        let xid = Xid::new(std::str::from_utf8(xid).ok()?).ok()?;
-        xid.numbered().filter(|(of, _)| *of == client).map(|(_, number)| number)
-    };
-    let stored = stored.iter().filter_map(number).max().unwrap_or(0);
-    let Some(forgotten) = get(COLLECTED_TREE, &client_key(client))?.1 else { return Ok(stored) };
+    let stored = highest_of(client, &stored, 0);
+    let Some(value) = get(COLLECTED_TREE, &client_key(client))?.1 else { return Ok(stored) };
     let damaged = |what| {
         let what = format!("what client {client} has forgotten: {what}");
         Error::undecodable_row(COLLECTED_TREE, &client_key(client), what)
     };
-    Ok(stored.max(decode_collected(&forgotten).map_err(damaged)?.highest()))
+    let forgotten = decode_collected(&value).map_err(damaged)?;
+    let highest = stored.max(forgotten.collected.highest());
+    if !forgotten.has_others {
+        return Ok(highest);
+    }
+    let (from, to) = (format!("x{from}"), format!("x{to}"));
+    let others = keys(COLLECTED_TREE, from.as_bytes(), to.as_bytes())?;
+    Ok(others.map_or(u64::MAX, |others| highest.max(highest_of(client, &others, 1))))
 }
 
-/// The row that remembers, when a family is forgotten, that it was.
-pub(super) fn collect(xid: &Xid, get: Get<'_>) -> Result<OwnRow, Error> {
-    let key = collected_key(xid);
-    let Some((_, number)) = xid.numbered() else { return Ok((COLLECTED_TREE, key, Some(Value::new()))) };
-    let mut collected = match get(COLLECTED_TREE, &key)?.1 {
-        Some(value) => decode_collected(&value).map_err(|what| damaged(xid, COLLECTED_TREE, &key, what))?,
-        None => Collected::default(),
+/// The highest number of the client's among keys that have an XID, behind so many bytes.
+fn highest_of(client: &str, keys: &[SmallKey], behind: usize) -> u64 {
+    let number = |key: &SmallKey| {
+        let xid = key.get(behind..)?.split(|byte| *byte == 0).next()?;
+        let xid = Xid::new(std::str::from_utf8(xid).ok()?).ok()?;
+        xid.numbered().filter(|(of, _)| *of == client).map(|(_, number)| number)
     };
-    collected.insert(number);
+    keys.iter().filter_map(number).max().unwrap_or(0)
+}
+
+/// The rows that remember, when a family is forgotten, that it was.
+pub(super) fn collect(xid: &Xid, get: Get<'_>) -> Result<Vec<OwnRow>, Error> {
+    let alone = (COLLECTED_TREE, alone_key(xid), Some(Value::new()));
+    let Some((client, number)) = xid.numbered() else { return Ok(vec![alone]) };
+    let key = client_key(client);
+    let mut forgotten = match get(COLLECTED_TREE, &key)?.1 {
+        Some(value) => decode_collected(&value).map_err(|what| damaged(xid, COLLECTED_TREE, &key, what))?,
+        None => Forgotten::default(),
+    };
+    let mut rows = Vec::new();
+    if forgotten.has_others {
+        // Where there was too much for one time.
+        let highest = forgotten.collected.highest();
+        rows = absorb(client, highest, &mut forgotten.collected, get)?;
+    }
+    let has_room = forgotten.collected.ranges().count() < RANGES_MAX || forgotten.collected.extends(number);
+    let is_changed = has_room || !forgotten.has_others || !rows.is_empty();
+    if has_room {
+        forgotten.collected.insert(number);
+        if forgotten.has_others {
+            rows.extend(absorb(client, number, &mut forgotten.collected, get)?);
+        }
+    } else {
+        forgotten.has_others = true;
+        rows.push(alone);
+    }
+    if is_changed {
+        rows.push((COLLECTED_TREE, key, Some(encode_collected(&forgotten))));
+    }
+    Ok(rows)
+}
+
+/// Takes numbers that are rows of their own into the range around `number`, as long as they are
+/// next to it; the answer deletes these rows. It makes no range more.
+fn absorb(client: &str, number: u64, collected: &mut Collected, get: Get<'_>) -> Result<Vec<OwnRow>, Error> {
+    let mut rows = Vec::new();
+    for is_above in [true, false] {
+        while rows.len() < ABSORBED_MAX {
+            let (first, last) = collected.around(number);
+            let next = if is_above { last.checked_add(1) } else { first.checked_sub(1) };
+            let Some(xid) = next.and_then(|next| Xid::new(format!("{client}/{next}")).ok()) else { break };
+            // 0 is no number of a request, but an XID like any other.
+            let Some((_, next)) = xid.numbered() else { break };
+            let key = alone_key(&xid);
+            if get(COLLECTED_TREE, &key)?.1.is_none() {
+                break;
+            }
+            collected.insert(next);
+            rows.push((COLLECTED_TREE, key, None));
+        }
+    }
+    Ok(rows)
+}
+
+fn encode_collected(forgotten: &Forgotten) -> Value {
     let mut out = Encoder::with_capacity(32);
-    out.byte(COLLECTED_VERSION);
-    out.varint(collected.upto());
-    let ranges: Vec<(u64, u64)> = collected.ranges().collect();
+    out.byte(if forgotten.has_others { COLLECTED_VERSION_WITH_OTHERS } else { COLLECTED_VERSION });
+    out.varint(forgotten.collected.upto());
+    let ranges: Vec<(u64, u64)> = forgotten.collected.ranges().collect();
     out.list(&ranges, |out, (first, last)| {
         out.varint(*first);
         out.varint(*last);
     });
-    Ok((COLLECTED_TREE, key, Some(out.finish().into())))
+    out.finish().into()
 }
 
-fn decode_collected(bytes: &[u8]) -> Result<Collected, String> {
+fn decode_collected(bytes: &[u8]) -> Result<Forgotten, String> {
     let mut input = Input::of(bytes);
     let version = input.byte()?;
-    if version != COLLECTED_VERSION {
+    if !(COLLECTED_VERSION..=COLLECTED_VERSION_WITH_OTHERS).contains(&version) {
         return Err(format!("the unknown version {version}"));
     }
     let upto = input.varint()?;
     let ranges = input.list(|input| Ok((input.varint()?, input.varint()?)))?;
     input.end()?;
-    Ok(Collected::of(upto, ranges))
+    let has_others = version == COLLECTED_VERSION_WITH_OTHERS;
+    Ok(Forgotten { collected: Collected::of(upto, ranges), has_others })
 }
 
 #[cfg(test)]
@@ -315,12 +390,68 @@ mod tests {
         let xid = |text: &str| Xid::new(text).expect("an XID");
         for text in ["c/1", "c/2", "c/5", "c/x", "c"] {
             assert!(!is_collected(&xid(text), &get).expect("it reads"));
-            apply(&store, vec![collect(&xid(text), &get).expect("it reads")]);
+            apply(&store, collect(&xid(text), &get).expect("it reads"));
         }
         for (text, is) in [("c/1", true), ("c/2", true), ("c/3", false), ("c/5", true), ("c/x", true)] {
             assert_eq!(is_collected(&xid(text), &get).expect("it reads"), is, "{text}");
         }
         assert_eq!(store.borrow().len(), 3, "one for the client, one for each other XID");
+    }
+
+    /// Every tenth number only: the record is bounded, and nothing is executed again.
+    #[test]
+    fn a_client_whose_numbers_have_gaps_has_a_small_record() {
+        let store = Store::default();
+        let get =
+            |tree: TreeId, key: &[u8]| Ok((1, store.borrow().get(&(tree, SmallKey::new(key))).cloned()));
+        let keys = |tree: TreeId, from: &[u8], to: &[u8]| {
+            let range = (tree, SmallKey::new(from))..(tree, SmallKey::new(to));
+            let keys: Vec<SmallKey> = store.borrow().range(range).map(|((_, key), _)| key.clone()).collect();
+            Ok(Some(keys))
+        };
+        let xid = |number: u64| Xid::new(format!("c/{number}")).expect("an XID");
+        let forget = |number: u64| apply(&store, collect(&xid(number), &get).expect("it reads"));
+        let is = |number: u64| is_collected(&xid(number), &get).expect("it reads");
+        (10..=30_000).step_by(10).for_each(forget);
+        let record = store.borrow().get(&(COLLECTED_TREE, client_key("c"))).map(|record| record.len());
+        assert!(record.is_some_and(|bytes| bytes < 8 * RANGES_MAX), "{record:?}");
+        for number in 1..=6000 {
+            assert_eq!(is(number), number % 10 == 0, "{number}");
+        }
+        assert!(is(30_000) && !is(30_001));
+        assert_eq!(highest("c", &get, &keys).expect("it reads"), 30_000);
+        // There is room again; what went by itself stays so, as it has no neighbours.
+        (1..=9).chain(11..=19).for_each(forget);
+        forget(40_000);
+        assert!(is(15) && !is(21) && is(2560) && is(2570) && is(30_000) && is(40_000));
+        assert!(!store.borrow().contains_key(&(COLLECTED_TREE, alone_key(&xid(40_000)))));
+        assert_eq!(highest("c", &get, &keys).expect("it reads"), 40_000);
+    }
+
+    /// The record is full, of requests that were given up between others; then one takes long.
+    #[test]
+    fn what_went_by_itself_goes_to_its_neighbours() {
+        let store = Store::default();
+        let get =
+            |tree: TreeId, key: &[u8]| Ok((1, store.borrow().get(&(tree, SmallKey::new(key))).cloned()));
+        let xid = |number: u64| Xid::new(format!("c/{number}")).expect("an XID");
+        let forget = |number: u64| apply(&store, collect(&xid(number), &get).expect("it reads"));
+        // An XID that is no number of the client's, and stays what it is.
+        forget(0);
+        let given_up_upto = 2 * RANGES_MAX as u64;
+        let (slow, last) = (given_up_upto + 1, given_up_upto + 1 + 2 * ABSORBED_MAX as u64);
+        (2..=given_up_upto).step_by(2).for_each(forget);
+        assert_eq!(store.borrow().len(), 2);
+        (slow + 1..=last).for_each(forget);
+        assert_eq!(store.borrow().len(), 2 + 2 * ABSORBED_MAX, "no room");
+        forget(slow);
+        assert_eq!(store.borrow().len(), 2 + ABSORBED_MAX, "a part at a time");
+        forget(last + 1);
+        assert_eq!(store.borrow().len(), 2);
+        for number in 0..=last + 2 {
+            let is = number <= last + 1 && (number >= slow || number % 2 == 0);
+            assert_eq!(is_collected(&xid(number), &get).expect("it reads"), is, "{number}");
+        }
     }
 
     #[test]
@@ -348,7 +479,7 @@ mod tests {
             apply(&store, rows(&xid(text), &family));
             assert_eq!(highest(), expected, "{text}");
         }
-        apply(&store, vec![collect(&xid("c/12"), &get).expect("it reads")]);
+        apply(&store, collect(&xid("c/12"), &get).expect("it reads"));
         assert_eq!(highest(), 12);
         apply(&store, [rows(&xid("c/11"), &family), rows(&xid("c/13"), &family)].concat());
         assert_eq!(highest(), u64::MAX, "too many");

@@ -456,6 +456,11 @@ impl BaseView {
         self.version.runs.iter().map(|run| run.entries(tree)).sum()
     }
 
+    /// Bytes of a tree's keys and values, summed over the runs.
+    pub fn tree_bytes(&self, tree: TreeId) -> u64 {
+        self.version.runs.iter().map(|run| run.tree_bytes(tree)).sum()
+    }
+
     /// As [`Base::get`].
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
         self.version.get(&self.cache, tree, key, Csn::MAX)

@@ -173,6 +173,12 @@ impl Run {
         trees.binary_search_by_key(&tree, |share| share.tree).map_or(0, |at| trees[at].entries)
     }
 
+    /// Bytes of a tree's keys and values.
+    pub fn tree_bytes(&self, tree: TreeId) -> u64 {
+        let trees = &self.top.trees;
+        trees.binary_search_by_key(&tree, |share| share.tree).map_or(0, |at| trees[at].bytes)
+    }
+
     /// Opens a run that a manifest names, checking header, footer and top index. If its partitions
     /// together are not larger than `pinned_bytes_max`, they stay in memory once read, which saves
     /// each read a question to the cache.

@@ -74,7 +74,7 @@ impl Manager {
         let is_voting = matches!(waiting.request.purpose, Purpose::Voting);
         if !is_repeated && (is_voting || matches!(waiting.request.purpose, Purpose::Commit)) {
             let request = &waiting.request;
-            let writes = key_writes(&request.parts.changes, request.parts.notes.clone());
+            let writes = key_writes(&self.seed, &request.parts.changes, request.parts.notes.clone());
             let footprint = Footprint::new(&waiting.locks, writes, &request.dropped);
             let mut alone = Alone { footprint, is_voted: false, owes_vote: false };
             if is_voting && node_of(request.id) == cluster.node.number {

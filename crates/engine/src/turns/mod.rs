@@ -39,6 +39,7 @@ pub use self::progress::{Delivered, Executed, Execution, Lists, Pause, Progress}
 use self::verdict::{is_verdict, refused, voted_against};
 use crate::ahead::not_whole;
 use crate::delivery::{Cluster, FIRST_TREES};
+use crate::hash::Seed;
 use crate::lock::table::{Held, HeldLock};
 use crate::manager::Manager;
 use crate::order::metaprotocol::active::Active;
@@ -57,6 +58,9 @@ use crate::{Csn, Database, Error, TransactionId};
 
 /// The graph is pruned at every so manieth position.
 const PRUNE_EVERY: Csn = 64;
+/// But for positions where somebody is refused. So what was large may be in the graph for some more
+/// of these positions once the window has forgotten it.
+const PRUNES_WITHIN: Csn = 16 * PRUNE_EVERY;
 
 /// A request that was delivered.
 #[derive(Debug)]
@@ -114,7 +118,7 @@ impl Manager {
         let Some(cluster) = &self.cluster else {
             return Err(Error::Defect("a database of its own has no order to follow"));
         };
-        let request = self.assembled(cluster, position, decode(position, bytes)?)?;
+        let request = self.assembled(cluster, position, decode(position, bytes, &self.seed)?)?;
         let locks = request.all_locks();
         let mut turns = cluster.turns.lock();
         assert_eq!(position, turns.delivered + 1, "requests are delivered one by one");
@@ -139,19 +143,24 @@ impl Manager {
         self.advance(cluster, &mut turns)
     }
 
-    /// The same of a commit that needs no turn, if nobody has to be waited for. False if nothing
-    /// was done. What was prepared before is left, however short its decision is, and so are reads
-    /// that a vote is about: how long these take their requests do not show.
+    /// The same of a commit that needs no turn, if nobody has to be waited for, and nothing
+    /// large is forgotten with it. False if nothing was done. What was prepared before is left,
+    /// however short its decision is, and so are reads that a vote is about: how long these take
+    /// their requests do not show.
     fn deliver_light(&self, position: Csn, bytes: &[u8]) -> Result<bool, Error> {
         let Some(cluster) = &self.cluster else { return Ok(false) };
         let turns = cluster.turns.try_lock().filter(|turns| turns.queue.is_empty());
         let Some(mut turns) = turns else { return Ok(false) };
-        // Whoever makes an image has it for as long as that takes.
-        if cluster.standing.try_lock().is_none() || planted::is(Planted::QueuesBehindPrepared) {
+        let request = decode(position, bytes, &self.seed)?;
+        let is_commit = matches!(request.purpose, Purpose::Commit) && request.dropped.is_empty();
+        if !is_commit || planted::is(Planted::QueuesBehindPrepared) {
             return Ok(false);
         }
-        let request = decode(position, bytes)?;
-        if !matches!(request.purpose, Purpose::Commit) || !request.dropped.is_empty() {
+        // Whoever makes an image has it for as long as that takes. What was large takes long to be
+        // forgotten, too, by however little that comes after it.
+        let since = position.is_multiple_of(PRUNE_EVERY).then(|| position.saturating_sub(PRUNES_WITHIN));
+        let standing = cluster.standing.try_lock();
+        if standing.is_none_or(|standing| standing.forgets_much(&request, since)) {
             return Ok(false);
         }
         assert_eq!(position, turns.delivered + 1, "requests are delivered one by one");
@@ -182,7 +191,7 @@ impl Manager {
             let origin = node_of(request.id);
             let (mut footprint, mut is_overtaken) = (None, false);
             if !matches!(request.purpose, Purpose::Execute(_)) {
-                let writes = key_writes(&request.parts.changes, request.parts.notes.clone());
+                let writes = key_writes(&self.seed, &request.parts.changes, request.parts.notes.clone());
                 footprint = Some(Footprint::new(&waiting.locks, writes, &request.dropped));
             }
             if matches!(request.purpose, Purpose::Voting) && origin == cluster.node.number {
@@ -346,6 +355,7 @@ impl Manager {
             Err(Refusal::Known { position: first, committed }) => {
                 tracing::debug!(position, first, committed, "a request was delivered again");
                 standing.pass(position, bytes);
+                cluster.note_horizon(&standing);
                 self.pass(cluster, position, bytes.len())?;
                 self.not_this_one(cluster, &request, first);
                 return Ok(Delivered { transaction: request.id, committed });
@@ -428,6 +438,7 @@ impl Manager {
             Err(error) => return Err(error.clone()),
         };
         standing.enter(position, request, locks, committed, bytes);
+        cluster.note_horizon(standing);
         self.store.trees.raise(request.next_tree);
         match committed {
             true => cluster.apply(position),
@@ -464,7 +475,7 @@ impl Manager {
         let is_here = node_of(request.id) == cluster.node.number;
         let is_applied = protocol_of(&request.purpose).is_none_or(|protocol| protocol.apply(is_here));
         let holds = !is_applied && cluster.sealed.lock().contains_key(&request.id);
-        let candidate = self.sequencer.certifies().then(|| request.take_candidate());
+        let candidate = self.sequencer.certifies().then(|| request.take_candidate(&self.seed));
         let changes = request.take_changes();
         let request = &*request;
         let delivery = Delivery { candidate, mixing, changes, dropped: &request.dropped, bytes: place.bytes };
@@ -529,7 +540,10 @@ impl Manager {
     /// The fault [`Planted::VisibleByVote`]: the first one passes, and takes the place of its vote.
     fn put_back(&self, cluster: &Cluster, turns: &mut Turns) -> Result<(), Error> {
         let Some(first) = turns.queue.pop_front() else { return Ok(()) };
-        cluster.standing.lock().pass(first.position, &first.bytes);
+        let mut standing = cluster.standing.lock();
+        standing.pass(first.position, &first.bytes);
+        cluster.note_horizon(&standing);
+        drop(standing);
         self.pass(cluster, first.position, first.bytes.len())?;
         turns.lists.end(first.position, false, None, &mut Vec::new());
         turns.put_back.push(first);
@@ -550,8 +564,8 @@ impl Database {
     }
 }
 
-fn decode(position: Csn, bytes: &[u8]) -> Result<Request, Error> {
-    Request::decode(bytes)
+fn decode(position: Csn, bytes: &[u8], seed: &Seed) -> Result<Request, Error> {
+    Request::decode(bytes, seed)
         .map_err(|what| Error::undecodable(format!("the request at position {position}: {what}")))
 }
 

@@ -129,7 +129,7 @@ impl Manager {
         // Nobody has to know what it wrote if nobody is behind it.
         let is_asked = commits && !turns.queue.is_empty() && !is_alone();
         let wrote = is_asked.then(|| {
-            let writes = key_writes(&request.parts.changes, request.parts.notes.clone());
+            let writes = key_writes(&self.seed, &request.parts.changes, request.parts.notes.clone());
             Footprint::new(&locks, writes, &request.dropped)
         });
         let mut standing = cluster.standing.lock();

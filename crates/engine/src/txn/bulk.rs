@@ -179,6 +179,11 @@ impl WriteSet {
         !self.bulk.is_empty()
     }
 
+    /// Bytes of what is in staged runs.
+    pub(crate) fn spilled_bytes(&self) -> u64 {
+        self.bulk.portions.iter().map(|portion| portion.run.bytes()).sum()
+    }
+
     /// Notes a tree that the transaction has made.
     pub(crate) fn add_private(&mut self, tree: TreeId) {
         let private = Arc::make_mut(self.bulk.private.get_or_insert_default());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::change::Effects;
 use super::columns::{Columns, Condition, Interest, Test};
 use super::readset::{Moment, ReadSet};
+use crate::hash::Seed;
 use crate::key::SmallKey;
 use crate::payload::{Encoder, Input};
 
@@ -84,11 +85,15 @@ fn decode_interest(input: &mut Input<'_>, has_columns: bool) -> Result<Option<Ar
 }
 
 /// Reads what [`encode_reads`] wrote; `None` if nothing was certified. Without columns, as they
-/// were written once, everything was read.
+/// were written once, everything was read. `seed`: of the database that looks the keys up.
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub(crate) fn decode_reads(input: &mut Input<'_>, has_columns: bool) -> Result<Option<ReadSet>, String> {
+pub(crate) fn decode_reads(
+    input: &mut Input<'_>,
+    seed: &Seed,
+    has_columns: bool,
+) -> Result<Option<ReadSet>, String> {
     let kind = input.byte()?;
     if kind == 0 {
         return Ok(None);
@@ -98,7 +103,7 @@ pub(crate) fn decode_reads(input: &mut Input<'_>, has_columns: bool) -> Result<O
     for _ in 0..input.varint()? {
         let (tree, at) = (input.tree()?, moment(input.byte()?));
         let key = input.string()?;
-        reads.add_point(tree, key, at, decode_columns(input, has_columns)?);
+        reads.add_point(seed, tree, key, at, decode_columns(input, has_columns)?);
     }
     for _ in 0..input.varint()? {
         let (tree, at) = (input.tree()?, moment(input.byte()?));

@@ -39,7 +39,7 @@ use smallvec::SmallVec;
 use super::columns::{Columns, Interest};
 
 use crate::TreeId;
-use crate::hash::{Identity, KeyHash, hash_of};
+use crate::hash::{Identity, KeyHash, Seed};
 use crate::key::SmallKey;
 use crate::spare::Spares;
 use crate::sync::thread_local;
@@ -321,7 +321,8 @@ impl ReadSet {
     pub(crate) fn copy_upto(&self, mark: ReadMark) -> Option<ReadSet> {
         let ((points, ranges), mut to) = (self.upto(mark)?, ReadSet::default());
         for point in points {
-            to.add_point(point.tree, self.key(point), point.moment(), self.columns(point));
+            let (tree, key) = (point.tree, self.key(point));
+            to.contents().add_point(point.hash, tree, key, point.moment(), self.columns(point));
         }
         for range in ranges {
             let (lower, upper) =
@@ -407,10 +408,10 @@ impl ReadSet {
         self.reads.as_ref().map_or(0, |reads| size_of::<Contents>() + reads.bytes())
     }
 
-    /// Adds a key, of which these columns were read.
+    /// Adds a key, of which these columns were read. `seed`: of the database that looks it up.
     #[inline]
-    pub(crate) fn add_point(&mut self, tree: TreeId, key: &[u8], moment: Moment, columns: Columns) {
-        self.contents().add_point(tree, key, moment, columns);
+    pub(crate) fn add_point(&mut self, seed: &Seed, tree: TreeId, key: &[u8], at: Moment, columns: Columns) {
+        self.contents().add_point(seed.hash_of(tree, key), tree, key, at, columns);
     }
 
     /// Adds a range. What a cursor will not have passed in the end can be taken off by `narrow`.
@@ -471,8 +472,7 @@ impl ReadSet {
 
 impl Contents {
     #[inline]
-    fn add_point(&mut self, tree: TreeId, key: &[u8], moment: Moment, columns: Columns) {
-        let hash = hash_of(tree, key);
+    fn add_point(&mut self, hash: KeyHash, tree: TreeId, key: &[u8], moment: Moment, columns: Columns) {
         if self.points.len() < FEW {
             let mut same = self.points.iter().filter(|point| point.hash == hash && point.moment() == moment);
             if same.any(|point| self.entry(point).0.cover(columns)) {
@@ -597,9 +597,10 @@ pub(crate) fn compare_lower_upper(lower: &Bound<SmallKey>, upper: &Bound<SmallKe
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::FIXED;
 
     fn contains(set: &ReadSet, tree: TreeId, key: &[u8]) -> bool {
-        let hash = hash_of(tree, key);
+        let hash = FIXED.hash_of(tree, key);
         set.points().iter().any(|point| point.hash == hash)
             || set.ranges().iter().any(|range| {
                 let above = match &range.lower {
@@ -621,7 +622,7 @@ mod tests {
         let mut set = ReadSet::default();
         for round in 0..3 {
             for key in 0..100_u32 {
-                set.add_point(7, &key.to_be_bytes(), Moment::Snapshot, Columns::ALL);
+                set.add_point(&FIXED, 7, &key.to_be_bytes(), Moment::Snapshot, Columns::ALL);
             }
             assert_eq!(set.points().len(), 100, "round {round}");
         }
@@ -632,7 +633,7 @@ mod tests {
     fn keys_of_any_length_are_kept() {
         let mut set = ReadSet::default();
         let keys: Vec<Vec<u8>> = [0, 1, 40, 253, 254, 255, 256, 70_000].map(|length| vec![7; length]).into();
-        keys.iter().for_each(|key| set.add_point(1, key, Moment::Latest, Columns::ALL));
+        keys.iter().for_each(|key| set.add_point(&FIXED, 1, key, Moment::Latest, Columns::ALL));
         assert!(set.points().iter().map(|point| set.key(point)).eq(keys.iter().map(|key| &key[..])));
         assert!(set.points().iter().all(|point| point.moment() == Moment::Latest));
     }
@@ -640,9 +641,10 @@ mod tests {
     #[test]
     fn a_few_short_keys_take_two_lines_of_memory() {
         let mut set = ReadSet::default();
-        (0..4_u64).for_each(|key| {
-            set.add_point(1, &[&[b'k'][..], &key.to_be_bytes()].concat(), Moment::Snapshot, Columns::ALL)
-        });
+        for key in 0..4_u64 {
+            let key = [&[b'k'][..], &key.to_be_bytes()].concat();
+            set.add_point(&FIXED, 1, &key, Moment::Snapshot, Columns::ALL);
+        }
         assert!(set.reads.as_ref().is_some_and(|reads| reads.is_small()));
     }
 
@@ -653,7 +655,7 @@ mod tests {
         let mut set = ReadSet::default();
         for round in 0..2 {
             for number in 0..100_usize {
-                set.add_point(1, &number.to_be_bytes(), Moment::Snapshot, all[number % all.len()]);
+                set.add_point(&FIXED, 1, &number.to_be_bytes(), Moment::Snapshot, all[number % all.len()]);
             }
             assert_eq!(set.points().len(), 100, "round {round}");
         }
@@ -667,7 +669,7 @@ mod tests {
     fn a_key_counts_again_where_more_of_it_is_read() {
         let mut set = ReadSet::default();
         for columns in [Columns::PRESENCE.with(1), Columns::PRESENCE, Columns::ALL, Columns::NONE.with(3)] {
-            set.add_point(1, b"k", Moment::Snapshot, columns);
+            set.add_point(&FIXED, 1, b"k", Moment::Snapshot, columns);
         }
         let read: Vec<Columns> = set.points().iter().map(|point| set.columns(point)).collect();
         assert_eq!(read, [Columns::PRESENCE.with(1), Columns::ALL]);
@@ -679,7 +681,7 @@ mod tests {
         let mut set = ReadSet::default();
         for number in 0..1000_u32 {
             let key = number.to_be_bytes();
-            set.add_point(1, &key, Moment::Snapshot, Columns::PRESENCE);
+            set.add_point(&FIXED, 1, &key, Moment::Snapshot, Columns::PRESENCE);
             let (lower, upper) = (Bound::Included(&key[..]), Bound::Included(&key[..]));
             set.add_range(2, lower, upper, Moment::Snapshot, interest.clone());
         }
@@ -695,6 +697,7 @@ mod tests {
         for key in 0..50_000_u32 {
             let tree = 1 + key % 3;
             set.add_point(
+                &FIXED,
                 tree,
                 &key.wrapping_mul(2_654_435_761).to_be_bytes(),
                 Moment::Snapshot,
@@ -729,24 +732,24 @@ mod tests {
     fn what_was_read_up_to_a_moment_can_be_told_until_reads_are_joined() {
         let mut set = ReadSet::default();
         let nothing = set.mark();
-        set.add_point(1, b"a", Moment::Snapshot, Columns::ALL);
+        set.add_point(&FIXED, 1, b"a", Moment::Snapshot, Columns::ALL);
         set.add_range(1, Bound::Included(b"k"), Bound::Excluded(b"m"), Moment::Snapshot, None);
         let before = set.mark();
-        set.add_point(1, b"b", Moment::Snapshot, Columns::ALL);
-        set.add_point(1, b"a", Moment::Snapshot, Columns::ALL);
+        set.add_point(&FIXED, 1, b"b", Moment::Snapshot, Columns::ALL);
+        set.add_point(&FIXED, 1, b"a", Moment::Snapshot, Columns::ALL);
         set.add_range(2, Bound::Unbounded, Bound::Unbounded, Moment::Latest, None);
         assert_eq!(set.upto(nothing).map(|(points, ranges)| (points.len(), ranges.len())), Some((0, 0)));
         let (points, ranges) = set.upto(before).unwrap();
         assert_eq!((points.len(), set.key(&points[0])), (1, &b"a"[..]));
         assert_eq!((ranges.len(), ranges[0].tree), (1, 1));
         for key in 0..100_u8 {
-            set.add_point(3, &[key], Moment::Snapshot, Columns::ALL);
+            set.add_point(&FIXED, 3, &[key], Moment::Snapshot, Columns::ALL);
         }
         set.keep_to(1000);
         assert!(set.upto(before).is_none(), "joined");
         // What is read after that can be told again.
         let joined = set.mark();
-        set.add_point(4, b"a", Moment::Snapshot, Columns::ALL);
+        set.add_point(&FIXED, 4, b"a", Moment::Snapshot, Columns::ALL);
         let (points, ranges) = set.upto(joined).unwrap();
         assert!(points.is_empty() && ranges.iter().any(|range| range.tree == 3));
         // A copy is as if it had been joined as often.
@@ -754,7 +757,7 @@ mod tests {
         assert!(copied.is_coarse() && copied.upto(before).is_none());
         assert_eq!(copied.upto(joined).map(|(_, ranges)| ranges.len()), Some(ranges.len()));
         for key in 0..100_u8 {
-            set.add_point(5, &[key], Moment::Snapshot, Columns::ALL);
+            set.add_point(&FIXED, 5, &[key], Moment::Snapshot, Columns::ALL);
         }
         set.keep_to(1000);
         let copied = set.copy_upto(set.mark()).unwrap();
@@ -766,18 +769,18 @@ mod tests {
         let spares = || SPARES.with(Spares::len);
         let mut set = ReadSet::default();
         assert!(set.is_empty() && set.bytes() == 0);
-        set.add_point(1, b"a", Moment::Latest, Columns::ALL);
+        set.add_point(&FIXED, 1, b"a", Moment::Latest, Columns::ALL);
         set.add_range(1, Bound::Unbounded, Bound::Excluded(b"f"), Moment::Snapshot, None);
         drop(set);
         assert_eq!(spares(), 1);
         let mut set = ReadSet::default();
-        set.add_point(1, b"b", Moment::Snapshot, Columns::ALL);
+        set.add_point(&FIXED, 1, b"b", Moment::Snapshot, Columns::ALL);
         assert_eq!(spares(), 0);
         assert!(set.is_one_key() && !set.has_latest() && !set.is_coarse());
         assert!(contains(&set, 1, b"b") && !contains(&set, 1, b"a"));
         // What has grown, or was joined, is not kept.
         for key in 0..100_u8 {
-            set.add_point(1, &[key], Moment::Snapshot, Columns::ALL);
+            set.add_point(&FIXED, 1, &[key], Moment::Snapshot, Columns::ALL);
         }
         drop(set);
         let mut set = ReadSet::default();

@@ -32,7 +32,7 @@ use smallvec::SmallVec;
 use super::budget::{Budget, CHUNK};
 use super::bulk::Bulk;
 use super::change::{Change, Effects};
-use crate::hash::{KeyHash, hash_of};
+use crate::hash::{KeyHash, Seed};
 use crate::key::SmallKey;
 use crate::rows::{Range, Rows, copy_rows};
 use crate::sync::Mutex;
@@ -492,13 +492,14 @@ const _: () = assert!(size_of::<KeyWrite>() == 48);
 pub(crate) type KeyWrites = SmallVec<[KeyWrite; 1]>;
 
 /// What a transaction writes, as the certifier sees it: rows, then `notes`, keys that stand for
-/// more than rows, in trees above those of rows.
-pub(crate) fn key_writes(changes: &[(TreeId, Changes)], notes: Vec<(TreeId, SmallKey)>) -> KeyWrites {
-    key_writes_beside(changes, notes, &[])
+/// more than rows, in trees above those of rows. `seed`: of the database that looks them up.
+pub(crate) fn key_writes(seed: &Seed, of: &[(TreeId, Changes)], notes: Vec<(TreeId, SmallKey)>) -> KeyWrites {
+    key_writes_beside(seed, of, notes, &[])
 }
 
 /// The same but for what is written into some trees.
 pub(crate) fn key_writes_beside(
+    seed: &Seed,
     changes: &[(TreeId, Changes)],
     notes: Vec<(TreeId, SmallKey)>,
     beside: &[TreeId],
@@ -508,12 +509,11 @@ pub(crate) fn key_writes_beside(
     let mut writes = KeyWrites::with_capacity(count);
     for (tree, changes) in named() {
         for (key, list) in &changes.0 {
-            let effect = list.last().map_or(0, |last| last.effect);
-            writes.push((*tree, key.clone(), hash_of(*tree, key), effect));
+            writes.push((*tree, key.clone(), seed.hash_of(*tree, key), list.last().map_or(0, |w| w.effect)));
         }
     }
     for (tree, key) in notes {
-        let hash = hash_of(tree, &key);
+        let hash = seed.hash_of(tree, &key);
         writes.push((tree, key, hash, 0));
     }
     writes

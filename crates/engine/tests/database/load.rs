@@ -275,6 +275,19 @@ fn loads_side_by_side_with_small_transactions() {
     }
 }
 
+/// What is on disk goes to other nodes as well as what is in memory.
+#[test]
+fn a_request_has_all_that_was_loaded() {
+    let disk = SimDisk::new(10);
+    let database = open(&disk).unwrap();
+    let mut t = begin(&database);
+    t.put(1, b"small", value("1")).unwrap();
+    assert_eq!(t.request_bytes(), t.bytes());
+    load(&mut t).unwrap();
+    let loaded = u64::from(ROWS) * 40;
+    assert!(t.bytes() < loaded && t.request_bytes() >= loaded, "{} of {loaded}", t.request_bytes());
+}
+
 /// Whatever the reason: what a transaction has spilled goes with it, not with the next start.
 #[test]
 fn what_could_not_be_prepared_leaves_nothing() {

@@ -245,6 +245,35 @@ async fn families_survive_restarts_and_are_forgotten_for_good() {
     started(&database, "c/3", 1).rollback();
 }
 
+/// Its numbers have more gaps than its record has room for.
+#[tokio::test]
+async fn a_client_that_does_not_count_is_not_executed_again() {
+    let (mut database, folder) = fresh();
+    let name = |n: i64| format!("c/{}", 10 * n);
+    let mut last = None;
+    for n in 1..=300 {
+        prepared(started(&database, &name(n), 1), "one").unwrap();
+        database.commit_instance(&xid(&name(n)), at(1)).unwrap();
+        last = Some(database.forget_family(&xid(&name(n))).unwrap());
+    }
+    last.unwrap().await.unwrap();
+    for round in 0..3 {
+        for n in 1..=300 {
+            let begun = database.begin_instance(xid(&name(n)), at(2), Isolation::Serializable);
+            assert_eq!(refusal(begun), Refusal::Forgotten, "round {round}, {n}");
+        }
+        for other in ["c/15", "c/2995", "c/4000"] {
+            started(&database, other, 1).rollback();
+        }
+        // After what is like a crash, and from the base.
+        if round == 1 {
+            database.close().unwrap();
+        }
+        drop(database);
+        database = Database::open(Options::new(folder.path())).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn siblings_do_not_close_cycles_with_each_other_and_strangers_do() {
     let (database, _folder) = fresh();

@@ -28,6 +28,17 @@ pub struct Measured {
     pub page: String,
 }
 
+/// A row in which PostgreSQL did more a second, or had a shorter 99th percentile of latency.
+#[derive(Clone, Copy, Debug)]
+pub struct Better<'a> {
+    /// The page on which both stand.
+    pub page: &'a str,
+    /// What Cognate did.
+    pub ours: &'a Record,
+    /// What PostgreSQL did.
+    pub theirs: &'a Record,
+}
+
 /// All pages.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
@@ -108,27 +119,55 @@ impl Figures {
         self.records().find(|(_, r)| r.workload == workload && r.system == system && row_name(r) == row)
     }
 
-    /// Rows in which PostgreSQL did more a second, or had a shorter 99th percentile: page, row,
-    /// both figures as text.
-    pub fn better_of_postgres(&self) -> Vec<(String, String, String)> {
+    /// The rows in which PostgreSQL was better, in the order of the pages. A row is compared with
+    /// the one of the same name, and of the same isolation level if there is such a one.
+    pub fn better_of_postgres(&self) -> Vec<Better<'_>> {
         let mut found = Vec::new();
         for (page, theirs) in self.records().filter(|(_, record)| record.system == "postgres") {
-            let row = row_name(theirs);
-            let Some((_, ours)) = self.record(&theirs.workload, "cognate", &row) else { continue };
-            let mut told = Vec::new();
-            if theirs.committed_per_s > ours.committed_per_s {
-                let (ours, theirs) = (ours.committed_per_s, theirs.committed_per_s);
-                told.push(format!("{ours:.0} against {theirs:.0} a second"));
-            }
-            let (our_p99, their_p99) = (ours.latency_ms.p99, theirs.latency_ms.p99);
-            if their_p99 > 0.0 && our_p99 > their_p99 {
-                told.push(format!("99th percentile {our_p99:.2} against {their_p99:.2} ms"));
-            }
-            if !told.is_empty() {
-                found.push((page.name.clone(), row, told.join(", ")));
+            let is_same = |ours: &&Record| {
+                let both = ours.workload == theirs.workload && row_name(ours) == row_name(theirs);
+                both && ours.system == "cognate"
+            };
+            let same: Vec<&Record> = page.records.iter().filter(is_same).collect();
+            let level = theirs.param("isolation");
+            let at_level = same.iter().find(|ours| ours.param("isolation") == level);
+            let Some(ours) = at_level.or_else(|| same.first()).copied() else { continue };
+            let row = Better { page: &page.name, ours, theirs };
+            if row.is_slower() || row.waits_longer() {
+                found.push(row);
             }
         }
         found
+    }
+}
+
+impl Better<'_> {
+    /// What the row is called; a page of one row may have no name for it.
+    pub fn row(&self) -> String {
+        let name = row_name(self.theirs);
+        if name.is_empty() { self.page.to_owned() } else { name }
+    }
+
+    /// Committed requests a second, Cognate over PostgreSQL.
+    pub fn rate(&self) -> Option<f64> {
+        let theirs = self.theirs.committed_per_s;
+        (theirs > 0.0).then(|| self.ours.committed_per_s / theirs)
+    }
+
+    /// The 99th percentile of latency, Cognate over PostgreSQL.
+    pub fn p99(&self) -> Option<f64> {
+        let theirs = self.theirs.latency_ms.p99;
+        (theirs > 0.0).then(|| self.ours.latency_ms.p99 / theirs)
+    }
+
+    /// Whether PostgreSQL did more a second.
+    pub fn is_slower(&self) -> bool {
+        self.rate().is_some_and(|ratio| ratio < 1.0)
+    }
+
+    /// Whether PostgreSQL had a shorter 99th percentile.
+    pub fn waits_longer(&self) -> bool {
+        self.p99().is_some_and(|ratio| ratio > 1.0)
     }
 }
 

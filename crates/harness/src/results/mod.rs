@@ -1,7 +1,7 @@
 //! The pages of results, made from the JSON files that the benchmarks wrote.
 //!
 //! ```text
-//! bench-results/*.json ──▶ figures ──▶ goals ──▶ docs/results.md          the first page, between two marker lines
+//! bench-results/*.json ──▶ figures ──▶ goals ──▶ docs/results.md          the first page (`first`), between two marker lines
 //!                                  └──▶ tables ─▶ docs/results/NAME.md    one page for each file
 //! ```
 //!
@@ -10,9 +10,11 @@
 //! differ, the first page says so.
 
 pub mod figures;
+mod first;
 pub mod goal;
 pub mod provenance;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -22,6 +24,7 @@ use serde_json::Value;
 use crate::error::{Error, IoContext, Result};
 use crate::report::{Record, number};
 use figures::{Figures, Measured, Page, row_name};
+use first::{first_page, wrapped};
 use goal::{GOALS, Goal, Verdict};
 
 /// Begins the part of the first page that is written.
@@ -31,6 +34,9 @@ pub const END: &str = "<!-- figures: end -->";
 
 /// At the head of a page that is written as a whole.
 const MADE: &str = "<!-- made by `cognate-bench pages` from the JSON file of the same name: do not edit -->";
+
+/// What is said of rows in which PostgreSQL is better, and the head of a page's part about them.
+const BETTER: &str = "Where PostgreSQL is better";
 
 /// Reads all JSON files of a folder.
 ///
@@ -70,44 +76,8 @@ pub fn write(figures: &Figures, docs: &Path) -> Result<()> {
     replace(&docs.join("results.md"), &first_page(figures))
 }
 
-/// The part of the first page that is written: where the figures come from, the goals, and where
-/// the peer is better.
-pub fn first_page(figures: &Figures) -> String {
-    let mut out = origin(figures);
-    out.push_str(&goal_table(figures, GOALS.iter().filter(|goal| goal.first_page), true));
-    let all: Vec<(&Goal, Measured)> =
-        GOALS.iter().filter_map(|goal| Some((goal, (goal.find)(figures)?))).collect();
-    let missed = all.iter().filter(|(goal, measured)| goal.must.verdict(measured) == Verdict::Fails);
-    let missed: Vec<(String, String)> = missed
-        .map(|(goal, measured)| (measured.page.clone(), format!("{}: {}", goal.what, shown(goal, measured))))
-        .collect();
-    out.push_str(&by_page("What does not hold, of all goals on all pages:", &missed));
-    let better = figures.better_of_postgres().into_iter();
-    let better: Vec<(String, String)> =
-        better.map(|(page, row, told)| (page, format!("{row}: {told}"))).collect();
-    out.push_str(&by_page("Where PostgreSQL is better (Cognate against PostgreSQL):", &better));
-    let links: Vec<String> =
-        figures.pages.iter().map(|page| format!("[{}](results/{}.md)", page.name, page.name)).collect();
-    let _ = writeln!(out, "\nAll pages: {}.", links.join(" · "));
-    out
-}
-
-/// What is told of pages, a line for each page: the first page is one screen.
-fn by_page(title: &str, told: &[(String, String)]) -> String {
-    let mut out = String::new();
-    if told.is_empty() {
-        return out;
-    }
-    let _ = writeln!(out, "\n{title}\n");
-    for group in told.chunk_by(|one, next| one.0 == next.0) {
-        let page = &group[0].0;
-        let texts: Vec<&str> = group.iter().map(|(_, text)| text.as_str()).collect();
-        let _ = writeln!(out, "- [{page}](results/{page}.md): {}", texts.join("; "));
-    }
-    out
-}
-
-/// One value of all records, or each value with the pages that have it.
+/// The values that a parameter has in all records, each with the pages that have it; the one that
+/// most pages have comes first.
 fn by_value(figures: &Figures, name: &str) -> Vec<(String, Vec<String>)> {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     for page in &figures.pages {
@@ -120,25 +90,22 @@ fn by_value(figures: &Figures, name: &str) -> Vec<(String, Vec<String>)> {
             }
         }
     }
+    found.sort_by_key(|(_, pages)| Reverse(pages.len()));
     found
 }
 
+/// Where the figures come from: what holds for most pages, and the pages that are an exception.
 fn origin(figures: &Figures) -> String {
     let mut out = String::new();
     for (what, name) in [("Commit", "commit"), ("Machine", "machine"), ("Measured on", "date")] {
-        match by_value(figures, name).as_slice() {
-            [] => {}
-            [(value, _)] => {
-                let _ = writeln!(out, "{what}: {value}.  ");
-            }
-            many => {
-                let _ = write!(out, "{what}: **not the same for all**");
-                for (value, pages) in many {
-                    let _ = write!(out, "; {value} ({})", pages.join(", "));
-                }
-                let _ = writeln!(out, ".  ");
-            }
+        let values = by_value(figures, name);
+        let Some(((usual, _), others)) = values.split_first() else { continue };
+        let mut line = format!("{what}: {usual}");
+        for (index, (value, pages)) in others.iter().enumerate() {
+            let but = if index == 0 { "; **not the same for all**: " } else { "; " };
+            let _ = write!(line, "{but}{value} ({})", pages.join(", "));
         }
+        let _ = writeln!(out, "{}  ", wrapped(&format!("{line}."), ""));
     }
     out.push('\n');
     out
@@ -203,6 +170,44 @@ fn page_text(figures: &Figures, page: &Page, picture: bool) -> String {
         "\nA ± is the standard error of the mean over the rounds.\n\n{}",
         table(&page.records).trim_end()
     );
+    out.push_str(&better_table(&own));
+    out
+}
+
+/// The rows of a page in which PostgreSQL is better, with what both did; nothing if there are none.
+fn better_table(own: &Figures) -> String {
+    let rows = own.better_of_postgres();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut out = format!(
+        "\n## {BETTER}\n\n\
+         | row | isolation | committed/s | PostgreSQL | ratio | p99 ms | PostgreSQL | ratio |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|\n"
+    );
+    let ratio = |ratio: Option<f64>, is_worse: bool| match ratio {
+        Some(ratio) if is_worse => format!("**{}×**", number(ratio)),
+        Some(ratio) => format!("{}×", number(ratio)),
+        None => String::new(),
+    };
+    for row in rows {
+        let (ours, theirs) = (row.ours, row.theirs);
+        let levels = match (ours.param("isolation"), theirs.param("isolation")) {
+            (level, other) if level == other => level.to_owned(),
+            (level, other) => format!("{level} / {other}"),
+        };
+        let _ = writeln!(
+            out,
+            "| {} | {levels} | {} | {} | {} | {} | {} | {} |",
+            row.row(),
+            number(ours.committed_per_s),
+            number(theirs.committed_per_s),
+            ratio(row.rate(), row.is_slower()),
+            number(ours.latency_ms.p99),
+            number(theirs.latency_ms.p99),
+            ratio(row.p99(), row.waits_longer())
+        );
+    }
     out
 }
 
@@ -399,7 +404,7 @@ mod tests {
             ),
             "{text}"
         );
-        let better = "- [pgbench](results/pgbench.md): select-only: 99th percentile 1.43 against 0.59 ms\n";
+        let better = "- [pgbench](results/pgbench.md#where-postgresql-is-better): select-only p99 2.42×\n";
         assert!(text.contains(better), "{text}");
         assert!(
             text.contains(
@@ -408,7 +413,7 @@ mod tests {
             "{text}"
         );
         let text = first_page(&pages("def"));
-        assert!(text.contains("Commit: **not the same for all**; abc (pgbench); def (pgbench)."), "{text}");
+        assert!(text.contains("Commit: abc; **not the same for all**: def (pgbench)."), "{text}");
     }
 
     #[test]
@@ -426,15 +431,6 @@ mod tests {
         assert!(text.contains(row), "{text}");
         assert!(text.contains(&format!("\nNot measured: {why}.\n")), "{text}");
         assert!(text.contains("of atomikos 1.75"), "{text}");
-    }
-
-    #[test]
-    fn what_is_told_of_one_page_is_one_line() {
-        let told = [("a", "one"), ("a", "two"), ("b", "three")];
-        let told = told.map(|(page, text)| (page.to_owned(), text.to_owned()));
-        let text = "\nLost:\n\n- [a](results/a.md): one; two\n- [b](results/b.md): three\n";
-        assert_eq!(by_page("Lost:", &told), text);
-        assert_eq!(by_page("Lost:", &[]), "");
     }
 
     #[test]

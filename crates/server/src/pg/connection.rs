@@ -339,9 +339,32 @@ impl Connection {
         attend(&mut self.transport, &self.open, synced).await
     }
 
-    /// Sends all output, waiting for the socket as long as it takes.
+    /// Sends all output of a statement that goes on afterwards, waiting for the socket as long as
+    /// it takes. A block that has no future meanwhile is given up, and the statement says so.
     pub(crate) async fn flush_all(&mut self) -> Result<(), End> {
-        flush_all(&mut self.transport, &self.open).await
+        let Connection { transport, open, session, .. } = self;
+        let is_block = session.status() == TransactionStatus::InBlock;
+        let mut doomed = None;
+        let meanwhile = move |cx: &mut Context<'_>| {
+            if is_block {
+                give_back(session, &mut doomed, cx);
+            }
+            false
+        };
+        flush_all(transport, &*open, meanwhile).await
+    }
+}
+
+type Doomed = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// While a client is waited for: a sibling was chosen, or another node's transaction was faster;
+/// what this one holds is given back now, not when its client comes. `doomed` is what tells so,
+/// asked for with the first look.
+fn give_back(session: &mut Session, doomed: &mut Option<Option<Doomed>>, cx: &mut Context<'_>) {
+    let doomed = doomed.get_or_insert_with(|| session.doomed());
+    if doomed.as_mut().is_some_and(|doomed| Pin::new(doomed).poll(cx).is_ready()) {
+        *doomed = None;
+        session.give_up();
     }
 }
 
@@ -392,14 +415,9 @@ impl Respondent for Connection {
 
     fn idle(&mut self) -> (&mut Transport, &Open, impl FnMut(&mut Context<'_>) -> bool + Send) {
         let Connection { transport, open, session, .. } = self;
-        let mut doomed = session.doomed();
-        // A sibling was chosen, or another node's transaction was faster: what this one holds is
-        // given back now, not when its client comes.
+        let mut doomed = None;
         let meanwhile = move |cx: &mut Context<'_>| {
-            if doomed.as_mut().is_some_and(|doomed| Pin::new(doomed).poll(cx).is_ready()) {
-                doomed = None;
-                session.give_up();
-            }
+            give_back(session, &mut doomed, cx);
             session.poll_notifications(cx).is_ready()
         };
         (transport, open, meanwhile)

@@ -22,7 +22,7 @@
 //! |---|---|---|
 //! | [`receive`] | a whole message | the socket's reading side, the order to stop, the time limit of an idle session, what happens to its transaction meanwhile, its mailbox |
 //! | [`attend`] | a statement | all that the statement waits for (a lock, the log, a cancel request, a timeout); while read-ahead has room, the reading side; beyond, the client's close; the writing side while awaited output is unsent |
-//! | [`flush_all`] | room in the socket | the writing side, the order to stop |
+//! | [`flush_all`] | room in the socket | the writing side, the order to stop, what happens to its transaction meanwhile |
 //!
 //! **Invariant.** A connection waits in `receive` only if its input holds no whole message. This
 //! cannot be got wrong from here, as there is no way to wait for bytes: [`Transport::poll_message`]
@@ -152,8 +152,9 @@ pub(crate) trait Respondent: Send {
     /// The end of a client that stayed so for longer.
     fn idle_too_long(&self) -> End;
 
-    /// What is to be polled while it stays so: the transport, the orders, and what happens to the
-    /// transaction. What is polled besides says whether there is something to tell the client.
+    /// What is to be polled while it stays so, and while it does not take what it is sent: the
+    /// transport, the orders, and what happens to the transaction. What is polled besides says
+    /// whether there is something to tell the client.
     fn idle(
         &mut self,
     ) -> (&mut Transport<Self::Stream>, &Self::Orders, impl FnMut(&mut Context<'_>) -> bool + Send);
@@ -258,19 +259,24 @@ async fn flush<R: Respondent>(respondent: &mut R) -> Result<(), End> {
 /// Sends all output as soon as it may leave.
 async fn send<R: Respondent>(respondent: &mut R) -> Result<(), End> {
     respondent.settle().await?;
-    let (transport, orders) = respondent.parts();
-    flush_all(transport, orders).await
+    let (transport, orders, meanwhile) = respondent.idle();
+    flush_all(transport, orders, meanwhile).await
 }
 
-/// Sends all output, waiting for the socket as long as it takes.
+/// Sends all output, waiting for the socket as long as it takes. What there is to tell the client
+/// has to wait, too; what `meanwhile` says of that is not looked at.
 pub(crate) async fn flush_all<S: Stream>(
     transport: &mut Transport<S>,
     orders: &impl Orders,
+    mut meanwhile: impl FnMut(&mut Context<'_>) -> bool + Send,
 ) -> Result<(), End> {
     let flushed = poll_fn(|cx| {
         let poll = transport.poll_flush(cx);
         if poll.is_pending() && orders.stop() == Stop::Now {
             return Poll::Ready(Err(Broken::Stopped));
+        }
+        if poll.is_pending() {
+            meanwhile(cx);
         }
         poll
     });

@@ -296,7 +296,10 @@ impl Binder<'_> {
             Ok(resolved) => resolved,
             Err(error) => {
                 let elsewhere = json_record::elsewhere(schema, name);
-                let error = elsewhere.unwrap_or_else(|| self.name_types(error, &types));
+                let error = elsewhere.unwrap_or_else(|| {
+                    let error = self.not_in_sight(error, schema, name, &types);
+                    self.name_types(error, &types)
+                });
                 return self.conversion_call(schema, name, arguments, error);
             }
         };
@@ -333,6 +336,24 @@ impl Binder<'_> {
                 format!("WITHIN GROUP is required for ordered-set aggregate {name}"),
             )),
         }
+    }
+
+    /// The error of a call that is of no built-in function: where a schema that is not searched has
+    /// a function of the name, the call is of nothing (42883), rather than of PostgreSQL's, which
+    /// are refused.
+    pub(super) fn not_in_sight(
+        &self,
+        error: SqlError,
+        schema: Option<&str>,
+        name: &str,
+        types: &[Type],
+    ) -> SqlError {
+        let is_of_user = || self.context.catalog.routines().any(|routine| routine.name == name);
+        if error.sqlstate != sqlstate::FEATURE_NOT_SUPPORTED || schema.is_some() || !is_of_user() {
+            return error;
+        }
+        let types: Vec<&str> = types.iter().map(|ty| ty.id.sql_name()).collect();
+        function::undefined("function", &format!("{name}({})", types.join(", ")))
     }
 
     pub(super) fn convert_arguments(

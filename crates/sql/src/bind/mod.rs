@@ -204,6 +204,8 @@ pub struct Binder<'a> {
     tried: HashSet<(u32, u64, u64)>,
     /// The view that the statement changes, while it is bound.
     changed_view: Option<changed_view::ChangedView>,
+    /// What views have taken so far, each time that they were read.
+    view_bytes: usize,
     /// Expressions copied so far for operands that are needed twice.
     copied: usize,
     /// What stars stand for, if that is to be noted.
@@ -338,6 +340,7 @@ impl<'a> Binder<'a> {
             text: 0,
             tried: HashSet::new(),
             changed_view: None,
+            view_bytes: 0,
             copied: 0,
             stars: None,
             positions: true,

@@ -233,6 +233,8 @@ impl Level {
 const TABLE_OID: &str = "tableoid";
 /// That which says what transaction made a row.
 const XMIN: &str = "xmin";
+/// Hidden columns that PostgreSQL has of each stored row.
+const OF_STORED_ROWS: [&str; 5] = [XMIN, "xmax", "cmin", "cmax", "ctid"];
 
 impl Level {
     /// A hidden column of a table; none where an outer join may have to make it NULL. Of `xmin`
@@ -254,6 +256,16 @@ impl Level {
             }
             _ => None,
         }
+    }
+
+    /// 0A000 for a hidden column of stored rows that there is none of here; none if the name is of
+    /// something else.
+    fn lacks_hidden(&self, name: &str, table: &NamedTable) -> Option<SqlError> {
+        let ColumnSource::Relation { relation, .. } = &table.columns.first()?.source else { return None };
+        let relation = self.select.relations.get(*relation)?;
+        let has_it = matches!(relation.source, Source::Table(_) | Source::Virtual(_));
+        let is_one = has_it && OF_STORED_ROWS.contains(&name);
+        is_one.then(|| SqlError::unsupported(format_args!("system column \"{name}\"")))
     }
 
     /// `tableoid` of a stored or computed table; none where an outer join may have to make it NULL.
@@ -428,7 +440,13 @@ impl Binder<'_> {
                 return Ok(self.whole_row(index, &table));
             }
         }
-        Err(SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")))
+        let lacks = |level: &Level| {
+            let mut tables = level.namespace.tables.iter();
+            tables.find_map(|table| level.lacks_hidden(name, table))
+        };
+        let undefined =
+            || SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
+        Err(self.levels[self.barrier..].iter().find_map(lacks).unwrap_or_else(undefined))
     }
 
     fn whole_row(&mut self, index: usize, table: &NamedTable) -> Typed {
@@ -516,10 +534,11 @@ impl Binder<'_> {
                 let oid = Typed::new(Expr::Constant(Datum::Oid(oid)), TypeId::Oid);
                 return Ok(unless_null(self.levels[index].resolve(&source), oid));
             }
-            return Err(SqlError::new(
-                sqlstate::UNDEFINED_COLUMN,
-                format!("column {table}.{column} does not exist"),
-            ));
+            let undefined = || {
+                let message = format!("column {table}.{column} does not exist");
+                SqlError::new(sqlstate::UNDEFINED_COLUMN, message)
+            };
+            return Err(self.levels[index].lacks_hidden(column, &found).unwrap_or_else(undefined));
         };
         if matches.next().is_some() {
             return Err(SqlError::new(

@@ -16,11 +16,15 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::function::ResolvedFunction;
 use crate::parse;
-use crate::pg_catalog::EXPLODED;
+use crate::pg_catalog::{EXPLODED, absent_relation};
 use crate::types::{Type, TypeId};
 
 /// Views may refer to views this deep.
 const MAX_VIEW_DEPTH: usize = 100;
+/// What a view counts as whenever it is read, and its text besides whenever it is read again; and
+/// what all may come to.
+const VIEW_BYTES: usize = 1024;
+const MOST_VIEW_BYTES: usize = 4 << 20;
 
 /// Whether a computed table has what only superusers may see: `pg_authid` and `pg_shadow`.
 fn is_for_superusers(oid: u32) -> bool {
@@ -128,6 +132,9 @@ impl Binder<'_> {
         }
         let catalog = self.context.catalog;
         let Some(relation) = catalog.find(&self.search_path, schema.as_deref(), &table) else {
+            if let Some(error) = absent_relation(schema.as_deref(), &table) {
+                return Err(self.at(error, name_span(name)));
+            }
             if let Some(schema) = &schema
                 && catalog.schema(schema).is_none()
             {
@@ -218,6 +225,20 @@ impl Binder<'_> {
         self.add_relation(new, alias, nullable)
     }
 
+    /// A view is about to be read. Where each of some views reads another one twice, what they are
+    /// together doubles with each. The first reading of a long one is no more than its text in the
+    /// statement would be. 54001 beyond what any statement needs.
+    fn count_view(&mut self, view: &View) -> Result<()> {
+        self.context.eval.check_interrupt()?;
+        let again = if self.views.contains(&view.oid) { view.query.len() } else { 0 };
+        self.view_bytes += VIEW_BYTES + again;
+        if self.view_bytes <= MOST_VIEW_BYTES {
+            return Ok(());
+        }
+        Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "statement is too complex")
+            .with_detail("It reads views too often, by way of other ones."))
+    }
+
     /// A view: its query in place of its name, bound in the surroundings of its definition.
     pub(super) fn view(&mut self, view: &View, alias: Option<&TableAlias>, nullable: bool) -> Result<Item> {
         if self.view_depth >= MAX_VIEW_DEPTH {
@@ -226,6 +247,7 @@ impl Binder<'_> {
                 "views refer to one another too deeply",
             ));
         }
+        self.count_view(view)?;
         let statement = parse::parse_single(&view.query)?;
         let query = match statement.as_ref().map(|statement| &statement.command) {
             Some(parse::Command::Sql(sql)) => match sql.as_ref() {

@@ -166,7 +166,8 @@ impl Binder<'_> {
             arguments.iter().map(|argument| binder.expression(argument)).collect::<Result<Vec<_>>>()
         })?;
         let types: Vec<Type> = bound.iter().map(|argument| argument.ty).collect();
-        let resolved = function::resolve(schema, function, &types).map_err(|error| self.at(error, span))?;
+        let resolved = function::resolve(schema, function, &types)
+            .map_err(|error| self.at(self.not_in_sight(error, schema, function, &types), span))?;
         Ok(match resolved.function.kind() {
             Kind::SetReturning => {
                 let columns = match set_columns(&resolved) {

@@ -1,8 +1,8 @@
 //! What is said of a table that has no effect here, and is kept for who asks or dumps it.
 //!
-//! There are no statistics of columns to gather more or less of, long values are stored in one way,
-//! rows are in the order of their primary key, and nothing is decoded from the log by who reads
-//! changes.
+//! Statistics of columns are gathered of all rows and never more or less of them, long values are
+//! stored in one way, rows are in the order of their primary key, and nothing is decoded from the
+//! log by who reads changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +12,9 @@ pub struct Hints {
     /// SET STATISTICS: places of columns, and how much is to be gathered of each.
     #[serde(default)]
     pub statistics: Vec<(usize, i32)>,
+    /// The same of columns of indexes: oid of the index, the column's place there, and how much.
+    #[serde(default)]
+    pub index_statistics: Vec<(u32, usize, i32)>,
     /// SET STORAGE: places of columns, and PostgreSQL's letter for how each is to be stored.
     #[serde(default)]
     pub storage: Vec<(usize, char)>,
@@ -21,6 +24,14 @@ pub struct Hints {
     /// REPLICA IDENTITY.
     #[serde(default)]
     pub replica_identity: ReplicaIdentity,
+}
+
+impl Hints {
+    /// How much is to be gathered of the column at a place of an index.
+    pub(crate) fn statistics_of_index(&self, index: u32, place: usize) -> Option<i32> {
+        let known = self.index_statistics.iter().find(|(oid, at, _)| (*oid, *at) == (index, place));
+        known.map(|(_, _, target)| *target)
+    }
 }
 
 /// What the log is to tell a row by that is changed.
@@ -71,6 +82,9 @@ mod tests {
         put(&mut hints.statistics, 0, Some(5));
         put(&mut hints.statistics, 2, Some(7));
         put(&mut hints.storage, 1, Some('e'));
+        hints.index_statistics.push((17, 1, 300));
+        assert_eq!(hints.statistics_of_index(17, 1), Some(300));
+        assert_eq!(hints.statistics_of_index(17, 0), None);
         hints.replica_identity = ReplicaIdentity::Index(17);
         assert_eq!(get(&hints.statistics, 2), Some(7));
         assert_eq!(get(&hints.statistics, 1), None);

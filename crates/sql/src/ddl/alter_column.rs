@@ -9,7 +9,7 @@ use super::alter_table::{bury, column_place};
 use super::constraint::contains_nulls;
 use super::drop::default_sequence;
 use super::resolve::undefined_column;
-use crate::catalog::{Identity, Object, Oid, Relation, Table};
+use crate::catalog::{Identity, Object, Oid, Relation, ReplicaIdentity, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::dropped_expression;
 use crate::session::work::Work;
@@ -31,14 +31,7 @@ impl Work<'_> {
                 table.columns[place].not_null = true;
             }
             Operation::DropNotNull => {
-                let in_key =
-                    |index: &crate::catalog::Index| index.key_columns().any(|column| column == place);
-                if table.declared_primary_key().is_some_and(in_key) {
-                    return Err(SqlError::new(
-                        sqlstate::INVALID_TABLE_DEFINITION,
-                        format!("column \"{name}\" is in a primary key"),
-                    ));
-                }
+                tells_no_row(&table, place, name)?;
                 if table.columns[place].identity.is_some() {
                     return Err(identity_column(&table, name));
                 }
@@ -286,6 +279,20 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
+
+/// 42P16 for a column that rows are told by, which must have no NULLs.
+fn tells_no_row(table: &Table, place: usize, name: &str) -> Result<()> {
+    for index in table.indexes.iter().filter(|index| index.key_columns().any(|column| column == place)) {
+        let what = match table.hints.replica_identity {
+            _ if index.primary => "a primary key",
+            ReplicaIdentity::Index(oid) if oid == index.oid => "index used as replica identity",
+            _ => continue,
+        };
+        let message = format!("column \"{name}\" is in {what}");
+        return Err(SqlError::new(sqlstate::INVALID_TABLE_DEFINITION, message));
+    }
+    Ok(())
 }
 
 /// Whether a default of a table's columns is a value of one of these sequences.

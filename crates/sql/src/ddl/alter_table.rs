@@ -290,7 +290,7 @@ impl Work<'_> {
     pub(crate) fn broken_view(&mut self, table: Oid) -> Result<Option<Arc<View>>> {
         let catalog = self.catalog.clone();
         for view in catalog.views().filter(|view| view.depends_on.contains(&table)) {
-            if self.bind_view(view).is_err() {
+            if !self.view_fits(view)? {
                 return Ok(Some(view.clone()));
             }
         }

@@ -1,6 +1,6 @@
 //! What ALTER TABLE says of a table that has no effect here, and that dumps say again: SET
-//! STATISTICS, SET STORAGE, CLUSTER ON, REPLICA IDENTITY. It is checked as PostgreSQL does, and
-//! kept.
+//! STATISTICS (also by ALTER INDEX), SET STORAGE, CLUSTER ON, REPLICA IDENTITY. It is checked as
+//! PostgreSQL does, and kept.
 //!
 //! The table is locked as for storage parameters (`storage`): readers and writers go on.
 
@@ -8,7 +8,7 @@ use cognate_engine::TreeMode;
 
 use super::alter_relation::action_not_for;
 use super::names::{Qualified, fold};
-use super::resolve::{undefined_column, undefined_table};
+use super::resolve::{undefined_column, undefined_table, wrong_type};
 use crate::catalog::{Index, IndexKey, Object, Oid, Relation, ReplicaIdentity, Table, put_hint};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{AlterRelation, NewReplicaIdentity, RelationChange};
@@ -17,6 +17,8 @@ use crate::session::work::Work;
 
 /// The highest statistics target.
 const TARGET_MAX: i64 = 10_000;
+/// The highest number that a column can be called by.
+const NUMBER_MAX: u64 = 32_767;
 
 impl Work<'_> {
     /// One of these. 42809 if it is not of a table.
@@ -26,6 +28,9 @@ impl Work<'_> {
         found: &Relation,
         alter: &AlterRelation,
     ) -> Result<()> {
+        if let RelationChange::SetIndexStatistics { number, target } = alter.change {
+            return self.alter_index_statistics(name, found, alter.tag(), (number, target)).await;
+        }
         if !matches!(found, Relation::Table(_)) {
             return Err(action_not_for(found, alter.change.action()));
         }
@@ -79,6 +84,31 @@ impl Work<'_> {
         self.change(Object::Table(table.into()))
     }
 
+    /// SET STATISTICS of a column of an index. 42809 if it is none.
+    async fn alter_index_statistics(
+        &mut self,
+        name: &Qualified,
+        found: &Relation,
+        tag: &'static str,
+        (number, target): (u64, i64),
+    ) -> Result<()> {
+        let Relation::Index(table, oid) = found else { return Err(wrong_type(found.name(), "index")) };
+        self.lock_table(table.oid, TreeMode::ShareUpdateExclusive).await?;
+        self.require_settled(table.oid, tag)?;
+        self.state.is_temporary |= table.temporary;
+        let target = self.statistics_target(target)?;
+        // Both may be gone by now.
+        let mut table = self.table_copy(table.oid).map_err(|_| undefined_table(name))?;
+        let index = table.index(*oid).ok_or_else(|| undefined_table(name))?;
+        let place = computed_place(&table, index, number)?;
+        // Those of indexes that were dropped go with the one that is said anew.
+        let known: Vec<Oid> = table.indexes.iter().map(|index| index.oid).collect();
+        let said = &mut table.hints.index_statistics;
+        said.retain(|(index, at, _)| known.contains(index) && (*index, *at) != (*oid, place));
+        said.extend(target.map(|target| (*oid, place, target)));
+        self.change(Object::Table(table.into()))
+    }
+
     /// How much is to be gathered; none is the default. 22023 if it is too low.
     fn statistics_target(&mut self, target: i64) -> Result<Option<i32>> {
         if target < -1 {
@@ -113,6 +143,32 @@ impl Work<'_> {
 /// The place of a column. 42703.
 fn place_of(table: &Table, name: &str) -> Result<usize> {
     table.column_place(name).ok_or_else(|| undefined_column(name, &table.name))
+}
+
+/// The place of a column of an index whose values are computed: of others the table's columns have
+/// statistics. 22023, 42703, 0A000.
+fn computed_place(table: &Table, index: &Index, number: u64) -> Result<usize> {
+    if !(1..=NUMBER_MAX).contains(&number) {
+        let message = format!("column number must be in range from 1 to {NUMBER_MAX}");
+        return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+    }
+    let place = usize::try_from(number - 1).unwrap_or(usize::MAX);
+    let column = match index.shown().nth(place) {
+        Some(IndexKey::Expression(_)) => return Ok(place),
+        Some(IndexKey::Column(column)) => table.columns.get(column).map_or("", |column| &column.name),
+        None => {
+            let message = format!("column number {number} of relation \"{}\" does not exist", index.name);
+            return Err(SqlError::new(sqlstate::UNDEFINED_COLUMN, message));
+        }
+    };
+    let refused = |what: &str| {
+        let message = format!("cannot alter statistics on {what} column \"{column}\" of index");
+        SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{message} \"{}\"", index.name))
+    };
+    if place >= index.columns.len() {
+        return Err(refused("included"));
+    }
+    Err(refused("non-expression").with_hint("Alter statistics on table column instead."))
 }
 
 /// The letter of a way to store values. 22023 if there is none of this name.

@@ -11,7 +11,7 @@ use cognate_engine::TreeMode;
 use super::names::{Qualified, make_up};
 use super::request::{ColumnRequest, ConstraintRequest};
 use super::resolve::undefined_table;
-use crate::catalog::{Column, Index, IndexKey, Object, Privileges, Relation, Table};
+use crate::catalog::{Column, Index, IndexKey, Object, Privileges, Relation, Table, put_hint};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Like, SequenceOptions, parse_expression};
 use crate::session::work::Work;
@@ -116,12 +116,21 @@ impl Work<'_> {
         }
     }
 
-    /// Gives a new table the indexes without constraints, and the comments, of one that it is like.
+    /// Gives a new table the indexes without constraints, the comments, and how columns are to be
+    /// stored, of one that it is like.
     pub(crate) async fn copy_indexes(&mut self, name: &Qualified, like: &Like, source: &Table) -> Result<()> {
         let mut table = Table::clone(&*self.table(name)?);
         if like.indexes {
             for index in source.indexes.iter().filter(|index| index.constraint.is_none()) {
                 self.copy_index(&mut table, source, index).await?;
+            }
+        }
+        if like.storage {
+            for (place, storage) in &source.hints.storage {
+                let column = source.columns.get(*place).filter(|column| !column.dropped);
+                if let Some(copy) = column.and_then(|column| table.column_place(&column.name)) {
+                    put_hint(&mut table.hints.storage, copy, Some(*storage));
+                }
             }
         }
         if like.comments {

@@ -222,7 +222,7 @@ impl Work<'_> {
             let Some(view) = self.held_view(view).await? else { continue };
             let query = renamed(&view, before, &after, &view.search_path);
             let changed = View { query, ..View::clone(&view) };
-            if has_text(&changed.query, word) || self.bind_view(&changed).is_err() {
+            if has_text(&changed.query, word) || !self.view_fits(&changed)? {
                 return Err(self.named_by(&view, what));
             }
             if changed.query != view.query {

@@ -348,6 +348,36 @@ fn catalog() -> &'static HashMap<&'static str, Vec<Operator>> {
     })
 }
 
+/// An operator as it is listed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signature {
+    pub(crate) name: &'static str,
+    /// None for a prefix operator.
+    pub(crate) left: Option<TypeId>,
+    pub(crate) right: TypeId,
+    pub(crate) result: TypeId,
+    /// The comparison that it is, if it is one.
+    pub(crate) comparison: Option<Comparison>,
+}
+
+/// All operators, in the same order in every run of one version.
+pub(crate) fn signatures() -> Vec<Signature> {
+    let mut names: Vec<&'static str> = catalog().keys().copied().collect();
+    names.sort_unstable();
+    let operators = names.into_iter().filter_map(|name| catalog().get(name)).flatten();
+    let listed = operators.map(|known| Signature {
+        name: known.name,
+        left: known.left,
+        right: known.right,
+        result: known.result,
+        comparison: match known.body {
+            OperatorBody::Compare(comparison) => Some(comparison),
+            _ => None,
+        },
+    });
+    listed.collect()
+}
+
 /// Finds the operator for its operands; `left` is none for a prefix operator. Untyped literals have
 /// type `Unknown`. 42883 if there is none that fits, 42725 if several do equally, 0A000 if only
 /// PostgreSQL has one of the name.

@@ -11,13 +11,14 @@ use super::string::{integer, offset_of, str_of};
 use crate::error::{SqlError, sqlstate};
 use crate::regex::{Flavour, Matcher, Options, Regex, Span};
 use crate::types::TypeId::{Bool, Bpchar, Int4, Name, Text as T, TextArray};
-use crate::types::bounds::check_size;
-use crate::types::{Array, Datum, TypeId};
+use crate::types::bounds::{Meter, check_size};
+use crate::types::{Array, Datum, Dimension, TypeId};
 
 type Computed = Result<Datum, SqlError>;
 
-/// Compiled expressions that a thread keeps.
+/// Compiled expressions that a thread keeps, and their states and characters together.
 const CACHED_EXPRESSIONS: usize = 32;
+const CACHED_SIZE: usize = 1 << 18;
 
 /// How an expression is to be applied.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,7 +93,9 @@ fn compile(pattern: &str, flags: Flags) -> Result<Rc<Regex>, SqlError> {
     }
     let compiled = Rc::new(Regex::new(pattern, flags.options)?);
     EXPRESSIONS.with_borrow_mut(|cache| {
-        if cache.len() >= CACHED_EXPRESSIONS {
+        let size = |((pattern, _), regex): (&(String, Options), &Rc<Regex>)| pattern.len() + regex.states();
+        let kept: usize = cache.iter().map(size).sum();
+        if cache.len() >= CACHED_EXPRESSIONS || kept + size((&key, &compiled)) > CACHED_SIZE {
             cache.clear();
         }
         cache.insert(key, compiled.clone());
@@ -169,11 +172,20 @@ impl<'a> Matches<'a> {
     }
 }
 
-/// What matched: the parts in parentheses, or all if there are none.
-fn captured(text: &str, found: &Found) -> Datum {
+/// What an array of parts takes beside them, and the place where it is held.
+const ARRAY_BYTES: usize =
+    size_of::<Datum>() + 2 * size_of::<usize>() + size_of::<Array>() + size_of::<Dimension>();
+
+/// What matched: the parts in parentheses, or all if there are none. Parts may be many, and lie
+/// within each other: they are counted before they are made. 53200.
+fn captured(text: &str, found: &Found, meter: &mut Meter, context: &EvalContext<'_>) -> Computed {
     let part = |span: &Option<Span>| span.map_or(Datum::Null, |(start, end)| text[start..end].into());
     let parts = if found.len() == 1 { &found[..] } else { &found[1..] };
-    Array::new(TypeId::Text, parts.iter().map(part).collect()).into()
+    let characters: usize = parts.iter().flatten().map(|(start, end)| end - start).sum();
+    let bytes = ARRAY_BYTES + parts.len() * size_of::<Datum>() + characters;
+    meter.add(bytes)?;
+    context.check_size(bytes)?;
+    Ok(Array::new(TypeId::Text, parts.iter().map(part).collect()).into())
 }
 
 fn regexp_match(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
@@ -187,7 +199,7 @@ fn regexp_match(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     let text = str_of(&arguments[0])?;
     let check = || context.check_interrupt();
     let found = Matches::from(&expression, text, 0, true, &check).next()?;
-    Ok(found.map_or(Datum::Null, |found| captured(text, &found)))
+    found.map_or(Ok(Datum::Null), |found| captured(text, &found, &mut Meter::default(), context))
 }
 
 /// The rows of `regexp_matches`: one, or with flag `g` all. Arguments: text, pattern, perhaps
@@ -198,10 +210,9 @@ pub(super) fn regexp_matches(arguments: &[Datum], context: &EvalContext<'_>) -> 
     let text = str_of(&arguments[0])?;
     let check = || context.check_interrupt();
     let mut matches = Matches::from(&expression, text, 0, true, &check);
-    let mut rows = Vec::new();
+    let (mut rows, mut meter) = (Vec::new(), Meter::default());
     while let Some(found) = matches.next()? {
-        rows.push(captured(text, &found));
-        context.check_size(rows.len() * size_of::<Datum>() + text.len())?;
+        rows.push(captured(text, &found, &mut meter, context)?);
         if !flags.global {
             break;
         }
@@ -343,8 +354,16 @@ pub(super) fn substring(arguments: &[Datum], context: &EvalContext<'_>) -> Compu
     Ok(found.map_or(Datum::Null, |(start, end)| text[start..end].into()))
 }
 
-/// Appends the replacement of one match: `\1` to `\9` are its parts, `\&` all of it.
-fn expand(replacement: &str, text: &str, found: &Found, out: &mut String) {
+/// Appends the replacement of one match: `\1` to `\9` are its parts, `\&` all of it. Each may be
+/// large, and there may be many: what a statement may hold is asked for before each. 53200.
+fn expand(
+    replacement: &str,
+    text: &str,
+    found: &Found,
+    out: &mut String,
+    context: &EvalContext<'_>,
+) -> Result<(), SqlError> {
+    let mut meter = Meter::default();
     let mut rest = replacement;
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
@@ -363,6 +382,9 @@ fn expand(replacement: &str, text: &str, found: &Found, out: &mut String) {
             None => out.push('\\'),
             Some(group) => {
                 if let Some((start, end)) = found.get(group).copied().flatten() {
+                    meter.add(end - start)?;
+                    // And for what is still to be copied, which had room before.
+                    make_room(end - start + rest.len(), out, context)?;
                     out.push_str(&text[start..end]);
                 }
             }
@@ -370,6 +392,16 @@ fn expand(replacement: &str, text: &str, found: &Found, out: &mut String) {
         rest = &rest[at + 2..];
     }
     out.push_str(rest);
+    Ok(())
+}
+
+/// Makes room for more bytes, but not for twice as many: that may be more than there is. 53200.
+fn make_room(more: usize, out: &mut String, context: &EvalContext<'_>) -> Result<(), SqlError> {
+    context.check_size(out.len() + more)?;
+    if out.capacity() - out.len() < more {
+        out.reserve_exact(more.max(out.len() / 2));
+    }
+    Ok(())
 }
 
 /// Replaces the match of this number from a start on, or all if the number is 0.
@@ -393,15 +425,9 @@ fn replace(
             continue;
         }
         let (from, to) = whole(&found);
-        let more = from - copied + replacement.len();
-        context.check_size(out.len() + more)?;
-        if out.capacity() - out.len() < more {
-            // Twice as much may be more than there is.
-            out.reserve_exact(more.max(out.len() / 2));
-        }
+        make_room(from - copied + replacement.len(), &mut out, context)?;
         out.push_str(&text[copied..from]);
-        expand(replacement, text, &found, &mut out);
-        context.check_size(out.len())?;
+        expand(replacement, text, &found, &mut out, context)?;
         copied = to;
         if number > 0 {
             break;

@@ -112,10 +112,11 @@ fn allowed(session: &dyn SessionView) -> usize {
 }
 
 /// Cores that are left by the transactions that execute, one of which is that of those who are
-/// helped.
+/// helped, and by those that wait until they may: these may have its slot by now.
 fn free_cores(session: &dyn SessionView) -> usize {
-    let active = session.server().governor().map_or(0, |governor| governor.active as usize);
-    CORES.saturating_sub(active.max(1))
+    let governor = session.server().governor();
+    let wanted = governor.map_or(0, |governor| governor.active.saturating_add(governor.waiting));
+    CORES.saturating_sub(wanted.max(1) as usize)
 }
 
 /// Whether any thread can evaluate it that has the row.

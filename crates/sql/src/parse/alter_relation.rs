@@ -14,6 +14,7 @@
 //! ALTER TABLE [IF EXISTS] [ONLY] name REPLICA IDENTITY { DEFAULT | NOTHING | FULL }
 //! ALTER TABLE [IF EXISTS] [ONLY] name REPLICA IDENTITY USING INDEX index
 //! ALTER INDEX IF EXISTS name RENAME TO new
+//! ALTER INDEX [IF EXISTS] name ALTER [COLUMN] number SET STATISTICS number
 //! CREATE VIEW name AS query WITH [CASCADED | LOCAL] CHECK OPTION
 //! ```
 
@@ -73,6 +74,13 @@ pub enum RelationChange {
         /// How much is to be gathered; -1 for what is usual.
         target: i64,
     },
+    /// The same of a column of an index, which has a number.
+    SetIndexStatistics {
+        /// The column's number, from 1 on.
+        number: u64,
+        /// As with that of a table.
+        target: i64,
+    },
     /// ALTER COLUMN ... SET STORAGE.
     SetStorage {
         /// The column.
@@ -108,7 +116,9 @@ impl RelationChange {
     /// What such a change is called.
     pub fn action(&self) -> &'static str {
         match self {
-            RelationChange::SetStatistics { .. } => "ALTER COLUMN ... SET STATISTICS",
+            RelationChange::SetStatistics { .. } | RelationChange::SetIndexStatistics { .. } => {
+                "ALTER COLUMN ... SET STATISTICS"
+            }
             RelationChange::SetStorage { .. } => "ALTER COLUMN ... SET STORAGE",
             RelationChange::Cluster(Some(_)) => "CLUSTER ON",
             RelationChange::Cluster(None) => "SET WITHOUT CLUSTER",
@@ -143,7 +153,11 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Option<AlterRelation>> {
         take(parser, "ONLY");
     }
     let name = parser.parse_object_name(false)?;
-    let hint = if is_view || is_index { None } else { hint(parser)? };
+    let hint = match () {
+        () if is_view => None,
+        () if is_index => index_hint(parser)?,
+        () => hint(parser)?,
+    };
     let change = match hint {
         Some(hint) => hint,
         None => change(parser)?,
@@ -153,7 +167,31 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Option<AlterRelation>> {
 
 /// Whether it is a form of ALTER INDEX that is read here.
 fn is_of_index(parser: &Parser<'_>) -> bool {
-    (is_word(parser, 2, "IF") && renames(parser)) || changes_options(parser, &["SET", "RESET"])
+    (is_word(parser, 2, "IF") && renames(parser))
+        || changes_options(parser, &["SET", "RESET"])
+        || is_index_hint(parser)
+}
+
+/// Whether something is said of a column of an index that is only kept.
+fn is_index_hint(parser: &Parser<'_>) -> bool {
+    let from = behind_name(parser);
+    let column = from + 1 + usize::from(is_word(parser, from + 1, "COLUMN"));
+    is_word(parser, from, "ALTER")
+        && matches!(parser.peek_nth_token_ref(column).token, Token::Number(..))
+        && is_word(parser, column + 1, "SET")
+        && is_word(parser, column + 2, "STATISTICS")
+}
+
+/// The same, read.
+fn index_hint(parser: &mut Parser<'_>) -> Parsed<Option<RelationChange>> {
+    if !take(parser, "ALTER") {
+        return Ok(None);
+    }
+    take(parser, "COLUMN");
+    let number = parser.parse_literal_uint()?;
+    expect(parser, "SET")?;
+    expect(parser, "STATISTICS")?;
+    Ok(Some(RelationChange::SetIndexStatistics { number, target: statistics_target(parser)? }))
 }
 
 /// Whether one of these words and a parenthesis come right behind the name of the relation.
@@ -220,10 +258,14 @@ fn hint(parser: &mut Parser<'_>) -> Parsed<Option<RelationChange>> {
         return Ok(Some(RelationChange::SetStorage { column, storage: parser.parse_identifier()? }));
     }
     expect(parser, "STATISTICS")?;
+    Ok(Some(RelationChange::SetStatistics { column, target: statistics_target(parser)? }))
+}
+
+/// How much is to be gathered.
+fn statistics_target(parser: &mut Parser<'_>) -> Parsed<i64> {
     let is_negative = parser.consume_token(&Token::Minus);
     let number = i64::try_from(parser.parse_literal_uint()?).unwrap_or(i64::MAX);
-    let target = if is_negative { -number } else { number };
-    Ok(Some(RelationChange::SetStatistics { column, target }))
+    Ok(if is_negative { -number } else { number })
 }
 
 fn replica_identity(parser: &mut Parser<'_>) -> Parsed<NewReplicaIdentity> {
@@ -350,6 +392,8 @@ mod tests {
             ("ALTER TABLE IF EXISTS ONLY s.t RESET (fillfactor, autovacuum_enabled)", "ALTER TABLE"),
             ("ALTER INDEX s.i SET (fillfactor = 70, deduplicate_items = off)", "ALTER INDEX"),
             ("ALTER INDEX IF EXISTS i RESET (fillfactor)", "ALTER INDEX"),
+            ("ALTER INDEX s.i ALTER COLUMN 2 SET STATISTICS 100", "ALTER INDEX"),
+            ("ALTER INDEX IF EXISTS i ALTER 1 SET STATISTICS -1", "ALTER INDEX"),
             ("ALTER TABLE ONLY s.t ALTER COLUMN \"A\" SET STATISTICS -1", "ALTER TABLE"),
             ("ALTER TABLE IF EXISTS t ALTER a SET STORAGE EXTERNAL", "ALTER TABLE"),
             ("ALTER TABLE s.t CLUSTER ON t_pkey", "ALTER TABLE"),

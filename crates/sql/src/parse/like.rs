@@ -18,6 +18,7 @@ pub(crate) struct Like {
     pub(crate) generated: bool,
     pub(crate) identity: bool,
     pub(crate) indexes: bool,
+    pub(crate) storage: bool,
 }
 
 impl Like {
@@ -33,6 +34,7 @@ impl Like {
                     generated: including,
                     identity: including,
                     indexes: including,
+                    storage: including,
                 };
             }
             "COMMENTS" => self.comments = including,
@@ -41,8 +43,9 @@ impl Like {
             "GENERATED" => self.generated = including,
             "IDENTITY" => self.identity = including,
             "INDEXES" => self.indexes = including,
+            "STORAGE" => self.storage = including,
             // No table has any of these, so there is nothing to take over.
-            "COMPRESSION" | "STATISTICS" | "STORAGE" => {}
+            "COMPRESSION" | "STATISTICS" => {}
             _ => return false,
         }
         true
@@ -50,8 +53,15 @@ impl Like {
 
     /// As a column's name.
     pub(super) fn written(&self) -> String {
-        let flags =
-            [self.comments, self.constraints, self.defaults, self.generated, self.identity, self.indexes];
+        let flags = [
+            self.comments,
+            self.constraints,
+            self.defaults,
+            self.generated,
+            self.identity,
+            self.indexes,
+            self.storage,
+        ];
         let flags: String = flags.map(|flag| if flag { '1' } else { '0' }).iter().collect();
         let mark = MARK.to_string();
         format!("{MARK}{flags}{MARK}{}", self.table.join(&mark))
@@ -69,6 +79,7 @@ impl Like {
             generated: flag(),
             identity: flag(),
             indexes: flag(),
+            storage: flag(),
             table: parts.map(str::to_owned).collect(),
         })
     }

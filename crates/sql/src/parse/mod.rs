@@ -229,6 +229,11 @@ impl Statement {
         self.overriding.iter().find(|(insert, _)| *insert == at).map(|(_, overriding)| *overriding)
     }
 
+    /// Bytes that its tree is charged for; 0 if that is not much.
+    pub(crate) fn charged(&self) -> usize {
+        self.charge.as_ref().map_or(0, |charge| charge.bytes())
+    }
+
     /// A bound on the depth of its tree, and of what is made from it.
     pub(crate) fn depth(&self) -> usize {
         self.complexity

@@ -135,6 +135,8 @@ impl Template {
 struct Rows {
     /// The piece VALUES.
     values: Option<usize>,
+    /// The piece behind the last row: what a call in RETURNING is given is no value of a row.
+    end: usize,
     is_single: bool,
 }
 
@@ -143,18 +145,23 @@ impl Rows {
         let is_values =
             |piece: &Lexeme<'_>| piece.kind == Kind::Word && piece.text.eq_ignore_ascii_case("values");
         let Some(values) = pieces.iter().position(is_values) else { return Rows::default() };
-        let (mut depth, mut rows) = (0_usize, 0);
-        for piece in &pieces[values..] {
+        let (mut depth, mut rows, mut end) = (0_usize, 0, pieces.len());
+        for (at, piece) in pieces.iter().enumerate().skip(values + 1) {
             match piece.text {
                 "(" => {
                     rows += usize::from(depth == 0);
                     depth += 1;
                 }
                 ")" => depth = depth.saturating_sub(1),
+                "," => {}
+                _ if depth == 0 => {
+                    end = at;
+                    break;
+                }
                 _ => {}
             }
         }
-        Rows { values: Some(values), is_single: rows == 1 }
+        Rows { values: Some(values), end, is_single: rows == 1 }
     }
 }
 
@@ -168,7 +175,7 @@ fn parameter(pieces: &[Lexeme<'_>], at: usize, depth: usize, rows: &Rows) -> Opt
     let ends = next.is_none_or(|next| matches!(next.text, ";" | ")" | ",") || is_word(next, &BEHIND));
     let goes_on =
         next.is_some_and(|next| ARITHMETIC.contains(&next.text) || COMPARISONS.contains(&next.text));
-    let in_values = rows.values.is_some_and(|values| at > values)
+    let in_values = rows.values.is_some_and(|values| (values..rows.end).contains(&at))
         && depth == 1
         && matches!(before.text, "(" | ",")
         && next.is_some_and(|next| matches!(next.text, ")" | ","));
@@ -235,6 +242,11 @@ mod tests {
                 "INSERT INTO t (a) VALUES (1, 'a'), (2, 'b')",
                 "INSERT INTO t (a) VALUES ($1, 'a'), ($2, 'b')",
                 &[(0, "1"), (0, "2")],
+            ),
+            (
+                "INSERT INTO t VALUES (1, 'a') RETURNING abs(2), coalesce(b, 3)",
+                "INSERT INTO t VALUES ($1, $2) RETURNING abs(2), coalesce(b, 3)",
+                &[(0, "1"), (0, "a")],
             ),
             ("SELECT 1", "SELECT 1", &[]),
         ] {

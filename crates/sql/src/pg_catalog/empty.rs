@@ -11,10 +11,8 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &TRIGGERED_UPDATE_COLUMNS,
     &TRIGGERS,
     &USER_DEFINED_TYPES,
-    &PG_AGGREGATE,
     &PG_AMOP,
     &PG_AMPROC,
-    &PG_CAST,
     &PG_CONVERSION,
     &PG_EVENT_TRIGGER,
     &PG_FOREIGN_DATA_WRAPPER,
@@ -123,16 +121,6 @@ empty_table! {
 }
 
 empty_table! {
-    PG_AGGREGATE = 2600 table "pg_catalog"."pg_aggregate",
-    aggfnoid: Regproc, aggkind: InternalChar, aggnumdirectargs: Int2, aggtransfn: Regproc,
-    aggfinalfn: Regproc, aggcombinefn: Regproc, aggserialfn: Regproc, aggdeserialfn: Regproc,
-    aggmtransfn: Regproc, aggminvtransfn: Regproc, aggmfinalfn: Regproc, aggfinalextra: Bool,
-    aggmfinalextra: Bool, aggfinalmodify: InternalChar, aggmfinalmodify: InternalChar, aggsortop: Oid,
-    aggtranstype: Oid, aggtransspace: Int4, aggmtranstype: Oid, aggmtransspace: Int4, agginitval: Text,
-    aggminitval: Text,
-}
-
-empty_table! {
     PG_AMOP = 2602 table "pg_catalog"."pg_amop",
     oid: Oid, amopfamily: Oid, amoplefttype: Oid, amoprighttype: Oid, amopstrategy: Int2,
     amoppurpose: InternalChar, amopopr: Oid, amopmethod: Oid, amopsortfamily: Oid,
@@ -141,12 +129,6 @@ empty_table! {
 empty_table! {
     PG_AMPROC = 2603 table "pg_catalog"."pg_amproc",
     oid: Oid, amprocfamily: Oid, amproclefttype: Oid, amprocrighttype: Oid, amprocnum: Int2, amproc: Regproc,
-}
-
-empty_table! {
-    PG_CAST = 2605 table "pg_catalog"."pg_cast",
-    oid: Oid, castsource: Oid, casttarget: Oid, castfunc: Oid, castcontext: InternalChar,
-    castmethod: InternalChar,
 }
 
 empty_table! {

@@ -24,6 +24,7 @@
 #[macro_use]
 mod define;
 
+mod absent;
 mod acl;
 mod activity;
 mod binding;
@@ -39,6 +40,7 @@ mod index;
 mod information_schema;
 mod keywords;
 mod names;
+mod operation;
 mod procedure;
 mod relation;
 mod role;
@@ -52,6 +54,7 @@ mod value;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+pub(crate) use absent::absent_relation;
 pub(crate) use acl::{EXPLODED, EXPLODED_ROW, explode};
 pub use binding::SystemTables;
 pub use define::{Rows, SystemTable};
@@ -67,11 +70,12 @@ pub(crate) use type_facts::storage_of;
 
 /// All relations of the two schemas.
 pub fn all() -> impl Iterator<Item = &'static SystemTable> {
-    let groups: [&[&'static SystemTable]; 14] = [
+    let groups: [&[&'static SystemTable]; 15] = [
         relation::TABLES,
         index::TABLES,
         constraint::TABLES,
         types::TABLES,
+        operation::TABLES,
         procedure::TABLES,
         routine::TABLES,
         role::TABLES,

@@ -198,6 +198,11 @@ pub(super) fn by_name(name: &str) -> Option<&'static Procedure> {
     }
 }
 
+/// The aggregates.
+pub(super) fn aggregates() -> impl Iterator<Item = &'static Procedure> {
+    PROCEDURES.iter().filter(|procedure| procedure.kind() == 'a')
+}
+
 /// The function of this name whose arguments are of these types.
 pub(super) fn by_arguments(name: &str, types: &[Oid]) -> Option<&'static Procedure> {
     let is_it = |procedure: &&Procedure| procedure.name == name && procedure.arguments.as_slice() == types;

@@ -177,6 +177,13 @@ fn known_rows(source: &Source<'_>, kind: char, tree: u32) -> f32 {
     known.map_or(-1.0, |known| known.rows as f32)
 }
 
+/// The blocks of such a table; as in PostgreSQL none are known before. Programs divide the rows by
+/// them, to tell from the size how many there are now.
+fn known_blocks(source: &Source<'_>, kind: char, tree: u32) -> i32 {
+    let known = source.server.table_statistics(tree).filter(|_| kind == 'r');
+    known.map_or(0, |_| i32::try_from(source.tree_blocks(tree)).unwrap_or(i32::MAX))
+}
+
 system_table! {
     static PG_CLASS = 1259 table "pg_catalog"."pg_class",
     |source| entries(source.catalog).into_iter().map(|entry| (source, entry.owned(source))) => |(source, entry)|,
@@ -190,7 +197,7 @@ system_table! {
     relam: Oid = entry.method,
     relfilenode: Oid = entry.tree,
     reltablespace: Oid = 0,
-    relpages: Int4 = 0,
+    relpages: Int4 = known_blocks(source, entry.kind, entry.tree),
     reltuples: Float4 = known_rows(source, entry.kind, entry.tree),
     relallvisible: Int4 = 0,
     reltoastrelid: Oid = 0,
@@ -303,7 +310,8 @@ impl Attribute {
                 IndexKey::Column(column) => table.columns.get(column).map(|column| (&column.name, column.ty)),
                 IndexKey::Expression(of) => index.expression(of).map(|one| (&one.name, one.ty)),
             }?;
-            Some(Attribute::new(index.oid, name, ty, place))
+            let statistics = table.hints.statistics_of_index(index.oid, place);
+            Some(Attribute { statistics, ..Attribute::new(index.oid, name, ty, place) })
         })
     }
 

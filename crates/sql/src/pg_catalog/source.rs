@@ -281,7 +281,22 @@ pub struct TransactionRow {
     pub waits_for: Option<String>,
 }
 
+/// Bytes of a block, as `block_size` tells it.
+const BLOCK: i64 = 8192;
+
 impl Source<'_> {
+    /// So many blocks would hold what is in a tree: files of PostgreSQL's are whole blocks, and
+    /// programs divide their sizes by that.
+    pub(super) fn tree_blocks(&self, tree: u32) -> i64 {
+        let bytes = self.server.tree_bytes(tree);
+        bytes / BLOCK + i64::from(bytes % BLOCK != 0)
+    }
+
+    /// The bytes of these blocks.
+    pub(super) fn tree_bytes(&self, tree: u32) -> i64 {
+        self.tree_blocks(tree).saturating_mul(BLOCK)
+    }
+
     /// The name of the session's role.
     pub(super) fn user(&self) -> String {
         self.eval.session.user()

@@ -5,8 +5,9 @@
 //! The engine counts commits, rollbacks, deadlocks, checkpoints and what it writes to its log,
 //! since it was opened, and knows roughly how many rows a tree has. Nobody counts scans, rows that
 //! were read and written, or blocks: such a column is NULL, for an index that shows 0 scans would
-//! be taken for one that nobody needs. In `pg_stat_database` alone it is 0, because monitors pass
-//! over a database of which one figure is missing. Of a column's values their number is known and
+//! be taken for one that nobody needs. Of whole databases and the server (`pg_stat_database`,
+//! `pg_stat_bgwriter`, `pg_stat_wal`) it is 0, because monitors pass over a row of which one figure
+//! is missing that PostgreSQL always has. Of a column's values their number is known and
 //! how many are NULL, not which are common: the rest of `pg_stats` is NULL.
 //!
 //! All tables are users' tables here, since the catalog's are not stored.
@@ -53,7 +54,7 @@ fn indexes<'a>(source: &Source<'a>) -> impl Iterator<Item = (&'a Arc<Table>, &'a
 }
 
 /// When the statistics of a table were gathered that there are, by ANALYZE or in the background.
-fn gathered_at(server: &dyn ServerView, table: &Table, automatic: bool) -> Datum {
+pub(super) fn gathered_at(server: &dyn ServerView, table: &Table, automatic: bool) -> Datum {
     let known = server.table_statistics(table.tree).filter(|known| known.automatic == automatic);
     known.map_or(NULL, |known| Datum::Timestamptz(known.at))
 }
@@ -264,13 +265,13 @@ system_table! {
     checksum_last_failure: Timestamptz = NULL,
     blk_read_time: Float8 = 0.0,
     blk_write_time: Float8 = 0.0,
-    session_time: Float8 = NULL,
-    active_time: Float8 = NULL,
-    idle_in_transaction_time: Float8 = NULL,
-    sessions: Int8 = NULL,
-    sessions_abandoned: Int8 = NULL,
-    sessions_fatal: Int8 = NULL,
-    sessions_killed: Int8 = NULL,
+    session_time: Float8 = 0.0,
+    active_time: Float8 = 0.0,
+    idle_in_transaction_time: Float8 = 0.0,
+    sessions: Int8 = 0,
+    sessions_abandoned: Int8 = 0,
+    sessions_fatal: Int8 = 0,
+    sessions_killed: Int8 = 0,
     stats_reset: Timestamptz = since,
 }
 
@@ -293,14 +294,14 @@ system_table! {
     |source| counted(source).map(|counted| (counted, since(source))) => |(counted, since)|,
     checkpoints_timed: Int8 = 0,
     checkpoints_req: Int8 = count(counted.checkpoints),
-    checkpoint_write_time: Float8 = NULL,
-    checkpoint_sync_time: Float8 = NULL,
-    buffers_checkpoint: Int8 = NULL,
+    checkpoint_write_time: Float8 = 0.0,
+    checkpoint_sync_time: Float8 = 0.0,
+    buffers_checkpoint: Int8 = 0,
     buffers_clean: Int8 = 0,
     maxwritten_clean: Int8 = 0,
     buffers_backend: Int8 = 0,
     buffers_backend_fsync: Int8 = 0,
-    buffers_alloc: Int8 = NULL,
+    buffers_alloc: Int8 = 0,
     stats_reset: Timestamptz = since,
 }
 
@@ -315,7 +316,7 @@ system_table! {
     wal_buffers_full: Int8 = 0,
     wal_write: Int8 = count(counted.log.batches),
     wal_sync: Int8 = count(counted.log.batches),
-    wal_write_time: Float8 = NULL,
+    wal_write_time: Float8 = 0.0,
     wal_sync_time: Float8 = counted.log.flush_us as f64 / 1000.0,
     stats_reset: Timestamptz = since,
 }

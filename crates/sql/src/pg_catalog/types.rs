@@ -1,5 +1,5 @@
 //! Types, collations, languages and the extension that has one: `pg_type`, `pg_enum`,
-//! `pg_collation`, `pg_language`, `pg_extension`, `pg_operator`.
+//! `pg_collation`, `pg_language`, `pg_extension`.
 
 use super::type_facts::{
     ARRAY_ANALYZE, ARRAY_SUBSCRIPT, JSONB_SUBSCRIPT, RAW_ARRAY_SUBSCRIPT, TypeFacts, domain_facts,
@@ -21,7 +21,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_EXTENSION,
     &PG_AVAILABLE_EXTENSIONS,
     &PG_AVAILABLE_EXTENSION_VERSIONS,
-    &PG_OPERATOR,
 ];
 
 fn subscript(id: TypeId) -> Oid {
@@ -375,7 +374,7 @@ system_table! {
 }
 
 /// The equality operators: oid, type, oid of the function.
-const EQUALITY: &[(Oid, TypeId, Oid)] = &[
+pub(super) const EQUALITY: &[(Oid, TypeId, Oid)] = &[
     (91, TypeId::Bool, 60),
     (1955, TypeId::Bytea, 1948),
     (92, TypeId::InternalChar, 61),
@@ -416,24 +415,4 @@ pub(super) fn equality_operator(id: TypeId) -> Oid {
         _ => id,
     };
     EQUALITY.iter().find(|operator| operator.1 == id).map_or(0, |operator| operator.0)
-}
-
-system_table! {
-    static PG_OPERATOR = 2617 table "pg_catalog"."pg_operator",
-    |_source| EQUALITY => |&(oid, ty, function)|,
-    oid: Oid = oid,
-    oprname: Name = "=",
-    oprnamespace: Oid = PG_CATALOG_OID,
-    oprowner: Oid = OWNER_OID,
-    oprkind: InternalChar = 'b',
-    oprcanmerge: Bool = ty != TypeId::Xid,
-    oprcanhash: Bool = true,
-    oprleft: Oid = ty.oid(),
-    oprright: Oid = ty.oid(),
-    oprresult: Oid = TypeId::Bool.oid(),
-    oprcom: Oid = oid,
-    oprnegate: Oid = 0,
-    oprcode: Regproc = function,
-    oprrest: Regproc = 0,
-    oprjoin: Regproc = 0,
 }

@@ -88,6 +88,16 @@ impl Dfa {
         Ok(dfa)
     }
 
+    /// States of the automaton that it is made of.
+    pub(super) fn states(&self) -> usize {
+        self.nfa.states.len()
+    }
+
+    /// What it has learnt by now: states in remembered sets, and transitions.
+    pub(super) fn learnt(&self) -> usize {
+        self.members + self.next.len()
+    }
+
     /// Forgets what it has learnt. The first kernel is the beginning.
     fn forget(&mut self) {
         self.kernels.clear();

@@ -5,8 +5,10 @@
 //! director (`***=`) and with options (`(?i)`), which change the flavour.
 
 use super::name::character_named;
-use super::set::{Class, Set};
+use super::set::{Class, Growing, Set};
 use super::{Failure, Flavour, Options};
+use crate::error::SqlError;
+use crate::types::bounds::{PIECE, ask};
 
 /// What the parser sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +64,13 @@ pub(super) struct Lexer {
     /// Whether nothing, or only `(` or `^`, came before: there `*` of a basic expression means
     /// itself.
     fresh: Fresh,
+    /// Work since it was asked last whether to stop, and why it is to.
+    work: usize,
+    stopped: Option<SqlError>,
 }
+
+/// What reading a token, or a part of a bracket expression, counts as.
+const PART: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fresh {
@@ -76,11 +84,33 @@ impl Lexer {
     /// Reads the director and the embedded options.
     pub(super) fn new(pattern: &str, options: Options) -> Result<Lexer, Failure> {
         let pattern = pattern.chars().collect();
-        let mut lexer = Lexer { pattern, at: 0, options, fresh: Fresh::Start };
+        let mut lexer = Lexer { pattern, at: 0, options, fresh: Fresh::Start, work: 0, stopped: None };
         if options.flavour != Flavour::Literal {
             lexer.director()?;
         }
         Ok(lexer)
+    }
+
+    /// Counts that a token was read. Fails if the statement should stop; [`Lexer::error`] says why.
+    pub(super) fn count(&mut self) -> Result<(), Failure> {
+        self.spend(PART)
+    }
+
+    fn spend(&mut self, work: usize) -> Result<(), Failure> {
+        self.work += work;
+        if self.work < PIECE {
+            return Ok(());
+        }
+        self.work = 0;
+        ask().map_err(|stopped| {
+            self.stopped = Some(stopped);
+            Failure::STOPPED
+        })
+    }
+
+    /// The error that a failure is.
+    pub(super) fn error(&mut self, failure: Failure) -> SqlError {
+        self.stopped.take().unwrap_or_else(|| failure.into())
     }
 
     fn director(&mut self) -> Result<(), Failure> {
@@ -420,8 +450,7 @@ impl Lexer {
             _ => {}
         }
         let negated = self.eat('^');
-        let mut set = Set::default();
-        let mut complements = Set::default();
+        let (mut set, mut complements) = (Growing::default(), Growing::default());
         let mut first = true;
         loop {
             let c = self.look(0).ok_or(Failure::BRACKET)?;
@@ -432,22 +461,29 @@ impl Lexer {
             self.bracket_part(c, first, &mut set, &mut complements)?;
             first = false;
         }
-        set.add(&complements);
+        set.add(&complements.finish());
         if !negated {
-            return Ok(Token::Set(set));
+            return Ok(Token::Set(set.finish()));
         }
         if self.options.newline_stops {
             set.add(&Set::single('\n'));
         }
-        Ok(Token::Set(set.complement()))
+        Ok(Token::Set(set.finish().complement()))
+    }
+
+    /// Takes a part into the set of a bracket expression.
+    fn add(&mut self, part: &Set, set: &mut Growing) -> Result<(), Failure> {
+        self.spend(PART + size_of::<u64>() * part.ranges())?;
+        set.add(part);
+        Ok(())
     }
 
     fn bracket_part(
         &mut self,
         c: char,
         first: bool,
-        set: &mut Set,
-        complements: &mut Set,
+        set: &mut Growing,
+        complements: &mut Growing,
     ) -> Result<(), Failure> {
         let start = match c {
             '-' if !first && !self.sees(']') => return Err(Failure::RANGE),
@@ -455,14 +491,12 @@ impl Lexer {
                 '.' => self.element('.')?,
                 '=' => {
                     let c = self.element('=')?;
-                    set.add(&self.cased(Set::single(c)));
-                    return Ok(());
+                    return self.add(&self.cased(Set::single(c)), set);
                 }
                 ':' => {
                     let name = self.named(':')?;
                     let class = Class::named(&name).ok_or(Failure("invalid character class"))?;
-                    set.add(&class.set(self.options.ignore_case));
-                    return Ok(());
+                    return self.add(&class.set(self.options.ignore_case), set);
                 }
                 _ => '[',
             },
@@ -470,12 +504,10 @@ impl Lexer {
                 Escape::Plain(c) => c,
                 Escape::Class(class, negated) => {
                     let class = class.set(self.options.ignore_case);
-                    if negated {
-                        complements.add(&class.complement())
-                    } else {
-                        set.add(&class)
-                    }
-                    return Ok(());
+                    return match negated {
+                        true => self.add(&class.complement(), complements),
+                        false => self.add(&class, set),
+                    };
                 }
                 Escape::Other(_) => return Err(Failure::ESCAPE),
             },
@@ -485,8 +517,7 @@ impl Lexer {
             if self.sees('-') && self.look(1).is_none() {
                 return Err(Failure::BRACKET);
             }
-            set.add(&self.cased(Set::single(start)));
-            return Ok(());
+            return self.add(&self.cased(Set::single(start)), set);
         }
         self.at += 1;
         let end = self.range_end()?;
@@ -496,8 +527,7 @@ impl Lexer {
         if self.options.ignore_case && end as u32 - start as u32 > 100_000 {
             return Err(Failure::TOO_COMPLEX);
         }
-        set.add(&self.cased(Set::range(start as u32, end as u32)));
-        Ok(())
+        self.add(&self.cased(Set::range(start as u32, end as u32)), set)
     }
 
     fn range_end(&mut self) -> Result<char, Failure> {

@@ -6,9 +6,13 @@ use std::rc::Rc;
 use super::Failure;
 use super::parse::{Constraint, Expression, LINE_END, WORD};
 use super::set::{Colors, Set};
+use crate::error::SqlError;
 
-/// Most states of all automata of an expression together.
+/// Most states of an automaton.
 const MAX_STATES: usize = 100_000;
+/// Most states of those of an expression and of its look-arounds together, and of those of its
+/// pieces that are kept.
+pub(super) const MAX_ALL_STATES: usize = 3 * MAX_STATES;
 
 /// The characters as an expression distinguishes them.
 #[derive(Debug)]
@@ -17,8 +21,8 @@ pub(super) struct Alphabet {
 }
 
 impl Alphabet {
-    pub(super) fn new(sets: Vec<Set>) -> Alphabet {
-        Alphabet { colors: Colors::new(&sets) }
+    pub(super) fn new(sets: Vec<Set>) -> Result<Alphabet, SqlError> {
+        Ok(Alphabet { colors: Colors::new(&sets)? })
     }
 
     pub(super) fn is_word(&self, c: char) -> bool {

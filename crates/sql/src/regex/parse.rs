@@ -11,6 +11,7 @@ use std::rc::Rc;
 use super::lexer::{Lexer, Token};
 use super::set::{Class, Set};
 use super::{Failure, Flavour, Options};
+use crate::error::SqlError;
 
 /// A question about a place in the text.
 #[derive(Clone, Debug)]
@@ -45,7 +46,10 @@ pub(super) enum Expression {
 }
 
 impl Expression {
+    /// One after the other. What is empty is left out: so each expression but [`Expression::Empty`]
+    /// takes a state of an automaton, and how many states there may be bounds the work on them.
     fn sequence(mut parts: Vec<Rc<Expression>>) -> Rc<Expression> {
+        parts.retain(|part| !matches!(**part, Expression::Empty));
         match parts.len() {
             0 => Rc::new(Expression::Empty),
             1 => parts.remove(0),
@@ -53,17 +57,19 @@ impl Expression {
         }
     }
 
-    /// The same without its questions: what a back reference to it may match at another place.
-    fn without_constraints(&self) -> Rc<Expression> {
-        let all = |parts: &[Rc<Expression>]| parts.iter().map(|part| part.without_constraints()).collect();
-        Rc::new(match self {
-            Expression::Constraint(_) => Expression::Empty,
-            Expression::Sequence(parts) => Expression::Sequence(all(parts)),
-            Expression::Choice(parts) => Expression::Choice(all(parts)),
-            Expression::Repeat(part, least, most) => {
-                Expression::Repeat(part.without_constraints(), *least, *most)
-            }
-            other => other.clone(),
+    /// The same without its questions: what a back reference to it may match at another place. So
+    /// many parts may still be copied: references to what has references double them each time.
+    fn without_constraints(&self, left: &mut u32) -> Result<Rc<Expression>, Failure> {
+        *left = left.checked_sub(1).ok_or(Failure::TOO_COMPLEX)?;
+        let mut all = |parts: &[Rc<Expression>]| -> Result<Vec<Rc<Expression>>, Failure> {
+            parts.iter().map(|part| part.without_constraints(left)).collect()
+        };
+        Ok(match self {
+            Expression::Constraint(_) => Rc::new(Expression::Empty),
+            Expression::Sequence(parts) => Expression::sequence(all(parts)?),
+            Expression::Choice(parts) => Rc::new(Expression::Choice(all(parts)?)),
+            Expression::Repeat(part, least, most) => repeated(part.without_constraints(left)?, *least, *most),
+            other => Rc::new(other.clone()),
         })
     }
 }
@@ -184,12 +190,14 @@ struct Parser {
     depth: u32,
     rests: u32,
     tokens: u32,
+    /// Parts of expressions that back references may still copy.
+    copies: u32,
 }
 
-/// Reads a pattern.
-pub(super) fn parse(pattern: &str, options: Options) -> Result<Parsed, Failure> {
+/// Reads a pattern. 2201B if it is none.
+pub(super) fn parse(pattern: &str, options: Options) -> Result<Parsed, SqlError> {
     let mut lexer = Lexer::new(pattern, options)?;
-    let token = lexer.next(0)?;
+    let token = lexer.next(0).map_err(|failure| lexer.error(failure))?;
     let sets = vec![Set::all(), Set::single('\n'), Class::Word.set(false)];
     let numbers = sets.iter().cloned().enumerate().map(|(number, set)| (set, number)).collect();
     let mut parser = Parser {
@@ -202,8 +210,9 @@ pub(super) fn parse(pattern: &str, options: Options) -> Result<Parsed, Failure> 
         depth: 0,
         rests: 0,
         tokens: 0,
+        copies: MAX_TOKENS,
     };
-    let tree = parser.alternatives(false, false)?;
+    let tree = parser.alternatives(false, false).map_err(|failure| parser.lexer.error(failure))?;
     Ok(Parsed {
         tree: Rc::new(tree),
         sets: parser.sets,
@@ -227,6 +236,7 @@ impl Parser {
         if self.tokens > MAX_TOKENS {
             return Err(Failure::TOO_COMPLEX);
         }
+        self.lexer.count()?;
         self.token = self.lexer.next(self.groups)?;
         Ok(())
     }
@@ -406,7 +416,7 @@ impl Parser {
                     return Err(Failure::REFERENCE);
                 }
                 let known = self.group_expressions.get(number as usize).cloned().flatten();
-                let expression = known.ok_or(Failure::REFERENCE)?.without_constraints();
+                let expression = known.ok_or(Failure::REFERENCE)?.without_constraints(&mut self.copies)?;
                 self.advance()?;
                 let mut piece = Piece::plain(BACK_REFERENCE, expression.clone());
                 piece.division = Division::BackReference(number, 1, Some(1));
@@ -450,6 +460,9 @@ impl Parser {
 fn repeated(expression: Rc<Expression>, least: u16, most: Option<u16>) -> Rc<Expression> {
     if (least, most) == (1, Some(1)) {
         return expression;
+    }
+    if most == Some(0) || matches!(*expression, Expression::Empty) {
+        return Rc::new(Expression::Empty);
     }
     Rc::new(Expression::Repeat(expression, least, most))
 }

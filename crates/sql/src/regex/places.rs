@@ -14,6 +14,11 @@ impl Places {
         Places { base, words: Vec::new() }
     }
 
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&self.words[..])
+    }
+
     pub(super) fn add(&mut self, at: usize) {
         let offset = at - self.base;
         if offset / 64 >= self.words.len() {

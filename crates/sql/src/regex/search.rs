@@ -11,65 +11,18 @@
 //! Only with back references a division can fail; then the next one is tried.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::dfa::{Dfa, Place, Seen};
-use super::nfa::{Alphabet, Direction, Looks, Nfa, Question};
+use super::dfa::{Place, Seen};
+use super::nfa::{Direction, Question};
 use super::parse::{Constraint, Division, Expression, Piece};
 use super::places::Places;
 use super::{Check, Failure, Regex, Span, lower};
 use crate::error::SqlError;
+use crate::types::bounds::check_size;
 
 /// Steps between two questions whether to stop.
 const PATIENCE: u32 = 1 << 16;
-
-/// The automata of an expression; those of its pieces are made when they are needed.
-#[derive(Debug)]
-pub(super) struct Automata {
-    anywhere: Option<Dfa>,
-    whole: Option<Dfa>,
-    /// By expression and direction.
-    pieces: HashMap<(usize, Direction), Option<Dfa>>,
-    looks: Looks,
-    look_automata: Vec<Option<Dfa>>,
-}
-
-impl Automata {
-    pub(super) fn new(tree: &Piece, alphabet: &Alphabet) -> Result<Automata, Failure> {
-        let _ = alphabet;
-        let mut looks = Looks::new();
-        let mut make = |anywhere| {
-            let nfa = Nfa::new(&tree.expression, Direction::Forward, anywhere, &mut looks)?;
-            Dfa::new(nfa, Direction::Forward).map(Some)
-        };
-        let (anywhere, whole) = (make(true)?, make(false)?);
-        let mut automata =
-            Automata { anywhere, whole, pieces: HashMap::new(), looks, look_automata: Vec::new() };
-        // A look-around may have others in it.
-        while automata.look_automata.len() < automata.looks.len() {
-            let (inner, ahead) = automata.looks[automata.look_automata.len()].clone();
-            let direction = if ahead { Direction::Backward } else { Direction::Forward };
-            let nfa = Nfa::new(&inner, direction, true, &mut automata.looks)?;
-            automata.look_automata.push(Some(Dfa::new(nfa, direction)?));
-        }
-        Ok(automata)
-    }
-
-    fn take(&mut self, expression: &Rc<Expression>, direction: Direction) -> Result<Dfa, Failure> {
-        let key = (Rc::as_ptr(expression) as usize, direction);
-        if let Some(dfa) = self.pieces.get_mut(&key).and_then(Option::take) {
-            return Ok(dfa);
-        }
-        // Its look-arounds are among those of the whole.
-        let nfa = Nfa::new(expression, direction, false, &mut self.looks)?;
-        Dfa::new(nfa, direction)
-    }
-
-    fn give_back(&mut self, expression: &Rc<Expression>, direction: Direction, dfa: Dfa) {
-        self.pieces.insert((Rc::as_ptr(expression) as usize, direction), Some(dfa));
-    }
-}
 
 /// The searches of one text.
 pub(super) struct Search<'a> {
@@ -158,7 +111,8 @@ impl<'a> Search<'a> {
         to: usize,
         visit: impl FnMut(Seen) -> bool,
     ) -> Result<(), SqlError> {
-        let mut dfa = self.regex.automata.borrow_mut().take(expression, direction)?;
+        let (mut dfa, made) = self.regex.automata.borrow_mut().take(expression, direction)?;
+        self.spend(made as u32)?;
         let ran = dfa.run(&self.regex.alphabet, self.text, from, to, self, visit);
         self.regex.automata.borrow_mut().give_back(expression, direction, dfa);
         ran
@@ -454,18 +408,23 @@ impl<'s, 'a> Repetitions<'s, 'a> {
         }
         // Each entry: where the repetition begins, its possible ends, the end it has now.
         let mut taken: Vec<(usize, Places, usize)> = Vec::new();
+        // Bytes of their places: as many for each as there are characters behind it, or nearly so.
+        let mut held = 0;
         let mut verified = 0;
         let mut candidate = self.first(self.begin, 0)?;
         loop {
             let Some((places, at)) = candidate.take() else {
                 // Nowhere to go from here: the last repetition ends elsewhere.
                 let Some((start, places, at)) = taken.pop() else { break };
+                held -= places.bytes();
                 verified = verified.min(taken.len());
                 candidate = self.next(start, taken.len(), &places, Some(at)).map(|next| (places, next));
                 continue;
             };
             let start = taken.last().map_or(self.begin, |last| last.2);
             self.search.spend(16)?;
+            held += places.bytes();
+            check_size(held)?;
             taken.push((start, places, at));
             if at != self.end {
                 if taken.len() < self.most {
@@ -474,7 +433,10 @@ impl<'s, 'a> Repetitions<'s, 'a> {
             } else if taken.len() >= self.least {
                 match self.verify(&taken, &mut verified, groups)? {
                     None => return Ok(true),
-                    Some(failed) => taken.truncate(failed + 1),
+                    Some(failed) => {
+                        let left = taken.drain(failed + 1..);
+                        held -= left.map(|(_, places, _)| places.bytes()).sum::<usize>();
+                    }
                 }
             }
         }

@@ -6,12 +6,25 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::Failure;
+use crate::error::SqlError;
+use crate::types::bounds::{PIECE, ask};
+
 /// Sorted ranges, both ends inclusive, with gaps between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Set(Vec<(u32, u32)>);
 
 /// The largest code point.
 const LAST: u32 = 0x10_ffff;
+
+/// No character behind this one has another case.
+const LAST_CASED: char = '\u{1ffff}';
+
+/// Characters that have another case, each with that other one, in their order.
+static CASES: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| {
+    let cases = |c: char| [super::lower(c), super::upper(c)].map(|other| (c as u32, other as u32));
+    ('\0'..=LAST_CASED).flat_map(cases).filter(|(c, other)| c != other).collect()
+});
 
 /// A named class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,9 +143,13 @@ impl Set {
         Set(ranges)
     }
 
-    /// Takes in another set.
-    pub(super) fn add(&mut self, other: &Set) {
-        self.0.extend_from_slice(&other.0);
+    /// How many ranges it has.
+    pub(super) fn ranges(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Brings ranges into order that were put together.
+    fn merge(&mut self) {
         self.0.sort_unstable();
         let mut merged: Vec<(u32, u32)> = Vec::with_capacity(self.0.len());
         for &(first, last) in &self.0 {
@@ -161,19 +178,46 @@ impl Set {
 
     /// With the other cases of its characters.
     pub(super) fn ignoring_case(&self) -> Set {
-        let mut others: Vec<u32> = Vec::new();
-        for &(first, last) in &self.0 {
-            for c in (first..=last).filter_map(char::from_u32) {
-                others.extend([super::lower(c) as u32, super::upper(c) as u32]);
-            }
-        }
-        others.sort_unstable();
-        others.dedup();
         let mut set = self.clone();
-        set.add(&Set(others.into_iter().map(|c| (c, c)).collect()));
+        for &(first, last) in &self.0 {
+            let from = CASES.partition_point(|(c, _)| *c < first);
+            let within = CASES[from..].iter().take_while(|(c, _)| *c <= last);
+            set.0.extend(within.map(|(_, other)| (*other, *other)));
+        }
+        set.merge();
         set
     }
 }
+
+/// So many ranges are put together before they are brought into order.
+const FEW_RANGES: usize = 4096;
+
+/// A set that grows part by part. It is brought into order whenever it has doubled, so that a
+/// thousand parts do not cost the square of that.
+#[derive(Debug, Default)]
+pub(super) struct Growing {
+    set: Set,
+    ordered: usize,
+}
+
+impl Growing {
+    /// Takes in another set.
+    pub(super) fn add(&mut self, other: &Set) {
+        self.set.0.extend_from_slice(&other.0);
+        if self.set.0.len() > FEW_RANGES.max(2 * self.ordered) {
+            self.set.merge();
+            self.ordered = self.set.0.len();
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Set {
+        self.set.merge();
+        self.set
+    }
+}
+
+/// Most entries of the table which colors each set has.
+const MAX_MEMBERS: usize = 1 << 25;
 
 /// Which color each character has, and which colors each set has.
 #[derive(Debug)]
@@ -188,7 +232,8 @@ pub(super) struct Colors {
 }
 
 impl Colors {
-    pub(super) fn new(sets: &[Set]) -> Colors {
+    /// 2201B if there are too many of them.
+    pub(super) fn new(sets: &[Set]) -> Result<Colors, SqlError> {
         let mut starts: Vec<u32> = vec![0];
         for &(first, last) in sets.iter().flat_map(|set| &set.0) {
             starts.push(first);
@@ -201,7 +246,13 @@ impl Colors {
         let mut colors: HashMap<Vec<bool>, u16> = HashMap::new();
         let mut places = vec![0usize; sets.len()];
         let mut of_interval = Vec::with_capacity(starts.len());
+        let mut unasked = 0;
         for &start in &starts {
+            unasked += sets.len();
+            if unasked >= PIECE {
+                unasked = 0;
+                ask()?;
+            }
             let mut signature = Vec::with_capacity(sets.len());
             for (set, place) in sets.iter().zip(&mut places) {
                 while set.0.get(*place).is_some_and(|range| range.1 < start) {
@@ -209,7 +260,9 @@ impl Colors {
                 }
                 signature.push(set.0.get(*place).is_some_and(|range| range.0 <= start));
             }
-            let next = colors.len() as u16;
+            let next = u16::try_from(colors.len()).ok();
+            let next = next.filter(|next| usize::from(*next) * sets.len() <= MAX_MEMBERS);
+            let next = next.ok_or(Failure::TOO_COMPLEX)?;
             of_interval.push(*colors.entry(signature).or_insert(next));
         }
         let count = colors.len();
@@ -223,7 +276,7 @@ impl Colors {
         for code in 0..128u32 {
             found.ascii[code as usize] = found.search(code);
         }
-        found
+        Ok(found)
     }
 
     fn search(&self, code: u32) -> u16 {
@@ -244,5 +297,38 @@ impl Colors {
     #[inline]
     pub(super) fn has(&self, set: usize, color: u16) -> bool {
         self.members[set][usize::from(color)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_other_cases_are_those_of_each_character() {
+        for (first, last) in [(0, 0x7f), (0x80, 0x24f), (0x370, 0x587), (0x1c4, 0x1cc), (0x10400, 0x10450)] {
+            let found = Set::range(first, last).ignoring_case();
+            let mut wanted = Growing::default();
+            for c in (first..=last).filter_map(char::from_u32) {
+                for c in [c, super::super::lower(c), super::super::upper(c)] {
+                    wanted.add(&Set::single(c));
+                }
+            }
+            assert_eq!(found, wanted.finish(), "{first:x} to {last:x}");
+        }
+        let has_case = |c: &char| super::super::lower(*c) != *c || super::super::upper(*c) != *c;
+        assert_eq!((LAST_CASED..=char::MAX).find(has_case), None);
+    }
+
+    #[test]
+    fn a_set_that_grows_is_the_union_of_its_parts() {
+        let mut growing = Growing::default();
+        for code in (0..3 * FEW_RANGES as u32).rev() {
+            growing.add(&Set::range(2 * code, 2 * code));
+            growing.add(&Set::range(2 * code, 2 * code));
+        }
+        let set = growing.finish();
+        assert_eq!(set.ranges(), 3 * FEW_RANGES);
+        assert_eq!(set.complement().complement(), set);
     }
 }

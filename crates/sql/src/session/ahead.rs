@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cognate_engine::{Error, Transaction};
 
+use super::interrupt::end_of;
 use super::{Session, SqlDatabase};
 use crate::error::Result;
 
@@ -18,11 +19,20 @@ type Sent = Result<std::result::Result<(), Error>>;
 impl Session {
     /// Waits until as much of a transaction has come to all nodes as has to before its commit:
     /// mostly nothing. 54000 with the limit, 40001, 25006 where it does not come, 53400 if a node
-    /// is slow for too long; what interrupts the wait.
-    pub(super) async fn send_ahead(&mut self, engine: &mut Transaction) -> Result<()> {
+    /// is slow for too long; what interrupts the wait. The transaction has ended then.
+    pub(super) async fn send_ahead(&mut self, mut engine: Transaction) -> Result<Transaction> {
+        // What it has on disk is in memory once it is put together.
+        let bytes = engine.request_bytes();
         let (database, interrupts) = (self.database.clone(), self.interrupts());
-        let sent = interrupts.wait(in_time(&database, engine)).await?;
-        sent.map_err(|error| self.name_failure(error))
+        let sent = interrupts.wait(in_time(&database, &mut engine)).await;
+        match sent.and_then(|sent| sent.map_err(|error| self.name_failure(error))) {
+            Ok(()) => Ok(engine),
+            Err(failure) => {
+                // It does not know any more how much it has to give back.
+                end_of(bytes, || drop(engine));
+                Err(failure)
+            }
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use super::governed::executes;
 use super::interrupt::step_aside_for_request;
 use super::outcome::advice;
 use super::{Action, Boxed, Prepared, Session, SqlDatabase};
+use crate::blocking::aside;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::Finished;
 use crate::parse::{Command, Statement};
@@ -381,9 +382,9 @@ impl Session {
         }
         let (protocol, replication) = self.protocol();
         let finished = self.finished(Some(&engine), protocol);
-        step_aside_for_request(engine.bytes());
+        step_aside_for_request(engine.request_bytes());
         let before = self.database.now();
-        self.send_ahead(&mut engine).await?;
+        let engine = self.send_ahead(engine).await?;
         let committed = tokio::select! {
             biased;
             committed = self.in_order(Some(&name), engine.commit_by(replication)) => Some(committed?),
@@ -581,7 +582,8 @@ pub(super) fn position_of(database: &SqlDatabase, token: &str) -> Result<Csn> {
 
 /// `cognate_digest(position)`.
 pub(super) fn digest(database: &SqlDatabase, position: i64) -> Option<String> {
-    let digest = database.engine().digest_at(u64::try_from(position).ok()?)?;
+    let position = u64::try_from(position).ok()?;
+    let digest = aside(|| database.engine().digest_at(position))?;
     Some(hex(&digest))
 }
 

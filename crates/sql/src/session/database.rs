@@ -392,6 +392,7 @@ impl SqlDatabase {
         let catalog = self.initial_catalog();
         for new in catalog.databases().filter(|new| shared.databases.get(new.oid).is_none()) {
             shared.databases.add(One::new(stored.catalog(new.oid, 1), csn));
+            shared.databases.shrink_plans(shared.statements.limit());
         }
         self.remove_gone(&catalog);
     }
@@ -469,6 +470,7 @@ impl SqlDatabase {
         for new in catalog.databases().filter(|new| databases.get(new.oid).is_none()) {
             let objects = catalog.objects().filter(|object| catalog.shares(object)).cloned();
             databases.add(One::new(Catalog::of_database(new.oid, 1, objects), csn));
+            databases.shrink_plans(self.shared.statements.limit());
         }
         self.remove_gone(&catalog);
     }
@@ -518,6 +520,11 @@ impl SqlDatabase {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+
+    /// Its part of what statements share, some of which those take that are kept.
+    pub(crate) fn plans_budget(&self) -> usize {
+        self.shared.statements.limit() / self.shared.databases.count().max(1)
     }
 
     pub(crate) fn plans_of_programs(&self) -> &PlanCache {

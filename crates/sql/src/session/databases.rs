@@ -139,6 +139,22 @@ impl Databases {
         self.0.read().get(&oid).cloned()
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.0.read().len()
+    }
+
+    /// Each shares so many bytes with the others by now: prepared statements go that are kept
+    /// beyond its part of them.
+    pub(super) fn shrink_plans(&self, bytes: usize) {
+        let all = self.all();
+        let each = bytes / all.len().max(1);
+        for one in all {
+            one.plans.shrink(each);
+            one.programs_plans.shrink(each);
+        }
+    }
+
     /// All of them by oid.
     pub(super) fn all(&self) -> Vec<Arc<One>> {
         self.0.read().values().cloned().collect()

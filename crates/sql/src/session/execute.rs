@@ -157,6 +157,9 @@ impl Session {
     /// BEGIN in one message).
     fn check_goes_on(&self, portal: &Portal) -> Result<()> {
         if self.block == Block::Failed {
+            if let Some(struck) = &self.struck {
+                return Err(struck.clone());
+            }
             self.check_not_failed(portal.prepared.statement())?;
         }
         if matches!(portal.state, PortalState::Cursor { .. }) && portal.begun_in != self.transactions {

@@ -14,7 +14,7 @@ use crate::ddl::create_table::Kind;
 use crate::ddl::names::{Qualified, fold, single};
 use crate::ddl::request::ColumnRequest;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::explain::{Summary, Telling};
+use crate::explain::{PlanFormat, Summary, Telling};
 use crate::expr::{Count, Tally};
 use crate::oltp::memory::row_bytes;
 use crate::parse::{self, Command, Statement};
@@ -53,11 +53,11 @@ impl RowSink for Batch {
     }
 }
 
-/// Whether EXPLAIN is to answer in JSON rather than text. 0A000 for PostgreSQL's other formats.
-pub(super) fn is_json(
+/// What EXPLAIN is to answer in. 0A000 for the format of PostgreSQL's that there is none of.
+pub(super) fn plan_format(
     format: Option<&ast::AnalyzeFormatKind>,
     options: Option<&[ast::UtilityOption]>,
-) -> Result<bool> {
+) -> Result<PlanFormat> {
     let mut chosen = match format {
         Some(ast::AnalyzeFormatKind::Keyword(format) | ast::AnalyzeFormatKind::Assignment(format)) => {
             format.to_string().to_lowercase()
@@ -70,9 +70,10 @@ pub(super) fn is_json(
         }
     }
     match chosen.as_str() {
-        "text" => Ok(false),
-        "json" => Ok(true),
-        "xml" | "yaml" => Err(SqlError::unsupported(format_args!("EXPLAIN in the format {chosen}"))),
+        "text" => Ok(PlanFormat::Text),
+        "json" => Ok(PlanFormat::Json),
+        "xml" => Ok(PlanFormat::Xml),
+        "yaml" => Err(SqlError::unsupported("EXPLAIN in the format yaml")),
         _ => Err(SqlError::new(
             sqlstate::INVALID_PARAMETER_VALUE,
             format!("unrecognized value for EXPLAIN option \"format\": \"{chosen}\""),
@@ -147,7 +148,7 @@ impl Session {
         let ast::Statement::Explain { analyze, verbose, statement: inner, format, options, .. } = sql else {
             return Err(SqlError::internal("no EXPLAIN"));
         };
-        let json = is_json(format.as_ref(), options.as_deref())?;
+        let shape = plan_format(format.as_ref(), options.as_deref())?;
         let options = Options::read((*analyze, *verbose), options.as_deref())?;
         let began = Instant::now();
         let portal = self.explained_portal(inner, statement, given, options.analyze)?;
@@ -181,9 +182,10 @@ impl Session {
             // procedures run is not theirs to tell.
             let is_its_own = !matches!(planned.action, Action::Utility | Action::Call(_));
             let shown = ran.filter(|_| is_its_own).unwrap_or_else(|| Arc::clone(&planned));
-            match json {
-                true => vec![crate::explain::json(&shown, telling, summary)],
-                false => crate::explain::lines(&shown, telling, summary),
+            match shape {
+                PlanFormat::Text => crate::explain::lines(&shown, telling, summary),
+                PlanFormat::Json => vec![crate::explain::json(&shown, telling, summary)],
+                PlanFormat::Xml => vec![crate::explain::xml::document(&shown, telling, summary)],
             }
         });
         let rows: Vec<Vec<Datum>> = lines.into_iter().map(|line| vec![Datum::from(line)]).collect();

@@ -554,6 +554,10 @@ impl ServerView for Facts {
         self.database.engine().approximate_rows(tree)
     }
 
+    fn tree_bytes(&self, tree: u32) -> i64 {
+        i64::try_from(self.database.engine().approximate_bytes(tree)).unwrap_or(i64::MAX)
+    }
+
     fn table_statistics(&self, tree: u32) -> Option<Arc<TableStatistics>> {
         self.database.gathered().of(tree)
     }

@@ -45,12 +45,42 @@ use crate::statistics::{Gathering, TableStatistics, is_unique};
 
 /// Tables from this size on are read in the background, when a plan asks.
 const LARGE: u64 = 100_000;
-/// Rows that the background reads at one snapshot, in a few milliseconds: who holds one for long
-/// keeps what is outdated, and who closes the database waits for it.
-const PIECE: u64 = 4096;
+/// Rows, and bytes of them, that the background reads at one snapshot, in a few milliseconds: who
+/// holds one for long keeps what is outdated, and who closes the database waits for it.
+const PIECE: Portion = Portion::new(4096, 4 << 20);
+/// After so many ANALYZE looks whether to stop, and lets others go before.
+const STEP: Portion = Portion::new(256, 64 << 10);
+/// All rows of a table.
+const WHOLE: Portion = Portion::new(u64::MAX, usize::MAX);
 /// After each piece it rests for so long, which leaves most of a processor to others. It holds
 /// nothing then, and keeps nobody from closing the database.
 const REST: Duration = Duration::from_millis(20);
+
+/// A portion of work: rows, or fewer if they are long.
+#[derive(Clone, Copy)]
+struct Portion {
+    most_rows: u64,
+    most_bytes: usize,
+    rows: u64,
+    bytes: usize,
+}
+
+impl Portion {
+    const fn new(most_rows: u64, most_bytes: usize) -> Portion {
+        Portion { most_rows, most_bytes, rows: 0, bytes: 0 }
+    }
+
+    /// Takes a row of so many bytes. Whether that was the last one; the next one begins anew.
+    fn take(&mut self, bytes: usize) -> bool {
+        self.rows += 1;
+        self.bytes += bytes;
+        let is_full = self.rows >= self.most_rows || self.bytes >= self.most_bytes;
+        if is_full {
+            (self.rows, self.bytes) = (0, 0);
+        }
+        is_full
+    }
+}
 
 /// What is known of a database's tables.
 #[derive(Default)]
@@ -238,10 +268,14 @@ impl Reader {
 }
 
 impl Drop for Reader {
-    /// However it ends, and if it never began, another one may begin.
+    /// However it ends, and if it never began, another one may begin. A table at which it has
+    /// panicked is left alone.
     fn drop(&mut self) {
         if !self.has_ended {
-            self.of.gathered().background.lock().end();
+            let mut background = self.of.gathered().background.lock();
+            let under_way = background.under_way;
+            background.failed.extend(under_way.filter(|_| std::thread::panicking()));
+            background.end();
         }
     }
 }
@@ -270,7 +304,8 @@ fn gather_slowly(weak: &WeakDatabase, oid: Oid) -> Result<bool> {
             last = take_in(&database, &transaction, table, last, PIECE, gathering, &mut |_| Ok(()))?;
             if last.is_none() {
                 if let Some((table, gathering)) = begun.take() {
-                    keep(&database, &catalog, &table, gathering, true);
+                    let approximate = database.engine().approximate_rows(table.tree);
+                    keep(&database, &catalog, &table, gathering, (approximate, true));
                 }
                 return Ok(true);
             }
@@ -279,36 +314,39 @@ fn gather_slowly(weak: &WeakDatabase, oid: Oid) -> Result<bool> {
     }
 }
 
-/// Takes in the rows behind a key, at most so many; the last one's key, if there may be more.
-/// `go_on` is told how many it has taken, and may stop it.
+/// Takes in the rows behind a key, a portion of them; the last one's key, if there may be more.
+/// `go_on` is told the bytes of each, and may stop it.
 fn take_in(
     database: &SqlDatabase,
     transaction: &Transaction,
     table: &Table,
     behind: Option<Key>,
-    most: u64,
+    mut portion: Portion,
     gathering: &mut Gathering,
-    go_on: &mut dyn FnMut(u64) -> Result<()>,
+    go_on: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Option<Key>> {
     let lower = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
     let mut scan = transaction.scan_unnoted(table.tree, lower, Bound::Unbounded)?;
-    let mut rows = 0;
     while let Some((key, stored)) = scan.next()? {
         gathering.add(table, &stored).map_err(|error| {
             place::located(database.engine(), table.tree, &key, transaction.snapshot(), error)
         })?;
-        rows += 1;
-        go_on(rows)?;
-        if rows == most {
+        go_on(stored.len())?;
+        if portion.take(stored.len()) {
             return Ok(Some(key));
         }
     }
     Ok(None)
 }
 
-/// Keeps what the rows of a table have told.
-fn keep(database: &SqlDatabase, catalog: &Catalog, table: &Table, gathering: Gathering, automatic: bool) {
-    let approximate = database.engine().approximate_rows(table.tree);
+/// Keeps what the rows of a table have told, which then had about so many.
+fn keep(
+    database: &SqlDatabase,
+    catalog: &Catalog,
+    table: &Table,
+    gathering: Gathering,
+    (approximate, automatic): (u64, bool),
+) {
     let statistics = gathering.finish(table, approximate, database.now(), automatic);
     database.gathered().put(catalog, table.tree, statistics);
 }
@@ -333,20 +371,29 @@ impl Session {
             return Ok(());
         };
         let mut gathering = Gathering::new(table);
-        let mut check = |rows: u64| -> Result<()> {
-            if rows & 0xff == 0 {
+        let mut step = STEP;
+        let mut check = |bytes: usize| -> Result<()> {
+            if step.take(bytes) {
                 interrupts.check()?;
             }
             Ok(())
         };
-        take_in(&database, transaction, table, None, u64::MAX, &mut gathering, &mut check)?;
-        keep(&database, &catalog, table, gathering, false);
+        take_in(&database, transaction, table, None, WHOLE, &mut gathering, &mut check)?;
+        // What the engine believes is of now. The snapshot of an open transaction may be old, and
+        // then the table may have grown since: of it no more is said than was seen.
+        let approximate = match &fresh {
+            Some(_) => database.engine().approximate_rows(table.tree),
+            None => 0,
+        };
+        keep(&database, &catalog, table, gathering, (approximate, false));
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use cognate_engine::{Database, Options};
     use cognate_env::sim::SimDisk;
 
@@ -399,6 +446,30 @@ mod tests {
         // Another one is under way by now.
         drop(reader(true));
         assert!(!begin());
+    }
+
+    #[test]
+    fn a_table_at_which_a_reader_panics_is_left_alone() {
+        let database = open();
+        let begin = |oid| database.gathered().background.lock().begin(oids(&[oid]));
+        assert!(begin(5));
+        let reader = Reader { of: database.downgrade(), has_ended: false };
+        let read = move || -> Result<bool> {
+            let _reader = reader;
+            panic!("a row was to panic")
+        };
+        assert!(catch_unwind(AssertUnwindSafe(read)).is_err());
+        assert!(!begin(5), "every plan would have it read");
+        assert!(begin(6));
+    }
+
+    #[test]
+    fn a_portion_has_fewer_rows_if_they_are_long() {
+        let rows_of = |mut portion: Portion, bytes| (1..).find(|_| portion.take(bytes));
+        assert_eq!((rows_of(PIECE, 100), rows_of(PIECE, 1 << 20)), (Some(4096), Some(4)));
+        assert_eq!((rows_of(STEP, 100), rows_of(STEP, 1 << 20)), (Some(256), Some(1)));
+        let mut step = STEP;
+        assert!(step.take(1 << 20) && !step.take(100), "it begins anew");
     }
 
     #[test]

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use sqlparser::ast::Ident;
 
 use super::again::moves;
+use super::interrupt;
 use super::portal::PortalState;
 use super::routine::{Rows, on_enough_stack};
 use super::statement::{controls_transaction, tag};
@@ -153,9 +154,16 @@ impl Session {
         on_enough_stack(self.run_block(&block, &mut running)).await.map(drop)
     }
 
+    /// Reads a text of the block, or one that was made while it runs, as a client's is read: its
+    /// tree takes memory that statements share.
+    pub(super) fn read_text(&self, text: &str) -> Result<Vec<Statement>> {
+        interrupt::step_aside_for(text);
+        without_position(parse::parse_within(text, || self.limits()))
+    }
+
     /// Runs an SQL statement of the block.
     async fn run_sql(&mut self, text: &str, into: Option<&Into>, running: &mut Running) -> Result<()> {
-        let statement = without_position(parse::parse(text)).and_then(single)?;
+        let statement = self.read_text(text).and_then(single)?;
         let noticed = self.notices.len();
         let word = tag(&statement.command);
         let most = into.map(|into| wanted(into, word));
@@ -174,7 +182,7 @@ impl Session {
         using: &[(Datum, Type)],
         running: &mut Running,
     ) -> Result<()> {
-        let statements = without_position(parse::parse(text))?;
+        let statements = self.read_text(text)?;
         let last = statements.len();
         for (place, mut statement) in statements.into_iter().enumerate() {
             statement.has_company = false;
@@ -192,7 +200,7 @@ impl Session {
 
     /// A query's rows.
     async fn query(&mut self, text: &str, running: &Running, wanted: (Text, Wanted)) -> Result<Answer> {
-        let statement = without_position(parse::parse(text)).and_then(single)?;
+        let statement = self.read_text(text).and_then(single)?;
         let answer = self.run_in_scope(statement, wanted, running).await?;
         match answer.is_query {
             true => Ok(answer),

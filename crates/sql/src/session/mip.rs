@@ -325,6 +325,8 @@ impl Session {
             Begun::Active(engine) => {
                 self.enter_implicit();
                 self.block = Block::Explicit;
+                // Its number is used up: what the message does from here on is not run again.
+                self.commits += 1;
                 self.modes.isolation = isolation;
                 self.modes.read_only = false;
                 self.facts.set_transaction_id(engine.id());

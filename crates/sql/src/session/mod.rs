@@ -233,6 +233,8 @@ pub struct Session {
     decided: Option<Box<Outcome>>,
     /// Why a block has failed while its client was not asking.
     overtaken: Option<SqlError>,
+    /// Why it has no savepoints any more, if its transaction was given up meanwhile.
+    struck: Option<SqlError>,
     /// Why a COPY, or an implicit transaction of which something is answered, has ended while its
     /// client was not asking.
     lost: Option<SqlError>,
@@ -263,6 +265,8 @@ pub struct Session {
     has_run_active: bool,
     /// What comes next is run again, because others were faster.
     was_refused: bool,
+    /// Microseconds of executing the last transaction, before its commit.
+    took_us: u64,
     /// By which protocol the last transaction came to the other nodes.
     last_protocol: Option<crate::monitor::Protocol>,
     /// Whether the statement that runs is alone in its transaction.
@@ -383,6 +387,7 @@ impl Session {
             sibling: None,
             decided: None,
             overtaken: None,
+            struck: None,
             lost: None,
             settings_mark: None,
             effective,
@@ -405,6 +410,7 @@ impl Session {
             failure_noted: false,
             has_run_active: false,
             was_refused: false,
+            took_us: 0,
             last_protocol: None,
             company: Company::default(),
             plans_alike: false,
@@ -476,7 +482,7 @@ impl Session {
         self.effective.statement_retries
     }
 
-    /// Transactions committed so far.
+    /// Transactions committed or prepared so far, and instances begun: what cannot be done again.
     pub fn commits(&self) -> u64 {
         self.commits
     }
@@ -484,12 +490,12 @@ impl Session {
     /// Rolls back whatever is open, to run the same again.
     pub fn abandon(&mut self) {
         self.database.note_retry();
-        self.was_refused = true;
         self.notices.clear();
         self.counted_notices = notices::Counted::default();
         self.facts.take_notices();
         self.facts.advisory.undo_to(0);
         self.rollback();
+        self.note_refused();
     }
 
     /// The settings by which values are read and printed.

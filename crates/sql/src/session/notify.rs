@@ -28,6 +28,7 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 
 use super::facts::Facts;
+use super::interrupt::Interrupts;
 use super::{Orders, Session};
 use crate::budget::{Budget, Charge};
 use crate::error::{Result, SqlError, sqlstate};
@@ -249,9 +250,14 @@ impl Drop for Place<'_> {
 }
 
 impl Channels {
-    /// A transaction with something to say commits: until this is dropped no other one does.
-    pub(super) async fn order(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.order.lock().await
+    /// A transaction with something to say commits: until this is dropped no other one does. At a
+    /// node who is before it may wait for the order of all nodes, and for as long as it takes to
+    /// send what is large ahead; nothing of this one has been ordered, so it may give up.
+    ///
+    /// # Errors
+    /// What interrupts the wait.
+    pub(super) async fn order(&self, interrupts: &Interrupts) -> Result<tokio::sync::MutexGuard<'_, ()>> {
+        interrupts.wait(async { Ok::<_, SqlError>(self.order.lock().await) }).await
     }
 }
 

@@ -15,6 +15,7 @@ use cognate_engine::Transaction;
 use super::SqlDatabase;
 use super::cluster::{ANSWER_MAX, REQUEST_ID_MAX, position_of};
 use super::interrupt::Interrupts;
+use crate::blocking::aside;
 use crate::error::{Result, SqlError, sqlstate};
 
 const COMMITTED: &str = "committed";
@@ -25,7 +26,7 @@ const UNKNOWN: &str = "unknown";
 pub(super) fn outcome(database: &SqlDatabase, id: &str) -> &'static str {
     let engine = database.engine();
     let by_number = || id.parse().ok().and_then(|transaction| engine.outcome(transaction));
-    match engine.outcome_of(id).or_else(by_number) {
+    match aside(|| engine.outcome_of(id).or_else(by_number)) {
         Some((_, true)) => COMMITTED,
         Some((_, false)) => ABORTED,
         None => UNKNOWN,

@@ -135,7 +135,7 @@ impl Session {
         if !matches!(prepared.planned().action, Action::Utility | Action::Empty)
             && self.own_catalog_is_empty()
         {
-            self.database.plans().put(key, &prepared);
+            self.database.plans().put(key, &prepared, self.database.plans_budget());
         }
         Ok(prepared)
     }
@@ -165,7 +165,7 @@ impl Session {
         self.plans_alike = before;
         let prepared = Arc::new(planned?);
         if self.own_catalog_is_empty() {
-            self.database.plans_of_programs().put(key, &prepared);
+            self.database.plans_of_programs().put(key, &prepared, self.database.plans_budget());
         }
         Ok(prepared)
     }
@@ -434,8 +434,9 @@ impl Session {
             Command::Sql(statement) => match statement.as_ref() {
                 ast::Statement::ShowVariable { variable } => Ok(Some(self.show_columns(variable)?.into())),
                 ast::Statement::Explain { format, options, .. } => {
-                    let json = super::explain::is_json(format.as_ref(), options.as_deref())?;
-                    let ty = Type::new(if json { TypeId::Json } else { TypeId::Text });
+                    let shape = super::explain::plan_format(format.as_ref(), options.as_deref())?;
+                    let is_json = shape == crate::explain::PlanFormat::Json;
+                    let ty = Type::new(if is_json { TypeId::Json } else { TypeId::Text });
                     Ok(Some(Arc::new([OutputColumn { ty, ..text("QUERY PLAN") }])))
                 }
                 ast::Statement::Execute { name: Some(name), .. } => {

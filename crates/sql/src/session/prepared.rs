@@ -333,6 +333,12 @@ impl Prepared {
         }
     }
 
+    /// Bytes that it takes, about, and may be charged for as long as it is there.
+    pub(super) fn weight(&self) -> usize {
+        let of = |statement: &Statement| statement.charged() + statement.text.len() * KEPT_FACTOR;
+        KEPT_BYTES + self.statement.as_ref().map_or(0, of)
+    }
+
     /// A session is about to keep it under a name: takes memory for it, unless somebody has. 53200
     /// if there is not so much.
     pub(crate) fn keep(&self, budget: &Arc<Budget>) -> Result<()> {

@@ -71,10 +71,16 @@ pub(super) struct Attempt {
     waited_us: u64,
     /// It could be executed at every node.
     pub(super) is_fit: bool,
+    /// Under which the session knows that.
+    fit_key: u64,
 }
 
 /// So many classes a session knows whether they are fit.
 const FIT_CLASSES_MAX: usize = 64;
+
+/// What has executed for longer than so many microseconds at its node and was refused is run again
+/// there: while all nodes execute it nobody's commits are decided.
+const EVERYWHERE_MAX_US: u64 = 1_000_000;
 
 const LAST_PROTOCOL: &str = "cognate.last_protocol";
 
@@ -159,8 +165,44 @@ impl Session {
         self.wants_active_for(active::within_block(statements), was_refused)
     }
 
-    /// Who was refused and is run again goes to every node if that is possible, whatever its class
-    /// does: there it cannot be refused a second time.
+    /// What was refused is to be run again.
+    pub(super) fn note_refused(&mut self) {
+        self.was_refused = self.took_us <= EVERYWHERE_MAX_US;
+    }
+
+    /// The transaction has come to its end, or there was none: nothing is known of the next one.
+    pub(super) fn forget_attempt(&mut self) {
+        let Attempt { statements, executed_us, .. } = std::mem::take(&mut self.attempt);
+        if statements > 0 {
+            self.took_us = executed_us;
+        }
+    }
+
+    /// Whether what has come to nothing at every node is to be run here. So it is if nobody but the
+    /// monitor has wanted it there, and it may succeed here: where what is prepared is waited for,
+    /// nobody counts steps or holds all answers, and it goes to the others in parts if it is large.
+    /// What has come to nothing for itself would do so again, while all wait for it: that is not
+    /// tried a second time.
+    pub(super) fn runs_here_instead(&mut self, error: &SqlError) -> bool {
+        let states = [
+            sqlstate::SERIALIZATION_FAILURE,
+            sqlstate::PROGRAM_LIMIT_EXCEEDED,
+            sqlstate::OUT_OF_MEMORY,
+            sqlstate::FEATURE_NOT_SUPPORTED,
+        ];
+        let is_so = self.effective.replication == Choice::Auto && states.contains(&error.sqlstate);
+        if is_so {
+            let key = std::mem::take(&mut self.attempt).fit_key;
+            let known = self.fit_classes.get_mut(&key);
+            if let Some((_, fits)) = known.filter(|_| error.sqlstate != sqlstate::SERIALIZATION_FAILURE) {
+                *fits = false;
+            }
+        }
+        is_so
+    }
+
+    /// Who was refused and is run again goes to every node if that is possible and it did not take
+    /// long, whatever its class does: there it cannot be refused a second time.
     fn wants_active_for(&mut self, statements: &[Statement], was_refused: bool) -> bool {
         let mut class = self.attempt.class.clone();
         for statement in statements {
@@ -244,6 +286,7 @@ impl Session {
         let mut hasher = DefaultHasher::new();
         self.effective.search_path.hash(&mut hasher);
         let key = class.id() ^ hasher.finish();
+        self.attempt.fit_key = key;
         if let Some((known, fits)) = self.fit_classes.get(&key)
             && *known == state
         {

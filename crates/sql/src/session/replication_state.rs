@@ -15,6 +15,7 @@
 use cognate_engine::node_of;
 
 use super::SqlDatabase;
+use crate::blocking::aside;
 
 /// The row of `cognate_replication`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub struct ProtocolRow {
 impl SqlDatabase {
     /// The lists at a node; `None` in a database of its own, which replicates nothing.
     pub fn replication(&self) -> Option<ReplicationRow> {
-        let lists = self.engine().is_node().then(|| self.engine().lists())?;
+        let lists = self.engine().is_node().then(|| aside(|| self.engine().lists()))?;
         let number = |count: usize| count as u64;
         let pause = lists.pause.or(lists.executing);
         let paused_by = pause.as_ref().map(|pause| {

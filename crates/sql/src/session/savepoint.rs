@@ -105,6 +105,9 @@ impl Session {
         if self.block != Block::Explicit && self.block != Block::Failed {
             return Err(not_in_block("ROLLBACK TO SAVEPOINT"));
         }
+        if let Some(struck) = &self.struck {
+            return Err(struck.clone());
+        }
         let at = self.find_savepoint(name)?;
         self.undo_to_savepoint(at);
         self.block = Block::Explicit;

@@ -281,9 +281,12 @@ impl Session {
         let defines_temporary = self.defines_temporary();
         let telling = self.facts.news.is_pending().then(|| self.database.clone());
         let channels = telling.as_ref().map(SqlDatabase::channels);
-        let order = match channels {
-            Some(channels) => Some(channels.order().await),
-            None => None,
+        let order = match self.await_line(channels).await {
+            Ok(order) => order,
+            Err(error) => {
+                self.rollback();
+                return Err(error);
+            }
         };
         let committed = match self.open.take() {
             None => Ok(None),
@@ -376,6 +379,17 @@ impl Session {
         Ok(())
     }
 
+    /// Waits for those who commit before a transaction that has something to say, if it has.
+    async fn await_line<'a>(
+        &mut self,
+        channels: Option<&'a notify::Channels>,
+    ) -> Result<Option<tokio::sync::MutexGuard<'a, ()>>> {
+        let Some(channels) = channels else { return Ok(None) };
+        let interrupts = self.interrupts();
+        // Few wait, and all others need not carry what that takes.
+        Box::pin(channels.order(&interrupts)).await.map(Some)
+    }
+
     #[inline(never)]
     fn end_work(&mut self) -> Boxed<'_, ()> {
         Box::pin(self.end_work_here())
@@ -412,9 +426,10 @@ impl Session {
         // Before the commit waits for its flush.
         self.seat.leave();
         self.block = Block::None;
-        (self.sibling, self.decided, self.overtaken) = (None, None, None);
+        (self.sibling, self.decided) = (None, None);
+        (self.overtaken, self.struck) = (None, None);
         self.settings_mark = None;
-        self.attempt = super::replication::Attempt::default();
+        self.forget_attempt();
         self.facts.with_settings(super::settings::Settings::end_transaction);
         self.facts.set_transaction_id(0);
         self.facts.advisory.settle(self.database.advisory());
@@ -438,11 +453,13 @@ impl Session {
     pub async fn sync(&mut self) -> Result<()> {
         (self.has_run_active, self.was_refused, self.company) = (false, false, Company::Unknown);
         if self.block == Block::None {
-            self.attempt = super::replication::Attempt::default();
+            self.forget_attempt();
         }
         match self.block {
             Block::Implicit => {
                 let ended = self.commit().await;
+                // What its commit has waited for may have begun the time of a statement.
+                self.interrupts.end();
                 self.failure_noted = false;
                 ended
             }
@@ -457,9 +474,25 @@ impl Session {
         let doom = doom.map(|error| self.name_failure(error));
         let (is_implicit, is_copying) = (self.block == Block::Implicit, self.copy.is_some());
         let is_sibling = self.sibling.is_some();
+        if doom.is_some() {
+            self.forget_savepoints();
+        }
         self.fail();
+        let is_failed = self.block == Block::Failed;
         self.lost = doom.clone().filter(|_| is_implicit || is_copying);
-        self.overtaken = doom.filter(|_| !is_copying && !is_sibling && self.block == Block::Failed);
+        self.overtaken = doom.clone().filter(|_| !is_copying && !is_sibling && is_failed);
+        self.struck = doom.filter(|_| is_failed);
+    }
+
+    /// No savepoint brings back what has no future: it keeps no locks from before one, also in a
+    /// block that had failed already.
+    fn forget_savepoints(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.state.savepoints.clear();
+            if self.block == Block::Failed {
+                self.block = Block::Explicit;
+            }
+        }
     }
 
     /// Why the implicit transaction was given up that the last messages were of: no failed block is

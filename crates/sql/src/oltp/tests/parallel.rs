@@ -109,9 +109,10 @@ impl ScanParts for Parts {
     }
 }
 
-/// A session whose scans may have one helper, and how many transactions execute besides.
+/// A session whose scans may have one helper, and how many transactions execute besides, and wait
+/// until they may.
 struct OneHelper {
-    others: u32,
+    others: (u32, u32),
     seen: Arc<Seen>,
     /// How often the helper has looked whether there is a core for it: before each part.
     looks: AtomicU32,
@@ -124,7 +125,8 @@ impl ServerView for OneHelper {
         if is_second && self.seen.fate == Fate::Failure {
             self.seen.known.wait();
         }
-        Some(GovernorInfo { active: 1 + self.others, ..GovernorInfo::default() })
+        let (executing, waiting) = self.others;
+        Some(GovernorInfo { active: 1 + executing, waiting, ..GovernorInfo::default() })
     }
 }
 
@@ -220,11 +222,11 @@ fn alone(world: &World, sql: &str) -> Answer {
 
 /// The same where another thread may help.
 fn helped(world: &World, sql: &str, fate: Fate) -> (Answer, Arc<Seen>) {
-    helped_among(world, sql, fate, 0)
+    helped_among(world, sql, fate, (0, 0))
 }
 
-/// The same where so many other transactions execute.
-fn helped_among(world: &World, sql: &str, fate: Fate, others: u32) -> (Answer, Arc<Seen>) {
+/// The same where so many other transactions execute, and wait.
+fn helped_among(world: &World, sql: &str, fate: Fate, others: (u32, u32)) -> (Answer, Arc<Seen>) {
     let seen = Arc::new(Seen {
         fate,
         own: thread::current().id(),
@@ -301,9 +303,9 @@ fn nobody_helps_where_other_transactions_want_the_cores() {
     let world = world();
     let cores = thread::available_parallelism().map_or(1, usize::from) as u32;
     let sql = "SELECT count(*), sum(id) FROM wide";
-    for others in [cores - 1, cores, 1000] {
+    for others in [(cores - 1, 0), (cores, 0), (1000, 0), (0, cores - 1), (0, 1000)] {
         let (answer, seen) = helped_among(&world, sql, Fate::Read, others);
-        assert_eq!(answer, alone(&world, sql), "{others} others");
-        assert!(!seen.is_divided.load(Ordering::Relaxed), "{others} others");
+        assert_eq!(answer, alone(&world, sql), "{others:?} others");
+        assert!(!seen.is_divided.load(Ordering::Relaxed), "{others:?} others");
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::Source;
+use super::super::statistics::gathered_at;
 use super::super::value::array;
 use super::{called_on_null, integer, null, oid, over_catalog, plain, text, volatile};
 use crate::bind::base_table;
@@ -26,6 +27,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     over_catalog!(2854, "pg_my_temp_schema", &[], Oid, my_temp_schema),
     over_catalog!(2855, "pg_is_other_temp_schema", &[Oid], Bool, is_other_temp_schema),
     plain(3163, "pg_trigger_depth", &[], Int4, zero),
+    plain(315, "pg_jit_available", &[], Bool, no),
     plain(3298, "row_security_active", &[Oid], Bool, no),
     plain(3299, "row_security_active", &[Text], Bool, no),
     over_catalog!(6121, "pg_relation_is_publishable", &[Regclass], Bool, is_publishable),
@@ -46,12 +48,12 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(1931, "pg_stat_get_tuples_inserted", &[Oid], Int8, null),
     plain(1932, "pg_stat_get_tuples_updated", &[Oid], Int8, null),
     plain(1933, "pg_stat_get_tuples_deleted", &[Oid], Int8, null),
-    plain(2878, "pg_stat_get_live_tuples", &[Oid], Int8, null),
+    over_catalog!(2878, "pg_stat_get_live_tuples", &[Oid], Int8, live_rows),
     plain(2879, "pg_stat_get_dead_tuples", &[Oid], Int8, null),
     plain(2781, "pg_stat_get_last_vacuum_time", &[Oid], Timestamptz, null),
     plain(2782, "pg_stat_get_last_autovacuum_time", &[Oid], Timestamptz, null),
-    plain(2783, "pg_stat_get_last_analyze_time", &[Oid], Timestamptz, null),
-    plain(2784, "pg_stat_get_last_autoanalyze_time", &[Oid], Timestamptz, null),
+    over_catalog!(2783, "pg_stat_get_last_analyze_time", &[Oid], Timestamptz, analyzed),
+    over_catalog!(2784, "pg_stat_get_last_autoanalyze_time", &[Oid], Timestamptz, analyzed_by_itself),
     over_catalog!(1941, "pg_stat_get_db_numbackends", &[Oid], Int4, sessions),
     volatile(over_catalog!(2561, "pg_blocking_pids", &[Int4], Int4Array, blocking)),
     volatile(over_catalog!(
@@ -201,6 +203,26 @@ fn sequence<'a>(source: &Source<'a>, oid: u32) -> Result<&'a Arc<Sequence>> {
 
 fn last_value(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     Ok(source.server.last_value(sequence(source, oid(arguments, 0))?).into())
+}
+
+/// What `pg_stat_all_tables` tells of a table; of none that there are no rows.
+fn live_rows(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let table = source.catalog.table_by_oid(oid(arguments, 0));
+    let rows = table.map_or(0, |table| source.server.approximate_rows(table.tree));
+    Ok(Datum::Int8(i64::try_from(rows).unwrap_or(i64::MAX)))
+}
+
+fn gathered(arguments: &[Datum], source: &Source<'_>, automatic: bool) -> Datum {
+    let table = source.catalog.table_by_oid(oid(arguments, 0));
+    table.map_or(Datum::Null, |table| gathered_at(source.server, table, automatic))
+}
+
+fn analyzed(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    Ok(gathered(arguments, source, false))
+}
+
+fn analyzed_by_itself(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    Ok(gathered(arguments, source, true))
 }
 
 fn sessions(_: &[Datum], source: &Source<'_>) -> Result<Datum> {

@@ -6,7 +6,8 @@ use super::{called_on_null, oid, over_catalog, plain, text};
 use crate::error::Result;
 use crate::function::{EvalContext, Function};
 use crate::types::TypeId::{
-    self, Bool, Int4, Name, Oid, Regclass, Regnamespace, Regproc, Regprocedure, Regrole, Regtype, Text,
+    self, Bool, Int4, Name, Oid, Oidvector, Regclass, Regnamespace, Regproc, Regprocedure, Regrole, Regtype,
+    Text,
 };
 use crate::types::object::procedure_oid;
 use crate::types::{Datum, ObjectNames, Type};
@@ -26,6 +27,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(3756, "pg_ts_parser_is_visible", &[Oid], Bool, is_visible),
     plain(3768, "pg_ts_template_is_visible", &[Oid], Bool, is_visible),
     called_on_null(plain(1081, "format_type", &[Oid, Int4], Text, format_type)),
+    plain(1349, "oidvectortypes", &[Oidvector], Text, vector_types),
     over_catalog!(1642, "pg_get_userbyid", &[Oid], Name, user_by_id),
     over_catalog!(3495, "to_regclass", &[Text], Regclass, to_regclass),
     plain(3493, "to_regtype", &[Text], Regtype, to_regtype),
@@ -137,15 +139,27 @@ pub(in crate::pg_catalog) fn type_name(oid: u32) -> String {
     known.or_else(|| other_type_name(oid)).unwrap_or_else(|| unknown.to_owned())
 }
 
+/// The same, of a user's type too.
+fn any_type_name(oid: u32, context: &EvalContext<'_>) -> String {
+    let objects = context.format.objects.as_deref().filter(|_| TypeId::from_oid(oid).is_none());
+    objects.and_then(|objects| objects.type_name(oid)).unwrap_or_else(|| type_name(oid))
+}
+
+/// The types of a function's arguments, as programs list them.
+fn vector_types(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Datum> {
+    let Some(Datum::Array(vector)) = arguments.first() else { return Ok(Datum::Null) };
+    let types = &vector.elements;
+    let names: Vec<String> =
+        (0..types.len()).map(|place| any_type_name(oid(types, place), context)).collect();
+    Ok(names.join(", ").into())
+}
+
 fn format_type(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Datum> {
     if arguments[0].is_null() {
         return Ok(Datum::Null);
     }
     let oid = oid(arguments, 0);
-    let Some(id) = TypeId::from_oid(oid) else {
-        let of_user = context.format.objects.as_deref().and_then(|objects| objects.type_name(oid));
-        return Ok(of_user.unwrap_or_else(|| type_name(oid)).into());
-    };
+    let Some(id) = TypeId::from_oid(oid) else { return Ok(any_type_name(oid, context).into()) };
     Ok(match arguments[1].as_i64().map(i32::try_from) {
         Some(Ok(modifier)) => Type::modified(id, modifier).format().into(),
         // Without a modifier at all, `bpchar` is what the standard calls it.

@@ -47,7 +47,7 @@ fn tree(relation: &Relation) -> Option<u32> {
 fn relation_size(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     let relation = source.catalog.relation_by_oid(oid(arguments, 0));
     let exists = relation.is_some() || super::super::table_by_oid(oid(arguments, 0)).is_some();
-    let bytes = relation.and_then(tree).map_or(0, |tree| source.server.tree_bytes(tree));
+    let bytes = relation.and_then(tree).map_or(0, |tree| source.tree_bytes(tree));
     Ok(if exists { Datum::Int8(bytes) } else { Datum::Null })
 }
 
@@ -63,7 +63,7 @@ fn fork_size(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
 
 fn index_bytes(table: &Arc<Table>, source: &Source<'_>) -> i64 {
     let own = table.indexes.iter().filter(|index| !index.is_clustered());
-    own.map(|index| source.server.tree_bytes(index.tree)).sum()
+    own.map(|index| source.tree_bytes(index.tree)).sum()
 }
 
 fn indexes_size(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {

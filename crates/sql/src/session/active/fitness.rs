@@ -128,11 +128,15 @@ pub(super) fn check(catalog: &Catalog, facts: &Facts, statement: &Statement) -> 
     check_within(catalog, &facts.lookup_path(catalog), statement, &mut HashSet::new())
 }
 
+/// What was looked at, and as part of what: in a statement that writes, in the rows of INSERT ...
+/// VALUES, in the body of a function in an expression. Elsewhere the same may be refused.
+type Look = (Oid, bool, bool, bool);
+
 fn check_within(
     catalog: &Catalog,
     path: &[String],
     statement: &Statement,
-    seen: &mut HashSet<Oid>,
+    seen: &mut HashSet<Look>,
 ) -> Result<()> {
     use ast::Statement as S;
     let Command::Sql(sql) = &statement.command else { return Err(unfit(tag(&statement.command))) };
@@ -238,7 +242,7 @@ struct Check<'a, 's> {
     /// The rows of an INSERT ... VALUES.
     is_values: bool,
     /// Views, routines and domains that were looked at.
-    seen: &'s mut HashSet<Oid>,
+    seen: &'s mut HashSet<Look>,
     /// The function in an expression whose body this is.
     in_function: Option<String>,
     /// The session has temporary sequences, which no other node knows.
@@ -246,6 +250,11 @@ struct Check<'a, 's> {
 }
 
 impl<'a> Check<'a, '_> {
+    /// Notes that something is looked at, if that was not done before as part of the same.
+    fn is_new(&mut self, oid: Oid) -> bool {
+        self.seen.insert((oid, self.writes, self.is_values, self.in_function.is_some()))
+    }
+
     fn find(&self, name: &ast::ObjectName) -> Option<&'a Relation> {
         let (schema, name) = split(name)?;
         self.catalog.find(self.path, schema.as_deref(), &name)
@@ -255,7 +264,7 @@ impl<'a> Check<'a, '_> {
     fn routines(&mut self, name: &ast::ObjectName) -> Result<()> {
         let Some((schema, name)) = split(name) else { return Ok(()) };
         for (_, routine) in self.catalog.routines_named(self.path, schema.as_deref(), &name) {
-            if !self.seen.insert(routine.oid) {
+            if !self.is_new(routine.oid) {
                 continue;
             }
             for statement in crate::routine::statements(routine)? {
@@ -313,7 +322,7 @@ impl<'a> Check<'a, '_> {
     fn own_function(&mut self, schema: Option<&str>, name: &str) -> Step {
         let (catalog, path) = (self.catalog, self.path);
         for (_, routine) in catalog.routines_named(path, schema, name) {
-            if !self.seen.insert(routine.oid) {
+            if !self.is_new(routine.oid) {
                 continue;
             }
             let statements = match crate::routine::statements(routine) {
@@ -387,7 +396,7 @@ impl Walker for Check<'_, '_> {
                 refuse(unfit(format_args!("temporary {} \"{}\"", found.kind(), found.name())))
             }
             Some(Relation::View(view)) => {
-                if !self.seen.insert(view.oid) {
+                if !self.is_new(view.oid) {
                     return ControlFlow::Continue(());
                 }
                 let parsed = match crate::parse::parse(&view.query) {

@@ -147,7 +147,8 @@ impl Session {
 
     /// Executes the statements of a message as one transaction at every node, and gives the portals
     /// from which their answers come. Nothing if no statement of it changes anything, or it is a
-    /// single one that does not concern the database: then it runs here as ever.
+    /// single one that does not concern the database, or if only the monitor has wanted it and it
+    /// is refused there: then it runs here as ever.
     ///
     /// # Errors
     /// 0A000 for what cannot be executed at every node alike; what the statements fail with; 40001
@@ -168,9 +169,36 @@ impl Session {
             return Ok(None);
         }
         self.begin_program(message.isolation);
-        let mut given = Vec::with_capacity(message.statements.len());
         self.attempt.is_fit = true;
-        for statement in message.statements {
+        let given = match self.given_of(message.statements).await {
+            Ok(given) => given,
+            Err(error) => return self.not_executed(&message, error, true),
+        };
+        if !given.iter().any(|given| writes(&given.prepared)) {
+            return Ok(None);
+        }
+        let mut before = Vec::new();
+        for statement in &message.before {
+            before.push(self.done(statement)?);
+        }
+        let commit = message.commit.map(|statement| self.done(statement)).transpose()?;
+        let mut portals = match self.run_program(given).await {
+            Ok(Ok(portals)) => portals,
+            Ok(Err(error)) => return self.not_executed(&message, error, true),
+            Err(error) => return self.not_executed(&message, error, false),
+        };
+        if let Some(said) = message.said.filter(|said| !said.is_local) {
+            self.set(said.set, said.statement)?;
+        }
+        portals.extend(commit);
+        portals.splice(..0, before);
+        Ok(Some(portals))
+    }
+
+    /// The statements of a message, as the parts of a program.
+    async fn given_of(&mut self, statements: &[Statement]) -> Result<Vec<Given>> {
+        let mut given = Vec::with_capacity(statements.len());
+        for statement in statements {
             let one = match self.given(statement) {
                 // It may be about what this node has not seen yet, and is to see.
                 Err(refusal) if self.reads_after() => {
@@ -182,21 +210,26 @@ impl Session {
             self.note_statement(&one.prepared);
             given.push(one);
         }
-        if !given.iter().any(|given| writes(&given.prepared)) {
+        Ok(given)
+    }
+
+    /// A message does not go to every node, or has come to nothing there. Nothing if it runs here
+    /// instead. `is_of_statement`: one of its statements has failed, so that it has not come to its
+    /// COMMIT; a block that it has begun is a failed one then.
+    fn not_executed(
+        &mut self,
+        message: &Message<'_>,
+        error: SqlError,
+        is_of_statement: bool,
+    ) -> Result<Option<Vec<Portal>>> {
+        if message.said.is_none() && self.runs_here_instead(&error) {
             return Ok(None);
         }
-        let mut before = Vec::new();
-        for statement in &message.before {
-            before.push(self.done(statement)?);
+        if is_of_statement && message.commit.is_some() {
+            self.begin_block(&[], None)?;
+            self.fail();
         }
-        let commit = message.commit.map(|statement| self.done(statement)).transpose()?;
-        let mut portals = self.run_program(given).await?;
-        if let Some(said) = message.said.filter(|said| !said.is_local) {
-            self.set(said.set, said.statement)?;
-        }
-        portals.extend(commit);
-        portals.splice(..0, before);
-        Ok(Some(portals))
+        Err(error)
     }
 
     /// A statement that stands around a program, as one that is done.
@@ -207,7 +240,8 @@ impl Session {
         Ok(portal)
     }
 
-    /// The same of one bound statement, outside a block. Nothing if it changes nothing.
+    /// The same of one bound statement, outside a block. False if it changes nothing, or is to run
+    /// here instead.
     pub(super) async fn run_portal_active(&mut self, portal: &mut Portal) -> Result<bool> {
         if !writes(&portal.prepared) {
             return Ok(false);
@@ -219,11 +253,17 @@ impl Session {
         if portal.depth == 0 {
             self.begin_program(None);
         }
-        let mut given = self.given_bound(&prepared, &portal.parameters)?;
+        let mut given = match self.given_bound(&prepared, &portal.parameters) {
+            Err(error) if self.runs_here_instead(&error) => return Ok(false),
+            given => given?,
+        };
         if !portal.is_open() {
             given.step.told = portal.columns().map(Step::types_of);
         }
-        let answers = self.run_program(vec![given]).await?;
+        let answers = match self.run_program(vec![given]).await.flatten() {
+            Err(error) if self.runs_here_instead(&error) => return Ok(false),
+            answers => answers?,
+        };
         // It is committed: what comes before Sync would be part of it.
         self.has_run_active = true;
         if let Some(answer) = answers.into_iter().next() {
@@ -256,10 +296,19 @@ impl Session {
         self.open.as_ref().is_some_and(|open| open.engine.is_ordered())
     }
 
-    async fn run_program(&mut self, given: Vec<Given>) -> Result<Vec<Portal>> {
+    /// What keeps a program from being ordered keeps its first statement from being executed.
+    async fn check_program(&mut self) -> Result<()> {
         self.check_majority()?;
         self.await_slow_node().await?;
-        self.check_is_role()?;
+        self.check_is_role()
+    }
+
+    /// The portals from which the answers come, or the error of a statement, which has kept the
+    /// program from its commit.
+    async fn run_program(&mut self, given: Vec<Given>) -> Result<Result<Vec<Portal>>> {
+        if let Err(refusal) = self.check_program().await {
+            return Ok(Err(refusal));
+        }
         let (isolation, now) = (self.modes.isolation, self.format.transaction_time);
         let (statements, steps): (Vec<Arc<Prepared>>, Vec<Step>) =
             given.into_iter().map(|given| (given.prepared, given.step)).unzip();
@@ -308,7 +357,7 @@ impl Session {
             ..self.finished(None, Protocol::Active)
         });
         let commit = match (ended, outcome) {
-            (Some(Err(error)), _) => return Err(error),
+            (Some(Err(error)), _) => return Ok(Err(error)),
             (_, Err(error)) => return Err(self.name_failure(error)),
             (None, Ok(_)) => return Err(SqlError::internal("a program that was executed has no answer")),
             (Some(Ok(answers)), Ok(commit)) => {
@@ -324,7 +373,7 @@ impl Session {
         let (commit, answers) = commit;
         commit.durable.await?;
         let answers = statements.into_iter().zip(answers.statements);
-        Ok(answers.map(|(prepared, answer)| answer.into_portal(prepared)).collect())
+        Ok(Ok(answers.map(|(prepared, answer)| answer.into_portal(prepared)).collect()))
     }
 }
 

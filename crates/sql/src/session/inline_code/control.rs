@@ -184,6 +184,10 @@ impl Session {
     /// Runs statements until one leads elsewhere.
     fn run_steps<'a>(&'a mut self, steps: &'a [Step], running: &'a mut Running) -> Going<'a> {
         Box::pin(on_enough_stack(Box::pin(async move {
+            if steps.is_empty() {
+                // Each step asks by itself. A loop without any has no end, or one that is far away.
+                self.interrupts().check()?;
+            }
             for step in steps {
                 let noticed = self.notices.len();
                 let flow = self.run_step(step, running).await;
@@ -311,8 +315,7 @@ impl Session {
             }
             Over::Execute { targets, command, using } => {
                 let (text, values) = self.dynamic_text(command, using, running).await?;
-                let statement =
-                    super::without_position(crate::parse::parse(&text)).and_then(super::single)?;
+                let statement = self.read_text(&text).and_then(super::single)?;
                 let answer =
                     self.run_with(statement, (Text::Statement, Wanted::All), &values, running.depth).await?;
                 self.run_rows(label, targets, answer, body, running).await

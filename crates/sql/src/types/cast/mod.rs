@@ -67,6 +67,16 @@ pub fn find(from: Type, to: Type, context: CastContext) -> Option<Cast> {
     Some(Cast { from, to, context, method, fits })
 }
 
+/// The casts between two types that have a rule of their own: where each applies by itself, and
+/// whether values stay what they are.
+pub(crate) fn listed() -> impl Iterator<Item = (TypeId, TypeId, CastContext, bool)> {
+    let pairs = TypeId::all().flat_map(|from| TypeId::all().map(move |to| (from, to)));
+    pairs.filter(|(from, to)| from != to).filter_map(|(from, to)| {
+        let rule = rules::find(from, to)?;
+        Some((from, to, rule.context, rule.convert.is_none()))
+    })
+}
+
 fn method(from_type: Type, to_type: Type, context: CastContext) -> Option<Method> {
     let (from, to) = (from_type.id, to_type.id);
     if from == to {

@@ -265,12 +265,13 @@ fn years_and_months(text: &str, negative: bool, sum: &mut Sum) -> Result<(), Fie
     let (years, months) = body.split_once('-').ok_or(FieldError::Format)?;
     let years: i64 = years.parse().map_err(|_| FieldError::Format)?;
     let months: i64 = months.parse().map_err(|_| FieldError::Format)?;
-    if months >= 12 {
+    if !(0..12).contains(&months) {
         return Err(FieldError::IntervalOverflow);
     }
     let total =
         years.checked_mul(12).and_then(|y| y.checked_add(months)).ok_or(FieldError::IntervalOverflow)?;
-    sum.months += if negative { -total } else { total };
+    let total = if negative { -total } else { total };
+    sum.months = sum.months.checked_add(total).ok_or(FieldError::IntervalOverflow)?;
     Ok(())
 }
 

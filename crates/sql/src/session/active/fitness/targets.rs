@@ -188,7 +188,7 @@ impl<'a> Check<'a, '_> {
     pub(super) fn domain(&mut self, mut next: Option<Oid>) -> Result<()> {
         let catalog = self.catalog;
         while let Some(domain) = next.and_then(|oid| catalog.domain_by_oid(oid)) {
-            if !self.seen.insert(domain.oid) {
+            if !self.is_new(domain.oid) {
                 break;
             }
             for check in &domain.checks {

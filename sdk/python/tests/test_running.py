@@ -1,0 +1,227 @@
+"""Components in this process: their database can be made silent, and their calls can be held."""
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import time
+import unittest
+from unittest.mock import patch
+
+import psycopg
+
+from cognate_composite import Component, Problem, Refused, Running
+from cognate_composite.locks import Arrival
+from cognate_composite.run import Request
+from support import database_url, execute
+
+NAME = "apart"
+
+
+def close(listener: socket.socket) -> None:
+    """Closes it, and has whoever waits for connections there return."""
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
+class Proxy:
+    """Between a component and its database, of which nothing is heard as long as `flows` is not set."""
+
+    def __init__(self) -> None:
+        self.flows = threading.Event()
+        self.flows.set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        port = self._listener.getsockname()[1]
+        self.url = "postgresql://{PGUSER}@127.0.0.1:{port}/{PGDATABASE}?sslmode=disable".format(port=port, **os.environ)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        close(self._listener)
+        self.flows.set()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection((os.environ["PGHOST"], int(os.environ["PGPORT"])))
+            for ends in ((client, server, False), (server, client, True)):
+                threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket, is_held: bool) -> None:
+        try:
+            while piece := source.recv(1 << 16):
+                if is_held:
+                    self.flows.wait()
+                sink.sendall(piece)
+        except OSError:
+            pass
+        finally:
+            for end in (source, sink):
+                try:
+                    end.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
+
+class Apart(unittest.TestCase):
+    def setUp(self) -> None:
+        # It asserts that there is a database.
+        database_url()
+        self.addCleanup(self.forget)
+
+    def forget(self) -> None:
+        execute("DROP TABLE IF EXISTS apart_word")
+        for table, column in (("component", "name"), ("slot", "component"), ("answer", "component")):
+            execute(f"DELETE FROM cognate_composite.{table} WHERE {column} = '{NAME}'")
+
+    def component(self) -> Component:
+        return Component(NAME, setup=["CREATE TABLE IF NOT EXISTS apart_word (word text NOT NULL)"])
+
+    def start(self, component: Component, database: str) -> Running:
+        folder = tempfile.mkdtemp(prefix="cognate-composite-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        running = component.start(database=database, data=folder)
+        self.addCleanup(running.stop)
+        return running
+
+    def enter(self, address: tuple[str, int], deadline_ms: int, **more: str) -> tuple[int, object]:
+        """Calls `enter`; answers the status, and the answer or the reason of a problem."""
+        connection = http.client.HTTPConnection(*address, timeout=60)
+        try:
+            headers = {"Cognate-Deadline-Ms": str(deadline_ms)} | more
+            connection.request("POST", "/services/enter", b'"a"', headers)
+            answer = connection.getresponse()
+            text = json.loads(answer.read())
+            return answer.status, text["reason"] if isinstance(text, dict) else text
+        finally:
+            connection.close()
+
+
+class Silence(Apart):
+    @patch("cognate_composite.run._LATE", 1.0)
+    def test_a_client_hears_that_the_database_does_not_say_what_has_become_of_its_root(self) -> None:
+        proxy, component = Proxy(), self.component()
+        self.addCleanup(proxy.close)
+
+        @component.service()
+        def enter(call, word: str) -> str:
+            call.execute("INSERT INTO apart_word VALUES (%s)", [word])
+            # What is left is to commit.
+            proxy.flows.clear()
+            return word
+
+        address = self.start(component, proxy.url).listen("127.0.0.1", 0)
+        key = {"Idempotency-Key": "k"}
+        self.assertEqual(self.enter(address, 3000, **key), (503, "unknown"))
+        self.assertEqual(self.enter(address, 100, **key), (409, "running"))
+        proxy.flows.set()
+        self.assertEqual(self.enter(address, 60_000, **key), (200, "a"))
+        with psycopg.connect(database_url(), autocommit=True) as connection:
+            self.assertEqual(connection.execute("SELECT word FROM apart_word").fetchall(), [("a",)])
+
+    def test_a_client_hears_that_its_time_is_over_though_its_service_goes_on(self) -> None:
+        component, is_over = self.component(), threading.Event()
+        self.addCleanup(is_over.set)
+
+        @component.service()
+        def enter(call, word: str) -> str:
+            is_over.wait(120)
+            return word
+
+        running = self.start(component, database_url())
+        self.assertEqual(self.enter(running.listen("127.0.0.1", 0), 300), (504, "deadline"))
+        is_over.set()
+        until = time.monotonic() + 60
+        while running._node.status()["roots"]:
+            self.assertLess(time.monotonic(), until, running._node.status())
+            time.sleep(0.02)
+
+
+class Others(Apart):
+    def test_a_client_hears_why_its_root_was_given_up(self) -> None:
+        component, hanging_up = self.component(), socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(close, hanging_up)
+
+        def hang_up() -> None:
+            while True:
+                try:
+                    hanging_up.accept()[0].close()
+                except OSError:
+                    return
+
+        @component.service()
+        def enter(call, word: str) -> str:
+            try:
+                return call.call("elsewhere", "enter", word)
+            except Problem:
+                # It would do without, but something may be left there.
+                return word
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        running = self.start(component, database_url())
+        running.set_peer("elsewhere", f"http://127.0.0.1:{hanging_up.getsockname()[1]}")
+        self.assertEqual(self.enter(running.listen("127.0.0.1", 0), 20_000), (503, "away"))
+        self.assertEqual(running._node._noes, {})
+
+    @patch("cognate_composite.node._LOOK", 0.05)
+    def test_a_process_that_nobody_calls_notices_that_it_was_taken_over(self) -> None:
+        older = self.start(self.component(), database_url())
+        later = self.start(self.component(), database_url())
+        waiting = threading.Thread(target=older.wait_fenced, daemon=True)
+        waiting.start()
+        waiting.join(60)
+        self.assertFalse(waiting.is_alive(), "it goes on as if nothing had happened")
+        self.assertFalse(later._node.is_fenced.is_set())
+
+    def test_a_call_that_comes_again_while_the_first_one_ends_is_another_one(self) -> None:
+        component, runs, problems = self.component(), [], []
+        has_begun, may_end = threading.Event(), threading.Event()
+        self.addCleanup(may_end.set)
+
+        @component.service()
+        def take(call) -> None:
+            runs.append(call)
+            if len(runs) == 2:
+                has_begun.set()
+                may_end.wait(60)
+            raise Refused("sold out")
+
+        running = self.start(component, database_url())
+        node, name = running._node, ("r", "r.1")
+        arrival = Arrival(*name, "shop", (), "take", "", 1)
+        request = Request(arrival, take, (), time.monotonic() + 60)
+
+        def execute_again() -> None:
+            try:
+                running._runner.execute(request)
+            except Problem as problem:
+                problems.append(problem.reason)
+
+        again, tell = threading.Thread(target=execute_again), node.tell
+
+        def tell_and_call(event: str, *details: object) -> list[tuple]:
+            effects = tell(event, *details)
+            if event == "rolled_back" and len(runs) == 1:
+                # The first one is rolled back, and has not left yet.
+                again.start()
+                self.assertTrue(has_begun.wait(60))
+            return effects
+
+        with patch.object(node, "tell", tell_and_call):
+            with self.assertRaises(Refused):
+                running._runner.execute(request)
+            self.assertIn(name, node.under_way)
+            may_end.set()
+            again.join(60)
+        self.assertEqual((problems, node.under_way), (["failed"], {}))
+
+
+if __name__ == "__main__":
+    unittest.main()
