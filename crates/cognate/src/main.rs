@@ -13,12 +13,16 @@ use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 use cognate_engine::{Database, Options};
+use cognate_env::descriptors::raise_open_files;
 use cognate_server::assemble::{self, Running};
 use cognate_server::config::{AuthSettings, Config, Settings, TlsSettings};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// So many files and sockets a server may need besides its clients' connections.
+const FILES_SPARE: u64 = 256;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -257,6 +261,7 @@ fn run(config: Config, sources: &Serve) -> Result<(), String> {
     let (filter, log) = reload::Layer::new(log_filter(&config.log)?);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     tracing_subscriber::registry().with(filter).with(lines).init();
+    claim_open_files(config.max_connections);
     // Reads the same sources again; what they say of the log takes effect here.
     let reread = || {
         let config = sources.clone().resolve()?;
@@ -275,6 +280,19 @@ fn run(config: Config, sources: &Serve) -> Result<(), String> {
     // Nothing is left that matters: the database is closed or was never opened.
     runtime.shutdown_background();
     outcome
+}
+
+/// Asks for as many open files and sockets as the system gives, and says so where they may be too
+/// few: a server that has none left cannot go on with its log.
+fn claim_open_files(connections: u32) {
+    let needed = u64::from(connections) + FILES_SPARE;
+    if let Some(allowed) = raise_open_files().filter(|allowed| *allowed < needed) {
+        tracing::warn!(
+            allowed,
+            needed,
+            "too few open files for so many connections: raise ulimit -n, or lower max_connections"
+        );
+    }
 }
 
 /// The filter of the log. The consensus library says much that only its authors need; who wants it

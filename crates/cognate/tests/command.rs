@@ -41,6 +41,33 @@ fn it_says_once_how_to_connect_and_stops_when_told() {
     }
 }
 
+/// Many systems begin with fewer than its connections may be, and without any left its log could
+/// not go on.
+#[test]
+fn it_has_as_many_files_as_the_system_gives() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = env!("CARGO_BIN_EXE_cognate");
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", "ulimit -S -n 128 && exec \"$0\" \"$@\"", server, "serve", "--data"])
+        .arg(folder.path())
+        .args(["--listen", "127.0.0.1:0", "--http", "off", "--memory", "64MB", "--log", "warn"])
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut ready = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id()));
+    child.kill().expect("killed");
+    child.wait().expect("waited");
+    assert!(ready.starts_with("ready  "), "{ready:?}");
+    let limits = limits.expect("its limits");
+    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("the bound");
+    let bounds: Vec<&str> = files.split_whitespace().take(2).collect();
+    assert_eq!(bounds[0], bounds[1], "the one in force, and the highest");
+}
+
 /// What cannot be used changes nothing, and ends nobody.
 #[test]
 fn a_hang_up_reads_the_configuration_again() {

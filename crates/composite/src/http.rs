@@ -390,11 +390,16 @@ async fn told(
         let is_commit = matches!(event, Event::Commit(..));
         if is_taken_over && matches!(event, Event::Abort(..)) {
             let state = wire::settled(Settled::Pending).to_owned();
-            return StateEntry { root: entry.root, state, origin: None };
+            return (StateEntry { root: entry.root, state, origin: None }, false);
         }
         // Whoever says so again may come before the first one's mark is durable.
         is_marked |= matches!(event, Event::Abort(..));
-        let effects = app.node.tell(event);
+        let (effects, is_undecided) = {
+            let mut core = app.node.core();
+            let effects = core.participant.handle(event);
+            app.node.perform(&mut core, &effects);
+            (effects, core.participant.is_undecided(&entry.root))
+        };
         is_marked |= effects.iter().any(|effect| matches!(effect, Effect::Mark(..)));
         is_told_further |= effects.iter().any(|effect| matches!(effect, Effect::TellCommit(..)));
         let said = effects.iter().find_map(|effect| match effect {
@@ -405,10 +410,22 @@ async fn told(
             // The parent says so, too; whoever looks after this one has another log.
             tracing::error!(root = %entry.root, %parent, "is said to be committed, which was not promised here, or was undone");
         }
+        let is_of_another = match said {
+            Some(Settled::Refused) => true,
+            Some(Settled::Done) => is_undecided,
+            Some(Settled::Pending) | None => false,
+        };
         let state = wire::settled(said.unwrap_or(Settled::Pending)).to_owned();
-        StateEntry { root: entry.root, state, origin: None }
+        (StateEntry { root: entry.root, state, origin: None }, is_commit && is_of_another)
     };
-    let states = entries.into_iter().map(tell).collect();
+    let (mut states, of_others): (Vec<StateEntry>, Vec<bool>) = entries.into_iter().map(tell).unzip();
+    // What is committed is none of what is here: a later process may have promised it. Its parent
+    // forgets it after this answer, and that one would hear that it is aborted.
+    if of_others.contains(&true) && !app.node.is_current().await {
+        for (entry, _) in states.iter_mut().zip(of_others).filter(|(_, is_of_another)| *is_of_another) {
+            wire::settled(Settled::Pending).clone_into(&mut entry.state);
+        }
+    }
     if is_marked && app.node.journal.written().await.is_err() {
         return Err(Problem::new(503, "journal", "the journal cannot be written"));
     }

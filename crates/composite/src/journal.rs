@@ -8,7 +8,7 @@
 //! {"id":"4f0…"}                                             the first one: which journal this is
 //! {"vote":{"root":"r","nonce":7,"parents":["shop"],"children":[["payment",3]]}}
 //! {"held":["r","cognate-composite:stock:3:17:9f…","{…}"]}     a branch of r, and what its slot says
-//! {"mark":["r","Undone"]}                                   calls of r are refused
+//! {"mark":["r",{"UndoneOf":7}]}                             calls of r are refused, 7 is undone
 //! {"end":["r",true]}                                        r has ended; true: committed
 //! ```
 //!
@@ -29,7 +29,7 @@ use cognate_env::{Disk, Lock};
 use serde::{Deserialize, Serialize};
 
 use crate::name::RootId;
-use crate::participant::{Mark, VoteFacts};
+use crate::participant::{ANY_NONCE, Mark, VoteFacts};
 
 /// Bytes of a segment: small, since little is alive at a time.
 const SEGMENT_BYTES: u64 = 4 << 20;
@@ -179,7 +179,8 @@ impl Journal {
                 Record::End(root, is_committed) => {
                     votes.remove(&root);
                     found.held.retain(|_, (its, _)| *its != root);
-                    marks.insert(root, if is_committed { Mark::Committed } else { Mark::Undone });
+                    let mark = ended(marks.get(&root), is_committed);
+                    marks.insert(root, mark);
                 }
             }
             Ok(())
@@ -317,6 +318,15 @@ impl Journal {
     }
 }
 
+/// What an end says of a root whose mark may say more.
+fn ended(before: Option<&Mark>, is_committed: bool) -> Mark {
+    match before {
+        _ if is_committed => Mark::Committed,
+        Some(undone @ Mark::Undone(_)) => *undone,
+        Some(Mark::Empty | Mark::Committed) | None => Mark::Undone(Some(ANY_NONCE)),
+    }
+}
+
 /// The number before the first record of the first segment.
 fn first_record(disk: &dyn Disk, folder: &Path) -> std::io::Result<Csn> {
     let segments = disk.list(folder)?;
@@ -381,6 +391,27 @@ mod tests {
         assert_eq!((votes, found.marks), (vec![root("b")], vec![(root("a"), Mark::Committed)]));
     }
 
+    /// What an end says is less than the mark before it. Earlier builds have not written what was
+    /// undone.
+    #[tokio::test]
+    async fn a_mark_says_what_was_undone_also_after_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Journal::open(Arc::new(cognate_env::RealDisk), folder.path()).unwrap();
+        let root = |name: &str| RootId::new(name).unwrap();
+        let [known, none, any] = [Some(7), None, Some(ANY_NONCE)].map(Mark::Undone);
+        let (journal, _) = open();
+        for (name, mark) in [("a", known), ("b", none), ("c", any), ("d", Mark::Empty)] {
+            journal.mark(&root(name), mark).unwrap();
+            journal.end(&root(name), false);
+        }
+        journal.written().await.unwrap();
+        drop(journal);
+        let marks = [("a", known), ("b", none), ("c", any), ("d", any)];
+        assert_eq!(open().1.marks, marks.map(|(name, mark)| (root(name), mark)));
+        let earlier: Record = serde_json::from_str(r#"{"mark":["r","Undone"]}"#).unwrap();
+        assert!(matches!(earlier, Record::Mark(_, mark) if mark == any));
+    }
+
     /// A branch is written of before it is prepared. If the process ends in between, nobody
     /// remembers its root, and its record must not keep all later ones.
     #[tokio::test]
@@ -390,7 +421,7 @@ mod tests {
         let root = |name: &str| RootId::new(name).unwrap();
         let (journal, _) = open();
         journal.held(&root("a"), "branch", "{}").unwrap().await.unwrap();
-        journal.mark(&root("b"), Mark::Undone).unwrap();
+        journal.mark(&root("b"), Mark::Undone(None)).unwrap();
         journal.written().await.unwrap();
         drop(journal);
         let (journal, found) = open();

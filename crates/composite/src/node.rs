@@ -135,6 +135,12 @@ pub(crate) async fn pause(backoff: Backoff, attempt: u32) {
     }
 }
 
+/// When the mark of a root is over that ends now. One that was in doubt may have ended long after
+/// its time: its parent, who is back, is not to hear at once that all is done.
+fn mark_over(deadline: Instant) -> Instant {
+    deadline.max(Instant::now()) + LATE
+}
+
 /// A running component.
 pub(crate) struct Node {
     pub(crate) name: Name,
@@ -324,7 +330,7 @@ impl Node {
                         let now = Instant::now();
                         (now, now + DEADLINE_MAX)
                     });
-                    core.later(deadline + LATE, Timer::MarkOver(root.clone()));
+                    core.later(mark_over(deadline), Timer::MarkOver(root.clone()));
                     is_marked = true;
                     fault::point("mark-write-before");
                     if let Err(error) = self.journal.mark(root, *mark) {
@@ -515,7 +521,7 @@ impl Node {
             // It called nobody: nothing is refused for it, and the journal has never heard of it.
             return;
         }
-        core.later(deadline + LATE, Timer::MarkOver(root.clone()));
+        core.later(mark_over(deadline), Timer::MarkOver(root.clone()));
         self.journal.end(root, outcome == Outcome::Committed);
     }
 

@@ -22,6 +22,9 @@ use crate::upkeep::Upkeep;
 const TICK: Duration = Duration::from_millis(200);
 /// Pause after a checkpoint that failed.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Rounds without another attempt to forget what nobody wants, after one that failed: each writes
+/// a manifest, and what fails in the middle of that leaves the base in doubt.
+const RESTS: u32 = 5;
 
 /// The running threads. Dropping it ends them.
 pub(crate) struct Background {
@@ -129,10 +132,18 @@ impl Drop for EndGuard {
 
 fn checkpoints(upkeep: &Upkeep, merging: &Merging) {
     let manager = &upkeep.manager;
-    let mut failed = false;
+    let (mut failed, mut rests) = (false, 0);
     loop {
         let call = manager.pressure.wait_for_work(TICK);
         upkeep.share_memory();
+        // Whether or not a checkpoint is due: on a full disk that may fail before it comes to the
+        // manifest that would make room.
+        if rests > 0 {
+            rests -= 1;
+        } else if let Err(error) = manager.store.base.discard_unwanted() {
+            tracing::debug!(%error, "what a transaction had spilled stays on the disk for now");
+            rests = RESTS;
+        }
         let due = match call {
             Call::Stop => return,
             // Asked for while the round before was at it: it may have done enough.

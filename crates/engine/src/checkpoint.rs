@@ -54,6 +54,9 @@ const SLICE: usize = 256;
 /// So many runs of bulk loads may wait for a reader that is older than they. Each read of any row
 /// looks at all of them, and each has a file open.
 const LOADS_MAX: usize = 64;
+/// So many dropped trees may wait for a checkpoint to forget them. Whoever writes the first row of
+/// a tree copies the map of all trees, and all other commits wait for him.
+const DROPPED_MAX: u64 = 4096;
 
 /// The changes of a checkpoint in order, copied from memory slice by slice.
 struct Changes<'a> {
@@ -119,10 +122,14 @@ impl Iterator for Changes<'_> {
 
 impl Upkeep {
     /// Whether recovery would have to replay more log than the options allow, or a bulk load waits
-    /// to become an ordinary part of the base, and a checkpoint could get there.
+    /// to become an ordinary part of the base, and a checkpoint could get there, or many dropped
+    /// trees wait to be forgotten, and nobody needs them.
     pub(crate) fn checkpoint_is_due(&self) -> bool {
         let store = &self.manager.store;
-        self.is_behind() || store.base.first_attached().is_some_and(|csn| csn <= store.oldest_snapshot())
+        self.is_behind()
+            || store.base.first_attached().is_some_and(|csn| csn <= store.oldest_snapshot())
+            || store.memory.dropped_count() > DROPPED_MAX
+                && store.memory.dropped(store.oldest_snapshot()).len() as u64 > DROPPED_MAX
     }
 
     /// Whether recovery would have to replay more log than the options allow, or so many runs of
@@ -264,10 +271,45 @@ impl Upkeep {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use cognate_env::sim::SimDisk;
 
-    use super::LOADS_MAX;
+    use super::{DROPPED_MAX, LOADS_MAX};
+    use crate::manager::Manager;
+    use crate::transaction::Transaction;
+    use crate::upkeep::Upkeep;
     use crate::{Access, Database, Isolation, Options, Value};
+
+    /// They take little memory and log: a program that makes a temporary table for each of its
+    /// transactions would come to a hundred thousand of them.
+    #[test]
+    fn dropped_trees_are_forgotten_when_they_are_many() {
+        let options = Options { disk: SimDisk::new(1).handle(), ..Options::new("data") };
+        // Nothing works behind it.
+        let (manager, recovered) = Manager::open(options).unwrap();
+        let manager = Arc::new(manager);
+        let upkeep = Upkeep::new(Arc::clone(&manager), recovered);
+        let begin = || Transaction::begin(Arc::clone(&manager), Isolation::Snapshot, Access::ReadWrite);
+        let reader = begin();
+        let mut last = None;
+        for _ in 0..=DROPPED_MAX {
+            let mut t = begin();
+            let tree = t.create_tree();
+            t.put(tree, b"k", Value::from_static(b"v")).unwrap();
+            t.commit().unwrap();
+            let mut t = begin();
+            t.drop_tree(tree);
+            last = Some(t.commit().unwrap());
+        }
+        last.unwrap().durable.wait().unwrap();
+        assert!(!upkeep.checkpoint_is_due(), "somebody may still need them");
+        drop(reader);
+        assert!(upkeep.checkpoint_is_due());
+        upkeep.checkpoint(u64::MAX).unwrap();
+        assert_eq!(manager.store.memory.dropped_count(), 0);
+        assert!(!upkeep.checkpoint_is_due());
+    }
 
     /// They take neither memory nor log; but all reads look at their runs, which have files open.
     #[test]

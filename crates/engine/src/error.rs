@@ -77,6 +77,14 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// The key of a row, or of an index's entry, is longer than any may be.
+    #[error("a key of {bytes} bytes is longer than {limit} bytes")]
+    KeyTooLong {
+        /// Its bytes.
+        bytes: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
     /// A node's transaction does not fit into a request to the other nodes, or, to commit, into as
     /// many parts as one may have. Split it.
     #[error("transaction too large: the cluster orders at most {limit} bytes of it")]
@@ -166,7 +174,7 @@ pub enum Error {
     /// The database is closing; no new work is accepted.
     #[error("the database is shutting down")]
     ShuttingDown,
-    /// An argument that can never work, such as a key longer than the store's limit.
+    /// An argument that can never work.
     #[error("invalid argument: {0}")]
     InvalidArgument(String),
 }

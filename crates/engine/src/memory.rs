@@ -44,6 +44,8 @@ pub(crate) struct Memory {
     changing: Mutex<()>,
     bytes: CachePadded<AtomicU64>,
     entries: AtomicU64,
+    /// Trees that are dropped, and not yet forgotten.
+    dropped: AtomicU64,
 }
 
 /// Bytes of a key in the map.
@@ -172,6 +174,7 @@ impl Memory {
             changing: Mutex::new(()),
             bytes: CachePadded::new(AtomicU64::new(0)),
             entries: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
         }
     }
 
@@ -340,7 +343,14 @@ impl Memory {
 
     /// Notes that commit `csn` dropped the tree; snapshots below `csn` go on reading it.
     pub(crate) fn drop_tree(&self, id: TreeId, csn: Csn) {
-        self.tree_or_new(id).dropped.store(csn, Ordering::Release);
+        if self.tree_or_new(id).dropped.swap(csn, Ordering::AcqRel) == Csn::MAX {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many trees are dropped, and not yet forgotten.
+    pub(crate) fn dropped_count(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Trees dropped by a commit at or below `csn`, ascending, with that commit.
@@ -362,6 +372,9 @@ impl Memory {
         let gone: Vec<_> = ids.iter().filter_map(|id| trees.remove(id)).collect();
         self.trees.store(Arc::new(trees));
         for tree in gone {
+            if tree.dropped.load(Ordering::Acquire) != Csn::MAX {
+                self.dropped.fetch_sub(1, Ordering::Relaxed);
+            }
             let mut map = spin::write(&tree.map);
             let bytes = map.iter().map(|(key, chain)| key_bytes(key) + chain.bytes()).sum::<usize>();
             self.entries.fetch_sub(map.len() as u64, Ordering::Relaxed);

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Whatever ends this early leaves `RESTORING`: what is in the folder is removed, and it is begun
-//! anew.
+//! anew. From `begin` to the end of `finish` the folder's lock is held: a server that looked for
+//! `RESTORING` just before it was there does not open either, for it looks again under the lock.
 //!
 //! # Whatever it was taken from, it is a database of its own
 //!
@@ -29,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cognate_env::Disk;
+use cognate_env::{Disk, Lock};
 
 use crate::image::undecided;
 use crate::own::{
@@ -39,7 +40,7 @@ use crate::prepared::record::Record;
 use crate::storage::backup::{RESTORING, folder, intake, verify};
 use crate::storage::images::{self, FOLDER as IMAGES};
 use crate::storage::{Base, BaseOptions, Contents, Intake, Log};
-use crate::store::TREES_MAX;
+use crate::store::{TREES_MAX, lock_folder};
 use crate::total_order::NODE_MAX;
 use crate::{Error, Key, TreeId, Value};
 
@@ -54,6 +55,7 @@ pub struct Restoration {
     disk: Arc<dyn Disk>,
     data: PathBuf,
     intake: Intake,
+    lock: Box<dyn Lock>,
 }
 
 /// A database that was restored and verified, and is not yet where it belongs.
@@ -62,20 +64,25 @@ pub struct Restored {
     disk: Arc<dyn Disk>,
     data: PathBuf,
     contents: Contents,
+    /// The data folder's: no server opens what is not complete, and nobody else restores there.
+    _lock: Box<dyn Lock>,
 }
 
 impl Restoration {
     /// Begins to restore into a folder, which is made if it is not there.
     ///
     /// # Errors
-    /// `InvalidArgument` if there is something in it, `Io`.
+    /// `InvalidArgument` if there is something in it, `InUse`, `Io`.
     pub fn begin(disk: Arc<dyn Disk>, data: &Path) -> Result<Restoration, Error> {
         intake::refuse_occupied(disk.as_ref(), data)?;
         disk.create_dir_all(data).map_err(|cause| Error::io("creating", data, cause))?;
+        let lock = lock_folder(disk.as_ref(), data)?;
+        // A server, or another restore, may have come and gone before the lock was taken.
+        intake::refuse_begun(disk.as_ref(), data)?;
         intake::write(disk.as_ref(), &data.join(RESTORING), BEGUN.as_bytes())?;
         flush(disk.as_ref(), data)?;
         let intake = Intake::begin(Arc::clone(&disk), &data.join(FOLDER))?;
-        Ok(Restoration { disk, data: data.to_path_buf(), intake })
+        Ok(Restoration { disk, data: data.to_path_buf(), intake, lock })
     }
 
     /// Takes the next bytes of the backup's stream.
@@ -91,9 +98,9 @@ impl Restoration {
     /// # Errors
     /// `Undecodable` if the stream was not complete, `Corrupt` naming file and offset, `Io`.
     pub fn verify(self) -> Result<Restored, Error> {
-        let Restoration { disk, data, intake } = self;
+        let Restoration { disk, data, intake, lock } = self;
         let contents = intake.finish()?;
-        let restored = Restored { disk, data, contents };
+        let restored = Restored { disk, data, contents, _lock: lock };
         let (disk, folder) = (&restored.disk, restored.folder());
         verify(disk, &folder)?;
         if restored.contents.is_node && restored.contents.commit > 0 {

@@ -15,10 +15,10 @@
 //! same number (`Transaction::rests_on`).
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cognate_env::Lock;
+use cognate_env::{Disk, Lock};
 
 use crate::damage::Places;
 use crate::hash::Seed;
@@ -85,6 +85,18 @@ fn tree_of(number: u64, node: Option<u16>) -> TreeId {
     id as TreeId
 }
 
+/// Takes the lock of a data folder: whoever holds it is the only one to change what is in it.
+///
+/// # Errors
+/// `InUse` if somebody else has it, `Io`.
+pub(crate) fn lock_folder(disk: &dyn Disk, folder: &Path) -> Result<Box<dyn Lock>, Error> {
+    let path = folder.join("lock");
+    disk.lock(&path).map_err(|cause| match cause.kind() {
+        io::ErrorKind::WouldBlock => Error::InUse { path: folder.to_path_buf() },
+        _ => Error::io("locking", &path, cause),
+    })
+}
+
 impl Store {
     /// Opens the folder and recovers; up to `memory_bytes` of versions stay in memory. `seed`: of
     /// the database. The answer also has the marks from which numbers go on, and what was replayed.
@@ -101,11 +113,9 @@ impl Store {
         let (disk, folder) = (Arc::clone(&options.disk), options.path.clone());
         refuse_unfinished(disk.as_ref(), &folder)?;
         disk.create_dir_all(&folder).map_err(|cause| Error::io("creating", &folder, cause))?;
-        let lock = folder.join("lock");
-        let lock = disk.lock(&lock).map_err(|cause| match cause.kind() {
-            io::ErrorKind::WouldBlock => Error::InUse { path: folder.clone() },
-            _ => Error::io("locking", &lock, cause),
-        })?;
+        let lock = lock_folder(disk.as_ref(), &folder)?;
+        // One may have begun just now. None does as long as the lock is held.
+        refuse_unfinished(disk.as_ref(), &folder)?;
         take_over(disk.as_ref(), &folder)?;
         let temporary = Temporary::open(Arc::clone(&disk), &folder)?;
         let base_options = BaseOptions { cache_bytes: options.memory_bytes / 4, ..BaseOptions::default() };

@@ -419,7 +419,7 @@ impl Transaction {
     /// Writes a key. Nobody else sees it before the commit.
     ///
     /// # Errors
-    /// `TransactionTooLarge` (nothing is written then), `ReadOnly`; with trees of the transaction's
+    /// `TransactionTooLarge`, `KeyTooLong` (nothing is written then), `ReadOnly`; with trees of its
     /// own also `DiskFull`, `Io` and `Interrupted`.
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: Value) -> Result<(), Error> {
         self.write(tree, key, Some(value), None)

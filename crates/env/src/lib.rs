@@ -6,6 +6,7 @@
 //! and does it again the same way for the same seed.
 
 pub mod clock;
+pub mod descriptors;
 pub mod disk;
 pub mod priority;
 pub mod real;

@@ -16,9 +16,9 @@
 //! Rooms, the lowest floor first: bytes ([`codec`]), what the order is made of ([`entry`]), the log
 //! (`log`), what nodes say (`messages`), how they reach each other ([`net`]), the consensus library
 //! (`consensus`, the only room that knows it) with the mark of what is settled (`mark`), and the
-//! order itself ([`order`]) with its parts: proposals, delivery, the first start, when a learner
-//! may vote, the state of the nodes, and which of them is slow. Rules of it are left out on purpose
-//! (`planted`) to see that tests notice.
+//! order itself ([`order`]) with its parts: proposals, delivery, the first start, what comes of
+//! another node's state (`intake`), when a learner may vote, the state of the nodes, and which of
+//! them is slow. Rules of it are left out on purpose (`planted`) to see that tests notice.
 
 pub mod application;
 pub mod codec;
@@ -27,6 +27,7 @@ pub mod delivery;
 pub mod entry;
 pub mod error;
 mod founding;
+mod intake;
 mod learner;
 mod leaving;
 mod log;

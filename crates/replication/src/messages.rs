@@ -26,11 +26,11 @@ pub(crate) enum Kind {
     PreVote,
     /// [`HandOver`], answered by nothing.
     HandOver,
-    /// [`SnapshotBegin`], answered by nothing.
+    /// [`SnapshotBegin`], answered by [`SnapshotAnswer`].
     SnapshotBegin,
-    /// [`SnapshotChunk`], answered by nothing.
+    /// [`SnapshotChunk`], answered by [`SnapshotAnswer`].
     SnapshotChunk,
-    /// [`SnapshotEnd`], answered by the receiver's [`Ballot`].
+    /// [`SnapshotEnd`], answered by [`SnapshotAnswer`].
     SnapshotEnd,
     /// Packed requests, answered by [`Proposed`].
     Propose,
@@ -67,7 +67,13 @@ impl Kind {
     pub(crate) fn is_repeatable(self) -> bool {
         matches!(
             self,
-            Kind::Append | Kind::Vote | Kind::PreVote | Kind::ReadIndex | Kind::Report | Kind::Newborn
+            Kind::Append
+                | Kind::Vote
+                | Kind::PreVote
+                | Kind::SnapshotEnd
+                | Kind::ReadIndex
+                | Kind::Report
+                | Kind::Newborn
         )
     }
 
@@ -195,12 +201,27 @@ pub(crate) struct SnapshotChunk {
     pub(crate) bytes: Bytes,
 }
 
-/// A snapshot is complete: it may become the state.
+/// A snapshot is complete: it may become the state. Said again, it asks whether it is by now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SnapshotEnd {
     pub(crate) transfer: u64,
     pub(crate) chunks: u64,
     pub(crate) ballot: Ballot,
+}
+
+/// What became of a snapshot, or of a part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SnapshotAnswer {
+    /// The beginning or the part was taken: what follows may come.
+    Taken,
+    /// All that the snapshot covers is settled at the receiver: nothing of it need come.
+    Here,
+    /// To an end: it is becoming the receiver's state. To a beginning: another one is.
+    Installing,
+    /// It is the receiver's state, unless this is the ballot of a later leader.
+    Installed(Ballot),
+    /// The receiver does not know it any more: it has started again, or was sent another one.
+    Unknown,
 }
 
 /// What became of a proposal.
@@ -307,6 +328,32 @@ impl Coded for Appended {
     }
 }
 
+impl Coded for SnapshotAnswer {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            SnapshotAnswer::Taken => out.push(0),
+            SnapshotAnswer::Here => out.push(1),
+            SnapshotAnswer::Installing => out.push(2),
+            SnapshotAnswer::Installed(ballot) => {
+                out.push(3);
+                ballot.put(out);
+            }
+            SnapshotAnswer::Unknown => out.push(4),
+        }
+    }
+
+    fn get(from: &mut Reader) -> Result<SnapshotAnswer, Malformed> {
+        match u8::get(from)? {
+            0 => Ok(SnapshotAnswer::Taken),
+            1 => Ok(SnapshotAnswer::Here),
+            2 => Ok(SnapshotAnswer::Installing),
+            3 => Coded::get(from).map(SnapshotAnswer::Installed),
+            4 => Ok(SnapshotAnswer::Unknown),
+            _ => Err(Malformed("no answer to a snapshot")),
+        }
+    }
+}
+
 impl Coded for Proposed {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
@@ -370,6 +417,7 @@ impl Coded for Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entry::Leadership;
 
     #[test]
     fn requests_and_answers_are_opened_as_they_were_closed() {
@@ -381,6 +429,16 @@ mod tests {
         assert_eq!(Requests::decode(body).unwrap(), requests);
         let at = answer(Ok(Proposed::At(9)));
         assert_eq!(open_answer::<Proposed>(at), Ok(Proposed::At(9)));
+        let ballot = Ballot { leadership: Leadership { term: 3, node: 1 }, is_elected: true };
+        for known in [
+            SnapshotAnswer::Taken,
+            SnapshotAnswer::Here,
+            SnapshotAnswer::Installing,
+            SnapshotAnswer::Installed(ballot),
+            SnapshotAnswer::Unknown,
+        ] {
+            assert_eq!(open_answer::<SnapshotAnswer>(answer(Ok(known))), Ok(known));
+        }
         let refused = answer(Err::<Nothing, _>("because".to_owned()));
         assert_eq!(open_answer::<Nothing>(refused), Err("because".to_owned()));
         assert!(open_request(Bytes::from_static(&[200])).is_err());
@@ -390,6 +448,7 @@ mod tests {
     #[test]
     fn what_may_come_twice_does_no_harm() {
         assert!(Kind::Append.is_repeatable() && Kind::Vote.is_repeatable());
+        assert!(Kind::SnapshotEnd.is_repeatable() && !Kind::SnapshotChunk.is_repeatable());
         assert!(!Kind::Propose.is_repeatable() && !Kind::Change.is_repeatable());
     }
 }

@@ -19,6 +19,7 @@ use crate::delivery::Delivery;
 use crate::entry::{ClusterId, Members, NodeNumber, Position};
 use crate::error::{OrderError, ProposeError, StartError};
 use crate::founding;
+use crate::intake::Intake;
 use crate::learner;
 use crate::leaving;
 use crate::log::OrderLog;
@@ -29,7 +30,7 @@ use crate::messages::{Kind, Nothing, Report, open_answer, request};
 use crate::net::{CallError, Identity, Network, Wire};
 use crate::pace::{Pace, SlowNode};
 use crate::proposer::{self, Waiting};
-use crate::serve::{Coming, Server};
+use crate::serve::Server;
 use crate::settings::Settings;
 use crate::status::{self, NodeRow, NodeState, Role, Signs};
 
@@ -69,7 +70,7 @@ pub(crate) struct Inner {
     pub(crate) stopped: watch::Sender<bool>,
     /// When a leader was heard of last.
     pub(crate) contact: Mutex<Option<Instant>>,
-    pub(crate) coming: tokio::sync::Mutex<Option<Coming>>,
+    pub(crate) intake: tokio::sync::Mutex<Intake>,
     pub(crate) founding: tokio::sync::Mutex<()>,
     /// Where the application was at the start.
     pub(crate) started_at: Position,
@@ -160,7 +161,7 @@ impl TotalOrder {
             settled: settled.clone(),
             stopped: watch::channel(false).0,
             contact: Mutex::new(None),
-            coming: tokio::sync::Mutex::new(None),
+            intake: tokio::sync::Mutex::default(),
             founding: tokio::sync::Mutex::new(()),
             started_at: applied,
             applied: watch::channel(applied).0,

@@ -413,6 +413,10 @@ impl fmt::Display for SqlError {
 
 impl std::error::Error for SqlError {}
 
+/// A flush that failed says nothing of what it was to make durable: all of it may be in the file.
+const MAY_BE_THERE: &str =
+    "What was being committed as the log failed may be there then: look before it is done again.";
+
 impl From<cognate_engine::Error> for SqlError {
     /// The one place where the engine's errors get their SQLSTATEs.
     #[cold]
@@ -450,6 +454,7 @@ impl From<cognate_engine::Error> for SqlError {
                         "Split the work into several transactions, or raise the server's memory budget. Tables that the transaction itself created or truncated are not limited.",
                     )
             }
+            Error::KeyTooLong { bytes, limit } => too_long(bytes, limit),
             Error::RequestTooLarge { limit } => {
                 SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "transaction too large")
                     .with_detail(format!(
@@ -460,10 +465,11 @@ impl From<cognate_engine::Error> for SqlError {
             Error::Corrupt { .. } | Error::Undecodable { .. } => SqlError::new(sqlstate::DATA_CORRUPTED, message)
                 .with_hint("Restore the data folder from a backup."),
             Error::LogPoisoned { cause } if matches!(*cause, Error::DiskFull { .. }) => {
-                SqlError::new(sqlstate::DISK_FULL, message).with_hint("Free space, then restart the server.")
+                SqlError::new(sqlstate::DISK_FULL, message)
+                    .with_hint(format!("Free space, then restart the server. {MAY_BE_THERE}"))
             }
             Error::LogPoisoned { .. } => SqlError::new(sqlstate::IO_ERROR, message)
-                .with_hint("Remove the cause, then restart the server."),
+                .with_hint(format!("Remove the cause, then restart the server. {MAY_BE_THERE}")),
             Error::DiskFull { .. } => SqlError::new(sqlstate::DISK_FULL, message).with_hint("Free space."),
             Error::Io { .. } => SqlError::new(sqlstate::IO_ERROR, message),
             Error::InUse { .. } => SqlError::new(sqlstate::OBJECT_IN_USE, message),
@@ -480,6 +486,13 @@ impl From<cognate_engine::Error> for SqlError {
             Error::InvalidArgument(_) => SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message),
         }
     }
+}
+
+#[cold]
+fn too_long(bytes: usize, limit: usize) -> SqlError {
+    let message = format!("index row size {bytes} exceeds maximum {limit}");
+    SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message)
+        .with_hint("Consider an index of an MD5 hash of the value.")
 }
 
 /// The SQLSTATE of each refusal of an operation on a family of siblings.

@@ -146,13 +146,62 @@ pub enum Vote {
 
 /// Why calls of a root are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
 pub enum Mark {
     /// Nothing was executed for it.
     Empty,
-    /// It was undone.
-    Undone,
+    /// What was executed for it was undone. A yes to that was known by this, or would have been;
+    /// by none if nobody was told any, and by any ([`ANY_NONCE`]) if that is not known.
+    Undone(Option<Nonce>),
     /// It was committed.
     Committed,
+}
+
+impl Mark {
+    /// Whether a vote that a parent names can be of what was undone.
+    pub(super) fn has_undone(self, named: Option<Nonce>) -> bool {
+        matches!(self, Mark::Undone(own) if may_be_of(named, own))
+    }
+}
+
+/// Whether a vote that a parent names can be of what is known by this, or would be. Who names none
+/// may mean any.
+pub(super) fn may_be_of(named: Option<Nonce>, own: Option<Nonce>) -> bool {
+    match (named, own) {
+        (None | Some(ANY_NONCE), _) | (_, Some(ANY_NONCE)) => true,
+        (Some(named), own) => own == Some(named),
+    }
+}
+
+/// A mark as it is written. Earlier builds have not written what was undone, and read nothing else.
+#[derive(Serialize, Deserialize)]
+enum Written {
+    Empty,
+    Undone,
+    UndoneOf(Option<Nonce>),
+    Committed,
+}
+
+impl From<Written> for Mark {
+    fn from(written: Written) -> Mark {
+        match written {
+            Written::Empty => Mark::Empty,
+            Written::Undone => Mark::Undone(Some(ANY_NONCE)),
+            Written::UndoneOf(nonce) => Mark::Undone(nonce),
+            Written::Committed => Mark::Committed,
+        }
+    }
+}
+
+impl From<Mark> for Written {
+    fn from(mark: Mark) -> Written {
+        match mark {
+            Mark::Empty => Written::Empty,
+            Mark::Undone(Some(ANY_NONCE)) => Written::Undone,
+            Mark::Undone(nonce) => Written::UndoneOf(nonce),
+            Mark::Committed => Written::Committed,
+        }
+    }
 }
 
 /// What a component answers when it is told an outcome.

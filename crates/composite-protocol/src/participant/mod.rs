@@ -210,6 +210,12 @@ impl Participant {
         self.roots.contains_key(root)
     }
 
+    /// Whether a root is under way here, and neither decided nor committed.
+    pub fn is_undecided(&self, root: &RootId) -> bool {
+        let phase = self.roots.get(root).map(|known| known.phase);
+        matches!(phase, Some(Phase::Active | Phase::Preparing | Phase::Aborting))
+    }
+
     /// Whether calls of this root are refused because it has ended here.
     pub fn is_marked(&self, root: &RootId) -> bool {
         self.marks.contains_key(root)

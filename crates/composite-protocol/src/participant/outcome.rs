@@ -1,6 +1,6 @@
 //! The second phase: the outcome is decided, told, learned, carried out and forgotten.
 
-use super::event::{ANY_NONCE, Effect, Mark, No, Nonce, Outcome, Settled, Vote};
+use super::event::{ANY_NONCE, Effect, Mark, No, Nonce, Outcome, Settled, Vote, may_be_of};
 use super::root::{Phase, Root, Stage};
 use super::rule::{Rule, holds};
 use super::vote::refuse_parents;
@@ -13,13 +13,31 @@ const COMMITS_BEFORE_NOTE: u8 = 2;
 impl Participant {
     /// Calls of this root are refused from now on.
     pub(super) fn mark(&mut self, root: &RootId, mark: Mark, out: &mut Effects) {
-        if !self.marks.contains_key(root) && holds(Rule::EndedRootsAreMarked) {
+        let is_new = match self.marks.get(root) {
+            None => true,
+            // A start has found it beside slots: it was of a time before these, and is over.
+            Some(Mark::Empty) => matches!(mark, Mark::Undone(_)),
+            Some(Mark::Undone(_) | Mark::Committed) => false,
+        };
+        if is_new && holds(Rule::EndedRootsAreMarked) {
             self.marks.insert(root.clone(), mark);
             out.push(Effect::Mark(root.clone(), mark));
         }
     }
 
+    /// The same of a root that is about to be undone here: what is known of it now says which vote
+    /// that was.
+    pub(super) fn mark_undone(&mut self, root: &RootId, out: &mut Effects) {
+        let own = self.roots.get(root).and_then(Root::known_by);
+        self.mark(root, Mark::Undone(own), out);
+    }
+
     /// A parent says that the root is committed.
+    ///
+    /// Nothing is remembered of a committed root after a crash. A call of it that comes late is
+    /// executed once more then, with a nonce of its own, and undone. The parent may not have heard
+    /// yet that all is done, and says so again: he names the vote of what was committed, which is
+    /// none of that.
     pub(super) fn commit_told(
         &mut self,
         root: &RootId,
@@ -29,11 +47,9 @@ impl Participant {
     ) {
         let send = |settled| Effect::SendSettled(root.clone(), parent.clone(), settled);
         let Some(known) = self.roots.get_mut(root) else {
-            return out.push(send(match self.marks.get(root) {
-                Some(Mark::Undone) => Settled::Refused,
-                // It is done already, or there was nothing to do.
-                Some(Mark::Empty | Mark::Committed) | None => Settled::Done,
-            }));
+            let is_undone = self.marks.get(root).is_some_and(|mark| mark.has_undone(nonce));
+            // It is done already, or there was nothing to do.
+            return out.push(send(if is_undone { Settled::Refused } else { Settled::Done }));
         };
         let is_of_this_vote = match (nonce, known.nonce) {
             (Some(named), Some(own)) if holds(Rule::NoncesAreCompared) => named == own || named == ANY_NONCE,
@@ -45,8 +61,13 @@ impl Participant {
                 let settled = if self.roots.contains_key(root) { Settled::Pending } else { Settled::Done };
                 out.push(send(settled));
             }
-            // Nobody was promised this.
-            Phase::Active | Phase::Preparing | Phase::Aborting => out.push(send(Settled::Refused)),
+            // The yes that is out is another one.
+            Phase::Preparing if known.is_in_doubt() => out.push(send(Settled::Refused)),
+            // Nobody was promised this, unless an earlier process has, and has ended it.
+            Phase::Active | Phase::Preparing | Phase::Aborting => {
+                let is_this = may_be_of(nonce, known.known_by());
+                out.push(send(if is_this { Settled::Refused } else { Settled::Done }));
+            }
             Phase::Deciding => out.push(send(Settled::Pending)),
             Phase::Committed => {
                 let settled = self.committed_again(root, parent, out);
@@ -183,7 +204,7 @@ impl Participant {
                 out.push(send(Settled::Done));
             }
             Some(Phase::Active | Phase::Preparing) => {
-                self.mark(root, Mark::Undone, out);
+                self.mark_undone(root, out);
                 self.abort(root, out);
                 let settled = if self.roots.contains_key(root) { Settled::Pending } else { Settled::Done };
                 out.push(send(settled));
@@ -275,7 +296,7 @@ impl Participant {
             Phase::Preparing => {}
             Phase::Deciding | Phase::Committed | Phase::Aborting => return,
         }
-        self.mark(root, Mark::Undone, out);
+        self.mark_undone(root, out);
         self.abort(root, out);
     }
 
@@ -296,7 +317,7 @@ impl Participant {
             Outcome::Pending => {}
             Outcome::Committed => self.commit(root, Some(parent.clone()), out),
             Outcome::Aborted => {
-                self.mark(root, Mark::Undone, out);
+                self.mark_undone(root, out);
                 self.abort(root, out);
             }
         }
@@ -310,7 +331,7 @@ impl Participant {
         match outcome {
             Outcome::Committed => self.commit(root, None, out),
             Outcome::Aborted | Outcome::Pending => {
-                self.mark(root, Mark::Undone, out);
+                self.mark_undone(root, out);
                 self.abort(root, out);
             }
         }

@@ -146,6 +146,7 @@ impl Participant {
         if let Some(parent) = arrival.parent.clone() {
             known.parents.entry(parent).or_default();
         }
+        known.is_found = true;
         known.is_doomed |= began_here && known.phase != Phase::Committed;
         for (name, answered) in children.iter().filter(|_| holds(Rule::SlotsNameChildren)) {
             let child = known.children.entry(name.clone()).or_default();
@@ -177,9 +178,22 @@ impl Participant {
         known.calls.insert(call.arrival.call.clone(), call);
     }
 
+    /// Has a mark that says what was undone say it of what a start has found, too. It may be of an
+    /// earlier vote, and be there since the journal drops its old parts late; or no slot was
+    /// written yet when it was.
+    fn widen_mark(&mut self, root: &RootId, out: &mut Effects) {
+        let (Some(known), Some(mark)) = (self.roots.get(root), self.marks.get_mut(root)) else { return };
+        let (any, is_said) =
+            (Mark::Undone(known.known_by()), !known.is_unnamed && mark.has_undone(known.nonce));
+        if matches!(mark, Mark::Undone(_)) && *mark != any && !is_said {
+            *mark = any;
+            out.push(Effect::Mark(root.clone(), any));
+        }
+    }
+
     /// Takes up a root where it was left.
     fn resume(&mut self, root: &RootId, vote: Option<&VoteFacts>, out: &mut Effects) {
-        let is_undone = self.marks.get(root) == Some(&Mark::Undone);
+        let is_undone = matches!(self.marks.get(root), Some(Mark::Undone(_)));
         let known = self.roots.get_mut(root).expect("listed before");
         for (name, nonce) in vote.iter().flat_map(|vote| &vote.children) {
             known.children.entry(name.clone()).or_default().vote = Some(Vote::Yes(*nonce));
@@ -189,6 +203,7 @@ impl Participant {
         }
         // The mark was written before the first undo: how it ends was known.
         if known.is_doomed || is_undone {
+            self.widen_mark(root, out);
             return self.abort(root, out);
         }
         if vote.is_none() && !holds(Rule::SlotsAreVotes) {

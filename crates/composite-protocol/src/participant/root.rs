@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use super::event::{Arrival, No, Nonce, Prepare, Slot, Text, Vote};
+use super::event::{ANY_NONCE, Arrival, No, Nonce, Prepare, Slot, Text, Vote};
 use super::rule::{Rule, holds};
 use crate::locks::Request;
 use crate::name::{CallId, Name};
@@ -185,6 +185,8 @@ pub(super) struct Root {
     pub(super) nonce: Option<Nonce>,
     /// A slot that was found at the start does not say that: one of an earlier build.
     pub(super) is_unnamed: bool,
+    /// A start has found slots of it: an earlier process has executed its calls.
+    pub(super) is_found: bool,
     /// A yes was sent, or may have been before a restart: only a parent's word ends the root.
     pub(super) is_promised: bool,
     /// Parents are being asked for the outcome.
@@ -211,6 +213,7 @@ impl Root {
             ballot: Ballot::None,
             nonce: None,
             is_unnamed: false,
+            is_found: false,
             is_promised: false,
             is_asking: false,
             told_by: None,
@@ -228,6 +231,20 @@ impl Root {
     /// Whether a yes was sent, so that only a parent can end the root.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.is_promised && self.phase == Phase::Preparing
+    }
+
+    /// What a yes to what is here is known by, or would be; none as long as nobody was told any.
+    ///
+    /// Any may be meant where the root began, since each question is answered there under a number
+    /// of its own. And of what a start has found: that a vote was of something else is known for
+    /// certain only of calls that this process has executed itself. And where a call was answered
+    /// and nothing has asked for the number yet: the caller may be told one after this.
+    pub(super) fn known_by(&self) -> Option<Nonce> {
+        let is_untold = self.nonce.is_none() && self.calls.values().any(Call::is_answered);
+        match self.began.is_some() || self.is_found || is_untold {
+            true => Some(ANY_NONCE),
+            false => self.nonce,
+        }
     }
 
     /// Whether nothing holds it: no call is left, and nobody was called.

@@ -205,7 +205,7 @@ impl Participant {
             return;
         }
         if !known.is_in_doubt() {
-            self.mark(root, Mark::Undone, out);
+            self.mark_undone(root, out);
             return self.abort_because(root, no, out);
         }
         known.is_doomed = true;

@@ -98,7 +98,7 @@ fn a_commit_that_fails_is_a_no_and_the_call_is_not_executed_again() {
     for is_asked_before in [false, true] {
         let mut stock = component();
         has_answered(&mut stock, "r.1:7");
-        let mut expected = vec![Effect::Mark(root(), Mark::Undone)];
+        let mut expected = vec![Effect::Mark(root(), Mark::Undone(None))];
         if is_asked_before {
             assert!(is_asked(&mut stock, 1).is_empty(), "it is answered before the commit");
             expected.push(no(No::Failed));
@@ -129,7 +129,7 @@ fn an_undo_waits_for_the_commit_and_a_question_does_not_wait_for_the_undo() {
     let over = stock.handle(Event::Deadline(root()));
     // If the commit fails its handler is not run again.
     let stop = Effect::Cancel(root(), call("r.1:7"));
-    assert_eq!(over, [Effect::Mark(root(), Mark::Undone), no(No::Ended), stop]);
+    assert_eq!(over, [Effect::Mark(root(), Mark::Undone(None)), no(No::Ended), stop]);
     assert_eq!(ends(&mut stock, "r.1:7", Some(0)), [Effect::Undo(root(), call("r.1:7"))]);
 }
 

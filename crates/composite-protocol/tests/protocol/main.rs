@@ -3,6 +3,7 @@
 
 mod ahead;
 mod explore;
+mod late;
 mod paper;
 mod roots;
 mod rules;

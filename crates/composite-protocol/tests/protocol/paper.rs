@@ -471,7 +471,7 @@ fn a_start_puts_the_table_and_the_file_together() {
         let (participant, effects) = Participant::recover(matrix(&same()), 2, remembered);
         (Server(participant), effects)
     };
-    let (_, effects) = recovered(&[(root("r"), Mark::Undone)]);
+    let (_, effects) = recovered(&[(root("r"), Mark::Undone(Some(NONCE)))]);
     assert!(effects.contains(&Effect::Undo(root("r"), call("r.1"))), "{effects:?}");
     let ask = Effect::AskOutcome(root("r"), component("parent"), Some(NONCE));
     let (mut server, effects) = recovered(&[]);

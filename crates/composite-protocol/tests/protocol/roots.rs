@@ -112,6 +112,15 @@ fn a_crash_anywhere() {
     run(2, &CHAIN, Budget { crashed: 2, lost: 1, ..NONE });
 }
 
+/// A call comes once more after its root was committed and forgotten, and its process has ended.
+/// Its parent has not heard of the end, and says again that the root is committed: `World` has it
+/// that he is not refused.
+#[test]
+fn a_late_duplicate_refuses_no_commit() {
+    let explored = run(2, &CHAIN, Budget { crashed: 1, duplicated: 1, ..NONE });
+    assert!(explored.committed > 0);
+}
+
 #[test]
 fn a_crash_that_takes_the_journal() {
     run_all(&SMALL, Budget { crashed: 1, journals_lost: 1, ..NONE });

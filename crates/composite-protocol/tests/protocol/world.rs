@@ -122,6 +122,8 @@ pub(crate) struct Node {
     pub(crate) applied: BTreeMap<CallId, u8>,
     /// Calls that were undone, as long as the journal remembers it.
     undone: BTreeSet<CallId>,
+    /// Roots of which a start has found slots.
+    found: BTreeSet<RootId>,
     nonces: Nonce,
 }
 
@@ -197,6 +199,7 @@ impl World {
             marks: BTreeMap::new(),
             applied: BTreeMap::new(),
             undone: BTreeSet::new(),
+            found: BTreeSet::new(),
             nonces: 0,
         };
         World {
@@ -546,10 +549,10 @@ impl World {
                 );
             }
             Body::Vote(vote) => self.tell(plan, to, Event::Voted(root, other, vote)),
-            Body::Commit(nonce) => self.tell(plan, to, Event::Commit(root, other, nonce)),
+            Body::Commit(nonce) => self.commit_told(plan, &root, (from, to), nonce),
             Body::Abort => self.tell(plan, to, Event::Abort(root, other)),
             Body::Settled(settled) => {
-                if settled == Settled::Refused && self.decided.contains(&root) {
+                if settled != Settled::Pending && self.decided.contains(&root) {
                     self.check_that_all_is_there(plan, from, &root);
                 }
                 if settled != Settled::Pending {
@@ -573,6 +576,21 @@ impl World {
                 }
             }
         }
+    }
+
+    /// A parent says that the root is committed. Nothing of a root that is decided was undone, so
+    /// nobody refuses. But who has the yes to a late duplicate out, or was started when its slot
+    /// was there, cannot tell it from what was committed.
+    fn commit_told(&mut self, plan: &Plan, root: &RootId, (from, to): (Place, Place), nonce: Option<Nonce>) {
+        let node = &self.nodes[to];
+        let is_in_doubt = node.participant.as_ref().is_some_and(|known| known.is_in_doubt(root));
+        let is_exact = nonce.is_some() && !is_in_doubt && !node.found.contains(root);
+        let before = self.messages.len();
+        self.tell(plan, to, Event::Commit(root.clone(), name(from), nonce));
+        let refused = Body::Settled(Settled::Refused);
+        let is_refused = self.messages[before..].iter().any(|message| message.body == refused);
+        let is_wrong = is_exact && is_refused && self.decided.contains(root);
+        assert!(!is_wrong, "{root} is decided, and its commit is refused at {to}");
     }
 
     /// The calls whose answers a handler waits for.
@@ -943,6 +961,8 @@ impl World {
     fn restart(&mut self, plan: &Plan, place: Place) {
         let node = &mut self.nodes[place];
         node.generation += 1;
+        let slots = node.slots.values().chain(node.prepared.values());
+        node.found.extend(slots.map(|facts| facts.arrival.root.clone()));
         let remembered = Remembered {
             slots: node.slots.values().chain(node.prepared.values()).cloned().collect(),
             votes: node.votes.values().cloned().collect(),

@@ -97,6 +97,25 @@ fn promise_after_take_over(database: &str, folder: &Path) -> Result<(), Failure>
     Ok(())
 }
 
+/// What a later process has promised is neither done nor undone because the older one knows nothing
+/// of the promise: its parent would forget it after such an answer.
+fn commit_told_to_the_older(database: &str, folder: &Path) -> Result<(), Failure> {
+    let item = json!({ "item": 5 });
+    let older = stock(database, &folder.join("older"))?;
+    assert_eq!(post(older.address, "/services/take", &part_of("g", "g.1"), &item)?.0, 200);
+    let later = stock(database, &folder.join("later"))?;
+    let yes = one(vote(&later, "g")?)?;
+    assert_eq!(yes["vote"], "yes");
+    let about = json!({ "roots": [{ "root": "g", "parent": "shop", "nonce": yes["nonce"] }] });
+    // It ends with that, so the answer may be cut.
+    if let Ok((status, answer)) = post(older.address, "/composite/commit", &[], &about) {
+        assert!(status == 503 || answer["roots"][0]["state"] == "pending", "{status} {answer}");
+    }
+    while one(post(later.address, "/composite/commit", &[], &about)?)?["state"] != "done" {}
+    assert_eq!(post(later.address, "/services/count", &[], &item)?, (200, json!(999)));
+    Ok(())
+}
+
 /// Also a call that only reads tells the older process that it is over.
 fn read_after_take_over(database: &str, folder: &Path) -> Result<(), Failure> {
     let item = json!({ "item": 5 });
@@ -163,13 +182,19 @@ async fn the_older_process_says_yes_to_nothing_that_it_has_only_read() -> Result
     over_a_server(promise_after_take_over).await
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_older_process_ends_no_promise_of_the_later_one() -> Result<(), Failure> {
+    over_a_server(commit_told_to_the_older).await
+}
+
 /// There a commit that writes no slot looks at nothing: a start ends the older sessions instead,
 /// and waits for their ends.
 #[test]
 fn on_postgresql_the_older_process_is_fenced_and_ends_too() -> Result<(), Failure> {
     type Part = fn(&str, &Path) -> Result<(), Failure>;
-    const PARTS: [(&str, Part); 4] = [
+    const PARTS: [(&str, Part); 5] = [
         ("take_over", take_over),
+        ("commit_told_to_the_older", commit_told_to_the_older),
         ("promise_after_take_over", promise_after_take_over),
         ("read_after_take_over", read_after_take_over),
         ("end_by_itself", end_by_itself),

@@ -35,6 +35,7 @@ use super::cache::BlockCache;
 use super::filter;
 use super::manifest::{MANIFEST, Manifest};
 use super::merge::{self, Omit};
+use super::options::{BaseOptions, BaseStatistics};
 use super::run::{Run, RunName, parse_run_file_name};
 use super::run_writer::RunWriter;
 use super::scan::BaseScan;
@@ -42,24 +43,6 @@ use crate::lent::Lent;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{ArcSwap, Mutex};
 use crate::{Csn, Error, Key, TreeId, Value};
-
-/// How a base store is kept.
-#[derive(Debug, Clone)]
-pub struct BaseOptions {
-    /// Bound of block cache and pinned partitions in bytes. Top indexes of the runs (about one
-    /// entry per megabyte of data) come on top.
-    pub cache_bytes: u64,
-    /// More runs than this are merged even if their sizes differ.
-    pub runs_max: usize,
-    /// Whether opening reads and checks every block. Without it damage is found when it is read.
-    pub verify: bool,
-}
-
-impl Default for BaseOptions {
-    fn default() -> BaseOptions {
-        BaseOptions { cache_bytes: 64 << 20, runs_max: 8, verify: true }
-    }
-}
 
 /// What is in force.
 #[derive(Debug, Clone)]
@@ -87,23 +70,11 @@ pub(super) struct State {
     pub(super) manifest: Manifest,
     /// Bulk loads that no commit has attached yet.
     pub(super) staged: Vec<Arc<Run>>,
+    /// Those of them that nobody wants any more, and that could not be left out of the manifest
+    /// when they were given up. The next manifest leaves them out.
+    pub(super) unwanted: Vec<u64>,
     /// Why no change is accepted any more.
     broken: Option<Error>,
-}
-
-/// Sizes and counts of a base store.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct BaseStatistics {
-    /// Live runs.
-    pub runs: u64,
-    /// Runs of bulk loads that wait for a checkpoint to become live.
-    pub attached: u64,
-    /// Bytes of both's files.
-    pub bytes: u64,
-    /// Bytes in the block cache.
-    pub cache_bytes: u64,
-    /// Bytes in memory beside the cache: top indexes and pinned partitions.
-    pub index_bytes: u64,
 }
 
 /// The base store of one database.
@@ -170,7 +141,7 @@ impl Base {
             applying: Mutex::new(()),
             merging: Mutex::new(()),
             changing: Mutex::new(()),
-            state: Mutex::new(State { manifest, staged, broken: None }),
+            state: Mutex::new(State { manifest, staged, unwanted: Vec::new(), broken: None }),
             stop: AtomicBool::new(false),
         };
         base.share_memory(&base.version.load().runs);
@@ -381,22 +352,23 @@ impl Base {
     }
 
     fn try_change(&self, edit: &mut dyn FnMut(&mut Vec<Arc<Run>>, &mut Version)) -> Result<(), Error> {
-        let mut next = {
+        let (mut next, unwanted) = {
             let state = self.state.lock();
             if let Some(error) = &state.broken {
                 return Err(error.clone());
             }
-            let (version, staged) = self.edited(&state, edit);
+            let (version, staged) = self.edited(&state, &state.unwanted, edit);
             let names = |runs: &[Arc<Run>]| runs.iter().map(|run| run.name()).collect::<Vec<RunName>>();
             let (attached, live) = version.runs.split_at(version.attached.len());
-            Manifest {
+            let next = Manifest {
                 generation: state.manifest.generation + 1,
                 watermark: version.watermark,
                 next_run: state.manifest.next_run,
                 runs: names(live),
                 staged: [names(&staged), names(attached)].concat(),
                 dropped: version.dropped.clone(),
-            }
+            };
+            (next, state.unwanted.clone())
         };
         next.prepare(self.disk.as_ref(), &self.folder)?;
         if let Err(error) = Manifest::switch(self.disk.as_ref(), &self.folder) {
@@ -405,21 +377,30 @@ impl Base {
             return Err(error);
         }
         let mut state = self.state.lock();
-        let (version, staged) = self.edited(&state, edit);
+        // Not those that nobody wants only since then: the manifest names them still.
+        let (version, staged) = self.edited(&state, &unwanted, edit);
         // Runs have been numbered meanwhile.
         next.next_run = state.manifest.next_run;
-        (state.manifest, state.staged) = (next, staged);
+        state.unwanted.retain(|number| !unwanted.contains(number));
+        state.manifest = next;
+        let before = std::mem::replace(&mut state.staged, staged);
         self.publish(version);
+        drop(state);
+        // Their files go, with the last who holds them.
+        before.iter().filter(|run| unwanted.contains(&run.name().number)).for_each(|run| run.retire());
         Ok(())
     }
 
-    /// What `edit` makes of the present version and the loads that are staged.
+    /// What `edit` makes of the present version and the loads that are staged, but for those that
+    /// nobody wants.
     fn edited(
         &self,
         state: &State,
+        unwanted: &[u64],
         edit: &mut dyn FnMut(&mut Vec<Arc<Run>>, &mut Version),
     ) -> (Version, Vec<Arc<Run>>) {
         let (mut version, mut staged) = (Version::clone(&self.version.load()), state.staged.clone());
+        staged.retain(|run| !unwanted.contains(&run.name().number));
         edit(&mut staged, &mut version);
         let known = |tree: &TreeId| version.runs.iter().chain(&staged).any(|run| run.has_tree(*tree));
         version.dropped = version.dropped.iter().copied().filter(|tree| known(tree)).collect();

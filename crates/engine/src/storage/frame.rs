@@ -86,6 +86,11 @@ pub fn read(file: &dyn File, path: &Path, run: u64, at: FrameAt, kind: FrameKind
     Ok(frame)
 }
 
+/// The checksum of a frame as far as its header goes; its body is to be appended.
+pub fn begun_checksum(header: &[u8], run: u64, offset: u64) -> u32 {
+    checksum(&header[4..FRAME_HEADER], run, offset)
+}
+
 fn checksum(bytes: &[u8], run: u64, offset: u64) -> u32 {
     let mut place = [0; 16];
     place[..8].copy_from_slice(&run.to_le_bytes());

@@ -178,7 +178,9 @@ impl Base {
         self.version.load().attached.iter().filter(|at| **at <= csn).count()
     }
 
-    /// Forgets the portions of a load that was rolled back, and removes their files.
+    /// Forgets the portions of a load that was rolled back, and removes their files. If that fails
+    /// (a full disk has no room for a manifest, either) it is done with the next change of the
+    /// manifest, or by [`Base::discard_unwanted`].
     pub fn discard(&self, staged: &[StagedRun]) -> Result<(), Error> {
         let numbers: Vec<u64> = staged.iter().map(StagedRun::number).collect();
         self.discard_where(|number| numbers.contains(&number))
@@ -188,6 +190,11 @@ impl Base {
     /// their files: the end of recovery.
     pub fn discard_unattached(&self, kept: &[u64]) -> Result<(), Error> {
         self.discard_where(|number| !kept.contains(&number))
+    }
+
+    /// Tries again to forget what could not be forgotten when it was given up.
+    pub fn discard_unwanted(&self) -> Result<(), Error> {
+        if self.state.lock().unwanted.is_empty() { Ok(()) } else { self.change(None, |_, _| {}) }
     }
 
     /// What is in force now, and all portions that no commit up to its watermark has attached:
@@ -218,9 +225,16 @@ impl Base {
             return Ok(());
         }
         let mut removed = Vec::new();
-        self.change(None, |staged, _| {
+        let changed = self.change(None, |staged, _| {
             removed = staged.extract_if(.., |run| gone(run.name().number)).collect();
-        })?;
+        });
+        if let Err(error) = changed {
+            let mut state = self.state.lock();
+            let left: Vec<u64> =
+                state.staged.iter().map(|run| run.name().number).filter(|number| gone(*number)).collect();
+            state.unwanted.extend(left);
+            return Err(error);
+        }
         removed.iter().for_each(|run: &Arc<Run>| run.retire());
         Ok(())
     }

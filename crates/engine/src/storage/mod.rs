@@ -3,10 +3,10 @@
 //! ```text
 //! log/   record ─ segment ─ staging ─ log_writer ─ prepare ─ batch_writer ─ group_commit ─ log   every commit, in order
 //! base/  block ─ partition ─ filter ─ frame ─ run ─ run_writer   immutable sorted files
-//!        cursor ─ scan ─ merge ─ cache ─ manifest ─ base ─ load  which of them count, and reading them as one
+//!        cursor ─ scan ─ merge ─ cache ─ manifest ─ options ─ base ─ load  which of them count, and reading them as one
 //! images/  images   how things stood at positions of a cluster's order
-//!        transfer   base and image on their way to another node
-//!        backup   the same on their way to a backup
+//!        checking ─ transfer   base and image on their way to another node
+//!        checking ─ backup   the same on their way to a backup
 //! ```
 //!
 //! Byte maps and assumptions about the disk are in `docs/log-format.md`.
@@ -16,6 +16,7 @@ pub mod base;
 mod batch_writer;
 pub mod block;
 pub mod cache;
+mod checking;
 pub mod cursor;
 pub mod filter;
 pub mod frame;
@@ -27,6 +28,7 @@ pub mod log;
 pub mod log_writer;
 pub mod manifest;
 pub mod merge;
+pub mod options;
 pub mod partition;
 pub mod prepare;
 pub mod record;
@@ -39,9 +41,10 @@ pub mod transfer;
 pub(crate) mod waking;
 
 pub use backup::{Backup, Contents, FileSum, Intake};
-pub use base::{Base, BaseOptions, BaseStatistics, BaseView};
+pub use base::{Base, BaseView};
 pub use group_commit::{DurableWait, LogStatistics};
 pub use load::StagedRun;
 pub use log::{Log, LogOptions, Replay};
+pub use options::{BaseOptions, BaseStatistics};
 pub use scan::BaseScan;
 pub use transfer::{Incoming, Outgoing};

@@ -375,6 +375,44 @@ impl Run {
         self.file.read_exact_at(buffer, offset).map_err(|cause| Error::io("reading", &self.path, cause))
     }
 
+    /// How many of the bytes from `position` on say how long the part of the file is that begins
+    /// there: the header, a frame or the footer. Header and footer are no longer than that.
+    pub(super) fn part_head(&self, position: u64) -> usize {
+        match position {
+            0 => RUN_HEADER,
+            _ if position >= self.footer_at() => RUN_FOOTER,
+            _ => FRAME_HEADER,
+        }
+    }
+
+    /// Checks such a head. Of a frame, the answer is what its checksum has to be, what it is as far
+    /// as the head goes, and how many bytes follow; `None` of header and footer.
+    pub(super) fn check_head(&self, head: &[u8], position: u64) -> Result<Option<(u32, u32, usize)>, Error> {
+        let footer_at = self.footer_at();
+        let is_sound = match position {
+            0 => head == encode_run_header(self.name.number),
+            _ if position >= footer_at => head == encode_run_footer(self.name, self.top_at),
+            _ => {
+                let claim = frame::claim(head).map(|(_, length)| length);
+                let room = footer_at - position;
+                let Some(length) = claim.filter(|&length| (FRAME_HEADER + length) as u64 <= room) else {
+                    let what = "block header with an impossible kind or length";
+                    return Err(Error::corrupt(&self.path, position, what));
+                };
+                let so_far = frame::begun_checksum(head, self.name.number, position);
+                return Ok(Some((u32_at(head, 0), so_far, length)));
+            }
+        };
+        match is_sound {
+            true => Ok(None),
+            false => Err(Error::corrupt(&self.path, position, "the run's header or footer is damaged")),
+        }
+    }
+
+    fn footer_at(&self) -> u64 {
+        self.name.length - RUN_FOOTER as u64
+    }
+
     /// Reads the whole file front to back and checks every frame.
     pub fn verify(&self) -> Result<(), Error> {
         let mut frames = self.frames();

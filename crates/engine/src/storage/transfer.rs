@@ -23,6 +23,7 @@ use bytes::Bytes;
 use cognate_env::{Disk, File, OpenMode};
 
 use super::base::BaseView;
+use super::checking::Checking;
 use super::images;
 use super::manifest::{MANIFEST, Manifest};
 use super::run::{Run, parse_run_file_name, run_file_name};
@@ -37,7 +38,7 @@ const FOLDER: &str = "incoming";
 
 /// The bytes of one file.
 enum Source {
-    Run(Arc<Run>),
+    Run(Arc<Run>, Checking),
     Memory(Bytes),
 }
 
@@ -74,7 +75,8 @@ impl Outgoing {
         };
         let mut files: Vec<(String, Source, u64)> = Vec::new();
         for run in &version.runs {
-            files.push((run_file_name(run.name().number), Source::Run(Arc::clone(run)), run.name().length));
+            let source = Source::Run(Arc::clone(run), Checking::default());
+            files.push((run_file_name(run.name().number), source, run.name().length));
         }
         for (name, bytes) in [(MANIFEST.to_owned(), manifest.encode()), (images::file_name(position), image)]
         {
@@ -104,11 +106,16 @@ impl Outgoing {
     /// The next bytes, at most so many; `None` at the end. Reads from the disk.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Corrupt` naming file and offset, `Io`.
     pub fn next(&mut self, bytes_max: usize) -> Result<Option<Bytes>, Error> {
+        self.read_next(bytes_max)
+            .inspect_err(|error| tracing::error!(%error, "this node's state cannot be sent to another one"))
+    }
+
+    fn read_next(&mut self, bytes_max: usize) -> Result<Option<Bytes>, Error> {
         loop {
-            let Some((source, length)) = self.sources.last() else { return Ok(None) };
-            let left = length - self.sent;
+            let Some((source, length)) = self.sources.last_mut() else { return Ok(None) };
+            let left = *length - self.sent;
             if left == 0 {
                 self.sources.pop();
                 self.sent = 0;
@@ -117,9 +124,10 @@ impl Outgoing {
             let count = left.min(bytes_max as u64) as usize;
             let chunk = match source {
                 Source::Memory(bytes) => bytes.slice(self.sent as usize..self.sent as usize + count),
-                Source::Run(run) => {
+                Source::Run(run, checking) => {
                     let mut bytes = vec![0; count];
                     run.read_raw(&mut bytes, self.sent)?;
+                    checking.take(run, &bytes)?;
                     bytes.into()
                 }
             };

@@ -393,7 +393,8 @@ impl WriteSet {
     }
 }
 
-/// Removes portions. If that fails they take up space until the next start, which removes them.
+/// Removes portions. If that fails, because a full disk has no room for a manifest either, it is
+/// tried again behind the database (`background`).
 fn discard(base: &Base, portions: Vec<Portion>) {
     let runs: Vec<StagedRun> = portions.into_iter().map(|portion| portion.run).collect();
     if let Err(error) = base.discard(&runs) {

@@ -40,6 +40,9 @@ use crate::{Error, TreeId, Value};
 
 /// Bytes that one write costs besides key and value.
 const WRITE_BYTES: usize = 152;
+/// No key is longer. The index of a run of the base store has keys in it, is kept in memory, and
+/// must fit into one frame; and whoever reads rows copies the keys of hundreds of them at once.
+const KEY_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Clone)]
 struct Write {
@@ -278,15 +281,6 @@ impl WriteSet {
         Some(self.tree(tree)?.map.lock().get(&SmallKey::new(key))?.last()?.sequence)
     }
 
-    /// Writes or (with `None`) deletes a key.
-    ///
-    /// # Errors
-    /// `TransactionTooLarge`, with nothing changed.
-    #[cfg(test)]
-    pub(crate) fn put(&mut self, tree: TreeId, key: &[u8], mut value: Option<Value>) -> Result<(), Error> {
-        self.put_from(tree, key, &mut value, None)
-    }
-
     /// The same; takes the value out unless it fails. Without a `change` it is the whole row that
     /// changes.
     pub(crate) fn put_from(
@@ -296,6 +290,10 @@ impl WriteSet {
         value: &mut Option<Value>,
         change: Option<&Change>,
     ) -> Result<(), Error> {
+        // What an earlier build has let in can still be removed.
+        if key.len() > KEY_BYTES_MAX && value.is_some() {
+            return Err(Error::KeyTooLong { bytes: key.len(), limit: KEY_BYTES_MAX });
+        }
         let size = WRITE_BYTES + key.len() + value.as_ref().map_or(0, Value::len);
         self.charge(size + change.map_or(0, Change::bytes))?;
         self.sequence += 1;
@@ -604,6 +602,21 @@ mod tests {
 
     use super::*;
     use crate::Key;
+
+    impl WriteSet {
+        /// Writes or (with `None`) deletes a key.
+        ///
+        /// # Errors
+        /// `TransactionTooLarge`, `KeyTooLong`, with nothing changed.
+        pub(crate) fn put(
+            &mut self,
+            tree: TreeId,
+            key: &[u8],
+            mut value: Option<Value>,
+        ) -> Result<(), Error> {
+            self.put_from(tree, key, &mut value, None)
+        }
+    }
 
     fn value(text: &str) -> Option<Value> {
         Some(Value::copy_from_slice(text.as_bytes()))

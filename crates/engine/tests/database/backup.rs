@@ -215,6 +215,33 @@ fn a_stream_is_refused_wherever_it_is_cut_or_damaged() {
     }
 }
 
+/// Its list would be right, and nobody would know of it before he needs the backup.
+#[test]
+fn what_has_rotted_since_the_start_is_not_sent() {
+    let disk = SimDisk::new(1);
+    let database = small(&disk);
+    drop(database.backup().unwrap());
+    for (path, content) in disk.files().into_iter().filter(|(path, _)| run_files(&disk).contains(path)) {
+        for at in 0..content.len() as u64 {
+            let mut backup = database.backup().unwrap();
+            disk.flip(&path, at, 1);
+            // Cut anywhere, so that what is checked lies in several portions.
+            let portion = 1 + at as usize % 300;
+            let failed = loop {
+                match backup.next(portion) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break None,
+                    Err(error) => break Some(error),
+                }
+            };
+            let Some(Error::Corrupt { file, offset, .. }) = failed else { panic!("byte {at}: {failed:?}") };
+            assert!(file == path && offset <= at, "byte {at}: {} at {offset}", file.display());
+            disk.flip(&path, at, 1);
+        }
+    }
+    stream(&mut database.backup().unwrap());
+}
+
 #[test]
 fn a_folder_is_refused_wherever_it_is_damaged() {
     let (disk, other) = (SimDisk::new(1), SimDisk::new(2));
@@ -288,6 +315,27 @@ fn an_interrupted_restore_does_not_open() {
         }
     }
     assert!(whole > 10 && refused > 10, "{whole} were whole, {refused} refused");
+}
+
+/// A server may have looked into the folder just before the restore began.
+#[test]
+fn a_folder_is_locked_while_it_is_being_restored() {
+    let bytes = stream(&mut small(&SimDisk::new(1)).backup().unwrap());
+    let (disk, lock) = (SimDisk::new(2), Path::new(COPY).join("lock"));
+    let mut restoration = Restoration::begin(disk.handle(), Path::new(COPY)).unwrap();
+    assert!(disk.lock(&lock).is_err(), "it has begun");
+    restoration.put(Bytes::from(bytes)).unwrap();
+    let restored = restoration.verify().unwrap();
+    assert!(disk.lock(&lock).is_err(), "it is not yet where it belongs");
+    restored.finish().unwrap();
+    drop(Database::open(options(&disk, COPY)).unwrap());
+    // The other way round.
+    let other = SimDisk::new(3);
+    let held = other.lock(&lock).unwrap();
+    let refused = Restoration::begin(other.handle(), Path::new(COPY));
+    assert!(matches!(refused, Err(Error::InUse { .. })), "{refused:?}");
+    drop(held);
+    assert!(other.files().is_empty());
 }
 
 #[test]

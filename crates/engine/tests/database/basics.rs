@@ -152,6 +152,22 @@ async fn a_lock_beyond_the_limit_is_none() {
     assert!(database.locks().is_empty());
 }
 
+/// A run's index has keys in it, and must fit into memory and into a frame.
+#[test]
+fn a_key_beyond_the_limit_is_refused() {
+    const LIMIT: usize = 1 << 20;
+    let (database, _folder) = fresh();
+    let mut t = begin(&database);
+    let (longest, beyond) = (vec![7_u8; LIMIT], vec![7_u8; LIMIT + 1]);
+    t.put(1, &longest, value("1")).unwrap();
+    let refused = t.put(1, &beyond, value("2"));
+    assert!(matches!(refused, Err(Error::KeyTooLong { bytes, limit: LIMIT }) if bytes == LIMIT + 1));
+    t.delete(1, &beyond).unwrap();
+    t.commit().unwrap().durable.wait().unwrap();
+    database.checkpoint().unwrap();
+    assert_eq!(begin(&database).get(1, &longest).unwrap(), Some(value("1")));
+}
+
 /// Who begins anew keeps its locks, and what these take still counts towards its limit.
 #[tokio::test]
 async fn locks_that_outlive_a_restart_count() {

@@ -485,6 +485,27 @@ fn an_incomplete_state_of_another_node_counts_for_nothing() {
     }
 }
 
+/// Who takes it in would give up what it has for another node's damage.
+#[test]
+fn a_state_that_has_rotted_is_not_sent() {
+    let cluster = Cluster::of(2);
+    cluster.write(1, &[("x", "1")]);
+    cluster.node(1).checkpoint().unwrap();
+    let mut outgoing = cluster.node(1).outgoing().unwrap();
+    let is_run = |path: &std::path::Path| path.extension().is_some_and(|extension| extension == "run");
+    let (run, content) = cluster.disk(1).files().into_iter().find(|(path, _)| is_run(path)).unwrap();
+    cluster.disk(1).flip(&run, content.len() as u64 / 2, 1);
+    let failed = loop {
+        match outgoing.next(100) {
+            Ok(Some(_)) => {}
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        }
+    };
+    let Some(Error::Corrupt { file, .. }) = failed else { panic!("{failed:?}") };
+    assert_eq!(file, run);
+}
+
 /// What was kept of a state that does not fit on the disk gives it back at once: the next one comes
 /// later, and the node needs its disk for other things.
 #[test]

@@ -532,3 +532,28 @@ fn a_load_is_attached_while_a_manifest_is_being_written() {
     drop(base);
     assert_eq!(read_all(&open_base(&disk).unwrap()).len(), 1);
 }
+
+/// A full disk has no room for the manifest that would make room.
+#[test]
+fn a_load_that_could_not_be_discarded_goes_with_a_later_manifest() {
+    for tried_again in [true, false] {
+        let disk = SimDisk::new(1);
+        let base = open_base(&disk).unwrap();
+        let rows = [(1, Key::from_static(b"key"), Some(Value::from_static(b"value")))];
+        let load = base.stage(&mut rows.into_iter()).unwrap().unwrap();
+        disk.set_quota(Some(disk.used_bytes()));
+        let refused = base.discard(std::slice::from_ref(&load));
+        assert!(matches!(refused, Err(Error::DiskFull { .. })), "{refused:?}");
+        assert!(base.discard_unwanted().is_err(), "the disk is still full");
+        drop(load);
+        disk.set_quota(None);
+        match tried_again {
+            true => base.discard_unwanted().unwrap(),
+            false => base.apply(1, &mut std::iter::empty(), &[]).unwrap(),
+        }
+        let runs = disk.files().into_iter().filter(|(path, _)| !path.ends_with("MANIFEST"));
+        assert_eq!(runs.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<std::path::PathBuf>::new());
+        drop(base);
+        assert!(read_all(&open_base(&disk).unwrap()).is_empty());
+    }
+}

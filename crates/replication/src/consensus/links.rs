@@ -10,14 +10,15 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{EmptyNode, OptionalSend};
+use tokio::time::Instant;
 
 use super::machine::Parcel;
 use super::{RaftSnapshot, RaftVote, Types, ballot_of, entry_of, id_of, log_id, vote_of};
 use crate::codec::Coded;
-use crate::entry::{Ballot, Content, NodeNumber};
+use crate::entry::{Ballot, Content, EntryId, NodeNumber};
 use crate::messages::{
-    Append, Appended, AskVote, HandOver, Kind, Nothing, SnapshotBegin, SnapshotChunk, SnapshotEnd, Vote,
-    open_answer, request,
+    Append, Appended, AskVote, HandOver, Kind, Nothing, SnapshotAnswer, SnapshotBegin, SnapshotChunk,
+    SnapshotEnd, Vote, open_answer, request,
 };
 use crate::net::{CallError, Identity, Wire};
 use crate::planted::{self, Planted};
@@ -26,7 +27,14 @@ use crate::planted::{self, Planted};
 const SHORT: Duration = Duration::from_secs(1);
 /// How long a chunk of a snapshot may take.
 const CHUNK: Duration = Duration::from_secs(10);
-/// How long the application may take to make a snapshot its state.
+/// How long the question may take whether a snapshot is the other node's state. That one answers
+/// sooner, if only that it is not yet: a loss, which not every network tells, costs no more.
+const ASK: Duration = Duration::from_secs(5);
+/// Pause after such a question that has no such answer.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// How long the other node may leave all of them without one: it may be starting again.
+const SILENT: Duration = Duration::from_secs(30);
+/// How long it may say that a snapshot is not its state yet.
 const INSTALL: Duration = Duration::from_secs(300);
 /// Pause after a node has refused a snapshot, the first time, and the longest: it doubles. All of
 /// it was sent in vain, perhaps, and will be again.
@@ -84,10 +92,57 @@ impl Link {
         }
     }
 
-    /// A part of a snapshot. If it is refused, as by a node whose disk is full, the next try has to
-    /// wait: what was sent and the state that it was read from are given up before.
-    async fn send_part<T: Coded>(&self, kind: Kind, part: &impl Coded, limit: Duration) -> Result<T, Unsent> {
-        self.ask(kind, part, limit).await.map_err(Unsent::Failed)?.map_err(Unsent::Refused)
+    /// Sends a part of a snapshot. Says whether what follows is wanted. If it is refused, as by a
+    /// node whose disk is full, the next try has to wait: what was sent and the state that it was
+    /// read from are given up before.
+    async fn send_part(&self, kind: Kind, part: &impl Coded) -> Result<bool, Unsent> {
+        let answer = self.ask::<SnapshotAnswer>(kind, part, CHUNK).await.map_err(Unsent::Failed)?;
+        match answer.map_err(Unsent::Refused)? {
+            SnapshotAnswer::Taken => Ok(true),
+            SnapshotAnswer::Here => Ok(false),
+            SnapshotAnswer::Installing => Err(Unsent::later("another snapshot is becoming its state")),
+            SnapshotAnswer::Unknown | SnapshotAnswer::Installed(_) => Err(Unsent::unknown()),
+        }
+    }
+
+    /// Asks the other node's consensus whether it follows this leader and has everything up to an
+    /// entry, durably. That it has said so as a node alone is not enough: an answer to a snapshot
+    /// counts as a heartbeat's, and so would make a leader believe that it still leads after the
+    /// other node has given its vote to the next one.
+    async fn confirm(&self, vote: RaftVote, last: Option<EntryId>) -> Result<RaftVote, Unsent> {
+        let (ballot, entries) = (ballot_of(vote), Vec::new());
+        let append = Append { ballot, previous: last, committed: None, entries };
+        match self.call(Kind::Append, &append, CHUNK).await.map_err(Unsent::Failed)? {
+            Appended::All => Ok(vote),
+            Appended::Higher(ballot) => Ok(vote_of(ballot)),
+            Appended::UpTo(_) | Appended::Conflict => {
+                Err(Unsent::later("it has not what it says that it has"))
+            }
+        }
+    }
+
+    /// Says that a snapshot is complete, again and again until it is known what became of it.
+    async fn send_end(&self, end: &SnapshotEnd) -> Result<Ballot, Unsent> {
+        let began = Instant::now();
+        let mut heard = began;
+        while began.elapsed() < INSTALL {
+            let failed = match self.ask::<SnapshotAnswer>(Kind::SnapshotEnd, end, ASK).await {
+                Ok(Ok(SnapshotAnswer::Installed(ballot))) => return Ok(ballot),
+                Ok(Ok(SnapshotAnswer::Installing)) => {
+                    heard = Instant::now();
+                    continue;
+                }
+                Ok(Ok(_)) => return Err(Unsent::unknown()),
+                // It ends, perhaps, to start again with the state that it was sent.
+                Ok(Err(why)) => Unsent::Refused(why),
+                Err(error) => Unsent::Failed(error),
+            };
+            if heard.elapsed() >= SILENT {
+                return Err(failed);
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+        Err(Unsent::later("a snapshot does not become its state in time"))
     }
 
     async fn ask_vote(
@@ -105,28 +160,33 @@ impl Link {
     }
 
     async fn send_snapshot(&self, vote: RaftVote, parcel: Parcel) -> Result<RaftVote, Unsent> {
-        let unreachable = |why: String| Unsent::Failed(Unreachable::<Types>::from_string(why).into());
         let (base, position, mut source, _sending) = match parcel {
             Parcel::Outgoing { base, position, source, sending } => (base, position, source, sending),
             // It is asked for again after a pause.
-            Parcel::Refused(why) => return Err(unreachable(why)),
-            Parcel::Nothing | Parcel::Incoming { .. } => return Err(Unsent::Nothing),
+            Parcel::Refused(why) => return Err(Unsent::later(&why)),
+            Parcel::Nothing | Parcel::Incoming { .. } => {
+                return Err(Unsent::later("there is no snapshot to send"));
+            }
         };
         let transfer = rand::random();
         let begin = SnapshotBegin { transfer, base, position };
-        let _: Nothing = self.send_part(Kind::SnapshotBegin, &begin, CHUNK).await?;
+        if !self.send_part(Kind::SnapshotBegin, &begin).await? {
+            return self.confirm(vote, begin.base.id).await;
+        }
         let mut number = 0;
-        while let Some(bytes) = source.next().await.map_err(unreachable)? {
+        while let Some(bytes) = source.next().await.map_err(|why| Unsent::later(&why))? {
             let chunk = SnapshotChunk { transfer, number, bytes };
-            let _: Nothing = self.send_part(Kind::SnapshotChunk, &chunk, CHUNK).await?;
+            self.send_part(Kind::SnapshotChunk, &chunk).await?;
             number += 1;
         }
+        // The state that it was read from is kept no longer; what follows it in the log still is.
+        drop(source);
         let end = SnapshotEnd { transfer, chunks: number, ballot: ballot_of(vote) };
-        let ballot: Ballot = self.send_part(Kind::SnapshotEnd, &end, INSTALL).await?;
-        Ok(vote_of(ballot))
+        self.send_end(&end).await.map(vote_of)
     }
 
-    /// Sends a snapshot, or waits until it makes sense to try it again.
+    /// Sends a snapshot, or waits until it makes sense to try it again. That is what openraft does
+    /// after every error but `Closed`, with which the other node would be sent nothing any more.
     async fn try_snapshot(
         &mut self,
         vote: RaftVote,
@@ -135,7 +195,6 @@ impl Link {
         let why = match self.send_snapshot(vote, parcel).await {
             Ok(vote) => return Ok(vote),
             Err(Unsent::Failed(error)) => return Err(error.into()),
-            Err(Unsent::Nothing) => return Err(ReplicationClosed::new("there is no snapshot to send").into()),
             Err(Unsent::Refused(why)) => why,
         };
         let (node, pause) = (self.target, self.pause);
@@ -152,8 +211,19 @@ enum Unsent {
     Failed(RPCError<Types>),
     /// The other node does not take it: why.
     Refused(String),
-    /// There is none.
-    Nothing,
+}
+
+impl Unsent {
+    /// It may be sent, or another one, after a short pause.
+    fn later(why: &str) -> Unsent {
+        Unsent::Failed(Unreachable::<Types>::from_string(why).into())
+    }
+
+    /// Another one can be sent at once.
+    fn unknown() -> Unsent {
+        let why = "it started again, or was sent another snapshot, before this one was its state";
+        Unsent::Failed(NetworkError::<Types>::from_string(why).into())
+    }
 }
 
 impl RaftNetworkV2<Types> for Link {

@@ -2,8 +2,11 @@ use super::*;
 use crate::application::SnapshotSource;
 use crate::application::{Answer, Failure, Snapshot};
 use crate::log::record::{Birth, LOG_VERSION};
+use crate::messages::{Kind, SnapshotAnswer, answer};
+use crate::net::CallError;
 use bytes::Bytes;
 use openraft::StorageError;
+use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use openraft::storage::{IOFlushed, RaftLogStorage, RaftStateMachine};
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::type_config::TypeConfigExt;
@@ -82,7 +85,7 @@ async fn the_log_passes_the_suite_of_openraft() {
 }
 
 /// Many wait at a time, and some are alone, since everything before them is settled: all of them
-/// are confirmed. So it is at the leader, too, which wakes the log's thread for a lone one later.
+/// are confirmed. So it is at the leader, too, which has a lone one written later.
 #[tokio::test]
 async fn whatever_is_appended_is_confirmed() {
     for (node, flushes_inline) in [(1, false), (2, false), (1, true)] {
@@ -94,18 +97,28 @@ async fn whatever_is_appended_is_confirmed() {
     }
 }
 
-/// Appends entries of node 1's leadership.
+/// Appends entries of node 1's leadership, which needs the votes of others.
 async fn all_is_confirmed(storage: &mut Storage) {
+    let nodes = BTreeSet::from([1, 2, 3]);
     let mut told = Vec::new();
     for index in 0..200 {
         let (tell, answer) = Types::oneshot::<std::io::Result<()>>();
         let id = EntryId { leadership: Leadership { term: 1, node: 1 }, index };
-        let entry = raft_entry(Entry { id, content: Content::Blank });
+        let content = match index {
+            0 => Content::Members(Members { voters: vec![nodes.clone()], nodes: nodes.clone() }),
+            _ => Content::Blank,
+        };
+        let entry = raft_entry(Entry { id, content });
         storage.append([entry], IOFlushed::<Types>::signal(tell)).await.expect("it follows");
         if index % 3 == 0 {
             storage.save_committed(Some(log_id(id))).await.expect("it is noted");
         }
-        told.push(answer);
+        if index % 6 == 1 {
+            // It is alone, and nothing comes behind it that would have it written.
+            answer.await.expect("it is told").expect("it is durable");
+        } else {
+            told.push(answer);
+        }
     }
     for answer in told {
         answer.await.expect("it is told").expect("it is durable");
@@ -175,4 +188,43 @@ async fn who_has_left_before_a_snapshot_may_come_again_with_other_data() {
     machine.install_snapshot(&meta, parcel).await.expect("it is taken in");
     assert!(log.meet(3, 8), "it has left");
     assert!(!log.meet(2, 8), "it has stayed");
+}
+
+/// A node that needs no snapshot, and has given its vote to the leader of a later term.
+struct Deserter;
+
+impl Wire for Deserter {
+    fn call(&self, _: NodeNumber, request: Bytes) -> Answer<'static, Result<Bytes, CallError>> {
+        let ballot = Ballot { leadership: Leadership { term: 2, node: 2 }, is_elected: true };
+        let answered = match Kind::of(&request) {
+            Some(Kind::SnapshotBegin) => answer(Ok(SnapshotAnswer::Here)),
+            Some(Kind::Append) => answer(Ok(Appended::Higher(ballot))),
+            kind => panic!("it is asked {kind:?}"),
+        };
+        Box::pin(async move { Ok(answered) })
+    }
+
+    fn problem(&self, _: NodeNumber) -> Option<String> {
+        None
+    }
+
+    fn close(&self) -> Answer<'static, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// That a snapshot is not needed is no sign that its sender still leads: reads would rely on it.
+#[tokio::test]
+async fn who_needs_no_snapshot_still_says_whom_it_follows() {
+    let stores = Stores { flushes_inline: true };
+    let ((), storage, mut machine) = stores.build().await.expect("an empty log");
+    let _builder = machine.get_snapshot_builder().await;
+    let snapshot = machine.get_current_snapshot().await.expect("it is opened").expect("there is one");
+    let identity = Identity::new(1, 1, BTreeSet::from([1, 3]), Arc::clone(&storage.log));
+    let mut links = Links { wire: Arc::new(Deserter), identity: Arc::new(identity) };
+    let mut link = links.new_client(3, &EmptyNode::new()).await;
+    let vote = vote_of(Ballot { leadership: Leadership { term: 1, node: 1 }, is_elected: true });
+    let option = RPCOption::new(Duration::from_secs(60));
+    let sent = link.full_snapshot(vote, snapshot, std::future::pending(), option).await;
+    assert_eq!(ballot_of(sent.expect("an answer").vote).leadership.term, 2);
 }

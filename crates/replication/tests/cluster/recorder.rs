@@ -37,6 +37,8 @@ struct Transfers {
     is_finishing: bool,
     /// How many have begun to come while another one was becoming the state.
     overlapping: u64,
+    /// How many processes there were before this one.
+    life: u64,
 }
 
 /// See the module's description. Clones are the same.
@@ -103,6 +105,11 @@ impl Recorder {
 
     /// What is left after the process has ended; the answer is its position.
     pub(crate) fn crash(&self) -> Position {
+        {
+            let mut transfers = self.transfers.lock().unwrap();
+            transfers.life += 1;
+            transfers.is_finishing = false;
+        }
         let mut state = self.state.lock().unwrap();
         let kept = (state.durable - state.began) as usize;
         state.history.truncate(kept);
@@ -170,6 +177,8 @@ struct Taking {
     recorder: Recorder,
     position: Position,
     history: Vec<Bytes>,
+    /// Of the process that takes it in.
+    life: u64,
 }
 
 impl SnapshotSink for Taking {
@@ -190,7 +199,13 @@ impl SnapshotSink for Taking {
             self.recorder.transfers.lock().unwrap().is_finishing = true;
             let mut is_held = self.recorder.is_finish_held.subscribe();
             is_held.wait_for(|is_held| !is_held).await.unwrap();
-            self.recorder.transfers.lock().unwrap().is_finishing = false;
+            {
+                let mut transfers = self.recorder.transfers.lock().unwrap();
+                if transfers.life != self.life {
+                    return Err("its process has ended".to_owned());
+                }
+                transfers.is_finishing = false;
+            }
             let mut state = self.recorder.state.lock().unwrap();
             let began = self.position - self.history.len() as u64;
             *state = State { history: self.history, began, durable: self.position };
@@ -220,12 +235,13 @@ impl Application for Recorder {
     }
 
     fn begin_install(&self, position: Position) -> Answer<'_, Result<Box<dyn SnapshotSink>, Failure>> {
-        {
+        let life = {
             let mut transfers = self.transfers.lock().unwrap();
             transfers.begun += 1;
             transfers.overlapping += u64::from(transfers.is_finishing);
-        }
-        let taking = Taking { recorder: self.clone(), position, history: Vec::new() };
+            transfers.life
+        };
+        let taking = Taking { recorder: self.clone(), position, history: Vec::new(), life };
         Box::pin(async { Ok(Box::new(taking) as Box<dyn SnapshotSink>) })
     }
 

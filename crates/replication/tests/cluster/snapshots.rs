@@ -16,6 +16,12 @@ const CUT: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(330);
 /// Longer than a leader waits until a snapshot is the other node's state.
 const GIVEN_UP: Duration = Duration::from_secs(330);
+/// Longer than a leader asks a node that does not answer.
+const MINUTE: Duration = Duration::from_secs(60);
+/// Longer than a message is on its way.
+const LOST: Duration = Duration::from_millis(50);
+/// Long enough for a node that can be heard again to be level.
+const SOON: Duration = Duration::from_secs(10);
 
 /// Orders more than stays in the log. The answer: the last position.
 async fn order_much(storm: &Storm, what: &str) -> Position {
@@ -62,6 +68,35 @@ async fn takes_part(storm: Storm, snapshots: u64) {
     assert!(histories.iter().all(|history| *history == histories[0]), "{histories:?}");
     assert_eq!(storm.recorders[&AWAY].snapshots().1, snapshots);
     storm.end().await;
+}
+
+/// A node for which a snapshot becomes the state as soon as that is not held any more. Nothing
+/// comes from it to anybody; what is sent to it arrives.
+async fn one_unheard(seed: u64) -> Storm {
+    let mut storm = one_away(seed).await;
+    storm.recorders[&AWAY].hold_finish(true);
+    storm.start(AWAY).await;
+    until("it has a snapshot", || storm.recorders[&AWAY].is_finishing()).await;
+    storm.network.cut(AWAY, 1);
+    storm.network.cut(AWAY, 2);
+    storm
+}
+
+/// The same, of which the snapshot has become the state: only the answer is lost.
+async fn one_whose_answer_is_lost(seed: u64) -> Storm {
+    let storm = one_unheard(seed).await;
+    storm.recorders[&AWAY].hold_finish(false);
+    until("it has taken it in", || storm.recorders[&AWAY].snapshots().1 == 1).await;
+    tokio::time::sleep(LOST).await;
+    storm
+}
+
+/// It has what is ordered from now on, within a few seconds.
+async fn is_soon_level(storm: &Storm) {
+    let last = storm.running[&1].order("soon").await;
+    let away = &storm.recorders[&AWAY];
+    let reached = tokio::time::timeout(SOON, away.until(last)).await;
+    assert!(reached.is_ok(), "it is at {} and not {last}", away.applied());
 }
 
 /// A leader whose state cannot be read for a moment still leads, and tries again.
@@ -144,5 +179,65 @@ fn checkpoints_that_are_told_at_the_same_time_do_not_wait_for_ever() {
         let told = tokio::time::timeout(FOR_EVER, told).await.expect("neither waits for ever");
         assert_eq!(told, (Ok(()), Ok(())));
         storm.end().await;
+    });
+}
+
+/// A leader that hears nothing asks again, and is told what it has missed.
+#[test]
+fn a_lost_answer_to_the_end_of_a_snapshot_holds_nothing_up() {
+    simulated(async {
+        let storm = one_whose_answer_is_lost(26).await;
+        storm.network.heal();
+        is_soon_level(&storm).await;
+        assert_eq!(storm.recorders[&AWAY].begun(), (1, 0));
+        takes_part(storm, 1).await;
+    });
+}
+
+/// It does not know what it was sent before. It has it, and is not sent it again.
+#[test]
+fn who_starts_again_with_a_snapshot_after_a_lost_answer_is_soon_level() {
+    simulated(async {
+        let mut storm = one_whose_answer_is_lost(27).await;
+        storm.lose(AWAY, Loss::Process).await;
+        storm.network.heal();
+        storm.start(AWAY).await;
+        is_soon_level(&storm).await;
+        assert_eq!(storm.recorders[&AWAY].begun(), (1, 0));
+        takes_part(storm, 1).await;
+    });
+}
+
+/// What it was sent is lost with its process, of which nobody hears: it is sent another snapshot.
+#[test]
+fn who_starts_again_while_it_takes_in_a_snapshot_is_soon_level() {
+    simulated(async {
+        let mut storm = one_unheard(28).await;
+        storm.lose(AWAY, Loss::Process).await;
+        tokio::time::sleep(LOST).await;
+        storm.recorders[&AWAY].hold_finish(false);
+        storm.network.heal();
+        storm.start(AWAY).await;
+        is_soon_level(&storm).await;
+        assert_eq!(storm.recorders[&AWAY].begun(), (2, 0));
+        takes_part(storm, 1).await;
+    });
+}
+
+/// However often its leader asks meanwhile, and however long it takes, it is sent one snapshot, and
+/// takes it in once.
+#[test]
+fn a_snapshot_that_takes_long_to_become_the_state_is_sent_once() {
+    simulated(async {
+        let mut storm = one_away(29).await;
+        storm.recorders[&AWAY].hold_finish(true);
+        storm.start(AWAY).await;
+        until("it has a snapshot", || storm.recorders[&AWAY].is_finishing()).await;
+        tokio::time::sleep(MINUTE).await;
+        assert!(storm.recorders[&AWAY].is_finishing());
+        storm.recorders[&AWAY].hold_finish(false);
+        is_soon_level(&storm).await;
+        assert_eq!(storm.recorders[&AWAY].begun(), (1, 0));
+        takes_part(storm, 1).await;
     });
 }

@@ -21,8 +21,9 @@
 //! What is shown *inside* a block is provisional until its end: no wait there, unless
 //! `cognate.durable_reads` says so.
 //!
-//! If the log fails while somebody waits, what the answer rests on is lost, and the answer is that
-//! failure (58030).
+//! If the log fails while somebody waits, what the answer rests on is lost to this process, and the
+//! answer is that failure (58030). The next start finds what has come to the medium whole: so the
+//! failure's hint says that a commit may be there then.
 
 use super::{Block, Session};
 use crate::error::{Result, SqlError};

@@ -12,7 +12,7 @@ use cognate_env::{Disk, File, OpenMode};
 
 use super::archive::{BLOCK, Header, decode, padding};
 use super::contents::{Contents, FileSum};
-use super::{INCOMPLETE, LIST, is_known};
+use super::{INCOMPLETE, LIST, RESTORING, is_known};
 use crate::Error;
 
 /// A list is not longer.
@@ -256,12 +256,25 @@ pub(crate) fn refuse_occupied(disk: &dyn Disk, folder: &Path) -> Result<(), Erro
     if !disk.exists(folder).map_err(fail)? {
         return Ok(());
     }
-    let mut is_occupied = !disk.list(folder).map_err(fail)?.is_empty();
-    for inner in ["base", "images", "log", "incoming", "restored"] {
-        is_occupied |= disk.exists(&folder.join(inner)).map_err(fail)?;
+    match disk.list(folder).map_err(fail)?.is_empty() {
+        true => refuse_begun(disk, folder),
+        false => Err(occupied(folder)),
     }
-    match is_occupied {
-        true => Err(Error::InvalidArgument(format!("{}: the folder is not empty", folder.display()))),
-        false => Ok(()),
+}
+
+/// Refuses a folder in which a backup or a database is, was, or is about to be.
+///
+/// # Errors
+/// As [`refuse_occupied`].
+pub(crate) fn refuse_begun(disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
+    for inner in ["base", "images", "log", "incoming", "restored", RESTORING] {
+        if disk.exists(&folder.join(inner)).map_err(|cause| Error::io("listing", folder, cause))? {
+            return Err(occupied(folder));
+        }
     }
+    Ok(())
+}
+
+fn occupied(folder: &Path) -> Error {
+    Error::InvalidArgument(format!("{}: the folder is not empty", folder.display()))
 }

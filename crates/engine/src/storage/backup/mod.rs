@@ -16,8 +16,9 @@
 //!    nothing of it.
 //! 2. *Every byte is checked.* The list at the end has a checksum for each file and one for itself;
 //!    headers have the sum that tar gives them; what fills up is zero. Runs, manifest and image
-//!    have checksums of their own besides, which [`verify`] reads, too: they tell where damage is,
-//!    and that the server read what it once wrote.
+//!    have checksums of their own besides. The server looks at those of runs while it sends
+//!    (`storage::checking`), and [`verify`] reads all of them: they tell where damage is, and that
+//!    the server read what it once wrote.
 //! 3. *Complete or not one.* The list comes last, and a folder has a file `INCOMPLETE` until
 //!    everything is flushed. A stream without its end and a folder without its list are refused.
 //!

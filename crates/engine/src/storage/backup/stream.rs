@@ -12,6 +12,7 @@ use super::contents::{Contents, FileSum, time};
 use super::folder::verify;
 use super::{LIST, MANIFEST};
 use crate::storage::base::BaseView;
+use crate::storage::checking::Checking;
 use crate::storage::images;
 use crate::storage::load::StagedRun;
 use crate::storage::manifest::Manifest;
@@ -20,15 +21,19 @@ use crate::{Csn, Error};
 
 /// The bytes of one file.
 enum Source {
-    Run(Arc<Run>),
+    Run(Arc<Run>, Checking),
     File(Arc<dyn File>, PathBuf),
     Memory(Bytes),
 }
 
 impl Source {
-    fn read(&self, bytes: &mut [u8], offset: u64) -> Result<(), Error> {
+    /// Fills the buffer from an offset on, where the call before ended.
+    fn read(&mut self, bytes: &mut [u8], offset: u64) -> Result<(), Error> {
         match self {
-            Source::Run(run) => run.read_raw(bytes, offset),
+            Source::Run(run, checking) => {
+                run.read_raw(bytes, offset)?;
+                checking.take(run, bytes)
+            }
             Source::File(file, path) => {
                 file.read_exact_at(bytes, offset).map_err(|cause| Error::io("reading", path, cause))
             }
@@ -94,7 +99,7 @@ impl Backup {
         };
         let run = |run: &Arc<Run>| {
             let name = format!("base/{}", run_file_name(run.name().number));
-            (name, Source::Run(Arc::clone(run)), run.name().length)
+            (name, Source::Run(Arc::clone(run), Checking::default()), run.name().length)
         };
         let mut files: Vec<(String, Source, u64)> = live.iter().chain(&loads).map(run).collect();
         let mut add = |name: String, bytes: Vec<u8>| {
@@ -139,7 +144,7 @@ impl Backup {
     /// The next bytes, at most so many; `None` at the end. Reads from the disk.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Corrupt` naming file and offset, `Io`.
     pub fn next(&mut self, bytes_max: usize) -> Result<Option<Bytes>, Error> {
         loop {
             if !self.between.is_empty() {
