@@ -430,7 +430,8 @@ impl Running {
     }
 
     /// Answers requests on a listener, for ever: a TCP listener's, or those of [`Tls::listen`]. As
-    /// its routes do, but what is no request of HTTP is told why, too, as the contract has it.
+    /// its routes do, but what is no request of HTTP is told why, too, as the contract has it, and
+    /// connections without a request are not kept for ever, nor as many as there come.
     pub fn serve<L: Listener>(&self, listener: L) -> impl Future<Output = ()> + Send + 'static + use<L> {
         crate::serve::serve(listener, self.router())
     }

@@ -394,11 +394,11 @@ async fn told(
         }
         // Whoever says so again may come before the first one's mark is durable.
         is_marked |= matches!(event, Event::Abort(..));
-        let (effects, is_undecided) = {
+        let (effects, has_committed) = {
             let mut core = app.node.core();
             let effects = core.participant.handle(event);
             app.node.perform(&mut core, &effects);
-            (effects, core.participant.is_undecided(&entry.root))
+            (effects, core.participant.has_committed(&entry.root))
         };
         is_marked |= effects.iter().any(|effect| matches!(effect, Effect::Mark(..)));
         is_told_further |= effects.iter().any(|effect| matches!(effect, Effect::TellCommit(..)));
@@ -412,15 +412,16 @@ async fn told(
         }
         let is_of_another = match said {
             Some(Settled::Refused) => true,
-            Some(Settled::Done) => is_undecided,
+            Some(Settled::Done) => !has_committed,
             Some(Settled::Pending) | None => false,
         };
         let state = wire::settled(said.unwrap_or(Settled::Pending)).to_owned();
         (StateEntry { root: entry.root, state, origin: None }, is_commit && is_of_another)
     };
     let (mut states, of_others): (Vec<StateEntry>, Vec<bool>) = entries.into_iter().map(tell).unzip();
-    // What is committed is none of what is here: a later process may have promised it. Its parent
-    // forgets it after this answer, and that one would hear that it is aborted.
+    // What is committed is none of what was promised here, also if nothing is known of it: a later
+    // process may have promised it. Its parent forgets it after this answer, and that one would
+    // hear that it is aborted.
     if of_others.contains(&true) && !app.node.is_current().await {
         for (entry, _) in states.iter_mut().zip(of_others).filter(|(_, is_of_another)| *is_of_another) {
             wire::settled(Settled::Pending).clone_into(&mut entry.state);

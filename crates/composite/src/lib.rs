@@ -42,8 +42,8 @@
 //! `participant`); `problem`, `wire`; `journal`, `database`, `branch`, `statements`, `sessions`,
 //! `slots`, `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `votes`,
 //! `undo`, `lost`, `ahead`, `run`, `answers` (effects are done); `tls`, `openapi`, `headers`,
-//! `body`, `http`, `serve`, `kit`, `component`. Beside them all: `fault` (where tests make a
-//! process die).
+//! `body`, `http`, `connections`, `serve`, `kit`, `component`. Beside them all: `fault` (where
+//! tests make a process die).
 
 mod ahead;
 mod along;
@@ -52,6 +52,7 @@ mod body;
 mod branch;
 mod call;
 mod component;
+mod connections;
 mod courier;
 mod database;
 mod fault;

@@ -29,7 +29,8 @@ use tokio_rustls::TlsConnector;
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(2);
-/// How long a connection lies idle before it is closed.
+/// How long a connection lies idle before it is closed, and used no more. The other side closes it
+/// after more than twice as long (`connections`).
 const IDLE: Duration = Duration::from_secs(30);
 
 /// What a connection runs over.
@@ -173,11 +174,12 @@ impl Place {
         Ok(Answered { status: head.status, headers: head.headers, body })
     }
 
-    /// The connection that was used last, if the other side has not closed it.
+    /// The connection that was used last, if the other side has not closed it, nor is about to:
+    /// what is sent then may be lost.
     async fn idle_link(&self) -> Option<Link> {
         loop {
             let mut link = self.with_idle(Vec::pop)?;
-            if link.is_usable().await {
+            if link.since.elapsed() < IDLE && link.is_usable().await {
                 return Some(link);
             }
         }

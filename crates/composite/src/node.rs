@@ -299,10 +299,11 @@ impl Node {
                 Some(Timer::Deadline(root)) => drop(self.tell(Event::Deadline(root))),
                 Some(Timer::MarkOver(root)) => {
                     self.tell(Event::MarkOver(root.clone()));
-                    // As long as anything is left of it a start needs what the journal says.
-                    let is_known = self.core().participant.knows(&root);
-                    match is_known {
-                        true => self.core().later(now + LATE, Timer::MarkOver(root)),
+                    // As long as anything is left of it a start needs what the journal says; and
+                    // what it says of a call that comes now is not to be forgotten with that.
+                    let mut core = self.core();
+                    match core.participant.knows(&root) {
+                        true => core.later(now + LATE, Timer::MarkOver(root)),
                         false => self.journal.forget(&root),
                     }
                 }

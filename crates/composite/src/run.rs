@@ -308,6 +308,12 @@ impl Node {
         }
         fault::point("decision-before");
         let children = self.core().participant.children(root);
+        // A child that has undone its part at its deadline, which is not before this one, executes
+        // a late duplicate of it once more when its mark is over. What was voted until now is no
+        // vote for that; what is voted later may be, also if this process has not run for long.
+        if !children.is_empty() && Instant::now() >= request.deadline {
+            return Err(deadline().into());
+        }
         let slot = match children.is_empty() {
             true => {
                 self.commit_alone(request, running, &answer).await?;

@@ -1,4 +1,5 @@
-//! A component's connections: HTTP/1.1, a task each.
+//! A component's connections: HTTP/1.1, a task each. How many there are, and how long one may be
+//! without a request, is bounded (`connections`).
 //!
 //! What cannot be read as the head of a request (more fields than a head may have, a head or a path
 //! that is too long, what is none of HTTP's at all) never comes to the router: hyper answers it by
@@ -8,28 +9,54 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::Router;
+use axum::http::Request;
 use axum::serve::Listener;
 use bytes::{Buf, Bytes};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::connections::{Connections, LIMITS, Limits};
 use crate::problem::Problem;
 
 /// Answers requests on a listener, for ever.
-pub(crate) async fn serve<L: Listener>(mut listener: L, router: Router) {
+pub(crate) async fn serve<L: Listener>(listener: L, router: Router) {
+    serve_within(listener, router, LIMITS).await;
+}
+
+/// The same with these limits.
+async fn serve_within<L: Listener>(mut listener: L, router: Router, limits: Limits) {
+    let connections = Connections::new(limits);
     loop {
         let (io, _) = listener.accept().await;
-        let service = TowerToHyperService::new(router.clone());
+        let entered = connections.enter().await;
+        let (known, router) = (Arc::clone(&entered.connection), TowerToHyperService::new(router.clone()));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (work, answering) = (known.work(), router.call(request));
+            async move {
+                let answered = answering.await;
+                drop(work);
+                answered
+            }
+        });
         let io = TokioIo::new(Explained { io, instead: None });
         let connection = http1::Builder::new().serve_connection(io, service);
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!("a connection has ended: {error}");
+            tokio::select! {
+                biased;
+                ended = connection => {
+                    if let Err(error) = ended {
+                        tracing::debug!("a connection has ended: {error}");
+                    }
+                }
+                () = entered.is_to_close() => tracing::debug!("a connection without a request is closed"),
             }
         });
     }
@@ -133,7 +160,137 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Explained<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::Semaphore;
+    use tokio::time::timeout;
+
     use super::*;
+
+    /// How long anything may take that is waited for: a safety net, far above what it takes.
+    const END: Duration = Duration::from_secs(120);
+    /// Nothing is ever closed for having waited.
+    const FOR_EVER: Duration = Duration::from_secs(3600);
+
+    /// What a request waits for.
+    struct World {
+        begun: Semaphore,
+        go_on: Semaphore,
+    }
+
+    /// Answers `here` at once at `/`, and at `/later` when the world says so.
+    async fn listen(waiting: Duration, most: usize, fresh: Duration) -> (SocketAddr, Arc<World>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let world = Arc::new(World { begun: Semaphore::new(0), go_on: Semaphore::new(0) });
+        let its = Arc::clone(&world);
+        let later = move || {
+            let world = Arc::clone(&its);
+            async move {
+                world.begun.add_permits(1);
+                world.go_on.acquire().await.unwrap().forget();
+                "here"
+            }
+        };
+        let router = Router::new().route("/", get(|| async { "here" })).route("/later", get(later));
+        let limits = Limits { waiting, most, fresh, look: Duration::from_millis(5) };
+        tokio::spawn(serve_within(listener, router, limits));
+        (address, world)
+    }
+
+    async fn send(socket: &mut TcpStream, path: &str) {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: here\r\n\r\n");
+        socket.write_all(head.as_bytes()).await.unwrap();
+    }
+
+    /// Reads an answer.
+    async fn is_answered(socket: &mut TcpStream) {
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\nhere") {
+            let read = timeout(END, socket.read_buf(&mut answer)).await.expect("no answer").unwrap();
+            assert_ne!(read, 0, "the answer is cut: {}", String::from_utf8_lossy(&answer));
+        }
+    }
+
+    /// Reads until the connection is closed, which nothing comes before.
+    async fn is_closed(socket: &mut TcpStream) {
+        let mut answer = Vec::new();
+        // It may end by a reset.
+        let _ = timeout(END, socket.read_to_end(&mut answer)).await.expect("it is not closed");
+        assert_eq!(answer, b"");
+    }
+
+    #[tokio::test]
+    async fn half_a_head_is_not_waited_for_and_what_has_work_is() {
+        let (address, world) = listen(Duration::from_millis(20), 8, FOR_EVER).await;
+        let mut works = TcpStream::connect(address).await.unwrap();
+        send(&mut works, "/later").await;
+        world.begun.acquire().await.unwrap().forget();
+        for half in ["", "GET / HTTP/1.1\r\nHost: he"] {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            socket.write_all(half.as_bytes()).await.unwrap();
+            is_closed(&mut socket).await;
+        }
+        // It has been there for longer than these.
+        world.go_on.add_permits(1);
+        is_answered(&mut works).await;
+        is_closed(&mut works).await;
+    }
+
+    #[tokio::test]
+    async fn for_one_more_those_are_closed_first_that_have_never_asked() {
+        let (address, _world) = listen(FOR_EVER, 2, Duration::ZERO).await;
+        let mut asks = TcpStream::connect(address).await.unwrap();
+        send(&mut asks, "/").await;
+        is_answered(&mut asks).await;
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        silent.write_all(b"GET / HT").await.unwrap();
+        let mut more = TcpStream::connect(address).await.unwrap();
+        send(&mut more, "/").await;
+        is_answered(&mut more).await;
+        is_closed(&mut silent).await;
+        // Of those that have, the one goes that has waited longest.
+        let mut most = TcpStream::connect(address).await.unwrap();
+        send(&mut most, "/").await;
+        is_answered(&mut most).await;
+        is_closed(&mut asks).await;
+        send(&mut more, "/").await;
+        is_answered(&mut more).await;
+    }
+
+    #[tokio::test]
+    async fn who_has_just_come_is_not_closed_for_one_more() {
+        let (address, _world) = listen(FOR_EVER, 2, FOR_EVER).await;
+        let mut idle = TcpStream::connect(address).await.unwrap();
+        send(&mut idle, "/").await;
+        is_answered(&mut idle).await;
+        // A part of the head is there, and the rest on its way.
+        let mut comes = TcpStream::connect(address).await.unwrap();
+        comes.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        let mut more = TcpStream::connect(address).await.unwrap();
+        send(&mut more, "/").await;
+        is_answered(&mut more).await;
+        is_closed(&mut idle).await;
+        comes.write_all(b"Host: here\r\n\r\n").await.unwrap();
+        is_answered(&mut comes).await;
+    }
+
+    #[tokio::test]
+    async fn one_more_waits_as_long_as_all_have_work() {
+        let (address, world) = listen(FOR_EVER, 1, FOR_EVER).await;
+        let mut works = TcpStream::connect(address).await.unwrap();
+        send(&mut works, "/later").await;
+        world.begun.acquire().await.unwrap().forget();
+        let mut more = TcpStream::connect(address).await.unwrap();
+        send(&mut more, "/").await;
+        world.go_on.add_permits(1);
+        is_answered(&mut works).await;
+        is_answered(&mut more).await;
+    }
 
     #[test]
     fn only_refusals_without_a_reason_are_replaced() {

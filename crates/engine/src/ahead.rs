@@ -10,13 +10,17 @@
 //!             too large: 54000
 //! ```
 //!
+//! What is loaded into trees of the transaction's own, such as an index that is built, is refused
+//! while it runs, once that is too large.
+//!
 //! Each part is proposed when the one before was delivered here, so the order has them in their
 //! order, and one transaction has no more than one part on its way: others come in between. All the
 //! while it can be struck, and it is looked at that before each part.
 //!
 //! Whoever ends before the whole is proposed says so in the order. A request that says so may be
 //! lost, too, at a node without a majority; it is made again with the next position that is
-//! decided here. If the node itself ends, the others hear that from its next start.
+//! decided here. If the node itself ends, the others hear that from its next start; if it was
+//! removed from the cluster, one of them says it instead ([`Manager::give_up_of_others`]).
 //!
 //! # At every node
 //!
@@ -82,7 +86,26 @@ fn part_bytes(request_bytes_max: u64) -> u64 {
     (request_bytes_max / SHARE).max(1)
 }
 
+/// Bytes of the largest transaction that goes in parts.
+fn largest(cluster: &Cluster) -> u64 {
+    PARTS_MAX * part_bytes(cluster.node.order.request_bytes_max())
+}
+
 impl Transaction {
+    /// Moves what it has written into trees of its own to disk.
+    ///
+    /// # Errors
+    /// As `WriteSet::spill`; `RequestTooLarge` once that is more than goes in parts. Its commit
+    /// would be refused for the same, but only after all the work that is still to come.
+    pub(crate) fn spill(&mut self) -> Result<(), Error> {
+        self.writes.spill(&self.manager.store.base)?;
+        let Some(cluster) = &self.manager.cluster else { return Ok(()) };
+        let limit = largest(cluster);
+        // What every node executes itself goes to nobody.
+        let is_too_large = self.recorded.is_none() && self.writes.spilled_bytes() > limit;
+        if is_too_large { Err(Error::RequestTooLarge { limit }) } else { Ok(()) }
+    }
+
     /// Bytes that its writes hold, as `bytes`, and those that it has written to disk, which are
     /// read back to make a request to the other nodes of it.
     pub fn request_bytes(&self) -> u64 {
@@ -139,7 +162,7 @@ impl Transaction {
         self.held = std::mem::take(&mut ended.held);
         let made = self.writes.made();
         let writes = std::mem::replace(&mut self.writes, WriteSet::new(Arc::clone(&manager.budget)));
-        let largest = PARTS_MAX * part_bytes(limit);
+        let largest = largest(cluster);
         let composed = manager.compose(&mut ended, self.isolation(), &self.held, writes, largest)?;
         let Some(mut composed) = composed else {
             return Err(Error::Defect("a transaction that has written comes to nothing"));
@@ -203,6 +226,18 @@ impl Manager {
             _ => return,
         };
         cluster.given_up.lock().push(given_up);
+    }
+
+    /// Gives up whatever has begun to come in parts from nodes that are no members any more: nobody
+    /// is left there who could ask for the whole. To be asked again until there is none, since what
+    /// says so may be lost. Without harm if such a node is one again: what it sends then is of a
+    /// later start. How many there are.
+    pub(crate) fn give_up_of_others(&self, is_member: impl Fn(u16) -> bool) -> usize {
+        let Some(cluster) = &self.cluster else { return 0 };
+        let lost = cluster.standing.lock().arriving_from(|node| !is_member(node));
+        // What their clients have called them came with none of the parts.
+        lost.iter().for_each(|of| self.give_up(cluster, (*of, None)));
+        lost.len()
     }
 
     /// Says again what was lost on its way into the order, which is there now.

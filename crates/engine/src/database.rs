@@ -315,6 +315,13 @@ impl Database {
         self.manager.vote_against(transaction);
     }
 
+    /// Gives up what has come in parts, and not as a whole, from nodes that are no members of the
+    /// cluster any more; what they have reserved for it is free once that is ordered. How many
+    /// transactions those are; to be asked again until there is none. Waits for who delivers.
+    pub fn give_up_of_others(&self, is_member: impl Fn(u16) -> bool) -> usize {
+        self.manager.give_up_of_others(is_member)
+    }
+
     /// The last position of the order that is judged and shown here; 0 in a database of its own.
     pub fn applied(&self) -> Csn {
         self.manager.applied()

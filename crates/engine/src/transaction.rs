@@ -420,7 +420,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `TransactionTooLarge`, `KeyTooLong` (nothing is written then), `ReadOnly`; with trees of its
-    /// own also `DiskFull`, `Io` and `Interrupted`.
+    /// own also `DiskFull`, `Io`, `Interrupted`, and `RequestTooLarge` at a node of a cluster.
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: Value) -> Result<(), Error> {
         self.write(tree, key, Some(value), None)
     }
@@ -437,11 +437,11 @@ impl Transaction {
         self.writable()?;
         let change = change.filter(|_| self.manager.sequencer.certifies());
         if self.writes.is_spill_due() {
-            self.writes.spill(&self.manager.store.base)?;
+            self.spill()?;
         }
         match self.writes.put_from(tree, key, &mut value, change) {
             Err(Error::TransactionTooLarge { .. }) if self.writes.can_spill() => {
-                self.writes.spill(&self.manager.store.base)?;
+                self.spill()?;
                 self.writes.put_from(tree, key, &mut value, change)
             }
             result => result,

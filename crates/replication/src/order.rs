@@ -470,22 +470,19 @@ impl Inner {
     }
 
     fn judge(&self, view: &View) -> (NodeState, String) {
-        let settled = self.settled.borrow().index.map_or(0, |index| index + 1);
-        let cluster = view.cluster_committed.map_or(0, |index| index + 1);
+        let next = |index: Option<u64>| index.map_or(0, |index| index + 1);
         let marks = self.marks();
-        let (keeps_up, behind) = {
-            let pace = self.pace.lock();
-            (pace.keeps_up(), pace.behind())
-        };
+        let pace = self.pace.lock().own();
+        let bytes_behind = if pace.keeps_up { 0 } else { self.unapplied(marks.applied).0 };
         let (state, reason) = status::judge(&Signs {
             is_leader: view.is_leader,
             quorum_age: view.quorum_age,
             leader_age: self.contact.lock().map(|contact| contact.elapsed()),
             patience: 3 * self.settings.timing.election_max,
-            entries_behind: cluster.saturating_sub(settled),
+            entries_behind: next(view.cluster_committed).saturating_sub(next(self.settled.borrow().index)),
             requests_behind: marks.settled.saturating_sub(marks.applied),
-            keeps_up,
-            behind,
+            bytes_behind,
+            pace,
             is_stopping: *self.is_stopping.borrow(),
             failure: view.failure.clone(),
             divergence: self.divergence.lock().clone(),
@@ -515,11 +512,6 @@ impl Inner {
         let view = self.consensus.view();
         let (state, reason) = self.judge(&view);
         let marks = self.marks();
-        let settled = self.settled.borrow().index;
-        let lag = |after: Option<u64>| {
-            let (bytes, waiting) = self.log.lag_between(after, settled);
-            (bytes, waiting.as_millis() as u64)
-        };
         Report {
             node: self.identity.node(),
             role: self.role(&view),
@@ -527,10 +519,20 @@ impl Inner {
             applied: marks.applied,
             committed: marks.settled,
             reason,
-            unapplied: lag(self.log.index_applied(marks.applied)),
-            lags: view.matched.iter().map(|(node, matched)| (*node, lag(*matched))).collect(),
+            unapplied: self.unapplied(marks.applied),
+            lags: view.matched.iter().map(|(node, matched)| (*node, self.lag(*matched))).collect(),
             members: view.members,
         }
+    }
+
+    /// Bytes that are settled behind an entry, and for how many milliseconds the first are here.
+    fn lag(&self, after: Option<u64>) -> (u64, u64) {
+        let (bytes, waiting) = self.log.lag_between(after, self.settled.borrow().index);
+        (bytes, waiting.as_millis() as u64)
+    }
+
+    fn unapplied(&self, applied: Position) -> (u64, u64) {
+        self.lag(self.log.index_applied(applied))
     }
 
     /// Asks another node, and waits for a bounded time.

@@ -20,9 +20,12 @@
 //!                                                 └────────┘   for too long
 //! ```
 //!
-//! Little is half of the limit. From anywhere a node that does not take part goes to *away*. Each
-//! node looks at all, and so they agree but for moments; a node that finds itself behind says that
-//! it catches up, and the others take its word.
+//! Little is half of the limit. From anywhere a node that does not take part goes to *away*; one
+//! that was level or slow only after it has not been heard, or has heard no leader, for a moment
+//! ([`Phase::Unheard`]). Otherwise a machine that is too busy to answer in time would stop the
+//! waiting just where it is needed. Meanwhile it holds up nobody. Each node looks at all, and so
+//! they agree but for moments; a node that finds itself behind, or that comes back and lacks more
+//! than little, says that it catches up, and the others take its word.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -55,6 +58,20 @@ pub struct SlowNode {
     pub lag_bytes: u64,
 }
 
+/// What a node has found of itself.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnPace {
+    /// It was level with the others, and has not been given up since.
+    pub(crate) keeps_up: bool,
+    /// Why it is treated as one that catches up, if it was given up.
+    pub(crate) behind: Option<String>,
+    /// Bytes that a node lacks at most that becomes level.
+    pub(crate) little: u64,
+}
+
+/// A node counts as away that has not been heard for this part of the patience.
+const UNHEARD: u32 = 5;
+
 /// Where a node is, as the module's drawing has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -62,6 +79,12 @@ enum Phase {
     Level,
     /// Since when.
     Slow(Duration),
+    /// Has not been heard, or has heard no leader, since then. It was level before, or slow since
+    /// another time.
+    Unheard {
+        since: Duration,
+        slow: Option<Duration>,
+    },
     /// What it lacked when it was given up.
     Behind(u64),
 }
@@ -88,7 +111,10 @@ impl Pace {
             return;
         }
         for row in rows {
-            let before = self.phases.get(&row.node).copied().unwrap_or(Phase::Away);
+            let before = match self.phases.get(&row.node) {
+                Some(Phase::Unheard { since, .. }) if !self.is_moment(*since, now) => Phase::Away,
+                phase => phase.copied().unwrap_or(Phase::Away),
+            };
             let phase = self.next(before, now, row);
             self.phases.insert(row.node, phase);
             let lag_bytes = row.lag_bytes.unwrap_or(0);
@@ -102,19 +128,40 @@ impl Pace {
     fn next(&self, before: Phase, now: Duration, row: &NodeRow) -> Phase {
         let votes = matches!(row.role, Some(Role::Leader | Role::Follower));
         let is_here = matches!(row.state, Some(NodeState::Serving | NodeState::CatchingUp));
-        let (Some(lag), true) = (row.lag_bytes, votes && is_here) else { return Phase::Away };
+        let (Some(lag), true) = (row.lag_bytes, votes && is_here) else {
+            return self.without(before, now, row);
+        };
         // What this node says of itself may be what was found here.
         let catches_up = row.node != self.own && row.state == Some(NodeState::CatchingUp);
         let limit = self.bounds.lag_bytes;
         match before {
             Phase::Away | Phase::Behind(_) if lag <= limit / 2 && !catches_up => Phase::Level,
             Phase::Away | Phase::Behind(_) => before,
-            Phase::Level | Phase::Slow(_) if catches_up => Phase::Behind(lag),
-            Phase::Level | Phase::Slow(_) if lag <= limit => Phase::Level,
-            Phase::Slow(since) if now.saturating_sub(since) >= self.bounds.patience => Phase::Behind(lag),
-            Phase::Slow(since) => Phase::Slow(since),
-            Phase::Level => Phase::Slow(now),
+            _ if catches_up => Phase::Behind(lag),
+            _ if lag <= limit => Phase::Level,
+            Phase::Level | Phase::Unheard { slow: None, .. } => Phase::Slow(now),
+            Phase::Slow(since) | Phase::Unheard { slow: Some(since), .. } => {
+                let is_over = now.saturating_sub(since) >= self.bounds.patience;
+                if is_over { Phase::Behind(lag) } else { Phase::Slow(since) }
+            }
         }
+    }
+
+    /// Where a node is that does not take part at present.
+    fn without(&self, before: Phase, now: Duration, row: &NodeRow) -> Phase {
+        let is_unheard = row.state.is_none_or(|state| state == NodeState::Minority);
+        let is_voter = row.role.is_none_or(|role| role != Role::Learner);
+        let (since, slow) = match before {
+            Phase::Level => (now, None),
+            Phase::Slow(slow) => (now, Some(slow)),
+            Phase::Unheard { since, slow } => (since, slow),
+            Phase::Away | Phase::Behind(_) => return Phase::Away,
+        };
+        if is_unheard && is_voter { Phase::Unheard { since, slow } } else { Phase::Away }
+    }
+
+    fn is_moment(&self, since: Duration, now: Duration) -> bool {
+        now.saturating_sub(since) < self.bounds.patience / UNHEARD
     }
 
     /// The node that whoever writes should wait for: of several the one that lacks most.
@@ -122,13 +169,24 @@ impl Pace {
         self.slow
     }
 
-    /// Whether this node was level with the others, and has not been given up since.
-    pub(crate) fn keeps_up(&self) -> bool {
-        matches!(self.phases.get(&self.own), Some(Phase::Level | Phase::Slow(_)))
+    /// What this node has found of itself.
+    pub(crate) fn own(&self) -> OwnPace {
+        OwnPace { keeps_up: self.keeps_up(), behind: self.behind(), little: self.little() }
     }
 
-    /// Why this node is treated as one that catches up, if it was given up.
-    pub(crate) fn behind(&self) -> Option<String> {
+    fn keeps_up(&self) -> bool {
+        let own = self.phases.get(&self.own);
+        matches!(own, Some(Phase::Level | Phase::Slow(_) | Phase::Unheard { .. }))
+    }
+
+    fn little(&self) -> u64 {
+        match self.bounds.lag_bytes {
+            0 => u64::MAX,
+            limit => limit / 2,
+        }
+    }
+
+    fn behind(&self) -> Option<String> {
         let Some(Phase::Behind(lag)) = self.phases.get(&self.own) else { return None };
         let PaceBounds { lag_bytes, patience } = self.bounds;
         Some(format!(
@@ -248,6 +306,33 @@ mod tests {
             assert!(watch.serving(2 * LIMIT).is_some());
             // And its word that it catches up is taken.
             assert_eq!(watch.see(row(3, NodeState::CatchingUp, 2 * LIMIT)), None);
+        }
+    }
+
+    /// On a machine that is too busy a slow node answers late, too, or hears its leader late.
+    #[test]
+    fn who_is_not_heard_for_a_moment_is_waited_for_as_before() {
+        let silent = NodeRow { state: None, role: None, lag_bytes: None, ..row(3, NodeState::Serving, 0) };
+        for gone in [silent, row(3, NodeState::Minority, 9 * LIMIT)] {
+            for lag in [0, 2 * LIMIT] {
+                let mut pace =
+                    Pace::new(1, PaceBounds { lag_bytes: LIMIT, patience: Duration::from_secs(5) });
+                let mut see = |tenths: u64, third: &NodeRow| {
+                    let rows = [row(1, NodeState::Serving, 0), third.clone()];
+                    pace.see(Duration::from_millis(100 * tenths), &rows);
+                    pace.slow()
+                };
+                assert_eq!(see(0, &row(3, NodeState::Serving, 0)), None);
+                assert_eq!(see(1, &row(3, NodeState::Serving, lag)).is_some(), lag > LIMIT);
+                for tenths in 2..11 {
+                    assert_eq!(see(tenths, &gone), None, "it holds up nobody meanwhile");
+                }
+                assert!(see(11, &row(3, NodeState::Serving, 2 * LIMIT)).is_some(), "{gone:?}");
+                // A second is more than a moment.
+                assert_eq!(see(12, &gone), None);
+                assert_eq!(see(22, &gone), None);
+                assert_eq!(see(23, &row(3, NodeState::Serving, 2 * LIMIT)), None);
+            }
         }
     }
 

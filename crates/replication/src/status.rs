@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::codec::{Coded, Malformed, Reader};
 use crate::entry::{Members, NodeNumber, Position};
 use crate::messages::Report;
+use crate::pace::OwnPace;
 
 /// What a node is in the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,11 +124,11 @@ pub(crate) struct Signs {
     pub(crate) entries_behind: u64,
     /// Requests that are settled here and not applied.
     pub(crate) requests_behind: u64,
-    /// It was level with the others before: what it lacks now makes it a slow node, not one that
-    /// catches up.
-    pub(crate) keeps_up: bool,
-    /// Why nobody waits for it any more.
-    pub(crate) behind: Option<String>,
+    /// Bytes of them; not counted for a node that keeps up.
+    pub(crate) bytes_behind: u64,
+    /// If it keeps up, it was level with the others before: what it lacks now makes it a slow node,
+    /// not one that catches up.
+    pub(crate) pace: OwnPace,
     pub(crate) is_stopping: bool,
     /// Why the order has ended.
     pub(crate) failure: Option<String>,
@@ -162,10 +163,11 @@ pub(crate) fn judge(signs: &Signs) -> (NodeState, String) {
     if !signs.is_leader && !is_recent(signs.leader_age) {
         return (NodeState::Minority, "no leader is heard".to_owned());
     }
-    if let Some(why) = &signs.behind {
+    let OwnPace { keeps_up, behind, little } = &signs.pace;
+    if let Some(why) = behind {
         return (NodeState::CatchingUp, why.clone());
     }
-    if signs.keeps_up {
+    if *keeps_up {
         return (NodeState::Serving, String::new());
     }
     if signs.entries_behind > ENTRIES {
@@ -173,6 +175,10 @@ pub(crate) fn judge(signs: &Signs) -> (NodeState, String) {
     }
     if signs.requests_behind > REQUESTS {
         return (NodeState::CatchingUp, format!("{} requests are not applied", signs.requests_behind));
+    }
+    if signs.bytes_behind > *little {
+        let (bytes, why) = (signs.bytes_behind, "nobody waits for it until it lacks");
+        return (NodeState::CatchingUp, format!("{bytes} bytes are not applied: {why} {little} or less"));
     }
     (NodeState::Serving, String::new())
 }
@@ -271,8 +277,8 @@ mod tests {
             patience: Duration::from_millis(600),
             entries_behind: 0,
             requests_behind: 0,
-            keeps_up: false,
-            behind: None,
+            bytes_behind: 0,
+            pace: OwnPace { keeps_up: false, behind: None, little: 1000 },
             is_stopping: false,
             failure: None,
             divergence: None,
@@ -290,9 +296,17 @@ mod tests {
         let heard = Some(Duration::ZERO);
         assert_eq!(judged(Signs { is_leader: true, quorum_age: heard, ..serving() }), NodeState::Serving);
         assert_eq!(judged(Signs { entries_behind: 1000, ..serving() }), NodeState::CatchingUp);
-        let slow = Signs { entries_behind: 1000, keeps_up: true, ..serving() };
+        let pace = |keeps_up: bool, behind: Option<&str>| OwnPace {
+            keeps_up,
+            behind: behind.map(str::to_owned),
+            little: 1000,
+        };
+        let slow = Signs { entries_behind: 1000, pace: pace(true, None), ..serving() };
         assert_eq!(judged(slow), NodeState::Serving);
-        let behind = Signs { behind: Some("slow".to_owned()), ..serving() };
+        // Nobody waits for one that was not level since it came back, so it must not say it serves.
+        assert_eq!(judged(Signs { bytes_behind: 1000, ..serving() }), NodeState::Serving);
+        assert_eq!(judged(Signs { bytes_behind: 1001, ..serving() }), NodeState::CatchingUp);
+        let behind = Signs { pace: pace(false, Some("slow")), ..serving() };
         assert_eq!(judge(&behind), (NodeState::CatchingUp, "slow".to_owned()));
         let why = Some("digest".to_owned());
         assert_eq!(

@@ -17,6 +17,7 @@
 //! thread is called. A call is remembered until the thread looks for work after it, so none is
 //! lost. What fails is told by the thread, whoever has found it.
 
+use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -128,7 +129,7 @@ impl Applier {
             }
             Ok(Ok(false)) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("a panic".to_owned()),
+            Err(why) => Some(panicked(&*why)),
         };
         work.left = Some(Left { position, request, failed });
         false
@@ -150,7 +151,9 @@ impl Applier {
     fn run(&self, runtime: &Handle) {
         loop {
             self.until_called();
-            match self.work_off(runtime) {
+            // A thread that has ended without a word would look like a slow node.
+            let worked = catch_unwind(AssertUnwindSafe(|| self.work_off(runtime)));
+            match worked.unwrap_or_else(|why| Err(panicked(&*why))) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(failed) => {
@@ -203,8 +206,9 @@ impl Applier {
 
     fn apply(&self, runtime: &Handle, position: u64, request: &[u8]) -> Result<(), String> {
         let began = Instant::now();
-        let followed = self.follow(runtime, position, request);
+        let followed = catch_unwind(AssertUnwindSafe(|| self.follow(runtime, position, request)));
         self.note_busy(began);
+        let followed = followed.unwrap_or_else(|why| Err(panicked(&*why)));
         followed.map_err(|error| not_applied(position, &error))?;
         self.order.note_applied(self.database.engine().applied());
         Ok(())
@@ -225,4 +229,29 @@ impl Applier {
 
 fn not_applied(position: u64, error: &str) -> String {
     format!("position {position} cannot be applied: {error}")
+}
+
+/// What a panic is about: its first line, since values of rows may be in the others.
+fn panicked(why: &(dyn Any + Send)) -> String {
+    let made = why.downcast_ref::<String>().map(String::as_str);
+    let text = made.or_else(|| why.downcast_ref::<&'static str>().copied()).unwrap_or_default();
+    format!("a panic: {}", text.lines().next().unwrap_or("it says nothing"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_told_with_its_place_in_the_order_and_without_values() {
+        let told = |panics: fn()| {
+            let why = catch_unwind(panics).expect_err("it panics");
+            not_applied(7, &panicked(&*why))
+        };
+        assert_eq!(told(|| panic!("no tree")), "position 7 cannot be applied: a panic: no tree");
+        let of_values = told(|| assert_eq!(1234, 5678, "of a row"));
+        assert!(of_values.contains("a panic: assertion") && !of_values.contains("5678"), "{of_values}");
+        let silent = told(|| std::panic::panic_any(7));
+        assert_eq!(silent, "position 7 cannot be applied: a panic: it says nothing");
+    }
 }

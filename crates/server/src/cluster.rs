@@ -217,7 +217,7 @@ impl Joining {
             tokio::spawn(show(order.clone(), database.clone(), config.clone(), stopped.clone())),
             tokio::spawn(sweep(order.clone(), database.clone(), stopped.clone())),
             tokio::spawn(compare(order.clone(), database.clone(), config, differs, stopped.clone())),
-            tokio::spawn(urge(database.clone(), stopped.clone())),
+            tokio::spawn(urge(order.clone(), database.clone(), stopped.clone())),
             tokio::spawn(measure(database.clone(), nodes, busy, stopped.clone())),
             tokio::spawn(cut(order.clone(), engine, starts_at, stopped)),
         ];
@@ -369,9 +369,9 @@ impl Urged {
 }
 
 /// Votes against who keeps everybody waiting for too long, until the node stops: its node is lost,
-/// or has lost what it voted by.
-async fn urge(database: SqlDatabase, mut stopped: watch::Receiver<bool>) {
-    let mut urged = Urged::default();
+/// or has lost what it voted by. The leader also gives up what removed nodes have sent in parts.
+async fn urge(order: TotalOrder, database: SqlDatabase, mut stopped: watch::Receiver<bool>) {
+    let (mut urged, mut gave_up) = (Urged::default(), None::<Instant>);
     loop {
         tokio::select! {
             biased;
@@ -390,6 +390,25 @@ async fn urge(database: SqlDatabase, mut stopped: watch::Receiver<bool>) {
             );
             database.engine().vote_against(pause.transaction);
         }
+        // As seldom as votes are repeated: that request may be lost as they may be.
+        if order.leader() == Some(order.node()) && gave_up.is_none_or(|at| at.elapsed() >= VOTE_AGAIN) {
+            gave_up = Some(Instant::now());
+            give_up_of_removed(&order, &database).await;
+        }
+    }
+}
+
+/// What removed nodes have sent in parts keeps its share of what all may send until it is given up.
+async fn give_up_of_removed(order: &TotalOrder, database: &SqlDatabase) {
+    let (members, engine) = (order.members().nodes, database.engine().clone());
+    // A leader that has just begun to be one may know of none yet.
+    if !members.contains(&order.node()) {
+        return;
+    }
+    let is_member = move |node: u16| members.contains(&NodeNumber::from(node));
+    let given_up = tokio::task::spawn_blocking(move || engine.give_up_of_others(is_member)).await;
+    if let Ok(count @ 1..) = given_up {
+        tracing::info!(count, "transactions of removed nodes had come in parts: they are given up");
     }
 }
 

@@ -166,7 +166,7 @@ pub(crate) async fn compare(
             }
         }
         if is_out(own, &others, config.peers.len(), order.leader()) {
-            let why = format!("its digest at position {position} differs from the others'");
+            let why = differs_at(position, &database.nodes().defects());
             tracing::error!("this node leaves: {why}");
             let _ = differs.set(why.clone());
             database.nodes().differ(why.clone());
@@ -183,6 +183,18 @@ fn is_to_step_down(role: Role, state: NodeState, node: u16, rows: &[NodeRow]) ->
     let can_lead = |row: &NodeRow| row.role == Some(Role::Follower.name());
     let others_serve = rows.iter().any(|row| serving(row) && can_lead(row));
     role == Role::Leader && state == NodeState::Diverged && others_serve
+}
+
+/// Why a node leaves whose digest differs. Where statements of the order have met defects here that
+/// others may not have met, they are the likely cause.
+fn differs_at(position: u64, defects: &[String]) -> String {
+    let why = format!("its digest at position {position} differs from the others'");
+    match defects {
+        [] => why,
+        defects => {
+            format!("{why}; statements have failed here with internal errors at {}", defects.join("; at "))
+        }
+    }
 }
 
 /// Whether this node is to leave, by its digest and those of others of so many nodes: a majority
@@ -223,6 +235,15 @@ mod tests {
         assert!(!leaves(&[], 3, 2), "nobody answers");
         assert!(leaves(&[7, 7], 5, 1), "more have it, although no majority answers");
         assert!(!leaves(&[7, 8], 3, 1), "all differ: the others go by the leader");
+    }
+
+    #[test]
+    fn who_differs_says_where_it_has_met_a_defect() {
+        assert_eq!(differs_at(9, &[]), "its digest at position 9 differs from the others'");
+        let defects = ["position 5: no such node".to_owned(), "position 7: no place".to_owned()];
+        let why = differs_at(9, &defects);
+        assert!(why.starts_with("its digest at position 9 differs"), "{why}");
+        assert!(why.ends_with("at position 5: no such node; at position 7: no place"), "{why}");
     }
 
     #[test]

@@ -460,7 +460,9 @@ impl From<cognate_engine::Error> for SqlError {
                     .with_detail(format!(
                         "With what it has read and locked it exceeds {limit} bytes, which is what a cluster orders of one transaction."
                     ))
-                    .with_hint("Split the work into several transactions.")
+                    .with_hint(
+                        "Split the work into several transactions. Instead of building an index of a large table, or rewriting it, make a new table, fill it in portions, and rename it.",
+                    )
             }
             Error::Corrupt { .. } | Error::Undecodable { .. } => SqlError::new(sqlstate::DATA_CORRUPTED, message)
                 .with_hint("Restore the data folder from a backup."),

@@ -43,8 +43,9 @@ const FEWEST_SOUGHT: f64 = 30.0;
 /// other index is more selective.
 ///
 /// So it is in a column that has but one value: what is looked for may be another that was not
-/// there yet. And so it is in what the background has seen, at a time that nobody chose: half of
-/// the jobs wait then, later hardly any, and as the table is as large as before nobody looks again.
+/// there yet. And so it is, also with NULL, in what the background has seen, at a time that nobody
+/// chose: half of the jobs wait then, later hardly any, and as the table is as large as before
+/// nobody looks again.
 const NOT_SURE: f64 = 0.1;
 
 /// The different values of a column.
@@ -245,15 +246,14 @@ impl TableStatistics {
             false => 1.0,
         };
         let distinct = column.distinct * grown;
-        let mut values = ColumnValues { distinct, null_share: column.null_share, rarest: 1.0 };
+        let most_sought = if self.automatic { NOT_SURE } else { 1.0 };
+        let null_share = column.null_share;
+        let mut values = ColumnValues { distinct, null_share, rarest: 1.0, most_sought };
         values.rarest = match column.rarest {
             _ if distinct <= 1.0 => NOT_SURE,
             Some(rarest) => rarest.max(FEWEST_SOUGHT / rows.max(1) as f64),
             None => values.share_of_one(),
         };
-        if self.automatic {
-            values.rarest = values.rarest.min(NOT_SURE);
-        }
         Some(values)
     }
 
@@ -266,6 +266,7 @@ impl TableStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bind::MOST_TAKEN;
 
     fn sketch(numbers: std::ops::Range<u64>) -> Sketch {
         let mut sketch = Sketch::Few(HashMap::new());
@@ -346,16 +347,40 @@ mod tests {
         assert_eq!(sought(0.0, None), Some(NOT_SURE));
     }
 
+    fn of_states(automatic: bool, distinct: f64, rarest: f64) -> ColumnValues {
+        let mut known = table(10_000, distinct);
+        (known.automatic, known.columns[0].rarest) = (automatic, Some(rarest));
+        known.values(0, 10_000).expect("what is known")
+    }
+
     #[test]
     fn what_the_background_has_seen_is_no_reason_to_read_all_rows_for_a_value() {
         let shares = |automatic, rarest| {
-            let mut known = table(10_000, 3.0);
-            (known.automatic, known.columns[0].rarest) = (automatic, Some(rarest));
-            known.values(0, 10_000).map(|values| (values.share_of_sought(), values.share_of_one()))
+            let values = of_states(automatic, 3.0, rarest);
+            (values.share_of_sought(), values.share_of_null(), values.share_of_one())
         };
-        assert_eq!(shares(false, 0.25), Some((0.25, 0.25)));
-        assert_eq!(shares(true, 0.25), Some((NOT_SURE, 0.25)));
-        assert_eq!(shares(true, 0.01), Some((0.01, 0.25)));
+        assert_eq!(shares(false, 0.25), (0.25, 0.25, 0.25));
+        assert_eq!(shares(true, 0.25), (NOT_SURE, NOT_SURE, 0.25));
+        assert_eq!(shares(true, 0.01), (0.01, NOT_SURE, 0.25));
+        assert_eq!(of_states(false, 3.0, 0.25).share_of_list(2.0), 0.5);
+        assert_eq!(of_states(true, 3.0, 0.25).share_of_list(2.0), 2.0 * NOT_SURE);
+        assert_eq!(of_states(true, 3.0, 0.25).share_of_element(10.0), 0.25);
+    }
+
+    #[test]
+    fn what_was_frequent_is_no_reason_to_read_all_rows_where_some_are_taken() {
+        for automatic in [false, true] {
+            let frequent = of_states(automatic, 3.0, 0.25).taken();
+            assert_eq!((frequent.share_of_sought(), frequent.share_of_one()), (MOST_TAKEN, 0.25));
+            assert_eq!(frequent.share_of_null(), MOST_TAKEN, "there were more");
+            // Some of the states may have become rare, but not all that there are.
+            assert_eq!(frequent.share_of_list(2.0), MOST_TAKEN);
+            assert_eq!(frequent.share_of_list(3.0), 3.0 * MOST_TAKEN);
+            assert_eq!(frequent.share_of_element(10.0), MOST_TAKEN / 10.0);
+            assert_eq!(of_states(automatic, 3.0, 0.01).taken().share_of_sought(), 0.01);
+            // Of many values many are not rare.
+            assert_eq!(of_states(automatic, 75.0, 0.01).taken().share_of_list(50.0), 0.5);
+        }
     }
 
     #[test]

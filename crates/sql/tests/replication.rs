@@ -452,6 +452,13 @@ fn an_internal_error_is_an_answer() {
         assert_eq!(world.run(node, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
     }
     assert_eq!(world.run(2, "SELECT balance FROM account"), "balance / 7 / SELECT 1");
+    // Each knows where it has met the last of them, should it turn out that others have not.
+    let known: Vec<_> = world.cluster.nodes.iter().map(|(_, sql)| sql.nodes().defects()).collect();
+    assert!(known.iter().all(|defects| *defects == known[0] && defects.len() == 3), "{known:?}");
+    let is_named = |defect: &String| {
+        defect.starts_with("position ") && defect.ends_with(": procedure returned null record")
+    };
+    assert!(known[0].iter().all(is_named), "{known:?}");
     world.end();
 }
 

@@ -99,7 +99,8 @@ impl RowCounts for Counts<'_> {
     }
 
     fn values(&self, _: &Table, _: usize) -> Option<ColumnValues> {
-        self.1.map(|distinct| ColumnValues { distinct, null_share: 0.0, rarest: 1.0 / distinct })
+        let distinct = self.1?;
+        Some(ColumnValues { distinct, null_share: 0.0, rarest: 1.0 / distinct, most_sought: 1.0 })
     }
 }
 

@@ -4,6 +4,10 @@ A connection goes back to the pool only if it is known to be idle; otherwise it 
 with its first statement. It ends with statements of ours (such as the slot), a look at the generation, and COMMIT: a
 failed statement makes COMMIT a rollback, and then ours has failed before it, so a commit is never believed that was
 none. The look and COMMIT are one message, which ends at its first error; `sessions` has what it rests on.
+
+What a service executes neither begins nor ends a transaction: what it has done is to be committed with its slot or not
+at all. The first word of a text tells, if the text is one statement; and so that it is, each is prepared, as in Rust. A
+database prepares no text of several statements, and then executes none of them.
 """
 
 from __future__ import annotations
@@ -14,9 +18,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from .problem import Problem
+from .problem import Problem, is_out_of_date
 from .sessions import Terms
 
 # How long one waits for a connection, in seconds.
@@ -74,11 +79,21 @@ def _defect() -> Problem:
     return Problem(503, "defect", "a service neither begins nor ends a transaction: its own is its component's")
 
 
+def _text(query: Any) -> str:
+    """The text of a statement, however it is given."""
+    if isinstance(query, bytes):
+        return query.decode("latin-1")
+    if isinstance(query, sql.Composable):
+        return query.as_string(None)
+    if not isinstance(query, str):
+        # Whatever else the driver would take cannot be looked into.
+        raise Problem(503, "defect", "a statement is a text, or made by psycopg.sql")
+    return query
+
+
 def _check(query: Any) -> None:
-    """Refuses what would begin or end a transaction: a service's own is begun and ended around it, and what it has done
-    is to be committed with its slot or not at all."""
-    text = query.decode("latin-1") if isinstance(query, bytes) else query
-    if isinstance(text, str) and _is_of_transactions(text):
+    """Refuses what would begin or end a transaction: a service's own is begun and ended around it."""
+    if _is_of_transactions(_text(query)):
         raise _defect()
 
 
@@ -187,6 +202,7 @@ class Transaction:
         self._pool, self._isolation = pool, isolation
         self._connection: psycopg.Connection | None = None
         self._lock = threading.Lock()
+        self._is_out_of_date = False
         self.is_cancelled = False
 
     def _begin(self) -> psycopg.Connection:
@@ -195,7 +211,7 @@ class Transaction:
             with self._lock:
                 self._connection = connection
         elif self._connection.info.transaction_status == TransactionStatus.IDLE:
-            # Of several statements in one text another one than the first has ended it. What comes now would be
+            # Something has ended it by another way, such as the connection's own methods. What comes now would be
             # committed by itself.
             raise _defect()
         if self.is_cancelled:
@@ -203,9 +219,16 @@ class Transaction:
         return self._connection
 
     def execute(self, query: Any, parameters: Any = None) -> psycopg.Cursor:
-        """Executes a statement."""
+        """Executes one statement. It is prepared, since the database would take several without that, and any of them
+        but the first one could end the transaction, and begin another one."""
         _check(query)
-        return self._begin().execute(query, parameters)
+        connection = self._begin()
+        try:
+            return connection.execute(query, parameters, prepare=True)
+        except psycopg.Error as error:
+            # The driver may keep what it has prepared, and whoever has the connection next would fail as well.
+            self._is_out_of_date |= is_out_of_date(error)
+            raise
 
     def commit(self, statements: list[Statement], *, is_fenced: bool = False) -> None:
         """Runs our own statements and COMMIT; fenced: only if no later process has taken the component over."""
@@ -249,7 +272,8 @@ class Transaction:
             connection, self._connection = self._connection, None
         assert connection is not None
         # A cancellation that was sent may still arrive, and would meet whoever has the connection next.
-        self._pool.give_back(connection, not connection.closed and not self.is_cancelled)
+        is_usable = not (connection.closed or self.is_cancelled or self._is_out_of_date)
+        self._pool.give_back(connection, is_usable)
 
     def cancel(self) -> None:
         """Stops what is under way, from another thread; nothing is begun any more."""

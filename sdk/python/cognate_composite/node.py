@@ -235,19 +235,22 @@ class Node:
                     self.slots.sweep_answers(self.pool)
                 if time.monotonic() - looked > _LOOK:
                     looked = time.monotonic()
-                    self._look()
+                    self._is_current()
             except Fenced:
                 self.fence()
             except (psycopg.Error, Problem) as error:
                 log.warning("slots cannot be freed yet: %s", error)
                 time.sleep(1)
 
-    def _look(self) -> None:
-        """Looks whether a later process has taken the component over. If the database does not say so now, it will."""
+    def _is_current(self) -> bool:
+        """Whether no later process has taken the component over. Without an answer of the database that is not known,
+        and so it is not."""
         try:
             self.pool.run(self.slots.fence())
+            return True
         except (psycopg.Error, Problem) as error:
             self.of_ours(error)
+            return False
 
     def fence(self) -> None:
         """Another process has the component: this one takes no calls any more."""
@@ -303,12 +306,7 @@ class Node:
             return
 
         def check() -> None:
-            try:
-                self.pool.run(self.slots.fence())
-                self.tell("vote_written", root)
-            except (psycopg.Error, Problem) as error:
-                self.of_ours(error)
-                self.tell("vote_failed", root)
+            self.tell("vote_written" if self._is_current() else "vote_failed", root)
 
         self._spawn(check)
 
@@ -318,8 +316,13 @@ class Node:
 
     def _do_mark(self, root: str, mark: str) -> None:
         _, deadline = self._times.get(root, (0, time.monotonic() + DEADLINE_MAX))
-        self._later(deadline + _LATE, "mark_over", root)
+        self._mark_until(deadline, root)
         self._journal.mark(root, mark)
+
+    def _mark_until(self, deadline: float, root: str) -> None:
+        """Has a mark end. A root that was in doubt may have ended long after its time: its parent, who is back, is not to
+        hear at once that all is done."""
+        self._later(max(deadline, time.monotonic()) + _LATE, "mark_over", root)
 
     def _do_forget(self, root: str, is_committed: bool) -> None:
         _, deadline = self._times.pop(root, (0, time.monotonic()))
@@ -327,7 +330,7 @@ class Node:
         self.origins.pop(root, None)
         self._noes.pop(root, None)
         self._forsaken.pop(root, None)
-        self._later(deadline + _LATE, "mark_over", root)
+        self._mark_until(deadline, root)
         self._journal.end(root, is_committed)
 
     def _do_free(self, root: str, slots: list[int]) -> None:
@@ -532,10 +535,16 @@ class Node:
 
     def settled(self, event: str, root: str, *details: Any) -> str:
         """Tells an outcome; answers what is said to that."""
-        for what, its_root, *rest in self.tell(event, root, *details):
-            if what == "send_settled" and its_root == root:
-                return rest[-1]
-        return "pending"
+        with self.lock:
+            effects = self.tell(event, root, *details)
+            has_committed = self.participant.has_committed(root)
+        said = [rest[-1] for what, its_root, *rest in effects if what == "send_settled" and its_root == root]
+        settled = said[0] if said else "pending"
+        if event != "commit_told" or settled == "pending" or (settled == "done" and has_committed):
+            return settled
+        # What is committed is none of what was promised here, also if nothing is known of it: a later process may have
+        # promised it. Its parent forgets it after this answer, and that one would hear that it is aborted.
+        return settled if self._is_current() else "pending"
 
     def outcome(self, root: str, child: str, nonce: int | None) -> str:
         """What is known here of a root's outcome."""

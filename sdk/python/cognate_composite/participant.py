@@ -495,7 +495,10 @@ class Participant:
         """A parent says that the root is aborted."""
         out: Effects = []
         known = self.roots.get(root)
-        if known is None and self.marks.get(root) == "committed":
+        if known and known.is_in_doubt and not known.is_called_by(parent):
+            # The root may be committed all the same.
+            settled = "pending"
+        elif known is None and self.marks.get(root) == "committed":
             settled = "refused"
         elif known is None:
             self._mark(root, "empty", out)
@@ -580,7 +583,7 @@ class Participant:
         if known and known.is_in_doubt:
             if outcome == "committed":
                 self._commit(root, parent, out)
-            elif outcome == "aborted":
+            elif outcome == "aborted" and (parent is None or known.is_called_by(parent)):
                 self._mark(root, "undone", out)
                 self._abort(root, "ended", out)
         return out
@@ -603,6 +606,12 @@ class Participant:
         decided = known.children[child].nonce if child in known.children else None
         is_other = nonce is not None and decided is not None and nonce != decided and decided != ANY_NONCE
         return "aborted" if is_other else "committed"
+
+    def has_committed(self, root: str) -> bool:
+        """Whether a root's commit is carried out here, or was: that all of it is done is known then, and not a guess of
+        one who knows nothing of it."""
+        known = self.roots.get(root)
+        return known.phase == COMMITTED if known else self.marks.get(root) == "committed"
 
     def is_lost(self, root: str) -> bool:
         """Whether a root can only be aborted, or is being so."""

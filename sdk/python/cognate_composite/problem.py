@@ -83,12 +83,12 @@ def _read(status: int, body: bytes) -> Problem:
 
 def is_serialization(error: BaseException) -> bool:
     """Whether running the same local transaction again may help."""
-    return isinstance(error, psycopg.Error) and (error.sqlstate in ("40001", "40P01") or _is_out_of_date(error))
+    return isinstance(error, psycopg.Error) and (error.sqlstate in ("40001", "40P01") or is_out_of_date(error))
 
 
-def _is_out_of_date(error: psycopg.Error) -> bool:
-    """Whether a statement has to be prepared anew, since its rows have other columns now; ROLLBACK sees to that. The
-    message may be in another language; what PostgreSQL's own function is called is not."""
+def is_out_of_date(error: psycopg.Error) -> bool:
+    """Whether a statement has to be prepared anew, since its rows have other columns now. The message may be in another
+    language; what PostgreSQL's own function is called is not."""
     if error.sqlstate != "0A000":
         return False
     return "cached plan must not change result type" in str(error) or error.diag.source_function == "RevalidateCachedQuery"
@@ -112,7 +112,7 @@ def of_database(error: psycopg.Error) -> Problem:
     if code is None:
         return Problem(503, "database", f"the component's database is away: {error}".strip())
     detail = f"{error.diag.message_primary or error} (SQLSTATE {code})"
-    if code in ("40001", "40P01", "55P03") or _is_out_of_date(error):
+    if code in ("40001", "40P01", "55P03") or is_out_of_date(error):
         return Problem(409, "conflict", detail)
     if code == "57014":
         # The database has a bound of its own for a statement.

@@ -99,6 +99,12 @@ class Root:
     def is_in_doubt(self) -> bool:
         return self.is_promised and self.phase == PREPARING
 
+    def is_called_by(self, parent: str) -> bool:
+        """Whether a call of a component is here. Such a one knows how a promise ends: it has the root until that has
+        ended here, or the call that has called has come to nothing. One that has only asked may have executed a late
+        call of a root that it had forgotten, and give that up."""
+        return any(call.arrival.parent == parent for call in self.calls.values())
+
     @property
     def are_children_ready(self) -> bool:
         return all(child.nonce is not None for child in self.children.values())

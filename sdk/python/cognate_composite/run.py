@@ -312,6 +312,11 @@ class Runner:
         with self._node.lock:
             children = self._node.participant.roots[arrival.root].children
             decision = [(name, child.nonce) for name, child in children.items()]
+        if decision and time.monotonic() >= request.deadline:
+            # A child that has undone its part at its deadline, which is not before this one, executes a late duplicate
+            # of it once more when its mark is over. What was voted until now is no vote for that; what is voted later
+            # may be, also if this process has not run for long.
+            raise _deadline()
         slot = None
         if decision:
             slot = self._write_slot(request, running, work, answer, decision)

@@ -10,6 +10,7 @@ from pathlib import Path
 from unittest.mock import Mock, patch
 
 import psycopg
+from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from cognate_composite import Component, StartError, never, same_item, shape
@@ -98,6 +99,9 @@ class Statements(unittest.TestCase):
             "rollback work",
             "PREPARE/* for all */TRANSACTION 'a'",
             b"COMMIT",
+            sql.SQL("COMMIT"),
+            sql.SQL("{} {}").format(sql.SQL("-- all is well\n"), sql.SQL("ROLLBACK")),
+            Mock(),
         ):
             with self.assertRaises(Problem) as raised:
                 Transaction(pool, "serializable").execute(refused)
@@ -114,15 +118,19 @@ class Statements(unittest.TestCase):
             "ENDING",
             "/* commit",
             "",
+            b"SELECT 1",
+            sql.SQL("SELECT {} AS commit").format(sql.Identifier("end")),
         ):
             pool.begin.reset_mock()
-            Transaction(pool, "serializable").execute(taken)
+            Transaction(pool, "serializable").execute(taken, [1])
             pool.begin.assert_called_once()
+            # Otherwise a text might be several statements.
+            pool.begin.return_value.execute.assert_called_with(taken, [1], prepare=True)
 
-    def test_what_comes_after_an_end_among_several_statements_is_not_executed(self) -> None:
+    def test_what_comes_after_an_end_by_another_way_is_not_executed(self) -> None:
         pool = Mock()
         connection, work = pool.begin.return_value, Transaction(pool, "serializable")
-        work.execute("SELECT 1; COMMIT")
+        work.execute("SELECT 1")
         connection.info.transaction_status = TransactionStatus.IDLE
         with self.assertRaises(Problem) as raised:
             work.execute("SELECT 2")
@@ -131,7 +139,18 @@ class Statements(unittest.TestCase):
             work.commit([("SELECT 3", ())], is_fenced=True)
         self.assertEqual(not_committed.exception.cause.reason, "defect")
         executed = [call.args[0] for call in connection.execute.call_args_list]
-        self.assertEqual(executed, ["SELECT 1; COMMIT", "ROLLBACK"])
+        self.assertEqual(executed, ["SELECT 1", "ROLLBACK"])
+
+    def test_a_connection_on_which_a_plan_is_out_of_date_is_not_used_again(self) -> None:
+        for said, is_usable in [("cached plan must not change result type", False), ("no such feature", True)]:
+            pool = Mock()
+            connection, work = pool.begin.return_value, Transaction(pool, "serializable")
+            connection.closed, connection.execute.side_effect = False, psycopg.errors.FeatureNotSupported(said)
+            with self.assertRaises(psycopg.errors.FeatureNotSupported):
+                work.execute("SELECT * FROM item")
+            connection.execute.side_effect = None
+            work.roll_back()
+            pool.give_back.assert_called_once_with(connection, is_usable)
 
 
 class Headers(unittest.TestCase):
@@ -287,6 +306,21 @@ class Participants(unittest.TestCase):
         self.one.mark_over("r")
         self.assertNotIn("r", self.one.marks)
         self.assertTrue(self.one.is_idle)
+
+    def test_who_has_not_called_here_does_not_end_a_promise(self) -> None:
+        self.answered("r", "1", "shop", 0)
+        self.one.prepare("r", "shop", 1, None, 11)
+        self.one.vote_written("r")
+        # An office that had forgotten the root executes a call that comes late, whose own call is refused here.
+        self.assertEqual(self.one.arrive(arrival("r", "2.1", "office")), [("refuse", "r", "2.1", "ended")])
+        for has_asked in (False, True):
+            if has_asked:
+                yes = [("send_vote", "r", "office", Vote(nonce=11))]
+                self.assertEqual(self.one.prepare("r", "office", 0, None, 12), yes)
+            self.assertEqual(self.one.abort_told("r", "office"), [("send_settled", "r", "office", "pending")])
+            self.assertEqual(self.one.learned("r", "office", "aborted"), [])
+            self.assertTrue(self.one.is_in_doubt("r"))
+        self.assertIn(("undo", "r", "1"), self.one.learned("r", "shop", "aborted"))
 
     def test_where_it_began_all_vote_and_the_commit_decides(self) -> None:
         self.one.arrive(arrival("r", "1", None, "buy"))

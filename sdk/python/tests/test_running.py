@@ -10,12 +10,14 @@ import tempfile
 import threading
 import time
 import unittest
+from typing import Any
 from unittest.mock import patch
 
 import psycopg
 
 from cognate_composite import Component, Problem, Refused, Running
 from cognate_composite.locks import Arrival
+from cognate_composite.root import Vote
 from cognate_composite.run import Request
 from support import database_url, execute
 
@@ -91,17 +93,20 @@ class Apart(unittest.TestCase):
         self.addCleanup(running.stop)
         return running
 
-    def enter(self, address: tuple[str, int], deadline_ms: int, **more: str) -> tuple[int, object]:
-        """Calls `enter`; answers the status, and the answer or the reason of a problem."""
+    def post(self, address: tuple[str, int], word: str, **headers: str) -> tuple[int, Any]:
+        """Calls `enter`; answers the status and the answer."""
         connection = http.client.HTTPConnection(*address, timeout=60)
         try:
-            headers = {"Cognate-Deadline-Ms": str(deadline_ms)} | more
-            connection.request("POST", "/services/enter", b'"a"', headers)
+            connection.request("POST", "/services/enter", json.dumps(word).encode(), headers)
             answer = connection.getresponse()
-            text = json.loads(answer.read())
-            return answer.status, text["reason"] if isinstance(text, dict) else text
+            return answer.status, json.loads(answer.read())
         finally:
             connection.close()
+
+    def enter(self, address: tuple[str, int], deadline_ms: int, **more: str) -> tuple[int, object]:
+        """The same about `a`, in so much time; of a problem answers the reason."""
+        status, answer = self.post(address, "a", **({"Cognate-Deadline-Ms": str(deadline_ms)} | more))
+        return status, answer["reason"] if isinstance(answer, dict) else answer
 
 
 class Silence(Apart):
@@ -144,6 +149,32 @@ class Silence(Apart):
             time.sleep(0.02)
 
 
+class Texts(Apart):
+    def test_a_text_of_several_statements_does_nothing(self) -> None:
+        component = self.component()
+
+        @component.service()
+        def enter(call, text: str) -> None:
+            call.execute("INSERT INTO apart_word VALUES ('own')")
+            call.execute(text)
+
+        address = self.start(component, database_url()).listen("127.0.0.1", 0)
+        insert = "INSERT INTO apart_word VALUES ('of several')"
+        for text, reason in [
+            (f"{insert}; COMMIT; BEGIN", "failed"),
+            (f"{insert}; /* so */ COMMIT; BEGIN ISOLATION LEVEL SERIALIZABLE; {insert}", "failed"),
+            (f"{insert}; ROLLBACK; BEGIN", "failed"),
+            (f"{insert}; {insert}", "failed"),
+            (f"COMMIT; BEGIN; {insert}", "defect"),
+        ]:
+            status, problem = self.post(address, text)
+            self.assertEqual((status, problem["reason"]), (400 if reason == "failed" else 503, reason), text)
+        with psycopg.connect(database_url(), autocommit=True) as connection:
+            self.assertEqual(connection.execute("SELECT word FROM apart_word").fetchall(), [])
+        # One is one, whatever stands in it.
+        self.assertEqual(self.post(address, "INSERT INTO apart_word VALUES ('a; COMMIT; BEGIN');"), (200, None))
+
+
 class Others(Apart):
     def test_a_client_hears_why_its_root_was_given_up(self) -> None:
         component, hanging_up = self.component(), socket.create_server(("127.0.0.1", 0))
@@ -170,6 +201,33 @@ class Others(Apart):
         self.assertEqual(self.enter(running.listen("127.0.0.1", 0), 20_000), (503, "away"))
         self.assertEqual(running._node._noes, {})
 
+    def test_a_vote_that_comes_after_the_time_of_its_root_does_not_count(self) -> None:
+        component = self.component()
+
+        @component.service()
+        def enter(call, word: str) -> str:
+            call.call("stock", "take", word)
+            call.execute("INSERT INTO apart_word VALUES (%s)", [word])
+            return word
+
+        running = self.start(component, database_url())
+        node = running._node
+
+        def prepare(child: str, root: str, calls: int, generation: int | None) -> Vote:
+            until = time.monotonic() + 0.5
+            # As if the process had been stopped: its timers do not run.
+            with node.lock:
+                while time.monotonic() < until:
+                    pass
+                node.tell("voted", root, child, Vote(nonce=5))
+            return Vote(nonce=5)
+
+        done = {"commit": lambda *_: "done", "abort": lambda *_: "done"}
+        with patch.multiple(node.peers, call=lambda *_: (None, 1), prepare=prepare, **done):
+            self.assertEqual(self.enter(running.listen("127.0.0.1", 0), 500), (504, "deadline"))
+        with psycopg.connect(database_url(), autocommit=True) as connection:
+            self.assertEqual(connection.execute("SELECT word FROM apart_word").fetchall(), [])
+
     @patch("cognate_composite.node._LOOK", 0.05)
     def test_a_process_that_nobody_calls_notices_that_it_was_taken_over(self) -> None:
         older = self.start(self.component(), database_url())
@@ -179,6 +237,15 @@ class Others(Apart):
         waiting.join(60)
         self.assertFalse(waiting.is_alive(), "it goes on as if nothing had happened")
         self.assertFalse(later._node.is_fenced.is_set())
+
+    def test_an_older_process_says_of_nothing_that_it_never_heard_of_that_it_is_done(self) -> None:
+        older = self.start(self.component(), database_url())
+        told = ("commit_told", "r", "shop", 7)
+        self.assertEqual(older._node.settled(*told), "done")
+        later = self.start(self.component(), database_url())
+        # The later one may have promised it, and its parent would forget it.
+        self.assertEqual(older._node.settled(*told), "pending")
+        self.assertEqual(later._node.settled(*told), "done")
 
     def test_a_call_that_comes_again_while_the_first_one_ends_is_another_one(self) -> None:
         component, runs, problems = self.component(), [], []

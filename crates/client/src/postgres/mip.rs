@@ -4,6 +4,10 @@
 //! All return the same columns: the instance, its state, its result if it is prepared or committed,
 //! and the family's request. What the rows and SQLSTATEs mean for the protocol is decided here, and
 //! nowhere else.
+//!
+//! What a role has prepared of which this one is no member comes without its result. It tells by
+//! its result which execution it is of, and so nothing is concluded from such a table: neither that
+//! an instance is prepared everywhere, nor that it is not.
 
 use std::collections::BTreeMap;
 
@@ -28,6 +32,13 @@ struct Line {
     state: String,
     result: Option<String>,
     request: Option<String>,
+}
+
+impl Line {
+    /// It is another role's, until the family is decided.
+    fn is_veiled(&self) -> bool {
+        self.state == "prepared" && self.result.is_none()
+    }
 }
 
 fn lines(rows: &[Row]) -> Result<Vec<Line>, Error> {
@@ -60,6 +71,10 @@ fn begun(lines: &[Line]) -> SiteReply {
 fn table(lines: Vec<Line>) -> SiteReply {
     if let Some(outcome) = outcome(&lines) {
         return SiteReply::Decided(outcome);
+    }
+    if let Some(Line { instance, .. }) = lines.iter().find(|line| line.is_veiled()) {
+        let why = format!("instance {instance} is prepared by another role, which has to finish it");
+        return SiteReply::Refused(Refused::Failed(why.into()));
     }
     let highest = lines.iter().map(|line| line.instance).max().unwrap_or(0);
     let request = lines.iter().find_map(|line| line.request.as_deref()).map(Text::from);
@@ -98,7 +113,8 @@ fn looked(lines: Vec<Line>) -> Look {
     }
     let token = |stored: &str| stored.split_once(' ').map_or(stored, |(token, _)| token).to_owned();
     let prepared = lines.into_iter().filter(|line| line.state == "prepared");
-    Look::Undecided(prepared.map(|line| (line.instance, token(&line.result.unwrap_or_default()))).collect())
+    let known = prepared.filter_map(|line| Some((line.instance, token(&line.result?))));
+    Look::Undecided(known.collect())
 }
 
 /// The number in `… is 3072.` or `highest=3072`: the last one in the text; 0 if there is none.
@@ -251,6 +267,17 @@ mod tests {
         assert_eq!(committed(&[sold()], 1024), SiteReply::Refused(Refused::Taken { highest: 2048 }));
         let tokens = [(1024, "0a".to_owned())].into_iter().collect();
         assert_eq!(looked(shown), Look::Undecided(tokens));
+    }
+
+    #[test]
+    fn nothing_is_concluded_from_what_another_role_has_prepared() {
+        let other = || Line { request: None, ..line(1024, "prepared", None) };
+        let own = || line(2048, "prepared", Some("0b y"));
+        assert!(matches!(table(vec![other(), own()]), SiteReply::Refused(Refused::Failed(_))));
+        assert!(matches!(refused(vec![other()], 2048), SiteReply::Refused(Refused::Failed(_))));
+        let tokens = [(2048, "0b".to_owned())].into_iter().collect();
+        assert_eq!(looked(vec![other(), own()]), Look::Undecided(tokens));
+        assert!(matches!(table(vec![line(1024, "prepared", Some("")), own()]), SiteReply::Table(_)));
     }
 
     #[test]

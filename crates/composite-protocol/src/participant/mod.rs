@@ -15,7 +15,7 @@
 //!    asks) all children said yes. It is durable with the slots: a start takes every root that has
 //!    some, and no end, for one that it may have said yes to.
 //! 3. *In doubt is in doubt.* Once a yes was sent, or may have been, only a parent's word ends the
-//!    root here.
+//!    root here; and only that of one whose calls are here, if it is that the root is aborted.
 //! 4. *Whoever was called is asked.* Every component that a call was sent to is asked and told,
 //!    with the number of calls that it has answered, also if it answered none.
 //! 5. *Forgetting.* A committed root is forgotten when all children are done and its own slots are
@@ -210,10 +210,13 @@ impl Participant {
         self.roots.contains_key(root)
     }
 
-    /// Whether a root is under way here, and neither decided nor committed.
-    pub fn is_undecided(&self, root: &RootId) -> bool {
-        let phase = self.roots.get(root).map(|known| known.phase);
-        matches!(phase, Some(Phase::Active | Phase::Preparing | Phase::Aborting))
+    /// Whether a root's commit is carried out here, or was: that all of it is done is known then,
+    /// and not a guess of one who knows nothing of it.
+    pub fn has_committed(&self, root: &RootId) -> bool {
+        match self.roots.get(root) {
+            Some(known) => known.phase == Phase::Committed,
+            None => self.marks.get(root) == Some(&Mark::Committed),
+        }
     }
 
     /// Whether calls of this root are refused because it has ended here.

@@ -197,7 +197,11 @@ impl Participant {
     /// A parent says that the root is aborted.
     pub(super) fn abort_told(&mut self, root: &RootId, parent: &Name, out: &mut Effects) {
         let send = |settled| Effect::SendSettled(root.clone(), parent.clone(), settled);
-        match self.roots.get(root).map(|known| known.phase) {
+        let known = self.roots.get(root);
+        let may_say = known.is_none_or(|known| !known.is_in_doubt() || known.is_called_by(parent));
+        match known.map(|known| known.phase) {
+            // The root may be committed all the same.
+            _ if !may_say => out.push(send(Settled::Pending)),
             None if self.marks.get(root) == Some(&Mark::Committed) => out.push(send(Settled::Refused)),
             None => {
                 self.mark(root, Mark::Empty, out);
@@ -316,6 +320,7 @@ impl Participant {
         match outcome {
             Outcome::Pending => {}
             Outcome::Committed => self.commit(root, Some(parent.clone()), out),
+            Outcome::Aborted if !known.is_called_by(parent) => {}
             Outcome::Aborted => {
                 self.mark_undone(root, out);
                 self.abort(root, out);

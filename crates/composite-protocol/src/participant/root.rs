@@ -233,6 +233,13 @@ impl Root {
         self.is_promised && self.phase == Phase::Preparing
     }
 
+    /// Whether a call of a component is here. Such a one knows how a promise ends: it has the root
+    /// until that has ended here, or the call that has called has come to nothing. One that has
+    /// only asked may have executed a late call of a root that it had forgotten, and give that up.
+    pub(super) fn is_called_by(&self, parent: &Name) -> bool {
+        self.calls.values().any(|call| call.arrival.parent.as_ref() == Some(parent))
+    }
+
     /// What a yes to what is here is known by, or would be; none as long as nobody was told any.
     ///
     /// Any may be meant where the root began, since each question is answered there under a number

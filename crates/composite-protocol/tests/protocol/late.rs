@@ -9,8 +9,8 @@ use std::sync::Arc;
 use cognate_composite_protocol::matrix::{Declared, Matrix, same_item};
 use cognate_composite_protocol::name::{CallId, Name, RootId};
 use cognate_composite_protocol::participant::{
-    ANY_NONCE, Arrival, Effect, Ended, Event, Mark, Outcome, Participant, Prepare, Remembered, Settled,
-    SlotFacts, Vote,
+    ANY_NONCE, Arrival, Effect, Ended, Event, Mark, Outcome, Participant, Prepare, Refusal, Remembered,
+    Settled, SlotFacts, Vote,
 };
 
 /// What was committed, and forgotten with its process.
@@ -135,6 +135,41 @@ fn who_has_a_yes_out_refuses_the_commit_of_another_vote() {
     assert_eq!(hears(&mut stock, NAMED), EXACT);
 }
 
+/// An office that had nothing of the root, and has forgotten it, executes a call that comes late:
+/// it calls the stock, where the root is promised to the shop and may be committed, and is
+/// refused. So it gives up, and says so.
+#[test]
+fn who_has_not_called_here_does_not_end_a_promise() {
+    let office = || Name::new("office").expect("a name");
+    let called = CallId::new("r.2.1").expect("a call");
+    let mut stock = has_answered();
+    is_asked(&mut stock);
+    stock.handle(Event::VoteWritten(root()));
+    let arrival = Arrival { call: called.clone(), parent: Some(office()), ..arrival() };
+    let refuse = Effect::Refuse(root(), called, Refusal::Ended);
+    assert_eq!(stock.handle(Event::Arrive(arrival)), [refuse]);
+    let pending = Effect::SendSettled(root(), office(), Settled::Pending);
+    for has_asked in [false, true] {
+        if has_asked {
+            let (parent, generation) = (office(), None);
+            let question = Prepare { root: root(), parent, calls: 0, generation, nonce: 9 };
+            let yes = Effect::SendVote(root(), office(), Vote::Yes(LATE));
+            assert_eq!(stock.handle(Event::Prepare(question)), [yes]);
+        }
+        assert_eq!(stock.handle(Event::Abort(root(), office())), std::slice::from_ref(&pending));
+        let effects = stock.handle(Event::Learned(root(), office(), Some(LATE), Outcome::Aborted));
+        assert_eq!(effects, [], "it is asked, and is nobody's parent");
+        assert!(stock.is_in_doubt(&root()), "it has ended");
+    }
+    // Who has called ends it.
+    let effects = stock.handle(Event::Learned(root(), parent(), Some(LATE), Outcome::Aborted));
+    assert!(effects.contains(&Effect::Undo(root(), call())), "{effects:?}");
+    // Of what nobody was promised anybody may say so.
+    let mut stock = has_answered();
+    let effects = stock.handle(Event::Abort(root(), office()));
+    assert!(effects.contains(&Effect::Undo(root(), call())), "{effects:?}");
+}
+
 #[test]
 fn what_was_undone_is_told_from_what_was_committed_after_a_restart_too() {
     let after = |mark| hears(&mut started(vec![(root(), mark)]), NAMED);
@@ -155,11 +190,35 @@ fn what_a_person_has_undone_refuses_its_commit() {
     let effects = stock.handle(Event::Settle(root(), Outcome::Aborted));
     assert_eq!(effects, [Effect::Mark(root(), mark), Effect::Undo(root(), call())]);
     assert_eq!(hears(&mut stock, NAMED), EXACT, "it is being undone");
-    assert!(stock.is_undecided(&root()));
     stock.handle(Event::Undone(root(), call()));
     assert_eq!(hears(&mut stock, NAMED), EXACT, "it is undone");
-    assert!(!stock.is_undecided(&root()));
     assert_eq!(hears(&mut started(vec![(root(), mark)]), NAMED), EXACT, "the process has ended");
+}
+
+/// `done` is also said of what was never here, which a later process may have promised: only of
+/// what was committed here it is known.
+#[test]
+fn who_has_committed_is_told_from_who_knows_nothing_or_something_else() {
+    let mut stock = started(Vec::new());
+    assert_eq!(hears(&mut stock, NAMED), [Settled::Done; 4]);
+    assert!(!stock.has_committed(&root()), "it was never here");
+    // Nothing was executed for it: this yes promises nothing.
+    let (parent, generation) = (parent(), None);
+    stock.handle(Event::Prepare(Prepare { root: root(), parent, calls: 0, generation, nonce: 9 }));
+    assert_eq!(hears(&mut stock, NAMED), [Settled::Done; 4]);
+    assert!(!stock.has_committed(&root()), "nothing of it was here");
+    let mut stock = has_answered();
+    assert_eq!(hears(&mut stock, [Some(EARLIER); 4]), [Settled::Done; 4]);
+    assert!(!stock.has_committed(&root()), "another one was");
+    is_asked(&mut stock);
+    stock.handle(Event::VoteWritten(root()));
+    stock.handle(Event::Commit(root(), self::parent(), Some(LATE)));
+    assert!(stock.has_committed(&root()), "its slots are still to be freed");
+    assert_eq!(stock.handle(Event::Freed(root())), [Effect::Forget(root(), Outcome::Committed)]);
+    assert_eq!(hears(&mut stock, [Some(LATE); 4]), [Settled::Done; 4]);
+    assert!(stock.has_committed(&root()), "it is marked as committed");
+    stock.handle(Event::MarkOver(root()));
+    assert!(!stock.has_committed(&root()), "nobody remembers it any more");
 }
 
 /// A call that only reads is answered before anybody asks for the number of its yes: its caller may

@@ -116,6 +116,27 @@ fn commit_told_to_the_older(database: &str, folder: &Path) -> Result<(), Failure
     Ok(())
 }
 
+/// Nor is it done because the older one has never heard of it, which it says of nothing else.
+fn commit_told_to_the_older_that_never_heard_of_it(database: &str, folder: &Path) -> Result<(), Failure> {
+    let item = json!({ "item": 5 });
+    let older = stock(database, &folder.join("older"))?;
+    let later = stock(database, &folder.join("later"))?;
+    assert_eq!(post(later.address, "/services/take", &part_of("h", "h.1"), &item)?.0, 200);
+    let yes = one(vote(&later, "h")?)?;
+    assert_eq!(yes["vote"], "yes");
+    let about = json!({ "roots": [{ "root": "h", "parent": "shop", "nonce": yes["nonce"] }] });
+    // It ends with that, so the answer may be cut.
+    if let Ok((status, answer)) = post(older.address, "/composite/commit", &[], &about) {
+        assert!(status == 503 || answer["roots"][0]["state"] == "pending", "{status} {answer}");
+    }
+    while one(post(later.address, "/composite/commit", &[], &about)?)?["state"] != "done" {}
+    assert_eq!(post(later.address, "/services/count", &[], &item)?, (200, json!(999)));
+    // Who has the component says it of what he has never heard of: somebody else may have ended it.
+    let unknown = json!({ "roots": [{ "root": "i", "parent": "shop", "nonce": 7 }] });
+    assert_eq!(one(post(later.address, "/composite/commit", &[], &unknown)?)?["state"], "done");
+    Ok(())
+}
+
 /// Also a call that only reads tells the older process that it is over.
 fn read_after_take_over(database: &str, folder: &Path) -> Result<(), Failure> {
     let item = json!({ "item": 5 });
@@ -187,14 +208,20 @@ async fn the_older_process_ends_no_promise_of_the_later_one() -> Result<(), Fail
     over_a_server(commit_told_to_the_older).await
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_older_process_ends_no_promise_that_it_never_heard_of() -> Result<(), Failure> {
+    over_a_server(commit_told_to_the_older_that_never_heard_of_it).await
+}
+
 /// There a commit that writes no slot looks at nothing: a start ends the older sessions instead,
 /// and waits for their ends.
 #[test]
 fn on_postgresql_the_older_process_is_fenced_and_ends_too() -> Result<(), Failure> {
     type Part = fn(&str, &Path) -> Result<(), Failure>;
-    const PARTS: [(&str, Part); 5] = [
+    const PARTS: [(&str, Part); 6] = [
         ("take_over", take_over),
         ("commit_told_to_the_older", commit_told_to_the_older),
+        ("commit_never_heard_of", commit_told_to_the_older_that_never_heard_of_it),
         ("promise_after_take_over", promise_after_take_over),
         ("read_after_take_over", read_after_take_over),
         ("end_by_itself", end_by_itself),

@@ -23,4 +23,5 @@ mod server;
 mod storm;
 mod tls;
 mod trade;
+mod votes;
 mod within;

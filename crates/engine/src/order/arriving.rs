@@ -32,6 +32,8 @@
 //!   whoever asks for the outcome is told that it was aborted;
 //! - the origin is heard of from a later start: nobody is left there who could propose the whole.
 //!   What was on its way since an earlier start says nothing;
+//! - another node says so, since the origin is no member any more: no later start of it will be
+//!   heard of, and what it has reserved is missed by all others;
 //! - so many positions have passed that the whole would be refused for its age ([`AGE_MAX`]), which
 //!   is for origins that are never heard of again.
 //!
@@ -120,6 +122,11 @@ impl Arriving {
     /// A transaction has come to its end, whichever.
     pub(super) fn end(&mut self, of: TransactionId) {
         self.end_if(|one, _| one == of);
+    }
+
+    /// Who has begun to come from such nodes.
+    pub(super) fn of_nodes(&self, counts: impl Fn(u16) -> bool) -> Vec<TransactionId> {
+        self.all.keys().copied().filter(|id| counts(node_of(*id))).collect()
     }
 
     /// A request of this one's start of its node was delivered.

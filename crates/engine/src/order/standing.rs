@@ -252,6 +252,11 @@ impl Standing {
         self.arriving.has_all(of, whole)
     }
 
+    /// Who has begun to come in parts, from such nodes.
+    pub(crate) fn arriving_from(&self, counts: impl Fn(u16) -> bool) -> Vec<TransactionId> {
+        self.arriving.of_nodes(counts)
+    }
+
     /// Whose parts are to be removed at the next position, and how many they are.
     pub(crate) fn take_left_parts(&mut self) -> Vec<(TransactionId, u64)> {
         self.arriving.take_left()

@@ -220,6 +220,34 @@ fn what_a_lost_node_has_sent_of_it_goes_with_its_next_start() {
     assert_eq!(count(&cluster, 1, TREE), 1, "nothing of it was seen");
 }
 
+/// The node where it runs is lost and removed from the cluster: no later start of it is heard of.
+#[test]
+fn what_a_removed_node_has_sent_of_it_goes_when_another_one_says_so() {
+    let cluster = Cluster::of(3);
+    let t = large(&cluster, 3, ROWS);
+    let id = t.id();
+    let mut commit = Commitment::of(t);
+    advance(&cluster, &mut commit, 4);
+    drop(commit);
+    let late = cluster.order.proposed.lock().unwrap().drain(..).next().expect("a part is on its way");
+    cluster.write(1, &[("small", "0")]);
+    assert_eq!(cluster.node(1).give_up_of_others(|_| true), 0, "it is a member");
+    assert_eq!(count(&cluster, 1, PARTS_TREE), 4);
+    assert_eq!(cluster.node(1).give_up_of_others(|node| node != 3), 1);
+    // Others say so, too.
+    assert_eq!(cluster.node(2).give_up_of_others(|node| node != 3), 1);
+    cluster.settle();
+    assert_eq!(cluster.node(2).give_up_of_others(|node| node != 3), 0, "it is known");
+    for node in 1..=3 {
+        let told = cluster.node(node).outcome(id);
+        assert!(told.is_some_and(|(_, committed)| !committed), "node {node}: {told:?}");
+    }
+    // What it had sent before comes afterwards.
+    cluster.order.proposed.lock().unwrap().push(late);
+    cluster.settle();
+    assert_nothing_stays(&cluster);
+}
+
 /// Its node has started again before the whole comes. Nobody has decided that yet when the whole is
 /// delivered: both wait behind somebody who waits for its vote. A node that begins at an image in
 /// between knows it then. So all nodes ask at its turn.
@@ -316,4 +344,30 @@ fn what_is_larger_than_all_parts_is_refused_with_the_limit() {
     cluster.write(1, &[(&key(0), "2")]);
     assert_eq!(all(&cluster.begin(2, Isolation::Snapshot), TREE), "row 000=2");
     cluster.assert_equal();
+}
+
+/// What a transaction loads into trees of its own is refused once it is larger than all parts, and
+/// not only at its commit: an index of a large table is not built to its end in vain.
+#[test]
+fn what_becomes_larger_than_all_parts_is_refused_on_the_way() {
+    let cluster = Cluster::with_memory(2, 16 << 20);
+    let mut t = cluster.begin(1, Isolation::Serializable);
+    let tree = t.create_tree();
+    let content = value(&"x".repeat(ROW_BYTES));
+    t.put(tree, b"first", content.clone()).unwrap();
+    let before = t.savepoint();
+    let refused = (0..1000).find_map(|row| {
+        let written = t.put(tree, key(row).as_bytes(), content.clone());
+        written.err().map(|error| (row, error))
+    });
+    let (row, refused) = refused.expect("it is too large");
+    assert!(matches!(refused, Error::RequestTooLarge { limit } if limit == 8 << 20), "{refused:?}");
+    assert!(row * ROW_BYTES > 7 << 20 && row * ROW_BYTES < 14 << 20, "refused at row {row}");
+    assert_eq!(ordered(&cluster), 0);
+    // What is undone does not count.
+    t.rollback_to(before);
+    (0..ROWS).for_each(|row| t.put(tree, key(row).as_bytes(), content.clone()).unwrap());
+    complete(&cluster, &mut Commitment::of(t)).unwrap();
+    (1..=2).for_each(|node| assert_eq!(count(&cluster, node, tree), ROWS + 1, "node {node}"));
+    assert_nothing_stays(&cluster);
 }

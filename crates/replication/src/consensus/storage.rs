@@ -135,16 +135,11 @@ async fn after_the_woken() {
     .await;
 }
 
-/// Writes a lone entry behind the tasks that send it to the other nodes: those wake when openraft
-/// knows that the entry can be read, and wake the tasks of the connections. Each has its turn
-/// before this goes on. To begin earlier would only be slower: the flush holds up this thread.
-async fn flush_after_others(log: Arc<OrderLog>) {
-    for _ in 0..2 {
-        after_the_woken().await;
-    }
-    if !log.flush_lone() {
-        log.wake();
-    }
+/// Wakes the log's thread behind the tasks that send the entry to the other nodes: those wake when
+/// openraft knows that the entry can be read, so they have their turn before this has its second.
+async fn wake_after_others(log: Arc<OrderLog>) {
+    after_the_woken().await;
+    log.wake();
 }
 
 impl Storage {
@@ -247,7 +242,7 @@ impl RaftLogStorage<Types> for Storage {
             self.log.append_unwoken(entries).map_err(io::Error::other)?
         };
         if is_unwoken {
-            tokio::spawn(flush_after_others(Arc::clone(&self.log)));
+            tokio::spawn(wake_after_others(Arc::clone(&self.log)));
         }
         if planted::is(Planted::ConfirmsUnflushed) {
             callback.io_completed(Ok(()));

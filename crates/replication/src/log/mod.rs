@@ -17,12 +17,10 @@
 //! nothing else to do until the entry is on its disk, and neither has the cluster: it writes the
 //! entry on the thread that appends it, and so saves two switches between threads on the way of a
 //! commit ([`OrderLog::append`]). Where more is under way, the log's thread flushes while this
-//! one takes in what comes next. A leader sends a lone entry first
-//! ([`OrderLog::append_unwoken`]), and then writes it on the same thread
-//! ([`OrderLog::flush_lone`]): what that has to do next are the others' answers, which come after
-//! flushes of their own. To leave it to the log's thread would make three threads wait for cores
-//! at once, the two that have just been sent the entry among them, and would have this one woken
-//! by its own disk before it is by them.
+//! one takes in what comes next. A leader always leaves it to that: its own flush ends before the
+//! others have answered, so mostly it is not waited for, and its thread has to go on sending. For
+//! the same reason it sends a lone entry before it wakes the log's thread
+//! ([`OrderLog::append_unwoken`]).
 //!
 //! Mutexes: `slots`, and under it those of the engine's log. Nothing is read or written under it.
 
@@ -52,10 +50,8 @@ use crate::entry::{Ballot, Base, Entry, EntryId, MembersAt, NodeNumber, Position
 use crate::error::StartError;
 use crate::planted::{self, Planted};
 
-/// A flush that takes longer is left to the log's thread: the one that appends also sends and
-/// answers heartbeats, within far less than an election takes. What is known are the last ones: one
-/// that takes long all of a sudden holds up that thread, once. A leader that stands still for more
-/// than the time-out of an election is replaced for that.
+/// A flush that takes longer is left to the log's thread: the one that appends also answers
+/// heartbeats, within far less than an election takes.
 const SHORT_FLUSH: Duration = Duration::from_millis(1);
 /// So is an entry that is longer: it takes longer than those before it have.
 const SHORT_ENTRY: usize = 64 << 10;
@@ -224,8 +220,8 @@ impl OrderLog {
         Ok(wait)
     }
 
-    /// The same. If it answers true, it is a lone entry of this node's leadership, which is to be
-    /// written soon: once it is sent to the others ([`OrderLog::flush_lone`], [`OrderLog::wake`]).
+    /// The same. If it answers true, the log's thread is to be woken soon ([`OrderLog::wake`]): it
+    /// is a lone entry of this node's leadership.
     pub(crate) fn append_unwoken(
         &self,
         entries: impl Iterator<Item = Entry>,
@@ -260,19 +256,6 @@ impl OrderLog {
     /// Wakes the log's thread for what was added.
     pub(crate) fn wake(&self) {
         self.log.nudge();
-    }
-
-    /// Writes a lone entry on this thread, which has sent it to the other nodes. False if it has
-    /// not, and the log's thread is to be woken ([`OrderLog::wake`]): by now more is under way, or
-    /// less, or nobody else votes, whose answer would take longer than the flush.
-    pub(crate) fn flush_lone(&self) -> bool {
-        let is_lone = {
-            let slots = self.slots.lock();
-            let next = slots.committed.map_or(0, |id| id.index + 1);
-            let is_short = slots.get(next).is_some_and(|slot| slot.bytes <= SHORT_ENTRY);
-            is_short && slots.next() == next + 1 && slots.has_several_voters(next)
-        };
-        is_lone && self.log.flush_here(SHORT_FLUSH)
     }
 
     /// Makes the entries after `last` void.

@@ -242,12 +242,6 @@ impl Slots {
         }
     }
 
-    /// Whether a set of voters as of the entry at `index` has several. A change between two sets of
-    /// one each needs two votes, too; it is rare, and soon over.
-    pub(super) fn has_several_voters(&self, index: u64) -> bool {
-        self.members_at(index).members.voters.iter().any(|set| set.len() > 1)
-    }
-
     /// A base at the last entry that ends at or before `position` and is settled.
     pub(super) fn base_at(&self, position: Position) -> Option<Base> {
         let committed = self.committed?.index;

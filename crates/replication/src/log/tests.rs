@@ -161,40 +161,6 @@ async fn a_purge_removes_segments_and_keeps_what_is_still_true() {
     assert!(damage.contains("missing"), "{damage}");
 }
 
-/// Who has sent a lone entry writes it, unless more is under way by then, or nobody else votes. The
-/// log's thread may be at it already: then that goes on.
-#[test]
-fn a_lone_entry_is_written_by_who_has_sent_it_where_others_vote() {
-    for voters in [&[1, 2, 3][..], &[1]] {
-        let disk = SimDisk::new(1);
-        let log = open(&disk, 0).unwrap();
-        let birth =
-            Birth { version: record::LOG_VERSION, cluster: [1; 16], node: 1, incarnation: 1, began: 0 };
-        log.set_birth(birth).unwrap().wait().unwrap();
-        add(&log, members(1, 0, voters));
-        log.note_committed(id(1, 0)).unwrap();
-        for index in 1..50 {
-            let entry = std::iter::once(requests(1, index, 1, 10));
-            let (wait, is_unwoken) = log.append_unwoken(entry).unwrap();
-            assert!(is_unwoken, "nothing else is under way");
-            match log.flush_lone() {
-                true => assert!(voters.len() > 1 && log.synced() == index, "entry {index}"),
-                false => log.wake(),
-            }
-            wait.wait().unwrap();
-            assert_eq!(log.synced(), index);
-            log.note_committed(id(1, index)).unwrap();
-        }
-        let (first, _) = log.append_unwoken(std::iter::once(requests(1, 50, 1, 10))).unwrap();
-        let (second, is_unwoken) = log.append_unwoken(std::iter::once(requests(1, 51, 1, 10))).unwrap();
-        assert!(!is_unwoken && !log.flush_lone(), "more is under way");
-        first.wait().unwrap();
-        second.wait().unwrap();
-        log.note_committed(id(1, 51)).unwrap();
-        assert!(!log.flush_lone(), "nothing is under way");
-    }
-}
-
 #[tokio::test]
 async fn settled_entries_are_never_cut() {
     let disk = SimDisk::new(4);

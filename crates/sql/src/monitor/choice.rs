@@ -15,6 +15,19 @@
 //! not taken again for a time that doubles with each such failure, up to ten minutes. The same
 //! bounds what noise can do that is just as slow as the patience.
 //!
+//! *Where clients are told of refusals*, a class begins with active, and no cost speaks against it
+//! while it executes for no longer than [`TOLD_US`]: nothing else is sure to refuse nobody. Tried
+//! out, certification would be chosen wherever a repeat is cheaper than executing at every node;
+//! each trial is paid by clients, and while the class is active nobody knows what trials would
+//! cost, for only what it has written is compared with others. The bound is what one transaction
+//! may make all others wait. What this gives away is what nodes could have executed side by side.
+//!
+//! A class that executes for longer has begun with active all the same, and is left there only if
+//! active is clearly cheaper, as if it had begun elsewhere; on a single node nothing else would
+//! drive it away. It leaves once all have waited for it for [`PATIENCE_US`], be that for a few
+//! transactions only, and for whatever protocol is cheapest. It is the way back that distrust
+//! bounds: at delivery a class may execute for longer than where it begins.
+//!
 //! ```text
 //! certification 3000 us, active 1900 us    32 transactions and half a second later: active
 //! certification 1700 us, active 1900 us    no change: that is not clearly cheaper
@@ -37,6 +50,9 @@ const DISTRUST_US: i64 = 1_000_000;
 const DISTRUST_MAX_US: i64 = 600_000_000;
 /// A protocol that was left before so many times its distrust has failed.
 const FAILED: i64 = 4;
+/// For how long, in microseconds, what is kept at active for its clients' sake executes at most;
+/// it comes back to it once it takes half of that.
+const TOLD_US: f64 = 10_000.0;
 
 /// The protocol that a class has, and what it is judged by.
 #[derive(Clone, Debug)]
@@ -47,6 +63,8 @@ pub(super) struct Choice {
     estimates: Option<Estimates>,
     better: Option<Better>,
     distrust: [Distrust; 3],
+    /// Its clients are told of refusals.
+    is_told: bool,
 }
 
 /// Since when, and for how many transactions, some other protocol has been clearly cheaper.
@@ -77,7 +95,13 @@ impl Choice {
             estimates: None,
             better: None,
             distrust: [Distrust { span_us: DISTRUST_US, left_us: None }; 3],
+            is_told: false,
         }
+    }
+
+    /// A new class whose clients are told of refusals, and which can be active.
+    pub(super) fn told(now_us: i64) -> Choice {
+        Choice { chosen: Protocol::Active, is_told: true, ..Choice::new(now_us) }
     }
 
     pub(super) fn chosen(&self) -> Protocol {
@@ -112,7 +136,13 @@ impl Choice {
             true => PATIENCE_FOR_HALF_US,
             false => PATIENCE_US,
         };
-        if better.finished < PATIENCE_FINISHED || waited_us < patience_us {
+        // For so long all others have waited for it since then.
+        let stalled_us = match self.is_told && self.chosen == Protocol::Active {
+            true => f64::from(better.finished) * estimates.active_us,
+            false => 0.0,
+        };
+        let is_sure = better.finished >= PATIENCE_FINISHED || stalled_us >= PATIENCE_US as f64;
+        if !is_sure || waited_us < patience_us {
             return false;
         }
         self.leave(best, &estimates, now_us);
@@ -140,14 +170,33 @@ impl Choice {
         }
     }
 
-    /// The cheapest protocol that may be taken, if it is clearly cheaper than what is chosen.
+    /// Active is to be had, whatever it costs.
+    fn is_spared(&self, estimates: &Estimates, now_us: i64) -> bool {
+        let is_short = match self.chosen {
+            Protocol::Active => estimates.active_us <= TOLD_US,
+            _ => {
+                let distrust = &self.distrust[Protocol::Active.index()];
+                estimates.active_us <= TOLD_US / 2.0 && !distrust.is_on(now_us)
+            }
+        };
+        self.is_told && is_short
+    }
+
+    /// The cheapest protocol that may be taken, if it is clearly cheaper than what is chosen; or
+    /// the one that refuses nobody, if it is to be had.
     fn best(&self, estimates: &Estimates, now_us: i64) -> Option<Protocol> {
+        if self.is_spared(estimates, now_us) {
+            return (self.chosen != Protocol::Active).then_some(Protocol::Active);
+        }
         let own = estimates.cost(self.chosen)?;
-        let may =
-            |protocol: &Protocol| *protocol != self.chosen && !self.distrust[protocol.index()].is_on(now_us);
+        // What keeps all waiting and was not chosen for its cost has to be clearly cheaper itself.
+        let is_too_long = self.is_told && self.chosen == Protocol::Active;
+        let most = if is_too_long { own / GAIN } else { GAIN * own };
+        let is_trusted = |protocol: &Protocol| !self.distrust[protocol.index()].is_on(now_us);
+        let may = |protocol: &Protocol| *protocol != self.chosen && (is_too_long || is_trusted(protocol));
         let costs = Protocol::ALL.into_iter().filter(may).filter_map(|protocol| {
             let cost = estimates.cost(protocol)?;
-            (cost < GAIN * own).then_some((protocol, cost))
+            (cost < most).then_some((protocol, cost))
         });
         costs.min_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(protocol, _)| protocol)
     }
@@ -155,7 +204,7 @@ impl Choice {
     /// The estimates in words, and what speaks for the choice.
     pub(super) fn explanation(&self) -> String {
         let Some(estimates) = &self.estimates else {
-            return "new: a class begins with certification".to_owned();
+            return format!("new: a class begins with {}", self.chosen.name());
         };
         let figure = |protocol: Protocol| match estimates.cost(protocol) {
             Some(cost) => format!("{} {cost:.0} us", protocol.name()),
@@ -166,6 +215,10 @@ impl Choice {
     }
 
     fn reason(&self, estimates: &Estimates) -> String {
+        // Where it is active already no time is asked for.
+        if self.chosen == Protocol::Active && self.is_spared(estimates, 0) {
+            return "its client would be told of a refusal".to_owned();
+        }
         let others = Protocol::ALL.into_iter().filter(|protocol| *protocol != self.chosen);
         let rivals = others.filter_map(|protocol| Some((protocol, estimates.cost(protocol)?)));
         let rival = rivals.min_by(|(_, one), (_, other)| one.total_cmp(other));

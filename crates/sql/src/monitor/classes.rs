@@ -56,7 +56,7 @@ impl Classes {
         let record = Record {
             text: text(),
             measures: Measures::new(now_us),
-            choice: Choice::new(now_us),
+            choice: if key.is_told() { Choice::told(now_us) } else { Choice::new(now_us) },
             finished: 0,
             considered_us: now_us,
         };

@@ -8,6 +8,9 @@ use super::slope::Slope;
 /// and until they are known they are paid for; so these are fewer than of times and sizes.
 const FEW: f64 = 64.0;
 
+/// A program that has failed after so many times what one takes tells that they take longer.
+const FAILED_LATE: f64 = 2.0;
+
 /// Averages over the attempts of a class. Microseconds and bytes; what was counted as 0 or 1 is a
 /// share.
 #[derive(Clone, Debug)]
@@ -19,7 +22,8 @@ pub(super) struct Measures {
     pub(super) gap_us: Decayed,
     /// Execution where the transaction began, under certification and weak voting.
     pub(super) local_us: Decayed,
-    /// Execution at delivery, under active.
+    /// Execution at delivery, under active, of those that have committed, and of those that took
+    /// clearly longer until they failed.
     pub(super) active_us: Decayed,
     pub(super) lock_wait_us: Decayed,
     pub(super) write_bytes: Decayed,
@@ -68,9 +72,20 @@ impl Measures {
         self.attempts += 1.0;
         let was_refused = finished.conflict == Some(true);
         let was_ordered = finished.order_us > 0;
-        // What was struck early has not cost what it would have cost.
-        if finished.committed || was_ordered {
-            let execution = figure(finished.execution_us);
+        // What was struck early has not cost what it would have cost. Under active that is whatever
+        // has failed: conflicts do not end it, so it was a statement, perhaps the first of many.
+        let is_whole = match finished.protocol {
+            Protocol::Active => finished.committed,
+            Protocol::Certification | Protocol::WeakVoting => finished.committed || was_ordered,
+        };
+        let execution = figure(finished.execution_us);
+        // But it would have cost no less as a whole. Else nobody would learn what a class takes
+        // that comes to nothing each time because it is too long.
+        let is_late = !is_whole && finished.protocol == Protocol::Active;
+        if is_late && execution > FAILED_LATE * self.active_us.mean() {
+            self.active_us.note(execution);
+        }
+        if is_whole {
             match finished.protocol {
                 Protocol::Active => self.active_us.note(execution),
                 _ => self.local_us.note(execution),

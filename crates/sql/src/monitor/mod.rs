@@ -24,6 +24,17 @@
 //!              certification would repeat 50 % of its attempts
 //! ```
 //!
+//! *Refusals that a client is told of.* Costs are weighed as if whoever is refused was run again,
+//! which is a matter of microseconds; so certification is chosen for a class that it refuses a
+//! tenth of, if executing it at every node would take the appliers several times as long. That is
+//! right where the server runs it again: its client sees a slower answer, and the second attempt
+//! goes to every node, which refuses nothing. It is wrong where nobody does
+//! (`cognate.statement_retries` = 0): then the client has an error which active would have spared
+//! it, and no number of microseconds is its price. Nor can the risk be known while the class is
+//! active, for what it reads is not noted there. So such transactions are classes of their own
+//! ([`Monitor::choose_told`]), which begin with active and stay with it as long as it executes them
+//! quickly (`choice`); what executes for long would keep everybody waiting, and is weighed as ever.
+//!
 //! All that decides is pure: times are given, and nothing in those modules waits, reads a clock or
 //! has a lock. This one puts locks around it, so that it can lie on the path of every commit:
 //!
@@ -66,18 +77,31 @@ const SHARDS: usize = 16;
 /// Classes of a shard.
 const CLASSES: usize = 32;
 
-/// What a class is known by: the class's id, and whether it can be active.
+/// What a class is known by: the class's id, whether it can be active, and whether its clients are
+/// told of refusals that active would spare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key(u64);
 
 impl Key {
     const FIT: u64 = 1 << 3;
+    const TOLD: u64 = 1 << 2;
 
     fn new(class: u64, fit: bool) -> Key {
         Key((class & !0xf) | if fit { Key::FIT } else { 0 })
     }
 
-    /// A number whose three lowest bits are free.
+    /// The same of those whose clients are told. What is not fit has no other way to go.
+    fn told(self) -> Key {
+        if self.is_fit() { Key(self.0 | Key::TOLD) } else { self }
+    }
+
+    /// Of a transaction that has ended, in a class.
+    fn of(class: u64, finished: &Finished) -> Key {
+        let key = Key::new(class, finished.fit_for_active);
+        if finished.told_if_refused { key.told() } else { key }
+    }
+
+    /// A number whose two lowest bits are free.
     fn number(self) -> u64 {
         self.0
     }
@@ -86,8 +110,17 @@ impl Key {
         self.0 & Key::FIT != 0
     }
 
+    fn is_told(self) -> bool {
+        self.0 & Key::TOLD != 0
+    }
+
     fn is_others(self) -> bool {
-        self.0 & !Key::FIT == OTHERS
+        self.0 & !(Key::FIT | Key::TOLD) == OTHERS
+    }
+
+    /// What a new class has.
+    fn first(self) -> Protocol {
+        if self.is_told() { Protocol::Active } else { Protocol::default() }
     }
 }
 
@@ -142,7 +175,16 @@ impl Monitor {
     /// it is not: then all its statements are known. Never active if it is not fit. A transaction
     /// that goes through another protocol than the one that is said here reports that one.
     pub fn choose(&self, class: &Class, fit: bool, now_us: i64) -> Protocol {
-        let key = Key::new(class.id(), fit);
+        self.choose_by(Key::new(class.id(), fit), class, now_us)
+    }
+
+    /// The same for a transaction that is fit, and whose client is told if it is refused: nobody
+    /// runs it again.
+    pub fn choose_told(&self, class: &Class, now_us: i64) -> Protocol {
+        self.choose_by(Key::new(class.id(), true).told(), class, now_us)
+    }
+
+    fn choose_by(&self, key: Key, class: &Class, now_us: i64) -> Protocol {
         match self.published.get(key) {
             Some(protocol) => protocol,
             None => self.meet(key, || class.text(), now_us),
@@ -152,7 +194,7 @@ impl Monitor {
     /// A class that is not published, most likely a new one.
     #[cold]
     fn meet(&self, key: Key, text: impl FnOnce() -> String, now_us: i64) -> Protocol {
-        let Some(mut classes) = self.shard(key).try_lock() else { return Protocol::default() };
+        let Some(mut classes) = self.shard(key).try_lock() else { return key.first() };
         let (protocol, displaced) = classes.choose(key, text, now_us);
         if let Some(displaced) = displaced {
             self.published.forget(displaced);
@@ -171,7 +213,7 @@ impl Monitor {
             }
             None => return,
         };
-        let key = Key::new(finished.class, finished.fit_for_active);
+        let key = Key::of(finished.class, finished);
         let note = |key: Key| {
             let mut classes = self.shard(key).try_lock()?;
             let known = classes.finished(key, finished, &sight, now_us);
@@ -181,7 +223,7 @@ impl Monitor {
             Some(known)
         };
         if let Some(Err(classes::Unknown)) = note(key) {
-            let others = Key::new(OTHERS, finished.fit_for_active);
+            let others = Key::of(OTHERS, finished);
             self.meet(others, || OTHERS_TEXT.to_owned(), now_us);
             note(others);
         }

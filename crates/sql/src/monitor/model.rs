@@ -113,6 +113,8 @@ pub(super) struct Estimate {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Estimates {
     of: [Option<Estimate>; 3],
+    /// E, as it is at delivery.
+    pub(super) active_us: f64,
     pub(super) nodes: f64,
     pub(super) round_trips: f64,
 }
@@ -123,7 +125,7 @@ impl Estimates {
     pub(super) fn known(costs: [Option<f64>; 3]) -> Estimates {
         let parts = |execution| Parts { execution, ..Parts::default() };
         let of = costs.map(|cost| cost.map(|cost| Estimate { parts: parts(cost), ..Estimate::default() }));
-        Estimates { of, nodes: 3.0, round_trips: 1.0 }
+        Estimates { of, active_us: 0.0, nodes: 3.0, round_trips: 1.0 }
     }
 
     pub(super) fn of(&self, protocol: Protocol) -> Option<&Estimate> {
@@ -144,7 +146,8 @@ pub(super) fn estimate(measures: &Measures, sight: &Sight, chosen: Protocol, fit
             of[protocol.index()] = Some(class.estimate(protocol));
         }
     }
-    Estimates { of, nodes: sight.nodes, round_trips: measures.round_trips.mean() }
+    let round_trips = measures.round_trips.mean();
+    Estimates { of, active_us: class.active_us, nodes: sight.nodes, round_trips }
 }
 
 /// What is known of a class, as far as protocols have it in common.

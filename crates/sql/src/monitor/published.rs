@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Key;
 use super::report::Protocol;
 
-/// Twice as many as classes.
-const PLACES: usize = 1024;
+/// Four times as many as classes, most of which are of one kind.
+const PLACES: usize = 2048;
 /// The bits that a key leaves to the protocol.
-const PROTOCOL: u64 = 0b111;
+const PROTOCOL: u64 = 0b11;
 
 /// The places.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Published {
     }
 
     fn place(&self, key: Key) -> &AtomicU64 {
-        &self.0[(key.number() >> 3) as usize % PLACES]
+        &self.0[(key.number() >> 2) as usize % PLACES]
     }
 
     pub(super) fn get(&self, key: Key) -> Option<Protocol> {

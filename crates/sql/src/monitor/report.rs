@@ -47,6 +47,9 @@ pub struct Finished {
     pub protocol: Protocol,
     /// As it was given to [`Monitor::choose`](super::Monitor::choose).
     pub fit_for_active: bool,
+    /// Nobody runs it again if it is refused: its client is told so. It was chosen for by
+    /// [`Monitor::choose_told`](super::Monitor::choose_told), if it is fit.
+    pub told_if_refused: bool,
     /// It has committed.
     pub committed: bool,
     /// Whether a conflict refused it, struck or at its verdict.
@@ -55,7 +58,8 @@ pub struct Finished {
     /// that it read or wrote was changed between its submission and its position. `None` if nobody
     /// has looked.
     pub conflict: Option<bool>,
-    /// Microseconds of executing statements, once, at this node; without waiting for anything.
+    /// Microseconds of executing statements, once, at this node; without waiting for anything. Of
+    /// one that has failed, of those that it came to.
     pub execution_us: u64,
     /// Microseconds of waiting for locks meanwhile.
     pub lock_wait_us: u64,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use crate::bind::{Binder, Cte, Query};
+use crate::bind::{Binder, Cte, Query, RowCounts, Taken};
 use crate::catalog::Table;
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
@@ -31,9 +31,18 @@ pub(crate) struct Places {
 impl Pieces {
     /// Plans the statement's query. It comes before the expressions.
     pub(crate) fn query(&mut self, binder: &Binder<'_>, query: Query) -> Result<Plan> {
+        self.query_by(binder, query, binder.context.row_counts)
+    }
+
+    /// The same of a query whose rows are changed or deleted.
+    pub(crate) fn query_of_taken(&mut self, binder: &Binder<'_>, query: Query) -> Result<Plan> {
+        self.query_by(binder, query, &Taken(binder.context.row_counts))
+    }
+
+    fn query_by(&mut self, binder: &Binder<'_>, query: Query, row_counts: &dyn RowCounts) -> Result<Plan> {
         let tables: Vec<Arc<Table>> = binder.tables().to_vec();
         let parameters = binder.parameter_types().unwrap_or_default();
-        let plan = plan::plan(query, binder.cte_count(), parameters, tables, binder.context.row_counts)?;
+        let plan = plan::plan(query, binder.cte_count(), parameters, tables, row_counts)?;
         self.subqueries = plan.subqueries;
         Ok(plan)
     }

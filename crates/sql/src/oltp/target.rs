@@ -158,7 +158,7 @@ impl Target {
         };
         let access = match key {
             Some(key) => Ok(key),
-            None => Err(pieces.query(binder, query)?),
+            None => Err(pieces.query_of_taken(binder, query)?),
         };
         pieces.expressions(binder, std::slice::from_mut(&mut filter))?;
         Ok(PlannedTarget { table, access, filter, is_joined, cursor: None })

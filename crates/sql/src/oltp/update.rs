@@ -380,12 +380,8 @@ impl Work<'_> {
                 let began = self.tally.as_ref().and_then(|tally| tally.now());
                 let found = self.current_row(&plan.target, cursor, LockMode::NoKeyExclusive).await?;
                 self.note_found(&plan.target, began, found.is_some());
-                if let Some((from, frame)) = found {
-                    let to = self.update_one(plan, run, from.clone(), frame, &mut changed).await?;
-                    if to != from {
-                        // The cursor stands at the row, whatever its key is.
-                        self.state.note_moved(plan.target.table.oid, from, to);
-                    }
+                if let Some((row_key, frame)) = found {
+                    self.update_one(plan, run, row_key, frame, &mut changed).await?;
                 }
             }
             Access::Query(source) => {
@@ -404,7 +400,7 @@ impl Work<'_> {
         Ok(changed)
     }
 
-    /// Updates a row that was found; the key that it has then.
+    /// Updates a row that was found.
     async fn update_one(
         &mut self,
         plan: &UpdatePlan,
@@ -412,23 +408,22 @@ impl Work<'_> {
         row_key: Bytes,
         mut frame: Vec<Datum>,
         changed: &mut Changed,
-    ) -> Result<Bytes> {
+    ) -> Result<()> {
         let table = &plan.target.table;
         let mode = plan.assignments.mode(plan.keys, table, self, run, &frame)?;
         if !self.lock_target(&plan.target, mode, run, &row_key, &mut frame).await? {
-            return Ok(row_key);
+            return Ok(());
         }
         let width = table.columns.len();
         let mut after = frame[..width].to_vec();
         plan.assignments.apply(self, run, &frame, &mut after)?;
         plan.checks.complete(self, table, &mut after)?;
-        let new_key = self.update_row(table, &row_key, &frame[..width], &after).await?;
+        self.update_row(table, &row_key, &frame[..width], &after).await?;
         plan.view_checks.test(self, run, &plan.checks, table, &after)?;
         if plan.returning.is_some() {
             frame.splice(..width, after);
         }
-        run.give_back(self, plan.returning.as_ref(), &frame, changed)?;
-        Ok(new_key)
+        run.give_back(self, plan.returning.as_ref(), &frame, changed)
     }
 
     /// Counts the row to change that was looked for without a query, if rows are counted.
@@ -463,7 +458,8 @@ impl Work<'_> {
         }
     }
 
-    /// The row at which a cursor stands, if it is still there: its key and frame. 34000, 24000.
+    /// The row at which a cursor stands, if it is still there, whatever its key has become in the
+    /// transaction: its key and frame. 34000, 24000.
     pub(crate) async fn current_row(
         &mut self,
         target: &Target,
@@ -471,8 +467,10 @@ impl Work<'_> {
         mode: LockMode,
     ) -> Result<Option<(Bytes, Vec<Datum>)>> {
         let (row_key, known) = self.facts.current_row(cursor, &target.table)?;
-        let row_key = self.state.key_by_now(target.table.oid, row_key, known);
-        self.row_at(&target.table, row_key, mode).await
+        match self.state.moved.follow(target.table.oid, row_key, known) {
+            Some(row_key) => self.row_at(&target.table, row_key, mode).await,
+            None => Ok(None),
+        }
     }
 
     /// The row of a key, if the snapshot has one, as a frame. A transaction that locks what it

@@ -317,6 +317,7 @@ impl Work<'_> {
             }
         }
         if moved {
+            self.note_moved(table, row_key, Some(&new_key))?;
             self.remove_row(table, row_key, before)?;
             self.put_row(table, &new_key, after, || inserted(after))?;
         } else {
@@ -335,6 +336,16 @@ impl Work<'_> {
         Ok(new_key)
     }
 
+    /// Notes for cursors that a row has another key by now, or is gone. 53200.
+    #[inline]
+    fn note_moved(&mut self, table: &Table, from: &[u8], to: Option<&Bytes>) -> Result<()> {
+        if !self.facts.has_cursor_over(table.oid) {
+            return Ok(());
+        }
+        self.state.moved.note(table.oid, Bytes::copy_from_slice(from), to.cloned());
+        self.state.moved.pay(self.database.statement_budget())
+    }
+
     /// Deletes a row that is locked FOR UPDATE.
     pub(crate) async fn delete_row(
         &mut self,
@@ -344,6 +355,7 @@ impl Work<'_> {
     ) -> Result<()> {
         self.note_referenced_keys(table, row, |_| true);
         let computed = self.computed(table, row)?;
+        self.note_moved(table, row_key, None)?;
         self.remove_row(table, row_key, row)?;
         let indexed = Indexed::new(row, &computed);
         super::index_maintenance::delete_entries(self.engine, table, indexed, row_key)?;

@@ -62,14 +62,17 @@ pub(super) fn selectivity_with(expr: &Expr, values_of: &ValuesOf<'_>) -> f64 {
         Expr::InList(list) => {
             let items = list.items.len() + list.constants.as_ref().map_or(0, |set| set.len());
             let share = match values_of(&list.operand) {
-                Some(values) => (values.share_of_sought() * items as f64).min(1.0),
+                Some(values) => values.share_of_list(items as f64),
                 None => (EQUAL * items as f64).min(0.5),
             };
             if list.negated { 1.0 - share } else { share }
         }
         Expr::IsNull { operand, negated } => {
-            let share = values_of(operand).map_or(EQUAL, |values| values.null_share);
-            if *negated { 1.0 - share } else { share }
+            let known = values_of(operand);
+            match *negated {
+                true => 1.0 - known.map_or(EQUAL, |values| values.null_share),
+                false => known.map_or(EQUAL, ColumnValues::share_of_null),
+            }
         }
         Expr::And(parts) => parts.iter().map(of).product(),
         Expr::Or(parts) => parts.iter().map(of).sum::<f64>().min(1.0),
@@ -129,16 +132,18 @@ pub(super) fn limit_rows(limit: Option<&Expr>, offset: Option<&Expr>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bind::MOST_TAKEN;
 
     /// Slot 0 has 50 values and is NULL in a half of the rows, slot 1 has 200, slot 2 has two of
     /// which one is rare.
     fn known(expr: &Expr) -> Option<ColumnValues> {
-        match expr {
-            Expr::Slot(0) => Some(ColumnValues { distinct: 50.0, null_share: 0.5, rarest: 0.01 }),
-            Expr::Slot(1) => Some(ColumnValues { distinct: 200.0, null_share: 0.0, rarest: 0.005 }),
-            Expr::Slot(2) => Some(ColumnValues { distinct: 2.0, null_share: 0.0, rarest: 0.001 }),
-            _ => None,
-        }
+        let (distinct, null_share, rarest) = match expr {
+            Expr::Slot(0) => (50.0, 0.5, 0.01),
+            Expr::Slot(1) => (200.0, 0.0, 0.005),
+            Expr::Slot(2) => (2.0, 0.0, 0.001),
+            _ => return None,
+        };
+        Some(ColumnValues { distinct, null_share, rarest, most_sought: 1.0 })
     }
 
     fn compare(comparison: Comparison, left: Expr, right: Expr) -> Expr {
@@ -175,9 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_nulls_is_what_is_known() {
+    fn the_share_of_nulls_is_what_is_known_and_small_where_they_are_taken() {
         let is_null = |slot, negated| Expr::IsNull { operand: Box::new(Expr::Slot(slot)), negated };
+        let taken = |expr: &Expr| known(expr).map(ColumnValues::taken);
+        assert!(close(selectivity_with(&is_null(0, false), &known), 0.5));
         assert!(close(selectivity_with(&is_null(0, true), &known), 0.5));
+        assert!(close(selectivity_with(&is_null(0, false), &taken), MOST_TAKEN));
+        assert!(close(selectivity_with(&is_null(0, true), &taken), 0.5));
         assert!(close(selectivity_with(&is_null(1, false), &known), 0.0));
         assert!(close(selectivity_with(&is_null(7, false), &known), EQUAL));
     }
@@ -191,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_column_of_nulls_equals_nothing() {
-        let nulls = ColumnValues { distinct: 0.0, null_share: 1.0, rarest: 0.0 };
+        let nulls = ColumnValues { distinct: 0.0, null_share: 1.0, rarest: 0.0, most_sought: 1.0 };
         assert!(close(nulls.share_of_one(), 0.0) && close(both_equal(nulls, nulls), 0.0));
     }
 }

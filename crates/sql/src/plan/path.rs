@@ -24,7 +24,7 @@ use super::estimate::{
 use super::partial;
 use super::relation::{Condition, Mask, bit, column_of, mask_of, over_slots, type_of, values_within};
 use crate::bind::{BoundComputed, Relation, RowCounts, Select, SlotPart, Source, bound_computed};
-use crate::catalog::{Index, IndexKey, Table};
+use crate::catalog::{Index, IndexColumn, IndexKey, Table};
 use crate::expr::{Expr, SubqueryBody, SubqueryKind, same};
 use crate::function::operator::Comparison;
 use crate::keys::KeyOrder;
@@ -176,9 +176,13 @@ impl Search<'_> {
             let IndexKey::Column(place) = column.key else { return None };
             let values = self.row_counts.values(table, place)?;
             share *= match &part.values {
-                KeyValues::Null => values.null_share,
+                KeyValues::Null => values.share_of_null(),
                 KeyValues::One(value) if !reads_slots(value) => values.share_of_sought(),
-                KeyValues::List(list) if !list.iter().any(reads_slots) => values.share_of_sought(),
+                KeyValues::List(list) if !list.iter().any(reads_slots) => {
+                    let items = list.len().max(1) as f64;
+                    values.share_of_list(items) / items
+                }
+                KeyValues::Array(array) if !reads_slots(array) => values.share_of_element(UNKNOWN_ELEMENTS),
                 _ => values.share_of_one(),
             };
         }
@@ -331,7 +335,7 @@ impl Search<'_> {
         }
         let is_it = |key: IndexKey, column: usize| key == IndexKey::Column(column);
         let fixed = |column: usize| index.columns[..parts.len()].iter().any(|known| is_it(known.key, column));
-        let mut following = index.columns[parts.len()..].iter();
+        let mut following = index.columns[parts.len()..].iter().chain(key_of_rows(table, index));
         let mut reverse = None;
         for (column, descending, nulls_first) in wanted {
             if fixed(*column) {
@@ -349,6 +353,15 @@ impl Search<'_> {
         }
         Some(reverse.unwrap_or(false))
     }
+}
+
+/// What entries that are equal in the index's own columns are ordered by: the primary key of their
+/// rows, which ends their keys, without what the index has itself. Nothing of a unique index, whose
+/// entries end without, and of a table that has no such key.
+fn key_of_rows<'a>(table: &'a Table, index: &'a Index) -> impl Iterator<Item = &'a IndexColumn> {
+    let key = table.primary_key().filter(|_| !index.unique);
+    let has = move |key: IndexKey| index.columns.iter().any(|column| column.key == key);
+    key.into_iter().flat_map(|key| key.columns.iter()).filter(move |column| !has(column.key))
 }
 
 /// What conditions say about an index's predicate, which they imply.
@@ -537,7 +550,6 @@ pub(super) fn order_of_relation(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::IndexColumn;
 
     fn index(columns: usize, unique: bool) -> Index {
         Index {

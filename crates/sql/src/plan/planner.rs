@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::estimate::UNKNOWN_ROWS;
 use super::{CtePlan, Node, Plan, PlannedLock};
-use crate::bind::{Body, Cte, Query, RowCounts, RowsCall, SetKind, Source};
+use crate::bind::{Body, Cte, Query, RowCounts, RowsCall, SetKind, Source, Taken};
 use crate::catalog::Table;
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, Subquery, SubqueryBody, SubqueryKind, Typed};
@@ -60,16 +60,17 @@ pub fn plan(
     row_counts: &dyn RowCounts,
 ) -> Result<Plan> {
     let types = parameters.iter().map(|ty| ty.id).collect();
+    let columns = query.columns.clone();
+    let locks = take_locks(&mut query)?;
+    let taken = Taken(row_counts);
     let mut planner = Planner {
-        row_counts,
+        row_counts: if locks.is_empty() { row_counts } else { &taken },
         parameters: types,
         subqueries: 0,
         rows: HashMap::new(),
         ctes: HashMap::new(),
         recursions: 0,
     };
-    let columns = query.columns.clone();
-    let locks = take_locks(&mut query)?;
     let (mut limit, mut offset) = (None, None);
     if !locks.is_empty() {
         limit = query.limit.take();

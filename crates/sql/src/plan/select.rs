@@ -16,7 +16,7 @@ use super::pushdown::push_down;
 use super::relation::{Condition, MAX_RELATIONS, Mask, bit, filled_slots, mask_of, slots_of};
 use super::window::{keep_first, plan_windows};
 use super::{GroupNode, HashJoin, Node, SelectNode, SourceNode};
-use crate::bind::{Body, Distinct, Query, Relation, RowsCall, Select, SortKey, Source};
+use crate::bind::{Body, Distinct, Query, Relation, RowCounts, RowsCall, Select, SortKey, Source, Taken};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 
@@ -177,7 +177,9 @@ impl Planner<'_> {
         }
         let trees = std::mem::take(&mut select.from);
         let parameters = self.parameters.clone();
-        let joiner = Joiner { select, parameters: &parameters, row_counts: self.row_counts, leaves: &leaves };
+        let taken = Taken(self.row_counts);
+        let row_counts: &dyn RowCounts = if limit.is_some() { &taken } else { self.row_counts };
+        let joiner = Joiner { select, parameters: &parameters, row_counts, leaves: &leaves };
         let mut problem = joiner.problem(&trees, conditions);
         let volatile: Vec<Expr> = take_volatile(&mut problem);
         let chosen = joiner.choose(&problem, 0, wanted, limit);

@@ -34,6 +34,7 @@ use super::execute::outcome;
 use super::governed::executes;
 use super::portal::{PortalState, Tag};
 use super::settings::Mark;
+use super::state::Noted;
 use super::{Action, Block, Boxed, CommandTag, Fetch, Planned, Portal, Session, cycle};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::Given;
@@ -59,12 +60,12 @@ pub(super) enum Again {
     /// the client waits for.
     Anew { implicit: bool },
     /// It is undone.
-    Aged(Savepoint),
-    /// It is undone, so many deferred checks are left, and the snapshot moves.
-    Later(StatementMark, usize),
-    /// Only for a row that has gone: it is undone, and so many deferred checks are left; or all
-    /// that the transaction has done, if it begins with the statement.
-    Moved(Option<(StatementMark, usize)>),
+    Aged(Savepoint, Noted),
+    /// It is undone, and the snapshot moves.
+    Later(StatementMark, Noted),
+    /// Only for a row that has gone: it is undone; or all that the transaction has done, if it
+    /// begins with the statement.
+    Moved(Option<(StatementMark, Noted)>),
 }
 
 impl Again {
@@ -113,14 +114,12 @@ impl Session {
             };
         };
         if aged {
-            return Again::Aged(open.engine.savepoint());
+            return Again::Aged(open.engine.savepoint(), open.state.noted());
         }
         let is_instance = open.engine.instance().is_some();
         if follows && !is_instance {
             return match open.engine.access() {
-                Access::ReadWrite => {
-                    Again::Moved(Some((open.engine.mark_statement(), open.state.deferred.len())))
-                }
+                Access::ReadWrite => Again::Moved(Some((open.engine.mark_statement(), open.state.noted()))),
                 // What has only read so far goes on in a transaction that begins here.
                 Access::ReadOnly => Again::Moved(None),
             };
@@ -134,7 +133,7 @@ impl Session {
             Action::Call(_) => open.engine.mark_statements(),
             _ => open.engine.mark_statement(),
         };
-        Again::Later(mark, open.state.deferred.len())
+        Again::Later(mark, open.state.noted())
     }
 
     /// The same of a DO, which has no plan: in a block, like a call.
@@ -148,7 +147,7 @@ impl Session {
             return Again::Never;
         }
         // Each statement of it may be undone by itself, too.
-        Again::Later(open.engine.mark_statements(), open.state.deferred.len())
+        Again::Later(open.engine.mark_statements(), open.state.noted())
     }
 
     /// Whether a query may find that a table was truncated or rewritten since the snapshot.
@@ -174,15 +173,15 @@ impl Session {
         match again {
             Again::Never | Again::Moved(_) => return Err(error),
             Again::Anew { implicit } => self.begin_anew(&error, implicit),
-            Again::Aged(savepoint) => {
+            Again::Aged(savepoint, noted) => {
                 self.note_failure(&error, self.facts.transaction());
                 if let Some(open) = &mut self.open {
                     open.engine.pin_locks();
                     open.engine.rollback_to(savepoint);
-                    open.state.checks.clear();
+                    open.state.undo_noted(noted);
                 }
             }
-            Again::Later(mark, deferred) => self.refresh(error, &mark, deferred)?,
+            Again::Later(mark, noted) => self.refresh(error, &mark, noted)?,
         }
         self.database.note_retry();
         Ok(())
@@ -191,15 +190,14 @@ impl Session {
     /// Undoes a statement that has met a row which has gone. That is no failure, and none is noted.
     fn follow(&mut self, again: Again) {
         let Some(open) = &mut self.open else { return };
-        open.state.checks.clear();
         match again {
-            Again::Moved(Some((mark, deferred))) => {
+            Again::Moved(Some((mark, noted))) => {
                 open.engine.undo_statement(&mark);
-                open.state.deferred.truncate(deferred);
+                open.state.undo_noted(noted);
             }
             _ => {
                 open.engine.restart();
-                open.state.deferred.clear();
+                open.state.undo_all_noted();
             }
         }
     }
@@ -210,8 +208,7 @@ impl Session {
         match &mut self.open {
             Some(open) if error.sqlstate == sqlstate::SERIALIZATION_FAILURE => {
                 open.engine.restart();
-                open.state.checks.clear();
-                open.state.deferred.clear();
+                open.state.undo_all_noted();
             }
             _ if implicit => {
                 self.rollback();
@@ -224,12 +221,11 @@ impl Session {
 
     /// Undoes the statement, and moves the snapshot past what it failed for. That is no failure,
     /// and none is noted.
-    fn refresh(&mut self, error: SqlError, mark: &StatementMark, deferred: usize) -> Result<()> {
+    fn refresh(&mut self, error: SqlError, mark: &StatementMark, noted: Noted) -> Result<()> {
         let Some(open) = &mut self.open else { return Err(error) };
         match open.engine.refresh(mark)? {
             Refresh::Moved => {
-                open.state.checks.clear();
-                open.state.deferred.truncate(deferred);
+                open.state.undo_noted(noted);
                 self.database.note_refresh();
                 Ok(())
             }
@@ -271,7 +267,7 @@ impl Session {
         let Some(open) = &mut self.open else { return };
         match again {
             Again::Never | Again::Anew { .. } | Again::Moved(None) => {}
-            Again::Aged(savepoint) => open.engine.release(savepoint),
+            Again::Aged(savepoint, _) => open.engine.release(savepoint),
             Again::Later(mark, _) | Again::Moved(Some((mark, _))) => open.engine.keep_statement(mark),
         }
     }

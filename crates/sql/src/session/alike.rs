@@ -10,10 +10,38 @@
 //! A node that only has stopped, since it cannot go on, is another matter: what it has is what the
 //! others had, and may be read.
 
+use std::collections::VecDeque;
+
+use cognate_engine::Csn;
+use parking_lot::Mutex;
+
 use super::{Nodes, Planned, Session};
 use crate::error::{Result, SqlError, sqlstate};
 
+/// So many internal errors are remembered.
+const DEFECTS_MAX: usize = 3;
+
+/// The last internal errors of statements that every node executes: where in the order, and what
+/// they say. Mostly all nodes have met them; if this one alone has, it differs from the others.
+#[derive(Default)]
+pub(super) struct Defects(Mutex<VecDeque<String>>);
+
 impl Nodes {
+    /// A statement of the order has failed at this node with an internal error (XX000).
+    pub(super) fn note_defect(&self, position: Csn, error: &SqlError) {
+        tracing::warn!(position, %error, "a statement that every node executes has met a defect");
+        let mut defects = self.defects.0.lock();
+        if defects.len() == DEFECTS_MAX {
+            defects.pop_front();
+        }
+        defects.push_back(format!("position {position}: {}", error.message));
+    }
+
+    /// The last such errors, each with its position.
+    pub fn defects(&self) -> Vec<String> {
+        self.defects.0.lock().iter().cloned().collect()
+    }
+
     /// What this node has is not what the others have, as the reason says: from now on nobody is
     /// shown it, and nothing is written by it.
     pub fn differ(&self, reason: String) {

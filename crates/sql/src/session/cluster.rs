@@ -14,6 +14,7 @@ use cognate_engine::{Access, Commit, Csn, Isolation, Transaction};
 use sqlparser::ast;
 use tokio::sync::watch;
 
+use super::alike::Defects;
 use super::flow_control::{FlowBounds, FlowControl, FlowCounts, SlowNode};
 use super::governed::executes;
 use super::interrupt::step_aside_for_request;
@@ -78,6 +79,7 @@ pub struct Nodes {
     left: OnceLock<String>,
     /// In what this node differs from the others, if it does.
     pub(super) differs: OnceLock<String>,
+    pub(super) defects: Defects,
     has_left: watch::Sender<bool>,
     /// Whether this node hears no majority, and has not for so long that nobody waits any more.
     cut_off: watch::Sender<bool>,

@@ -291,7 +291,7 @@ impl Session {
             held: false,
             is_new: true,
             depth,
-            moved: self.open.as_ref().map_or(0, |open| open.state.moved.len()),
+            moved: self.open.as_ref().map_or(0, |open| open.state.moved.count()),
             table: None,
             key: None,
             listed: Listed::cursor(&self.facts, row),

@@ -1,16 +1,18 @@
-//! Whose keys and requests a session is shown in the views of what goes on: those of roles that it
-//! counts as. They are parts of rows that it may have no right to read.
+//! Whose keys and requests a session is shown in the views of what goes on, and in a family's
+//! table: those of roles that it counts as. They are parts of rows that it may have no right to
+//! read.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use cognate_engine::sibling::{Mipt, State, Xid};
 use cognate_engine::{Owner, PreparedInfo};
 
-use super::SqlDatabase;
 use super::facts::Facts;
 use super::prepare_transaction::Note;
+use super::{Session, SqlDatabase};
 use crate::catalog::{Catalog, Oid, Privileges, Rights, STATISTICS_OID, Securable};
 
 /// Whether a session may read a column of a table, and so may know what was gathered of it.
@@ -80,9 +82,43 @@ impl Insight {
         Shown(Some(self.prepared(database).filter_map(xid).collect()))
     }
 
+    /// Whether it is shown what was prepared with this note.
+    fn covers_note(&self, note: &[u8]) -> bool {
+        self.covers(Note::of(note).role_in(&self.catalog))
+    }
+
     /// What its roles have prepared.
     fn prepared(&self, database: &SqlDatabase) -> impl Iterator<Item = PreparedInfo> {
         let all = database.engine().prepared().into_iter();
-        all.filter(|info| self.covers(Note::of(&info.note).role_in(&self.catalog)))
+        all.filter(|info| self.covers_note(&info.note))
+    }
+}
+
+impl Session {
+    /// Takes out of a family's table what others have prepared: their results, and the request if
+    /// nothing of it is this session's. Once the family is decided, or an instance has come to
+    /// nothing, nobody knows any more whose it was; and whoever names a decided family is to have
+    /// its result, for a retry may come from anywhere.
+    pub(super) fn veil_family(&self, xid: &Xid, table: &mut Mipt) {
+        let insight = Insight::new(&self.facts);
+        let is_decided = table.entries.iter().any(|entry| entry.state == State::Committed);
+        if insight.rights.is_none() || is_decided {
+            return;
+        }
+        let engine = self.database.engine();
+        let (mut is_known, mut is_veiled) = (false, false);
+        for entry in table.entries.iter_mut().filter(|entry| entry.state == State::Prepared) {
+            let note = engine.prepared_note(&Owner::Instance(xid.clone(), entry.instance));
+            // What is not there any more was decided meanwhile.
+            if note.is_none_or(|note| insight.covers_note(&note)) {
+                is_known = true;
+            } else {
+                is_veiled = true;
+                entry.result = None;
+            }
+        }
+        if is_veiled && !is_known {
+            table.request = None;
+        }
     }
 }

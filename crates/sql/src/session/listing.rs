@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -23,6 +24,8 @@ pub(super) struct Listing {
     statements: Mutex<BTreeMap<String, StatementRow>>,
     cursors: Mutex<BTreeMap<String, CursorRow>>,
     places: Mutex<BTreeMap<String, CursorPlace>>,
+    /// How many places there are: each row that goes asks, and hardly ever there is any.
+    placed: AtomicUsize,
 }
 
 /// Where a cursor stands.
@@ -57,9 +60,33 @@ impl Facts {
         };
         Err(SqlError::new(sqlstate::INVALID_CURSOR_STATE, format!("cursor \"{cursor}\" {wrong}")))
     }
+
+    /// Whether a cursor of the transaction may stand at a row of a table.
+    #[inline]
+    pub(crate) fn has_cursor_over(&self, table: Oid) -> bool {
+        self.listing.placed.load(Ordering::Relaxed) > 0 && self.listing.has_place_in(table)
+    }
 }
 
 impl Listing {
+    #[cold]
+    fn has_place_in(&self, table: Oid) -> bool {
+        let places = self.places.lock();
+        places.values().any(|place| place.table == Some(table) && !place.is_held)
+    }
+
+    fn put_place(&self, name: String, place: CursorPlace) {
+        let mut places = self.places.lock();
+        places.insert(name, place);
+        self.placed.store(places.len(), Ordering::Relaxed);
+    }
+
+    fn remove_place(&self, name: &str) {
+        let mut places = self.places.lock();
+        places.remove(name);
+        self.placed.store(places.len(), Ordering::Relaxed);
+    }
+
     /// Rows of `pg_prepared_statements`.
     pub(super) fn statements(&self) -> Vec<StatementRow> {
         self.statements.lock().values().cloned().collect()
@@ -94,7 +121,7 @@ impl Listed {
 
     /// Says where the cursor stands.
     pub(super) fn stands(&self, place: CursorPlace) {
-        self.facts.listing.places.lock().insert(self.name.clone(), place);
+        self.facts.listing.put_place(self.name.clone(), place);
     }
 }
 
@@ -103,7 +130,7 @@ impl Drop for Listed {
         match self.is_cursor {
             true => {
                 self.facts.listing.cursors.lock().remove(&self.name);
-                self.facts.listing.places.lock().remove(&self.name);
+                self.facts.listing.remove_place(&self.name);
             }
             false => drop(self.facts.listing.statements.lock().remove(&self.name)),
         }

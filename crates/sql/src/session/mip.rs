@@ -449,7 +449,7 @@ impl Session {
             }
             told => told?,
         };
-        let Told { table, csn, durable } = told;
+        let Told { mut table, csn, durable } = told;
         self.keep_token_at_node(csn);
         durable.await?;
         if table.request.as_ref().is_some_and(|known| known != request) {
@@ -469,6 +469,7 @@ impl Session {
                 }
             }
         }
+        self.veil_family(xid, &mut table);
         Ok(answer(MipOperation::Prepare, table))
     }
 
@@ -497,13 +498,14 @@ impl Session {
             MipOperation::Refuse => Box::pin(engine.refuse_instances_in_order(&xid, instance)),
             _ => Box::pin(engine.rollback_instance_in_order(&xid, instance)),
         };
-        let told = self.in_order(None, asked).await??;
-        self.keep_token_at_node(told.csn);
+        let Told { mut table, csn, durable } = self.in_order(None, asked).await??;
+        self.keep_token_at_node(csn);
         if operation == MipOperation::Commit {
             self.commits += 1;
         }
-        told.durable.await?;
-        Ok(answer(operation, told.table))
+        durable.await?;
+        self.veil_family(&xid, &mut table);
+        Ok(answer(operation, table))
     }
 
     /// ROLLBACK MIP of the session's own instance. Its block ends, whatever comes of it.
@@ -532,9 +534,10 @@ impl Session {
 
     async fn mip_of_family(&mut self, operation: MipOperation, xid: &Xid) -> Result<PortalState> {
         if operation == MipOperation::Show {
-            let told = self.family(xid).await??;
-            told.durable.await?;
-            return Ok(answer(operation, told.table));
+            let Told { mut table, durable, .. } = self.family(xid).await??;
+            durable.await?;
+            self.veil_family(xid, &mut table);
+            return Ok(answer(operation, table));
         }
         self.refuse_in_block(operation)?;
         self.check_majority()?;

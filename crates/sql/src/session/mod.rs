@@ -57,6 +57,7 @@ mod login;
 mod maintenance;
 mod mip;
 mod modes;
+mod moves;
 mod notices;
 mod notify;
 mod outcome;

@@ -212,8 +212,16 @@ impl Session {
             return false;
         }
         self.attempt.is_fit = true;
-        let chosen = self.database.monitor().choose(&class, true, self.database.now());
+        let chosen = self.ask_monitor(&class, true);
         was_refused || chosen == Protocol::Active
+    }
+
+    fn ask_monitor(&self, class: &Class, is_fit: bool) -> Protocol {
+        let (monitor, now) = (self.database.monitor(), self.database.now());
+        match is_fit && self.retries() == 0 {
+            true => monitor.choose_told(class, now),
+            false => monitor.choose(class, is_fit, now),
+        }
     }
 
     /// The protocol of a transaction that has run here and is to commit.
@@ -223,7 +231,7 @@ impl Session {
             Choice::Certification | Choice::Active => Protocol::Certification,
             Choice::Auto => {
                 let Attempt { class, is_fit, .. } = &self.attempt;
-                self.database.monitor().choose(class, *is_fit, self.database.now())
+                self.ask_monitor(class, *is_fit)
             }
         };
         match by_choice {
@@ -241,6 +249,7 @@ impl Session {
             class: class.id(),
             protocol,
             fit_for_active: *is_fit,
+            told_if_refused: self.retries() == 0,
             execution_us: *executed_us,
             lock_wait_us: *waited_us,
             write_bytes: engine.map_or(0, Transaction::bytes),

@@ -46,7 +46,7 @@ impl Session {
             settings,
             deferred: open.state.deferred.clone(),
             constraints: (open.state.all_deferred, open.state.constraints_deferred.clone()),
-            moved: open.state.moved.len(),
+            moved: open.state.moved.count(),
             read_only: open.state.read_only,
             exclusive: open.state.exclusive.clone(),
             advisory: self.facts.advisory.taken(),

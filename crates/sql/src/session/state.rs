@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use cognate_engine::{Savepoint, TreeMode};
 use smallvec::SmallVec;
 
+use super::moves::Moves;
 use super::settings::Mark;
 use crate::budget::Charge;
 use crate::catalog::{ForeignKey, Oid, OwnCatalog, Table};
@@ -53,15 +53,15 @@ pub(crate) struct TransactionState {
     /// SET CONSTRAINTS: ALL, then single ones by oid.
     pub(crate) all_deferred: Option<bool>,
     pub(crate) constraints_deferred: Vec<(Oid, bool)>,
-    /// Rows that were given other keys where cursors stood, in that order.
-    pub(crate) moved: Vec<Moved>,
+    /// Rows that were given other keys, or deleted, while cursors were open.
+    pub(crate) moved: Moves,
 }
 
-/// A row of a table that was given another key.
-pub(crate) struct Moved {
-    table: Oid,
-    from: Bytes,
-    to: Bytes,
+/// How far what is noted beside the engine's transaction had come when a statement began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noted {
+    deferred: usize,
+    moved: usize,
 }
 
 /// A savepoint: where to go back to.
@@ -73,7 +73,7 @@ pub(crate) struct SavepointFrame {
     pub(crate) deferred: DeferredChecks,
     /// What SET CONSTRAINTS had said: for ALL, and for single ones.
     pub(crate) constraints: (Option<bool>, Vec<(Oid, bool)>),
-    /// How many rows had been given other keys where cursors stood.
+    /// How many rows had been given other keys, or deleted, while cursors were open.
     pub(crate) moved: usize,
     pub(crate) read_only: bool,
     pub(crate) exclusive: HashSet<Oid>,
@@ -110,20 +110,25 @@ impl TransactionState {
             pending: Pending::default(),
             all_deferred: None,
             constraints_deferred: Vec::new(),
-            moved: Vec::new(),
+            moved: Moves::default(),
         }
     }
 
-    /// A row where a cursor stood was given another key.
-    pub(crate) fn note_moved(&mut self, table: Oid, from: Bytes, to: Bytes) {
-        self.moved.push(Moved { table, from, to });
+    /// What is noted so far.
+    pub(super) fn noted(&self) -> Noted {
+        Noted { deferred: self.deferred.len(), moved: self.moved.count() }
     }
 
-    /// The key that a row of a table has by now, of which a cursor knows an older one: from before
-    /// all but `known` of those that moved.
-    pub(crate) fn key_by_now(&self, table: Oid, key: Bytes, known: usize) -> Bytes {
-        let since = self.moved.iter().skip(known).filter(|moved| moved.table == table);
-        since.fold(key, |key, moved| if moved.from == key { moved.to.clone() } else { key })
+    /// Forgets what a statement has noted that is undone.
+    pub(super) fn undo_noted(&mut self, noted: Noted) {
+        self.checks.clear();
+        self.deferred.truncate(noted.deferred);
+        self.moved.truncate(noted.moved);
+    }
+
+    /// The same of all that the transaction has noted.
+    pub(super) fn undo_all_noted(&mut self) {
+        self.undo_noted(Noted { deferred: 0, moved: 0 });
     }
 
     /// Whether a transaction that has read nothing may get a newer snapshot: one that locks what it

@@ -19,6 +19,8 @@ fn an_index_is_read_where_its_columns_are_selective() {
     let queries = [
         "SELECT v FROM fact WHERE kind = 1",
         "SELECT v FROM fact WHERE kind IN (1, 2)",
+        "SELECT v FROM fact WHERE kind = ANY ('{1,2}'::int[])",
+        "SELECT sum(v) FROM fact WHERE kind = 1 LIMIT 1",
         "SELECT b.v FROM fact a JOIN fact b ON b.kind = a.x WHERE a.id = 1",
     ];
     for query in queries {
@@ -26,6 +28,61 @@ fn an_index_is_read_where_its_columns_are_selective() {
             let plan = plan(query, values);
             assert_eq!(plan.contains("Index Scan using fact_"), is_read, "{query}\n{values:?}\n{plan}");
         }
+    }
+}
+
+/// Nobody reads all rows to take some that an index finds: what they have may be rare by now.
+#[test]
+fn what_is_taken_is_looked_up_however_frequent_it_was() {
+    let queries = [
+        "SELECT v FROM fact WHERE kind = 1 LIMIT 1",
+        "SELECT v FROM fact WHERE kind = 1 FOR UPDATE",
+        "SELECT v FROM fact WHERE kind IN (1, 2) FOR UPDATE SKIP LOCKED",
+        "SELECT v FROM fact WHERE kind = ANY ('{1,2}'::int[]) LIMIT 3",
+        "SELECT v FROM fact WHERE kind = 1 ORDER BY v FOR SHARE",
+        "SELECT min(id) FROM fact WHERE kind = 1",
+    ];
+    for query in queries {
+        for values in [None, Some(1.0), Some(2.0), Some(3.0), Some(100_000.0)] {
+            let plan = plan(query, values);
+            assert!(plan.contains("Index Cond: (kind"), "{query}\n{values:?}\n{plan}");
+        }
+    }
+}
+
+/// An index that is not unique has the rows of one value in the order of the primary key: the first
+/// ones end the reading, and all rows are not read in that order until some are met.
+#[test]
+fn the_first_rows_of_a_value_are_read_in_the_order_of_the_primary_key() {
+    let script = "CREATE INDEX fact_order ON fact (x, id);\nCREATE UNIQUE INDEX fact_once ON fact (v);\n";
+    let plan = |query: &str, values| {
+        let script = format!("{TABLES}{script}EXPLAIN {query};\n");
+        perform(&script, Some(1_000_000), values).pop().expect("a plan").1
+    };
+    let in_order = [
+        "SELECT id FROM fact WHERE kind = 1 ORDER BY id LIMIT 1",
+        "SELECT id FROM fact WHERE kind = 1 ORDER BY kind, id LIMIT 1",
+        "SELECT id FROM fact WHERE kind IS NULL ORDER BY id LIMIT 1",
+        "SELECT id FROM fact WHERE kind = 1 ORDER BY id FOR UPDATE",
+        "SELECT id FROM fact WHERE kind = 1 ORDER BY id DESC LIMIT 1",
+        "SELECT id FROM fact WHERE x = 1 ORDER BY id LIMIT 1",
+    ];
+    for query in in_order {
+        for values in [None, Some(1.0), Some(2.0), Some(100_000.0)] {
+            let plan = plan(query, values);
+            let is_by_index = plan.contains("Index Cond: (") && !plan.contains("Sort");
+            assert!(is_by_index, "{query}\n{values:?}\n{plan}");
+            assert_eq!(plan.contains("Backward"), query.contains("DESC"), "{query}\n{plan}");
+        }
+    }
+    // Entries of a unique index are taken to be in no such order, and several values have several.
+    let unordered = [
+        "SELECT id FROM fact WHERE v IS NULL ORDER BY id",
+        "SELECT id FROM fact WHERE kind IN (1, 2) ORDER BY id",
+    ];
+    for query in unordered {
+        let plan = plan(query, Some(100_000.0));
+        assert!(plan.contains("Sort") && plan.contains("Index Cond: ("), "{query}\n{plan}");
     }
 }
 

@@ -65,6 +65,13 @@ fn it_learns_and_says_why() {
     }
     assert_eq!(monitor.choose(&class, true, now), Protocol::Active);
     assert_eq!(monitor.choose(&class, false, now), Protocol::Certification, "piecemeal it is another class");
+    // So it is for who is told of refusals, from the first transaction on.
+    assert_eq!(Monitor::new().choose_told(&class, now), Protocol::Active);
+    assert_eq!(Monitor::new().choose(&class, true, now), Protocol::Certification);
+    let of_told = Monitor::new();
+    of_told.choose_told(&class, now);
+    of_told.finished(&Finished { told_if_refused: true, ..hot(class.id(), 0) }, now);
+    assert_eq!(of_told.rows().len(), 1, "what is reported is of the class that was asked for");
     let rows = monitor.rows();
     assert_eq!(rows.len(), 2);
     let (row, piecemeal) = (&rows[0], &rows[1]);

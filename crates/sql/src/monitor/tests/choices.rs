@@ -11,6 +11,12 @@ fn costs(certification: f64, weak_voting: f64, active: impl Into<Option<f64>>) -
     Estimates::known([Some(certification), Some(weak_voting), active.into()])
 }
 
+/// The same with what one executes for at delivery.
+fn with(mut estimates: Estimates, active_us: f64) -> Estimates {
+    estimates.active_us = active_us;
+    estimates
+}
+
 /// Lets a choice see the same costs for a while; how often it changes.
 fn see(choice: &mut Choice, now_us: &mut i64, for_us: i64, estimates: Estimates) -> u32 {
     let mut changes = 0;
@@ -28,6 +34,60 @@ fn a_new_class_begins_with_certification() {
     assert_eq!(choice.chosen(), Protocol::Certification);
     assert_eq!(choice.since_us(), 7);
     assert_eq!(choice.explanation(), "new: a class begins with certification");
+}
+
+#[test]
+fn who_is_told_of_refusals_stays_with_active_while_it_is_short() {
+    let (mut choice, mut now) = (Choice::told(0), 0);
+    assert_eq!(choice.explanation(), "new: a class begins with active");
+    let of = |active_us| with(costs(1000.0, 900.0, 30_000.0), active_us);
+    assert_eq!(see(&mut choice, &mut now, 60 * SECOND, of(9000.0)), 0, "whatever it costs");
+    assert!(choice.explanation().ends_with("active because its client would be told of a refusal"));
+    // All others wait while it executes.
+    assert_eq!(see(&mut choice, &mut now, SECOND, of(11_000.0)), 1);
+    assert_eq!(choice.chosen(), Protocol::WeakVoting);
+    assert_eq!(see(&mut choice, &mut now, 60 * SECOND, of(9000.0)), 0, "not for a little less");
+    assert_eq!(see(&mut choice, &mut now, SECOND, of(4000.0)), 1, "for its clients, again");
+    assert_eq!(choice.chosen(), Protocol::Active);
+
+    let (mut choice, mut now) = (Choice::new(0), 0);
+    assert_eq!(see(&mut choice, &mut now, SECOND, of(100.0)), 0, "nobody is told");
+}
+
+#[test]
+fn what_keeps_all_waiting_is_no_longer_active_than_it_must() {
+    // On a single node active costs as much as the others.
+    let (mut choice, mut now) = (Choice::told(0), 0);
+    let single = with(costs(1000.0, 1100.0, 990.0), 20_000.0);
+    assert_eq!(see(&mut choice, &mut now, SECOND, single), 1);
+    assert_eq!(choice.chosen(), Protocol::Certification);
+    assert_eq!(see(&mut choice, &mut now, 600 * SECOND, single), 0);
+    // Conflicts speak for it.
+    let (mut choice, mut now) = (Choice::told(0), 0);
+    let hot = with(costs(1000.0, 1100.0, 800.0), 20_000.0);
+    assert_eq!(see(&mut choice, &mut now, 600 * SECOND, hot), 0);
+    // All have waited for ten seconds: that is enough of it.
+    let mut choice = Choice::told(0);
+    let long = with(costs(1000.0, 1100.0, 3000.0), 5e6);
+    assert!(!choice.consider(long, 1, 5 * SECOND));
+    assert!(choice.consider(long, 1, 10 * SECOND));
+    assert_eq!(choice.chosen(), Protocol::Certification);
+}
+
+#[test]
+fn what_is_short_only_where_it_begins_is_distrusted_at_active() {
+    let (mut choice, mut now) = (Choice::told(0), 0);
+    let (mut changes, mut active) = (0, 0);
+    for _ in 0..360_000 {
+        let is_active = choice.chosen() == Protocol::Active;
+        let active_us = if is_active { 12_000.0 } else { 4000.0 };
+        let estimates = with(costs(1000.0, 900.0, 30_000.0), active_us);
+        changes += see(&mut choice, &mut now, SECOND / 100, estimates);
+        active += u32::from(is_active);
+    }
+    // An hour: it comes back after 2, 4, 8 … 600 seconds.
+    assert!((10..40).contains(&changes), "{changes}");
+    assert!(active < 3600, "{active} hundredths of a second");
 }
 
 #[test]

@@ -15,6 +15,7 @@ const QUIET: Finished = Finished {
     class: 16,
     protocol: Protocol::Certification,
     fit_for_active: true,
+    told_if_refused: false,
     committed: true,
     conflict: Some(false),
     execution_us: 200,
@@ -127,6 +128,28 @@ fn what_was_not_tried_is_calculated() {
 }
 
 #[test]
+fn what_fails_does_not_make_active_cheap() {
+    let whole = Finished { protocol: Protocol::Active, ..QUIET };
+    // It has come to nothing at its first statement, or was not executed at all.
+    let failed = Finished { committed: false, conflict: None, execution_us: 0, write_bytes: 0, ..whole };
+    let mixed = (0..500).map(|number| if number % 4 == 0 { whole } else { failed });
+    let [certification, _, active] = all(&after(mixed, Protocol::Active));
+    let [of_whole, _, active_of_whole] = all(&after((0..500).map(|_| whole), Protocol::Active));
+    assert!((active / active_of_whole - 1.0).abs() < 0.02, "{active} {active_of_whole}");
+    assert!((certification / of_whole - 1.0).abs() < 0.02, "{certification} {of_whole}");
+}
+
+#[test]
+fn what_fails_late_each_time_is_known_to_be_long() {
+    let whole = Finished { protocol: Protocol::Active, ..QUIET };
+    let late = Finished { committed: false, conflict: None, execution_us: 5_000_000, ..whole };
+    let each_time = after((0..50).map(|_| late), Protocol::Active);
+    assert!(each_time.active_us > 4e6, "{}", each_time.active_us);
+    let some = after((0..50).map(|number| if number < 5 { whole } else { late }), Protocol::Active);
+    assert!(some.active_us > 1e6, "{}", some.active_us);
+}
+
+#[test]
 fn what_nobody_has_looked_at_fades() {
     let refused = |number: u32| number % 10 > 1;
     let hot = (0..300).map(|number| Finished {
@@ -197,6 +220,7 @@ fn every_estimate_is_finite() {
                 class: random.bits(),
                 protocol: Protocol::ALL[random.below(3) as usize],
                 fit_for_active: random.one_in(2),
+                told_if_refused: random.one_in(2),
                 committed: random.one_in(2),
                 conflict: [None, Some(true), Some(false)][random.below(3) as usize],
                 execution_us: figure(&mut random),

@@ -119,6 +119,24 @@ fn auto_is_better_than_any_fixed_protocol_where_loads_shift() {
 }
 
 #[test]
+fn nobody_is_told_of_a_refusal_that_active_would_have_spared() {
+    let seed = first_seed();
+    // It is executed everywhere at several times the price, and now and then refused elsewhere.
+    let dear = Load { execution_us: 900.0, of: 400, ..POINT };
+    let phases: Vec<Phase> = [dear, HOT, dear].map(|load| phase(2.0, &[(1, load)])).to_vec();
+    let again = run(Policy::Auto { tells: true }, &phases, seed);
+    let told = run(Policy::Told, &phases, seed);
+    println!("{:.2} % and {:.2} %", 100.0 * again.refused(), 100.0 * told.refused());
+    assert!(again.refused() > 0.0, "COGNATE_SEED={seed}: nothing is to be spared");
+    assert_eq!(told.refused(), 0.0, "COGNATE_SEED={seed}");
+    // What executes for long is weighed as ever.
+    let long = phase(10.0, &[(1, Load { execution_us: 15_000.0, ..POINT })]);
+    let long = run(Policy::Told, &[long], seed);
+    let chosen = chosen(&long, 0, POINT);
+    assert!(["certification", "weak_voting"].contains(&chosen), "COGNATE_SEED={seed}: {chosen:?}");
+}
+
+#[test]
 fn one_class_shifts_between_conflicts_and_none() {
     let seed = first_seed();
     // The same statement, whose rows are few and then many; it costs enough that active does not

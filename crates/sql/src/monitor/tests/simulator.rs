@@ -53,6 +53,8 @@ pub(super) enum Policy {
     Auto {
         tells: bool,
     },
+    /// The monitors, which are told everything, and so are clients whom a conflict refuses.
+    Told,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -203,13 +205,17 @@ impl Simulator<'_> {
         let class = self.classes.entry(load.name).or_insert_with(|| class(&[load.name]));
         let wanted = match self.policy {
             Policy::Fixed(protocol) => protocol,
-            Policy::Auto { .. } => self.monitors[client % NODES].choose(class, load.fit, now as i64),
+            Policy::Told if load.fit => self.monitors[client % NODES].choose_told(class, now as i64),
+            Policy::Auto { .. } | Policy::Told => {
+                self.monitors[client % NODES].choose(class, load.fit, now as i64)
+            }
         };
         let protocol = if wanted == Protocol::Active && !load.fit { Protocol::Certification } else { wanted };
         let report = Finished {
             class: class.id(),
             protocol,
             fit_for_active: load.fit,
+            told_if_refused: self.policy == Policy::Told,
             write_bytes: load.write_bytes,
             read_bytes: load.read_bytes,
             round_trips: 1,
@@ -310,7 +316,12 @@ impl Simulator<'_> {
 
     fn answer(&mut self, now: f64, client: usize) {
         let report = self.clients[client].report;
-        if let Policy::Auto { tells } = self.policy {
+        let tells = match self.policy {
+            Policy::Fixed(_) => None,
+            Policy::Auto { tells } => Some(tells),
+            Policy::Told => Some(true),
+        };
+        if let Some(tells) = tells {
             if tells {
                 self.tell(now, client % NODES);
             }

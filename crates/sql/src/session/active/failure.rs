@@ -4,7 +4,8 @@
 //! A defect of this code (XX000, or a panic) is an answer. It lies in the statement and in what is
 //! stored, and those are the same everywhere; if it were none, one statement that has met it would
 //! end all nodes, and again at each start, which executes it once more. And if only some nodes have
-//! met it, their verdicts differ, and so do the digests that nodes compare.
+//! met it, their verdicts differ, and so do the digests that nodes compare: whoever leaves for that
+//! says at which positions of the order it has met such errors (`Nodes::defects`).
 //!
 //! Some libraries panic where the system gives them no memory for a stack, or no thread. That is
 //! about the node, and no defect.
@@ -31,7 +32,8 @@ pub(super) async fn caught<T>(work: impl Future<Output = Result<T>>) -> Result<T
         match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
             Ok(polled) => polled,
             Err(why) => {
-                tracing::error!("a statement of an active transaction has panicked");
+                let panic = text_of(&*why);
+                tracing::error!(panic, "a statement of an active transaction has panicked");
                 Poll::Ready(Err(panicked(&*why)))
             }
         }
@@ -39,11 +41,16 @@ pub(super) async fn caught<T>(work: impl Future<Output = Result<T>>) -> Result<T
     .await
 }
 
+/// What a panic says.
+fn text_of(why: &(dyn Any + Send)) -> &str {
+    let made = why.downcast_ref::<String>().map(String::as_str);
+    made.or_else(|| why.downcast_ref::<&'static str>().copied()).unwrap_or_default()
+}
+
 /// Only the text says what a panic is about. It must begin so: further behind there may be what a
 /// client has sent.
 fn panicked(why: &(dyn Any + Send)) -> SqlError {
-    let made = why.downcast_ref::<String>().map(String::as_str);
-    let text = made.or_else(|| why.downcast_ref::<&'static str>().copied()).unwrap_or_default();
+    let text = text_of(why);
     match OF_THE_SYSTEM.iter().any(|begins| text.starts_with(begins)) {
         true => SqlError::new(sqlstate::INSUFFICIENT_RESOURCES, text),
         false => SqlError::internal("a statement of the transaction has panicked"),

@@ -33,7 +33,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use cognate_engine::{Executed, Execution, TransactionId};
+use cognate_engine::{Csn, Executed, Execution, TransactionId};
 use parking_lot::Mutex;
 
 use super::facts::Facts;
@@ -98,15 +98,22 @@ impl Answer {
 /// What a program gave, where it was asked for.
 struct Answers {
     statements: Vec<Answer>,
-    /// Microseconds of executing them here.
-    took_us: u64,
     /// What each sequence gave last; the one that was called last comes last.
     sequences: Vec<(u32, i64)>,
 }
 
+/// What became of a program here, and what it has cost: one that fails has cost something, too.
+struct Ended {
+    answers: Result<Answers>,
+    /// Microseconds of executing it here.
+    took_us: u64,
+    /// Bytes of what it has written.
+    wrote: u64,
+}
+
 /// Programs of this node's sessions that are on their way.
 #[derive(Default)]
-pub(crate) struct Programs(Mutex<HashMap<TransactionId, Option<Result<Answers>>>>);
+pub(crate) struct Programs(Mutex<HashMap<TransactionId, Option<Ended>>>);
 
 impl Programs {
     fn expect(&self, id: TransactionId) {
@@ -114,13 +121,13 @@ impl Programs {
     }
 
     /// Nobody is told any more if nobody waits.
-    fn tell(&self, id: TransactionId, answer: Result<Answers>) {
+    fn tell(&self, id: TransactionId, ended: Ended) {
         if let Some(waiting) = self.0.lock().get_mut(&id) {
-            *waiting = Some(answer);
+            *waiting = Some(ended);
         }
     }
 
-    fn take(&self, id: TransactionId) -> Option<Result<Answers>> {
+    fn take(&self, id: TransactionId) -> Option<Ended> {
         self.0.lock().remove(&id).flatten()
     }
 }
@@ -347,16 +354,17 @@ impl Session {
         let asked = database.now();
         let outcome = self.in_order(Some(&shown), ordered).await?;
         let ended = database.programs().take(id);
-        let taken = ended.as_ref().and_then(|ended| ended.as_ref().ok()).map_or(0, |answers| answers.took_us);
+        let (taken, wrote) = ended.as_ref().map_or((0, 0), |ended| (ended.took_us, ended.wrote));
         let waited = database.now().saturating_sub(asked).max(0).unsigned_abs();
         self.note_protocol(&Finished {
             committed: outcome.is_ok(),
             conflict: outcome.as_ref().ok().and_then(|commit| commit.was_met),
             execution_us: taken,
+            write_bytes: wrote,
             order_us: waited.saturating_sub(taken),
             ..self.finished(None, Protocol::Active)
         });
-        let commit = match (ended, outcome) {
+        let (commit, answers) = match (ended.map(|ended| ended.answers), outcome) {
             (Some(Err(error)), _) => return Ok(Err(error)),
             (_, Err(error)) => return Err(self.name_failure(error)),
             (None, Ok(_)) => return Err(SqlError::internal("a program that was executed has no answer")),
@@ -370,7 +378,6 @@ impl Session {
                 (commit, answers)
             }
         };
-        let (commit, answers) = commit;
         commit.durable.await?;
         let answers = statements.into_iter().zip(answers.statements);
         Ok(Ok(answers.map(|(prepared, answer)| answer.into_portal(prepared)).collect()))
@@ -429,7 +436,7 @@ impl SqlDatabase {
 
     async fn execute_program_here(&self, execution: Execution) -> Result<Executed> {
         let began = std::time::Instant::now();
-        let Execution { id, is_here, isolation, program, mut transaction, .. } = execution;
+        let Execution { position, id, is_here, isolation, program, mut transaction } = execution;
         let program = Program::decode(&program)?;
         self.check_catalog()?;
         // Who has gone ahead of it in the order has so at all nodes: its database, and its role,
@@ -445,8 +452,10 @@ impl SqlDatabase {
             Ok(session) => session,
             Err(error) if is_of_the_node(&error) => return Err(error),
             Err(error) => {
+                self.note_if_defect(position, &error);
                 if is_here {
-                    self.programs().tell(id, Err(error));
+                    let took_us = began.elapsed().as_micros() as u64;
+                    self.programs().tell(id, Ended { answers: Err(error), took_us, wrote: 0 });
                 }
                 return Ok(Executed { transaction, trees: Vec::new(), commits: false });
             }
@@ -476,21 +485,28 @@ impl SqlDatabase {
             done.and_then(|statements| session.facts.write_fixed(&mut transaction).map(|()| statements));
         let done = match done {
             Err(error) if is_of_the_node(&error) => return Err(error),
-            Ok(statements) => {
-                let took_us = began.elapsed().as_micros() as u64;
-                Ok(Answers { statements, took_us, sequences: session.facts.given_values() })
-            }
+            Ok(statements) => Ok(Answers { statements, sequences: session.facts.given_values() }),
             // It would be one in the program's text, which is not the client's.
             Err(mut error) => {
+                self.note_if_defect(position, &error);
                 error.position = None;
                 Err(error)
             }
         };
         let commits = done.is_ok();
         if is_here {
-            self.programs().tell(id, done);
+            let took_us = began.elapsed().as_micros() as u64;
+            self.programs().tell(id, Ended { answers: done, took_us, wrote: transaction.bytes() });
         }
         Ok(Executed { transaction, trees, commits })
+    }
+
+    /// If only this node has met an internal error, it has come to something else than the others,
+    /// and its operator is to know where and why.
+    fn note_if_defect(&self, position: Csn, error: &SqlError) {
+        if error.sqlstate == sqlstate::INTERNAL_ERROR {
+            self.nodes().note_defect(position, error);
+        }
     }
 
     /// What the role that asks for a program is called now; nothing if it has gone.
