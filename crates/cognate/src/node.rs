@@ -4,7 +4,7 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use cognate_engine::{Database, Options};
@@ -24,6 +24,11 @@ const PASSING: [&str; 6] = [
     "no answer in time",
     "undergoing a configuration change",
 ];
+/// What others say of a node that has lost its data since it was added.
+const OTHER_DATA: &str = "was here before with other data";
+/// How long they may say so of one that was just added, as after its removal, until they have all
+/// tried again; and of one that was added before.
+const REFUSED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(3));
 /// How often it is looked how far a new node is.
 const PERIOD: Duration = Duration::from_millis(500);
 
@@ -114,8 +119,26 @@ fn say(line: &str) {
     let _ = out.flush();
 }
 
+/// Whether a node is refused for good because its data are lost.
+struct Lost {
+    since: Option<Instant>,
+    patience: Duration,
+}
+
+impl Lost {
+    /// The same as of now, when this is said of it.
+    fn is_said(&mut self, reason: &str, now: Instant) -> bool {
+        if !reason.contains(OTHER_DATA) {
+            self.since = None;
+            return false;
+        }
+        now.duration_since(*self.since.get_or_insert(now)) >= self.patience
+    }
+}
+
 /// Lets a node receive everything, waits until it has, and lets it vote.
 fn add(number: u16, at: &At) -> Result<(), String> {
+    let mut lost = Lost { since: None, patience: REFUSED.0 };
     if let Err(why) = at.change(number, "add") {
         // One that was added before and does not vote: that was begun, and not brought to its end.
         let nodes = at.ask("GET", "/cluster")?;
@@ -123,6 +146,7 @@ fn add(number: u16, at: &At) -> Result<(), String> {
         if !is_learner || !why.contains("a member already") {
             return Err(why);
         }
+        lost.patience = REFUSED.1;
     }
     say(&format!("node {number} receives what the others have"));
     let (mut goal, mut said) = (None, String::new());
@@ -133,6 +157,12 @@ fn add(number: u16, at: &At) -> Result<(), String> {
         // What the others have now; who has that is close enough to vote.
         let goal = *goal.get_or_insert(settled);
         let row = row_of(&nodes, number).cloned().unwrap_or_default();
+        if lost.is_said(row["reason"].as_str().unwrap_or_default(), Instant::now()) {
+            return Err(format!(
+                "node {number} has lost its data since it was added, and with them what it confirmed: say \
+                 cognate node rebuild {number}"
+            ));
+        }
         let applied = row["applied"].as_u64();
         let has_come = applied.is_some_and(|applied| applied >= goal);
         if has_come && (row["role"] == "follower" || row["role"] == "leader") {
@@ -251,5 +281,26 @@ impl At {
             (401, _) => Err(format!("http://{host} wants a token: set --http-token-file")),
             _ => Err(body["error"].as_str().or(body.as_str()).map_or_else(unclear, str::to_owned)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It would be waited for without end, and nothing of it ever comes.
+    #[test]
+    fn who_has_lost_its_data_is_refused_unless_it_was_just_added() {
+        let began = Instant::now();
+        let after = |ms| began + Duration::from_millis(ms);
+        let other = "node 3 was here before with other data: if they are lost, remove the node";
+        let mut before = Lost { since: None, patience: REFUSED.1 };
+        assert!(!before.is_said("9 entries behind", began) && !before.is_said(other, after(500)));
+        assert!(!before.is_said(other, after(3400)) && before.is_said(other, after(3500)));
+        let mut fresh = Lost { since: None, patience: REFUSED.0 };
+        assert!(!fresh.is_said(other, began) && !fresh.is_said(other, after(4000)));
+        // Those who refused it have tried again.
+        assert!(!fresh.is_said("", after(5000)) && !fresh.is_said(other, after(31_000)));
+        assert!(fresh.is_said(other, after(61_000)));
     }
 }

@@ -28,10 +28,13 @@ use crate::options::Options;
 use crate::participant::{Arrival, Origin, Participant, Remembered, SlotFacts};
 use crate::peers::Peers;
 use crate::service::{Erased, Handler, Service};
-use crate::sessions::{application_name, pool};
+use crate::sessions::{application_name, is_earlier_at_work, pool};
 use crate::slots::{Row, Slots, Taken, fenced, take_over};
 use crate::tls::{Tls, untrusting};
 use crate::wire::DEADLINE_MAX;
+
+/// How often a start waits for locks that a statement for its tables needs.
+const SET_UP_ATTEMPTS: u32 = 5;
 
 /// Connections to the local database, if nothing else is said.
 const CONNECTIONS: usize = 24;
@@ -243,8 +246,9 @@ impl Component {
         if services.iter().any(|service| service.declared.is_closed()) {
             crate::branch::check_database(&lease).await?;
         }
-        set_up(&lease, &self.name, &self.setup).await?;
+        let left = set_up_first(&lease, &self.name, &self.setup).await?;
         let mut taken = take_over(&lease, &self.name).await?;
+        set_up_rest(&lease, &self.name, left).await?;
         let is_journal_whole = is_journal_whole(&self.name, &taken, &found);
         rows_of_branches(&mut taken, &found)?;
         let id = found.id.clone();
@@ -278,21 +282,72 @@ impl Component {
     }
 }
 
+/// Runs the statements that are given for the tables, or those of them before the first one that
+/// waits for a lock which a local transaction of an earlier process may have. That one ends when
+/// the component is taken over: answers what is left to be run then. Whatever else is in the way
+/// would still be there, and the earlier process at work no more; so it is waited for here, within
+/// a bound, and a start that fails by it has ended nobody.
+async fn set_up_first<'a>(
+    connection: &Connection,
+    name: &str,
+    statements: &'a [String],
+) -> Result<&'a [String], String> {
+    let words = |error: tokio_postgres::Error| crate::database::in_words(&error);
+    let mut left = statements;
+    for _ in 0..SET_UP_ATTEMPTS {
+        left = set_up(connection, name, left).await?;
+        if left.is_empty() || is_earlier_at_work(connection, name).await.map_err(words)? {
+            return Ok(left);
+        }
+    }
+    none_left(left).map(|()| left)
+}
+
 /// Runs the statements that are given for the tables. One that waits for what a prepared call
-/// holds is left out: that its tables are locked says that they are there.
-async fn set_up(connection: &Connection, name: &str, statements: &[String]) -> Result<(), String> {
+/// holds is left out: that its tables are locked says that they are there. Answers those from the
+/// first one on that others keep waiting for too long.
+async fn set_up<'a>(
+    connection: &Connection,
+    name: &str,
+    statements: &'a [String],
+) -> Result<&'a [String], String> {
     let words = |error: tokio_postgres::Error| crate::database::in_words(&error);
     let holds_any = !crate::branch::prepared(connection, name).await.map_err(words)?.is_empty();
-    for statement in statements {
+    for (place, statement) in statements.iter().enumerate() {
         match connection.batch(statement).await {
             Ok(()) => {}
-            Err(error) if holds_any && error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                // It may have begun a transaction by itself, in which nothing else can be said.
+                connection.batch("ROLLBACK").await.map_err(words)?;
+                if !holds_any {
+                    return Ok(&statements[place..]);
+                }
                 tracing::warn!("left out, since a prepared call is in its way: {statement}");
             }
             Err(error) => return Err(words(error)),
         }
     }
-    Ok(())
+    Ok(&[])
+}
+
+/// Runs what is left of them once the component is taken over. Whoever else is in the way is waited
+/// for, within a bound.
+async fn set_up_rest(connection: &Connection, name: &str, mut left: &[String]) -> Result<(), String> {
+    for _ in 0..SET_UP_ATTEMPTS {
+        if left.is_empty() {
+            return Ok(());
+        }
+        left = set_up(connection, name, left).await?;
+    }
+    none_left(left)
+}
+
+/// Says which statement it is that others keep waiting.
+fn none_left(left: &[String]) -> Result<(), String> {
+    match left.first() {
+        None => Ok(()),
+        Some(statement) => Err(format!("others have locked for too long what this needs: {statement}")),
+    }
 }
 
 /// Where the journal is: in the folder that is given for it. An embedded database has its folder to

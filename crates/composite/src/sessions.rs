@@ -51,6 +51,11 @@ use crate::statements::FENCED;
 /// in between.
 const ENDING_LOOKS: u32 = 500;
 const ENDING_PAUSE: Duration = Duration::from_millis(20);
+/// A local transaction of this age may be what a statement has waited for in vain: half of how long
+/// one waits (`lock_timeout`), since who is in the way was there before.
+const LONG_SECONDS: u32 = 1;
+/// Above all generations: the largest number that the key of an advisory lock has room for.
+const GENERATION_MAX: i64 = u32::MAX as i64;
 
 /// Whether the database is PostgreSQL itself, on one server.
 pub(crate) async fn is_postgresql(connection: &Connection) -> Result<bool, Error> {
@@ -133,6 +138,19 @@ pub(crate) async fn end_older(
         sleep(ENDING_PAUSE).await;
     }
     Err("the sessions of an earlier process were terminated in its database, and do not end".to_owned())
+}
+
+/// Whether an earlier process of the component, or what it has left behind, has been in a local
+/// transaction for so long that a statement which waits for a lock may have given up because of
+/// it. It is asked before a start has a generation, by which all that have one are earlier.
+pub(crate) async fn is_earlier_at_work(connection: &Connection, component: &str) -> Result<bool, Error> {
+    let is_postgresql = is_postgresql(connection).await?;
+    let earlier = older(connection, component, GENERATION_MAX, is_postgresql).await?;
+    let long = format!(
+        "SELECT pid FROM pg_stat_activity
+            WHERE pid = ANY($1::int[]) AND xact_start < now() - interval '{LONG_SECONDS} second'"
+    );
+    Ok(!connection.query(&long, &[&earlier]).await?.is_empty())
 }
 
 /// The sessions of earlier processes of the component, which are in the same database.

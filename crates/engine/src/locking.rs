@@ -1,4 +1,5 @@
-//! Locks of a transaction: rows and whole trees, until its end. And the way to advisory ones, which
+//! Locks of a transaction: rows and whole trees, until its end, but for rows that it only looks at
+//! (`Transaction::unlock_since`). And the way to advisory ones, which
 //! a session holds.
 //!
 //! A transaction that a node of a cluster executes when it is its turn in the order (`turns`) asks
@@ -68,6 +69,20 @@ impl Transaction {
             return Err(error);
         }
         Ok(LockOutcome::Granted { waited })
+    }
+
+    /// How many locks it holds, for `unlock_since`.
+    #[inline]
+    pub fn lock_count(&self) -> usize {
+        self.held.count()
+    }
+
+    /// Lets go of the rows that it has locked since it held so many locks: for who has only looked
+    /// under them, and has neither written nor noted anything since. A lock that it held before and
+    /// that is stronger now stays so.
+    pub fn unlock_since(&mut self, count: usize) {
+        let freed = self.manager.locks.release_rows_since(self.id, &mut self.held, count);
+        self.writes.refund(freed);
     }
 
     /// Locks a whole tree until the end of the transaction; otherwise like `lock`. `Read` and

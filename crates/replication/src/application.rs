@@ -20,6 +20,11 @@ pub trait Application: Send + Sync + 'static {
     /// stays as it is while it is read. Must be quick; nothing else is delivered meanwhile.
     fn open_snapshot(&self) -> Answer<'_, Result<Snapshot, Failure>>;
 
+    /// Has a newer durable state made, to be opened soon: the one that was opened is from before
+    /// somebody left who has come again. Must not block. It is asked for again and again until
+    /// there is one, so what is under way, or has just failed, need not be begun anew.
+    fn renew_snapshot(&self) {}
+
     /// Begins to take in a state that another node sends.
     fn begin_install(&self, position: Position) -> Answer<'_, Result<Box<dyn SnapshotSink>, Failure>>;
 

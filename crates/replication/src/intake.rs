@@ -126,6 +126,9 @@ pub(crate) async fn begin(inner: &Inner, from: NodeNumber, bytes: Bytes) -> Resu
     if is_here(inner, &base) {
         return Ok(SnapshotAnswer::Here);
     }
+    if inner.consensus.votes_alone_by(&base) {
+        return Err(not_kept("it is of a time when this node voted alone".to_owned()));
+    }
     let sink = inner.application.begin_install(position).await.map_err(not_kept)?;
     intake.coming = Some(Coming { from, transfer, base, position, chunks: 0, sink });
     Ok(SnapshotAnswer::Taken)

@@ -5,7 +5,9 @@
 //! starts again by itself when one is complete (`cluster`, [`crate::assemble`]).
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cognate_engine::{Database, Incoming, Outgoing};
@@ -26,7 +28,12 @@ pub(crate) struct NodeData {
     pub(crate) chunk_bytes: usize,
     /// In what this node differs from the others, once that is found.
     pub(crate) differs: Arc<OnceLock<String>>,
+    /// Whether a newer state is made for another node, or was just now.
+    pub(crate) is_renewing: Arc<AtomicBool>,
 }
+
+/// Pause after a state was made anew for another node, before that is done again.
+const RENEW_PAUSE: Duration = Duration::from_secs(1);
 
 /// Does what blocks on a thread that may.
 async fn blocking<T: Send + 'static>(
@@ -53,6 +60,25 @@ impl Application for NodeData {
             let source = Box::new(Source { outgoing: Some(outgoing), chunk_bytes });
             Ok(Snapshot { position, source })
         })
+    }
+
+    fn renew_snapshot(&self) {
+        // One at a time: no state can be opened during a checkpoint, and it is asked for this much
+        // more often than one takes. Nor at once after one that failed, as on a full disk.
+        if self.is_renewing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let engine = self.engine.clone();
+        // Begun here, and not in the task: it ends before the database is closed.
+        let made = tokio::task::spawn_blocking(move || engine.checkpoint());
+        let is_renewing = Arc::clone(&self.is_renewing);
+        tokio::spawn(async move {
+            if let Ok(Err(error)) = made.await {
+                tracing::warn!(%error, "a newer state for another node could not be made");
+            }
+            tokio::time::sleep(RENEW_PAUSE).await;
+            is_renewing.store(false, Ordering::Release);
+        });
     }
 
     fn begin_install(&self, position: Position) -> Answer<'_, Result<Box<dyn SnapshotSink>, Failure>> {
@@ -157,6 +183,7 @@ mod tests {
             data: PathBuf::from("/node"),
             chunk_bytes: 1 << 10,
             differs: Arc::default(),
+            is_renewing: Arc::default(),
         };
         let before = data.open_snapshot().await.expect_err("the order has everything");
         assert!(before.contains("no image yet"), "{before}");

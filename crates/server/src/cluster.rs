@@ -196,6 +196,7 @@ impl Joining {
             data: data.to_path_buf(),
             chunk_bytes: settings.limits.chunk_bytes,
             differs: Arc::clone(&differs),
+            is_renewing: Arc::default(),
         });
         let (folder, starts_at) = (data.join(FOLDER), engine.starts_at());
         let opened =

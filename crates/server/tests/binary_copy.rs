@@ -125,6 +125,7 @@ async fn values_of_each_type_are_those_of_postgresql() {
         let done = give(&mut client, "COPY t FROM STDIN WITH BINARY", &expected, 1).await;
         assert_eq!(done.command_tag(), "COPY 1", "{ty} {text}");
         assert_eq!(copied(&mut client, "COPY t TO STDOUT BINARY").await, expected, "{ty} {text}");
+        assert_eq!(copied(&mut client, "COPY BINARY t TO STDOUT").await, expected, "{ty} {text}");
     }
     server.stop().await;
 }

@@ -395,3 +395,42 @@ async fn a_cursor_is_executed_and_closed_like_a_portal() {
     assert_eq!((tags(&answer).as_str(), answer[1].sqlstate().as_str()), ("3EZ", "34000"));
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_portal_with_a_name_is_a_cursor_of_sql() {
+    let server = TestServer::start().await;
+    let mut client = suspended(&server, "BEGIN").await;
+    let listed = client.query("SELECT name, statement, is_holdable, is_scrollable FROM pg_cursors").await;
+    assert_eq!(rows(&listed), ["p|SELECT i FROM generate_series(1, 100) AS g (i)|f|f"]);
+    // Whoever asks goes on where it stands.
+    assert_eq!(rows(&client.query("FETCH 2 FROM p").await), ["4", "5"]);
+    let moved = client.query("MOVE FORWARD 3 p").await;
+    assert_eq!(moved[0].command_tag(), "MOVE 3");
+    client.send(&[execute("p", 2), parse("f", "FETCH 1 FROM p"), bind("", "f", &[]), sync()].concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!((tags(&answer).as_str(), rows(&answer).concat().as_str()), ("DDs12Z", "910"));
+    client.send(&[bind("g", "f", &[]), execute("g", 0), sync()].concat()).await;
+    assert_eq!(rows(&client.until_ready().await), ["11"]);
+    let moved = client.query("MOVE ALL IN p").await;
+    assert_eq!(moved[0].command_tag(), "MOVE 89");
+    client.send(&[execute("p", 0), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "CZ");
+    assert_eq!(client.query("CLOSE p").await[0].command_tag(), "CLOSE CURSOR");
+    assert_eq!(rows(&client.query("SELECT name FROM pg_cursors ORDER BY name").await), ["g"]);
+    client.query("CLOSE ALL").await;
+    assert_eq!(rows(&client.query("SELECT name FROM pg_cursors").await), Vec::<String>::new());
+    assert_eq!(client.query("FETCH 1 FROM p").await[0].sqlstate(), "34000");
+    // It goes forwards only, its name is taken, and it ends with its block.
+    for (text, sqlstate) in [("FETCH PRIOR FROM p", "55000"), ("DECLARE p CURSOR FOR SELECT 1", "42P03")] {
+        let mut client = suspended(&server, "BEGIN").await;
+        assert_eq!(client.query(text).await[0].sqlstate(), sqlstate, "{text}");
+        client.query("ROLLBACK").await;
+        assert_eq!(rows(&client.query("SELECT name FROM pg_cursors").await), Vec::<String>::new(), "{text}");
+    }
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("BEGIN").await;
+    client.send(&[parse("", "SELECT 1 UNION ALL SELECT 2"), bind("p", "", &[]), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "12Z");
+    assert_eq!(rows(&client.query("FETCH ALL FROM p").await), ["1", "2"]);
+    server.stop().await;
+}

@@ -155,6 +155,21 @@ async fn a_unit_of_the_pipeline_is_one_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_must_be_alone_is_alone_in_its_unit_of_the_pipeline() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    let statement = |text: &str| [parse("", text), bind("", "", &[]), execute("", 0)].concat();
+    client.send(&[statement("SELECT 1"), statement("DISCARD ALL"), sync()].concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!(tags(&answer), "12DC12EZ");
+    assert_eq!(answer[6].sqlstate(), "25001");
+    client.send(&[statement("SELECT 1"), sync(), statement("DISCARD ALL"), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "12DCZ");
+    assert_eq!(tags(&client.until_ready().await), "12CZ");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn flush_sends_what_is_there_and_nothing_is_sent_for_nobody() {
     let server = TestServer::start().await;
     let mut client = prepared(&server).await;

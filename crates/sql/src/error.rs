@@ -221,6 +221,9 @@ pub struct ErrorFields {
     pub constraint: Option<String>,
     /// Where it happened inside a COPY or similar.
     pub context: Option<String>,
+    /// PostgreSQL's function that says so, where drivers tell the error by it: they may not go by a
+    /// message, which could be in any language.
+    pub routine: Option<&'static str>,
     /// The reason is that a row has gone, which may have another key by now.
     pub(crate) is_of_gone_row: bool,
 }
@@ -249,6 +252,7 @@ impl SqlError {
             data_type: None,
             constraint: None,
             context: None,
+            routine: None,
             is_of_gone_row: false,
         }))
     }
@@ -365,6 +369,12 @@ impl SqlError {
     /// The same, naming the constraint at fault.
     pub fn with_constraint(mut self, constraint: impl Into<String>) -> SqlError {
         self.constraint = Some(constraint.into());
+        self
+    }
+
+    /// The same, told by PostgreSQL's function of this name.
+    pub(crate) fn with_routine(mut self, routine: &'static str) -> SqlError {
+        self.routine = Some(routine);
         self
     }
 

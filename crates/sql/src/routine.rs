@@ -289,7 +289,7 @@ pub(crate) fn too_deep() -> SqlError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{Argument, ArgumentMode, Behavior};
+    use crate::catalog::{Argument, ArgumentMode, Behavior, Parallel};
 
     fn routine(body: &str, result: TypeId) -> Routine {
         let argument = |name: Option<&str>, mode| Argument {
@@ -313,6 +313,7 @@ mod tests {
             behavior: Behavior::Volatile,
             strict: false,
             security_definer: false,
+            parallel: Parallel::default(),
             comment: None,
         }
     }

@@ -200,6 +200,11 @@ async fn a_name_that_was_closed_is_told_as_aborted_and_commits_nothing() {
         let refused = simple_query(&mut two, &format!("SELECT cognate_outcome('r', '{wrong}')")).await;
         assert!(refused[0].starts_with("ERROR 22023"), "{wrong}: {refused:?}");
     }
+    // Nor is a position one that nothing has: what was before it, nobody knows.
+    cluster.nodes[1].1.nodes().ask_by(Box::new(|| Box::pin(async { Ok(1) })));
+    let refused = simple_query(&mut two, "SELECT cognate_outcome('never', 'c1/1000000')").await;
+    assert!(refused[0].starts_with("ERROR 22023") && refused[0].contains("position 1000000"), "{refused:?}");
+    assert_eq!(row(&cluster, &mut one, "SELECT cognate_outcome('never')").await, "unknown");
     // Where nobody can close anything, nothing is said for good.
     cluster.nodes[1].1.nodes().cut_off(true);
     assert_eq!(simple_query(&mut two, &closing("q")).await[1], "unknown");

@@ -946,6 +946,7 @@ async fn a_program_gives_the_columns_that_its_client_was_told_of() {
     cluster.settle().await;
     let refused = insert(&mut one, &prepared, "2", false).await.unwrap_err();
     assert_eq!(refused.message, "cached plan must not change result type");
+    assert_eq!(refused.routine, Some("RevalidateCachedQuery"));
     assert_eq!(insert(&mut one, &prepared, "3", true).await.unwrap(), 2);
     let protocol = simple_query(&mut one, "SHOW cognate.last_protocol").await;
     assert_eq!(protocol, ["cognate.last_protocol", "active", "SHOW"]);

@@ -222,12 +222,22 @@ fn a_message_is_executed_at_the_level_that_it_names() {
         assert_eq!(world.run(2, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
     }
     for text in [
-        "BEGIN READ ONLY; INSERT INTO t VALUES (6, 'a'); COMMIT",
         "BEGIN; INSERT INTO t VALUES (6, 'a'); SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; COMMIT",
         "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; INSERT INTO t VALUES (6, 'a')",
     ] {
         let refused = world.run(2, text);
         assert!(refused.contains("0A000"), "{text}: {refused}");
+        world.run(2, "ROLLBACK");
+    }
+    // Who must not write is told that, and not that every node would have to be alike.
+    let local = "SET LOCAL cognate.replication = active";
+    for begin in [
+        "BEGIN READ ONLY".to_owned(),
+        "BEGIN; SET TRANSACTION READ ONLY".to_owned(),
+        format!("BEGIN READ ONLY; {local}"),
+    ] {
+        let refused = world.run(2, &format!("{begin}; INSERT INTO t VALUES (6, 'a'); COMMIT"));
+        assert!(refused.contains("ERROR 25006: cannot execute INSERT"), "{begin}: {refused}");
         world.run(2, "ROLLBACK");
     }
     assert_eq!(world.run(3, "SELECT count(*) FROM t"), "count / 5 / SELECT 1");
@@ -572,6 +582,49 @@ fn the_name_of_a_request_has_its_limit() {
         let answer = world.run(1, "INSERT INTO t VALUES (1)");
         assert!(answer.contains("22023") && answer.contains("256 bytes"), "{protocol}: {answer}");
     }
+    world.end();
+}
+
+/// A message that every node executes says first what its request is called: for itself, or for the
+/// session.
+#[test]
+fn a_message_names_its_request() {
+    let mut world = World::new();
+    world.run(1, "CREATE TABLE t (a int PRIMARY KEY)");
+    world.run(1, "CREATE PROCEDURE put(k int) LANGUAGE sql AS 'INSERT INTO t VALUES (k)'");
+    let outcome = |world: &mut World, name: &str| world.run(3, &format!("SELECT cognate_outcome('{name}')"));
+    let told = |what: &str| format!("cognate_outcome / {what} / SELECT 1");
+    let (active, name) = ("SET LOCAL cognate.replication = active", "SET LOCAL cognate.request_id =");
+    for (text, shown) in [
+        (format!("BEGIN; {active}; {name} 'Order 1'; INSERT INTO t VALUES (1); COMMIT"), "INSERT 0 1"),
+        (format!("BEGIN; {name} 'Order 2'; {active}; CALL put(2); COMMIT"), "CALL"),
+    ] {
+        assert_eq!(world.run(2, &text), format!("BEGIN / SET / SET / {shown} / COMMIT"));
+        assert_eq!(world.run(2, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");
+    }
+    for request in ["Order 1", "Order 2"] {
+        assert_eq!(outcome(&mut world, request), told("committed"));
+    }
+    assert_eq!(outcome(&mut world, "Order 3"), told("unknown"));
+    assert_eq!(world.run(2, "SHOW cognate.request_id"), "cognate.request_id /  / SHOW");
+    // It counts once.
+    let again = format!("BEGIN; {active}; {name} 'Order 1'; INSERT INTO t VALUES (3); COMMIT");
+    let answer = world.run(2, &again);
+    assert!(answer.contains("42710"), "{answer}");
+    world.run(2, "ROLLBACK");
+    let long = "x".repeat(257);
+    let answer = world.run(2, &format!("{active}; {name} '{long}'; INSERT INTO t VALUES (3)"));
+    assert!(answer.contains("22023") && answer.contains("256 bytes"), "{answer}");
+    // For the session, unless the message fails.
+    world.run(2, "SET cognate.replication = active");
+    let answer = world.run(2, "SET cognate.request_id = 'Order 4'; INSERT INTO t VALUES (1)");
+    assert!(answer.contains("23505"), "{answer}");
+    assert_eq!(world.run(2, "SHOW cognate.request_id"), "cognate.request_id /  / SHOW");
+    let answer = world.run(2, "SET cognate.request_id = 'Order 4'; INSERT INTO t VALUES (3)");
+    assert_eq!(answer, "SET / INSERT 0 1");
+    assert_eq!(world.run(2, "SHOW cognate.request_id"), "cognate.request_id / Order 4 / SHOW");
+    assert_eq!(outcome(&mut world, "Order 4"), told("committed"));
+    assert_eq!(world.run(3, "SELECT a FROM t ORDER BY a"), "a / 1 / 2 / 3 / SELECT 3");
     world.end();
 }
 

@@ -27,10 +27,13 @@ from .root import Origin, SlotFacts, VoteFacts
 from .run import Runner
 from .server import Server, Tokens
 from .service import Service
-from .sessions import application_name, terms
+from .sessions import application_name, is_earlier_at_work, terms
 from .slots import Slots
 
 log = logging.getLogger("cognate_composite")
+
+# How often a start waits for locks that a statement for its tables needs, two seconds each time.
+_SET_UP_ATTEMPTS = 5
 
 
 class StartError(Exception):
@@ -124,9 +127,9 @@ class Component:
             durable = connection.execute("SHOW synchronous_commit").fetchone()
             if durable and durable[0] == "off":
                 raise ValueError("synchronous_commit is off in its database")
-            for statement in self._setup:
-                connection.execute(statement)
+            left = _set_up_first(connection, self.name, self._setup)
             slots = Slots(self.name, connection)
+            _set_up_rest(connection, left)
             for row in slots.rows:
                 if row.facts.service not in self._services:
                     raise ValueError(f"slot {row.slot} is of service {row.facts.service}, which is not there any more")
@@ -181,6 +184,51 @@ class Component:
             sys.exit(f"{self.name}: another process has taken this component over")
         except KeyboardInterrupt:
             running.stop()
+
+
+def _set_up_first(connection: psycopg.Connection, component: str, statements: list[str]) -> list[str]:
+    """Runs the statements that are given for the tables, or those of them before the first one that waits for a lock which
+    a local transaction of an earlier process may have. That one ends when the component is taken over: answers what is
+    left to be run then. Whatever else is in the way would still be there, and the earlier process at work no more; so it is
+    waited for here, within a bound, and a start that fails by it has ended nobody."""
+    left = statements
+    for _ in range(_SET_UP_ATTEMPTS):
+        left = _set_up(connection, left)
+        if not left or is_earlier_at_work(connection, component):
+            return left
+    return _none(left)
+
+
+def _set_up_rest(connection: psycopg.Connection, left: list[str]) -> None:
+    """Runs what is left of them once the component is taken over. Whoever else is in the way is waited for, within a
+    bound."""
+    for _ in range(_SET_UP_ATTEMPTS):
+        left = _set_up(connection, left)
+        if not left:
+            return
+    _none(left)
+
+
+def _set_up(connection: psycopg.Connection, statements: list[str]) -> list[str]:
+    """Runs statements. Answers those from the first one on that others keep waiting for too long."""
+    connection.execute("SET lock_timeout = '2s'")
+    for place, statement in enumerate(statements):
+        try:
+            connection.execute(statement)
+        except psycopg.errors.LockNotAvailable:
+            # It may have begun a transaction by itself, in which nothing else can be said.
+            connection.execute("ROLLBACK")
+            connection.execute("RESET lock_timeout")
+            return statements[place:]
+    connection.execute("RESET lock_timeout")
+    return []
+
+
+def _none(left: list[str]) -> list[str]:
+    """Says which statement it is that others keep waiting."""
+    if left:
+        raise ValueError(f"others have locked for too long what this needs: {left[0]}")
+    return left
 
 
 def _agree(

@@ -41,6 +41,11 @@ _KEY_BYTES = 255
 # How long a piece of a body says that it is, and most bytes of a line that does.
 _SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}\Z")
 _LINE_BYTES = 1024
+# The first line of a head.
+_REQUEST = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ [\x21-\x7e\x80-\xff]+ HTTP/1\.[01]\r?\n\Z")
+# A line of a head behind the first one: the name of a field, without a space, and its text, without control characters
+# (of which a line's end is one, so none goes on in the next line).
+_FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r?\n\Z")
 # A `traceparent` of any version.
 _TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-|\Z)")
 # How long an answer to a question for a vote is waited for: longer than any parent does.
@@ -101,8 +106,27 @@ class Server(ThreadingHTTPServer):
         log.debug("a connection of %s ended", client_address, exc_info=True)
 
 
+class _Head:
+    """What the head of a request is read from: its lines are kept."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.lines: list[bytes] = []
+
+    def readline(self, limit: int = -1) -> bytes:
+        line = self._source.readline(limit)
+        self.lines.append(line)
+        return line
+
+    def is_sound(self) -> bool:
+        """Whether it is fields, and an end."""
+        return bool(self.lines[-1]) and all(_FIELD.match(line) for line in self.lines[:-1])
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Whose first line makes no sense is answered as anybody else.
+    default_request_version = "HTTP/1.0"
     # An answer is one packet, sent at once.
     wbufsize = -1
     disable_nagle_algorithm = True
@@ -125,8 +149,45 @@ class _Handler(BaseHTTPRequestHandler):
             }
         )
 
+    def parse_request(self) -> bool:
+        """Reads the head of a request. The library leaves out what it cannot read, and all fields behind that: a key, for
+        example, or how long the body is."""
+        self.close_connection = True
+        if self.raw_requestline.startswith(b"PRI * HTTP/2"):
+            return False
+        if self.raw_requestline in (b"\r\n", b"\n"):
+            # An empty line before a request is none of it.
+            self.close_connection = False
+            return False
+        if not _REQUEST.match(self.raw_requestline):
+            self.request_version = self.default_request_version
+            self._refuse_head()
+            return False
+        source, head = self.rfile, _Head(self.rfile)
+        self.rfile = head
+        try:
+            is_read = super().parse_request()
+        finally:
+            self.rfile = source
+        if not is_read:
+            return False
+        if not head.lines[-1]:
+            # It was cut, and nobody waits for an answer.
+            self.close_connection = True
+            return False
+        if not head.is_sound():
+            self._refuse_head()
+            return False
+        return True
+
+    def _refuse_head(self) -> None:
+        self.send_error(400, "the head is none of HTTP/1.1's")
+
     def handle_expect_100(self) -> bool:
-        """Whoever waits to be asked for the body is asked now, and not together with the answer."""
+        """Whoever waits to be asked for the body is asked now, and not together with the answer; not for that of a head
+        that is refused."""
+        if isinstance(self.rfile, _Head) and not self.rfile.is_sound():
+            return True
         goes_on = super().handle_expect_100()
         self.wfile.flush()
         return goes_on
@@ -136,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._arrived = time.monotonic()
         self._read_body()
         try:
-            path = urlsplit(self.path).path
+            path = self._path()
             if self.server.node.is_fenced.is_set():
                 raise Fenced()
             if self.command == "POST" and path.startswith("/services/"):
@@ -157,6 +218,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     # A request.
 
+    def _path(self) -> str:
+        try:
+            return urlsplit(self.path).path
+        except ValueError as error:
+            raise Problem(400, "arguments", f"this is no path: {error}") from error
+
     def _read_body(self) -> None:
         """Reads the body before anything is answered, so that the connection can be used again. One that does not come
         as a whole in the time of its request is not waited for."""
@@ -174,9 +241,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.settimeout(self.timeout)
 
     def _read_whole(self) -> None:
-        coding, length = self.headers.get("Transfer-Encoding"), self.headers.get("Content-Length")
-        if coding is not None:
-            self._read_chunks(coding)
+        # Several codings may be in several fields, as in one.
+        codings = self.headers.get_all("Transfer-Encoding", [])
+        lengths = {one.strip(" \t") for one in self.headers.get_all("Content-Length", [])}
+        length = next(iter(lengths), None)
+        if codings:
+            # Something in between may have taken the length for the body's, and what follows for another request.
+            self.close_connection = self.close_connection or bool(lengths)
+            self._read_chunks(",".join(codings))
+        elif len(lengths) > 1:
+            self._refuse(Problem(400, "arguments", "Content-Length is given twice"))
         elif length is not None and not (length.isascii() and length.isdecimal() and len(length) < 19):
             self._refuse(Problem(400, "arguments", "Content-Length is no number"))
         elif length is not None and int(length) > _BODY_BYTES:
@@ -208,7 +282,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._drain(length)
             else:
                 pieces.append(self._take(length))
-            self._line()
+            if self._line() not in (b"\r\n", b"\n"):
+                # It is longer than it says.
+                break
         return self._refuse(Problem(400, "arguments", "the body's coding is not understood"))
 
     def _ahead(self) -> bytes:
@@ -253,7 +329,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self._refused:
             raise self._refused
         try:
-            return shape.loads(self._body)
+            return shape.loads(self._body.decode())
         except ValueError as error:
             raise Problem(400, "arguments", f"not JSON: {error}") from error
 
@@ -264,6 +340,10 @@ class _Handler(BaseHTTPRequestHandler):
                 check = identifier if field == "root" else name
                 if getattr(value, field, None) is not None:
                     check(getattr(value, field))
+            for one in (value, getattr(value, "origin", None)):
+                for field in ("calls", "generation", "nonce", "slot"):
+                    if (getattr(one, field, None) or 0) < 0:
+                        raise ValueError(f"the body: {field} is below 0")
             return value
         except ValueError as error:
             raise Problem(400, "arguments", str(error)) from error

@@ -31,6 +31,11 @@ import psycopg
 # How often a start looks whether the sessions of earlier ones have ended, and how long it waits in between, in seconds.
 _LOOKS = 500
 _PAUSE = 0.02
+# A local transaction of so many seconds may be what a statement has waited for in vain: half of how long one waits
+# (`lock_timeout`), since who is in the way was there before.
+_LONG = 1
+# Above all generations: the largest number that the key of an advisory lock has room for.
+_GENERATION_MAX = (1 << 32) - 1
 
 
 # What is no number where the generation is another one: statements of ours fail by its cast.
@@ -99,6 +104,16 @@ def end_older(connection: psycopg.Connection, component: str, generation: int, i
             return
         time.sleep(_PAUSE)
     raise ValueError("the sessions of an earlier process were terminated in its database, and do not end")
+
+
+def is_earlier_at_work(connection: psycopg.Connection, component: str) -> bool:
+    """Whether an earlier process of the component, or what it has left behind, has been in a local transaction for so
+    long that a statement which waits for a lock may have given up because of it. It is asked before a start has a
+    generation, by which all that have one are earlier."""
+    earlier = older(connection, component, _GENERATION_MAX, is_postgresql(connection))
+    long = f"""SELECT pid FROM pg_stat_activity
+        WHERE pid = ANY(%s::int[]) AND xact_start < now() - interval '{_LONG} second'"""
+    return bool(connection.execute(long, (earlier,)).fetchall())
 
 
 def older(connection: psycopg.Connection, component: str, generation: int, is_postgresql: bool) -> list[int]:

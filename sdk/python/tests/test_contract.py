@@ -328,6 +328,82 @@ class Requests(Contract):
         connection.close()
         self.assertEqual(self.fleet.read("stock", "count", {"item": 3}), 998)
 
+    def raw(
+        self, *lines: bytes, body: bytes = b'{"item":4}', first: bytes = b"POST /services/take HTTP/1.1"
+    ) -> bytes:
+        """Sends a head of these lines, and a body; answers all that comes until the connection is closed."""
+        with socket.create_connection(("127.0.0.1", self.fleet.ports["stock"]), timeout=20) as connection:
+            connection.sendall(b"\r\n".join((first, *lines)) + b"\r\n\r\n" + body)
+            connection.shutdown(socket.SHUT_WR)
+            pieces = []
+            while piece := connection.recv(4096):
+                pieces.append(piece)
+            return b"".join(pieces)
+
+    def test_a_head_that_cannot_be_read_is_no_request_without_what_is_behind_it(self) -> None:
+        host, length = b"Host: stock", b"Content-Length: 10"
+        for bad in (
+            b"Idempotency-Key : k",
+            b"Idempotency-Key",
+            b"Idempotency-Key: k\r\n goes on",
+            b"X: y\rIdempotency-Key: k",
+            b"Idempotency-Key: a\x00b",
+            b"Idempotency-Key: a\x01b",
+            b"Content-Length: 3",
+        ):
+            for lines in ((host, length, bad), (host, bad, length)):
+                answer = self.raw(*lines)
+                self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), (lines, answer))
+                self.assertEqual(answer.count(b"HTTP/1.1 "), 1, "the body is no request")
+        self.assertEqual(self.fleet.read("stock", "count", {"item": 4}), 1000)
+        self.assertEqual(self.raw(b"Host: stock", body=b"").count(b"400 "), 1)
+        # Nobody is asked for the body of a head that is refused.
+        answer = self.raw(host, b"Expect: 100-continue", b"X : y", length)
+        self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), answer)
+        for first in (
+            b"POST /services/take",
+            b"POST  /services/take HTTP/1.1",
+            b"POST /services/take HTTP/0.9",
+            b"POST /services/take HTTP/2.0",
+            b"POST /services/take\tHTTP/1.1",
+            b"POST http://[/services/take HTTP/1.1",
+            b" ",
+        ):
+            answer = self.raw(host, length, first=first)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), (first, answer))
+        for codings in ((b"Transfer-Encoding: chunked", b"Transfer-Encoding: gzip"), (b"Transfer-Encoding: gzip, chunked",)):
+            answer = self.raw(host, *codings, body=b'A\r\n{"item":4}\r\n0\r\n\r\n')
+            self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), (codings, answer))
+        answer = self.raw(host, b"Transfer-Encoding: chunked", body=b'A\r\n{"item":4}more\r\n0\r\n\r\n')
+        self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), answer)
+        self.assertEqual(self.fleet.read("stock", "count", {"item": 4}), 1000)
+        # Whose length is given in two ways is not listened to any further.
+        both = b"Transfer-Encoding: chunked"
+        self.assertEqual(self.raw(host, length, both, body=b'A\r\n{"item":4}\r\n0\r\n\r\n').count(b"200 OK"), 1)
+        self.assertEqual(self.fleet.read("stock", "count", {"item": 4}), 999)
+
+    def test_a_head_may_be_written_in_all_ways_that_http_has(self) -> None:
+        port = self.fleet.ports["stock"]
+        for first, lines in (
+            (b"POST /services/take HTTP/1.1", (b"host: stock", b"content-length:10")),
+            (b"POST /services/take HTTP/1.0", (b"CONTENT-LENGTH: 10 ",)),
+            (b"POST http://127.0.0.1:%d/services/take HTTP/1.1" % port, (b"Host: stock", b"Content-Length:\t10")),
+            (b"\r\nPOST /services/take?a=b HTTP/1.1", (b"Host: stock", b"X-Empty:", b"Content-Length: 10")),
+            (b"POST /services/take HTTP/1.1", (b"X-Name: \xc3\xa9\x85", b"X-Long: " + b"x" * 4000, b"Content-Length: 10")),
+            (b"POST /services/take HTTP/1.1", (b"Content-Length: 10", b"Content-Length: 10")),
+        ):
+            answer = self.raw(*lines, first=first)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 200 "), (first, lines, answer))
+        self.assertEqual(self.fleet.read("stock", "count", {"item": 4}), 994)
+
+    def test_a_body_is_utf_8_and_counts_are_not_below_0(self) -> None:
+        for body in ('{"item":4}'.encode("utf-16"), b'\xef\xbb\xbf{"item":4}'):
+            answer = self.raw(b"Content-Length: %d" % len(body), body=body)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), answer)
+        for bad in ({"calls": -1}, {"generation": -1}, {"origin": {"database": "d", "generation": -1}}):
+            about = {"roots": [{"root": "r", "parent": "shop", "calls": 1} | bad]}
+            self.assertEqual(self.reason(self.fleet.post("stock", "/composite/prepare", about)), (400, "arguments"), bad)
+
     def test_a_key_gives_the_stored_answer_and_no_other(self) -> None:
         key = {"Idempotency-Key": "k"}
         for _ in range(2):
@@ -355,6 +431,33 @@ class Requests(Contract):
                     except psycopg.errors.FeatureNotSupported:
                         self.skipTest("this database does not end sessions")
         self.assertGreater(ended, 0)
+        self.assertEqual(self.count(), (200, 1000))
+
+    def test_a_start_ends_what_an_earlier_process_has_left_behind(self) -> None:
+        self.fleet.kill("stock")
+        with psycopg.connect(database_url(), autocommit=True) as connection:
+            if "compiled by" not in connection.execute("SELECT version()").fetchone()[0]:
+                self.skipTest("this database need not end sessions before a start goes on")
+            # A local transaction that holds a row which the statements for the tables look at.
+            connection.execute("SET application_name = 'cognate-composite:stock:1'")
+            connection.execute("BEGIN")
+            connection.execute("UPDATE item SET stock = stock WHERE id = 5")
+            self.fleet.start("stock")
+            with self.assertRaises(psycopg.OperationalError):
+                connection.execute("COMMIT")
+        self.assertEqual(self.count(), (200, 1000))
+
+    def test_a_start_ends_nobody_if_somebody_else_is_in_its_way(self) -> None:
+        with psycopg.connect(database_url(), autocommit=True) as connection:
+            if "compiled by" not in connection.execute("SELECT version()").fetchone()[0]:
+                self.skipTest("what is not inserted waits for nobody on this database")
+            connection.execute("BEGIN")
+            connection.execute("UPDATE item SET stock = stock WHERE id = 5")
+            # The older process goes on.
+            with self.assertRaisesRegex(AssertionError, "others have locked for too long"):
+                self.fleet.start("stock", "another journal")
+            connection.execute("COMMIT")
+        self.assertEqual(self.fleet.status("stock")["generation"], 1)
         self.assertEqual(self.count(), (200, 1000))
 
     def test_the_document_names_the_services(self) -> None:

@@ -201,6 +201,9 @@ async def streams(connection: asyncpg.Connection) -> None:
         assert (await cursor.fetchrow())["n"] == 4
         assert [row["n"] for row in await cursor.fetch(100)] == [5, 6, 7, 8, 9, 10]
         assert await cursor.fetch(1) == []
+        cursor = await connection.cursor(series, 10)
+        assert await cursor.forward(4) == 4
+        assert [row["n"] for row in await cursor.fetch(2)] == [5, 6]
 
 
 async def prepared(connection: asyncpg.Connection) -> None:
@@ -212,6 +215,17 @@ async def prepared(connection: asyncpg.Connection) -> None:
         assert [tuple(row) for row in await statement.fetch(0, "b")] == [(1, "a")]
     assert statement.get_statusmsg() == "SELECT 1"
     assert await statement.fetchval(1_000_000, "b") is None
+
+
+async def changed(connection: asyncpg.Connection) -> None:
+    """A statement whose columns another session has changed is prepared anew by the client itself."""
+    await connection.execute("CREATE TABLE changing (id int PRIMARY KEY, n int); INSERT INTO changing VALUES (1, 10)")
+    query = "SELECT * FROM changing WHERE id = $1"
+    assert [tuple(row) for row in await connection.fetch(query, 1)] == [(1, 10)]
+    other = await asyncpg.connect()
+    await other.execute("ALTER TABLE changing ADD COLUMN more text DEFAULT 'm'")
+    assert [tuple(row) for row in await connection.fetch(query, 1)] == [(1, 10, "m")]
+    await other.close()
 
 
 async def batches(connection: asyncpg.Connection) -> None:
@@ -247,7 +261,7 @@ async def notifications(connection: asyncpg.Connection) -> None:
 
 async def main() -> None:
     connection = await asyncpg.connect(server_settings={"timezone": "UTC"})
-    for check in (types, errors, transactions, retries, cancels, streams, prepared, batches, notifications):
+    for check in (types, errors, transactions, retries, cancels, streams, prepared, changed, batches, notifications):
         await check(connection)
     await connection.close()
 

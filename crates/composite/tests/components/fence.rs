@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tokio::runtime::Runtime;
+use tokio_postgres::NoTls;
 
 use crate::contract::{one, part_of};
 use crate::postgres::Postgres;
@@ -173,6 +175,41 @@ fn end_by_itself(database: &str, folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A local transaction that an earlier process has left behind holds a row that the statements for
+/// the tables look at. A start ends its session, and does not give up before.
+fn start_against_what_was_left_behind(database: &str, folder: &Path) -> Result<(), Failure> {
+    drop(stock(database, &folder.join("older"))?);
+    let runtime = Runtime::new()?;
+    let (client, connection) = runtime.block_on(tokio_postgres::connect(database, NoTls))?;
+    let session = runtime.spawn(connection);
+    runtime.block_on(async {
+        client.batch_execute("SET application_name = 'cognate-composite:stock:1'").await?;
+        client.batch_execute("BEGIN; UPDATE item SET stock = stock WHERE id = 5").await
+    })?;
+    let later = stock(database, &folder.join("later"))?;
+    let counted = post(later.address, "/services/count", &[], &json!({ "item": 5 }))?;
+    assert_eq!(counted, (200, json!(1000)));
+    assert!(runtime.block_on(session)?.is_err(), "its session was ended");
+    Ok(())
+}
+
+/// A row that the statements for the tables look at is held by somebody who has nothing to do with
+/// the component: he is not ended, and the start gives up before it has ended the older process.
+fn start_against_somebody_else(database: &str, folder: &Path) -> Result<(), Failure> {
+    let older = stock(database, &folder.join("older"))?;
+    let runtime = Runtime::new()?;
+    let (client, connection) = runtime.block_on(tokio_postgres::connect(database, NoTls))?;
+    let _session = runtime.spawn(connection);
+    runtime.block_on(client.batch_execute("BEGIN; UPDATE item SET stock = stock WHERE id = 5"))?;
+    assert!(stock(database, &folder.join("later")).is_err(), "it started over a row that is locked");
+    runtime.block_on(client.batch_execute("COMMIT"))?;
+    let (_, status) = request(older.address, "GET", "/status", &[], b"")?;
+    assert_eq!(status["generation"].as_u64(), Some(1));
+    let counted = post(older.address, "/services/count", &[], &json!({ "item": 5 }))?;
+    assert_eq!(counted, (200, json!(1000)));
+    Ok(())
+}
+
 /// Runs a part of a test that waits for processes, over a server of its own.
 async fn over_a_server(part: fn(&str, &Path) -> Result<(), Failure>) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
@@ -218,13 +255,15 @@ async fn the_older_process_ends_no_promise_that_it_never_heard_of() -> Result<()
 #[test]
 fn on_postgresql_the_older_process_is_fenced_and_ends_too() -> Result<(), Failure> {
     type Part = fn(&str, &Path) -> Result<(), Failure>;
-    const PARTS: [(&str, Part); 6] = [
+    const PARTS: [(&str, Part); 8] = [
         ("take_over", take_over),
         ("commit_told_to_the_older", commit_told_to_the_older),
         ("commit_never_heard_of", commit_told_to_the_older_that_never_heard_of_it),
         ("promise_after_take_over", promise_after_take_over),
         ("read_after_take_over", read_after_take_over),
         ("end_by_itself", end_by_itself),
+        ("left_behind", start_against_what_was_left_behind),
+        ("somebody_else", start_against_somebody_else),
     ];
     let Some(mut server) = Postgres::start()? else { return Ok(()) };
     let folder = tempfile::tempdir()?;

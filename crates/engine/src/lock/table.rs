@@ -418,6 +418,21 @@ impl LockTable {
         punch(granted);
     }
 
+    /// `owner` lets go of what it has locked since it held so many locks, all of it rows. Answers
+    /// the bytes that those locks were charged.
+    pub(crate) fn release_rows_since(&self, owner: TransactionId, held: &mut Held, count: usize) -> usize {
+        let since = held.hashes.split_off(count.min(held.hashes.len()));
+        let (mut granted, mut bytes) = (Granted::new(), 0);
+        for hash in since {
+            match self.lower(owner, hash, 0, &mut granted) {
+                Some(freed) => bytes += freed,
+                None => held.hashes.push(hash),
+            }
+        }
+        punch(granted);
+        bytes
+    }
+
     /// `owner` goes back to what it held before in one queue: the bytes of a row's lock that is
     /// gone. None if something is still held.
     fn lower(&self, owner: TransactionId, hash: u64, before: Modes, granted: &mut Granted) -> Option<usize> {

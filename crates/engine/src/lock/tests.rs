@@ -469,3 +469,20 @@ fn a_search_does_not_look_at_those_who_wait_ahead() {
         }
     }
 }
+
+#[test]
+fn what_was_locked_since_may_go_before_the_end() {
+    let mut scene = Scene::new();
+    assert!(scene.takes(1, "a", S));
+    let count = scene.held[1].count();
+    assert!(scene.takes(1, "b", X) && scene.takes(1, "a", X));
+    let mut waiting = scene.waits(2, "b", X).expect("no deadlock");
+    assert!(!is_granted(&mut waiting));
+    let freed = scene.table.release_rows_since(1, &mut scene.held[1], count);
+    assert_eq!(freed, LOCK_BYTES + 1);
+    assert!(is_granted(&mut waiting));
+    // What it held before stays, and as strong as it has become.
+    assert!(!scene.takes(2, "a", S));
+    scene.ends(1);
+    assert!(scene.takes(2, "a", S));
+}

@@ -161,7 +161,10 @@ impl Link {
 
     async fn send_snapshot(&self, vote: RaftVote, parcel: Parcel) -> Result<RaftVote, Unsent> {
         let (base, position, mut source, _sending) = match parcel {
-            Parcel::Outgoing { base, position, source, sending } => (base, position, source, sending),
+            Parcel::Outgoing { left, .. } if left.contains(&self.target) => {
+                return Err(Unsent::later("it was removed since that state; a newer one is made"));
+            }
+            Parcel::Outgoing { base, position, source, sending, .. } => (base, position, source, sending),
             // It is asked for again after a pause.
             Parcel::Refused(why) => return Err(Unsent::later(&why)),
             Parcel::Nothing | Parcel::Incoming { .. } => {

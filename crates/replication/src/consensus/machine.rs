@@ -1,6 +1,7 @@
 //! The state machine that openraft knows: it moves the mark of what is settled, if the storage has
 //! not done so before, and hands snapshots over.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 use super::storage::durable;
 use super::{LogId, Meta, RaftSnapshot, Stored, Types, id_of, log_id, members_of, meta_of, stored};
 use crate::application::{Application, Failure, SnapshotSink, SnapshotSource};
-use crate::entry::{Base, EntryId, MembersAt, Position};
+use crate::entry::{Base, EntryId, MembersAt, NodeNumber, Position};
 use crate::log::OrderLog;
 use crate::log::record::Install;
 use crate::mark::Mark;
@@ -24,7 +25,14 @@ pub(crate) enum Parcel {
     /// Only its place is known.
     Nothing,
     /// To another node.
-    Outgoing { base: Base, position: Position, source: Box<dyn SnapshotSource>, sending: Sending },
+    Outgoing {
+        base: Base,
+        position: Position,
+        source: Box<dyn SnapshotSource>,
+        sending: Sending,
+        /// Members as of the base who were removed since: they are not sent it.
+        left: BTreeSet<NodeNumber>,
+    },
     /// To another node, and there is nothing to be sent for now: why.
     Refused(Failure),
     /// From another node, complete.
@@ -137,9 +145,17 @@ impl Machine {
         let opened = self.application.open_snapshot().await?;
         let base = if self.shared.claims_applied { Some(known) } else { self.log.base_at(opened.position) };
         let base = base.ok_or("a snapshot from before the beginning of the log")?;
+        // Who comes again with other data has forgotten what it confirmed. By a membership from
+        // before it left it may be a majority by itself, and would lead over what is settled. All
+        // others can have this state, and must, since a change of the members that is under way may
+        // wait for one of them.
+        let left = self.log.left_since(&base);
+        if !left.is_disjoint(&self.log.members_at(u64::MAX).members.nodes) {
+            self.application.renew_snapshot();
+        }
         let sending = Sending::of(&self.shared, &base);
         let (position, source) = (opened.position, opened.source);
-        let parcel = Parcel::Outgoing { base: base.clone(), position, source, sending };
+        let parcel = Parcel::Outgoing { base: base.clone(), position, source, sending, left };
         Ok((base, parcel))
     }
 

@@ -300,6 +300,13 @@ impl Consensus {
         }
     }
 
+    /// Whether this node would vote alone by a state that it is sent. Nobody who votes alone is
+    /// sent one: it is from before this node has lost its data, and it would lead itself.
+    pub(crate) fn votes_alone_by(&self, base: &Base) -> bool {
+        let voters = &base.members.members.voters;
+        !voters.is_empty() && voters.iter().all(|set| set.iter().all(|node| *node == self.own))
+    }
+
     /// Makes a snapshot that has come completely this node's state.
     pub(crate) async fn install(
         &self,

@@ -136,6 +136,22 @@ impl OrderLog {
         self.slots.lock().peers.get(&node).copied()
     }
 
+    /// Whether a member was not met, or forgotten when it was removed before. Only what is settled
+    /// makes it one: an entry that is cut again would leave it noted, and refused with other data.
+    pub(crate) fn is_unmet_member(&self, node: NodeNumber) -> bool {
+        let slots = self.slots.lock();
+        if slots.peers.contains_key(&node) {
+            return false;
+        }
+        let settled = slots.committed.map_or(0, |id| id.index);
+        slots.members_at(settled).members.nodes.contains(&node)
+    }
+
+    /// Members as of `base` who were removed since, and may have come again.
+    pub(crate) fn left_since(&self, base: &Base) -> BTreeSet<NodeNumber> {
+        self.slots.lock().left_since(base)
+    }
+
     /// Forgets nodes that are no members: their numbers may come again with new data.
     pub(crate) fn forget_others(&self, members: &BTreeSet<NodeNumber>) -> Result<(), Error> {
         let mut slots = self.slots.lock();

@@ -242,6 +242,19 @@ impl Slots {
         }
     }
 
+    /// Members as of `base` whom a later entry leaves out: they were removed since, and may have
+    /// come again.
+    pub(super) fn left_since(&self, base: &Base) -> BTreeSet<NodeNumber> {
+        let mut left = BTreeSet::new();
+        for &index in self.changes.range(base.next_index()..) {
+            let content = self.get(index).and_then(|slot| slot.content.as_ref());
+            if let Some(Content::Members(later)) = content {
+                left.extend(base.members.members.nodes.difference(&later.nodes));
+            }
+        }
+        left
+    }
+
     /// A base at the last entry that ends at or before `position` and is settled.
     pub(super) fn base_at(&self, position: Position) -> Option<Base> {
         let committed = self.committed?.index;

@@ -71,6 +71,35 @@ async fn positions_follow_from_the_order_alone_also_after_a_cut_and_a_restart() 
     assert_eq!(log.members_at(3).members.nodes.len(), 3);
 }
 
+/// Who was removed since a state was made may come again with other data, and then must not have
+/// it; who has stayed may need it, also while a change of the members is under way.
+#[test]
+fn who_left_since_a_base_and_who_is_to_be_met_again() {
+    let disk = SimDisk::new(3);
+    let log = open(&disk, 0).unwrap();
+    add(&log, members(0, 0, &[1]));
+    add(&log, requests(1, 1, 2, 10));
+    add(&log, members(1, 2, &[1, 2]));
+    add(&log, requests(1, 3, 1, 10));
+    log.note_committed(id(1, 3)).unwrap();
+    let base = log.base_at(2).unwrap();
+    assert_eq!(base.id, Some(id(1, 2)));
+    add(&log, members(1, 4, &[1, 2, 3]));
+    assert_eq!(log.left_since(&base), BTreeSet::new());
+    add(&log, members(1, 5, &[2, 3]));
+    add(&log, members(1, 6, &[1, 2, 3]));
+    assert_eq!(log.left_since(&base), BTreeSet::from([1]));
+    log.note_committed(id(1, 5)).unwrap();
+    assert!(log.meet(1, 7));
+    log.forget_others(&BTreeSet::from([2, 3])).unwrap();
+    assert!(!log.is_unmet_member(1), "its coming again is not settled, and may be cut");
+    log.note_committed(id(1, 6)).unwrap();
+    assert!(log.is_unmet_member(1));
+    assert!(log.meet(1, 8) && !log.is_unmet_member(1) && !log.meet(1, 7));
+    let newer = log.base_at(3).unwrap();
+    assert_eq!((newer.id, log.left_since(&newer)), (Some(id(1, 6)), BTreeSet::new()));
+}
+
 #[tokio::test]
 async fn entries_that_have_left_memory_are_read_back_from_their_segments() {
     let disk = SimDisk::new(2);

@@ -147,6 +147,11 @@ impl Identity {
         *self.cluster.write() = Some(cluster);
     }
 
+    /// Whether `node` is a member again that was forgotten when it was removed.
+    pub(crate) fn forgot(&self, node: NodeNumber) -> bool {
+        self.log.is_unmet_member(node)
+    }
+
     /// Whether the node that calls itself `node` is the one that was here before.
     pub(crate) fn meet(&self, node: NodeNumber, is_born: bool, incarnation: u64) -> Result<(), String> {
         let is_known = if is_born && self.begun().is_some() {

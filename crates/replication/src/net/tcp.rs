@@ -422,8 +422,10 @@ impl Tcp {
             if !self.identity.hear(other.node, other.life) {
                 return Err(std::io::Error::other("another process speaks as this node"));
             }
-            if !is_met && names_cluster(&request) && self.identity.begun().is_some() {
-                // The connection is older than the other's joining, which is durable now.
+            let is_unmet = !is_met || self.identity.forgot(other.node);
+            if is_unmet && names_cluster(&request) && self.identity.begun().is_some() {
+                // The connection is older than the other's joining, which is durable now, or than
+                // its coming again after it was removed.
                 self.identity.meet(other.node, true, other.incarnation).map_err(std::io::Error::other)?;
                 is_met = true;
             }

@@ -234,6 +234,11 @@ impl Application for Recorder {
         Box::pin(async { Ok(snapshot) })
     }
 
+    fn renew_snapshot(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.durable = state.began + state.history.len() as u64;
+    }
+
     fn begin_install(&self, position: Position) -> Answer<'_, Result<Box<dyn SnapshotSink>, Failure>> {
         let life = {
             let mut transfers = self.transfers.lock().unwrap();

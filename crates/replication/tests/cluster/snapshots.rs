@@ -1,10 +1,11 @@
 //! Snapshots over the simulated network, when not everything goes as it should: for a node that was
 //! away for so long that the others' logs begin behind what it has.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cognate_env::sim::Loss;
-use cognate_replication::{NodeNumber, Position};
+use cognate_replication::{Change, NodeNumber, Position};
 
 use crate::sim::{NODES, Storm, simulated};
 use crate::support::{FOR_EVER, until};
@@ -126,6 +127,37 @@ fn a_node_without_space_is_not_sent_snapshots_without_end() {
         storm.running[&1].order("meanwhile").await;
         storm.recorders[&AWAY].fill(false);
         takes_part(storm, 1).await;
+    });
+}
+
+/// Who is sent a snapshot may be needed for a change of the members that is under way. It is sent
+/// the state of before the change: it was not removed since.
+#[test]
+fn a_change_of_the_members_waits_for_who_is_sent_a_snapshot() {
+    simulated(async {
+        let mut storm = one_away(27).await;
+        for node in [1, 2] {
+            storm.recorders[&node].refuse_snapshots(u64::MAX);
+        }
+        storm.start(AWAY).await;
+        until("one of the others leads", || storm.running[&1].order.leader().is_some()).await;
+        let leader = storm.running[&1].order.leader().unwrap();
+        let other = 3 - leader;
+        let order = storm.running[&leader].order.clone();
+        let change = tokio::spawn(async move { order.change(Change::Remove(other)).await });
+        let voters = || storm.running[&leader].order.members().voters;
+        until("two sets of voters are needed", || voters().len() == 2).await;
+        assert!(!change.is_finished(), "it needs who is away");
+        for node in [1, 2] {
+            storm.recorders[&node].refuse_snapshots(0);
+        }
+        let changed = tokio::time::timeout(FOR_EVER, change).await;
+        changed.expect("it comes to its end").unwrap().unwrap();
+        assert_eq!(voters(), [BTreeSet::from([leader, AWAY])]);
+        let last = storm.running[&leader].order("of two").await;
+        storm.running[&AWAY].until(last).await;
+        assert_eq!(storm.recorders[&AWAY].snapshots().1, 1);
+        storm.end().await;
     });
 }
 

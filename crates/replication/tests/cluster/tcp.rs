@@ -442,6 +442,73 @@ async fn a_node_that_lost_its_data_is_refused_until_it_was_removed() {
     trio.same(6).await;
 }
 
+/// A state of when it was all of the cluster would have it lead itself, and settle other requests
+/// than the others have: it is sent one that knows who the members are now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_alone_and_lost_its_data_is_sent_a_state_that_knows_the_others() {
+    let mut trio = Trio::new(3);
+    trio.kept_bytes = 0;
+    let mut alone = trio.settings(1);
+    alone.peers.retain(|node, _| *node == 1);
+    let running = trio.try_start(alone, SECRET).await.unwrap();
+    trio.running.insert(1, running);
+    let long = "x".repeat(10_000);
+    for number in 0..40 {
+        trio.node(1).order(&format!("{number}{long}")).await;
+    }
+    let first = trio.node(1);
+    until("it has them", || first.recorder.applied().min(first.order.marks().synced) >= 40).await;
+    first.recorder.checkpoint(40);
+    first.order.checkpointed(40).await.unwrap();
+    until("old segments are removed", || std::fs::read_dir(trio.path(1)).unwrap().count() < 5).await;
+    trio.kill(1).await;
+    trio.start_all().await;
+    for node in [2, 3] {
+        trio.node(1).order.change(Change::AddLearner(node)).await.unwrap();
+        trio.node(node).until(40).await;
+        trio.node(1).order.change(Change::Promote(node)).await.unwrap();
+    }
+    assert_eq!(trio.node(2).order("of three").await, 41);
+    trio.kill(1).await;
+    std::fs::remove_dir_all(trio.path(1)).unwrap();
+    trio.recorders.insert(1, Recorder::new(0));
+    trio.start(1).await;
+    assert_eq!(trio.node(2).order("of two").await, 42);
+    trio.node(2).order.change(Change::Remove(1)).await.unwrap();
+    trio.node(3).order.change(Change::AddLearner(1)).await.unwrap();
+    trio.node(1).until(42).await;
+    trio.node(2).order.change(Change::Promote(1)).await.unwrap();
+    let at = trio.kill(1).await;
+    assert!(at >= 42, "its state is of {at}, when the others were no members");
+    trio.start(1).await;
+    assert_eq!(trio.node(1).order("of three again").await, 43);
+    trio.same(43).await;
+}
+
+/// Its connections are older than its coming again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_removed_and_added_again_is_refused_once_its_data_are_lost() {
+    let mut trio = Trio::new(3);
+    trio.start_all().await;
+    trio.node(1).order.change(Change::Remove(3)).await.unwrap();
+    trio.node(2).order.change(Change::AddLearner(3)).await.unwrap();
+    for (number, request) in [(1, "one"), (2, "two")] {
+        trio.node(2).order(request).await;
+        trio.same(number).await;
+    }
+    for node in [1, 2] {
+        trio.node(3).order.ask(node, Bytes::from_static(b"how")).await.unwrap();
+    }
+    trio.kill(3).await;
+    std::fs::remove_dir_all(trio.path(3)).unwrap();
+    trio.recorders.insert(3, Recorder::new(0));
+    trio.start(3).await;
+    let refuses = |row: &NodeRow| row.reason.as_ref().is_some_and(|reason| reason.contains("other data"));
+    while trio.node(3).order.status().await.iter().filter(|row| row.node != 3 && refuses(row)).count() < 2 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// It leads for a moment still, without a vote, and is asked just then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_removed_is_added_again_at_once() {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::{Duration, Instant};
 
-use cognate_sql::session::{CommandTag, Portal, Prepared, Session, TransactionStatus};
+use cognate_sql::session::{CommandTag, Prepared, Session, TransactionStatus};
 use cognate_sql::{SqlError, sqlstate};
 use tokio::time::timeout;
 
@@ -20,7 +20,6 @@ use super::conversation::{End, LINGER, Respondent, attend, exchange, farewell, f
 use super::copy::CopyIn;
 use super::frame::{FrameError, Phase};
 use super::message::{self, Frontend, MessageError, tag};
-use super::names::Names;
 use super::registry::{Open, Stop};
 use super::response::{self, Report};
 use super::row::{Head, RowBuffer};
@@ -59,11 +58,10 @@ pub(crate) struct Connection {
     /// The head of the rows of the portal that runs, or is run next, as long as it is not written.
     pub(crate) head_due: Option<HeadDue>,
     pub(crate) session: Session,
-    /// The unnamed prepared statement; those with names are the session's.
+    /// The unnamed prepared statement; those with names, and portals, are the session's.
     pub(crate) unnamed: Option<Arc<Prepared>>,
     /// The client was told of its columns.
     pub(crate) is_unnamed_told: bool,
-    pub(crate) portals: Names<Portal>,
     /// CommandComplete of the last Execute, not yet written.
     pub(crate) held: Option<CommandTag>,
     /// An error was reported: everything up to the next Sync is skipped.
@@ -121,7 +119,6 @@ impl Connection {
             session,
             unnamed: None,
             is_unnamed_told: false,
-            portals: Names::default(),
             held: None,
             skip_to_sync: false,
             copy: None,
@@ -141,8 +138,8 @@ impl Connection {
         let is_settled = matches!(timeout(LINGER, self.session.settle_answers()).await, Ok(Ok(())));
         // The session goes first: its locks must not wait for a farewell that a slow client does
         // not read.
-        let Connection { session, mut transport, portals, .. } = self;
-        drop((portals, session));
+        let Connection { session, mut transport, .. } = self;
+        drop(session);
         if is_settled {
             farewell(&mut transport, &end).await;
         }
@@ -329,7 +326,7 @@ impl Connection {
         response::ready_for_query(output, status);
         self.transport.mark_urgent();
         if status == b'I' {
-            self.portals.clear();
+            self.session.portals_mut().clear();
         }
     }
 

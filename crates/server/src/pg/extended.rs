@@ -2,7 +2,8 @@
 //!
 //! A prepared statement lives until it is closed, a portal until its transaction ends, or that
 //! goes back to a savepoint which is older. A portal with a row limit stays where it is between two
-//! Executes; nothing of it is buffered here.
+//! Executes; nothing of it is buffered here. Portals are the session's, since SQL knows those with
+//! a name as cursors.
 //!
 //! PostgreSQL waits in Parse for who changes a statement's tables, and this server in Execute. So
 //! that a client sees no difference, a portal whose columns nobody was told of has those that there
@@ -11,14 +12,13 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use cognate_sql::session::{CommandTag, Company, Fetch, Portal, Prepared};
+use cognate_sql::session::{CommandTag, Company, Fetch, Portal, Prepared, Taken};
 use cognate_sql::{SqlError, sqlstate};
 
 use super::connection::{Connection, Failure, HeadDue, Rerun};
 use super::conversation::{End, attend};
 use super::message::tag;
 use super::message::{Bind, Target};
-use super::names::Taken;
 use super::response;
 use super::row::describe_columns;
 
@@ -78,7 +78,7 @@ impl Connection {
 
     pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Failure> {
         let prepared = self.statement(bind.statement)?;
-        let mut free = self.portals.check_free(bind.portal);
+        let mut free = self.session.portals().check_free(bind.portal);
         if self.session.cursor_columns(bind.portal).is_some() {
             // A cursor made by DECLARE is a portal too.
             free = Err(Taken::Exists);
@@ -92,12 +92,12 @@ impl Connection {
         })?;
         let mut portal = self.session.bind(&prepared, &bind.values, &bind.formats, &bind.result_formats)?;
         if !bind.portal.is_empty() {
-            self.session.charge_named(&mut portal, bind.portal.len())?;
+            self.session.name_portal(&mut portal, bind.portal)?;
         }
         if bind.statement.is_empty() && !self.is_unnamed_told && bind.result_formats.len() <= 1 {
             portal.leave_open();
         }
-        self.portals.put(bind.portal, portal);
+        self.session.portals_mut().put(bind.portal, portal);
         response::bind_complete(self.transport.output());
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Connection {
                 if name.is_empty() {
                     self.is_unnamed_told = true;
                     // So is who has bound it already and executes that next.
-                    self.portals.for_each(|portal| {
+                    self.session.portals_mut().for_each(|portal| {
                         if portal.is_of(&prepared) {
                             portal.close_columns();
                         }
@@ -122,13 +122,13 @@ impl Connection {
                 describe_columns(output, prepared.columns(), &[]);
             }
             Target::Portal => {
-                let portal = self.portals.get(name).map(Portal::prepared);
+                let portal = self.session.portals().get(name).map(Portal::prepared);
                 if let Some(prepared) = portal.or_else(|| self.session.cursor_prepared(name)) {
                     self.session.check_describes(prepared)?;
                 }
                 let is_run_next = name.is_empty() && self.transport.next() == Some(tag::EXECUTE);
                 let output = self.transport.output();
-                if let Some(portal) = self.portals.get_mut(name) {
+                if let Some(portal) = self.session.portals_mut().get_mut(name) {
                     // It may be that statement's, of which more portals may be made.
                     self.is_unnamed_told = true;
                     if is_run_next && portal.is_open() {
@@ -152,7 +152,9 @@ impl Connection {
         match target {
             Target::Statement if name.is_empty() => self.unnamed = None,
             Target::Statement => self.session.forget_statement(name),
-            Target::Portal if self.portals.get(name).is_some() => self.portals.remove(name),
+            Target::Portal if self.session.portals().get(name).is_some() => {
+                self.session.portals_mut().remove(name);
+            }
             Target::Portal => self.session.forget_cursor(name),
         }
         response::close_complete(self.transport.output());
@@ -163,7 +165,7 @@ impl Connection {
             self.describe_now();
         }
         // Out of the map while it runs: a portal whose statement fails is gone.
-        let Some(mut portal) = self.portals.take(name) else {
+        let Some(mut portal) = self.session.portals_mut().take(name) else {
             return self.execute_cursor(name, max_rows).await;
         };
         self.session.set_company(match self.transport.next_acting() {
@@ -179,7 +181,7 @@ impl Connection {
         let ran = self.run(&mut portal, u64::from(max_rows)).await;
         self.head_due = None;
         let ran = ran?;
-        self.portals.put(name, portal);
+        self.session.portals_mut().put(name, portal);
         match ran {
             Ran::Complete(command_tag) => self.held = Some(command_tag),
             Ran::Suspended => response::portal_suspended(self.transport.output()),
@@ -192,7 +194,7 @@ impl Connection {
     /// Another portal is executed than the one that was described just before.
     fn describe_now(&mut self) {
         if self.head_due.take().is_some()
-            && let Some(portal) = self.portals.get_mut("")
+            && let Some(portal) = self.session.portals_mut().get_mut("")
         {
             portal.close_columns();
             describe_columns(self.transport.output(), portal.columns(), portal.formats());
@@ -248,7 +250,9 @@ impl Connection {
     /// nothing of the answer was sent.
     async fn run_again(&mut self, mut error: SqlError) -> Result<Option<CommandTag>, Failure> {
         let Some(Rerun { portal, head_due, mark }) = self.rerun.take() else { return Err(error.into()) };
-        let Some(portal) = self.portals.get(&portal).map(Portal::again) else { return Err(error.into()) };
+        let Some(portal) = self.session.portals().get(&portal).map(Portal::again) else {
+            return Err(error.into());
+        };
         for _ in 0..self.session.retries() {
             if !self.session.may_run_again(&error) || !self.transport.rewind(mark) {
                 break;
@@ -289,10 +293,10 @@ impl Connection {
                 attend(&mut self.transport, &self.open, fetch).await
             };
             if let Some(bound) = self.session.take_undone_portals() {
-                self.portals.retain(|portal| portal.bound() <= bound);
+                self.session.portals_mut().retain(|portal| portal.bound() <= bound);
             }
             if let Some(bound) = self.session.take_ended_portals() {
-                self.portals.retain(|portal| portal.bound() > bound);
+                self.session.portals_mut().retain(|portal| portal.bound() > bound);
             }
             self.write_due_head(portal, fetched.is_ok());
             self.transport.append(&mut self.rows.bytes);

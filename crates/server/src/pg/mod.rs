@@ -19,7 +19,6 @@ pub mod frame;
 pub mod fuzz;
 pub(crate) mod handshake;
 pub mod message;
-mod names;
 pub(crate) mod registry;
 pub mod response;
 mod row;

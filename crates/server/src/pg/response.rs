@@ -243,6 +243,8 @@ pub struct Report<'a> {
     pub constraint: Option<&'a str>,
     /// Where in a COPY or the like.
     pub context: Option<&'a str>,
+    /// The function of PostgreSQL that drivers tell it by.
+    pub routine: Option<&'a str>,
 }
 
 impl<'a> Report<'a> {
@@ -272,6 +274,7 @@ impl<'a> From<&'a SqlError> for Report<'a> {
             data_type: error.data_type.as_deref(),
             constraint: error.constraint.as_deref(),
             context: error.context.as_deref(),
+            routine: error.routine,
         }
     }
 }
@@ -303,6 +306,7 @@ fn report_fields(out: &mut Vec<u8>, tag: u8, report: &Report<'_>) {
             (b'd', report.data_type),
             (b'n', report.constraint),
             (b'W', report.context),
+            (b'R', report.routine),
         ];
         for (code, value) in fields {
             if let Some(value) = value {

@@ -21,7 +21,7 @@ pub(crate) type Rest = std::vec::IntoIter<Statement>;
 impl Connection {
     pub(crate) async fn query(&mut self, text: &str) -> Result<(), End> {
         self.unnamed = None;
-        self.portals.remove("");
+        self.session.portals_mut().remove("");
         let statements = match self.session.split(text) {
             Ok(statements) if statements.is_empty() => {
                 response::empty_query(self.transport.output());

@@ -72,6 +72,11 @@ impl Application for State {
         })
     }
 
+    fn renew_snapshot(&self) {
+        // Without one the other node is sent nothing for now; it is asked for again.
+        let _ = self.engine.checkpoint();
+    }
+
     fn begin_install(&self, _: Position) -> Answer<'_, Result<Box<dyn SnapshotSink>, Failure>> {
         let begun =
             Incoming::begin(Arc::clone(&self.disk), Path::new(FOLDER)).map_err(|error| error.to_string());

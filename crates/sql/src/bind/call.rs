@@ -50,9 +50,9 @@ impl Binder<'_> {
         if !has_star(&syntax.args) || is_row() {
             return Ok(None);
         }
-        if self.is_stored() {
-            // It would be stored as it is, and mean later columns, too.
-            return Err(self.lacks("a call with a star in a view or in a table's definition"));
+        if self.is_of_table() {
+            // A view goes on calling a renamed table by its name of before; these do not.
+            return Err(self.lacks("a call with a star in a table's definition"));
         }
         let mut call = syntax.clone();
         if let FunctionArguments::List(list) = &mut call.args {

@@ -19,6 +19,9 @@ const HASHED_LIST: usize = 16;
 const RED_ZONE: usize = 192 * 1024;
 const FRESH_STACK: usize = 4 * 1024 * 1024;
 
+/// What one expression takes, very roughly, in nanoseconds.
+const EXPRESSION: usize = 256;
+
 pub(super) fn boolean(expr: Expr) -> Typed {
     Typed::new(expr, TypeId::Bool)
 }
@@ -31,6 +34,7 @@ impl Binder<'_> {
     /// Binds an expression in the innermost level. Its type may be `Unknown` (an untyped literal or
     /// parameter).
     pub fn expression(&mut self, syntax: &Syntax) -> Result<Typed> {
+        self.has_worked(EXPRESSION)?;
         stacker::maybe_grow(RED_ZONE, FRESH_STACK, || self.bind_expression(syntax))
     }
 

@@ -8,10 +8,19 @@ use super::need::ColumnRead;
 use super::scope::{
     Closed, ColumnSource, NamedColumn, NamedTable, Namespace, name_parts, name_span, object_name,
 };
-use super::{Binder, Clause, From, Join, JoinKind, Relation, Source};
+use super::{Binder, Clause, From, Join, JoinKind, MAX_RELATIONS, Relation, Source, too_many_relations};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::types::Type;
+
+/// Nanoseconds of work between two questions whether to stop, very roughly.
+const UNASKED: usize = 1 << 17;
+/// What it takes to copy a column's name and meaning.
+const NAMED_COLUMN: usize = 128;
+/// What it takes to compare a name with that of a column.
+const SOUGHT_NAME: usize = 4;
+/// What it takes to merge a column of a join with another one.
+const MERGED_COLUMN: usize = 8192;
 
 /// A bound item of FROM: how its relations are joined, and its names.
 pub(super) type Item = (From, Namespace);
@@ -54,19 +63,48 @@ impl Binder<'_> {
         for (i, join) in item.joins.iter().enumerate() {
             let (kind, right_join) = kinds[i];
             let nullable_right = nullable_left(i + 1) || (kind != JoinKind::Inner && !right_join);
-            // What is to the left is in sight of LATERAL items.
-            let level = self.level()?;
-            let before = level.namespace.clone();
-            if kind == JoinKind::Full || right_join {
-                level.namespace.close(&left.1, Closed::Join);
-            } else {
-                level.namespace.extend(left.1.clone())?;
-            }
-            let right = self.factor(&join.relation, nullable_right);
-            self.level()?.namespace = before;
-            left = self.join(kind, right_join, left, right?, constraint(join))?;
+            let is_closed = kind == JoinKind::Full || right_join;
+            let right = match sees_before(&join.relation) {
+                true => self.lateral_factor(&left.1, is_closed, &join.relation, nullable_right)?,
+                false => self.factor(&join.relation, nullable_right)?,
+            };
+            left = self.join(kind, right_join, left, right, constraint(join))?;
         }
         Ok(left)
+    }
+
+    /// An item that may be LATERAL: what is to the left of it in its join is in sight of it, and in
+    /// vain if that `is_closed`. All names so far are copied for that.
+    fn lateral_factor(
+        &mut self,
+        left: &Namespace,
+        is_closed: bool,
+        factor: &TableFactor,
+        nullable: bool,
+    ) -> Result<Item> {
+        let outside = self.level()?.namespace.star.len();
+        self.has_worked((outside + left.star.len()) * NAMED_COLUMN)?;
+        let level = self.level()?;
+        let before = level.namespace.clone();
+        if is_closed {
+            level.namespace.close(left, Closed::Join);
+        } else {
+            level.namespace.extend(left.clone())?;
+        }
+        let item = self.factor(factor, nullable);
+        self.level()?.namespace = before;
+        item
+    }
+
+    /// So many nanoseconds of work are about to be done, very roughly. Now and then it is asked
+    /// whether the statement should stop: not for a short one, which would only take longer.
+    pub(super) fn has_worked(&mut self, time: usize) -> Result<()> {
+        self.unasked += time;
+        if self.unasked < UNASKED {
+            return Ok(());
+        }
+        self.unasked = 0;
+        self.context.eval.check_interrupt()
     }
 
     /// The kind of a join, and whether it is a RIGHT join.
@@ -104,16 +142,16 @@ impl Binder<'_> {
             Some(JoinConstraint::On(condition)) => {
                 let mut names = left_names;
                 names.extend(right_names)?;
-                let on = self.join_condition(&names, condition)?;
-                (names, on)
+                self.join_condition(names, condition)?
             }
             Some(JoinConstraint::Using(columns)) => {
                 let columns = columns.iter().map(using_name).collect::<Result<Vec<_>>>()?;
                 self.using(kind, right_join, left_names, right_names, &columns)?
             }
             Some(JoinConstraint::Natural) => {
+                let on_the_right = sorted_names(right_names.star.iter().map(|column| &column.name));
                 let columns: Vec<String> = (left_names.star.iter())
-                    .filter(|column| right_names.star.iter().any(|other| other.name == column.name))
+                    .filter(|column| on_the_right.binary_search(&column.name.as_str()).is_ok())
                     .map(|column| column.name.clone())
                     .collect();
                 self.using(kind, right_join, left_names, right_names, &columns)?
@@ -128,17 +166,21 @@ impl Binder<'_> {
         Ok((From::Join(Box::new(Join { kind, left, right, on })), names))
     }
 
-    /// ON sees the two sides of its join only.
-    fn join_condition(&mut self, names: &Namespace, condition: &sqlparser::ast::Expr) -> Result<Vec<Expr>> {
-        let before = std::mem::replace(&mut self.level()?.namespace, names.clone());
+    /// ON sees the two sides of its join only. Their names are given back.
+    fn join_condition(
+        &mut self,
+        names: Namespace,
+        condition: &sqlparser::ast::Expr,
+    ) -> Result<(Namespace, Vec<Expr>)> {
+        let before = std::mem::replace(&mut self.level()?.namespace, names);
         let bound = self.in_clause(Clause::JoinOn, |binder| {
             let typed = binder.expression(condition)?;
             binder.condition(typed, "JOIN/ON")
         });
-        self.level()?.namespace = before;
+        let names = std::mem::replace(&mut self.level()?.namespace, before);
         let mut conjuncts = vec![];
         bound?.into_conjuncts(&mut conjuncts);
-        Ok(conjuncts)
+        Ok((names, conjuncts))
     }
 
     /// USING and NATURAL: equal columns, listed once.
@@ -152,7 +194,10 @@ impl Binder<'_> {
     ) -> Result<(Namespace, Vec<Expr>)> {
         let mut merged = vec![];
         let mut on = vec![];
+        // Both sides are searched for each column. Its value may have been merged many times.
+        let time = (left.star.len() + right.star.len()) * SOUGHT_NAME + MERGED_COLUMN;
         for column in columns {
+            self.has_worked(time)?;
             let (left_source, left_read) = common_column(&left, column, "left")?;
             let (right_source, right_read) = common_column(&right, column, "right")?;
             self.note_read(left_read);
@@ -166,13 +211,11 @@ impl Binder<'_> {
             let source = ColumnSource::Expr(value);
             merged.push(NamedColumn { name: column.clone(), source, read: None });
         }
-        let rest = |names: &Namespace| {
-            names.star.iter().filter(|column| !columns.contains(&column.name)).cloned().collect::<Vec<_>>()
-        };
-        merged.extend(rest(&left));
-        merged.extend(rest(&right));
+        let listed = sorted_names(columns.iter());
+        let is_rest = |column: &NamedColumn| listed.binary_search(&column.name.as_str()).is_err();
         let mut names = left;
         names.extend(right)?;
+        merged.extend(std::mem::take(&mut names.star).into_iter().filter(is_rest));
         names.star = merged;
         Ok((names, on))
     }
@@ -260,8 +303,13 @@ impl Binder<'_> {
         nullable: bool,
     ) -> Result<Item> {
         let shown = alias.map_or_else(|| new.name.to_owned(), |alias| object_name(&alias.name));
+        self.has_worked(new.types.len() * NAMED_COLUMN)?;
         let level = self.level()?;
         let relation = level.select.relations.len();
+        // What is merged may come to be a level of its own.
+        if relation >= MAX_RELATIONS && !level.is_merging {
+            return Err(too_many_relations());
+        }
         level.select.relations.push(Relation {
             alias: shown.clone(),
             source: new.source,
@@ -282,6 +330,24 @@ impl Binder<'_> {
         let schema = if alias.is_some() { None } else { new.schema.map(str::to_owned) };
         Ok((From::Relation(relation), Namespace::of(NamedTable { schema, name: shown, columns, fields })))
     }
+}
+
+/// Whether an item of FROM may refer to what stands before it.
+fn sees_before(factor: &TableFactor) -> bool {
+    match factor {
+        TableFactor::Table { args: None, .. } | TableFactor::Derived { lateral: false, .. } => false,
+        TableFactor::NestedJoin { table_with_joins: nested, .. } => {
+            sees_before(&nested.relation) || nested.joins.iter().any(|join| sees_before(&join.relation))
+        }
+        _ => true,
+    }
+}
+
+/// Names in order, for looking one up.
+fn sorted_names<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = names.map(String::as_str).collect();
+    names.sort_unstable();
+    names
 }
 
 /// A relation about to join a level.

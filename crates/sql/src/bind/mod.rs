@@ -66,6 +66,7 @@ pub(crate) use operator::operator_name;
 pub(crate) use operator::{row_items, starred_row};
 pub(crate) use parts::{LockingQuery, all_rows};
 pub use query::*;
+pub(crate) use query::{MAX_RELATIONS, too_many_relations};
 pub(crate) use routine::{Called, Form, alone};
 pub use scope::{name_parts, object_name};
 pub(crate) use scope::{name_span, schema_and_name};
@@ -282,6 +283,8 @@ pub struct Binder<'a> {
     tells_ids: bool,
     /// It asks what became of a request of a cluster.
     asks_outcome: bool,
+    /// Work since it was asked whether to stop.
+    unasked: usize,
 }
 
 /// One query level while it is bound.
@@ -301,6 +304,8 @@ pub(crate) struct Level {
     pub(crate) mentioned: Vec<String>,
     /// The views that it reads, each with its relations.
     pub(crate) through_views: Vec<need::ThroughView>,
+    /// A SELECT is being merged into it, which may turn out not to be simple.
+    is_merging: bool,
 }
 
 /// Where in a statement an expression stands: what is allowed in it, and how messages name the
@@ -408,6 +413,7 @@ impl<'a> Binder<'a> {
             volatile_reads: vec![],
             tells_ids: false,
             asks_outcome: false,
+            unasked: 0,
         }
     }
 

@@ -12,12 +12,22 @@ use super::frame::Window;
 use super::table_function::RowsPart;
 use super::virtual_table::VirtualTable;
 use crate::catalog::Table;
+use crate::error::{SqlError, sqlstate};
 use crate::expr::{Expr, RoutineCall, Typed};
 use crate::function::{Function, ResolvedFunction};
 use crate::routine::Checks;
 use crate::session::OutputColumn;
 use crate::types::cast::Cast;
 use crate::types::{Shape, Type};
+
+/// Most relations of one level: the planner has a bit for each.
+pub(crate) const MAX_RELATIONS: usize = 128;
+
+/// 54001.
+pub(crate) fn too_many_relations() -> SqlError {
+    let message = format!("more than {MAX_RELATIONS} tables in one FROM");
+    SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, message)
+}
 
 /// A query: rows of one shape.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ use sqlparser::tokenizer::Span;
 
 use super::around::with_presence;
 use super::need::ColumnRead;
+use super::select::check_width;
 use super::{Binder, Body, Level, Query, Relation, Source};
 use crate::ddl::names::cross_database;
 use crate::error::{Result, SqlError, sqlstate};
@@ -557,6 +558,8 @@ impl Binder<'_> {
         if level.namespace.tables.is_empty() {
             return Err(SqlError::syntax("SELECT * with no tables specified is not valid"));
         }
+        // More than a select list may have would only be copied to be refused.
+        check_width(listed.min(level.namespace.star.len()))?;
         let columns: Vec<NamedColumn> = level.namespace.star.iter().take(listed).cloned().collect();
         columns.iter().for_each(|column| self.note_read(column.read));
         let level = self.level()?;

@@ -23,6 +23,9 @@ use crate::types::{Type, TypeId};
 /// Rows bound between two questions whether to stop.
 const ROWS_UNASKED: usize = 256;
 
+/// Most entries of a select list.
+const MOST_TARGETS: usize = 1664;
+
 /// The sort expressions of an ORDER BY.
 pub(super) fn order_items(order: Option<&OrderBy>) -> Result<&[OrderByExpr]> {
     match order.map(|order| &order.kind) {
@@ -316,13 +319,7 @@ impl Binder<'_> {
             }
             other => return Err(self.lacks(format!("\"{other}\" in a select list"))),
         }
-        if targets.len() > 1664 {
-            return Err(SqlError::new(
-                sqlstate::TOO_MANY_COLUMNS,
-                "target lists can have at most 1664 entries",
-            ));
-        }
-        Ok(())
+        check_width(targets.len())
     }
 
     /// RETURNING: names and typed expressions over the open level.
@@ -500,6 +497,15 @@ pub(crate) fn lock_name(clause: &LockClause) -> &'static str {
 
 pub(super) fn lock_not_allowed(clause: &LockClause, reason: &str) -> SqlError {
     SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{} is not allowed {reason}", lock_name(clause)))
+}
+
+/// 54011 if a select list has more entries than one may have.
+pub(super) fn check_width(entries: usize) -> Result<()> {
+    if entries <= MOST_TARGETS {
+        return Ok(());
+    }
+    let message = format!("target lists can have at most {MOST_TARGETS} entries");
+    Err(SqlError::new(sqlstate::TOO_MANY_COLUMNS, message))
 }
 
 /// An output column that comes from no table.

@@ -32,6 +32,11 @@ impl Binder<'_> {
     /// Whether what is bound is stored and told again: a view's query, or a part of a table's
     /// definition.
     pub(super) fn is_stored(&self) -> bool {
+        self.stars.is_some() || self.is_of_table()
+    }
+
+    /// Whether what is bound is a part of a table's definition.
+    pub(super) fn is_of_table(&self) -> bool {
         let of_tables = [
             Clause::Check,
             Clause::Default,
@@ -39,7 +44,7 @@ impl Binder<'_> {
             Clause::INDEX_PREDICATE,
             Clause::GENERATED_COLUMN,
         ];
-        self.stars.is_some() || of_tables.contains(&self.clause())
+        of_tables.contains(&self.clause())
     }
 
     fn spread_call(

@@ -374,9 +374,11 @@ impl Binder<'_> {
         let from = std::mem::take(&mut level.select.from);
         let namespace = level.namespace.clone();
         let clause = std::mem::replace(&mut level.clause, Clause::Targets);
+        let is_merging = std::mem::replace(&mut level.is_merging, true);
         let references = self.cte_references();
         let outputs = self.merged_outputs(select);
         let level = self.level()?;
+        level.is_merging = is_merging;
         level.clause = clause;
         level.namespace = namespace;
         let merged = std::mem::replace(&mut level.select.from, from);

@@ -56,7 +56,7 @@ pub use role::{
     STATISTICS_OID,
 };
 pub use role_settings::{RoleSettings, SettingList};
-pub use routine::{Argument, ArgumentMode, Behavior, Routine, RoutineKind};
+pub use routine::{Argument, ArgumentMode, Behavior, Parallel, Routine, RoutineKind};
 pub use schema::{Extension, Schema};
 pub use sequence::Sequence;
 pub use snapshot::{Catalog, Changes, Object, Relation};

@@ -54,6 +54,9 @@ pub struct Routine {
     /// It does what it does with the rights of its owner.
     #[serde(default)]
     pub security_definer: bool,
+    /// What it says of parallel plans, of which there are none here: dumps keep it.
+    #[serde(default)]
+    pub parallel: Parallel,
     /// COMMENT ON FUNCTION or PROCEDURE.
     #[serde(default)]
     pub comment: Option<String>,
@@ -148,6 +151,44 @@ impl Behavior {
             Behavior::Immutable => 'i',
             Behavior::Stable => 's',
             Behavior::Volatile => 'v',
+        }
+    }
+}
+
+/// PARALLEL of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Parallel {
+    /// In no parallel plan.
+    #[default]
+    Unsafe,
+    /// In the leader only.
+    Restricted,
+    /// Anywhere.
+    Safe,
+}
+
+impl Parallel {
+    /// What the word behind PARALLEL says, in any case.
+    pub fn of(word: &str) -> Option<Parallel> {
+        let known = [Parallel::Unsafe, Parallel::Restricted, Parallel::Safe];
+        known.into_iter().find(|parallel| parallel.word().eq_ignore_ascii_case(word))
+    }
+
+    /// The word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Parallel::Unsafe => "UNSAFE",
+            Parallel::Restricted => "RESTRICTED",
+            Parallel::Safe => "SAFE",
+        }
+    }
+
+    /// The letter in `pg_proc.proparallel`.
+    pub fn letter(self) -> char {
+        match self {
+            Parallel::Unsafe => 'u',
+            Parallel::Restricted => 'r',
+            Parallel::Safe => 's',
         }
     }
 }

@@ -167,7 +167,9 @@ impl Catalog {
             (PUBLIC_OID, "public"),
             (INFORMATION_SCHEMA_OID, "information_schema"),
         ] {
-            all.insert(oid, Object::Schema(Arc::new(Schema::new(oid, name))));
+            // As in a new database of PostgreSQL: a dump says what is not so.
+            let comment = (oid == PUBLIC_OID).then(|| "standard public schema".to_owned());
+            all.insert(oid, Object::Schema(Arc::new(Schema { comment, ..Schema::new(oid, name) })));
         }
         all.extend(objects.into_iter().map(|object| (object.oid(), object)));
         Catalog::build(database, version, all)

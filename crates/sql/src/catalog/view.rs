@@ -1,6 +1,6 @@
 //! Views.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Column;
 
@@ -16,6 +16,7 @@ pub struct View {
     /// Name.
     pub name: String,
     /// The query as SQL text.
+    #[serde(deserialize_with = "query_text")]
     pub query: String,
     /// The output columns (only name and type are meaningful).
     pub columns: Vec<Column>,
@@ -29,6 +30,11 @@ pub struct View {
     /// COMMENT ON VIEW.
     #[serde(default)]
     pub comment: Option<String>,
+}
+
+/// The text of a query. Some builds stored two signs one behind the other as what begins a comment.
+fn query_text<'de, D: Deserializer<'de>>(stored: D) -> Result<String, D::Error> {
+    String::deserialize(stored).map(crate::parse::with_signs_apart)
 }
 
 /// What rows that are put into a view must meet.

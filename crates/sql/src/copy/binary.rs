@@ -94,7 +94,7 @@ impl BinaryReader {
 
     /// The next complete row's fields; false if more data is needed, or all is read. What is there
     /// of a row is kept in `fields`, which must be the same each time. 22P04 for malformed data,
-    /// 53200 for a row that is too long.
+    /// 53200 for a row that is too long, 54000 if there is a field that none may have.
     pub fn next(&mut self, fields: &mut Fields) -> Result<bool> {
         loop {
             let done = match self.stage {
@@ -205,6 +205,9 @@ impl BinaryReader {
             fields.push(None);
         } else {
             let length = usize::try_from(length).map_err(|_| malformed("invalid field size"))?;
+            if length > MAX_LINE {
+                return Err(too_long(MAX_LINE));
+            }
             if fields.bytes_held() + length > self.row_max {
                 return Err(too_long(self.row_max));
             }
@@ -353,7 +356,8 @@ mod tests {
         assert_eq!(changed(19, &[0, 3]), "row field count is 3, expected 2");
         assert_eq!(changed(19, &[0xff, 0xff]), "received copy data after EOF marker");
         assert_eq!(changed(21, &[0xff, 0xff, 0xff, 0xfe]), "invalid field size");
-        assert_eq!(changed(21, &[0x7f]), "out of memory");
+        assert_eq!(changed(21, &[0x7f]), "a line of COPY data is too long");
+        assert_eq!(changed(21, &[0, 0x20]), "out of memory");
     }
 
     #[test]

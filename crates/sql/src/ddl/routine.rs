@@ -12,7 +12,7 @@ use sqlparser::ast;
 use super::names::{Qualified, fold};
 use super::resolve::undefined_schema;
 use crate::bind::resolve_type;
-use crate::catalog::{Argument, ArgumentMode, Object, Relation, Routine, RoutineKind};
+use crate::catalog::{Argument, ArgumentMode, Object, Parallel, Relation, Routine, RoutineKind};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
 use crate::routine::name_of;
@@ -67,6 +67,7 @@ impl Work<'_> {
             behavior: create.behavior.unwrap_or_default(),
             strict: create.strict.unwrap_or(false),
             security_definer: create.security_definer,
+            parallel: parallel(create)?,
             comment: None,
         };
         self.hold_schema(&schema).await?;
@@ -356,6 +357,13 @@ fn refuse(create: &CreateRoutine) -> Result<()> {
         return Err(SqlError::syntax("conflicting or redundant options"));
     }
     Ok(())
+}
+
+/// What it says of parallel plans.
+fn parallel(create: &CreateRoutine) -> Result<Parallel> {
+    let Some(word) = &create.parallel else { return Ok(Parallel::default()) };
+    let message = "parameter \"parallel\" must be SAFE, RESTRICTED, or UNSAFE";
+    Parallel::of(&word.value).ok_or_else(|| SqlError::syntax(message))
 }
 
 /// The body's text, and whether it stood between BEGIN ATOMIC and END.

@@ -302,6 +302,8 @@ fn numbered(
     context: &EvalContext<'_>,
 ) -> Result<Option<Span>, SqlError> {
     let Some(start) = start_of(text, start)? else { return Ok(None) };
+    // Of an expression without groups all that matched is the first one.
+    let group = if group == 1 && expression.groups() == 0 { 0 } else { group };
     let check = || context.check_interrupt();
     let mut matches = Matches::from(expression, text, start, group > 0, &check);
     for _ in 1..number {

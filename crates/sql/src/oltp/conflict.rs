@@ -3,7 +3,8 @@
 //! The *arbiters* are the unique indexes whose conflicts the clause is about. Before a row is
 //! inserted its keys there are locked; if one is held, DO NOTHING skips the row and DO UPDATE
 //! changes the holder. The lock makes sure that the answer stays true, so unlike a plain INSERT the
-//! statement never fails on an arbiter.
+//! statement never fails on an arbiter. Under READ COMMITTED an answer need be true for a moment
+//! only: with a row that DO NOTHING skips the locks go that were taken for it, as in PostgreSQL.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -206,11 +207,12 @@ impl Work<'_> {
         let computed = self.computed(table, row)?;
         let indexed = Indexed::new(row, &computed);
         loop {
+            let locks = self.engine.lock_count();
             let Some(holder) = self.holder(table, conflict, indexed).await? else {
                 return Ok(Outcome::Free);
             };
             let Action::Update { excluded, assignments, condition } = &conflict.action else {
-                return self.skip(table, &holder);
+                return self.skip(table, &holder, locks);
             };
             let Some(existing) = self.lock_holder(table, conflict, &holder, indexed, touched).await? else {
                 continue;
@@ -232,10 +234,17 @@ impl Work<'_> {
         }
     }
 
-    /// DO NOTHING under snapshot isolation must not hide a row that the snapshot cannot see.
-    fn skip(&self, table: &Table, holder: &[u8]) -> Result<Outcome> {
-        if self.engine.isolation() != Isolation::ReadCommitted
-            && self.engine.own(table.tree, holder)?.is_none()
+    /// DO NOTHING under snapshot isolation must not hide a row that the snapshot cannot see. Under
+    /// READ COMMITTED nothing is held for it: so many `locks` were held before. What the answer
+    /// rests on is noted without them (`Transaction::rest_on`).
+    fn skip(&mut self, table: &Table, holder: &[u8], locks: usize) -> Result<Outcome> {
+        if self.engine.isolation() == Isolation::ReadCommitted {
+            if !self.state.locks_reads {
+                self.engine.unlock_since(locks);
+            }
+            return Ok(Outcome::Skipped);
+        }
+        if self.engine.own(table.tree, holder)?.is_none()
             && self.engine.changed(table.tree, holder)?.is_some()
         {
             return Err(serialization_failure("update"));

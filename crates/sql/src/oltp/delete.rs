@@ -82,7 +82,7 @@ pub(crate) fn bind(
         pieces.expressions(binder, &mut returning.exprs)?;
     }
     let places = pieces.finish(binder);
-    Ok(DeletePlan { target: target.finish(places), returning, places })
+    Ok(DeletePlan { target: target.finish(&places), returning, places })
 }
 
 impl Work<'_> {

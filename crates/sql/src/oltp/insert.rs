@@ -122,7 +122,7 @@ pub(crate) fn bind(
     let places = pieces.finish(binder);
     let source = match source {
         BoundSource::Values(rows) => Source::Values(rows),
-        BoundSource::Query(plan, map) => Source::Query(share(*plan, places), map),
+        BoundSource::Query(plan, map) => Source::Query(share(*plan, &places), map),
     };
     let Behind { conflict, returning } = behind;
     Ok(InsertPlan { table, source, checks, view_checks, conflict, returning, places })

@@ -115,7 +115,7 @@ pub(crate) fn bind(
         }
     }
     let places = pieces.finish(binder);
-    Ok(MergePlan { table, source: share(source, places), on, clauses, checks, places })
+    Ok(MergePlan { table, source: share(source, &places), on, clauses, checks, places })
 }
 
 /// What a MERGE must be allowed to do with its target, beside what it reads of it.

@@ -32,14 +32,12 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(parameters: Arc<[Datum]>, places: Places) -> Run {
-        Run {
-            parameters,
-            runtime: Runtime::new(places.subqueries, places.ctes),
-            cursor: None,
-            given: Given::new(),
-            follows: false,
+    pub(crate) fn new(parameters: Arc<[Datum]>, places: &Places) -> Run {
+        let mut runtime = Runtime::new(places.subqueries, places.ctes);
+        if !places.cte_plans.is_empty() {
+            runtime = runtime.with_cte_plans(places.cte_plans.clone());
         }
+        Run { parameters, runtime, cursor: None, given: Given::new(), follows: false }
     }
 
     /// The same for a statement that is, or is not, run again if a row has gone.
@@ -53,7 +51,7 @@ impl Run {
     }
 
     /// The same for a part of a statement, with the rows of those that were run before.
-    pub(crate) fn part(parameters: Arc<[Datum]>, places: Places, given: &Given) -> Run {
+    pub(crate) fn part(parameters: Arc<[Datum]>, places: &Places, given: &Given) -> Run {
         let run = Run::new(parameters, places);
         run.runtime.give(given);
         Run { given: given.clone(), ..run }

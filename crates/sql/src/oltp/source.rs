@@ -12,20 +12,23 @@ use crate::bind::{Binder, Cte, Query, RowCounts, Taken};
 use crate::catalog::Table;
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
-use crate::plan::{self, Plan};
+use crate::plan::{self, CtePlan, CtePlans, Plan};
 
 /// The pieces of a statement planned so far.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     subqueries: usize,
     ctes: usize,
+    cte_plans: Vec<Option<Arc<CtePlan>>>,
 }
 
 /// Places a statement needs while it runs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     pub(crate) subqueries: usize,
     pub(crate) ctes: usize,
+    /// The WITH queries of subqueries in the statement's expressions. Its query has its own.
+    pub(crate) cte_plans: CtePlans,
 }
 
 impl Pieces {
@@ -49,13 +52,29 @@ impl Pieces {
 
     /// Makes expressions ready to be evaluated.
     pub(crate) fn expressions(&mut self, binder: &Binder<'_>, exprs: &mut [Expr]) -> Result<()> {
-        plan::plan_expressions(exprs, &mut self.subqueries, binder.context.row_counts)
+        let (ctes, row_counts) = (binder.cte_count(), binder.context.row_counts);
+        let planned = plan::plan_expressions(exprs, &mut self.subqueries, ctes, row_counts)?;
+        put_among(&mut self.cte_plans, &planned);
+        Ok(())
     }
 
     /// Ends planning: the places needed.
     pub(crate) fn finish(mut self, binder: &Binder<'_>) -> Places {
         self.ctes = binder.cte_count();
-        Places { subqueries: self.subqueries, ctes: self.ctes }
+        let Pieces { subqueries, ctes, cte_plans } = self;
+        Places { subqueries, ctes, cte_plans: cte_plans.into() }
+    }
+}
+
+/// Puts plans of WITH queries among those that are known, by their numbers.
+fn put_among(known: &mut Vec<Option<Arc<CtePlan>>>, more: &[Option<Arc<CtePlan>>]) {
+    if known.len() < more.len() {
+        known.resize(more.len(), None);
+    }
+    for (place, plan) in known.iter_mut().zip(more) {
+        if plan.is_some() {
+            place.clone_from(plan);
+        }
     }
 }
 
@@ -89,9 +108,14 @@ impl WithQueries<'_> {
 }
 
 /// Shares a query's plan, once the whole statement's places are known.
-pub(crate) fn share(mut plan: Plan, places: Places) -> Arc<Plan> {
+pub(crate) fn share(mut plan: Plan, places: &Places) -> Arc<Plan> {
     plan.subqueries = places.subqueries;
     plan.ctes = places.ctes;
+    if places.cte_plans.iter().any(Option::is_some) {
+        let mut cte_plans = plan.cte_plans.to_vec();
+        put_among(&mut cte_plans, &places.cte_plans);
+        plan.cte_plans = cte_plans.into();
+    }
     Arc::new(plan)
 }
 

@@ -197,7 +197,7 @@ impl PlannedTarget {
     }
 
     /// The target, once the statement's places are known.
-    pub(crate) fn finish(self, places: Places) -> Target {
+    pub(crate) fn finish(self, places: &Places) -> Target {
         let access = match (self.cursor, self.access) {
             (Some(cursor), _) => Access::Current(cursor),
             (None, Ok(key)) => Access::Point(key),

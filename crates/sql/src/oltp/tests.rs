@@ -23,6 +23,7 @@ use crate::types::bounds::tests::Questions;
 use crate::types::bounds::{self, Bounds as _};
 use crate::types::{Datum, FormatContext, Numeric, Type, TypeId};
 
+mod long_plans;
 mod parallel;
 
 type Entries = BTreeMap<(u32, Vec<u8>), Bytes>;
@@ -183,8 +184,12 @@ impl World {
     }
 
     fn plan(&self, sql: &str) -> Result<Plan> {
+        self.plan_asking(sql, &NeverInterrupted)
+    }
+
+    fn plan_asking(&self, sql: &str, interrupt: &dyn Interrupt) -> Result<Plan> {
         let format = FormatContext::default();
-        let eval = EvalContext::without_session(&format);
+        let eval = EvalContext { interrupt, ..EvalContext::without_session(&format) };
         let search_path = ["public".to_owned()];
         let context = BindContext {
             catalog: &self.catalog,

@@ -359,7 +359,7 @@ pub(crate) fn bind(
         pieces.expressions(binder, &mut returning.exprs)?;
     }
     let places = pieces.finish(binder);
-    let target = target.finish(places);
+    let target = target.finish(&places);
     Ok(UpdatePlan { target, assignments, keys, checks, view_checks, returning, places })
 }
 

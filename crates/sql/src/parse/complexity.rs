@@ -2,8 +2,9 @@
 //!
 //! Trees get deep in two ways: by nesting (brackets, CASE, NOT and other prefixes) and by chains of
 //! binary operators, which lean to the left (`a OR b OR c` is `((a OR b) OR c)`). A token adds one
-//! level at most, until the bracket it is in closes or a comma begins the next item. So the largest
-//! sum over all open brackets bounds the depth.
+//! level at most, or two if it is an operator before an operand that begins with another (`dialect`
+//! puts parentheses there), until the bracket it is in closes or a comma begins the next item. So
+//! the largest sum over all open brackets bounds the depth.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -72,6 +73,18 @@ fn deepens(token: &Token) -> bool {
     }
 }
 
+/// Whether the token may be an operator before an operand that begins with an operator, too.
+fn gets_parentheses(tokens: &[TokenWithSpan], at: usize) -> bool {
+    let is_prefix = matches!(
+        tokens[at].token,
+        Token::Minus | Token::Plus | Token::Tilde | Token::AtSign | Token::PGSquareRoot | Token::PGCubeRoot
+    );
+    let mut behind = tokens[at + 1..].iter().map(|token| &token.token);
+    let mut next = || behind.find(|token| !matches!(token, Token::Whitespace(_)));
+    let begins = |next: &Token| !matches!(next, Token::LParen | Token::LBracket) && deepens(next);
+    is_prefix && next().is_some_and(begins)
+}
+
 /// The bound on the depth of these tokens' tree. 54001 beyond [`LIMIT`], and where the parser would
 /// take too long.
 pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<usize> {
@@ -105,7 +118,7 @@ pub(super) fn check_up_to(tokens: &[TokenWithSpan], limit: usize) -> Result<usiz
                 }
             }
             Token::Comma => here = 0,
-            ref token if deepens(token) => here += 1,
+            ref token if deepens(token) => here += 1 + usize::from(gets_parentheses(tokens, at)),
             _ => {}
         }
         worst = worst.max(outside + here);
@@ -205,5 +218,7 @@ mod tests {
         assert_eq!(depth("f(a + b, c, d + e)"), 2);
         assert_eq!(depth("((((a))))"), 4);
         assert_eq!(depth("(1, 2), (3, 4), (5, 6)"), 1);
+        assert_eq!(depth("- - -a"), 5);
+        assert_eq!(depth("a - b"), 1);
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sqlparser::ast::{
-    BinaryOperator, ColumnOption, DataType, Expr, Function, FunctionArguments, KeyOrIndexDisplay,
+    BinaryOperator, CastKind, ColumnOption, DataType, Expr, Function, FunctionArguments, KeyOrIndexDisplay,
     NullsDistinctOption, ObjectName, Statement, TypedString, UnaryOperator, UniqueConstraint,
 };
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
@@ -271,13 +271,17 @@ impl Dialect for CognateDialect {
         !self.is_spent()
     }
 
-    /// Signs: the crate lets `-2 ^ 2` be -(2 ^ 2); PostgreSQL's sign binds tighter.
+    /// Signs: the crate lets `-2 ^ 2` be -(2 ^ 2); PostgreSQL's sign binds tighter. Other operators
+    /// before an operand bind like those between two: `@ a + b` is @(a + b). See [`unary`], too.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         if !self.attempt() {
             return Some(Err(ParserError::RecursionLimitExceeded));
         }
         if parser.peek_token_ref().token == Token::LParen && is_word(parser, 1, "VALUES") {
             return Some(values_subquery(parser));
+        }
+        if is_word(parser, 0, "VALUES") && is_quantified(parser) {
+            return Some(parser.parse_query().map(Expr::Subquery));
         }
         if let Some(grouping) = grouping_sets(parser) {
             return Some(grouping);
@@ -304,13 +308,18 @@ impl Dialect for CognateDialect {
         if word && !matches!(parser.peek_nth_token_ref(1).token, Token::LParen | Token::Period) {
             return Some(function_without_parentheses(parser));
         }
-        let op = match parser.peek_token_ref().token {
-            Token::Minus => UnaryOperator::Minus,
-            Token::Plus => UnaryOperator::Plus,
+        let other = self.prec_value(Precedence::PgOther);
+        let (op, precedence) = match parser.peek_token_ref().token {
+            Token::Minus => (UnaryOperator::Minus, UNARY_SIGN),
+            Token::Plus => (UnaryOperator::Plus, UNARY_SIGN),
+            Token::Tilde => (UnaryOperator::BitwiseNot, other),
+            Token::AtSign => (UnaryOperator::PGAbs, other),
+            Token::PGSquareRoot => (UnaryOperator::PGSquareRoot, other),
+            Token::PGCubeRoot => (UnaryOperator::PGCubeRoot, other),
             _ => return None,
         };
         parser.advance_token();
-        Some(parser.parse_subexpr(UNARY_SIGN).map(|operand| Expr::UnaryOp { op, expr: Box::new(operand) }))
+        Some(parser.parse_subexpr(precedence).map(|operand| unary(op, operand)))
     }
 
     fn parse_infix(
@@ -369,6 +378,32 @@ fn is_word(parser: &Parser<'_>, ahead: usize, word: &str) -> bool {
         Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
 }
 
+/// An operator before its operand. Printed, as what is stored is, the two stand side by side:
+/// `- -a` would begin a comment, and `@ -a` be another operator. So an operand that begins with an
+/// operator gets parentheses, which `complexity` counts.
+fn unary(op: UnaryOperator, operand: Expr) -> Expr {
+    let operand = match begins_with_operator(&operand) {
+        true => Expr::Nested(Box::new(operand)),
+        false => operand,
+    };
+    Expr::UnaryOp { op, expr: Box::new(operand) }
+}
+
+fn begins_with_operator(expr: &Expr) -> bool {
+    let mut first = expr;
+    loop {
+        first = match first {
+            Expr::UnaryOp { .. } => return true,
+            Expr::BinaryOp { left, .. } => left.as_ref(),
+            Expr::Cast { kind: CastKind::DoubleColon, expr, .. } => expr.as_ref(),
+            Expr::AtTimeZone { timestamp, .. } => timestamp.as_ref(),
+            Expr::CompoundFieldAccess { root, .. } => root.as_ref(),
+            Expr::Collate { expr, .. } => expr.as_ref(),
+            _ => return false,
+        };
+    }
+}
+
 /// GROUPING SETS, ROLLUP and CUBE, each within another, and `()`: the crate knows them at the top
 /// of GROUP BY only, and takes `(a + b) * c` there for a list. Each item of GROUPING SETS is a list
 /// of its own.
@@ -396,14 +431,41 @@ fn grouping_sets(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         parser.expect_token(&Token::RParen)?;
         Ok(items)
     });
-    Some(items.map(|items| make(items.into_iter().map(|item| vec![item]).collect())))
+    Some(items.map(|items| match length {
+        3 => make(lists(items)),
+        _ => make(items.into_iter().map(|item| vec![item]).collect()),
+    }))
 }
 
-/// `mood 'sad'`: the crate knows such literals of built-in types only.
+/// The lists of GROUPING SETS. Each is printed in parentheses, so it loses those that it was
+/// written in: what is read and printed again and again would get more of them each time.
+fn lists(items: Vec<Expr>) -> Vec<Vec<Expr>> {
+    let mut lists = Vec::with_capacity(items.len());
+    for mut item in items {
+        while let Expr::Nested(inner) = item {
+            item = *inner;
+        }
+        match item {
+            Expr::Tuple(columns) => lists.push(columns),
+            Expr::GroupingSets(inner) => lists.extend(inner),
+            item => lists.push(vec![item]),
+        }
+    }
+    lists
+}
+
+/// `mood 'sad'`, `public.mood 'sad'`: the crate knows such literals of built-in types only, and not
+/// of all.
 fn literal_of_named_type(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
     let Token::Word(word) = &parser.peek_token_ref().token else { return None };
-    let is_name = word.quote_style.is_some() || word.keyword == Keyword::NoKeyword;
-    if !is_name || !matches!(parser.peek_nth_token_ref(1).token, Token::SingleQuotedString(_)) {
+    let is_free = matches!(word.keyword, Keyword::NoKeyword | Keyword::NAME);
+    let is_name = word.quote_style.is_some() || is_free;
+    let token = |ahead: usize| &parser.peek_nth_token_ref(ahead).token;
+    let value = match (token(1), token(2)) {
+        (Token::Period, Token::Word(_)) => token(3),
+        (first, _) => first,
+    };
+    if !is_name || !matches!(value, Token::SingleQuotedString(_)) {
         return None;
     }
     Some(parser.parse_object_name(false).and_then(|name| {
@@ -426,6 +488,20 @@ fn function_without_parentheses(parser: &mut Parser<'_>) -> Result<Expr, ParserE
         over: None,
         within_group: vec![],
     }))
+}
+
+/// Whether what comes next is the operand of ANY, SOME or ALL, whose bracket was taken already. The
+/// crate takes VALUES there for a function.
+fn is_quantified(parser: &Parser<'_>) -> bool {
+    let bracket = parser.get_current_index();
+    if parser.token_at(bracket).token != Token::LParen {
+        return false;
+    }
+    let mut before = (0..bracket).rev().map(|at| &parser.token_at(at).token);
+    let Some(Token::Word(word)) = before.find(|token| !matches!(token, Token::Whitespace(_))) else {
+        return false;
+    };
+    matches!(word.keyword, Keyword::ANY | Keyword::SOME | Keyword::ALL)
 }
 
 /// `(VALUES ...)` as a value: the crate takes VALUES for a function.

@@ -101,7 +101,7 @@ pub use role::{RoleOption, RoleRef, RoleStatement};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
 pub(crate) use rows::{Literal, Reader, Run, marked};
 pub use schema::CreateSchema;
-pub(crate) use spelled::spelled;
+pub(crate) use spelled::{spelled, with_signs_apart};
 
 use std::sync::Arc;
 

@@ -8,12 +8,13 @@
 //! ```text
 //! x>-1     becomes   x> -1         a@-1     stays: an operator @-
 //! x<>-1    becomes   x<> -1        x>/*c*/1 becomes   x> /*c*/1
+//! 2^-1     stays: an operator ^-   2 ^ -1   stays: two of them
 //! ```
 
 use std::borrow::Cow;
 
 use sqlparser::dialect::Dialect;
-use sqlparser::tokenizer::{Location, TokenWithSpan, Tokenizer, TokenizerError};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, TokenizerError};
 
 /// Signs that operators are made of.
 const SIGNS: &[u8] = b"~!@#^&|`?+-*/%<>=";
@@ -57,7 +58,12 @@ impl Spaced<'_> {
         original: &str,
         dialect: &dyn Dialect,
     ) -> Result<Vec<TokenWithSpan>, TokenizerError> {
-        let tokens = Tokenizer::new(dialect, &self.text).tokenize_with_location();
+        let mut tokens = Tokenizer::new(dialect, &self.text).tokenize_with_location();
+        if let Ok(tokens) = &mut tokens
+            && (original.contains("^-") || original.contains("^+"))
+        {
+            join_to_powers(tokens);
+        }
         if self.places.is_empty() {
             return tokens;
         }
@@ -73,6 +79,20 @@ impl Spaced<'_> {
             Err(error) => Err(TokenizerError { location: restored(error.location, &spaces), ..error }),
         }
     }
+}
+
+/// A sign right behind `^` belongs to it, which the tokenizer does not know.
+fn join_to_powers(tokens: &mut Vec<TokenWithSpan>) {
+    tokens.dedup_by(|sign, power| {
+        let joined = match (&power.token, &sign.token) {
+            (Token::Caret, Token::Minus) => "^-",
+            (Token::Caret, Token::Plus) => "^+",
+            _ => return false,
+        };
+        power.token = Token::CustomBinaryOperator(joined.to_owned());
+        power.span.end = sign.span.end;
+        true
+    });
 }
 
 /// Where the spaces are in the text with spaces: lines and columns, from 1.

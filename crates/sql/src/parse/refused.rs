@@ -167,7 +167,24 @@ pub(super) fn name(tokens: &[TokenWithSpan]) -> Option<&'static str> {
     if let Some((_, name)) = found.next() {
         return Some(name.trim_start());
     }
+    if names_join(tokens) {
+        return Some("an alias of JOIN ... USING");
+    }
     STATEMENTS.iter().find(|(words, _)| starts(words)).map(|(_, name)| *name)
+}
+
+/// Whether there is a `JOIN ... USING (a, b) AS name`.
+fn names_join(tokens: &[TokenWithSpan]) -> bool {
+    (1..tokens.len()).filter(|from| is_at(tokens, *from, &["USING", "("])).any(|from| {
+        let list = &tokens[from + 2..];
+        let is_item = |place: usize, token: &Token| match token {
+            Token::Word(_) => place.is_multiple_of(2),
+            Token::Comma => !place.is_multiple_of(2),
+            _ => false,
+        };
+        let end = list.iter().enumerate().position(|(place, token)| !is_item(place, &token.token));
+        end.is_some_and(|end| list[end].token == Token::RParen && is_at(list, end + 1, &["AS"]))
+    })
 }
 
 /// The tokens without what says of a new table only how long it lives.
@@ -215,6 +232,7 @@ mod tests {
     fn what_postgresql_has_is_refused_by_name() {
         for (text, name) in [
             ("CREATE RULE r AS ON INSERT TO t DO INSTEAD NOTHING", "CREATE RULE"),
+            ("SELECT j.a FROM t JOIN u USING (a, b) AS j", "an alias of JOIN ... USING"),
             ("CREATE OR REPLACE RULE r AS ON INSERT TO t DO INSTEAD NOTHING", "CREATE RULE"),
             (
                 "CREATE CONSTRAINT TRIGGER c AFTER INSERT ON t DEFERRABLE FOR EACH ROW EXECUTE FUNCTION f()",

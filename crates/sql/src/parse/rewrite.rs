@@ -13,6 +13,8 @@
 //! | `substring(x SIMILAR p ESCAPE e)` | `substring(x FROM p FOR e)`, which means the same |
 //! | `trim(both from x)` | `trim(both ' ' from x)` |
 //! | `FROM ONLY t`, `UPDATE ONLY t` | without `ONLY`: there is no inheritance |
+//! | `FETCH FIRST (5) ROWS WITH TIES` | `FETCH FIRST 5 ROWS WITH TIES` |
+//! | `FETCH FIRST (a + b) ROWS ONLY` | `LIMIT (a + b)` |
 //! | `ORDER BY x USING <` | `ORDER BY x ASC` |
 //! | `TABLE t` as a query | `SELECT * FROM t` |
 //! | `CREATE TABLE t (a, b) AS` | its columns with a type, which says nothing |
@@ -31,7 +33,7 @@
 //! | `ON CONFLICT (lower(a)) WHERE b` | one marked name in the parentheses: see [`conflict_target`](super::conflict_target) |
 //! | `WHERE CURRENT OF c` | a marked name: see [`current_of`](super::current_of) |
 //! | `CREATE TABLE t (LIKE u INCLUDING ALL)` | a column with a marked name: see [`like`](super::like) |
-//! | `text ARRAY`, `numeric(10,2) ARRAY` as types | `text[]`, `numeric(10,2)[]` |
+//! | `text ARRAY`, `numeric(10,2) ARRAY`, `int ARRAY[4]` as types | `text[]`, `numeric(10,2)[]`, `int[4]` |
 //! | `ALTER COLUMN a DROP EXPRESSION` | `SET DEFAULT` of a marked name: see [`dropped_expression`] |
 //! | `ALTER COLUMN a DROP IDENTITY`, `RESTART`, ... | the same, with what was said: see [`alter_identity`](super::alter_identity) |
 //! | options of COPY, `SET SCHEMA`, `WITHOUT OIDS` | see [`copy`] |
@@ -41,18 +43,22 @@
 //! | `(... ROWS n PRECEDING EXCLUDE TIES)` | a marked name at the beginning of the window: see [`exclusion_of`] |
 //! | `RANGE '1 day'::interval PRECEDING` | the string in parentheses |
 //! | `FROM ROWS FROM (f(a), g(b))` | a call of a marked name ([`ROWS_FROM`]) |
+//! | `FROM json_to_record(a) AS (b int)` | `FROM json_to_record(a) AS json_to_record (b int)` |
 //! | `f(a, VARIADIC b)` | an argument with a marked name ([`VARIADIC`](super::VARIADIC)) |
 //! | `(record).*` | a field with a marked name ([`ALL_FIELDS`](super::ALL_FIELDS)) |
 
 mod copy;
 mod expression;
+mod fetch;
 mod identity;
 mod include;
+mod lock;
 mod new_table;
 mod operator;
 mod rows_from;
 mod set_columns;
 mod spread;
+mod table;
 mod window;
 
 use sqlparser::keywords::Keyword;
@@ -155,7 +161,9 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
         return false;
     }
     if word.keyword == Keyword::NoKeyword {
-        return word.value.eq_ignore_ascii_case("ISNULL") || word.value.eq_ignore_ascii_case("OVERRIDING");
+        let words = ["ISNULL", "OVERRIDING"];
+        return words.iter().any(|known| word.value.eq_ignore_ascii_case(known))
+            || rows_from::gives_records(&word.value);
     }
     matches!(
         word.keyword,
@@ -194,8 +202,16 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::OPERATOR
             | Keyword::VARIADIC
             | Keyword::ROWS
+            | Keyword::FETCH
+            | Keyword::BINARY
     )
 }
+
+/// Names of types behind which no expression can begin.
+const ELEMENT_TYPES: [&str; 20] = [
+    "INT", "INTEGER", "INT2", "INT4", "INT8", "SMALLINT", "BIGINT", "TEXT", "VARCHAR", "NUMERIC", "REAL",
+    "FLOAT4", "FLOAT8", "BOOLEAN", "BOOL", "UUID", "DATE", "BYTEA", "JSON", "JSONB",
+];
 
 /// Begins the list of a GROUP BY DISTINCT: the parser has no place for the word.
 pub(crate) const DISTINCT_SETS: &str = "\u{1}distinct";
@@ -272,6 +288,7 @@ impl<'a> Pass<'a> {
             "UNLOGGED" if self.after(&["CREATE"]) => self.at += 1,
             "CONCURRENTLY" if self.first == "DROP" && self.after(&["INDEX"]) => self.concurrently(),
             "DEFERRABLE" if matches!(self.first.as_str(), "BEGIN" | "START" | "SET") => self.deferrable(),
+            "BINARY" if self.first == "COPY" && self.at == 1 => self.copy_binary(span),
             "FREEZE" | "ENCODING" if self.begins_old_option() => self.old_option(span),
             "FREEZE" | "HEADER" | "FORCE_QUOTE" | "QUOTE" if self.first == "COPY" => self.copy_option(),
             "SCHEMA" | "WITHOUT" | "INCLUDE" if self.respells(span) => {}
@@ -291,6 +308,8 @@ impl<'a> Pass<'a> {
             "DISTINCT" if self.after(&["BY"]) && self.after_group() => self.distinct_sets(span),
             "ALL" if self.after(&["BY"]) && self.after_group() => self.at += 1,
             "ROWS" if self.begins_functions() => self.rows_from(span),
+            "AS" if self.begins_record_columns() => self.record_columns(),
+            "FETCH" if self.at > 0 => self.fetch_first(span),
             "ROWS" | "RANGE" | "GROUPS" => {
                 self.copy();
                 if self.is(0, "BETWEEN") {
@@ -327,14 +346,20 @@ impl<'a> Pass<'a> {
             Some(Token::RParen) => true,
             _ => false,
         };
-        let next = self.peek(1).map(|token| &token.token);
-        is_behind && !matches!(next, Some(Token::LBracket | Token::LParen))
+        match self.peek(1).map(|token| &token.token) {
+            // Elements, unless what is before can only be a type: then it is a length.
+            Some(Token::LBracket) => self.after(&ELEMENT_TYPES),
+            Some(Token::LParen) => false,
+            _ => is_behind,
+        }
     }
 
     fn array_type(&mut self, span: Span) {
-        let brackets = [Token::LBracket, Token::RBracket];
-        self.out.extend(brackets.map(|token| TokenWithSpan { token, span }));
         self.at += 1;
+        if !matches!(self.peek(0).map(|token| &token.token), Some(Token::LBracket)) {
+            let brackets = [Token::LBracket, Token::RBracket];
+            self.out.extend(brackets.map(|token| TokenWithSpan { token, span }));
+        }
     }
 
     fn after_comma(&self) -> bool {
@@ -379,80 +404,6 @@ impl<'a> Pass<'a> {
         is(before, "GROUP")
     }
 
-    /// `FOR [NO KEY] UPDATE ...`, several times, with a LIMIT behind that belongs before.
-    fn lock_clause(&mut self) {
-        let mut clauses = vec![];
-        while let Some(mut length) = self.lock_strength(&mut clauses) {
-            // OF names, NOWAIT, SKIP LOCKED.
-            while let Some(token) = self.peek(length) {
-                let goes_on = match &token.token {
-                    Token::Comma | Token::Period => true,
-                    Token::Word(_) => {
-                        !["LIMIT", "OFFSET", "FETCH", "FOR", "UNION", "EXCEPT", "INTERSECT", "ON", "ORDER"]
-                            .iter()
-                            .any(|stop| is(Some(token), stop))
-                    }
-                    _ => false,
-                };
-                if !goes_on {
-                    break;
-                }
-                clauses.push(token.clone());
-                length += 1;
-            }
-            self.at += length;
-        }
-        if clauses.is_empty() {
-            self.copy();
-            return;
-        }
-        if ["LIMIT", "OFFSET", "FETCH"].iter().any(|word| self.is(0, word)) {
-            let mut depth = 0;
-            while let Some(token) = self.peek(0) {
-                match token.token {
-                    Token::LParen => depth += 1,
-                    Token::RParen if depth == 0 => break,
-                    Token::RParen => depth -= 1,
-                    _ => {}
-                }
-                self.copy();
-            }
-        }
-        self.out.extend(clauses);
-    }
-
-    /// Puts the lock's keywords into `clauses`; the number of tokens they took, or none if this is
-    /// no lock clause.
-    fn lock_strength(&self, clauses: &mut Vec<TokenWithSpan>) -> Option<usize> {
-        if !self.is(0, "FOR") {
-            return None;
-        }
-        let (strength, of_keys, length) = if self.is(1, "UPDATE") {
-            ("UPDATE", false, 2)
-        } else if self.is(1, "SHARE") {
-            ("SHARE", false, 2)
-        } else if self.is(1, "NO") && self.is(2, "KEY") && self.is(3, "UPDATE") {
-            ("UPDATE", true, 4)
-        } else if self.is(1, "KEY") && self.is(2, "SHARE") {
-            ("SHARE", true, 3)
-        } else {
-            return None;
-        };
-        let span = self.tokens[self.at].span;
-        clauses.extend([make("FOR", span), make(strength, span)]);
-        if !of_keys {
-            return Some(length);
-        }
-        let mark =
-            Token::Word(Word { value: KEY_MARK.into(), quote_style: Some('"'), keyword: Keyword::NoKeyword });
-        clauses.extend([make("OF", span), TokenWithSpan { token: mark, span }]);
-        if is(self.peek(length), "OF") {
-            clauses.push(TokenWithSpan { token: Token::Period, span });
-            return Some(length + 1);
-        }
-        Some(length)
-    }
-
     fn using_operator(&mut self) {
         let direction = match self.peek(1).map(|token| &token.token) {
             Some(Token::Lt) => "ASC",
@@ -461,28 +412,6 @@ impl<'a> Pass<'a> {
         };
         self.out.push(make(direction, self.tokens[self.at].span));
         self.at += 2;
-    }
-
-    fn table_query(&mut self) {
-        let begins_query = match self.out.last().map(|token| &token.token) {
-            None => true,
-            Some(Token::LParen) => self.out.len() > 1 && !self.after_function(),
-            Some(Token::Word(_)) => {
-                self.after(&["UNION", "EXCEPT", "INTERSECT", "ALL"]) || self.after_first_as()
-            }
-            Some(Token::RParen) => self.first == "WITH",
-            _ => false,
-        };
-        if !begins_query || !matches!(self.peek(1).map(|token| &token.token), Some(Token::Word(_))) {
-            return self.copy();
-        }
-        let span = self.tokens[self.at].span;
-        self.out.extend([
-            make("SELECT", span),
-            TokenWithSpan { token: Token::Mul, span },
-            make("FROM", span),
-        ]);
-        self.at += 1;
     }
 
     /// Whether the open parenthesis before is a call's.

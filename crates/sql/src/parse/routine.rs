@@ -47,6 +47,8 @@ pub struct CreateRoutine {
     pub strict: Option<bool>,
     /// SECURITY DEFINER.
     pub security_definer: bool,
+    /// PARALLEL.
+    pub parallel: Option<Ident>,
     /// An option that is not for procedures.
     pub of_functions: bool,
     /// An option was given twice.
@@ -150,6 +152,7 @@ fn create(parser: &mut Parser<'_>, kind: RoutineKind, or_replace: bool) -> Parse
         behavior: None,
         strict: None,
         security_definer: false,
+        parallel: None,
         of_functions: false,
         redundant: false,
         refused: None,
@@ -310,7 +313,7 @@ fn security(parser: &mut Parser<'_>) -> Parsed<bool> {
 fn option_without_effect(parser: &mut Parser<'_>, create: &mut CreateRoutine) -> Parsed<bool> {
     if take_all(parser, &["NOT", "LEAKPROOF"]) || take(parser, "LEAKPROOF") {
     } else if take(parser, "PARALLEL") {
-        parser.parse_identifier()?;
+        put(&mut create.parallel, parser.parse_identifier()?, &mut create.redundant);
     } else if take(parser, "COST") || take(parser, "ROWS") {
         let token = parser.next_token();
         if !matches!(token.token, Token::Number(..)) {

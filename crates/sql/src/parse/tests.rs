@@ -71,6 +71,13 @@ fn spellings_the_parser_lacks() {
         ("UPDATE ONLY t SET a = 1", "UPDATE t SET a = 1"),
         ("SELECT a FROM t ORDER BY a USING >", "SELECT a FROM t ORDER BY a DESC"),
         ("TABLE t", "SELECT * FROM t"),
+        ("(TABLE t) ORDER BY 1", "(SELECT * FROM t) ORDER BY 1"),
+        ("INSERT INTO t TABLE s", "INSERT INTO t SELECT * FROM s"),
+        ("INSERT INTO p.t (a, b) TABLE s", "INSERT INTO p.t (a, b) SELECT * FROM s"),
+        (
+            "SELECT * FROM (WITH a AS (SELECT (1)) TABLE a) q",
+            "SELECT * FROM (WITH a AS (SELECT (1)) SELECT * FROM a) q",
+        ),
         ("CREATE UNLOGGED TABLE t (a INT)", "CREATE TABLE t (a INT)"),
         ("CREATE TABLE t (a, b) AS SELECT 1, 2", "CREATE TABLE t (a TEXT, b TEXT) AS SELECT 1, 2"),
         (
@@ -163,6 +170,11 @@ fn deep_statements_do_not_overflow_the_stack() {
         assert_eq!(parse(&too_deep).unwrap_err().sqlstate, "54001");
         let arrays = format!("SELECT NULL::int{}", "[]".repeat(200_000));
         assert_eq!(parse(&arrays).unwrap_err().sqlstate, "54001");
+        let signs = format!("SELECT {}1", "- ".repeat(9_000));
+        assert_eq!(parse(&signs).unwrap().len(), 1);
+        // Each of them gets parentheses.
+        let signs = format!("SELECT {}1", "- ".repeat(11_000));
+        assert_eq!(parse(&signs).unwrap_err().sqlstate, "54001");
         let signs = format!("SELECT {}1", "- ".repeat(50_000));
         assert_eq!(parse(&signs).unwrap_err().sqlstate, "54001");
     };

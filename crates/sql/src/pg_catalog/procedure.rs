@@ -238,7 +238,7 @@ system_table! {
     ),
     proretset: Bool = row.say(Procedure::returns_set, |routine| routine.returns_set),
     provolatile: InternalChar = row.say(Procedure::volatility, |routine| routine.behavior.letter()),
-    proparallel: InternalChar = row.say(|_| 's', |_| 'u'),
+    proparallel: InternalChar = row.say(|_| 's', |routine| routine.parallel.letter()),
     pronargs: Int2 = row.say(
         |procedure| count(procedure.arguments.len()),
         |routine| count(routine.inputs().count()),

@@ -6,7 +6,7 @@ use super::information_schema::yes;
 use super::names::{qualified, quote_identifier};
 use super::value::{NULL, attribute_number};
 use super::{Source, SystemTable};
-use crate::catalog::{Argument, ArgumentMode, Behavior, Catalog, Oid, Routine, RoutineKind};
+use crate::catalog::{Argument, ArgumentMode, Behavior, Catalog, Oid, Parallel, Routine, RoutineKind};
 use crate::types::Type;
 
 pub(super) const TABLES: &[&SystemTable] = &[&ROUTINES, &PARAMETERS, &ELEMENT_TYPES];
@@ -27,6 +27,12 @@ pub(super) fn arguments(source: &Source<'_>, routine: &Routine, with_defaults: b
         format!("{mode}{}{default}", named(source, argument))
     };
     printed.map(print).collect::<Vec<_>>().join(", ")
+}
+
+/// What `pg_get_function_arg_default` prints of the argument at this place, from 1.
+pub(super) fn argument_default(routine: &Routine, place: i64) -> Option<String> {
+    let place = usize::try_from(place).ok()?.checked_sub(1)?;
+    routine.arguments.get(place)?.default.clone()
 }
 
 /// `name type`, or the type alone.
@@ -70,9 +76,13 @@ pub(super) fn definition(source: &Source<'_>, routine: &Routine) -> String {
         Behavior::Stable => " STABLE",
         Behavior::Volatile => "",
     };
+    let parallel = match routine.parallel {
+        Parallel::Unsafe => String::new(),
+        parallel => format!(" PARALLEL {}", parallel.word()),
+    };
     let strict = if routine.strict { " STRICT" } else { "" };
     let security = if routine.security_definer { " SECURITY DEFINER" } else { "" };
-    let options = format!("{behavior}{strict}{security}");
+    let options = format!("{behavior}{parallel}{strict}{security}");
     if !options.is_empty() {
         text.push_str(&format!("{options}\n"));
     }

@@ -109,7 +109,8 @@ impl AnyType {
             AnyType::User(UserType::Enum(_)) => None,
             AnyType::User(UserType::Domain(domain)) if domain.base.id == TypeId::Enum => None,
             AnyType::User(UserType::Domain(domain)) => Some(domain.base.id),
-            AnyType::Array(ty) => ty.ty().id.array(),
+            // There is no type of arrays over one of them: it is told as another one.
+            AnyType::Array(ty) => Some(ty.ty().id.array().unwrap_or(ty.ty().id)),
             AnyType::Row(_) => Some(TypeId::Record),
             AnyType::RowArray(_) => Some(TypeId::RecordArray),
         }

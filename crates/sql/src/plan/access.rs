@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use cognate_engine::Columns;
 
+use super::relation::filled_slots;
+use crate::bind::{Relation, Source};
 use crate::catalog::{Index, Table};
+use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::function::operator::Comparison;
 use crate::keys::KeyOrder;
@@ -49,6 +52,31 @@ impl Scan {
             self.looked_at.push(known);
         }
     }
+}
+
+/// A scan of a stored table that reads what the level needs.
+pub(super) fn scan(relation: &Relation, access: Access) -> Result<Scan> {
+    let Source::Table(table) = &relation.source else {
+        return Err(SqlError::internal("a scan of what is no stored table"));
+    };
+    let columns: Vec<ScanColumn> = filled_slots(relation)
+        .into_iter()
+        .map(|(column, slot)| ScanColumn { column, slot, missing: table.columns[column].missing.clone() })
+        .collect();
+    let reads = match columns.len() < table.columns.len() {
+        true => columns.iter().fold(Columns::PRESENCE, |reads, column| reads.with(column.column)),
+        false => Columns::ALL,
+    };
+    Ok(Scan {
+        table: table.clone(),
+        name: relation.alias.clone(),
+        access,
+        columns,
+        reads,
+        key_slot: relation.key_slot,
+        filter: vec![],
+        looked_at: vec![],
+    })
 }
 
 /// A column that is read.

@@ -17,7 +17,9 @@
 use super::estimate::{HASH_ROW, MEMORY_ROW, OPEN, PROBE_ROW, both_equal, selectivity, sort_cost};
 use super::path::{Path, Search, WantedOrder, order_of_relation};
 use super::relation::{Condition, Mask, base_rows, bit, mask_of, values_of};
+use super::sides::{Part, Sides};
 use crate::bind::{From, Join, JoinKind, RowCounts, Select, Source};
+use crate::error::Result;
 use crate::expr::Expr;
 use crate::function::operator::Comparison;
 use crate::types::TypeId;
@@ -37,6 +39,8 @@ pub(super) struct Item {
     pub(super) provides: Mask,
     /// Relations that must be placed before.
     pub(super) requires: Mask,
+    /// Tells the left and full joins of a FROM apart.
+    pub(super) number: usize,
 }
 
 /// What an item is.
@@ -99,6 +103,8 @@ pub(super) struct Joiner<'a> {
     pub(super) row_counts: &'a dyn RowCounts,
     /// Rows, cost and dependencies of the relations that are no stored tables.
     pub(super) leaves: &'a [Option<LeafEstimate>],
+    /// The sequences that were chosen for sides of outer joins.
+    pub(super) sides: Sides,
 }
 
 /// Estimate for a relation that is no stored table.
@@ -119,56 +125,65 @@ impl Joiner<'_> {
     }
 
     /// Flattens join trees and the conditions on them.
-    pub(super) fn problem(&self, trees: &[From], mut conditions: Vec<Condition>) -> Problem {
+    pub(super) fn problem(&self, trees: &[From], mut conditions: Vec<Condition>) -> Result<Problem> {
         let mut items = vec![];
         for tree in trees {
-            self.flatten(tree, &mut items, &mut conditions);
+            self.flatten(tree, &mut items, &mut conditions)?;
         }
-        Problem { items, conditions }
+        Ok(Problem { items, conditions })
     }
 
-    fn flatten(&self, tree: &From, items: &mut Vec<Item>, conditions: &mut Vec<Condition>) {
+    fn flatten(&self, tree: &From, items: &mut Vec<Item>, conditions: &mut Vec<Condition>) -> Result<()> {
         match tree {
             From::Unit => {}
             From::Relation(relation) => items.push(Item {
                 kind: ItemKind::Relation(*relation),
                 provides: bit(*relation),
                 requires: self.requires(*relation),
+                number: 0,
             }),
             From::Join(join) => match join.kind {
-                JoinKind::Inner => self.flatten_inner(join, items, conditions),
+                JoinKind::Inner => self.flatten_inner(join, items, conditions)?,
                 JoinKind::Left => {
+                    self.sides.look_at_item(conditions.len())?;
                     let right = relations(&join.right);
                     if conditions.iter().any(|condition| rejects_nulls(self.select, &condition.expr, right)) {
                         return self.flatten_inner(join, items, conditions);
                     }
-                    self.flatten(&join.left, items, conditions);
-                    items.push(self.left_item(join, right));
+                    self.flatten(&join.left, items, conditions)?;
+                    items.push(self.left_item(join, right)?);
                 }
                 JoinKind::Full => {
                     let side = |tree: &From| self.problem(std::slice::from_ref(tree), vec![]);
-                    let on = self.conditions(&join.on);
-                    let sides = (side(&join.left), side(&join.right), on);
+                    let on = self.conditions(&join.on)?;
+                    let sides = (side(&join.left)?, side(&join.right)?, on);
                     let provides = relations(tree);
                     // LATERAL items in it may refer to what stands before it.
                     let of_sides = sides.0.items.iter().chain(&sides.1.items);
                     let requires = of_sides.fold(0, |mask, item| mask | item.requires) & !provides;
-                    items.push(Item { provides, requires, kind: ItemKind::Full(Box::new(sides)) });
+                    let (kind, number) = (ItemKind::Full(Box::new(sides)), self.sides.number());
+                    items.push(Item { provides, requires, kind, number });
                 }
             },
         }
+        Ok(())
     }
 
-    fn flatten_inner(&self, join: &Join, items: &mut Vec<Item>, conditions: &mut Vec<Condition>) {
+    fn flatten_inner(
+        &self,
+        join: &Join,
+        items: &mut Vec<Item>,
+        conditions: &mut Vec<Condition>,
+    ) -> Result<()> {
         // The conditions first: they may make left joins below inner ones.
-        conditions.extend(self.conditions(&join.on));
-        self.flatten(&join.left, items, conditions);
-        self.flatten(&join.right, items, conditions);
+        conditions.extend(self.conditions(&join.on)?);
+        self.flatten(&join.left, items, conditions)?;
+        self.flatten(&join.right, items, conditions)
     }
 
-    fn left_item(&self, join: &Join, right: Mask) -> Item {
+    fn left_item(&self, join: &Join, right: Mask) -> Result<Item> {
         let left = relations(&join.left);
-        let problem = self.problem(std::slice::from_ref(&join.right), self.conditions(&join.on));
+        let problem = self.problem(std::slice::from_ref(&join.right), self.conditions(&join.on)?)?;
         let mut requires = 0;
         for condition in &problem.conditions {
             requires |= condition.mask & left;
@@ -181,11 +196,16 @@ impl Joiner<'_> {
         if requires == 0 {
             requires = left;
         }
-        Item { kind: ItemKind::Left(Box::new(problem)), provides: right, requires }
+        let (kind, number) = (ItemKind::Left(Box::new(problem)), self.sides.number());
+        Ok(Item { kind, provides: right, requires, number })
     }
 
-    fn conditions(&self, on: &[Expr]) -> Vec<Condition> {
-        on.iter().map(|expr| Condition::new(self.select, expr.clone())).collect()
+    fn conditions(&self, on: &[Expr]) -> Result<Vec<Condition>> {
+        let condition = |expr: &Expr| -> Result<Condition> {
+            self.sides.look_at_condition()?;
+            Ok(Condition::new(self.select, expr.clone()))
+        };
+        on.iter().map(condition).collect()
     }
 
     /// The cheapest sequence. `available` relations are known from outside.
@@ -195,18 +215,19 @@ impl Joiner<'_> {
         available: Mask,
         wanted: Option<&SlotOrder>,
         limit: Option<f64>,
-    ) -> Chosen {
+    ) -> Result<Chosen> {
         if problem.items.is_empty() {
-            return Chosen { steps: vec![], rows: 1.0, cost: 0.0, ordered: false };
+            return Ok(Chosen { steps: vec![], rows: 1.0, cost: 0.0, ordered: false });
         }
         let mut best: Option<(f64, Chosen)> = None;
         for (first, item) in problem.items.iter().enumerate() {
             if item.requires & !available != 0 {
                 continue;
             }
-            for start in self.starts(problem, first, item, available, wanted) {
+            self.sides.look_at_item(problem.conditions.len())?;
+            for start in self.starts(problem, first, item, available, wanted)? {
                 let mut chosen = start;
-                self.extend(problem, &mut chosen, available);
+                self.extend(problem, &mut chosen, available)?;
                 let total = total_cost(&chosen, wanted.is_some(), limit);
                 if best.as_ref().is_none_or(|(cost, _)| total < *cost) {
                     best = Some((total, chosen));
@@ -214,16 +235,16 @@ impl Joiner<'_> {
             }
         }
         match best {
-            Some((_, chosen)) => chosen,
+            Some((_, chosen)) => Ok(chosen),
             // A circle of LATERAL references cannot be bound; take the items as they come.
             None => self.in_sequence(problem, available),
         }
     }
 
-    fn in_sequence(&self, problem: &Problem, available: Mask) -> Chosen {
+    fn in_sequence(&self, problem: &Problem, available: Mask) -> Result<Chosen> {
         let mut chosen = Chosen { steps: vec![], rows: 1.0, cost: 0.0, ordered: false };
-        self.extend(problem, &mut chosen, available);
-        chosen
+        self.extend(problem, &mut chosen, available)?;
+        Ok(chosen)
     }
 
     /// Ways to begin with an item.
@@ -234,14 +255,14 @@ impl Joiner<'_> {
         item: &Item,
         available: Mask,
         wanted: Option<&SlotOrder>,
-    ) -> Vec<Chosen> {
+    ) -> Result<Vec<Chosen>> {
         let step = |inner, rows, cost, ordered| Chosen {
             steps: vec![Step { item: place, method: Method::Start, inner, outer_rows: 1.0 }],
             rows,
             cost,
             ordered,
         };
-        match &item.kind {
+        Ok(match &item.kind {
             ItemKind::Relation(relation) => {
                 let wanted = wanted.and_then(|wanted| order_of_relation(self.select, *relation, wanted));
                 let paths = self.paths(*relation, &problem.conditions, available, wanted.as_ref());
@@ -265,17 +286,17 @@ impl Joiner<'_> {
             // A left join's right side is never first.
             ItemKind::Left(_) => vec![],
             ItemKind::Full(full) => {
-                let left = self.choose(&full.0, available, None, None);
-                let right = self.choose(&full.1, available, None, None);
+                let left = self.side(item, Part::FullLeft, &full.0, available)?;
+                let right = self.side(item, Part::FullRight, &full.1, available)?;
                 let rows = left.rows + right.rows;
                 let cost = left.cost + right.cost + right.rows * HASH_ROW + left.rows * PROBE_ROW;
                 vec![step(Inner::Full(Box::new((left, right))), rows, cost, false)]
             }
-        }
+        })
     }
 
     /// Places the other items one after the other.
-    fn extend(&self, problem: &Problem, chosen: &mut Chosen, available: Mask) {
+    fn extend(&self, problem: &Problem, chosen: &mut Chosen, available: Mask) -> Result<()> {
         let mut placed: Mask = chosen.steps.iter().map(|step| problem.items[step.item].provides).sum();
         while chosen.steps.len() < problem.items.len() {
             let mut best: Option<(f64, Step, f64, f64)> = None;
@@ -285,7 +306,8 @@ impl Joiner<'_> {
                 if is_placed || (!is_ready && best_possible(problem, chosen, placed | available)) {
                     continue;
                 }
-                let (step, rows, cost) = self.next(problem, place, item, placed, available, chosen.rows);
+                self.sides.look_at_item(problem.conditions.len())?;
+                let (step, rows, cost) = self.next(problem, place, item, placed, available, chosen.rows)?;
                 let weight = cost + rows;
                 if best.as_ref().is_none_or(|(known, ..)| weight < *known) {
                     best = Some((weight, step, rows, cost));
@@ -297,6 +319,7 @@ impl Joiner<'_> {
             chosen.cost += cost;
             chosen.steps.push(step);
         }
+        Ok(())
     }
 
     /// The better way to join one more item: the step, rows after it, its cost.
@@ -308,9 +331,9 @@ impl Joiner<'_> {
         placed: Mask,
         available: Mask,
         rows: f64,
-    ) -> (Step, f64, f64) {
+    ) -> Result<(Step, f64, f64)> {
         let step = |method, inner| Step { item: place, method, inner, outer_rows: rows };
-        match &item.kind {
+        Ok(match &item.kind {
             ItemKind::Relation(relation) => {
                 let (path, loop_rows, loop_cost) =
                     self.read(*relation, &problem.conditions, placed | available);
@@ -323,8 +346,9 @@ impl Joiner<'_> {
                 let has_keys =
                     !lateral && has_hash_keys(self.select, &problem.conditions, placed, item.provides);
                 if !has_keys {
-                    return self
-                        .maybe_materialized(looped, *relation, problem, placed, available, rows, place);
+                    let kept =
+                        self.maybe_materialized(looped, *relation, problem, placed, available, rows, place);
+                    return Ok(kept);
                 }
                 let (path, inner_rows, inner_cost) = self.read(*relation, &problem.conditions, available);
                 let base = base_rows(&self.select.relations[*relation], |table| self.row_counts.rows(table));
@@ -340,16 +364,15 @@ impl Joiner<'_> {
                 if hashed.2 < looped.2 { hashed } else { looped }
             }
             ItemKind::Left(inner) => {
-                let looped = self.choose(inner, placed | available, None, None);
+                let looped = self.side(item, Part::Looped, inner, placed | available)?;
                 let loop_cost = rows * (looped.cost + MEMORY_ROW);
                 let loop_rows = rows * looped.rows.max(1.0);
                 let looped = (step(Method::Loop, Inner::Nested(looped)), loop_rows, loop_cost);
                 let lateral = inner.items.iter().any(|item| item.requires & placed != 0);
                 if lateral || !has_hash_keys(self.select, &inner.conditions, placed, item.provides) {
-                    return looped;
+                    return Ok(looped);
                 }
-                let inside = inside_problem(inner, item.provides | available);
-                let hashed = self.choose(&inside, available, None, None);
+                let hashed = self.side(item, Part::Hashed, inner, available)?;
                 let cost = hashed.cost + hashed.rows * HASH_ROW + rows * PROBE_ROW;
                 if cost < looped.2 {
                     let is_known = self.key_share(&inner.conditions, placed, item.provides).is_some();
@@ -361,14 +384,14 @@ impl Joiner<'_> {
             }
             ItemKind::Full(full) => {
                 let known = if item.requires & placed == 0 { available } else { placed | available };
-                let left = self.choose(&full.0, known, None, None);
-                let right = self.choose(&full.1, known, None, None);
+                let left = self.side(item, Part::FullLeft, &full.0, known)?;
+                let right = self.side(item, Part::FullRight, &full.1, known)?;
                 let inner_rows = left.rows + right.rows;
                 let cost = left.cost + right.cost + inner_rows * (HASH_ROW + rows * MEMORY_ROW);
                 let inner = Inner::Full(Box::new((left, right)));
                 (step(Method::Loop, inner), rows * inner_rows, cost)
             }
-        }
+        })
     }
 
     /// The share of the pairs in which the keys of a hash join are equal; none if nothing is known

@@ -36,6 +36,7 @@ mod pushdown;
 mod relation;
 mod select;
 mod shown;
+mod sides;
 mod walk;
 mod window;
 
@@ -66,7 +67,7 @@ pub struct Plan {
     /// Places for common table expressions.
     pub ctes: usize,
     /// Those common table expressions that are read from their rows, by number.
-    pub cte_plans: Arc<[Option<Arc<CtePlan>>]>,
+    pub cte_plans: CtePlans,
     /// Output columns.
     pub columns: Vec<OutputColumn>,
     /// Types of the parameters.
@@ -414,6 +415,9 @@ pub struct MergeJoin {
     /// Outer rows without partner stay.
     pub left: bool,
 }
+
+/// Those common table expressions of a statement that are read from their rows, by number.
+pub type CtePlans = Arc<[Option<Arc<CtePlan>>]>;
 
 /// A common table expression that is read from its rows.
 #[derive(Debug)]

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::estimate::UNKNOWN_ROWS;
-use super::{CtePlan, Node, Plan, PlannedLock};
+use super::{CtePlan, CtePlans, Node, Plan, PlannedLock};
 use crate::bind::{Body, Cte, Query, RowCounts, RowsCall, SetKind, Source, Taken};
 use crate::catalog::Table;
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, Subquery, SubqueryBody, SubqueryKind, Typed};
 use crate::function::Volatility;
-use crate::types::{Type, TypeId};
+use crate::types::{Type, TypeId, bounds};
 
 /// State of planning one statement.
 pub(super) struct Planner<'a> {
@@ -24,7 +24,12 @@ pub(super) struct Planner<'a> {
     ctes: HashMap<usize, CteState>,
     /// Recursive parts around what is being planned.
     recursions: usize,
+    /// Queries and expressions that it has come to.
+    steps: usize,
 }
+
+/// Of so many steps one asks whether the statement should stop.
+const STEPS_UNASKED: usize = 64;
 
 /// How far a common table expression is planned.
 enum CteState {
@@ -70,6 +75,7 @@ pub fn plan(
         rows: HashMap::new(),
         ctes: HashMap::new(),
         recursions: 0,
+        steps: 0,
     };
     let (mut limit, mut offset) = (None, None);
     if !locks.is_empty() {
@@ -99,12 +105,14 @@ pub fn plan(
 
 /// Plans the subqueries of expressions that are evaluated beside a query's rows, or by themselves.
 /// `subqueries` counts the places for cached results, from those of the query on. The query's
-/// common table expressions can be read too.
+/// common table expressions can be read too. Gives those of the subqueries themselves that are read
+/// from their rows, by number, of so many of the statement.
 pub fn plan_expressions(
     exprs: &mut [Expr],
     subqueries: &mut usize,
+    ctes: usize,
     row_counts: &dyn RowCounts,
-) -> Result<()> {
+) -> Result<CtePlans> {
     let mut planner = Planner {
         row_counts,
         parameters: vec![],
@@ -112,12 +120,14 @@ pub fn plan_expressions(
         rows: HashMap::new(),
         ctes: HashMap::new(),
         recursions: 0,
+        steps: 0,
     };
     for expr in exprs {
         planner.subqueries(expr)?;
     }
+    let cte_plans = planner.cte_plans(ctes)?;
     *subqueries = planner.subqueries;
-    Ok(())
+    Ok(cte_plans)
 }
 
 /// Adds the keys of the rows to lock behind the output.
@@ -141,6 +151,12 @@ fn take_locks(query: &mut Query) -> Result<Vec<PlannedLock>> {
 }
 
 impl Planner<'_> {
+    /// It has come to one more query or expression: now and then it asks whether to go on.
+    pub(super) fn step(&mut self) -> Result<()> {
+        self.steps += 1;
+        if self.steps.is_multiple_of(STEPS_UNASKED) { bounds::ask() } else { Ok(()) }
+    }
+
     /// Plans the subqueries within an expression.
     pub(super) fn subqueries(&mut self, expr: &mut Expr) -> Result<()> {
         let mut result = Ok(());
@@ -198,6 +214,7 @@ impl Planner<'_> {
 
     /// Plans a query.
     pub(super) fn query(&mut self, mut query: Query) -> Result<Planned> {
+        self.step()?;
         stacker::maybe_grow(256 * 1024, 4 * 1024 * 1024, || {
             for cte in std::mem::take(&mut query.ctes) {
                 self.cte(cte)?;
@@ -310,7 +327,7 @@ impl Planner<'_> {
 
     /// The common table expressions that are read from their rows. Those that the query itself does
     /// not refer to may be read by expressions beside it.
-    fn cte_plans(&mut self, count: usize) -> Result<Arc<[Option<Arc<CtePlan>>]>> {
+    fn cte_plans(&mut self, count: usize) -> Result<CtePlans> {
         let mut plans = vec![None; count];
         while let Some(number) = self.ctes.keys().next().copied() {
             match self.ctes.remove(&number) {

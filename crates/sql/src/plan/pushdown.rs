@@ -7,16 +7,17 @@ use crate::expr::Expr;
 /// Moves conditions on single derived tables into them where that changes nothing else.
 pub(super) fn push_down(select: &mut Select, conditions: &mut Vec<Condition>) {
     for relation in 0..select.relations.len() {
-        if select.relations[relation].nullable {
+        let relation_of = &mut select.relations[relation];
+        if relation_of.nullable {
             continue;
         }
+        let Source::Query(query) = &mut relation_of.source else { continue };
         let columns: Vec<Option<usize>> = (select.slots.iter())
             .map(|origin| match origin.part {
                 SlotPart::Column(column) if origin.relation == relation => Some(column),
                 _ => None,
             })
             .collect();
-        let Source::Query(query) = &mut select.relations[relation].source else { continue };
         conditions.retain(|condition| {
             let movable = condition.mask == bit(relation) && !condition.volatile && !condition.has_subquery;
             let moves = movable && takes(query, &condition.expr, &columns);

@@ -7,11 +7,8 @@ use crate::catalog::Table;
 use crate::expr::Expr;
 use crate::types::TypeId;
 
-/// A set of relations of one level.
+/// A set of relations of one level, of which there are at most `MAX_RELATIONS`.
 pub(super) type Mask = u128;
-
-/// Most relations of one level.
-pub(super) const MAX_RELATIONS: usize = 128;
 
 /// The set of one relation.
 pub(super) fn bit(relation: usize) -> Mask {

@@ -1,8 +1,6 @@
 //! Planning of one query level.
 
-use cognate_engine::Columns;
-
-use super::access::{Access, Scan, ScanColumn};
+use super::access::scan;
 use super::estimate::{MEMORY_ROW, OPEN, limit_rows};
 use super::finish::{converted, distinct, limited, sorted};
 use super::group::plan_group;
@@ -13,12 +11,19 @@ use super::merge::merged;
 use super::path::Path;
 use super::planner::{CteReference, Planned, Planner};
 use super::pushdown::push_down;
-use super::relation::{Condition, MAX_RELATIONS, Mask, bit, filled_slots, mask_of, slots_of};
+use super::relation::{Condition, Mask, bit, filled_slots, mask_of, slots_of};
 use super::window::{keep_first, plan_windows};
 use super::{GroupNode, HashJoin, Node, SelectNode, SourceNode};
-use crate::bind::{Body, Distinct, Query, Relation, RowCounts, RowsCall, Select, SortKey, Source, Taken};
-use crate::error::{Result, SqlError, sqlstate};
+use crate::bind::{
+    Body, Distinct, MAX_RELATIONS, Query, Relation, RowCounts, RowsCall, Select, SortKey, Source, Taken,
+    too_many_relations,
+};
+use crate::error::{Result, SqlError};
 use crate::expr::Expr;
+use crate::types::bounds;
+
+/// Conditions looked at between two questions whether to stop.
+const CONDITIONS_UNASKED: usize = 64;
 
 /// A planned FROM with WHERE.
 struct PlannedSource {
@@ -104,15 +109,12 @@ impl Planner<'_> {
     /// Plans the subqueries in a level's expressions.
     fn level_subqueries(&mut self, select: &mut Select) -> Result<()> {
         if select.relations.len() > MAX_RELATIONS {
-            return Err(SqlError::new(
-                sqlstate::STATEMENT_TOO_COMPLEX,
-                format!("more than {MAX_RELATIONS} tables in one FROM"),
-            ));
+            return Err(too_many_relations());
         }
         let mut result = Ok(());
         let mut plan = |expr: &mut Expr, planner: &mut Self| {
             if result.is_ok() {
-                result = planner.subqueries(expr);
+                result = planner.step().and_then(|()| planner.subqueries(expr));
             }
         };
         for tree in &mut select.from {
@@ -156,8 +158,11 @@ impl Planner<'_> {
         extra: Option<Expr>,
     ) -> Result<PlannedSource> {
         let filter = std::mem::take(&mut select.filter);
-        let mut conditions: Vec<Condition> =
-            filter.into_iter().chain(extra).map(|expr| Condition::new(select, expr)).collect();
+        let mut conditions: Vec<Condition> = vec![];
+        for (place, expr) in filter.into_iter().chain(extra).enumerate() {
+            ask_now_and_then(place)?;
+            conditions.push(Condition::new(select, expr));
+        }
         push_down(select, &mut conditions);
         // Conditions on no relation decide before anything is read.
         let (mut gates, conditions): (Vec<_>, Vec<_>) =
@@ -179,10 +184,10 @@ impl Planner<'_> {
         let parameters = self.parameters.clone();
         let taken = Taken(self.row_counts);
         let row_counts: &dyn RowCounts = if limit.is_some() { &taken } else { self.row_counts };
-        let joiner = Joiner { select, parameters: &parameters, row_counts, leaves: &leaves };
-        let mut problem = joiner.problem(&trees, conditions);
+        let joiner = Joiner::new(select, &parameters, row_counts, &leaves);
+        let mut problem = joiner.problem(&trees, conditions)?;
         let volatile: Vec<Expr> = take_volatile(&mut problem);
-        let chosen = joiner.choose(&problem, 0, wanted, limit);
+        let chosen = joiner.choose(&problem, 0, wanted, limit)?;
         // The first relation is read with those of inner joins, if the sequence begins with one.
         if chosen.steps.first().is_none_or(|step| step.method != Method::Start) {
             gates.extend(problem.conditions.iter().filter(|condition| condition.mask == 0).cloned());
@@ -301,29 +306,9 @@ fn minimum_or_maximum(select: &Select) -> Option<(usize, bool)> {
     }
 }
 
-/// A scan of a stored table that reads what the level needs.
-fn scan(relation: &Relation, access: Access) -> Result<Scan> {
-    let Source::Table(table) = &relation.source else {
-        return Err(SqlError::internal("a scan of what is no stored table"));
-    };
-    let columns: Vec<ScanColumn> = filled_slots(relation)
-        .into_iter()
-        .map(|(column, slot)| ScanColumn { column, slot, missing: table.columns[column].missing.clone() })
-        .collect();
-    let reads = match columns.len() < table.columns.len() {
-        true => columns.iter().fold(Columns::PRESENCE, |reads, column| reads.with(column.column)),
-        false => Columns::ALL,
-    };
-    Ok(Scan {
-        table: table.clone(),
-        name: relation.alias.clone(),
-        access,
-        columns,
-        reads,
-        key_slot: relation.key_slot,
-        filter: vec![],
-        looked_at: vec![],
-    })
+/// Asks whether the statement should stop, of many conditions now and then.
+fn ask_now_and_then(place: usize) -> Result<()> {
+    if place % CONDITIONS_UNASKED == CONDITIONS_UNASKED - 1 { bounds::ask() } else { Ok(()) }
 }
 
 /// Takes the conditions that must be tested once for each result row, in whatever order it came
@@ -461,7 +446,8 @@ impl Builder<'_> {
                     rest.partition(|condition| condition.mask & !own == 0);
                 let node = self.leaf(relation, path)?;
                 let build = filtered(node, ordered_conditions(inside));
-                Ok(merged(self.hash_join(outer, build, &between, before & !available, bit(relation), false)))
+                let left = before & !available;
+                Ok(merged(self.hash_join(outer, build, &between, left, bit(relation), false)?))
             }
         }
     }
@@ -498,7 +484,14 @@ impl Builder<'_> {
             let build = self.sequence(&inside, chosen, available)?;
             let between: Vec<&Condition> =
                 problem.conditions.iter().filter(|condition| condition.mask & !known != 0).collect();
-            return Ok(merged(self.hash_join(outer, build, &between, before & !available, provides, true)));
+            return Ok(merged(self.hash_join(
+                outer,
+                build,
+                &between,
+                before & !available,
+                provides,
+                true,
+            )?));
         }
         // Conditions on the outer side only (ON a.x = 1) are tested on the pair.
         let (on, rest): (Vec<_>, Vec<_>) =
@@ -526,7 +519,7 @@ impl Builder<'_> {
         let probe = self.sequence(left_problem, left, available)?;
         let build = self.sequence(right_problem, right, available)?;
         let on: Vec<&Condition> = on.iter().collect();
-        let join = self.hash_join(probe, build, &on, left_mask, right_mask, true);
+        let join = self.hash_join(probe, build, &on, left_mask, right_mask, true)?;
         Ok(SourceNode::HashJoin(Box::new(HashJoin { full: true, ..join })))
     }
 
@@ -538,7 +531,7 @@ impl Builder<'_> {
         left: Mask,
         right: Mask,
         keep_left: bool,
-    ) -> HashJoin {
+    ) -> Result<HashJoin> {
         let mut join = HashJoin {
             probe,
             build,
@@ -552,7 +545,8 @@ impl Builder<'_> {
             keeps_order: false,
         };
         let mut rest = vec![];
-        for condition in conditions {
+        for (place, condition) in conditions.iter().enumerate() {
+            ask_now_and_then(place)?;
             match hash_key(self.select, condition, left, right) {
                 Some((probe, build)) => {
                     join.probe_keys.push(probe.clone());
@@ -562,7 +556,7 @@ impl Builder<'_> {
             }
         }
         join.on = ordered_conditions(rest);
-        join
+        Ok(join)
     }
 
     /// The node that reads a relation.

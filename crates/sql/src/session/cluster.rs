@@ -18,7 +18,7 @@ use super::alike::Defects;
 use super::flow_control::{FlowBounds, FlowControl, FlowCounts, SlowNode};
 use super::governed::executes;
 use super::interrupt::step_aside_for_request;
-use super::outcome::advice;
+use super::outcome::{advice, fitting_name};
 use super::{Action, Boxed, Prepared, Session, SqlDatabase};
 use crate::blocking::aside;
 use crate::error::{Result, SqlError, sqlstate};
@@ -443,14 +443,7 @@ impl Session {
 
     /// The same, if the client has said so. 22023 if that is too long.
     pub(super) fn given_name(&self) -> Result<Option<String>> {
-        let given = &self.effective.request_id;
-        if given.len() > REQUEST_ID_MAX {
-            return Err(SqlError::new(
-                sqlstate::INVALID_PARAMETER_VALUE,
-                format!("cognate.request_id has more than {REQUEST_ID_MAX} bytes"),
-            ));
-        }
-        Ok((!given.is_empty()).then(|| given.clone()))
+        fitting_name(&self.effective.request_id)
     }
 
     /// Waits for the answer to what this node asks the order of all nodes, for a bounded time.
@@ -556,16 +549,22 @@ async fn until_token_seen(database: &SqlDatabase, position: Csn) -> Result<()> {
     if let Ok(seen) = tokio::time::timeout(DOUBT, seen.as_mut()).await {
         return seen;
     }
-    // Where nobody answers, the token may be right.
+    check_ordered(database, position, "cognate.read_after").await?;
+    seen.await
+}
+
+/// 22023 if a majority says that nothing has a position yet which a token names. Where nobody
+/// answers, the token may be right.
+pub(super) async fn check_ordered(database: &SqlDatabase, position: Csn, by: &str) -> Result<()> {
     if let Some(barrier) = database.nodes().barrier.get()
         && let Ok(newest) = barrier().await
         && newest < position
     {
-        let what = format!("cognate.read_after names position {position}, which nothing has in this cluster");
+        let what = format!("{by} names position {position}, which nothing has in this cluster");
         let detail = format!("The last position is {newest}.");
         return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, what).with_detail(detail));
     }
-    seen.await
+    Ok(())
 }
 
 /// The position that a token of this cluster names.

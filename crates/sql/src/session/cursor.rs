@@ -8,9 +8,10 @@
 //! The rows of one that reads a single table end with their keys, which FETCH takes off: WHERE
 //! CURRENT OF is about the row that was given last.
 
+mod bound;
+mod names;
 mod turn;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -29,10 +30,9 @@ use crate::oltp::memory::row_bytes;
 use crate::parse::{Command, FetchCount, ROW_KEY, Statement, changes_rows, with_row_key};
 use crate::pg_catalog::CursorRow;
 use crate::types::{Datum, FormatContext};
+pub(super) use bound::Cursors;
+pub use names::{Names, Taken};
 use turn::Origin;
-
-/// The cursors of a session, by name.
-pub(super) type Cursors = HashMap<String, NamedCursor>;
 
 /// A cursor.
 pub(super) struct NamedCursor {
@@ -260,7 +260,7 @@ impl Session {
             ));
         }
         let name = fold(name);
-        if self.cursors.contains_key(&name) {
+        if self.cursors.is_taken(&name) {
             return Err(SqlError::new(
                 sqlstate::DUPLICATE_CURSOR,
                 format!("cursor \"{name}\" already exists"),
@@ -342,8 +342,10 @@ impl Session {
 
     /// The columns of FETCH.
     pub(super) fn fetch_columns(&self, name: &str) -> Result<Vec<OutputColumn>> {
-        let cursor = self.cursors.get(name).ok_or_else(|| no_cursor(name))?;
-        Ok(cursor.columns().unwrap_or_default().to_vec())
+        if !self.cursors.is_taken(name) {
+            return Err(no_cursor(name));
+        }
+        Ok(self.cursors.columns(name).unwrap_or_default().to_vec())
     }
 
     /// FETCH and MOVE: the rows, as a portal's state.
@@ -355,9 +357,13 @@ impl Session {
         portal: &mut Portal,
     ) -> Result<PortalState> {
         let name = fold(name);
-        if let Some(cursor) = self.cursors.get(&name).filter(|_| !skip) {
+        if !skip && self.cursors.is_taken(&name) {
             // Its name may have been another one's when FETCH was prepared.
-            portal.check_gives(cursor.columns())?;
+            portal.check_gives(self.cursors.columns(&name))?;
+        }
+        if !self.cursors.contains_key(&name) {
+            let rows = self.fetch_portal(&name, count, skip).await?;
+            return Ok(fetched(rows, skip, portal));
         }
         // Out of the map while it runs: a cursor whose query fails is gone.
         let mut cursor = self.cursors.remove(&name).ok_or_else(|| no_cursor(&name))?;
@@ -380,16 +386,7 @@ impl Session {
         };
         cursor.tell();
         self.cursors.insert(name, cursor);
-        let number = rows.number as u64;
-        if skip {
-            return Ok(PortalState::Done(CommandTag::Rows("MOVE", number)));
-        }
-        portal.keep_charge(rows.charge);
-        Ok(PortalState::Rows {
-            rows: rows.rows.into_iter(),
-            sent: 0,
-            tag: Tag::Fixed(CommandTag::Rows("FETCH", number)),
-        })
+        Ok(fetched(rows, skip, portal))
     }
 
     async fn fetch_forward(
@@ -465,12 +462,12 @@ impl Session {
     pub(super) fn close_cursor(&mut self, cursor: &ast::CloseCursor) -> Result<&'static str> {
         match cursor {
             ast::CloseCursor::All => {
-                self.cursors.clear();
+                self.cursors.close_all();
                 Ok("CLOSE CURSOR ALL")
             }
             ast::CloseCursor::Specific { name } => {
                 let name = fold(name);
-                self.cursors.remove(&name).map(|_| "CLOSE CURSOR").ok_or_else(|| no_cursor(&name))
+                if self.cursors.close(&name) { Ok("CLOSE CURSOR") } else { Err(no_cursor(&name)) }
             }
         }
     }
@@ -532,6 +529,17 @@ impl Session {
     pub(super) fn close_cursors_after(&mut self, savepoint: usize) {
         self.cursors.retain(|_, cursor| cursor.held || cursor.depth <= savepoint);
     }
+}
+
+/// What FETCH and MOVE give.
+fn fetched(rows: Kept, skip: bool, portal: &mut Portal) -> PortalState {
+    let number = rows.number as u64;
+    if skip {
+        return PortalState::Done(CommandTag::Rows("MOVE", number));
+    }
+    portal.keep_charge(rows.charge);
+    let tag = Tag::Fixed(CommandTag::Rows("FETCH", number));
+    PortalState::Rows { rows: rows.rows.into_iter(), sent: 0, tag }
 }
 
 /// Moves among rows in memory.

@@ -47,10 +47,7 @@ impl Session {
             Ok(Fetch::Suspended) => {
                 fetched = portal.charge_held(self.database.statement_budget()).map(|()| Fetch::Suspended);
             }
-            Ok(Fetch::Complete(_)) => {
-                portal.is_told = true;
-                portal.let_go();
-            }
+            Ok(Fetch::Complete(_)) => portal.end(),
             _ => {}
         }
         if matches!(fetched, Err(_) | Ok(Fetch::Complete(_) | Fetch::Empty)) {
@@ -268,7 +265,7 @@ impl Session {
                 Ok(PortalState::Cursor { cursor, view: open.engine.view(), rows: 0 })
             }
             Action::Insert(plan) => {
-                let mut run = Run::new(parameters.clone(), plan.places);
+                let mut run = Run::new(parameters.clone(), &plan.places);
                 let interrupts = self.interrupts();
                 let mut work = self.work(&interrupts)?;
                 let changed = work.insert(plan, &mut run, true).await?;
@@ -276,7 +273,7 @@ impl Session {
                 Ok(outcome(changed, plan.returning.is_some(), CommandTag::Insert))
             }
             Action::Update(plan) => {
-                let mut run = Run::new(parameters.clone(), plan.places).following(self.follows);
+                let mut run = Run::new(parameters.clone(), &plan.places).following(self.follows);
                 let interrupts = self.interrupts();
                 let mut work = self.work(&interrupts)?;
                 let changed = work.update(plan, &mut run).await?;
@@ -284,7 +281,7 @@ impl Session {
                 Ok(outcome(changed, plan.returning.is_some(), |rows| CommandTag::Rows("UPDATE", rows)))
             }
             Action::Delete(plan) => {
-                let mut run = Run::new(parameters.clone(), plan.places).following(self.follows);
+                let mut run = Run::new(parameters.clone(), &plan.places).following(self.follows);
                 let interrupts = self.interrupts();
                 let mut work = self.work(&interrupts)?;
                 let changed = work.delete(plan, &mut run).await?;

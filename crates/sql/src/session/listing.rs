@@ -1,10 +1,11 @@
 //! What a session's own views list: `pg_prepared_statements` and `pg_cursors`.
 //!
-//! Statements and cursors are the session's, and views see only what stays of it ([`Facts`]). So
-//! each of them has a row there, which goes when it goes. So it is with the places of cursors,
-//! which WHERE CURRENT OF asks for.
+//! Statements, cursors and portals are the session's, and views see only what stays of it
+//! ([`Facts`]). So each of them has a row there, which goes when it goes. So it is with the places
+//! of cursors, which WHERE CURRENT OF asks for.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -103,6 +104,12 @@ pub(super) struct Listed {
     facts: Arc<Facts>,
     name: String,
     is_cursor: bool,
+}
+
+impl fmt::Debug for Listed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listed").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl Listed {

@@ -4,7 +4,7 @@
 //!
 //! A session splits text into statements, prepares them (plans are shared, see [`SqlDatabase`]),
 //! binds parameters to get a [`Portal`], and fetches rows from it into a [`RowSink`]. It holds the
-//! open transaction, the settings, prepared statements and cursors made by SQL. Nothing here blocks
+//! open transaction, the settings, prepared statements, cursors and portals. Nothing here blocks
 //! a thread: waits for locks and for the log are futures, and dropping such a future leaves the
 //! session as a failed statement would.
 //!
@@ -115,6 +115,7 @@ use work::Work;
 
 pub(crate) use advisory::Shared as AdvisoryShared;
 pub use cluster::{Barrier, NodeRow, Nodes, hex};
+pub use cursor::{Names, Taken};
 pub(crate) use cycle::{dependency_failure, overtaken};
 pub use database::SqlDatabase;
 pub use failures::Failure;

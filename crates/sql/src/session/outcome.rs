@@ -13,7 +13,7 @@
 use cognate_engine::Transaction;
 
 use super::SqlDatabase;
-use super::cluster::{ANSWER_MAX, REQUEST_ID_MAX, position_of};
+use super::cluster::{ANSWER_MAX, REQUEST_ID_MAX, check_ordered, position_of};
 use super::interrupt::Interrupts;
 use crate::blocking::aside;
 use crate::error::{Result, SqlError, sqlstate};
@@ -37,8 +37,9 @@ pub(super) fn outcome(database: &SqlDatabase, id: &str) -> &'static str {
 /// present, or if the token's position is longer ago than is remembered.
 ///
 /// # Errors
-/// 22023 for what is no token of this cluster; 25006 at a node that differs from the others; 0A000
-/// in a program whose turn it is; 53400 if too many wait so already; what interrupts the wait.
+/// 22023 for what is no token of this cluster, or of a position that nothing has; 25006 at a node
+/// that differs from the others; 0A000 in a program whose turn it is; 53400 if too many wait so
+/// already; what interrupts the wait.
 pub(super) fn outcome_for_good(
     database: &SqlDatabase,
     interrupts: &Interrupts,
@@ -78,15 +79,33 @@ pub(super) fn outcome_for_good(
 
 /// Whether a name was closed: it may be yet if not, since this waits for a bounded time.
 async fn close(database: &SqlDatabase, id: &str, since: u64) -> Result<bool> {
-    let closing = database.engine().close_name(id, since);
-    let closed = tokio::select! {
+    let engine = database.engine();
+    let closing = async {
+        if since > engine.applied() {
+            // It would be closed as of what this node has, which is before the token.
+            check_ordered(database, since, "the token of cognate_outcome").await?;
+            engine.wait_applied(since).await?;
+        }
+        match engine.close_name(id, since).await {
+            Err(cognate_engine::Error::NotOrdered) => Ok(false),
+            closed => closed.map_err(SqlError::from),
+        }
+    };
+    tokio::select! {
         closed = tokio::time::timeout(ANSWER_MAX, closing) => closed.unwrap_or(Ok(false)),
         () = database.nodes().until_alone() => Ok(false),
-    };
-    match closed {
-        Err(cognate_engine::Error::NotOrdered) => Ok(false),
-        closed => closed.map_err(SqlError::from),
     }
+}
+
+/// The name that a client gives a request, if it gives one. 22023 if that is too long.
+pub(super) fn fitting_name(given: &str) -> Result<Option<String>> {
+    if given.len() > REQUEST_ID_MAX {
+        return Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("cognate.request_id has more than {REQUEST_ID_MAX} bytes"),
+        ));
+    }
+    Ok((!given.is_empty()).then(|| given.to_owned()))
 }
 
 /// What to do about a request whose answer was lost: nothing was ordered under its name up to this

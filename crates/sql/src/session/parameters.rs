@@ -149,11 +149,6 @@ impl Session {
         Ok(portal)
     }
 
-    /// A portal is to be kept under a name of so many bytes. 53200 if there is no memory for that.
-    pub fn charge_named(&self, portal: &mut Portal, name: usize) -> Result<()> {
-        portal.charge_name(name, self.database.statement_budget())
-    }
-
     /// The columns that a portal of the statement has: those of FETCH are its cursor's, and those
     /// of EXECUTE its statement's, as they are by now.
     fn given_columns(&mut self, prepared: &Prepared) -> Result<Option<Arc<[OutputColumn]>>> {

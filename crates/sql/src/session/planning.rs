@@ -480,6 +480,10 @@ impl Session {
         let mut binder = Binder::new(&context, &[]);
         binder.push_level();
         let typed = binder.expression(argument)?;
+        if typed.expr.any(&mut |expr| matches!(expr, crate::expr::Expr::Subquery(_))) {
+            let message = "cannot use subquery in EXECUTE parameter";
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+        }
         if !binder.tables().is_empty() {
             return Err(SqlError::unsupported("an argument of EXECUTE that reads a table"));
         }

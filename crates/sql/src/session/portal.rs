@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cognate_engine::ReadView;
 
+use super::listing::Listed;
 use super::{Format, OutputColumn, Prepared, SinkState};
 use crate::budget::{Budget, Charge};
 use crate::error::{Result, SqlError, sqlstate};
@@ -35,6 +36,8 @@ pub struct Portal {
     given: Option<Arc<Charge>>,
     /// For what it holds while it is suspended.
     held: Option<Charge>,
+    /// Its stay among the cursors, if its client gave it a name.
+    pub(super) listed: Option<Listed>,
 }
 
 /// About what a portal with a name takes besides its parameters.
@@ -118,6 +121,7 @@ impl Portal {
             bound,
             given,
             held,
+            listed: None,
         }
     }
 
@@ -229,6 +233,12 @@ impl Portal {
         Ok(())
     }
 
+    /// It has given its last row.
+    pub(super) fn end(&mut self) {
+        self.is_told = true;
+        self.let_go();
+    }
+
     /// It is done.
     pub(super) fn let_go(&mut self) {
         self.held = None;
@@ -307,9 +317,11 @@ impl Portal {
     }
 }
 
-/// The rows of a statement are not what they were when it was prepared.
+/// The rows of a statement are not what they were when it was prepared. asyncpg, pgjdbc and Rails
+/// prepare it anew if the error is of this function.
 pub(super) fn changed_result() -> SqlError {
     SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
+        .with_routine("RevalidateCachedQuery")
 }
 
 /// How far [`Session::fetch`](super::Session::fetch) came.

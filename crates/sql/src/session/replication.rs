@@ -143,6 +143,9 @@ impl Session {
     /// Whether the statements of a whole message are to be executed at every node, if that is
     /// possible: the message itself says so first, or the setting.
     pub fn asks_active(&self, statements: &[Statement]) -> bool {
+        if active::is_read_only(statements) {
+            return false;
+        }
         match active::said_first(statements) {
             Some(said) => said == Choice::Active && self.company != Company::Some && self.may_begin_active(),
             None => self.wants_active(),

@@ -259,7 +259,7 @@ impl Session {
     ) -> Result<PortalState> {
         let routine = &plan.routine;
         let arguments: Arc<[Datum]> = {
-            let run = Run::new(parameters.clone(), plan.places);
+            let run = Run::new(parameters.clone(), &plan.places);
             let interrupts = self.interrupts();
             let work = self.work(&interrupts)?;
             run.evaluate(&work, &plan.arguments, &[])?.into()

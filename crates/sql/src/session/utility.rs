@@ -164,7 +164,7 @@ impl Session {
                 self.reset(&reset.reset)?;
                 "RESET"
             }
-            S::Discard { object_type } => self.discard(object_type, statement.has_company).await?,
+            S::Discard { object_type } => self.discard(object_type, alone).await?,
             S::Prepare { name, data_types, statement: inner } => {
                 self.prepare_sql(fold(name), data_types, inner, statement)?;
                 "PREPARE"

@@ -2,6 +2,7 @@
 
 use sqlparser::ast;
 
+use super::maintenance::require_alone;
 use super::modes::{isolation_name, isolation_of};
 use super::portal::{PortalState, Tag};
 use super::{Block, CommandTag, OutputColumn, Session, Statement};
@@ -200,20 +201,11 @@ impl Session {
         }
     }
 
-    /// DISCARD.
-    pub(super) async fn discard(
-        &mut self,
-        what: &ast::DiscardObject,
-        has_company: bool,
-    ) -> Result<&'static str> {
+    /// DISCARD. 25001 for ALL that is not `alone` in its transaction.
+    pub(super) async fn discard(&mut self, what: &ast::DiscardObject, alone: bool) -> Result<&'static str> {
         match what {
             ast::DiscardObject::ALL => {
-                if self.is_in_block() || has_company {
-                    return Err(SqlError::new(
-                        sqlstate::ACTIVE_SQL_TRANSACTION,
-                        "DISCARD ALL cannot run inside a transaction block",
-                    ));
-                }
+                require_alone(alone, "DISCARD ALL")?;
                 self.set_variable("session_authorization", None, false)?;
                 self.reset(&ast::Reset::ALL)?;
                 self.statements.clear();

@@ -96,3 +96,24 @@ fn a_join_multiplies_rows_where_its_keys_are_not_unique() {
     assert!(unknown.contains("Point Lookup"), "{unknown}");
     assert!(!known.contains("Point Lookup") && known.contains("Hash Join"), "{known}");
 }
+
+/// The sides of outer joins in one another are planned once for each level, not twice as often with
+/// each: with thirty levels nobody would see the end of that.
+#[test]
+fn outer_joins_in_one_another_are_planned_level_by_level() {
+    const LEVELS: usize = 30;
+    let left = |level: usize, right: String| {
+        format!("part p{level} LEFT JOIN {right} ON p{level}.kind = p{}.id", level + 1)
+    };
+    let full = |level: usize, right: String| {
+        let join = format!("part p{level} FULL JOIN {right} ON p{level}.kind = p{}.id", level + 1);
+        format!("part q{level} CROSS JOIN ({join})")
+    };
+    let kinds: [&dyn Fn(usize, String) -> String; 2] = [&left, &full];
+    for nested in kinds {
+        let innermost = nested(LEVELS - 1, format!("part p{LEVELS}"));
+        let from = (0..LEVELS - 1).rev().fold(innermost, |from, level| nested(level, format!("({from})")));
+        let plan = plan(&format!("SELECT p0.v FROM {from}"), None);
+        assert!(plan.contains(&format!("part p{LEVELS}")), "{plan}");
+    }
+}

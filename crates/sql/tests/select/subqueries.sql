@@ -190,3 +190,7 @@ SELECT (SELECT max(a.id) + count(*) FROM b) FROM a;
 -- WITH within the recursive part is computed anew with each step.
 WITH RECURSIVE x (a) AS (VALUES ('a'), ('b') UNION ALL (WITH z AS NOT MATERIALIZED (SELECT * FROM x) SELECT z.a || z1.a FROM z CROSS JOIN z AS z1 WHERE length(z.a || z1.a) < 5)) SELECT * FROM x ORDER BY 1;
 WITH RECURSIVE x (a) AS (SELECT 1 UNION ALL (WITH z AS MATERIALIZED (SELECT a + 1 AS a FROM x WHERE a < 4) SELECT a FROM z WHERE a = (SELECT max(a) FROM z))) SELECT * FROM x ORDER BY 1;
+-- VALUES is a query behind ANY, SOME and ALL.
+SELECT id FROM a WHERE x = ANY (VALUES (10), (40)) ORDER BY id;
+SELECT id FROM a WHERE x <> ALL (VALUES (10), (40)) ORDER BY id;
+SELECT id FROM a WHERE s = SOME ( VALUES ('q'), (NULL)) ORDER BY id;

@@ -216,8 +216,11 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
         Pattern::YearWithComma => format!("{},{:03}", era_year / 1000, era_year % 1000),
         Pattern::Year(digits) => year_digits(era_year, digits),
         Pattern::IsoYear(digits) => {
-            let year = i64::from(calendar::iso_week(days()?).0);
-            year_digits(if year > 0 { year } else { 1 - year }, digits)
+            let year = iso_of(moment).year;
+            match moment.days {
+                Some(_) => year_digits(if year > 0 { year } else { 1 - year }, digits),
+                None => iso_year_of_interval(year, moment.year < 0, digits, fill),
+            }
         }
         Pattern::Era { periods } => {
             days()?;
@@ -233,10 +236,7 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
         Pattern::DayName => name(WEEKDAYS[calendar::weekday(days()?) as usize], case, 9, fill),
         Pattern::DayAbbreviation => cased(&WEEKDAYS[calendar::weekday(days()?) as usize][..3], case),
         Pattern::DayOfYear => in_width(moment.day_of_year, 3, fill),
-        Pattern::IsoDayOfYear => {
-            let (year, _) = calendar::iso_week(days()?);
-            padded(days()? - calendar::iso_week_start(year, 1) + 1, 3, fill)
-        }
+        Pattern::IsoDayOfYear => in_width(iso_of(moment).day_of_year, 3, fill),
         Pattern::Day => in_width(moment.day, 2, fill),
         Pattern::DayOfWeek => (calendar::weekday(days()?) + 1).to_string(),
         Pattern::IsoDayOfWeek => match calendar::weekday(days()?) {
@@ -245,7 +245,7 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
         },
         Pattern::WeekOfMonth => ((moment.day - 1) / 7 + 1).to_string(),
         Pattern::WeekOfYear => in_width((moment.day_of_year - 1) / 7 + 1, 2, fill),
-        Pattern::IsoWeek => padded(i64::from(calendar::iso_week(days()?).1), 2, fill),
+        Pattern::IsoWeek => in_width(iso_of(moment).week, 2, fill),
         Pattern::Century => padded(century(moment), 2, fill),
         Pattern::Julian => match moment.days {
             Some(days) => (days + calendar::JULIAN_EPOCH).to_string(),
@@ -297,6 +297,64 @@ fn julian_of_fields(moment: &Moment) -> i64 {
     };
     let century = year / 100;
     year * 365 - 32_167 + year / 4 - century + century / 4 + 7834 * month / 256 + moment.day
+}
+
+/// A day in the calendar of weeks.
+struct IsoDay {
+    year: i64,
+    week: i64,
+    day_of_year: i64,
+}
+
+fn iso_of(moment: &Moment) -> IsoDay {
+    let Some(days) = moment.days else { return iso_of_fields(moment) };
+    let (year, week) = calendar::iso_week(days);
+    let day_of_year = days - calendar::iso_week_start(year, 1) + 1;
+    IsoDay { year: year.into(), week: week.into(), day_of_year }
+}
+
+/// What PostgreSQL's formulas make of an interval's years, months and days there. They count in 32
+/// bits.
+fn iso_of_fields(moment: &Moment) -> IsoDay {
+    // The Monday of a year's first week.
+    let begin = |year: i32| {
+        let fourth = julian_in_32_bits(year, 1, 4);
+        fourth.wrapping_sub(fourth.rem_euclid(7))
+    };
+    let week_of = |days: i32, start: i32| days.wrapping_sub(start) / 7 + 1;
+    // They were 32 bits wide in the interval.
+    let mut year = moment.year as i32;
+    let days = julian_in_32_bits(year, moment.month as i32, moment.day as i32);
+    let mut start = begin(year);
+    if days < start {
+        year -= 1;
+        start = begin(year);
+    }
+    let mut week = week_of(days, start);
+    if week >= 52 {
+        let next = begin(year + 1);
+        if days >= next {
+            (year, start) = (year + 1, next);
+            week = week_of(days, start);
+        }
+    }
+    let day_of_year = i64::from(days.wrapping_sub(start)) + 1;
+    IsoDay { year: year.into(), week: week.into(), day_of_year }
+}
+
+/// The formula of [`julian_of_fields`], in 32 bits.
+fn julian_in_32_bits(year: i32, month: i32, day: i32) -> i32 {
+    let (year, month) = if month > 2 { (year + 4800, month + 1) } else { (year + 4799, month + 13) };
+    let century = year / 100;
+    let of_years = year.wrapping_mul(365).wrapping_sub(32_167);
+    of_years.wrapping_add(year / 4 - century + century / 4).wrapping_add(7834 * month / 256).wrapping_add(day)
+}
+
+/// The last digits of such a year, with room for the sign of the interval's own years.
+fn iso_year_of_interval(year: i64, is_negative: bool, digits: u8, fill: bool) -> String {
+    let width = if digits == 1 { 1 } else { usize::from(digits) + usize::from(is_negative) };
+    let shown = if digits == 4 { year } else { year % 10i64.pow(u32::from(digits)) };
+    in_width(shown, width, fill)
 }
 
 fn month_name(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> String {

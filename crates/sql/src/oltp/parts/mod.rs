@@ -163,7 +163,7 @@ impl Work<'_> {
         let (mut given, mut held) = (Given::new(), 0);
         let mut result = Changed::default();
         for (place, part) in plan.parts.iter().enumerate() {
-            let run = |places| Run::part(parameters.clone(), places, &given).following(follows);
+            let run = |places: &Places| Run::part(parameters.clone(), places, &given).following(follows);
             let done = match &part.step {
                 Step::Select(plan) => self.run_select(plan, parameters, &given).await?,
                 step => Some(self.run_change(step, run).await?),
@@ -184,12 +184,12 @@ impl Work<'_> {
         Ok(Some(result))
     }
 
-    async fn run_change(&mut self, step: &Step, run: impl Fn(Places) -> Run) -> Result<Changed> {
+    async fn run_change(&mut self, step: &Step, run: impl Fn(&Places) -> Run) -> Result<Changed> {
         match step {
-            Step::Insert(plan) => self.insert(plan, &mut run(plan.places), false).await,
-            Step::Update(plan) => self.update(plan, &mut run(plan.places)).await,
-            Step::Delete(plan) => self.delete(plan, &mut run(plan.places)).await,
-            Step::Merge(plan) => self.merge(plan, &mut run(plan.places)).await,
+            Step::Insert(plan) => self.insert(plan, &mut run(&plan.places), false).await,
+            Step::Update(plan) => self.update(plan, &mut run(&plan.places)).await,
+            Step::Delete(plan) => self.delete(plan, &mut run(&plan.places)).await,
+            Step::Merge(plan) => self.merge(plan, &mut run(&plan.places)).await,
             Step::Select(_) => Err(SqlError::internal("a part that changes nothing")),
         }
     }

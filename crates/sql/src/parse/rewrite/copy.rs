@@ -6,6 +6,7 @@
 //! HEADER 'on'        HEADER TRUE
 //! HEADER MATCH       HEADER TRUE, FORCE_NULL ("\u{1}match")
 //! STDIN CSV FREEZE   STDIN (FREEZE TRUE) CSV
+//! COPY BINARY t      COPY t ... BINARY
 //! SET SCHEMA 'x'     SET search_path = 'x'
 //! WITHOUT OIDS       (nothing: no table has them)
 //! ```
@@ -56,6 +57,16 @@ impl Pass<'_> {
             _ => return,
         };
         self.out.push(make(value, span));
+        self.at += 1;
+    }
+
+    /// `COPY BINARY t ...`, the oldest spelling: the word comes last, where it is an option, too.
+    pub(super) fn copy_binary(&mut self, span: Span) {
+        let is_name = matches!(self.peek(1).map(|token| &token.token), Some(Token::Word(_)));
+        if !is_name || self.is(1, "FROM") || self.is(1, "TO") {
+            return self.copy();
+        }
+        self.tail.push(make("BINARY", span));
         self.at += 1;
     }
 

@@ -1,12 +1,45 @@
 //! `FROM ROWS FROM (f(a), g(b))`, which the parser does not know: a call of a function with a name
-//! that no user can write.
+//! that no user can write. And the columns of records without a name before them.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
-use super::{Pass, ROWS_FROM, dotted, is};
+use super::{Pass, ROWS_FROM, dotted, innermost_open, is, word};
+
+/// A longer call of a function that gives records is not looked for behind its end.
+const RECORD_TOKENS: usize = 2_048;
+
+/// Whether the function of this name gives records, whose columns the statement says.
+pub(super) fn gives_records(name: &str) -> bool {
+    ["json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset"]
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
+}
 
 impl Pass<'_> {
+    /// Whether AS and a list of columns come behind a call that gives records, and not the query of
+    /// a WITH.
+    pub(super) fn begins_record_columns(&self) -> bool {
+        let opens = matches!(self.peek(1).map(|token| &token.token), Some(Token::LParen));
+        let is_query = ["SELECT", "VALUES", "WITH"].iter().any(|begin| self.is(2, begin));
+        opens && !is_query && self.record_call().is_some()
+    }
+
+    /// The name of the function that gives records, if its call was copied last.
+    fn record_call(&self) -> Option<TokenWithSpan> {
+        let (last, before) = self.out.split_last()?;
+        let near = &before[before.len().saturating_sub(RECORD_TOKENS)..];
+        let open = (last.token == Token::RParen).then(|| innermost_open(near)).flatten()?;
+        let name = near[..open].last()?;
+        gives_records(word(Some(name))).then(|| name.clone())
+    }
+
+    pub(super) fn record_columns(&mut self) {
+        let name = self.record_call();
+        self.copy();
+        self.out.extend(name);
+    }
+
     /// Whether functions side by side begin here, as an item of FROM. Behind a comma it may be a
     /// column, too: in `SELECT a, rows FROM (SELECT ...)` no call begins the parentheses.
     pub(super) fn begins_functions(&self) -> bool {

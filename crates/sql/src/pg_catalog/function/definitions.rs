@@ -40,6 +40,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     over_catalog!(2165, "pg_get_function_result", &[Oid], Text, function_result),
     over_catalog!(2162, "pg_get_function_arguments", &[Oid], Text, function_arguments),
     over_catalog!(2232, "pg_get_function_identity_arguments", &[Oid], Text, identity_arguments),
+    over_catalog!(3808, "pg_get_function_arg_default", &[Oid, Int4], Text, argument_default),
     plain(6197, "pg_get_function_sqlbody", &[Oid], Text, null),
     plain(3352, "pg_get_partkeydef", &[Oid], Text, null),
     plain(3415, "pg_get_statisticsobjdef", &[Oid], Text, null),
@@ -174,6 +175,12 @@ fn function_result(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     let Some(procedure) = procedure::by_oid(oid(arguments, 0)) else { return Ok(Datum::Null) };
     let set = if procedure.returns_set() { "SETOF " } else { "" };
     Ok(format!("{set}{}", type_name(procedure.result)).into())
+}
+
+/// Of built-in functions none is known.
+fn argument_default(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let found = source.catalog.routine_by_oid(oid(arguments, 0));
+    Ok(found.and_then(|found| routine::argument_default(found, super::integer(arguments, 1))).into())
 }
 
 fn identity_arguments(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {

@@ -4,6 +4,7 @@
 //! through the session.
 
 mod definitions;
+mod describe;
 mod general;
 mod log;
 mod names;
@@ -158,8 +159,9 @@ fn option(text: &str) -> Vec<Datum> {
 
 /// Every function of this module.
 pub fn functions() -> impl Iterator<Item = &'static Function> {
-    let tables: [&'static [Function]; 10] = [
+    let tables: [&'static [Function]; 11] = [
         definitions::FUNCTIONS,
+        describe::FUNCTIONS,
         general::FUNCTIONS,
         log::FUNCTIONS,
         names::FUNCTIONS,

@@ -140,7 +140,7 @@ pub(in crate::pg_catalog) fn type_name(oid: u32) -> String {
 }
 
 /// The same, of a user's type too.
-fn any_type_name(oid: u32, context: &EvalContext<'_>) -> String {
+pub(super) fn any_type_name(oid: u32, context: &EvalContext<'_>) -> String {
     let objects = context.format.objects.as_deref().filter(|_| TypeId::from_oid(oid).is_none());
     objects.and_then(|objects| objects.type_name(oid)).unwrap_or_else(|| type_name(oid))
 }

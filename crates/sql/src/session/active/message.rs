@@ -7,7 +7,8 @@
 //! ```
 //!
 //! None of what stands around needs to be executed by others: it says what is so anyway, or by
-//! which protocol and at which isolation level the statements go, and that is known before they do.
+//! which protocol, at which isolation level and under which name the statements go, and that is
+//! known before they do.
 
 use cognate_engine::Isolation;
 use sqlparser::ast;
@@ -25,15 +26,17 @@ pub(super) struct Message<'a> {
     /// What is said of the isolation level.
     pub(super) isolation: Option<Isolation>,
     /// What is said of the protocol.
-    pub(super) said: Option<Said<'a>>,
+    pub(super) said: Option<Said<'a, Choice>>,
+    /// What is said of the request's name.
+    pub(super) request: Option<Said<'a, String>>,
     /// All others.
     pub(super) statements: &'a [Statement],
     pub(super) commit: Option<&'a Statement>,
 }
 
-/// SET cognate.replication.
-pub(super) struct Said<'a> {
-    pub(super) choice: Choice,
+/// SET of what concerns the message as a whole.
+pub(super) struct Said<'a, T> {
+    pub(super) value: T,
     /// For this transaction only.
     pub(super) is_local: bool,
     pub(super) set: &'a ast::Set,
@@ -50,12 +53,17 @@ impl<'a> Message<'a> {
         };
         let (mut before, mut isolation, mut statements, commit) =
             whole.unwrap_or_else(|| (Vec::new(), None, all, None));
-        let mut said = None;
+        let (mut said, mut request) = (None, None);
+        let choice = |value: String| Choice::named(&value.to_ascii_lowercase());
         while let [first, rest @ ..] = statements {
             if said.is_none()
-                && let Some(one) = Said::of(first)
+                && let Some(one) = Said::of(first, "cognate.replication", choice)
             {
                 said = Some(one);
+            } else if request.is_none()
+                && let Some(one) = Said::of(first, "cognate.request_id", Some)
+            {
+                request = Some(one);
             } else if commit.is_some()
                 && let Some(level) = level_of_set(first)
             {
@@ -66,7 +74,7 @@ impl<'a> Message<'a> {
             before.push(first);
             statements = rest;
         }
-        Message { before, isolation, said, statements, commit }
+        Message { before, isolation, said, request, statements, commit }
     }
 }
 
@@ -106,15 +114,42 @@ fn level_of(statement: &Statement, modes: &[ast::TransactionMode]) -> Option<Opt
     Some(named)
 }
 
-impl<'a> Said<'a> {
-    fn of(statement: &'a Statement) -> Option<Said<'a>> {
+/// Whether a message begins a transaction that must not write, by BEGIN or by SET TRANSACTION
+/// behind it: it is told so where it is.
+pub(in crate::session) fn is_read_only(all: &[Statement]) -> bool {
+    let mut is_read_only = false;
+    for (place, statement) in all.iter().enumerate() {
+        let Command::Sql(sql) = &statement.command else { break };
+        let modes = match sql.as_ref() {
+            ast::Statement::StartTransaction { modes, .. } if place == 0 => modes,
+            ast::Statement::Set(set) if place > 0 => match set {
+                ast::Set::SetTransaction { modes, session: false, .. } => modes,
+                _ => continue,
+            },
+            _ => break,
+        };
+        for mode in modes {
+            if let ast::TransactionMode::AccessMode(access) = mode {
+                is_read_only = matches!(access, ast::TransactionAccessMode::ReadOnly);
+            }
+        }
+    }
+    is_read_only
+}
+
+impl<'a, T> Said<'a, T> {
+    /// What a statement says of a setting, if it does, and that is a value of it.
+    fn of(
+        statement: &'a Statement,
+        setting: &str,
+        value: impl FnOnce(String) -> Option<T>,
+    ) -> Option<Said<'a, T>> {
         let Command::Sql(sql) = &statement.command else { return None };
         let ast::Statement::Set(set) = sql.as_ref() else { return None };
         let ast::Set::SingleAssignment { scope, variable, values, .. } = set else { return None };
-        let name = object_name(variable).ok().filter(|name| name == "cognate.replication")?;
-        let value = list_text(&name, values).ok().flatten()?;
-        let choice = Choice::named(&value.to_ascii_lowercase())?;
+        let name = object_name(variable).ok().filter(|name| name == setting)?;
+        let value = value(list_text(&name, values).ok().flatten()?)?;
         let is_local = matches!(scope, Some(ast::ContextModifier::Local));
-        Some(Said { choice, is_local, set, statement })
+        Some(Said { value, is_local, set, statement })
     }
 }

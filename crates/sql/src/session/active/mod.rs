@@ -39,6 +39,7 @@ use parking_lot::Mutex;
 use super::facts::Facts;
 use super::identity::gone;
 use super::interrupt::Interrupts;
+use super::outcome::fitting_name;
 use super::portal::{PortalState, Tag};
 use super::replication::Choice;
 use super::routine::Rows;
@@ -57,6 +58,7 @@ use failure::{caught, is_of_the_node};
 pub(crate) use fixed::Fixed;
 use given::Given;
 use message::Message;
+pub(super) use message::is_read_only;
 use program::{Program, Step};
 
 /// Settings that say how texts become values and names become tables, and whether anybody looks at
@@ -172,7 +174,8 @@ impl Session {
         let message = Message::of(statements);
         let is_about_rows = |statement: &Statement| fitness::is_about_rows(self.meant(statement));
         // Who says it for what follows in the session may define tables before.
-        if message.said.is_some() && !message.statements.iter().any(is_about_rows) {
+        let says = message.said.is_some() || message.request.is_some();
+        if says && !message.statements.iter().any(is_about_rows) {
             return Ok(None);
         }
         self.begin_program(message.isolation);
@@ -189,13 +192,17 @@ impl Session {
             before.push(self.done(statement)?);
         }
         let commit = message.commit.map(|statement| self.done(statement)).transpose()?;
-        let mut portals = match self.run_program(given).await {
+        let name = message.request.as_ref().map(|request| request.value.as_str());
+        let mut portals = match self.run_program(given, name).await {
             Ok(Ok(portals)) => portals,
             Ok(Err(error)) => return self.not_executed(&message, error, true),
             Err(error) => return self.not_executed(&message, error, false),
         };
         if let Some(said) = message.said.filter(|said| !said.is_local) {
             self.set(said.set, said.statement)?;
+        }
+        if let Some(request) = message.request.filter(|request| !request.is_local) {
+            self.set(request.set, request.statement)?;
         }
         portals.extend(commit);
         portals.splice(..0, before);
@@ -267,7 +274,7 @@ impl Session {
         if !portal.is_open() {
             given.step.told = portal.columns().map(Step::types_of);
         }
-        let answers = match self.run_program(vec![given]).await.flatten() {
+        let answers = match self.run_program(vec![given], None).await.flatten() {
             Err(error) if self.runs_here_instead(&error) => return Ok(false),
             answers => answers?,
         };
@@ -311,8 +318,8 @@ impl Session {
     }
 
     /// The portals from which the answers come, or the error of a statement, which has kept the
-    /// program from its commit.
-    async fn run_program(&mut self, given: Vec<Given>) -> Result<Result<Vec<Portal>>> {
+    /// program from its commit. `named`: what the message says that its request is called.
+    async fn run_program(&mut self, given: Vec<Given>, named: Option<&str>) -> Result<Result<Vec<Portal>>> {
         if let Err(refusal) = self.check_program().await {
             return Ok(Err(refusal));
         }
@@ -344,7 +351,7 @@ impl Session {
         let id = engine.program_id();
         database.programs().expect(id);
         let _expected = Expected { database: database.clone(), id };
-        let given = self.given_name()?;
+        let given = named.map_or_else(|| self.given_name(), fitting_name)?;
         let name = given.as_deref();
         let program = program.encode()?;
         // Ordered once it is waited for: behind the position that the hint of 08007 names.
@@ -407,7 +414,7 @@ pub(super) fn within_block(statements: &[Statement]) -> &[Statement] {
 
 /// What a message says first of how it comes to the other nodes.
 pub(super) fn said_first(statements: &[Statement]) -> Option<Choice> {
-    Message::of(statements).said.map(|said| said.choice)
+    Message::of(statements).said.map(|said| said.value)
 }
 
 /// 0A000 unless every node that executes a statement comes to the same.

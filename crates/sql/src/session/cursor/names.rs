@@ -1,5 +1,5 @@
-//! Portals by name. The empty name is the unnamed one: it may be replaced at any time, and is what
-//! most drivers use, so it has a slot of its own.
+//! A client's portals by name. The empty name is the unnamed one: it may be replaced at any time,
+//! and is what most drivers use, so it has a slot of its own.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ const NAMED_MAX: usize = 100_000;
 
 /// Things by name.
 #[derive(Debug)]
-pub(crate) struct Names<T> {
+pub struct Names<T> {
     unnamed: Option<T>,
     named: HashMap<Box<str>, T>,
 }
 
 /// Why a name was not taken.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub enum Taken {
     /// It is in use.
     Exists,
     /// There are too many names.
@@ -30,7 +30,7 @@ impl<T> Default for Names<T> {
 
 impl<T> Names<T> {
     /// Whether a new thing may have this name.
-    pub(crate) fn check_free(&self, name: &str) -> Result<(), Taken> {
+    pub fn check_free(&self, name: &str) -> Result<(), Taken> {
         if name.is_empty() {
             Ok(())
         } else if self.named.contains_key(name) {
@@ -43,7 +43,7 @@ impl<T> Names<T> {
     }
 
     /// Puts a thing under a name, in place of what was there.
-    pub(crate) fn put(&mut self, name: &str, thing: T) {
+    pub fn put(&mut self, name: &str, thing: T) {
         if name.is_empty() {
             self.unnamed = Some(thing);
         } else if let Some(slot) = self.named.get_mut(name) {
@@ -54,33 +54,33 @@ impl<T> Names<T> {
     }
 
     /// The thing of this name.
-    pub(crate) fn get(&self, name: &str) -> Option<&T> {
+    pub fn get(&self, name: &str) -> Option<&T> {
         if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
     }
 
     /// The same, to be changed.
-    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut T> {
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut T> {
         if name.is_empty() { self.unnamed.as_mut() } else { self.named.get_mut(name) }
     }
 
     /// Changes all of them.
-    pub(crate) fn for_each(&mut self, change: impl FnMut(&mut T)) {
+    pub fn for_each(&mut self, change: impl FnMut(&mut T)) {
         self.unnamed.iter_mut().chain(self.named.values_mut()).for_each(change);
     }
 
     /// Forgets all but those that are to stay.
-    pub(crate) fn retain(&mut self, mut stays: impl FnMut(&T) -> bool) {
+    pub fn retain(&mut self, mut stays: impl FnMut(&T) -> bool) {
         drop(self.unnamed.take_if(|thing| !stays(&*thing)));
         self.named.retain(|_, thing| stays(&*thing));
     }
 
     /// Takes the thing of this name out; it may be put back.
-    pub(crate) fn take(&mut self, name: &str) -> Option<T> {
+    pub fn take(&mut self, name: &str) -> Option<T> {
         if name.is_empty() { self.unnamed.take() } else { self.named.remove(name) }
     }
 
     /// Forgets a name.
-    pub(crate) fn remove(&mut self, name: &str) {
+    pub fn remove(&mut self, name: &str) {
         if name.is_empty() {
             self.unnamed = None;
         } else {
@@ -89,7 +89,7 @@ impl<T> Names<T> {
     }
 
     /// Forgets everything.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.unnamed = None;
         if !self.named.is_empty() {
             self.named.clear();
