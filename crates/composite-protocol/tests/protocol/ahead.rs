@@ -1,12 +1,11 @@
 //! Calls that are answered ahead of their commits, one history after the other.
 
-use std::sync::Arc;
-
-use cognate_composite_protocol::matrix::{Declared, Matrix, same_item};
 use cognate_composite_protocol::name::{CallId, Name, RootId};
 use cognate_composite_protocol::participant::{
     Arrival, Effect, Ended, Event, Mark, No, Outcome, Participant, Prepare, Refusal, Vote,
 };
+
+use crate::takes_items;
 
 const NONCE: u64 = 7;
 
@@ -22,17 +21,8 @@ fn parent() -> Name {
     Name::new("shop").expect("a name")
 }
 
-/// A component of one service, whose calls about one item conflict.
 fn component() -> Participant {
-    let take = Declared {
-        name: "take".to_owned(),
-        has_item: true,
-        reads: false,
-        has_undo: true,
-        begins_only: false,
-    };
-    let matrix = Matrix::new(vec![take], &[same_item("take", "take")]).expect("a matrix");
-    Participant::new(Arc::new(matrix), 1)
+    Participant::new(takes_items(), 1)
 }
 
 fn arrives(component: &mut Participant, its: &str, ancestors: &[&str]) -> Vec<Effect> {

@@ -4,14 +4,13 @@
 //! The parent may not have heard yet that all is done, and says again that the root is committed.
 //! He names the vote of what was committed, which is none of what was executed late.
 
-use std::sync::Arc;
-
-use cognate_composite_protocol::matrix::{Declared, Matrix, same_item};
 use cognate_composite_protocol::name::{CallId, Name, RootId};
 use cognate_composite_protocol::participant::{
     ANY_NONCE, Arrival, Effect, Ended, Event, Mark, Outcome, Participant, Prepare, Refusal, Remembered,
     Settled, SlotFacts, Vote,
 };
+
+use crate::takes_items;
 
 /// What was committed, and forgotten with its process.
 const EARLIER: u64 = 7;
@@ -30,22 +29,10 @@ fn parent() -> Name {
     Name::new("shop").expect("a name")
 }
 
-/// A component of one service, whose calls about one item conflict.
-fn matrix() -> Arc<Matrix> {
-    let take = Declared {
-        name: "take".to_owned(),
-        has_item: true,
-        reads: false,
-        has_undo: true,
-        begins_only: false,
-    };
-    Arc::new(Matrix::new(vec![take], &[same_item("take", "take")]).expect("a matrix"))
-}
-
 /// It was started and has found no slot of the root.
 fn started(marks: Vec<(RootId, Mark)>) -> Participant {
     let remembered = Remembered { marks, ..Remembered::default() };
-    Participant::recover(matrix(), 2, remembered).0
+    Participant::recover(takes_items(), 2, remembered).0
 }
 
 fn arrival() -> Arrival {
@@ -273,7 +260,7 @@ fn a_mark_covers_what_a_start_has_found_beside_it() {
     let begun = |own, nonce| {
         let slots = vec![SlotFacts { nonce, ..found() }];
         let marks = vec![(root(), Mark::Undone(own))];
-        Participant::recover(matrix(), 3, Remembered { slots, marks, ..Remembered::default() })
+        Participant::recover(takes_items(), 3, Remembered { slots, marks, ..Remembered::default() })
     };
     let undo = Effect::Undo(root(), call());
     // It is of the slot: who has executed it himself has written it.
@@ -300,7 +287,7 @@ fn a_mark_covers_what_a_start_has_found_beside_it() {
 fn a_mark_of_nothing_gives_way_to_what_is_undone() {
     let (slots, marks) = (vec![found()], vec![(root(), Mark::Empty)]);
     let remembered = Remembered { slots, marks, ..Remembered::default() };
-    let (mut stock, _) = Participant::recover(matrix(), 3, remembered);
+    let (mut stock, _) = Participant::recover(takes_items(), 3, remembered);
     assert!(stock.is_in_doubt(&root()));
     let effects = stock.handle(Event::Learned(root(), parent(), Some(LATE), Outcome::Aborted));
     let mark = Effect::Mark(root(), Mark::Undone(Some(ANY_NONCE)));
@@ -314,7 +301,7 @@ fn a_mark_of_nothing_gives_way_to_what_is_undone() {
 #[test]
 fn what_a_start_has_found_and_undone_refuses_every_commit() {
     let remembered = Remembered { slots: vec![found()], ..Remembered::default() };
-    let (mut stock, _) = Participant::recover(matrix(), 3, remembered);
+    let (mut stock, _) = Participant::recover(takes_items(), 3, remembered);
     assert_eq!(hears(&mut stock, [Some(EARLIER); 4]), [Settled::Refused; 4]);
     let effects = stock.handle(Event::Learned(root(), parent(), Some(LATE), Outcome::Aborted));
     assert!(effects.contains(&Effect::Mark(root(), Mark::Undone(Some(ANY_NONCE)))), "{effects:?}");
