@@ -14,7 +14,7 @@ use std::sync::Arc;
 use clap::{Args, Parser, Subcommand};
 use cognate_engine::{Database, Options};
 use cognate_env::descriptors::raise_open_files;
-use cognate_server::assemble::{self, Running};
+use cognate_server::assemble::{self, Running, TOLD_WITHOUT_END};
 use cognate_server::config::{AuthSettings, Config, Settings, TlsSettings};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -304,7 +304,10 @@ fn log_filter(text: &str) -> Result<Targets, String> {
         [] => Targets::new(),
         _ => parts.join(",").parse::<Targets>().map_err(|e| format!("log: {e}"))?,
     };
-    Ok(if text.contains("openraft") { named } else { named.with_target("openraft", LevelFilter::ERROR) })
+    if text.contains("openraft") {
+        return Ok(named);
+    }
+    Ok(named.with_target("openraft", LevelFilter::ERROR).with_target(TOLD_WITHOUT_END, LevelFilter::OFF))
 }
 
 async fn serve(mut config: Config, reread: impl Fn() -> Result<Config, String>) -> Result<(), String> {
@@ -544,6 +547,7 @@ mod tests {
         assert!(!filter.would_enable("cognate_sql", &Level::INFO));
         assert!(filter.would_enable("openraft::engine", &Level::ERROR));
         assert!(!filter.would_enable("openraft::engine", &Level::WARN));
+        assert!(!filter.would_enable("openraft::raft::raft_inner", &Level::ERROR));
         let filter = log_filter("openraft=info").expect("a filter");
         assert!(filter.would_enable("openraft::engine", &Level::INFO));
         assert!(!filter.would_enable("cognate_sql", &Level::ERROR));

@@ -24,8 +24,8 @@ const PASSING: [&str; 6] = [
     "no answer in time",
     "undergoing a configuration change",
 ];
-/// What others say of a node that has lost its data since it was added.
-const OTHER_DATA: &str = "was here before with other data";
+/// What others say of a node that has lost its data since it was added, or the end of them.
+const OTHER_DATA: [&str; 2] = ["was here before with other data", "has lost what it had confirmed"];
 /// How long they may say so of one that was just added, as after its removal, until they have all
 /// tried again; and of one that was added before.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(3));
@@ -128,7 +128,7 @@ struct Lost {
 impl Lost {
     /// The same as of now, when this is said of it.
     fn is_said(&mut self, reason: &str, now: Instant) -> bool {
-        if !reason.contains(OTHER_DATA) {
+        if !OTHER_DATA.iter().any(|what| reason.contains(what)) {
             self.since = None;
             return false;
         }
@@ -302,5 +302,8 @@ mod tests {
         // Those who refused it have tried again.
         assert!(!fresh.is_said("", after(5000)) && !fresh.is_said(other, after(31_000)));
         assert!(fresh.is_said(other, after(61_000)));
+        let end = "node 3 has lost what it had confirmed: stop it";
+        let mut before = Lost { since: None, patience: REFUSED.1 };
+        assert!(!before.is_said(end, began) && before.is_said(end, after(3000)));
     }
 }

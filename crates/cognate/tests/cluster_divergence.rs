@@ -144,3 +144,45 @@ fn a_node_whose_data_differ_is_noticed_serves_nobody_and_is_rebuilt() {
     let all = cluster.assert_equal("SELECT name FROM item ORDER BY id");
     assert_eq!(all, [[WRITTEN], ["after"], ["meanwhile"], ["meanwhile"]]);
 }
+
+/// The file of a node's base store that is the longest.
+fn longest_run(cluster: &Cluster, node: usize) -> PathBuf {
+    let folder = fs::read_dir(cluster.data(node).join("base")).expect("a folder");
+    let paths = folder.map(|entry| entry.expect("an entry").path());
+    let runs = paths.filter(|path| path.extension().is_some_and(|extension| extension == "run"));
+    runs.max_by_key(|path| fs::metadata(path).expect("its length").len()).expect("a checkpoint was made")
+}
+
+/// Damage is met by whoever reads what is there: by a statement, long after the start.
+#[test]
+fn a_node_whose_file_is_damaged_leaves_and_is_rebuilt() {
+    let mut cluster = Cluster::start();
+    let mut one = cluster.connect(1);
+    retried(&mut one, "CREATE TABLE item (id int PRIMARY KEY, name text)");
+    retried(&mut one, "INSERT INTO item SELECT n, md5(n::text) FROM generate_series(1, 5000) AS s (n)");
+    let node = 1 + cluster.leader(1) % SIZE;
+    drop(one);
+    cluster.assert_equal("SELECT count(*) FROM item");
+    // It makes a checkpoint, and begins with nothing in memory.
+    cluster.stop(node);
+    cluster.restart(&[node]);
+    let run = longest_run(&cluster, node);
+    let mut bytes = fs::read(&run).expect("read");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&run, bytes).expect("written");
+    let mut there = cluster.connect(node);
+    assert_eq!(sqlstate(there.query("SELECT sum(length(name)) FROM item")), "XX001");
+    let reason = until(&mut there, node, "diverged");
+    assert!(reason.contains("corrupt file") && reason.contains("rebuild"), "{reason}");
+    let other = 1 + node % SIZE;
+    let mut wire = cluster.connect(other);
+    until(&mut wire, node, "diverged");
+    retried(&mut wire, "INSERT INTO item VALUES (5001, 'meanwhile')");
+    cluster.kill(node);
+    fs::remove_dir_all(cluster.data(node)).expect("removed");
+    let said = cluster.restart_and_manage(node, other, &["rebuild", &node.to_string()]);
+    assert!(said.ends_with(&format!("node {node} takes part\n")), "{said}");
+    until(&mut cluster.connect(node), node, "serving");
+    assert_eq!(cluster.assert_equal("SELECT count(*), sum(length(name)) FROM item"), [["5001", "160009"]]);
+}

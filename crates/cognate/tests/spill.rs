@@ -168,6 +168,35 @@ fn joins() {
     }
 }
 
+/// The right side of a left join without a key is read once, and its rows are gone through for each
+/// row on the left.
+#[test]
+fn loops() {
+    let pair = Pair::open();
+    pair.run("CREATE SEQUENCE q");
+    let of = |query: &str| query.replace("ROWS AS", &format!("{ROWS} AS"));
+    for query in [
+        "SELECT a.n, count(b.n), max(b.s), sum(b.x) FROM (VALUES (1), (2), (3), (9)) AS a (n) \
+         LEFT JOIN ROWS AS b ON b.k > a.n * 1400 GROUP BY a.n",
+        // A page of so many rows would be all that there is.
+        "SELECT a.n, count(b.n), max(b.n), max(left(b.s, 20)) FROM (VALUES (1), (2)) AS a (n) \
+         LEFT JOIN (SELECT n, repeat(n || ' ', 30000) AS s FROM generate_series(1, 150) AS g (n)) AS b \
+         ON b.n > a.n * 10 AND b.s > '2' GROUP BY a.n",
+        // Of another size for each row of the query around.
+        "SELECT c.n, (SELECT md5(string_agg(left(b.s, 12), ',' ORDER BY b.n, a.n)) FROM (VALUES (1), (2)) AS a (n) \
+         LEFT JOIN (SELECT n, k, s FROM ROWS AS r WHERE n > c.n * 1000) AS b ON b.k > a.n * 3000) \
+         FROM (VALUES (1), (2), (3)) AS c (n)",
+        // What a volatile function has given stays, on disk, too.
+        "SELECT a.n, count(b.v), sum(b.v) FROM (VALUES (1), (2), (3)) AS a (n) \
+         LEFT JOIN (SELECT nextval('q') AS v, s FROM ROWS AS r) AS b ON b.v % 5 > a.n AND b.s > 'row' GROUP BY a.n",
+    ] {
+        pair.check(&of(query), false);
+    }
+    for database in [&pair.small, &pair.large] {
+        assert_eq!(Pair::answer(database, "SELECT last_value FROM q"), ["30000"]);
+    }
+}
+
 /// Nothing sorts where the key's order is there already: a join in parts must not lose it.
 #[test]
 fn joins_in_the_order_of_a_key() {
@@ -217,6 +246,12 @@ fn what_is_held_for_one_row_is_given_back_before_the_next() {
          FROM generate_series(1, 2000) AS g (n)",
         "SELECT sum((WITH RECURSIVE w (v) AS (SELECT n UNION SELECT v + 1 FROM w WHERE v < n + 50) \
          SELECT count(*) FROM w)) FROM generate_series(1, 2000) AS g (n)",
+        "SELECT sum((SELECT count(b.m) FROM (VALUES (1), (2)) AS a (n) LEFT JOIN \
+         (SELECT m + g.n AS m FROM generate_series(1, 100) AS h (m)) AS b ON b.m > a.n * 50)) \
+         FROM generate_series(1, 2000) AS g (n)",
+        "SELECT count(b.m), sum(b.m) FROM generate_series(1, 2000) AS g (n) LEFT JOIN LATERAL \
+         (SELECT c.m FROM (VALUES (1), (2)) AS a (n) LEFT JOIN \
+         (SELECT m + g.n AS m FROM generate_series(1, 100) AS h (m)) AS c ON c.m > a.n * 50) AS b ON true",
         // So it is with the steps of a recursion.
         "WITH RECURSIVE x (a) AS (SELECT 1 UNION ALL (WITH z AS MATERIALIZED \
          (SELECT a, m FROM x, generate_series(1, 100) AS h (m)) SELECT a + 1 FROM z WHERE m = 7 AND a < 2000)) \

@@ -43,6 +43,7 @@ pub mod settings;
 pub mod status;
 
 pub use application::{Answer, Application, Failure, Snapshot, SnapshotSink, SnapshotSource};
+pub use consensus::TOLD_WITHOUT_END;
 pub use delivery::{Delivered, Delivery};
 pub use entry::{ClusterId, Members, NodeNumber, Position};
 pub use error::{OrderError, ProposeError, StartError};

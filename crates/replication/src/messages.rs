@@ -262,6 +262,8 @@ pub(crate) struct Report {
     /// A leader's: bytes of settled requests that each other node has not got, and for how many
     /// milliseconds the first of them has been here.
     pub(crate) lags: BTreeMap<NodeNumber, (u64, u64)>,
+    /// Nodes that have lost what they had confirmed, each with the incarnation that has.
+    pub(crate) lost: BTreeMap<NodeNumber, u64>,
 }
 
 /// What a node says of itself before the cluster is there.
@@ -287,7 +289,7 @@ coded_fields!(HandOver { from, to, last });
 coded_fields!(SnapshotBegin { transfer, base, position });
 coded_fields!(SnapshotChunk { transfer, number, bytes });
 coded_fields!(SnapshotEnd { transfer, chunks, ballot });
-coded_fields!(Report { node, role, state, applied, committed, reason, members, unapplied, lags });
+coded_fields!(Report { node, role, state, applied, committed, reason, members, unapplied, lags, lost });
 coded_fields!(Newborn { numbers, cluster, is_initialized, began, invites });
 
 impl<A: Coded, B: Coded> Coded for (A, B) {

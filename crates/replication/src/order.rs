@@ -23,7 +23,6 @@ use crate::intake::Intake;
 use crate::learner;
 use crate::leaving;
 use crate::log::OrderLog;
-use crate::log::record::LOG_VERSION;
 use crate::mark::Mark;
 pub use crate::messages::Change;
 use crate::messages::{Kind, Nothing, Report, open_answer, request};
@@ -124,7 +123,8 @@ impl TotalOrder {
         let limits = &settings.limits;
         let log = OrderLog::open(&disk, folder, settings.log.clone(), limits.cache_bytes, applied)?;
         let log = Arc::new(log);
-        let incarnation = check_birth(&log, &settings)?;
+        let born = log.birth().map(|birth| birth.check(settings.node)).transpose()?;
+        let incarnation = born.unwrap_or_else(rand::random);
         let identity = Identity::new(settings.node, incarnation, settings.numbers(), Arc::clone(&log));
         let identity = Arc::new(identity);
         let server = Arc::new(Server::default());
@@ -342,7 +342,8 @@ impl TotalOrder {
     }
 
     /// Rows of `cognate_nodes`: what every node says of itself, and the leader of the others. It is
-    /// also how this node notices that one is slow, so it has to be asked at intervals.
+    /// also how this node notices that one is slow, or hears that one has lost what it confirmed,
+    /// so it has to be asked at intervals.
     pub async fn status(&self) -> Vec<NodeRow> {
         let inner = &self.0;
         let addresses = inner.addresses.read().clone();
@@ -351,6 +352,9 @@ impl TotalOrder {
         let calls = others.iter().map(|node| inner.call::<Report>(*node, Kind::Report, &Nothing {}, REPORT));
         let answers = futures_util::future::join_all(calls).await;
         let mut answers: BTreeMap<_, _> = others.into_iter().zip(answers).collect();
+        for report in answers.values().flatten() {
+            inner.identity.learn_lost(&report.lost);
+        }
         answers.insert(own, Ok(inner.report()));
         let rows = status::rows(&addresses, &answers);
         inner.pace.lock().see(inner.began.elapsed(), &rows);
@@ -402,20 +406,6 @@ impl TotalOrder {
             tracing::debug!(%error, "the order's log was closed after a failure");
         }
     }
-}
-
-/// Looks whether a log belongs to this node. Returns its incarnation.
-fn check_birth(log: &OrderLog, settings: &Settings) -> Result<u64, StartError> {
-    let Some(birth) = log.birth() else { return Ok(rand::random()) };
-    if birth.version != LOG_VERSION {
-        let what = format!("has version {}, this build has {LOG_VERSION}", birth.version);
-        return Err(StartError::Foreign(what));
-    }
-    if birth.node != settings.node {
-        let what = format!("belongs to node {}, not to node {}", birth.node, settings.node);
-        return Err(StartError::Foreign(what));
-    }
-    Ok(birth.incarnation)
 }
 
 impl Inner {
@@ -522,6 +512,7 @@ impl Inner {
             unapplied: self.unapplied(marks.applied),
             lags: view.matched.iter().map(|(node, matched)| (*node, self.lag(*matched))).collect(),
             members: view.members,
+            lost: self.identity.lost(),
         }
     }
 

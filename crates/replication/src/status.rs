@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::codec::{Coded, Malformed, Reader};
 use crate::entry::{Members, NodeNumber, Position};
 use crate::messages::Report;
+use crate::net::{LOST, OTHER_DATA};
 use crate::pace::OwnPace;
 
 /// What a node is in the order.
@@ -108,6 +109,15 @@ pub struct NodeRow {
     pub lag_ms: Option<u64>,
     /// Why it is not serving, if it is not.
     pub reason: Option<String>,
+}
+
+impl NodeRow {
+    /// Whether others refuse the node, since it has not the data with which it was here before.
+    pub fn has_lost_data(&self) -> bool {
+        let said = |what: &str| format!("node {} {what}", self.node);
+        let reason = self.reason.as_deref().unwrap_or_default();
+        [OTHER_DATA, LOST].into_iter().any(|what| reason.contains(&said(what)))
+    }
 }
 
 /// What a node judges itself by.
@@ -328,6 +338,7 @@ mod tests {
             members: members.clone(),
             unapplied: (node, 25),
             lags: BTreeMap::from([(2, (10, 20)), (3, (30, 40))]),
+            lost: BTreeMap::new(),
         };
         let addresses = BTreeMap::from([(1, "a".to_owned()), (2, "b".to_owned()), (3, "c".to_owned())]);
         let answers = BTreeMap::from([
@@ -341,6 +352,20 @@ mod tests {
         assert_eq!((rows[1].applied, rows[1].lag_bytes, rows[1].lag_ms), (Some(8), Some(12), Some(25)));
         assert_eq!((rows[2].state, rows[2].role, rows[2].lag_bytes), (None, Some(Role::Follower), Some(30)));
         assert_eq!(rows[2].reason.as_deref(), Some("connection refused"));
+    }
+
+    /// A node says of others, too, why it does not hear them.
+    #[test]
+    fn who_has_lost_its_data_is_known_by_what_is_said_of_it() {
+        let addresses = BTreeMap::from([(2, "b".to_owned())]);
+        let has_lost = |why: &str| {
+            let answers = BTreeMap::from([(2, Err(why.to_owned()))]);
+            rows(&addresses, &answers)[0].has_lost_data()
+        };
+        assert!(has_lost(&format!("node 2 {OTHER_DATA}: if they are lost, remove the node")));
+        assert!(has_lost(&crate::net::lost(2)));
+        assert!(!has_lost(&format!("no leader is heard; node 3: node 3 {OTHER_DATA}")));
+        assert!(!has_lost("connection refused"));
     }
 
     /// Whoever leads may be the one that a list has forgotten.
@@ -370,6 +395,7 @@ mod tests {
             members: members.clone(),
             unapplied: (0, 0),
             lags: BTreeMap::new(),
+            lost: BTreeMap::new(),
         };
         let addresses = BTreeMap::from([(1, "a".to_owned()), (2, "b".to_owned()), (3, "c".to_owned())]);
         let removed = report(2, Role::Follower, NodeState::Minority, "no leader is heard");

@@ -14,6 +14,7 @@ use std::time::Duration;
 use cognate_engine::{Database, Error, Node, Options};
 use cognate_env::sim::LogDevice;
 use cognate_env::{Disk, RealDisk};
+pub use cognate_replication::TOLD_WITHOUT_END;
 use cognate_replication::order::TotalOrder;
 use cognate_sql::session::SqlDatabase;
 use tokio::net::TcpListener;

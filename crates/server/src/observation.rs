@@ -4,7 +4,8 @@
 //! Nodes compare digests: each asks the others for theirs at a position that it has applied, and
 //! one whose digest differs from what a majority has, or else most have, stops serving: it takes no
 //! writes, shows nobody its rows, sends nobody its state, and lets another node lead. So does a
-//! node that cannot apply what is ordered lead no more; what it has is right, and may be read.
+//! node that cannot apply what is ordered lead no more; what it has is right, and may be read. One
+//! of which a statement has met a damaged file is treated as that, and sends nobody its state.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -140,8 +141,7 @@ pub(crate) async fn compare(
             _ = stopped.wait_for(|stopped| *stopped) => return,
             () = tokio::time::sleep(COMPARE_PERIOD) => {}
         }
-        // What the sessions here have come upon.
-        if let Some(why) = database.nodes().difference()
+        if let Some(why) = found(&database, order.members().nodes.len())
             && differs.set(why.clone()).is_ok()
         {
             tracing::error!("this node leaves: {why}");
@@ -173,6 +173,13 @@ pub(crate) async fn compare(
             order.set_diverged(Some(why));
         }
     }
+}
+
+/// What the sessions here have come upon, in a cluster of so many members. Who is alone goes on
+/// with a damaged file: there is nobody to serve instead, or to rebuild it from.
+fn found(database: &SqlDatabase, members: usize) -> Option<String> {
+    let nodes = database.nodes();
+    nodes.difference().or_else(|| nodes.damage().filter(|_| members > 1))
 }
 
 /// Whether this node is to let another one lead: what is a leader's to do besides the order (to

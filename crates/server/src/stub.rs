@@ -13,6 +13,11 @@
 //! the request string
 //! ```
 //!
+//! Where the numbers are used up, the number is the highest itself. Nothing is executed under it
+//! here, as this site refuses to begin what it has heard of, and an application server executes
+//! only what has begun at all sites; but a retry looks at the tables first, and so commits what is
+//! prepared everywhere, and withdraws what never will be.
+//!
 //! What comes back is not looked at: the family is decided then, or what was prepared here is
 //! withdrawn, or neither, and its turn comes again, later each time and at the next server. The
 //! numbers of several sites' stubs and of clients never collide
@@ -26,7 +31,7 @@ use std::time::Duration;
 use axum::http::HeaderValue;
 use bytes::Bytes;
 use cognate_engine::sibling::{InDoubt, Instance, Xid};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::sync::{Semaphore, watch};
@@ -41,6 +46,9 @@ const LOOK_MAX: Duration = Duration::from_secs(1);
 /// Pushes under way at a time, to each application server: one that does not answer keeps nobody
 /// from the others.
 const PUSHES_MAX: usize = 8;
+/// Of an answer so much is read, and forgotten. A connection whose answer goes on is given up, also
+/// if that is a long result: what the request has done does not depend on who hears of it.
+const ANSWER_MAX: usize = 64 << 10;
 /// An application server may take so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -111,7 +119,9 @@ impl Stub {
                 self.is_short = true;
                 continue;
             };
-            let Some(instance) = Instance::above(family.highest, self.lane) else { continue };
+            // Where the numbers are used up nothing is executed any more.
+            let last = || Instance::new(family.highest).ok();
+            let Some(instance) = Instance::above(family.highest, self.lane).or_else(last) else { continue };
             room[server] -= 1;
             let pause = push_after.saturating_mul(1 << turn.attempts.min(20)).clamp(LOOK_MAX, PAUSE_MAX);
             pushes.push(Push { xid: family.xid.clone(), instance, request: family.request.clone(), server });
@@ -207,7 +217,7 @@ async fn post(
         let response = client.request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();
         // The connection is used again once the body was read.
-        let _ = response.into_body().collect().await;
+        let _ = Limited::new(response.into_body(), ANSWER_MAX).collect().await;
         Ok::<_, String>(status.to_string())
     };
     match tokio::time::timeout(PATIENCE, answered).await {
@@ -256,6 +266,14 @@ mod tests {
         assert_eq!(stub.due(&[family("c/1", 0)], after, &mut [8]), []);
         let longest_ms = PAUSE_MAX.as_millis() as i64;
         assert_eq!(stub.due(&[family("c/1", longest_ms)], after, &mut [8]).len(), 1);
+    }
+
+    #[test]
+    fn a_family_whose_numbers_are_used_up_has_its_turns() {
+        let (mut stub, after) = (Stub::new(1), Duration::from_secs(1));
+        let families = [InDoubt { highest: i64::MAX, ..family("c/1", 5_000) }];
+        let pushes = stub.due(&families, after, &mut [8]);
+        assert_eq!(pushes.iter().map(|push| push.instance.get()).collect::<Vec<_>>(), [i64::MAX]);
     }
 
     #[test]

@@ -131,6 +131,35 @@ async fn a_message_that_has_begun_an_instance_is_not_run_again() {
     server.stop().await;
 }
 
+/// Nor is one that has decided about what was prepared: a second time that would be a mistake, and
+/// the client would take it for the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_has_decided_is_not_run_again() {
+    let server = TestServer::start().await;
+    let (mut client, mut other) = two(&server).await;
+    let mut watcher = RawClient::connect(server.address()).await;
+    for (xid, row) in [("rolled", 3), ("forgotten", 4)] {
+        other.query(&format!("BEGIN MIP <{xid},1>; INSERT INTO t VALUES ({row}, 0)")).await;
+        assert_eq!(tags(&other.query(&format!("PREPARE MIP <{xid},1> 'q' 'r'")).await), "TDC");
+    }
+    assert_eq!(tags(&other.query("COMMIT MIP <forgotten,1>").await), "TDC");
+    other.query("BEGIN; INSERT INTO t VALUES (5, 0)").await;
+    assert_eq!(tags(&other.query("PREPARE TRANSACTION 'p'").await), "C");
+    for decision in ["ROLLBACK MIP <rolled,1>", "FORGET MIP forgotten", "ROLLBACK PREPARED 'p'"] {
+        other.query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 2").await;
+        let text = format!("{decision}; SELECT n FROM t WHERE id = 2; UPDATE t SET n = n * 2 WHERE id = 2");
+        client.send(&message(b'Q', &string(&text))).await;
+        until_waiting(&mut watcher).await;
+        other.query("COMMIT").await;
+        let answer = client.until_ready().await;
+        let failures: Vec<String> =
+            answer.iter().filter(|message| message.tag == 'E').map(Message::sqlstate).collect();
+        assert_eq!(failures, ["40001"], "{decision}");
+    }
+    assert_eq!(rows(&client.query("SELECT n FROM t WHERE id <> 1 ORDER BY id").await), ["23", "0"]);
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_fails_for_good_changes_and_reports_no_settings() {
     let server = TestServer::start().await;

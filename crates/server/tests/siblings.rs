@@ -127,6 +127,78 @@ async fn a_client_that_does_not_read_does_not_keep_the_locks_of_a_doomed_instanc
     server.stop().await;
 }
 
+/// Nor does one whose statement would go on for hours.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_runs_does_not_keep_the_locks_of_a_doomed_instance() {
+    let server = TestServer::start().await;
+    let other = server.connect().await;
+    other
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
+        .await
+        .expect("made");
+    let mut busy = RawClient::connect(server.address()).await;
+    let much = "SELECT count(*) FROM generate_series(1, 1000000000000000)";
+    let statements = ["SELECT pg_sleep(100000)", much, "DO $$ BEGIN PERFORM pg_sleep(100000); END $$"];
+    for (round, statement) in statements.into_iter().enumerate() {
+        busy.query(&format!("BEGIN MIP <x/{round},1>; UPDATE t SET v = 1")).await;
+        busy.send(&client::message(b'Q', &client::string(statement))).await;
+        let running = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()";
+        while lines(&other, running).await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let begin = format!("BEGIN MIP <x/{round},2>; UPDATE t SET v = 2 WHERE id = 1");
+        other.batch_execute(&begin).await.expect("begun");
+        other.batch_execute(&format!("PREPARE MIP <x/{round},2> 'req' 'two'")).await.expect("prepared");
+        // This ends only if row 2 was let go.
+        other.batch_execute("UPDATE t SET v = 9 WHERE id = 2").await.expect("not blocked for ever");
+        let answer = busy.until_ready().await;
+        let failures = answer.iter().filter(|message| message.tag == 'E');
+        assert_eq!(failures.map(client::Message::sqlstate).collect::<Vec<_>>(), ["MI011"], "{statement}");
+        let prepare = format!("PREPARE MIP <x/{round},1> 'req' 'one'");
+        assert_eq!(client::tags(&busy.query(&prepare).await), "TDC", "{statement}");
+        other.batch_execute(&format!("COMMIT MIP <x/{round},2>")).await.expect("committed");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_may_write_unless_its_session_is_read_only() {
+    let server = TestServer::start().await;
+    let client = server.connect().await;
+    client.batch_execute("CREATE TABLE t (id int PRIMARY KEY)").await.expect("made");
+    client.batch_execute("SET default_transaction_read_only = on").await.expect("set");
+    client.batch_execute("BEGIN MIP <x,1>").await.expect("begun");
+    assert_eq!(lines(&client, "SHOW transaction_read_only").await, ["on"]);
+    let refused = client.batch_execute("INSERT INTO t VALUES (1)").await.expect_err("it only reads");
+    assert_eq!(refused.code().map(|code| code.code()), Some("25006"));
+    client.batch_execute("ROLLBACK; RESET default_transaction_read_only").await.expect("ended");
+    client.batch_execute("BEGIN MIP <x,2>; INSERT INTO t VALUES (1)").await.expect("written");
+    client.batch_execute("ROLLBACK").await.expect("ended");
+    server.stop().await;
+}
+
+/// What an application server answers is not looked at, and not kept: it may have no end.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_without_an_end_is_given_up() {
+    const MEGABYTES_MAX: usize = 256;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let server = TestServer::start().await;
+    let client = server.connect().await;
+    client.batch_execute("BEGIN MIP <x,1>").await.expect("begun");
+    client.batch_execute("PREPARE MIP <x,1> 'buy' 'order'").await.expect("prepared");
+    client.batch_execute("SET cognate.in_doubt_push_after = '1ms'").await.expect("set");
+    client.batch_execute(&format!("SET cognate.application_servers = '{url}'")).await.expect("set");
+    let (mut socket, _) = listener.accept().await.expect("a caller");
+    socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.expect("answered");
+    let (megabyte, mut sent) = (vec![b'x'; 1 << 20], 0);
+    while sent < MEGABYTES_MAX && socket.write_all(&megabyte).await.is_ok() {
+        sent += 1;
+    }
+    assert!(sent < MEGABYTES_MAX, "it was read to the end");
+    server.stop().await;
+}
+
 /// Takes one HTTP request and answers it; the answer is its head and body.
 async fn take_request(listener: &tokio::net::TcpListener) -> String {
     let (mut socket, _) = listener.accept().await.expect("a caller");

@@ -226,6 +226,8 @@ pub struct ErrorFields {
     pub routine: Option<&'static str>,
     /// The reason is that a row has gone, which may have another key by now.
     pub(crate) is_of_gone_row: bool,
+    /// A file of this machine is not what was written to it.
+    pub(crate) is_corrupt_file: bool,
 }
 
 /// An error, warning or notice of the SQL layer. One pointer wide.
@@ -254,6 +256,7 @@ impl SqlError {
             context: None,
             routine: None,
             is_of_gone_row: false,
+            is_corrupt_file: false,
         }))
     }
 
@@ -306,6 +309,14 @@ impl SqlError {
         let message = "could not serialize access due to concurrent change of a key";
         let mut error = SqlError::new(sqlstate::SERIALIZATION_FAILURE, message);
         error.is_of_gone_row = true;
+        error
+    }
+
+    /// XX001 for a file that is not what was written to it. Other nodes have their own.
+    #[cold]
+    fn corrupt_file(message: String) -> SqlError {
+        let mut error = SqlError::new(sqlstate::DATA_CORRUPTED, message).with_hint(RESTORE);
+        error.is_corrupt_file = true;
         error
     }
 
@@ -423,6 +434,9 @@ impl fmt::Display for SqlError {
 
 impl std::error::Error for SqlError {}
 
+/// What to do about damage, where nobody else has the data.
+pub(crate) const RESTORE: &str = "Restore the data folder from a backup.";
+
 /// A flush that failed says nothing of what it was to make durable: all of it may be in the file.
 const MAY_BE_THERE: &str =
     "What was being committed as the log failed may be there then: look before it is done again.";
@@ -474,8 +488,8 @@ impl From<cognate_engine::Error> for SqlError {
                         "Split the work into several transactions. Instead of building an index of a large table, or rewriting it, make a new table, fill it in portions, and rename it.",
                     )
             }
-            Error::Corrupt { .. } | Error::Undecodable { .. } => SqlError::new(sqlstate::DATA_CORRUPTED, message)
-                .with_hint("Restore the data folder from a backup."),
+            Error::Corrupt { .. } => SqlError::corrupt_file(message),
+            Error::Undecodable { .. } => SqlError::new(sqlstate::DATA_CORRUPTED, message).with_hint(RESTORE),
             Error::LogPoisoned { cause } if matches!(*cause, Error::DiskFull { .. }) => {
                 SqlError::new(sqlstate::DISK_FULL, message)
                     .with_hint(format!("Free space, then restart the server. {MAY_BE_THERE}"))

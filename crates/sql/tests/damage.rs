@@ -184,6 +184,38 @@ async fn a_catalog_that_is_delivered_and_cannot_be_read_closes_its_node() {
     assert!(sql.nodes().difference().is_some_and(|why| why.contains("XX001")));
 }
 
+/// The other nodes have what was in it. Nothing is hidden: what can be read of the rest is right.
+#[tokio::test]
+async fn a_damaged_file_of_a_node_is_told_and_the_node_to_be_rebuilt() {
+    let mut cluster = Cluster::start();
+    let mut session = Session::new(cluster.nodes[0].1.clone(), SessionParameters::default()).unwrap();
+    simple_query(&mut session, "CREATE TABLE t (id int PRIMARY KEY, v text)").await;
+    let filled = "INSERT INTO t SELECT n, md5(n::text) FROM generate_series(1, 5000) AS s (n)";
+    let answer = simple_query(&mut session, filled).await.join("\n");
+    assert!(answer.contains("5000") && !answer.contains("ERROR"), "{answer}");
+    cluster.settle().await;
+    drop(session);
+    cluster.nodes[0].0.checkpoint().unwrap();
+    // Nothing of it is in memory then.
+    cluster.restart(None);
+    let sql = cluster.nodes[0].1.clone();
+    let is_run = |path: &std::path::Path| path.extension().is_some_and(|extension| extension == "run");
+    let runs = cluster.disk(0).files().into_iter().filter(|(path, _)| is_run(path));
+    let (run, content) = runs.max_by_key(|(_, content)| content.len()).unwrap();
+    cluster.disk(0).flip(&run, content.len() as u64 / 2, 1);
+    assert_eq!(sql.nodes().damage(), None);
+    let mut session = Session::new(sql.clone(), SessionParameters::default()).unwrap();
+    let answer = simple_query(&mut session, "SELECT sum(length(v)) FROM t").await.join("\n");
+    assert!(answer.contains("ERROR XX001") && answer.contains("cognate node rebuild 1"), "{answer}");
+    let damage = sql.nodes().damage().unwrap_or_default();
+    assert!(damage.contains(".run: at byte ") && damage.contains("rebuild this node"), "{damage}");
+    assert_eq!(sql.nodes().difference(), None);
+    let mut other = Session::new(cluster.nodes[1].1.clone(), SessionParameters::default()).unwrap();
+    let answer = simple_query(&mut other, "SELECT sum(length(v)) FROM t").await.join("\n");
+    assert!(answer.contains("160000"), "{answer}");
+    assert_eq!(cluster.nodes[1].1.nodes().damage(), None);
+}
+
 /// So is one that a prepared transaction has written, by who is to commit that.
 #[test]
 fn a_definition_that_is_prepared_and_cannot_be_read_is_named() {

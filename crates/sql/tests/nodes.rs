@@ -122,6 +122,11 @@ impl Cluster {
         self.open(kilobytes);
     }
 
+    /// The disk of the node at a place.
+    pub(crate) fn disk(&self, at: usize) -> &SimDisk {
+        &self.disks[at]
+    }
+
     /// Nothing more is ordered as long as this is held.
     pub(crate) fn hold(&self) -> MutexGuard<'_, Vec<Bytes>> {
         self.ordered.lock().unwrap()

@@ -42,7 +42,33 @@ impl Member {
     }
 }
 
+/// What tells, while a statement computes and its transaction is lent to it, whether the
+/// transaction has a future. It keeps nothing alive but this knowledge.
+#[derive(Debug, Clone)]
+pub struct Prospect(Member);
+
+impl Prospect {
+    /// Asks, between two steps.
+    ///
+    /// # Errors
+    /// `Refused` if a sibling was prepared above it or committed.
+    pub fn check(&self) -> Result<(), Error> {
+        self.0.check()
+    }
+
+    /// Resolves when there is no future any more.
+    pub fn doomed(&self) -> Doomed {
+        self.0.doomed()
+    }
+}
+
 impl Transaction {
+    /// What tells a statement that computes for long whether it should go on, in an instance of a
+    /// family.
+    pub fn prospect(&self) -> Option<Prospect> {
+        self.member.as_deref().cloned().map(Prospect)
+    }
+
     /// Makes it an instance of a family.
     pub(crate) fn join(&mut self, member: Member) {
         self.member = Some(Box::new(member));

@@ -57,6 +57,7 @@ pub use collected::Collected;
 pub use doom::Doomed;
 pub use family::{Answer, Effects, Entry, Family, Limits, Mipt, Outcome, State};
 pub(crate) use member::Member;
+pub use member::Prospect;
 pub use operations::{Begun, InDoubt, Told};
 pub use refusal::Refusal;
 pub(crate) use registry::Families;

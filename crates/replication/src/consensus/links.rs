@@ -20,7 +20,7 @@ use crate::messages::{
     Append, Appended, AskVote, HandOver, Kind, Nothing, SnapshotAnswer, SnapshotBegin, SnapshotChunk,
     SnapshotEnd, Vote, open_answer, request,
 };
-use crate::net::{CallError, Identity, Wire};
+use crate::net::{CallError, Identity, Wire, lost};
 use crate::planted::{self, Planted};
 
 /// How long a message without entries may take.
@@ -53,6 +53,11 @@ pub(super) struct Link {
     wire: Arc<dyn Wire>,
     identity: Arc<Identity>,
     target: NodeNumber,
+    /// Whether it carries heartbeats only. Each of them names the last entry that the other node
+    /// has confirmed.
+    is_heartbeat: bool,
+    /// The last entry that the other node has confirmed on this link.
+    confirmed: Option<EntryId>,
     /// Pause after the next snapshot that is refused.
     pause: Duration,
 }
@@ -62,7 +67,11 @@ impl RaftNetworkFactory<Types> for Links {
 
     async fn new_client(&mut self, target: u64, _: &EmptyNode) -> Link {
         let (wire, identity) = (Arc::clone(&self.wire), Arc::clone(&self.identity));
-        Link { wire, identity, target, pause: REFUSED.0 }
+        Link { wire, identity, target, is_heartbeat: false, confirmed: None, pause: REFUSED.0 }
+    }
+
+    async fn new_heartbeat_client(&mut self, target: u64, node: &EmptyNode) -> Link {
+        Link { is_heartbeat: true, ..self.new_client(target, node).await }
     }
 }
 
@@ -83,6 +92,10 @@ impl Link {
         body: &impl Coded,
         limit: Duration,
     ) -> Result<Result<T, String>, RPCError<Types>> {
+        // Its vote is worth no more than what it confirms.
+        if self.identity.has_lost(self.target) {
+            return Err(self.disowned());
+        }
         let call = self.wire.call(self.target, request(kind, self.identity.cluster(), body));
         match tokio::time::timeout(limit, call).await {
             Ok(Ok(bytes)) => Ok(open_answer(bytes)),
@@ -90,6 +103,31 @@ impl Link {
             Ok(Err(CallError::Lost(why))) => Err(NetworkError::<Types>::from_string(why).into()),
             Err(_) => Err(NetworkError::<Types>::from_string("no answer in time").into()),
         }
+    }
+
+    /// Notes what the other node confirms, and whether it has lost what it had confirmed: the end
+    /// of its log, to a disk that lied, or all since an older copy of its folder was made. Nothing
+    /// else makes an entry disappear that was confirmed to a leader who still leads. openraft has
+    /// no answer to that: such a node would be sent nothing any more, and be waited for.
+    fn watch(&mut self, previous: Option<EntryId>, last: Option<EntryId>, appended: &Appended) -> bool {
+        match appended {
+            Appended::All => self.confirmed = self.confirmed.max(last),
+            Appended::UpTo(id) => self.confirmed = self.confirmed.max(*id),
+            Appended::Higher(_) => {}
+            Appended::Conflict => {
+                let had = previous.is_some() && (self.is_heartbeat || previous <= self.confirmed);
+                // By the rules that are left out a node loses what it has confirmed, or is taken
+                // for one that has.
+                let is_planted = [Planted::ConfirmsUnflushed, Planted::CountsTheSilent].map(planted::is);
+                return had && !is_planted.contains(&true);
+            }
+        }
+        false
+    }
+
+    /// That the other node has lost what it had confirmed.
+    fn disowned(&self) -> RPCError<Types> {
+        Unreachable::<Types>::from_string(lost(self.target)).into()
     }
 
     /// Sends a part of a snapshot. Says whether what follows is wanted. If it is refused, as by a
@@ -237,6 +275,8 @@ impl RaftNetworkV2<Types> for Link {
         asked: AppendEntriesRequest<Types>,
         _: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        // A heartbeat may be under way for longer than its target is a member.
+        let met = if self.is_heartbeat { self.identity.met(self.target) } else { None };
         let append = Append {
             ballot: ballot_of(asked.vote),
             previous: asked.prev_log_id.map(id_of),
@@ -256,7 +296,14 @@ impl RaftNetworkV2<Types> for Link {
         if answer.is_err() && planted::is(Planted::CountsTheSilent) {
             return Ok(AppendEntriesResponse::Success);
         }
-        Ok(match answer? {
+        let answer = answer?;
+        let last = append.entries.last().map(|entry| entry.id).or(append.previous);
+        if self.watch(append.previous, last, &answer) {
+            let met = if self.is_heartbeat { met } else { self.identity.met(self.target) };
+            self.identity.disown(self.target, met);
+            return Err(self.disowned());
+        }
+        Ok(match answer {
             Appended::All => AppendEntriesResponse::Success,
             Appended::UpTo(id) => AppendEntriesResponse::PartialSuccess(id.map(log_id)),
             Appended::Conflict => AppendEntriesResponse::Conflict,

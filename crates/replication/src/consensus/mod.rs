@@ -27,8 +27,8 @@ mod machine;
 mod storage;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver as _;
@@ -52,6 +52,10 @@ use crate::mark::Mark;
 use crate::messages::{Append, Appended, AskVote, Change, HandOver, Nothing, Proposed, Vote};
 use crate::net::{Identity, Wire};
 use crate::settings::{Limits, Timing};
+
+/// The part of the consensus library that, where the consensus has ended (by a full disk perhaps),
+/// tells so in the log of whatever it is asked, many times a second. Whoever asks is told, too.
+pub const TOLD_WITHOUT_END: &str = "openraft::raft::raft_inner";
 
 openraft::declare_raft_types!(
     /// The types that openraft is given.
@@ -187,9 +191,26 @@ impl Changes {
     }
 }
 
+/// Has it noted if the consensus ends by a panic: its last metrics would say for ever that it runs,
+/// and leads, perhaps. The task wakes with elections only, and ends with the consensus.
+fn watch_end(raft: &Raft) -> Arc<OnceLock<String>> {
+    let panicked = Arc::<OnceLock<String>>::default();
+    let (noted, metrics, mut known) = (Arc::clone(&panicked), raft.metrics(), raft.server_metrics());
+    tokio::spawn(async move {
+        while known.changed().await.is_ok() {}
+        let is_silent = metrics.borrow_watched().running_state.is_ok();
+        if is_silent && noted.set("the consensus has panicked".to_owned()).is_ok() {
+            tracing::error!("the consensus has panicked: this node takes no part any more");
+        }
+    });
+    panicked
+}
+
 /// See the module's description.
 pub(crate) struct Consensus {
     raft: Raft,
+    /// That it has ended without a word, if it has.
+    panicked: Arc<OnceLock<String>>,
     shared: Arc<Shared>,
     own: NodeNumber,
 }
@@ -248,7 +269,8 @@ impl Consensus {
         let raft = Raft::new(own, Arc::new(config), links, storage, machine).await;
         let raft = raft.map_err(|error| failed(error.to_string()))?;
         shared.is_running.store(true, Ordering::Release);
-        Ok(Consensus { raft, shared, own })
+        let panicked = watch_end(&raft);
+        Ok(Consensus { raft, panicked, shared, own })
     }
 
     /// Somebody at this node waits for an entry that is about to be proposed.
@@ -424,6 +446,7 @@ impl Consensus {
         let is_alone = members.voters.iter().all(|set| set.iter().all(|node| *node == metrics.id));
         let quorum_age = metrics.last_quorum_acked.map(|acked| acked.elapsed());
         let matched = metrics.replication.iter().flatten();
+        let failure = metrics.running_state.as_ref().err().map(ToString::to_string);
         View {
             // One that was removed goes on naming itself, since nobody tells it of another.
             leader: metrics.current_leader.filter(|leader| is_leader || *leader != metrics.id),
@@ -433,7 +456,7 @@ impl Consensus {
             matched: matched.map(|(node, id)| (*node, id.map(|id| id.index))).collect(),
             quorum_age: if is_alone { Some(Duration::ZERO) } else { quorum_age },
             snapshot: metrics.snapshot.map(|id| id.index),
-            failure: metrics.running_state.as_ref().err().map(ToString::to_string),
+            failure: failure.or_else(|| self.panicked.get().cloned()),
             members,
         }
     }

@@ -10,6 +10,7 @@ use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use openraft::storage::{IOFlushed, RaftLogStorage, RaftStateMachine};
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::type_config::TypeConfigExt;
+use std::sync::atomic::AtomicBool;
 
 /// An application of which only snapshots matter, and they are empty.
 struct Empty;
@@ -217,4 +218,92 @@ async fn who_needs_no_snapshot_still_says_whom_it_follows() {
     let option = RPCOption::new(Duration::from_secs(60));
     let sent = link.full_snapshot(vote, snapshot, std::future::pending(), option).await;
     assert_eq!(ballot_of(sent.expect("an answer").vote).leadership.term, 2);
+}
+
+/// A node that confirms once, and has nothing of it any more then.
+struct Forgetful(AtomicBool);
+
+impl Wire for Forgetful {
+    fn call(&self, _: NodeNumber, _: Bytes) -> Answer<'static, Result<Bytes, CallError>> {
+        let appended = match self.0.swap(true, Ordering::Relaxed) {
+            true => Appended::Conflict,
+            false => Appended::All,
+        };
+        let answered = answer(Ok(appended));
+        Box::pin(async move { Ok(answered) })
+    }
+
+    fn problem(&self, _: NodeNumber) -> Option<String> {
+        None
+    }
+
+    fn close(&self) -> Answer<'static, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// That somebody lacks what comes behind is how his log is searched through; that he lacks what he
+/// has confirmed is another matter.
+#[tokio::test]
+async fn who_has_lost_what_he_confirmed_is_sent_nothing_any_more() {
+    let stores = Stores { flushes_inline: true };
+    let ((), storage, _machine) = stores.build().await.expect("an empty log");
+    let leadership = Leadership { term: 1, node: 1 };
+    let asked = |index| AppendEntriesRequest::<Types> {
+        vote: vote_of(Ballot { leadership, is_elected: true }),
+        prev_log_id: Some(log_id(EntryId { leadership, index })),
+        entries: Vec::new(),
+        leader_commit: None,
+    };
+    let option = || RPCOption::new(Duration::from_secs(60));
+    for is_heartbeat in [false, true] {
+        let identity = Identity::new(1, 1, BTreeSet::from([1, 3]), Arc::clone(&storage.log));
+        let identity = Arc::new(identity);
+        let wire = Arc::new(Forgetful(AtomicBool::new(is_heartbeat)));
+        let mut links = Links { wire, identity: Arc::clone(&identity) };
+        let mut link = match is_heartbeat {
+            true => links.new_heartbeat_client(3, &EmptyNode::new()).await,
+            false => links.new_client(3, &EmptyNode::new()).await,
+        };
+        if !is_heartbeat {
+            let confirmed = link.append_entries(asked(5), option()).await;
+            assert!(matches!(confirmed, Ok(AppendEntriesResponse::Success)));
+            let searched = link.append_entries(asked(6), option()).await;
+            assert!(matches!(searched, Ok(AppendEntriesResponse::Conflict)));
+        }
+        assert!(!identity.has_lost(3));
+        let refused = link.append_entries(asked(5), option()).await.expect_err("it has lost that");
+        assert!(refused.to_string().contains("lost what it had confirmed"), "{refused}");
+        assert!(identity.has_lost(3));
+        let vote = VoteRequest::new(asked(5).vote, None);
+        assert!(link.vote(vote, option()).await.is_err(), "its vote is worth no more");
+        storage.log.forget_others(&BTreeSet::from([1])).expect("it is removed");
+        assert!(!identity.has_lost(3));
+    }
+}
+
+/// Its last metrics say that it runs.
+#[tokio::test]
+async fn a_consensus_that_has_panicked_says_so() {
+    let stores = Stores { flushes_inline: true };
+    let ((), storage, _machine) = stores.build().await.expect("an empty log");
+    let log = Arc::clone(&storage.log);
+    let identity = Arc::new(Identity::new(1, 1, BTreeSet::from([1, 3]), Arc::clone(&log)));
+    let settled = Mark::new(Settled::default());
+    let (application, wire) = (Arc::new(Empty), Arc::new(Deserter));
+    let parts = Parts { log, application, wire, identity, settled, flushes_inline: true };
+    let (timing, limits) = (Timing::default(), Limits::default());
+    let consensus = Consensus::start(parts, &timing, &limits).await.expect("it starts");
+    assert_eq!(consensus.view().failure, None);
+    let is_settled = storage.log.committed().is_some();
+    let asked = consensus.raft.with_raft_state(move |_| assert!(is_settled, "on purpose")).await;
+    assert!(asked.is_err(), "it has ended");
+    while consensus.view().failure.is_none() {
+        // Who notes it has not had its turn.
+        tokio::task::yield_now().await;
+    }
+    let failure = consensus.view().failure.unwrap_or_default();
+    assert!(failure.contains("panicked"), "{failure}");
+    consensus.stop().await;
+    assert_eq!(consensus.view().failure, Some(failure));
 }

@@ -28,7 +28,7 @@ pub(crate) mod cold;
 pub(crate) mod record;
 mod slots;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,6 +55,11 @@ use crate::planted::{self, Planted};
 const SHORT_FLUSH: Duration = Duration::from_millis(1);
 /// So is an entry that is longer: it takes longer than those before it have.
 const SHORT_ENTRY: usize = 64 << 10;
+
+/// Added to a node's number where it is kept which incarnation of it has lost what it had
+/// confirmed. No node has such a number, and who does not know of this forgets it at the next
+/// removal.
+const LOST: NodeNumber = 1 << 63;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -136,6 +141,31 @@ impl OrderLog {
         self.slots.lock().peers.get(&node).copied()
     }
 
+    /// Notes that an incarnation of a node has lost what it had confirmed, which holds until the
+    /// node is removed. Says whether that is new.
+    pub(crate) fn note_lost(&self, node: NodeNumber, incarnation: u64) -> Result<bool, Error> {
+        let mut slots = self.slots.lock();
+        if slots.peers.insert(node | LOST, incarnation) == Some(incarnation) {
+            return Ok(false);
+        }
+        // Nobody waits for it: it is found again, as long as the same node leads.
+        self.log.append(&[&Record::Peer(node | LOST, incarnation).encode()])?;
+        Ok(true)
+    }
+
+    /// Whether a node has lost what it had confirmed, and is still the same one.
+    pub(crate) fn has_lost(&self, node: NodeNumber) -> bool {
+        let slots = self.slots.lock();
+        let known = slots.peers.get(&node).copied().unwrap_or_default();
+        slots.peers.get(&(node | LOST)) == Some(&known)
+    }
+
+    /// The nodes that have lost what they had confirmed, each with the incarnation that has.
+    pub(crate) fn lost(&self) -> BTreeMap<NodeNumber, u64> {
+        let slots = self.slots.lock();
+        slots.peers.range(LOST..).map(|(node, incarnation)| (node & !LOST, *incarnation)).collect()
+    }
+
     /// Whether a member was not met, or forgotten when it was removed before. Only what is settled
     /// makes it one: an entry that is cut again would leave it noted, and refused with other data.
     pub(crate) fn is_unmet_member(&self, node: NodeNumber) -> bool {
@@ -156,7 +186,7 @@ impl OrderLog {
     pub(crate) fn forget_others(&self, members: &BTreeSet<NodeNumber>) -> Result<(), Error> {
         let mut slots = self.slots.lock();
         let before = slots.peers.len();
-        slots.peers.retain(|node, _| members.contains(node));
+        slots.peers.retain(|node, _| members.contains(&(node & !LOST)));
         if slots.peers.len() < before {
             let kept_from = slots.first_csn().unwrap_or(self.log.last() + 1);
             self.log.queue(&[&Record::State(Box::new(slots.state(kept_from))).encode()])?;

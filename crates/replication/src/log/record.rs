@@ -8,7 +8,8 @@
 //! 5 state      all of the above but entries, and where the log begins: whatever is before the
 //!              first record that it names may be removed
 //! 6 birth      cluster, node, incarnation, and the position at which it began
-//! 7 peer       an incarnation of another node that was met
+//! 7 peer       an incarnation of another node that was met; with the highest bit of the number,
+//!              one that has lost what it had confirmed
 //! 8 install    a snapshot is being taken in
 //! ```
 //!
@@ -21,6 +22,7 @@ use bytes::Bytes;
 
 use crate::codec::{Coded, Malformed, Reader, coded_fields};
 use crate::entry::{Ballot, Base, ClusterId, Entry, EntryId, NodeNumber, Position};
+use crate::error::StartError;
 
 /// Version of these records.
 pub(crate) const LOG_VERSION: u32 = 1;
@@ -78,6 +80,20 @@ pub(crate) enum Record {
 coded_fields!(Birth { version, cluster, node, incarnation, began });
 coded_fields!(Install { base, position });
 coded_fields!(State { birth, ballot, committed, base, installs, peers, kept_from });
+
+impl Birth {
+    /// The incarnation, if a log that says so belongs to this node and can be read.
+    pub(crate) fn check(&self, node: NodeNumber) -> Result<u64, StartError> {
+        let what = if self.version != LOG_VERSION {
+            format!("has version {}, this build has {LOG_VERSION}", self.version)
+        } else if self.node != node {
+            format!("belongs to node {}, not to node {node}", self.node)
+        } else {
+            return Ok(self.incarnation);
+        };
+        Err(StartError::Foreign(what))
+    }
+}
 
 const ENTRY: u8 = 1;
 

@@ -380,3 +380,27 @@ fn write_until_the_power_goes(disk: &SimDisk, random: &mut SplitMix) -> (Vec<Ent
     }
     (kept, ballot, longest)
 }
+
+/// It is known by its incarnation, so that it is not taken for who comes again in its place.
+#[test]
+fn who_has_lost_what_it_confirmed_is_remembered_until_it_is_removed() {
+    let disk = SimDisk::new(3);
+    let log = open(&disk, 0).unwrap();
+    assert!(log.meet(2, 7) && log.meet(3, 8) && log.lost().is_empty());
+    assert!(log.note_lost(2, 7).unwrap() && !log.note_lost(2, 7).unwrap());
+    assert!(log.has_lost(2) && !log.has_lost(3) && log.met(2) == Some(7));
+    log.close().unwrap();
+    drop(log);
+    let log = open(&disk, 0).unwrap();
+    assert!(log.has_lost(2) && !log.has_lost(3));
+    assert_eq!(log.lost(), BTreeMap::from([(2, 7)]));
+    // The removal of another one changes nothing.
+    log.forget_others(&BTreeSet::from([1, 2])).unwrap();
+    assert!(log.has_lost(2) && log.met(3).is_none());
+    log.forget_others(&BTreeSet::from([1])).unwrap();
+    assert!(log.lost().is_empty() && log.meet(2, 9) && !log.has_lost(2));
+    log.close().unwrap();
+    drop(log);
+    let log = open(&disk, 0).unwrap();
+    assert!(!log.has_lost(2) && log.met(2) == Some(9));
+}

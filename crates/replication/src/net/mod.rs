@@ -10,8 +10,9 @@ mod presence;
 pub mod sim;
 pub mod tcp;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -25,6 +26,14 @@ use crate::log::OrderLog;
 
 /// What is said of a node that comes again and is not the one that was here.
 pub(crate) const OTHER_DATA: &str = "was here before with other data";
+
+/// What is said of a node that has not what it confirmed.
+pub(crate) const LOST: &str = "has lost what it had confirmed";
+
+/// The same, and what to do.
+pub(crate) fn lost(node: NodeNumber) -> String {
+    format!("node {node} {LOST}: stop it, remove its folder, and rebuild it")
+}
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +85,9 @@ pub struct Identity {
     cluster: RwLock<Option<ClusterId>>,
     log: Arc<OrderLog>,
     presence: Mutex<Presence>,
+    /// Whether a node ever was found to have lost what it confirmed: mostly none was, and each
+    /// message asks.
+    is_any_lost: AtomicBool,
     since: Instant,
 }
 
@@ -88,6 +100,7 @@ impl Identity {
     ) -> Identity {
         let cluster = RwLock::new(log.birth().map(|birth| birth.cluster));
         let presence = Mutex::default();
+        let is_any_lost = AtomicBool::new(!log.lost().is_empty());
         Identity {
             node,
             incarnation,
@@ -96,6 +109,7 @@ impl Identity {
             cluster,
             log,
             presence,
+            is_any_lost,
             since: Instant::now(),
         }
     }
@@ -139,6 +153,44 @@ impl Identity {
         self.presence.lock().leave(node, life);
     }
 
+    /// The incarnation of a node, if it was met before.
+    pub(crate) fn met(&self, node: NodeNumber) -> Option<u64> {
+        self.log.met(node)
+    }
+
+    /// An incarnation of a node has not what it confirmed to the one that leads: as if its folder
+    /// were emptied, it cannot be relied on until it is rebuilt. None where nobody asks who is who.
+    pub(crate) fn disown(&self, node: NodeNumber, incarnation: Option<u64>) {
+        match self.log.note_lost(node, incarnation.unwrap_or_default()) {
+            Ok(true) => tracing::warn!(why = lost(node), "a node does not take part any more"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(why = lost(node), %error, "it is not noted for later"),
+        }
+        self.is_any_lost.store(true, Ordering::Release);
+    }
+
+    /// Another node says who was disowned. Who has come again since is somebody else.
+    pub(crate) fn learn_lost(&self, lost: &BTreeMap<NodeNumber, u64>) {
+        for (&node, &incarnation) in lost {
+            if self.met(node) == Some(incarnation) && !self.has_lost(node) {
+                self.disown(node, Some(incarnation));
+            }
+        }
+    }
+
+    /// Whether a node was disowned and is still the same one.
+    pub(crate) fn has_lost(&self, node: NodeNumber) -> bool {
+        self.is_any_lost.load(Ordering::Acquire) && self.log.has_lost(node)
+    }
+
+    /// Who was disowned, with the incarnation of each.
+    pub(crate) fn lost(&self) -> BTreeMap<NodeNumber, u64> {
+        match self.is_any_lost.load(Ordering::Acquire) {
+            true => self.log.lost(),
+            false => BTreeMap::new(),
+        }
+    }
+
     pub(crate) fn numbers(&self) -> BTreeSet<NodeNumber> {
         self.numbers.clone()
     }
@@ -154,6 +206,9 @@ impl Identity {
 
     /// Whether the node that calls itself `node` is the one that was here before.
     pub(crate) fn meet(&self, node: NodeNumber, is_born: bool, incarnation: u64) -> Result<(), String> {
+        if self.lost().get(&node) == Some(&incarnation) {
+            return Err(lost(node));
+        }
         let is_known = if is_born && self.begun().is_some() {
             self.log.meet(node, incarnation)
         } else {

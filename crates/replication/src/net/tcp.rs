@@ -44,7 +44,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::frame::{self, Stream};
 use super::handshake::{Entered, HandshakeError, Other, admit, dial};
-use super::{CallError, Identity, Network, Serve, Wire};
+use super::{CallError, Identity, Network, Serve, Wire, lost};
 use crate::application::Answer;
 use crate::entry::NodeNumber;
 use crate::error::StartError;
@@ -57,6 +57,9 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(5);
 /// How often a connection is probed on which nothing is sent.
 const PROBE: Duration = Duration::from_secs(1);
+/// How TLS begins: a handshake's record, of the version that all name there. A frame of that length
+/// would be longer than those of a handshake between nodes may be.
+const TLS_BEGINS: [u8; 3] = [0x16, 0x03, 0x01];
 /// Connections that may be making themselves known at a time.
 const STRANGERS: usize = 64;
 /// Requests of one connection that may be answered at a time.
@@ -211,6 +214,8 @@ impl Network for TcpNetwork {
 impl Wire for Tcp {
     fn call(&self, to: NodeNumber, request: Bytes) -> Answer<'static, Result<Bytes, CallError>> {
         let link = match self.peers.get(&to) {
+            // The connection may be older than that.
+            Some(_) if self.identity.has_lost(to) => Err(lost(to)),
             Some(peer) => peer.link.lock().clone(),
             None => Err(format!("node {to} is not on the list")),
         };
@@ -222,6 +227,7 @@ impl Wire for Tcp {
 
     fn problem(&self, node: NodeNumber) -> Option<String> {
         match self.peers.get(&node) {
+            Some(_) if self.identity.has_lost(node) => Some(lost(node)),
             Some(peer) => peer.link.lock().as_ref().err().cloned(),
             None => Some("it is not on the list".to_owned()),
         }
@@ -238,6 +244,28 @@ impl Wire for Tcp {
             }
         })
     }
+}
+
+/// Says so if somebody begins TLS with a node that has none: read as a frame, that would be one of
+/// a strange length.
+async fn refuse_tls(plain: &TcpStream) -> Result<(), HandshakeError> {
+    let mut first = [0; TLS_BEGINS.len()];
+    let read = plain.peek(&mut first).await?;
+    if read == TLS_BEGINS.len() && first == TLS_BEGINS {
+        let why = "it speaks TLS, and this node does not: all nodes have cluster_tls_cert, or none";
+        return Err(HandshakeError::Refuse(why.to_owned()));
+    }
+    Ok(())
+}
+
+/// Whoever has no TLS hangs up on one who begins it, and says no more.
+fn without_tls(error: io::Error) -> io::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    if !matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) {
+        return error;
+    }
+    let what = format!("it does not answer by TLS ({error}): all nodes have cluster_tls_cert, or none");
+    io::Error::new(error.kind(), what)
 }
 
 impl Tcp {
@@ -290,7 +318,10 @@ impl Tcp {
         let plain = TcpStream::connect(address).await?;
         tune(&plain)?;
         let mut stream: Box<dyn Stream> = match &self.tls {
-            Some(tls) => Box::new(tls.connector.connect(tls.name.clone(), plain).await?),
+            Some(tls) => {
+                let connected = tls.connector.connect(tls.name.clone(), plain).await;
+                Box::new(connected.map_err(without_tls)?)
+            }
             None => Box::new(plain),
         };
         dial(&mut stream, &self.identity, &self.secret, node).await?;
@@ -365,7 +396,10 @@ impl Tcp {
         tune(&plain)?;
         let mut stream: Box<dyn Stream> = match &self.tls {
             Some(tls) => Box::new(tls.acceptor.accept(plain).await?),
-            None => Box::new(plain),
+            None => {
+                refuse_tls(&plain).await?;
+                Box::new(plain)
+            }
         };
         let entered = admit(&mut stream, &self.identity, &self.secret).await?;
         Ok((stream, entered))
@@ -421,6 +455,10 @@ impl Tcp {
             let (number, request) = open(frame)?;
             if !self.identity.hear(other.node, other.life) {
                 return Err(std::io::Error::other("another process speaks as this node"));
+            }
+            // It comes again, and is told so.
+            if self.identity.has_lost(other.node) {
+                return Err(std::io::Error::other(lost(other.node)));
             }
             let is_unmet = !is_met || self.identity.forgot(other.node);
             if is_unmet && names_cluster(&request) && self.identity.begun().is_some() {

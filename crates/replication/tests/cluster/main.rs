@@ -6,6 +6,7 @@
 #[cfg(feature = "planted-faults")]
 mod faults;
 mod founding;
+mod lost;
 mod pace;
 mod proxy;
 mod recorder;

@@ -18,7 +18,7 @@ use crate::recorder::Recorder;
 use crate::support::{Running, trace, until};
 
 /// Three nodes, of which some run.
-struct Trio {
+pub(crate) struct Trio {
     folder: tempfile::TempDir,
     addresses: BTreeMap<NodeNumber, SocketAddr>,
     /// Listeners that are open already, so that nobody else takes their ports.
@@ -34,7 +34,7 @@ struct Trio {
 const SECRET: &[u8] = b"a secret of the tests";
 
 impl Trio {
-    fn new(nodes: NodeNumber) -> Trio {
+    pub(crate) fn new(nodes: NodeNumber) -> Trio {
         trace();
         let open = |node| (node, TcpListener::bind("127.0.0.1:0").unwrap());
         let listeners: BTreeMap<_, _> = (1..=nodes).map(open).collect();
@@ -61,7 +61,7 @@ impl Trio {
         settings
     }
 
-    fn path(&self, node: NodeNumber) -> PathBuf {
+    pub(crate) fn path(&self, node: NodeNumber) -> PathBuf {
         self.folder.path().join(node.to_string())
     }
 
@@ -88,28 +88,28 @@ impl Trio {
         Ok(Running::new(order, delivery, recorder, |_, _| {}))
     }
 
-    async fn start(&mut self, node: NodeNumber) {
+    pub(crate) async fn start(&mut self, node: NodeNumber) {
         let settings = self.settings(node);
         let running = self.try_start(settings, SECRET).await.unwrap();
         self.running.insert(node, running);
     }
 
-    async fn start_all(&mut self) {
+    pub(crate) async fn start_all(&mut self) {
         for node in self.addresses.keys().copied().collect::<Vec<_>>() {
             self.start(node).await;
         }
     }
 
-    async fn kill(&mut self, node: NodeNumber) -> Position {
+    pub(crate) async fn kill(&mut self, node: NodeNumber) -> Position {
         self.running.remove(&node).unwrap().kill().await.crash()
     }
 
-    fn node(&self, node: NodeNumber) -> &Running {
+    pub(crate) fn node(&self, node: NodeNumber) -> &Running {
         &self.running[&node]
     }
 
     /// Waits for a leader that all who run agree on.
-    async fn leader(&self) -> NodeNumber {
+    pub(crate) async fn leader(&self) -> NodeNumber {
         let agreed = || {
             let leaders: Vec<_> = self.running.values().map(|node| node.order.leader()).collect();
             leaders[0].filter(|_| leaders.iter().all(|leader| *leader == leaders[0]))
@@ -119,7 +119,7 @@ impl Trio {
     }
 
     /// Waits until all who run have everything, and looks that it is the same.
-    async fn same(&self, end: Position) -> Vec<Bytes> {
+    pub(crate) async fn same(&self, end: Position) -> Vec<Bytes> {
         for node in self.running.values() {
             node.until(end).await;
         }

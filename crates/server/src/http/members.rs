@@ -59,7 +59,9 @@ pub(super) async fn change(server: &Server, node: u16, what: &str) -> Result<Val
     let is_member = members.nodes.contains(&number);
     match change {
         Change::AddLearner(_) if is_member => {
-            return Err((409, format!("node {node} is a member already")));
+            let rows = order.status().await;
+            let has_lost = rows.iter().any(|row| row.node == number && row.has_lost_data());
+            return Err((409, is_there(node, has_lost)));
         }
         Change::Promote(_) | Change::Remove(_) if !is_member => {
             return Err((409, format!("node {node} is no member")));
@@ -76,6 +78,28 @@ pub(super) async fn change(server: &Server, node: u16, what: &str) -> Result<Val
     }
 }
 
+/// Why a member cannot be added.
+fn is_there(node: u16, has_lost_its_data: bool) -> String {
+    let is_there = format!("node {node} is a member already");
+    match has_lost_its_data {
+        true => format!("{is_there}, and has lost its data: say cognate node rebuild {node}"),
+        false => is_there,
+    }
+}
+
 fn order(server: &Server) -> Result<&TotalOrder, Refusal> {
     server.order.as_ref().ok_or_else(|| (404, "this server is a database of its own".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_has_lost_its_data_is_to_be_rebuilt() {
+        assert_eq!(is_there(2, false), "node 2 is a member already");
+        let said = is_there(2, true);
+        // Who adds it looks for that.
+        assert!(said.contains("a member already") && said.ends_with("cognate node rebuild 2"), "{said}");
+    }
 }

@@ -4,6 +4,7 @@ use super::group::place_results;
 use super::select::output_column;
 use super::{Body, Distinct, From, Query, Select, SlotPart, Source};
 use crate::expr::{Expr, Typed};
+use crate::session::OutputColumn;
 use crate::types::{Datum, Type, TypeId};
 
 /// A sorted SELECT with its volatile and set-returning outputs computed after the sort, and after
@@ -106,10 +107,20 @@ impl HandedUp {
     }
 }
 
-/// `SELECT *, true FROM (query)`: the last column says that there is a row. Its name is the one
-/// that messages have for a whole row.
-pub(super) fn with_presence(query: Query) -> Query {
-    let mut query = wrap(query);
+/// `SELECT *, true FROM source`: the last column says that there is a row. Its name is the one that
+/// messages have for a whole row. The source is a query, a WITH query or functions, and of these
+/// types without that column.
+pub(super) fn with_presence(source: Source, types: &[Type]) -> Query {
+    let mut query = match source {
+        Source::Query(query) => wrap(*query),
+        mut source => {
+            if let Source::Function(function) = &mut source {
+                // Their arguments are one query further in now.
+                function.call.exprs_mut().iter_mut().for_each(|expr| expr.raise(0, 1));
+            }
+            all_of(source, types.iter().map(|ty| output_column(String::new(), *ty)).collect())
+        }
+    };
     if let Body::Select(select) = &mut query.body {
         select.targets.push(Typed::new(Expr::Constant(Datum::Bool(true)), TypeId::Bool));
         select.visible += 1;
@@ -123,6 +134,11 @@ pub(super) fn wrap(mut query: Query) -> Query {
     // It is one query further in now.
     query.for_each_expr_mut(&mut |expr, nested| expr.raise(nested + 1, 1));
     let columns = query.columns.clone();
+    all_of(Source::Query(Box::new(query)), columns)
+}
+
+/// `SELECT * FROM source`.
+fn all_of(source: Source, columns: Vec<OutputColumn>) -> Query {
     let types: Vec<Type> = columns.iter().map(|column| column.ty).collect();
     let slots: Vec<super::Slot> = (types.iter().enumerate())
         .map(|(i, ty)| super::Slot { relation: 0, part: SlotPart::Column(i), ty: *ty })
@@ -132,7 +148,7 @@ pub(super) fn wrap(mut query: Query) -> Query {
             alias: String::new(),
             slots: (0..types.len()).map(Some).collect(),
             types: types.clone(),
-            source: Source::Query(Box::new(query)),
+            source,
             key_slot: None,
             nullable: false,
         }],

@@ -361,7 +361,8 @@ pub(super) struct NewRelation<'a> {
     pub(super) types: Vec<Type>,
 }
 
-fn constraint(join: &JoinSyntax) -> Option<&JoinConstraint> {
+/// What a join's ON, USING or NATURAL says.
+pub(super) fn constraint(join: &JoinSyntax) -> Option<&JoinConstraint> {
     match &join.join_operator {
         JoinOperator::Join(constraint)
         | JoinOperator::Inner(constraint)

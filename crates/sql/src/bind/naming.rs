@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{
     AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Expr as Syntax, Query, SelectItem, SetExpr,
-    TrimWhereField,
+    TableFactor, TableWithJoins, TrimWhereField,
 };
 
 use super::expression::strip;
@@ -91,7 +91,7 @@ fn name_of(syntax: &Syntax) -> Option<(String, bool)> {
     }
 }
 
-/// A subquery is named after its only column.
+/// A subquery is named after its only column, whatever that is called.
 fn subquery_name(query: &Query) -> Option<(String, bool)> {
     let mut body = query.body.as_ref();
     while let SetExpr::SetOperation { left, .. } = body {
@@ -99,12 +99,26 @@ fn subquery_name(query: &Query) -> Option<(String, bool)> {
     }
     match body {
         SetExpr::Select(select) => match select.projection.first()? {
-            SelectItem::UnnamedExpr(expr) => name_of(expr),
+            SelectItem::UnnamedExpr(expr) => Some((figure_name(expr), true)),
             SelectItem::ExprWithAlias { alias, .. } => Some((object_name(alias), true)),
+            SelectItem::Wildcard(_) => first_name(&select.from),
             _ => None,
         },
         SetExpr::Query(query) => subquery_name(query),
         SetExpr::Values(_) => Some(("column1".to_owned(), true)),
         _ => None,
+    }
+}
+
+/// The name of the first column of a FROM, if that is a query alone.
+fn first_name(from: &[TableWithJoins]) -> Option<(String, bool)> {
+    let [only] = from else { return None };
+    let TableFactor::Derived { subquery, alias, .. } = &only.relation else { return None };
+    if !only.joins.is_empty() {
+        return None;
+    }
+    match alias.as_ref().and_then(|alias| alias.columns.first()) {
+        Some(column) => Some((object_name(&column.name), true)),
+        None => subquery_name(subquery),
     }
 }

@@ -1,12 +1,12 @@
 //! ORDER BY and DISTINCT ON.
 
-use sqlparser::ast::{Expr as Syntax, OrderByExpr, OrderByOptions, Value, ValueWithSpan};
+use sqlparser::ast::{Expr as Syntax, OrderByExpr, OrderByOptions, UnaryOperator, Value, ValueWithSpan};
 
 use super::expression::strip;
 use super::scope::object_name;
 use super::{Binder, Distinct, Query, SortKey};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::Typed;
+use crate::expr::{Expr, Typed};
 
 /// Descending, and NULLs first; NULLs come last in ascending and first in descending order unless
 /// said otherwise.
@@ -26,7 +26,19 @@ pub(super) fn ordinal(syntax: &Syntax, clause: &str) -> Result<Option<i64>> {
             ..
         }) => Ok(None),
         Syntax::Value(_) => Err(non_integer(clause)),
+        // PostgreSQL's parser makes one literal of a sign and a number.
+        Syntax::UnaryOp { op: UnaryOperator::Minus, expr } if is_number(expr) => {
+            Ok(ordinal(expr, clause)?.map(|number| -number))
+        }
         _ => Ok(None),
+    }
+}
+
+fn is_number(syntax: &Syntax) -> bool {
+    match strip(syntax) {
+        Syntax::Value(ValueWithSpan { value: Value::Number(..), .. }) => true,
+        Syntax::UnaryOp { op: UnaryOperator::Minus, expr } => is_number(expr),
+        _ => false,
     }
 }
 
@@ -69,6 +81,16 @@ pub(super) fn target_named(
         }
     }
     Ok(found)
+}
+
+/// Whether two expressions with subqueries, which are equal to nothing, are the same one written
+/// twice: `SELECT DISTINCT (SELECT ...) ... ORDER BY (SELECT ...)`, as dumps have views.
+fn repeats(left: &Typed, right: &Typed) -> bool {
+    let has_subquery = |expr: &Expr| expr.any(&mut |part| matches!(part, Expr::Subquery(_)));
+    left.ty == right.ty
+        && has_subquery(&left.expr)
+        && has_subquery(&right.expr)
+        && format!("{:?}", left.expr) == format!("{:?}", right.expr)
 }
 
 impl Binder<'_> {
@@ -114,7 +136,8 @@ impl Binder<'_> {
         }
         let typed = self.settled_expression(syntax)?;
         self.check_sortable(typed.ty, "ordering")?;
-        if let Some(place) = targets.iter().position(|(_, known)| *known == typed) {
+        let is_known = |known: &Typed| *known == typed || repeats(known, &typed);
+        if let Some(place) = targets.iter().position(|(_, known)| is_known(known)) {
             return Ok(place);
         }
         targets.push((String::new(), typed));

@@ -10,7 +10,7 @@ use sqlparser::tokenizer::Span;
 use super::around::with_presence;
 use super::need::ColumnRead;
 use super::select::check_width;
-use super::{Binder, Body, Level, Query, Relation, Source};
+use super::{Binder, Level, Relation, Source};
 use crate::ddl::names::cross_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Case, Expr, FunctionCall, Typed};
@@ -321,20 +321,30 @@ impl Level {
         self.table_oid_where_it_is(table).map(|(_, source)| source)
     }
 
-    /// The same of a derived table, which is given one more column for it.
-    fn added_presence(&mut self, table: &NamedTable) -> Option<ColumnSource> {
+    /// The same of what is no table and no `tied` WITH query, which is given a column for it.
+    fn added_presence(&mut self, table: &NamedTable, tied: &[usize]) -> Option<ColumnSource> {
         let of = self.maybe_missing(table)?;
         let relation = self.select.relations.get_mut(of)?;
-        let Source::Query(query) = &mut relation.source else { return None };
+        match relation.source {
+            Source::Query(_) | Source::Function(_) => {}
+            Source::Cte(number) if !tied.contains(&number) => {}
+            _ => return None,
+        }
         let column = table.columns.len();
         if relation.types.len() == column {
-            let empty = Query::of(Body::Values(vec![]), vec![]);
-            let inner = std::mem::replace(query.as_mut(), empty);
-            **query = with_presence(inner);
+            let inner = std::mem::replace(&mut relation.source, Source::Taken);
+            relation.source = Source::Query(Box::new(with_presence(inner, &relation.types)));
             relation.types.push(TypeId::Bool.into());
             relation.slots.push(None);
         }
         Some(ColumnSource::Relation { relation: of, column })
+    }
+
+    /// Whether a column is all that a function gives.
+    fn is_value(&self, column: &NamedColumn) -> bool {
+        let ColumnSource::Relation { relation, .. } = column.source else { return false };
+        let source = self.select.relations.get(relation).map(|relation| &relation.source);
+        matches!(source, Some(Source::Function(function)) if function.gives_values())
     }
 
     /// The relation that a name stands for alone, if an outer join may have no row of it.
@@ -451,9 +461,9 @@ impl Binder<'_> {
     }
 
     fn whole_row(&mut self, index: usize, table: &NamedTable) -> Typed {
-        // The row of a function with one column is that column.
+        // The row of a function with one column is that column, also where it has another name.
         if let [only] = table.columns.as_slice()
-            && only.name == table.name
+            && (only.name == table.name || self.levels[index].is_value(only))
         {
             self.note_read(only.read);
             return self.at_level(index, &only.source);
@@ -468,8 +478,9 @@ impl Binder<'_> {
         }
         let row = Typed::new(Expr::Row(items, shape.into()), TypeId::Record);
         // Where an outer join has no row of the table there is none, and not one of NULLs.
+        let tied = self.tied_ctes();
         let level = &mut self.levels[index];
-        let presence = level.column_of_presence(table).or_else(|| level.added_presence(table));
+        let presence = level.column_of_presence(table).or_else(|| level.added_presence(table, &tied));
         match presence {
             Some(source) => unless_null(self.at_level(index, &source), row),
             None => row,

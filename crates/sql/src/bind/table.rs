@@ -3,10 +3,13 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, GroupByExpr, ObjectName, Query as QuerySyntax, SetExpr, TableAlias};
+use sqlparser::ast::{
+    self, Expr as Syntax, GroupByExpr, JoinConstraint, ObjectName, Query as QuerySyntax, SetExpr, TableAlias,
+    TableFactor, TableWithJoins,
+};
 
 use super::computed::bind_computed;
-use super::from::{Item, NewRelation, undefined_table};
+use super::from::{Item, NewRelation, constraint, undefined_table};
 use super::scope::{ColumnSource, NamedColumn, NamedTable, Namespace, name_span, object_name};
 use super::sequence_table::SequenceTable;
 use super::{Binder, Clause, From, Join, JoinKind, Query, Source, VirtualTable};
@@ -16,6 +19,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::function::ResolvedFunction;
 use crate::parse;
+use crate::parse::walk::has_expression;
 use crate::pg_catalog::{EXPLODED, absent_relation};
 use crate::types::{Type, TypeId};
 
@@ -307,8 +311,10 @@ impl Binder<'_> {
         // What stands beside it in FROM is in sight only if it is LATERAL.
         let level = self.level()?;
         let before = if lateral { level.namespace.clone() } else { std::mem::take(&mut level.namespace) };
-        let bound = match simple_select(query) {
-            Some(select) if !nullable && !self.is_tried(select.select_token.0.span) => {
+        let simple = simple_select(query);
+        let looks_around = lateral && simple.is_some_and(|select| may_look_around(&select.from));
+        let bound = match simple {
+            Some(select) if !nullable && !self.is_tried(select.select_token.0.span) && !looks_around => {
                 match self.merge(select, alias, name, false) {
                     Ok(Some(item)) => Ok(item),
                     Ok(None) => {
@@ -465,6 +471,36 @@ impl super::Level {
             }
         }
     }
+}
+
+/// Whether something in the FROM of a LATERAL query may refer to what is beside the query: a
+/// function's arguments, a query, the condition of a join that names anything but columns of the
+/// FROM's own tables. Merged it would find only its own neighbours there.
+fn may_look_around(from: &[TableWithJoins]) -> bool {
+    let mut own = vec![];
+    for item in from {
+        for factor in std::iter::once(&item.relation).chain(item.joins.iter().map(|join| &join.relation)) {
+            let TableFactor::Table { name, alias, args: None, .. } = factor else { return true };
+            let last = || name.0.last().and_then(|part| part.as_ident());
+            own.extend(alias.as_ref().map(|alias| &alias.name).or_else(last).map(object_name));
+        }
+    }
+    let looks = |part: &Syntax| match part {
+        Syntax::CompoundIdentifier(names) => match names.as_slice() {
+            [table, _] => !own.contains(&object_name(table)),
+            _ => true,
+        },
+        Syntax::Identifier(_)
+        | Syntax::QualifiedWildcard(..)
+        | Syntax::Exists { .. }
+        | Syntax::InSubquery { .. }
+        | Syntax::Subquery(_) => true,
+        _ => false,
+    };
+    from.iter().flat_map(|item| &item.joins).any(|join| match constraint(join) {
+        Some(JoinConstraint::On(condition)) => has_expression(condition, looks),
+        _ => false,
+    })
 }
 
 /// The SELECT of a query that may be merged into the one around it, judged by its clauses.

@@ -42,6 +42,19 @@ pub enum PartCall {
     Scalar,
 }
 
+impl TableFunction {
+    /// Whether it gives values, and no rows of several or of named columns.
+    pub(super) fn gives_values(&self) -> bool {
+        let is_value = match &self.call {
+            RowsCall::Set { width, .. } => *width == 1,
+            RowsCall::Unnest(arrays) => arrays.len() == 1,
+            RowsCall::Scalar(_) => true,
+            RowsCall::Together { .. } | RowsCall::Routine(_) | RowsCall::Records(_) => false,
+        };
+        is_value && !self.ordinality
+    }
+}
+
 /// The call that an item of ROWS FROM is, with its arguments.
 fn call_of(item: &FunctionArg) -> Result<(&FunctionSyntax, &[FunctionArg])> {
     let FunctionArg::Unnamed(FunctionArgExpr::Expr(Syntax::Function(call))) = item else {

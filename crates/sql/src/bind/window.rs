@@ -2,7 +2,7 @@
 //!
 //! A call's result takes a place behind the (group's) frame; while binding it is
 //! [`Expr::WindowResult`]. Windows that are written twice alike are one, so that their rows are
-//! sorted once.
+//! sorted once. So are calls over one window, unless they give another result each time.
 
 use sqlparser::ast::{
     DuplicateTreatment, Expr as Syntax, Function as FunctionSyntax, FunctionArg, FunctionArgExpr,
@@ -71,8 +71,13 @@ impl Binder<'_> {
         let ty = function.result;
         let level = self.level()?;
         let place = level.window_results;
+        let call = WindowCall { function, arguments, filter, place };
+        let calls = &mut level.select.windows[window].calls;
+        if let Some(known) = calls.iter().find(|known| is_same_call(known, &call)) {
+            return Ok(Typed::new(Expr::WindowResult(known.place), ty));
+        }
+        calls.push(call);
         level.window_results += 1;
-        level.select.windows[window].calls.push(WindowCall { function, arguments, filter, place });
         Ok(Typed::new(Expr::WindowResult(place), ty))
     }
 
@@ -329,6 +334,18 @@ impl Binder<'_> {
         };
         Ok(self.convert(offset, chosen.into())?.expr)
     }
+}
+
+/// Whether two calls over one window are the same one written twice: it is computed once, and an
+/// ORDER BY finds it among the outputs.
+fn is_same_call(left: &WindowCall, right: &WindowCall) -> bool {
+    std::ptr::eq(left.function.function, right.function.function)
+        && left.function.result == right.function.result
+        && left.function.is_spread == right.function.is_spread
+        && left.function.arguments == right.function.arguments
+        && same(&left.arguments, &right.arguments)
+        && same(&left.filter, &right.filter)
+        && !left.arguments.iter().chain(&left.filter).any(Expr::is_volatile)
 }
 
 /// What a call with OVER cannot be.

@@ -156,6 +156,12 @@ impl Binder<'_> {
         self.add_relation(NewRelation { source, schema: None, name: &name, columns, types }, alias, nullable)
     }
 
+    /// The numbers of WITH queries whose rows belong to one row of the query around them: they are
+    /// read where they stand only.
+    pub(super) fn tied_ctes(&self) -> Vec<usize> {
+        self.ctes.iter().filter(|cte| cte.correlated).map(|cte| cte.number).collect()
+    }
+
     /// Binds WITH and the query it belongs to; the expressions are in sight of `bind` only.
     pub(crate) fn with_ctes(
         &mut self,

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::Context;
 use super::cte;
 use super::hash_join::HashJoinState;
-use super::memory::row_bytes;
 use super::merge_join::MergeJoinState;
 use super::node::NodeState;
+use super::pages::Rows;
 use super::scan::{LateColumns, ScanState, Take};
 use super::table_function::TableRows;
 use crate::error::{Result, SqlError};
@@ -50,14 +50,13 @@ pub(crate) enum SourceState {
     MergeJoin(Box<MergeJoinState>),
 }
 
-/// Rows read once and given again and again.
+/// Rows read once and given again and again; on disk if there are too many for memory.
 pub(crate) struct MaterializeState {
     input: SourceState,
     /// Values of the places, row by row.
-    rows: Vec<Vec<Datum>>,
+    rows: Rows,
     complete: bool,
     at: usize,
-    bytes: usize,
 }
 
 /// A nested loop.
@@ -109,10 +108,9 @@ impl SourceState {
             }
             SourceNode::Materialize { input, .. } => SourceState::Materialize(Box::new(MaterializeState {
                 input: SourceState::new(input),
-                rows: vec![],
+                rows: Rows::default(),
                 complete: false,
                 at: 0,
-                bytes: 0,
             })),
             SourceNode::NestedLoop { outer, inner, .. } => SourceState::Loop(Box::new(LoopState {
                 outer: SourceState::new(outer),
@@ -162,9 +160,7 @@ impl SourceState {
             (SourceState::Materialize(state), SourceNode::Materialize { input, .. }) => {
                 state.at = 0;
                 if !state.complete {
-                    context.execution.runtime.release(state.bytes);
-                    state.bytes = 0;
-                    state.rows.clear();
+                    state.rows.clear(context);
                     state.input.rewind(input, context);
                 }
             }
@@ -183,8 +179,7 @@ impl SourceState {
     pub(crate) fn release(&mut self, context: Context<'_>) {
         match self {
             SourceState::Materialize(state) => {
-                context.execution.runtime.release(state.bytes);
-                state.bytes = 0;
+                state.rows.clear(context);
                 state.input.release(context);
             }
             SourceState::Query { state, .. } => state.release(context),
@@ -398,8 +393,9 @@ impl MaterializeState {
         context: Context<'_>,
         frame: &mut [Datum],
     ) -> Result<bool> {
-        if let Some(row) = self.rows.get(self.at) {
-            for (slot, value) in slots.iter().zip(row) {
+        if self.at < self.rows.len() {
+            let row = self.rows.row(self.at)?;
+            for (slot, value) in slots.iter().zip(row.iter()) {
                 frame[*slot] = value.clone();
             }
             self.at += 1;
@@ -410,10 +406,7 @@ impl MaterializeState {
             return Ok(false);
         }
         let row: Vec<Datum> = slots.iter().map(|slot| frame[*slot].clone()).collect();
-        let bytes = row_bytes(&row);
-        context.execution.reserve(bytes)?;
-        self.bytes += bytes;
-        self.rows.push(row);
+        self.rows.push(row, false, context)?;
         self.at += 1;
         Ok(true)
     }

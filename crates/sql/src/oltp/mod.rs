@@ -40,6 +40,7 @@ pub(crate) mod merge;
 mod merge_join;
 mod node;
 mod packed;
+mod pages;
 mod parallel;
 pub(crate) mod parts;
 pub(crate) mod pending;

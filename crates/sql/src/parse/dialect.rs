@@ -14,6 +14,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
+use super::in_parentheses::{begins_query, is_quantified, query_in_parentheses};
 use crate::error::SqlError;
 use crate::function::Interrupt;
 
@@ -278,10 +279,18 @@ impl Dialect for CognateDialect {
             return Some(Err(ParserError::RecursionLimitExceeded));
         }
         if parser.peek_token_ref().token == Token::LParen && is_word(parser, 1, "VALUES") {
-            return Some(values_subquery(parser));
+            return Some(query_in_parentheses(parser));
         }
         if is_word(parser, 0, "VALUES") && is_quantified(parser) {
             return Some(parser.parse_query().map(Expr::Subquery));
+        }
+        if parser.peek_token_ref().token == Token::LParen {
+            if begins_query(parser, 1) {
+                return Some(query_in_parentheses(parser));
+            }
+            if is_quantified(parser) && begins_query(parser, 0) {
+                return Some(parser.parse_query().map(Expr::Subquery));
+            }
         }
         if let Some(grouping) = grouping_sets(parser) {
             return Some(grouping);
@@ -373,7 +382,7 @@ fn interval_precision(parser: &Parser<'_>) -> Option<u64> {
     }
 }
 
-fn is_word(parser: &Parser<'_>, ahead: usize, word: &str) -> bool {
+pub(super) fn is_word(parser: &Parser<'_>, ahead: usize, word: &str) -> bool {
     matches!(&parser.peek_nth_token_ref(ahead).token,
         Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
 }
@@ -488,28 +497,6 @@ fn function_without_parentheses(parser: &mut Parser<'_>) -> Result<Expr, ParserE
         over: None,
         within_group: vec![],
     }))
-}
-
-/// Whether what comes next is the operand of ANY, SOME or ALL, whose bracket was taken already. The
-/// crate takes VALUES there for a function.
-fn is_quantified(parser: &Parser<'_>) -> bool {
-    let bracket = parser.get_current_index();
-    if parser.token_at(bracket).token != Token::LParen {
-        return false;
-    }
-    let mut before = (0..bracket).rev().map(|at| &parser.token_at(at).token);
-    let Some(Token::Word(word)) = before.find(|token| !matches!(token, Token::Whitespace(_))) else {
-        return false;
-    };
-    matches!(word.keyword, Keyword::ANY | Keyword::SOME | Keyword::ALL)
-}
-
-/// `(VALUES ...)` as a value: the crate takes VALUES for a function.
-fn values_subquery(parser: &mut Parser<'_>) -> Result<Expr, ParserError> {
-    parser.advance_token();
-    let query = parser.parse_query()?;
-    parser.expect_token(&Token::RParen)?;
-    Ok(Expr::Subquery(query))
 }
 
 impl CognateDialect {

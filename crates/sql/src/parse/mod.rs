@@ -52,6 +52,7 @@ mod effects;
 mod element;
 mod error;
 mod grant;
+mod in_parentheses;
 mod inline_code;
 mod junk;
 pub(crate) mod lexeme;

@@ -40,6 +40,11 @@ pub(super) const HASH_ROW: f64 = 0.4;
 pub(super) const PROBE_ROW: f64 = 0.25;
 /// Taking a row from memory.
 pub(super) const MEMORY_ROW: f64 = 0.05;
+/// Writing a row to a temporary file, and taking it from there: more than reading one of a table,
+/// which need not be kept.
+pub(super) const DISK_ROW: f64 = 0.2;
+/// More rows than that are taken not to fit into a statement's memory.
+pub(super) const MOST_HELD: f64 = 100_000.0;
 
 /// What is known of the values of the column that an expression is; none if nothing is, or if it
 /// is no column.

@@ -83,6 +83,8 @@ pub(super) enum Method {
     Loop,
     /// Hash join, the item in the table.
     Hash,
+    /// Nested loop over the rows of a left join's right side, which is read once and kept.
+    Kept,
 }
 
 /// How an item itself is read.
@@ -114,6 +116,8 @@ pub(super) struct LeafEstimate {
     pub(super) cost: f64,
     /// Relations it refers to (LATERAL).
     pub(super) requires: Mask,
+    /// It may give other rows each time it is read.
+    pub(super) volatile: bool,
 }
 
 /// Wanted order as places of the frame: place, descending, NULLs first.
@@ -354,10 +358,8 @@ impl Joiner<'_> {
                 let base = base_rows(&self.select.relations[*relation], |table| self.row_counts.rows(table));
                 let all = rows * inner_rows;
                 let if_unique = all / base.max(1.0);
-                let joined = match self.key_share(&problem.conditions, placed, item.provides) {
-                    Some(share) => (all * share).max(if_unique),
-                    None => if_unique,
-                };
+                let share = self.key_share(&problem.conditions, placed, item.provides);
+                let joined = share.map_or(if_unique, |share| (all * share).max(if_unique));
                 let joined = joined.max(1.0).min(all);
                 let cost = inner_cost + inner_rows * HASH_ROW + rows * PROBE_ROW;
                 let hashed = (step(Method::Hash, Inner::Leaf(path)), joined.min(looped.1.max(1.0)), cost);
@@ -370,11 +372,13 @@ impl Joiner<'_> {
                 let looped = (step(Method::Loop, Inner::Nested(looped)), loop_rows, loop_cost);
                 let lateral = inner.items.iter().any(|item| item.requires & placed != 0);
                 if lateral || !has_hash_keys(self.select, &inner.conditions, placed, item.provides) {
-                    return Ok(looped);
+                    let kept = self.kept(item, inner, rows, looped.2)?;
+                    let step = |chosen| step(Method::Kept, Inner::Nested(chosen));
+                    return Ok(kept.map_or(looped, |(chosen, cost)| (step(chosen), loop_rows, cost)));
                 }
                 let hashed = self.side(item, Part::Hashed, inner, available)?;
                 let cost = hashed.cost + hashed.rows * HASH_ROW + rows * PROBE_ROW;
-                if cost < looped.2 {
+                if cost < looped.2 || self.is_read_once(item.provides) {
                     let is_known = self.key_share(&inner.conditions, placed, item.provides).is_some();
                     let joined = if is_known { loop_rows } else { loop_rows.min(rows * 2.0) };
                     (step(Method::Hash, Inner::Nested(hashed)), joined, cost)

@@ -351,6 +351,39 @@ fn is_volatile(query: &Query) -> bool {
     found || reads_volatile(query)
 }
 
+fn is_volatile_subquery(expr: &Expr) -> bool {
+    match expr {
+        Expr::Subquery(subquery) => match &subquery.body {
+            SubqueryBody::Bound(query) => is_volatile(query),
+            SubqueryBody::Planned { .. } => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether a relation's rows may be others each time it is read. Those of a WITH query are computed
+/// once in any case.
+pub(super) fn gives_other_rows(source: &Source) -> bool {
+    match source {
+        Source::Query(query) => {
+            let mut found = reads_volatile(query);
+            query.for_each_expr(&mut |expr, _| {
+                found = found || expr.is_volatile() || expr.any(&mut is_volatile_subquery);
+            });
+            found
+        }
+        Source::Function(function) => {
+            let is_volatile = match &function.call {
+                RowsCall::Set { function, .. } => function.volatility == Volatility::Volatile,
+                RowsCall::Routine(call) => call.volatility == Volatility::Volatile,
+                _ => false,
+            };
+            is_volatile || function.call.exprs().iter().any(Expr::is_volatile)
+        }
+        _ => false,
+    }
+}
+
 /// Whether it reads rows of a volatile function that a user has defined.
 fn reads_volatile(query: &Query) -> bool {
     match &query.body {

@@ -9,9 +9,10 @@ use super::join::{
 };
 use super::merge::merged;
 use super::path::Path;
-use super::planner::{CteReference, Planned, Planner};
+use super::planner::{CteReference, Planned, Planner, gives_other_rows};
 use super::pushdown::push_down;
 use super::relation::{Condition, Mask, bit, filled_slots, mask_of, slots_of};
+use super::sides::{by_itself, read_once, renumber, take_volatile};
 use super::window::{keep_first, plan_windows};
 use super::{GroupNode, HashJoin, Node, SelectNode, SourceNode};
 use crate::bind::{
@@ -194,7 +195,7 @@ impl Planner<'_> {
         }
         let (rows, cost, ordered) = (chosen.rows, chosen.cost, wanted.is_some() && chosen.ordered);
         let requires = leaves.iter().map(|leaf| leaf.map_or(0, |leaf| leaf.requires)).collect();
-        let mut builder = Builder { select, nodes, requires };
+        let mut builder = Builder { select, nodes, requires, once: read_once(&leaves) };
         let mut node = builder.sequence(&problem, chosen, 0)?;
         node = filtered(node, volatile);
         if ordered {
@@ -221,6 +222,7 @@ impl Planner<'_> {
         let slots = filled_slots(&select.relations[relation]);
         let name = select.relations[relation].alias.clone();
         let source = std::mem::replace(&mut select.relations[relation].source, Source::Taken);
+        let volatile = gives_other_rows(&source);
         let mut requires: Mask = 0;
         let (node, rows, cost) = match source {
             Source::Table(table) => {
@@ -268,7 +270,7 @@ impl Planner<'_> {
                 (SourceNode::Function { call: function.call, ordinality, slots }, rows, rows * 0.1)
             }
         };
-        Ok((Some(LeafEstimate { rows, cost, requires }), Some(node)))
+        Ok((Some(LeafEstimate { rows, cost, requires, volatile }), Some(node)))
     }
 }
 
@@ -311,15 +313,6 @@ fn ask_now_and_then(place: usize) -> Result<()> {
     if place % CONDITIONS_UNASKED == CONDITIONS_UNASKED - 1 { bounds::ask() } else { Ok(()) }
 }
 
-/// Takes the conditions that must be tested once for each result row, in whatever order it came
-/// about.
-fn take_volatile(problem: &mut Problem) -> Vec<Expr> {
-    let (volatile, rest): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut problem.conditions).into_iter().partition(|condition| condition.volatile);
-    problem.conditions = rest;
-    volatile.into_iter().map(|condition| condition.expr).collect()
-}
-
 /// Conditions in the order of their cost: subqueries last.
 fn ordered_conditions(conditions: Vec<&Condition>) -> Vec<Expr> {
     let (slow, fast): (Vec<_>, Vec<_>) = conditions.into_iter().partition(|condition| condition.has_subquery);
@@ -350,6 +343,8 @@ struct Builder<'a> {
     /// What each relation refers to (LATERAL). A node alone does not tell: WITH queries are planned
     /// beside it.
     requires: Vec<Mask>,
+    /// Those that must not be read again for the next row of others.
+    once: Mask,
 }
 
 impl Builder<'_> {
@@ -430,7 +425,7 @@ impl Builder<'_> {
                     .any(|(place, condition)| consumed.contains(place) && condition.mask & before != 0)
                     || self.refers_to(relation, before);
                 let node = self.leaf(relation, path)?;
-                if dependent || step.outer_rows <= 1.0 {
+                if dependent || (step.outer_rows <= 1.0 && self.once & bit(relation) == 0) {
                     let inner = filtered(node, ordered_conditions(rest.collect()));
                     return Ok(looped(outer, inner, vec![]));
                 }
@@ -449,6 +444,7 @@ impl Builder<'_> {
                 let left = before & !available;
                 Ok(merged(self.hash_join(outer, build, &between, left, bit(relation), false)?))
             }
+            Method::Kept => Err(SqlError::internal("a relation that is kept without a left join")),
         }
     }
 
@@ -493,14 +489,34 @@ impl Builder<'_> {
                 true,
             )?));
         }
+        if step.method == Method::Kept {
+            return self.kept_step(outer, by_itself(problem, provides, chosen), slots);
+        }
         // Conditions on the outer side only (ON a.x = 1) are tested on the pair.
         let (on, rest): (Vec<_>, Vec<_>) =
             problem.conditions.iter().cloned().partition(|condition| condition.mask & provides == 0);
-        let renumbered = renumber(problem, chosen, &rest);
+        let renumbered = renumber(problem, chosen, |condition| condition.mask & provides != 0);
         let inside = Problem { items: problem.items.clone(), conditions: rest };
         let inner = self.sequence(&inside, renumbered, before)?;
         let on = on.into_iter().map(|condition| condition.expr).collect();
         Ok(SourceNode::NestedLoop { outer: Box::new(outer), inner: Box::new(inner), on, nulls: Some(slots) })
+    }
+
+    /// A left join whose right side is read once: it depends on nothing outside, and what else ON
+    /// asks is tested on the pairs.
+    fn kept_step(
+        &mut self,
+        outer: SourceNode,
+        (inside, chosen, on): (Problem, Chosen, Vec<Condition>),
+        slots: Vec<usize>,
+    ) -> Result<SourceNode> {
+        let input = Box::new(self.sequence(&inside, chosen, 0)?);
+        Ok(SourceNode::NestedLoop {
+            outer: Box::new(outer),
+            inner: Box::new(SourceNode::Materialize { input, slots: slots.clone() }),
+            on: ordered_conditions(on.iter().collect()),
+            nulls: Some(slots),
+        })
     }
 
     fn full(
@@ -568,21 +584,6 @@ impl Builder<'_> {
             None => self.nodes[relation].take().ok_or_else(|| SqlError::internal("a relation planned twice")),
         }
     }
-}
-
-/// The chosen paths name conditions by place; the places after some conditions are taken out.
-fn renumber(problem: &Problem, mut chosen: Chosen, kept: &[Condition]) -> Chosen {
-    if kept.len() == problem.conditions.len() {
-        return chosen;
-    }
-    let place =
-        |old: &usize| kept.iter().position(|condition| condition.expr == problem.conditions[*old].expr);
-    for step in &mut chosen.steps {
-        if let Inner::Leaf(Some(path)) = &mut step.inner {
-            path.consumed = path.consumed.iter().filter_map(place).collect();
-        }
-    }
-    chosen
 }
 
 fn looped(outer: SourceNode, inner: SourceNode, on: Vec<Expr>) -> SourceNode {

@@ -11,16 +11,22 @@
 //! {b, c, d} is asked about with a known, and with nothing known; {c, d} with b, and with nothing
 //! ```
 //!
+//! A right side is read again for each row of the left one only where that is cheaper, or where it
+//! refers to that row: never if it calls volatile functions, which are called once then, however
+//! many rows there are.
+//!
 //! With many items or conditions the search takes long all the same. So it is counted what it does,
 //! and now and then asked whether the statement should stop; of a few tables nobody asks anything.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use super::join::{Chosen, Item, ItemKind, Joiner, LeafEstimate, Problem, inside_problem};
-use super::relation::{Condition, Mask};
+use super::estimate::{DISK_ROW, MEMORY_ROW, MOST_HELD};
+use super::join::{Chosen, Inner, Item, ItemKind, Joiner, LeafEstimate, Problem, inside_problem};
+use super::relation::{Condition, Mask, bit};
 use crate::bind::{RowCounts, Select};
 use crate::error::Result;
+use crate::expr::Expr;
 use crate::types::{TypeId, bounds};
 
 /// Nanoseconds of work between two questions whether to stop, very roughly.
@@ -110,6 +116,87 @@ impl<'a> Joiner<'a> {
         self.sides.known.borrow_mut().insert(key, chosen.clone());
         Ok(chosen)
     }
+
+    /// The right side of a left join read by itself, to be gone through for each of so many rows on
+    /// the left: its sequence, and what all that costs. None if it refers to something outside, or
+    /// if that is no better than `looped`, which reads it again for each of them.
+    pub(super) fn kept(
+        &self,
+        item: &Item,
+        inner: &Problem,
+        rows: f64,
+        looped: f64,
+    ) -> Result<Option<(Chosen, f64)>> {
+        if inner.items.iter().any(|within| within.requires & !item.provides != 0) {
+            return Ok(None);
+        }
+        let chosen = self.side(item, Part::Hashed, inner, 0)?;
+        let cost = match chosen.rows <= MOST_HELD {
+            true => chosen.cost + rows * chosen.rows * MEMORY_ROW,
+            false => chosen.cost + (rows + 1.0) * chosen.rows * DISK_ROW,
+        };
+        Ok((cost < looped || self.is_read_once(item.provides)).then_some((chosen, cost)))
+    }
+
+    /// Whether one of these relations must not be read again for the next row of others, whatever
+    /// that costs.
+    pub(super) fn is_read_once(&self, provides: Mask) -> bool {
+        read_once(self.leaves) & provides != 0
+    }
+}
+
+/// The relations that may give other rows each time.
+pub(super) fn read_once(leaves: &[Option<LeafEstimate>]) -> Mask {
+    let of_leaf = |(relation, leaf): (usize, &Option<LeafEstimate>)| match leaf {
+        Some(leaf) if leaf.volatile => bit(relation),
+        _ => 0,
+    };
+    leaves.iter().enumerate().map(of_leaf).fold(0, |mask, one| mask | one)
+}
+
+/// The right side of a left join without what ON asks of anything else, the sequence that was
+/// chosen for it, and that rest, which is tested on the pairs.
+pub(super) fn by_itself(
+    problem: &Problem,
+    provides: Mask,
+    chosen: Chosen,
+) -> (Problem, Chosen, Vec<Condition>) {
+    let is_inside =
+        |condition: &Condition| condition.mask != 0 && condition.mask & !provides == 0 && !condition.volatile;
+    let (inside, rest): (Vec<_>, Vec<_>) = problem.conditions.iter().cloned().partition(is_inside);
+    let renumbered = renumber(&inside_problem(problem, provides), chosen, is_inside);
+    (Problem { items: problem.items.clone(), conditions: inside }, renumbered, rest)
+}
+
+/// The chosen paths name conditions by place; the places once only those conditions are left that
+/// `is_kept` says. They are counted, not compared: subqueries are equal to nothing.
+pub(super) fn renumber(
+    problem: &Problem,
+    mut chosen: Chosen,
+    is_kept: impl Fn(&Condition) -> bool,
+) -> Chosen {
+    let mut left = 0;
+    let mut places = Vec::with_capacity(problem.conditions.len());
+    for condition in &problem.conditions {
+        let kept = is_kept(condition);
+        places.push(kept.then_some(left));
+        left += usize::from(kept);
+    }
+    for step in &mut chosen.steps {
+        if let Inner::Leaf(Some(path)) = &mut step.inner {
+            path.consumed = path.consumed.iter().filter_map(|old| places[*old]).collect();
+        }
+    }
+    chosen
+}
+
+/// Takes the conditions that must be tested once for each result row, in whatever order it came
+/// about.
+pub(super) fn take_volatile(problem: &mut Problem) -> Vec<Expr> {
+    let (volatile, rest): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut problem.conditions).into_iter().partition(|condition| condition.volatile);
+    problem.conditions = rest;
+    volatile.into_iter().map(|condition| condition.expr).collect()
 }
 
 /// The relations that something in a problem mentions.

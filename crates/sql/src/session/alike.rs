@@ -42,6 +42,19 @@ impl Nodes {
         self.defects.0.lock().iter().cloned().collect()
     }
 
+    /// A statement has met a file that is damaged. The others have what was in it, and the rest of
+    /// what this node has may be read.
+    pub(super) fn note_damage(&self, error: &SqlError) {
+        if self.damaged.set(format!("{}: rebuild this node", error.message)).is_ok() {
+            tracing::error!(%error, "a file of this node is damaged");
+        }
+    }
+
+    /// What file of this node is damaged, and where, if a statement has met one.
+    pub fn damage(&self) -> Option<String> {
+        self.damaged.get().cloned()
+    }
+
     /// What this node has is not what the others have, as the reason says: from now on nobody is
     /// shown it, and nothing is written by it.
     pub fn differ(&self, reason: String) {

@@ -80,6 +80,7 @@ pub struct Nodes {
     /// In what this node differs from the others, if it does.
     pub(super) differs: OnceLock<String>,
     pub(super) defects: Defects,
+    pub(super) damaged: OnceLock<String>,
     has_left: watch::Sender<bool>,
     /// Whether this node hears no majority, and has not for so long that nobody waits any more.
     cut_off: watch::Sender<bool>,

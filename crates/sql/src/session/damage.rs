@@ -22,6 +22,10 @@ impl Session {
     #[cold]
     pub(super) fn name_damage(&mut self, error: SqlError, planned: &Planned) -> SqlError {
         let is_damage = matches!(error.sqlstate, sqlstate::DATA_CORRUPTED | sqlstate::INDEX_CORRUPTED);
+        if error.is_corrupt_file && self.database.engine().is_node() {
+            self.database.nodes().note_damage(&error);
+            return error.with_hint(place::remedy(self.database.engine()));
+        }
         if !is_damage || error.detail.is_some() {
             return error;
         }

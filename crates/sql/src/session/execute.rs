@@ -40,7 +40,9 @@ impl Session {
         let text = portal.prepared.statement().map(|statement| &statement.source);
         self.facts.activity.begin(text, self.database.now());
         let passed = self.passed();
+        self.attend_sibling(portal);
         let mut fetched = self.advance(portal, sink, max_rows).await;
+        self.interrupts.attend(None);
         self.note_passed(passed);
         self.facts.activity.end(self.database.now());
         match fetched {
@@ -78,6 +80,18 @@ impl Session {
         // From here on the client is waited for.
         self.seat.pause();
         fetched
+    }
+
+    /// Stops the portal that runs now as soon as the open instance of a family has no future: it
+    /// may compute for hours, with locks that others want. What ends the block goes on: its answer
+    /// is what became of the family.
+    fn attend_sibling(&self, portal: &Portal) {
+        let ends_block = || {
+            let statement = portal.prepared.statement();
+            statement.is_some_and(|statement| super::statement::ends_failed_block(&statement.command))
+        };
+        let prospect = self.open.as_ref().and_then(|open| open.engine.prospect());
+        self.interrupts.attend(prospect.filter(|_| !ends_block()));
     }
 
     /// Runs the portal; a deep statement on a stack that fits it.

@@ -36,8 +36,8 @@ pub(super) fn executes(command: &Command) -> bool {
 }
 
 impl Session {
-    /// A statement goes on: takes a slot, waiting for it if need be. Cancelling and
-    /// `statement_timeout` end the wait.
+    /// A statement goes on: takes a slot, waiting for it if need be. Cancelling,
+    /// `statement_timeout` and a sibling that is chosen end the wait.
     #[inline]
     pub(super) async fn go(&mut self) -> Result<()> {
         // Whose turn it is goes before all others.

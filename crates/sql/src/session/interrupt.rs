@@ -1,5 +1,5 @@
-//! What ends a statement early: a cancel request, `statement_timeout`, `lock_timeout`; and what
-//! keeps a long one from holding up others.
+//! What ends a statement early: a cancel request, `statement_timeout`, `lock_timeout`, a sibling
+//! that was chosen; and what keeps a long one from holding up others.
 //!
 //! A session has one [`Interrupts`] for all its statements, one after the other. It is asked by the
 //! executor between rows, and by whoever works on a large value between its pieces
@@ -24,7 +24,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use cognate_engine::sibling::Prospect;
 use cognate_engine::{Seat, Transaction};
+use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -105,6 +107,11 @@ pub(crate) struct Interrupts {
     /// Its statements are executed by every node. What one of them has read when it fails must not
     /// depend on how many threads a node has for it.
     is_everywhere: bool,
+    /// Whether the instance of a family that runs has a future. Its locks are others' as soon as it
+    /// has none, and it may compute for hours.
+    prospect: Mutex<Option<Prospect>>,
+    /// There is such an instance.
+    has_prospect: AtomicBool,
     pace: Pace,
 }
 
@@ -119,8 +126,26 @@ impl Interrupts {
             waited_us: AtomicU64::new(0),
             steps_left: AtomicU64::new(NEVER),
             is_everywhere: false,
+            prospect: Mutex::new(None),
+            has_prospect: AtomicBool::new(false),
             pace: Pace::default(),
         }
+    }
+
+    /// From now on a statement ends early if this tells that its transaction has no future; `None`
+    /// for what goes on to its end, and between statements.
+    pub(crate) fn attend(&self, prospect: Option<Prospect>) {
+        let is_one = prospect.is_some();
+        if is_one || self.has_prospect.load(Ordering::Relaxed) {
+            *self.prospect.lock() = prospect;
+            self.has_prospect.store(is_one, Ordering::Release);
+        }
+    }
+
+    /// In a box: whoever waits is in many futures, and mostly there is none.
+    fn prospect(&self) -> Option<Box<Prospect>> {
+        let is_one = self.has_prospect.load(Ordering::Acquire);
+        is_one.then(|| self.prospect.lock().clone().map(Box::new)).flatten()
     }
 
     /// Those of a program that every node executes: it ends after so many steps. Time and cancel
@@ -190,7 +215,18 @@ impl Interrupts {
         if deadline != NONE && deadline != NEVER && process_us() >= deadline {
             return Err(timed_out());
         }
+        if self.has_prospect.load(Ordering::Acquire) {
+            return self.check_prospect();
+        }
         Ok(())
+    }
+
+    #[cold]
+    fn check_prospect(&self) -> Result<()> {
+        match &*self.prospect.lock() {
+            Some(prospect) => prospect.check().map_err(SqlError::from),
+            None => Ok(()),
+        }
     }
 
     /// How long statements have waited so far, microseconds.
@@ -254,6 +290,7 @@ impl Interrupts {
                 sqlstate::LOCK_NOT_AVAILABLE,
                 "canceling statement due to lock timeout",
             )),
+            error = lost(self.prospect()) => Err(error),
         };
         self.waited_us.fetch_add(since.elapsed().as_micros() as u64, Ordering::Relaxed);
         self.has_waited();
@@ -277,6 +314,7 @@ impl Interrupts {
             () = &mut going => Ok(()),
             () = self.cancel.requested() => Err(canceled()),
             () = until(self.deadline()) => Err(timed_out()),
+            error = lost(self.prospect()) => Err(error),
         };
         self.has_waited();
         went
@@ -319,6 +357,7 @@ impl Interrupt for Interrupts {
                             biased;
                             () = self.cancel.requested() => Err(canceled()),
                             () = until(self.deadline()) => Err(timed_out()),
+                            error = lost(self.prospect()) => Err(error),
                             () = tokio::time::sleep(time) => Ok(()),
                         }
                     })
@@ -374,6 +413,17 @@ fn canceled() -> SqlError {
 
 fn timed_out() -> SqlError {
     SqlError::new(sqlstate::QUERY_CANCELED, "canceling statement due to statement timeout")
+}
+
+/// Why the transaction has no future any more, once it has none.
+async fn lost(prospect: Option<Box<Prospect>>) -> SqlError {
+    let Some(prospect) = prospect else { return std::future::pending().await };
+    prospect.doomed().await;
+    let lost = prospect.check().err().map(SqlError::from);
+    match lost {
+        Some(lost) => lost,
+        None => std::future::pending().await,
+    }
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -328,9 +328,9 @@ impl Session {
                 // Its number is used up: what the message does from here on is not run again.
                 self.commits += 1;
                 self.modes.isolation = isolation;
-                self.modes.read_only = false;
+                self.modes.read_only = self.effective.default_read_only;
                 self.facts.set_transaction_id(engine.id());
-                let mut state = TransactionState::new(false, self.memory_limit);
+                let mut state = TransactionState::new(self.modes.read_only, self.memory_limit);
                 state.locks_reads = self.is_two_phase();
                 state.begun_ahead = true;
                 self.open = Some(Open { engine: *engine, state });
@@ -500,9 +500,8 @@ impl Session {
         };
         let Told { mut table, csn, durable } = self.in_order(None, asked).await??;
         self.keep_token_at_node(csn);
-        if operation == MipOperation::Commit {
-            self.commits += 1;
-        }
+        // Whatever was decided: a second time it would be a mistake, or tell something else.
+        self.commits += 1;
         durable.await?;
         self.veil_family(&xid, &mut table);
         Ok(answer(operation, table))
@@ -542,7 +541,9 @@ impl Session {
         self.refuse_in_block(operation)?;
         self.check_majority()?;
         let engine = self.database.engine().clone();
-        self.in_order(None, engine.forget_family_in_order(xid)).await??.await?;
+        let durable = self.in_order(None, engine.forget_family_in_order(xid)).await??;
+        self.commits += 1;
+        durable.await?;
         Ok(done(operation))
     }
 

@@ -484,7 +484,7 @@ impl Session {
         self.effective.statement_retries
     }
 
-    /// Transactions committed or prepared so far, and instances begun: what cannot be done again.
+    /// Transactions committed, prepared or decided so far, instances begun: what is not done again.
     pub fn commits(&self) -> u64 {
         self.commits
     }

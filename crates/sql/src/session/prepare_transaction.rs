@@ -135,7 +135,7 @@ impl Session {
         match decided {
             Ok(commit) => {
                 self.keep_token_at_node(commit.csn);
-                self.commits += u64::from(commits);
+                self.commits += 1;
                 commit.durable.await?;
                 Ok(words)
             }

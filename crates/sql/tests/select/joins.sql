@@ -152,3 +152,30 @@ SELECT * FROM customer c FULL JOIN LATERAL (SELECT c.id) ss ON true;
 SELECT * FROM customer c RIGHT JOIN LATERAL (SELECT credit) ss ON true;
 SELECT (SELECT count(*) FROM kind k RIGHT JOIN LATERAL (SELECT name) ss ON true) FROM customer c;
 SELECT * FROM (SELECT id FROM customer) q TABLESAMPLE bernoulli (50);
+-- What a LATERAL query has in its own FROM may refer to what is beside the query.
+SELECT c.id, q.g FROM customer c, LATERAL (SELECT g FROM generate_series(1, c.id) g) q WHERE c.id < 3 ORDER BY 1, 2;
+SELECT c.id, q.n FROM customer c, LATERAL (SELECT x.n FROM (SELECT c.id + 1 AS n) x) q WHERE c.id < 3 ORDER BY 1;
+SELECT c.id, q.k FROM customer c, LATERAL (SELECT k.id AS k FROM kind k JOIN kind l ON l.id = c.id AND k.id = 1) q WHERE c.id < 3 ORDER BY 1, 2;
+-- The row of a WITH query or a function that an outer join has none of.
+WITH w AS (SELECT 1 AS a, 'x' AS b) SELECT v.n, w, count(w) OVER () FROM (VALUES (1), (2)) v (n) LEFT JOIN w ON w.a = v.n ORDER BY 1;
+SELECT v.n, e FROM (VALUES ('1'), ('2')) v (n) LEFT JOIN jsonb_each_text('{"1": "a"}') e ON e.key = v.n ORDER BY 1;
+SELECT v.n, e FROM (VALUES (1), (2)) v (n) LEFT JOIN unnest(array[v.n, NULL]) WITH ORDINALITY e ON v.n = 1 ORDER BY 1, e.ordinality;
+SELECT g FROM generate_series(1, 2) g (n);
+-- Queries that begin with parentheses.
+SELECT ((SELECT 1) UNION (SELECT 1)) AS a, ((SELECT 1) ORDER BY 1) AS b, 2 = ANY ((SELECT 1) UNION (SELECT 2)) AS c, ((SELECT 1) + 1) AS d;
+-- A left join without a key.
+SELECT v.n, q.m FROM (VALUES (1), (2), (3)) v (n) LEFT JOIN (SELECT max(id) AS m FROM kind) q ON q.m < v.n + 3 ORDER BY 1;
+SELECT v.n, q.m FROM (VALUES (1), (2)) v (n) LEFT JOIN (SELECT DISTINCT id AS m FROM kind) q ON false ORDER BY 1;
+-- What is sorted by is given.
+SELECT DISTINCT rank() OVER (ORDER BY n) FROM (VALUES (1), (1), (2)) v (n) ORDER BY (rank() OVER (ORDER BY n));
+SELECT 1 FROM customer GROUP BY (-1.5);
+SELECT id FROM customer ORDER BY -1;
+SELECT (SELECT 1)::text, (SELECT 1::int)::text;
+-- What is kept of a right side is that of one row around it.
+SELECT c.id, (SELECT count(q.m) FROM (VALUES (1), (2), (3)) v (n) LEFT JOIN (SELECT max(k.id) - c.id AS m FROM kind k) q ON q.m >= v.n) FROM customer c WHERE c.id < 4 ORDER BY 1;
+SELECT c.id, q.m FROM customer c LEFT JOIN LATERAL (SELECT max(k.id) AS m FROM kind k WHERE k.id <= c.id) q ON q.m > 1 WHERE c.id < 4 ORDER BY 1;
+SELECT c.id, q.k FROM customer c, LATERAL (SELECT k.id AS k FROM kind k JOIN kind l ON l.id = k.id WHERE k.id = c.id) q WHERE c.id < 3 ORDER BY 1;
+-- A subquery that is sorted by is given.
+SELECT DISTINCT (SELECT max(k.id) FROM kind k WHERE k.id < v.n) AS m, n FROM (VALUES (3), (2), (3)) v (n) ORDER BY (SELECT max(k.id) FROM kind k WHERE k.id < v.n), n;
+SELECT DISTINCT (SELECT max(k.id) FROM kind k) AS m FROM customer ORDER BY (SELECT max(k.id) FROM kind k WHERE k.id < 3);
+SELECT (SELECT * FROM (SELECT 1) AS q (c1)), (SELECT * FROM (SELECT 2 AS two) q);

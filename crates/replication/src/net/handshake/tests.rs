@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::Poll;
@@ -162,4 +163,54 @@ async fn another_version_is_refused_whatever_follows() {
     assert!(admitted.unwrap_err().to_string().contains(&named));
     let refused = receive(&mut near, 2).await.unwrap_err();
     assert!(refused.to_string().contains(&named), "{refused}");
+}
+
+/// As one whose folder was emptied.
+#[tokio::test]
+async fn who_has_lost_what_it_confirmed_is_refused_until_it_comes_as_another_one() {
+    let one = identity(1, &[1, 2], Some(1), 11);
+    let two = identity(2, &[1, 2], Some(1), 22);
+    assert_eq!(shake(&one, &two, SAME).await, (Ok(()), Ok(1)));
+    assert!(!two.has_lost(1));
+    two.disown(1, Some(11));
+    assert!(two.has_lost(1));
+    let (told, refused) = shake(&one, &two, SAME).await;
+    assert!(told.unwrap_err().contains("lost what it had confirmed"));
+    assert!(refused.unwrap_err().contains("lost what it had confirmed"));
+    assert!(again(&two).has_lost(1), "another start has not forgotten it");
+    // It is no member any more, and comes again with an empty folder.
+    two.log.forget_others(&BTreeSet::from([2])).unwrap();
+    assert!(!two.has_lost(1));
+    two.leave(1, one.life());
+    let rebuilt = identity(1, &[1, 2], Some(1), 12);
+    assert_eq!(shake(&rebuilt, &two, SAME).await, (Ok(()), Ok(1)));
+}
+
+/// Who starts again with the log that it had.
+fn again(before: &Identity) -> Identity {
+    Identity::new(before.node(), before.incarnation(), before.numbers(), Arc::clone(&before.log))
+}
+
+/// What another node says may be from before a node was rebuilt, and does not concern it then.
+#[tokio::test]
+async fn who_was_disowned_elsewhere_is_refused_unless_it_has_come_again_since() {
+    let two = identity(2, &[1, 2, 3], Some(1), 22);
+    let three = identity(3, &[1, 2, 3], Some(1), 33);
+    for incarnation in [11, 12] {
+        assert!(two.log.meet(1, incarnation) && three.log.meet(1, incarnation));
+        let lost = BTreeMap::from([(1, incarnation)]);
+        two.disown(1, Some(incarnation));
+        assert_eq!(two.lost(), lost);
+        three.learn_lost(&BTreeMap::from([(1, incarnation + 1), (2, 22)]));
+        assert!(three.lost().is_empty());
+        three.learn_lost(&two.lost());
+        assert!(three.has_lost(1) && three.lost() == lost);
+        // It is removed, and comes again.
+        for node in [&two, &three] {
+            node.log.forget_others(&BTreeSet::from([2, 3])).unwrap();
+            assert!(!node.has_lost(1) && node.lost().is_empty());
+        }
+        three.learn_lost(&lost);
+        assert!(three.lost().is_empty(), "it is no member, and nobody knows it");
+    }
 }

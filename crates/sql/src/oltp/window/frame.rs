@@ -5,10 +5,10 @@
 //! partition takes time in proportion to its rows, in all modes.
 
 use super::range::in_range;
-use super::rows::Rows;
 use crate::bind::{Exclusion, Frame, FrameBound, FrameMode, SortKey};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::Context;
+use crate::oltp::pages::Rows;
 use crate::oltp::sort::compare_rows;
 use crate::types::Datum;
 

@@ -18,7 +18,6 @@ mod call;
 mod first;
 mod frame;
 mod range;
-mod rows;
 mod running;
 mod stage;
 
