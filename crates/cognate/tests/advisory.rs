@@ -98,6 +98,33 @@ fn waits_in_the_middle_end_early() {
     assert_eq!(value(&mut holder, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), "1");
 }
 
+/// A statement takes the first advisory lock of its session and then waits for a row: whoever has
+/// the row and wants that lock would wait for ever.
+#[test]
+fn a_deadlock_with_the_lock_of_a_running_statement_is_found() {
+    let server = Server::start();
+    let (mut watcher, mut holder) = (server.connect(), server.connect());
+    watcher.query("CREATE TABLE t (id int PRIMARY KEY, n int)").expect("created");
+    watcher.query("INSERT INTO t VALUES (1, 0)").expect("inserted");
+    // Only so that the test ends where the cycle is not found.
+    holder.query("SET lock_timeout = '60s'").expect("set");
+    let texts = [
+        "UPDATE t SET n = 1 WHERE id = (SELECT 1 WHERE pg_try_advisory_xact_lock(7))",
+        "SELECT n FROM t WHERE id = (SELECT 1 WHERE pg_try_advisory_xact_lock(7)) FOR UPDATE",
+    ];
+    for text in texts {
+        holder.query("BEGIN; UPDATE t SET n = 2 WHERE id = 1").expect("updated");
+        // Each has a session that has asked for no advisory lock before.
+        let mut waiter = server.connect();
+        send(&mut waiter, text);
+        while value(&mut watcher, "SELECT count(*) FROM pg_locks WHERE NOT granted") != "1" {}
+        let failure = holder.query("SELECT pg_advisory_xact_lock(7)").expect_err("a cycle");
+        assert_eq!(failure.sqlstate(), "40P01", "{text}");
+        waiter.answer().expect("the row is free");
+        holder.query("ROLLBACK").expect("rolled back");
+    }
+}
+
 /// Parse, Bind with one number in text, Execute and Sync.
 fn extended(text: &str, number: &str) -> Vec<u8> {
     let mut bind = b"\0\0\0\0\0\x01".to_vec();

@@ -218,7 +218,7 @@ fn a_rolling_restart_refuses_nobody_and_loses_nothing() {
 }
 
 /// Ends the clients, also when who conducts them fails.
-struct Over<'a>(&'a AtomicBool);
+pub(crate) struct Over<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {

@@ -9,6 +9,7 @@ mod cluster_divergence;
 mod cluster_faults;
 mod cluster_flow;
 mod cluster_histories;
+mod cluster_joining;
 mod cluster_machines;
 mod cluster_operation;
 mod cluster_protocols;

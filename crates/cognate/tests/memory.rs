@@ -225,6 +225,12 @@ fn large_results() -> Vec<(&'static str, &'static str, Outcome)> {
         ),
         ("its rows", "SELECT count(*), sum(length(x)) FROM made", Is("100000,100000000")),
         (
+            "the largest of each group",
+            "SELECT count(*), sum(length(a) + length(b)) \
+             FROM (SELECT n, max(x || 'a') a, min(x || 'b') b FROM made GROUP BY n) s",
+            Is("100000,200200000"),
+        ),
+        (
             "a table of its name",
             "CREATE TABLE made AS SELECT 1 FROM generate_series(1, 10000000)",
             Fails("42P07"),

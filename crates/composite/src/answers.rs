@@ -26,14 +26,18 @@ impl Node {
         let Ok(_turn) = timeout_at(deadline, turn.lock()).await else {
             return Err(Problem::new(409, "running", "the first request with this key is still under way"));
         };
-        if let Some((arguments, answer)) = self.kept(&key.key).await? {
+        let late = || Problem::new(504, "deadline", "the time of the request is over");
+        // Nothing is begun before this: whose time is over here is not told that something may have
+        // happened.
+        let kept = timeout_at(deadline, self.kept(&key.key)).await.map_err(|_| late())?;
+        if let Some((arguments, answer)) = kept? {
             return match arguments == key.arguments {
                 true => Ok(answer),
                 false => Err(Problem::new(422, "key", "this key was used for another request")),
             };
         }
         if Instant::now() >= deadline {
-            return Err(Problem::new(504, "deadline", "the time of the request is over"));
+            return Err(late());
         }
         let reply = self.root(Request { key: Some(key.clone()), ..request }).await;
         // The commit of an earlier attempt may have come after its answer was given up, and be what

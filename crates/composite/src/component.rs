@@ -151,6 +151,13 @@ impl Component {
         self
     }
 
+    /// How long an answer is kept for its idempotency key; by default 24 hours. A request with the
+    /// same key is another one afterwards.
+    pub fn answers_kept(mut self, time: Duration) -> Component {
+        self.options.answers_kept = time;
+        self
+    }
+
     /// Answers no call before its local transaction is committed: for a component whose tables its
     /// callers use, too.
     ///

@@ -457,9 +457,10 @@ struct Settle {
     outcome: String,
 }
 
-async fn settle(State(app): Shared, Body(body, headers, _): Body) -> Response {
-    let settle = match app.peer(&headers).and_then(|()| typed::<Settle>(body)) {
-        Ok(settle) => settle,
+async fn settle(State(app): Shared, Body(body, headers, arrived): Body) -> Response {
+    let read = app.peer(&headers).and_then(|()| Ok((typed::<Settle>(body)?, deadline(&headers, arrived)?)));
+    let (settle, until) = match read {
+        Ok(read) => read,
         Err(problem) => return problem.into_response(),
     };
     let outcome = match settle.outcome.as_str() {
@@ -470,20 +471,12 @@ async fn settle(State(app): Shared, Body(body, headers, _): Body) -> Response {
                 .into_response();
         }
     };
-    let is_parked = outcome == Outcome::Aborted && app.node.settle_parked(&settle.root);
-    if !is_parked && !app.node.core().participant.is_in_doubt(&settle.root) {
-        let why = "this root is not in doubt here, nor is an undo of it parked that was made by hand";
-        return Problem::new(404, "root", why).into_response();
-    }
-    if !is_parked {
-        let effects = app.node.tell(Event::Settle(settle.root.clone(), outcome));
-        let is_marked = effects.iter().any(|effect| matches!(effect, Effect::Mark(..)));
-        // Or the next start would be in doubt about what a person was told is settled.
-        if is_marked && app.node.journal.written().await.is_err() {
-            return Problem::new(503, "journal", "the journal cannot be written").into_response();
+    match app.node.settle(&settle.root, outcome, until).await {
+        Ok(state) => {
+            axum::Json(json!({ "root": settle.root, "state": wire::settled(state) })).into_response()
         }
+        Err(problem) => problem.into_response(),
     }
-    axum::Json(json!({ "root": settle.root, "state": "done" })).into_response()
 }
 
 #[derive(serde::Deserialize)]

@@ -41,9 +41,9 @@
 //! Floors, from the ground: the protocol, pure, in a crate of its own (`name`, `matrix`, `locks`,
 //! `participant`); `problem`, `wire`; `journal`, `database`, `branch`, `statements`, `sessions`,
 //! `slots`, `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `votes`,
-//! `undo`, `lost`, `ahead`, `run`, `answers` (effects are done); `tls`, `openapi`, `headers`,
-//! `body`, `http`, `connections`, `serve`, `kit`, `component`. Beside them all: `fault` (where
-//! tests make a process die).
+//! `undo`, `settle`, `lost`, `ahead`, `run`, `answers` (effects are done); `tls`, `openapi`,
+//! `headers`, `body`, `http`, `connections`, `serve`, `kit`, `component`. Beside them all: `fault`
+//! (where tests make a process die).
 
 mod ahead;
 mod along;
@@ -72,6 +72,7 @@ mod run;
 mod serve;
 mod service;
 mod sessions;
+mod settle;
 mod slots;
 mod sql;
 mod statements;

@@ -111,6 +111,8 @@ pub(crate) struct Core {
     timers: BTreeMap<(Instant, u64), Timer>,
     timer_count: u64,
     pub(crate) parked: Vec<Parked>,
+    /// Calls that a person has undone by hand, of roots whose slots are being freed.
+    pub(crate) by_hand: HashMap<RootId, Vec<CallId>>,
 }
 
 impl Core {
@@ -188,6 +190,7 @@ impl Node {
             timers: BTreeMap::new(),
             timer_count: 0,
             parked: Vec::new(),
+            by_hand: HashMap::new(),
         };
         let (fenced, is_fenced) = (Notify::new(), false.into());
         let (core, turns) = (Mutex::new(core), Mutex::default());
@@ -518,6 +521,7 @@ impl Node {
         core.origins.remove(root);
         core.forsaken.remove(root);
         core.noes.remove(root);
+        core.by_hand.remove(root);
         if outcome == Outcome::Committed && !core.participant.is_marked(root) {
             // It called nobody: nothing is refused for it, and the journal has never heard of it.
             return;

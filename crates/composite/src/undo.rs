@@ -161,27 +161,4 @@ impl Node {
             },
         }
     }
-
-    /// Tries a parked undo again.
-    pub(crate) fn resume(&self, slot: Slot) -> bool {
-        let mut core = self.core();
-        let Some(place) = core.parked.iter().position(|parked| parked.slot == slot) else { return false };
-        core.parked.remove(place).resume.notify_one();
-        true
-    }
-
-    /// A person has undone by hand what is parked of a root: its slots are freed. Answers whether
-    /// anything was parked.
-    pub(crate) fn settle_parked(&self, root: &RootId) -> bool {
-        let mut core = self.core();
-        let all = std::mem::take(&mut core.parked);
-        let (settled, others): (Vec<Parked>, Vec<Parked>) =
-            all.into_iter().partition(|parked| parked.root == *root);
-        core.parked = others;
-        for parked in &settled {
-            parked.is_by_hand.store(true, Ordering::SeqCst);
-            parked.resume.notify_one();
-        }
-        !settled.is_empty()
-    }
 }

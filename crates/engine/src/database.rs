@@ -159,7 +159,7 @@ impl Database {
 
     /// Prepared transactions, by id.
     pub fn prepared(&self) -> Vec<PreparedInfo> {
-        self.manager.prepared.list(self.manager.options.clock.wall_us())
+        self.manager.prepared.list(&*self.manager.options.clock)
     }
 
     /// Begins an instance of a family of siblings (`sibling`), or tells that the family is decided.

@@ -51,6 +51,7 @@ fn the_documented_calls_are_understood() {
         "oracle --embedded --windows --method ssi --seed 7",
         "oracle --s3u1 --keys 200 --clients 80 --method strict",
         "all --json bench-results --docs docs --smoke --only pgbench,crash",
+        "all --before old/cognate --alone other/cognate --only replication-before,replication-protocols",
         "pages --json bench-results --docs docs",
         "bookstore --isolation serializable --peer postgres --peer-only --svg chart.svg",
     ] {

@@ -3,8 +3,8 @@
 //! From when it votes it may be needed for a majority: of two nodes at once, of four as soon as
 //! another one is away. What it lacks then, whoever writes waits for; and if it is not there,
 //! nothing is ordered any more, not even that its vote is taken back. So the leader lets it vote
-//! once it answers and lacks next to nothing. It waits for that, but not for long: a state may be
-//! on its way for hours, and who asks is told.
+//! once it answers, its order has not ended, and it lacks next to nothing. It waits for that, but
+//! not for long: a state may be on its way for hours, and who asks is told.
 
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::consensus::NOT_LEADER;
 use crate::entry::NodeNumber;
 use crate::messages::{Kind, Nothing, Report};
 use crate::order::Inner;
+use crate::status::goes_on;
 
 /// How long it may take to answer.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -36,7 +37,13 @@ pub(crate) async fn until_near(inner: &Inner, node: NodeNumber) -> Result<(), St
         }
         // Of one that has gone it may be known that it lacked nothing.
         let answer = inner.call::<Report>(node, Kind::Report, &Nothing {}, PATIENCE).await;
-        answer.map_err(|why| format!("node {node} does not answer, so it cannot vote: {why}"))?;
+        let report =
+            answer.map_err(|why| format!("node {node} does not answer, so it cannot vote: {why}"))?;
+        if !goes_on(&report) {
+            // It answers, and confirms nothing any more.
+            let why = if report.reason.is_empty() { "as planned" } else { report.reason.as_str() };
+            return Err(format!("node {node} cannot vote yet: it is stopping: {why}"));
+        }
         let matched = view.matched.get(&node).copied().flatten();
         let Some(missing) = lacks(inner, matched) else { return Ok(()) };
         if Instant::now() >= deadline {

@@ -3,6 +3,8 @@
 //! Of the voters that are left a majority has to be there: without one nothing is ordered any more,
 //! not even that the voter comes back. So the leader lets a voter leave only if enough of the
 //! others answer: who is lost is removed before who is well. It waits for them, but not for long.
+//! Who answers that its order has ended, as on a disk that is full, or that it is about to stop,
+//! confirms nothing, and is as good as lost.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use crate::consensus::NOT_LEADER;
 use crate::entry::NodeNumber;
 use crate::messages::{Kind, Nothing, Report};
 use crate::order::Inner;
+use crate::status::goes_on;
 
 /// How long each of them may take to answer.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -45,8 +48,8 @@ pub(crate) async fn until_spared(inner: &Inner, node: NodeNumber) -> Result<(), 
         if Instant::now() >= deadline {
             let voters = left.len();
             return Err(format!(
-                "node {node} cannot be removed now: {present} of the {voters} that would vote then answer, \
-                 which is no majority"
+                "node {node} cannot be removed now: {present} of the {voters} that would vote then take \
+                 part, which is no majority"
             ));
         }
         tokio::time::sleep(PAUSE).await;
@@ -59,5 +62,6 @@ async fn present(inner: &Inner, nodes: &BTreeSet<NodeNumber>) -> usize {
     let others: Vec<NodeNumber> = nodes.iter().copied().filter(|node| *node != own).collect();
     let calls = others.iter().map(|node| inner.call::<Report>(*node, Kind::Report, &Nothing {}, PATIENCE));
     let answers = futures_util::future::join_all(calls).await;
-    answers.iter().filter(|answer| answer.is_ok()).count() + usize::from(nodes.contains(&own))
+    let there = answers.iter().flatten().filter(|report| goes_on(report));
+    there.count() + usize::from(nodes.contains(&own))
 }

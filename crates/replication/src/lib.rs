@@ -17,10 +17,11 @@
 //! (`log`), what nodes say (`messages`), how they reach each other ([`net`]), the consensus library
 //! (`consensus`, the only room that knows it) with the mark of what is settled (`mark`), and the
 //! order itself ([`order`]) with its parts: proposals, delivery, the first start, what comes of
-//! another node's state (`intake`), when a learner may vote, the state of the nodes, and which of
+//! another node's state (`intake`), changes of the members, the state of the nodes, and which of
 //! them is slow. Rules of it are left out on purpose (`planted`) to see that tests notice.
 
 pub mod application;
+mod changing;
 pub mod codec;
 mod consensus;
 pub mod delivery;

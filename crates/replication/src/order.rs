@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::application::{Answer, Application};
+use crate::changing;
 use crate::codec::Coded;
 use crate::consensus::{Consensus, NOT_LEADER, Parts, Settled, View};
 use crate::delivery::Delivery;
@@ -20,8 +21,6 @@ use crate::entry::{ClusterId, Members, NodeNumber, Position};
 use crate::error::{OrderError, ProposeError, StartError};
 use crate::founding;
 use crate::intake::Intake;
-use crate::learner;
-use crate::leaving;
 use crate::log::OrderLog;
 use crate::mark::Mark;
 pub use crate::messages::Change;
@@ -71,6 +70,8 @@ pub(crate) struct Inner {
     pub(crate) contact: Mutex<Option<Instant>>,
     pub(crate) intake: tokio::sync::Mutex<Intake>,
     pub(crate) founding: tokio::sync::Mutex<()>,
+    /// Whoever changes the membership has it.
+    pub(crate) changing: tokio::sync::Mutex<()>,
     /// Where the application was at the start.
     pub(crate) started_at: Position,
     applied: watch::Sender<Position>,
@@ -163,6 +164,7 @@ impl TotalOrder {
             contact: Mutex::new(None),
             intake: tokio::sync::Mutex::default(),
             founding: tokio::sync::Mutex::new(()),
+            changing: tokio::sync::Mutex::new(()),
             started_at: applied,
             applied: watch::channel(applied).0,
             queue,
@@ -269,8 +271,7 @@ impl TotalOrder {
 
     /// Changes the membership, at any node.
     pub async fn change(&self, change: Change) -> Result<(), OrderError> {
-        let changed =
-            self.0.with_leader(Kind::Change, &change, move |inner| async move { inner.change(change).await });
+        let changed = self.0.with_leader(Kind::Change, &change, |inner| changing::change(inner, change));
         changed.await.map(|Nothing {}| ())
     }
 
@@ -413,20 +414,6 @@ impl Inner {
         let mut stopped = self.stopped.subscribe();
         // An error means that the sender is gone, which is stopped enough.
         let _ = stopped.wait_for(|stopped| *stopped).await;
-    }
-
-    /// Changes the membership, if this node leads.
-    pub(crate) async fn change(&self, change: Change) -> Result<Nothing, String> {
-        match change {
-            Change::AddLearner(node) if !self.settings.peers.contains_key(&node) => {
-                let own = self.identity.node();
-                return Err(format!("node {node} is not on the list of node {own}, which leads"));
-            }
-            Change::Promote(node) => learner::until_near(self, node).await?,
-            Change::Remove(node) => leaving::until_spared(self, node).await?,
-            Change::AddLearner(_) => {}
-        }
-        self.consensus.change(change).await
     }
 
     pub(crate) fn draw_cluster(&self) -> ClusterId {

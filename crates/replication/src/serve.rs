@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::application::Answer;
+use crate::changing;
 use crate::codec::Coded;
 use crate::entry::{NodeNumber, Requests};
 use crate::founding;
@@ -75,7 +76,7 @@ async fn serve(inner: &Arc<Inner>, from: NodeNumber, request: Bytes) -> Bytes {
         },
         Kind::ReadIndex => answer(inner.consensus.read_index().await),
         Kind::Change => match body::<Change>(bytes) {
-            Ok(change) => answer(inner.change(change).await),
+            Ok(change) => answer(changing::change(inner, change).await),
             Err(why) => answer(Err::<Nothing, _>(why)),
         },
         Kind::Report => answer(Ok(inner.report())),

@@ -155,14 +155,18 @@ const NO_MEMBER: &str = "it is no member of the cluster";
 /// What is said of a member that this node never dials.
 const NOT_LISTED: &str = "it is not on this node's list";
 
+/// What is said of a node whose order has ended.
+const ENDED: &str = "the order has ended";
+
 /// How a node is, and why.
 pub(crate) fn judge(signs: &Signs) -> (NodeState, String) {
     let is_recent = |age: Option<Duration>| age.is_some_and(|age| age <= signs.patience);
-    if let Some(why) = &signs.divergence {
-        return (NodeState::Diverged, why.clone());
-    }
-    if let Some(why) = &signs.failure {
-        return (NodeState::Stopping, format!("the order has ended: {why}"));
+    let ended = signs.failure.as_ref().map(|why| format!("{ENDED}: {why}"));
+    match (&signs.divergence, ended) {
+        (Some(why), Some(ended)) => return (NodeState::Diverged, format!("{why}; {ended}")),
+        (Some(why), None) => return (NodeState::Diverged, why.clone()),
+        (None, Some(ended)) => return (NodeState::Stopping, ended),
+        (None, None) => {}
     }
     if signs.is_stopping {
         return (NodeState::Stopping, String::new());
@@ -191,6 +195,17 @@ pub(crate) fn judge(signs: &Signs) -> (NodeState, String) {
         return (NodeState::CatchingUp, format!("{bytes} bytes are not applied: {why} {little} or less"));
     }
     (NodeState::Serving, String::new())
+}
+
+/// Whether a node that says this of itself goes on to confirm what is ordered. One whose order has
+/// ended answers still, and so does one that is about to stop. One that differs confirms all the
+/// same, unless it says that its order has ended; in other states a reason may quote other nodes.
+pub(crate) fn goes_on(report: &Report) -> bool {
+    match report.state {
+        NodeState::Serving | NodeState::CatchingUp | NodeState::Minority => true,
+        NodeState::Diverged => !report.reason.contains(ENDED),
+        NodeState::Stopping => false,
+    }
 }
 
 /// Why other nodes are not heard, to be added to a reason: those of the list cannot be reached, and
@@ -323,6 +338,35 @@ mod tests {
             judge(&Signs { divergence: why, ..serving() }),
             (NodeState::Diverged, "digest".to_owned())
         );
+    }
+
+    /// It may have found before that it differs, and still says so.
+    #[test]
+    fn who_has_no_order_any_more_does_not_go_on() {
+        let goes = |signs: Signs| {
+            let (state, reason) = judge(&signs);
+            let report = Report {
+                node: 2,
+                role: Role::Follower,
+                state,
+                applied: 9,
+                committed: 9,
+                reason,
+                members: Members::default(),
+                unapplied: (0, 0),
+                lags: BTreeMap::new(),
+                lost: BTreeMap::new(),
+            };
+            goes_on(&report)
+        };
+        let (failure, divergence) = (Some("no space".to_owned()), Some("digest".to_owned()));
+        assert!(goes(serving()) && goes(Signs { leader_age: None, ..serving() }));
+        assert!(goes(Signs { divergence: divergence.clone(), ..serving() }), "it confirms all the same");
+        assert!(!goes(Signs { is_stopping: true, ..serving() }));
+        assert!(!goes(Signs { failure: failure.clone(), ..serving() }));
+        let both = Signs { failure, divergence, ..serving() };
+        assert_eq!(judge(&both), (NodeState::Diverged, "digest; the order has ended: no space".to_owned()));
+        assert!(!goes(both));
     }
 
     #[test]

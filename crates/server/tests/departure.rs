@@ -107,6 +107,27 @@ async fn what_was_sent_before_terminate_is_done() {
     server.stop().await;
 }
 
+/// A socket that is closed with answers in it is reset: nothing can be written to it any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_sent_before_terminate_is_done_though_no_answer_was_read() {
+    let (server, mut holder) = with_held_row(Settings::default()).await;
+    let mut client = RawClient::connect(server.address()).await;
+    let update = message(b'Q', &string("UPDATE t SET n = n + 10 WHERE id = 1"));
+    client.send(&[message(b'Q', &string("SELECT 1")), update].concat()).await;
+    waits(&server, 1).await;
+    client.socket.peek(&mut [0]).await.expect("an answer");
+    let insert = message(b'Q', &string("INSERT INTO t VALUES (2, 7)"));
+    client.send(&[insert, message(b'X', b"")].concat()).await;
+    drop(client);
+    holder.query("ROLLBACK").await;
+    server.metric_becomes("cognate_connections", 1).await;
+    let answer = holder.query("SELECT n FROM t ORDER BY id").await;
+    assert_eq!(tags(&answer), "TDDC");
+    let rows = [answer[1].values(), answer[2].values()].concat();
+    assert_eq!(rows, [Some("10".to_owned()), Some("7".to_owned())]);
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_of_earlier_units_do_not_wait_for_a_later_one() {
     let (server, mut holder) = with_held_row(Settings::default()).await;

@@ -109,6 +109,23 @@ async fn an_idle_session_is_ended_when_its_time_is_up_and_not_while_it_works() {
     server.stop().await;
 }
 
+/// What it is told of others is nothing that it does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_only_listens_is_idle_whatever_it_hears() {
+    let server = TestServer::start().await;
+    let mut listener = RawClient::connect(server.address()).await;
+    let mut other = RawClient::connect(server.address()).await;
+    listener.query("LISTEN news; SET idle_session_timeout = '300ms'").await;
+    let listening = tokio::spawn(async move { listener.until_end().await });
+    // It hears something all the time.
+    while !listening.is_finished() {
+        other.query("NOTIFY news").await;
+    }
+    let heard = listening.await.expect("no panic");
+    assert_eq!(heard.last().expect("it is told why").sqlstate(), "57P05");
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_is_idle_in_its_transaction_is_ended_and_its_locks_are_free() {
     let server = TestServer::start().await;

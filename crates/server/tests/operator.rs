@@ -186,6 +186,7 @@ async fn a_session_in_a_block_is_shown_as_such_from_begin_on() {
     let mut ann = as_user(&server, "ann").await;
     let of_bob = process_id(&mut bob).await;
     let state = format!("SELECT state FROM pg_stat_activity WHERE pid = {of_bob}");
+    let began = format!("SELECT xact_start <= clock_timestamp() FROM pg_stat_activity WHERE pid = {of_bob}");
     for (statement, shown) in [
         ("SELECT 1", "idle"),
         ("BEGIN", "idle in transaction"),
@@ -196,6 +197,8 @@ async fn a_session_in_a_block_is_shown_as_such_from_begin_on() {
     ] {
         bob.query(statement).await;
         assert_eq!(ann.query(&state).await[1].values(), [Some(shown.to_owned())], "after {statement}");
+        let expected = (shown != "idle").then(|| "t".to_owned());
+        assert_eq!(ann.query(&began).await[1].values(), [expected], "after {statement}");
     }
     server.stop().await;
 }
@@ -205,6 +208,8 @@ async fn what_others_do_is_shown_to_who_may_act_for_them() {
     let server = TestServer::start().await;
     let mut ann = as_user(&server, "ann").await;
     ann.query("CREATE ROLE bob LOGIN; CREATE ROLE eve LOGIN").await;
+    ann.query("CREATE ROLE watcher LOGIN; GRANT pg_monitor TO watcher").await;
+    let mut watcher = as_user(&server, "watcher").await;
     let mut bob = as_user(&server, "bob").await;
     let mut eve = as_user(&server, "eve").await;
     bob.query("SELECT 'of bob'").await;
@@ -214,9 +219,19 @@ async fn what_others_do_is_shown_to_who_may_act_for_them() {
     assert_eq!(own[1].values(), [Some("t".to_owned())]);
     let asked = format!("SELECT query FROM pg_stat_activity WHERE pid = {of_bob}");
     assert_eq!(eve.query(&asked).await[1].values(), [Some("<insufficient privilege>".to_owned())]);
+    let nothing = "state IS NULL AND client_addr IS NULL AND query_start IS NULL AND wait_event IS NULL";
+    let hidden = format!("SELECT {nothing} FROM pg_stat_activity WHERE pid = {of_bob}");
+    assert_eq!(eve.query(&hidden).await[1].values(), [Some("t".to_owned())]);
+    let encrypted = format!("SELECT count(*) FROM pg_stat_ssl WHERE pid = {of_bob}");
+    assert_eq!(eve.query(&encrypted).await[1].values(), [Some("0".to_owned())]);
     bob.query("SELECT 'of bob'").await;
     assert_eq!(ann.query(&asked).await[1].values(), [Some("SELECT 'of bob'".to_owned())]);
+    assert_eq!(watcher.query(&asked).await[1].values(), [Some("SELECT 'of bob'".to_owned())]);
     ann.query("GRANT bob TO eve").await;
     assert_eq!(eve.query(&asked).await[1].values(), [Some("SELECT 'of bob'".to_owned())]);
+    // Who acts as another one knows its own client all the same.
+    ann.query("SET SESSION AUTHORIZATION eve").await;
+    let own_client = "SELECT inet_client_addr() IS NOT NULL";
+    assert_eq!(ann.query(own_client).await[1].values(), [Some("t".to_owned())]);
     server.stop().await;
 }

@@ -151,6 +151,47 @@ async fn a_portal_ends_with_its_transaction_also_where_the_next_one_begins_at_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_portal_ends_with_a_transaction_that_is_prepared() {
+    let server = TestServer::start().await;
+    let mut client = suspended(&server, "BEGIN").await;
+    client.send(&[parse("", "SELECT 1"), bind("q", "", &[]), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "12Z");
+    assert_eq!(tags(&client.query("PREPARE TRANSACTION 'prepared'; BEGIN; SELECT 1").await), "CCTDC");
+    client.send(&[execute("q", 0), sync()].concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!((tags(&answer).as_str(), answer[0].sqlstate().as_str()), ("EZ", "34000"));
+    client.query("ROLLBACK").await;
+    assert_eq!(tags(&client.query("ROLLBACK PREPARED 'prepared'").await), "C");
+    server.stop().await;
+}
+
+/// The statement was prepared before: nothing but Bind comes behind what sets.
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_are_read_by_settings_that_a_function_has_changed_in_the_block() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE seen (moment timestamptz)").await;
+    client.send(&[parse("see", "INSERT INTO seen VALUES ($1)"), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "1Z");
+    client.query("BEGIN").await;
+    client.query("SELECT set_config('TimeZone', 'Asia/Tokyo', true)").await;
+    client.send(&[bind("", "see", &["2024-01-01 00:00"]), execute("", 0), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "2CZ");
+    client.query("COMMIT").await;
+    let answer = client.query("SELECT moment AT TIME ZONE 'UTC' FROM seen").await;
+    assert_eq!(rows(&answer), ["2023-12-31 15:00:00"]);
+    // And ended by them.
+    client.send(&[parse("rest", "SELECT pg_sleep(3600)"), sync()].concat()).await;
+    client.until_ready().await;
+    client.query("BEGIN; SELECT set_config('statement_timeout', '10', true)").await;
+    client.send(&[bind("", "rest", &[]), execute("", 0), sync()].concat()).await;
+    let answer = client.until_ready().await;
+    let failure = answer.iter().find(|message| message.tag == 'E').map(Message::sqlstate);
+    assert_eq!(failure.as_deref(), Some("57014"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_prepared_fetch_gives_the_rows_of_the_cursor_that_is_there() {
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.address()).await;

@@ -160,6 +160,44 @@ async fn a_message_that_has_decided_is_not_run_again() {
     server.stop().await;
 }
 
+/// Nor is one that has changed of the session what no rollback takes back: names of statements,
+/// where a cursor stands that has outlived its transaction, how often a lock is held.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_has_changed_the_session_for_good_is_not_run_again() {
+    let server = TestServer::start().await;
+    let (mut client, mut other) = two(&server).await;
+    let mut watcher = RawClient::connect(server.address()).await;
+    client.query("PREPARE known AS SELECT 1").await;
+    client.query("DECLARE h CURSOR WITH HOLD FOR SELECT id FROM t ORDER BY id").await;
+    client.query("SELECT pg_advisory_lock(8), pg_advisory_lock(8)").await;
+    let changes = [
+        "PREPARE fresh AS SELECT 1",
+        "DEALLOCATE known",
+        "FETCH h",
+        "MOVE h",
+        "CLOSE h",
+        "SELECT pg_advisory_lock(7); ROLLBACK",
+        "SELECT pg_advisory_unlock(8); ROLLBACK",
+        "DO $$ BEGIN EXECUTE 'PREPARE inner_one AS SELECT 1'; END $$",
+    ];
+    for change in changes {
+        other.query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 2").await;
+        let text = format!("{change}; SELECT n FROM t WHERE id = 2; UPDATE t SET n = n * 2 WHERE id = 2");
+        client.send(&message(b'Q', &string(&text))).await;
+        until_waiting(&mut watcher).await;
+        other.query("COMMIT").await;
+        let answer = client.until_ready().await;
+        let failures: Vec<String> =
+            answer.iter().filter(|message| message.tag == 'E').map(Message::sqlstate).collect();
+        assert_eq!(failures, ["40001"], "{change}");
+    }
+    for (lock, what) in [(7, "taken"), (8, "let go of")] {
+        let unlock = format!("SELECT pg_advisory_unlock({lock}), pg_advisory_unlock({lock})");
+        assert_eq!(rows(&client.query(&unlock).await), ["t|f"], "{lock} was {what} once");
+    }
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_fails_for_good_changes_and_reports_no_settings() {
     let server = TestServer::start().await;

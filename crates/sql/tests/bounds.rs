@@ -4,7 +4,7 @@
 
 use cognate_engine::{Database, Options};
 use cognate_env::sim::SimDisk;
-use cognate_sql::session::{Session, SessionParameters, SqlDatabase};
+use cognate_sql::session::{Authority, Session, SessionParameters, SqlDatabase};
 
 use crate::script::simple_query;
 
@@ -188,5 +188,41 @@ async fn a_loop_with_nothing_in_it_can_be_stopped() {
     for endless in ["LOOP", "WHILE true LOOP", "FOR i IN 1..2000000000 LOOP"] {
         let answer = simple_query(&mut session, &format!("DO $$ BEGIN {endless} END LOOP; END $$")).await;
         assert!(answer.iter().any(|line| line.starts_with("ERROR 57014")), "{endless}: {answer:?}");
+    }
+}
+
+/// Each of them is let in before any of them has a session.
+#[tokio::test]
+async fn sessions_that_come_at_once_are_no_more_than_there_may_be() {
+    let disk = SimDisk::new(1);
+    let engine = Database::open(Options { disk: disk.handle(), ..Options::new("data") }).unwrap();
+    let database = SqlDatabase::open(engine).unwrap();
+    let parameters = |user: &str, name: &str, authority| SessionParameters {
+        user: user.to_owned(),
+        database: name.to_owned(),
+        authority,
+        ..SessionParameters::default()
+    };
+    let operator = parameters("ann", "postgres", Authority::Superuser);
+    let mut session = Session::new(database.clone(), operator).unwrap();
+    for text in [
+        "CREATE ROLE bob LOGIN CONNECTION LIMIT 1",
+        "CREATE ROLE eve LOGIN",
+        "CREATE DATABASE shop CONNECTION LIMIT 1",
+    ] {
+        let answer = simple_query(&mut session, text).await;
+        assert!(!answer.iter().any(|line| line.starts_with("ERROR")), "{answer:?}");
+    }
+    for (user, name) in [("bob", "postgres"), ("eve", "shop")] {
+        database.admit(user, name, false).unwrap();
+        database.admit(user, name, false).unwrap();
+        let begin = || Session::new(database.clone(), parameters(user, name, Authority::Ordinary)).unwrap();
+        let (first, second) = (begin(), begin());
+        for session in [&first, &second] {
+            assert_eq!(session.check_room().unwrap_err().sqlstate, "53300", "{user} in {name}");
+        }
+        drop(second);
+        first.check_room().unwrap();
+        assert_eq!(database.admit(user, name, false).unwrap_err().sqlstate, "53300");
     }
 }

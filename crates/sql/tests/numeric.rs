@@ -168,3 +168,17 @@ fn logarithms_and_exponentials_undo_each_other() {
     };
     TestRunner::new(config(300)).run(&strategy, check).expect("undone");
 }
+
+#[test]
+fn what_is_rounded_up_beyond_the_type_fits_no_column() {
+    let digits = "9".repeat(131_072);
+    let largest: Numeric = format!("{digits}.96").parse().expect("as many digits as there may be");
+    for (precision, scale) in [(10, 1), (1000, 1), (1000, 0), (5, -3)] {
+        let error = largest.fit(precision, scale).expect_err("it has too many digits");
+        assert_eq!(
+            (error.sqlstate, &*error.message),
+            ("22003", "numeric field overflow"),
+            "{precision}, {scale}"
+        );
+    }
+}

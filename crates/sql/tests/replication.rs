@@ -348,6 +348,12 @@ fn temporary_objects_stay_at_their_node() {
         let made = world.run(node, "CREATE TEMP TABLE own (id int PRIMARY KEY); CREATE TEMP SEQUENCE s");
         assert_eq!(made, "CREATE TABLE / CREATE SEQUENCE");
         assert_eq!(world.run(node, "CREATE TEMP VIEW v AS SELECT 1 AS id"), "CREATE VIEW");
+        let made = world.run(
+            node,
+            "CREATE FUNCTION pg_temp.twice(n int) RETURNS int LANGUAGE sql AS 'SELECT n * 2'; \
+             CREATE PROCEDURE pg_temp.fill() LANGUAGE sql AS 'INSERT INTO t VALUES (4)'",
+        );
+        assert_eq!(made, "CREATE FUNCTION / CREATE PROCEDURE");
         assert_eq!(world.run(node, &format!("INSERT INTO own VALUES ({node})")), "INSERT 0 1");
     }
     let count = "SELECT count(*) FROM pg_class WHERE relname = 'own'";
@@ -360,6 +366,9 @@ fn temporary_objects_stay_at_their_node() {
         ("DELETE FROM t WHERE id IN (SELECT id FROM pg_temp.own)", "temporary table \"own\""),
         ("INSERT INTO t SELECT id FROM v", "temporary view \"v\""),
         ("INSERT INTO t VALUES (nextval('s'))", "nextval() in a session that has temporary sequences"),
+        ("INSERT INTO t VALUES (pg_temp.twice(4))", "temporary function \"twice\""),
+        ("INSERT INTO t SELECT id FROM pg_temp.twice(4) id", "temporary function \"twice\""),
+        ("CALL pg_temp.fill()", "temporary procedure \"fill\""),
         ("CREATE TEMP TABLE z (a int); INSERT INTO t VALUES (1)", "CREATE TABLE"),
     ] {
         let answer = world.run(1, text);
@@ -370,6 +379,14 @@ fn temporary_objects_stay_at_their_node() {
     world.run(1, "SET cognate.replication = auto");
     assert_eq!(world.run(1, "INSERT INTO own SELECT id FROM t"), "INSERT 0 1");
     assert_eq!(world.run(1, "TABLE own"), "id / 1 / 5 / SELECT 2");
+    // What was refused before goes to every node, but for this.
+    for text in ["INSERT INTO t VALUES (pg_temp.twice(4))", "DELETE FROM t WHERE id = pg_temp.twice(4)"] {
+        world.sessions[0].abandon();
+        world.sessions[0].set_company(Company::None);
+        let answer = world.run(1, text);
+        assert!(answer == "INSERT 0 1" || answer == "DELETE 1", "{text}: {answer}");
+    }
+    world.sessions[0].set_company(Company::Unknown);
     assert_eq!(world.run(3, "TABLE own"), "id / 3 / SELECT 1");
     // What an ended session leaves is swept at its node.
     world.sessions.truncate(1);
@@ -779,6 +796,71 @@ fn what_a_table_adds_by_itself_is_looked_at() {
     world.end();
 }
 
+/// The last digit of these is up to the mathematical library that a node has, and to its processor.
+#[test]
+fn what_nodes_may_round_otherwise_is_not_executed_at_every_node() {
+    let mut world = World::new();
+    for text in [
+        "CREATE TABLE t (id int PRIMARY KEY, x float8, n numeric)",
+        "CREATE TABLE g (id int PRIMARY KEY, x float8, y float8 GENERATED ALWAYS AS (exp(x)) STORED)",
+        "CREATE TABLE i (id int PRIMARY KEY, x float8)",
+        "CREATE INDEX of_i ON i (sin(x))",
+        "CREATE TABLE p (id int PRIMARY KEY)",
+        "CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p ON DELETE CASCADE)",
+        "CREATE INDEX of_c ON c (id) WHERE atan2(id, p) > 0.5",
+        "CREATE TABLE d (id int PRIMARY KEY, x float8 DEFAULT cbrt(5), CHECK (x ^ 2.0 < 100))",
+        "CREATE SCHEMA own",
+        "CREATE FUNCTION own.log(a int) RETURNS int LANGUAGE sql AS 'SELECT a + 1'",
+        "INSERT INTO t VALUES (1, 2, 3)",
+        "INSERT INTO g (id, x) VALUES (1, 1)",
+        "PREPARE put (float8) AS UPDATE t SET x = $1 WHERE id = 2",
+        "SET cognate.replication = active",
+    ] {
+        let answer = world.run(1, text);
+        assert!(!answer.contains("ERROR"), "{text}: {answer}");
+    }
+    for (text, what) in [
+        ("UPDATE t SET x = sin(x)", "function sin()"),
+        ("UPDATE t SET x = pg_catalog.exp(x) WHERE id = 1", "function exp()"),
+        ("UPDATE t SET n = power(n, 0.5)", "function power()"),
+        ("UPDATE t SET x = x ^ 0.5", "operator ^"),
+        ("UPDATE t SET x = x OPERATOR(pg_catalog.^) 0.5", "operator ^"),
+        ("UPDATE t SET x = ||/ x", "operator ||/"),
+        ("DELETE FROM t WHERE ln(x) > 1", "function ln()"),
+        ("INSERT INTO t SELECT 2, p FROM power(2, 0.5) p", "function power()"),
+        // An error at its end is one at all nodes, or at none.
+        ("UPDATE t SET x = 1; SELECT exp(709.78)", "function exp()"),
+        ("INSERT INTO g (id, x) VALUES (2, 1)", "function exp()"),
+        ("UPDATE g SET x = 2", "function exp()"),
+        ("INSERT INTO i VALUES (1, 1)", "function sin()"),
+        ("DELETE FROM i", "function sin()"),
+        ("DELETE FROM p", "function atan2()"),
+        ("INSERT INTO d (id) VALUES (1)", "function cbrt()"),
+        ("UPDATE d SET x = 1", "operator ^"),
+    ] {
+        let answer = world.run(1, text);
+        let refusal = format!("ERROR 0A000: {what} cannot be executed at every node alike");
+        assert!(answer.contains(&refusal), "{text}: {answer}");
+    }
+    for (text, answer) in [
+        // Every processor rounds these alike, and a function of the user's may have any name.
+        ("UPDATE t SET x = sqrt(x) * (|/ x) / 3, id = own.log(id)", "UPDATE 1"),
+        // What is computed where it is given goes to the others as a value.
+        ("EXECUTE put (exp(1::float8))", "UPDATE 1"),
+        // Rows go with what was stored of them.
+        ("DELETE FROM g WHERE id = 1", "DELETE 1"),
+    ] {
+        assert_eq!(world.run(1, text), answer, "{text}");
+        let shown = world.run(1, "SHOW cognate.last_protocol");
+        assert_eq!(shown, "cognate.last_protocol / active / SHOW", "{text}");
+    }
+    // Where nobody asks for it, such a statement runs where it was given.
+    assert_eq!(world.run(1, "SET cognate.replication = auto"), "SET");
+    assert_eq!(world.run(1, "UPDATE t SET x = sin(x)"), "UPDATE 1");
+    assert_eq!(world.run(2, "SELECT id FROM t WHERE x < 1"), "id / 2 / SELECT 1");
+    world.end();
+}
+
 /// Names within a view, or within what a domain asks for, are those of where it was made.
 #[test]
 fn what_views_and_domains_name_is_looked_at_where_they_were_made() {
@@ -810,6 +892,15 @@ fn what_views_and_domains_name_is_looked_at_where_they_were_made() {
         let refusal = "ERROR 0A000: function pg_backend_pid() cannot be executed at every node alike";
         assert!(answer.starts_with(refusal), "{text}: {answer}");
     }
+    // Nor need the statement say of which domain a parameter is.
+    for (domain, is_fit) in [("odd", false), ("few", true)] {
+        let prepared = world.run(1, &format!("PREPARE {domain} ({domain}) AS INSERT INTO t VALUES (3, $1)"));
+        assert_eq!(prepared, "PREPARE");
+        let answer = world.run(1, &format!("EXECUTE {domain} (7)"));
+        let is_refused = answer.starts_with("ERROR 0A000: function pg_backend_pid() cannot");
+        assert_eq!((is_refused, answer == "INSERT 0 1"), (!is_fit, is_fit), "{domain}: {answer}");
+    }
+    assert_eq!(world.run(1, "DELETE FROM t WHERE id = 3"), "DELETE 1");
     assert_eq!(world.run(1, "INSERT INTO t SELECT 1, n FROM w"), "INSERT 0 1");
     assert_eq!(world.run(1, "INSERT INTO t VALUES (2, 7::few)"), "INSERT 0 1");
     assert_eq!(world.run(1, "SHOW cognate.last_protocol"), "cognate.last_protocol / active / SHOW");

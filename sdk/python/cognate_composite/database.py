@@ -19,6 +19,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from .problem import Problem, is_out_of_date
@@ -26,6 +27,12 @@ from .sessions import Terms
 
 # How long one waits for a connection, in seconds.
 _PATIENCE = 5
+# Of so many connections there is one more, and at least these, for whom somebody waits who has one.
+_RESERVED = 4
+_RESERVED_MIN = 2
+# When a connection is taken for lost whose other side is silent on the network, if its address says nothing of that: it is
+# looked at after so many seconds, with such pauses, so often; in milliseconds, for what was sent and is not confirmed.
+_SILENT = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 # Waits that only the database sees are bounded here.
 _SETTINGS = ("SET lock_timeout = '2s'", "SET idle_in_transaction_session_timeout = '60s'")
 
@@ -106,18 +113,35 @@ class NotCommitted(Exception):
 
 
 class Pool:
-    """Connections that are kept for the next one."""
+    """Connections that are kept for the next one. There are so many at most, and a few more for whom somebody waits who has
+    one: a call within a call, or a call that needs a slot. They must not wait for each other."""
 
     def __init__(self, url: str, application_name: str, most: int, terms: Terms) -> None:
         self._url, self._application_name, self.terms = url, application_name, terms
+        said = conninfo_to_dict(url)
+        self._silent = {name: value for name, value in _SILENT.items() if name not in said}
         self._idle: list[psycopg.Connection] = []
         self._lock = threading.Lock()
-        self._permits = threading.Semaphore(most)
+        self._most, self._reserve = max(1, most), most // _RESERVED + _RESERVED_MIN
+        self._taken, self._is_left = 0, threading.Condition()
 
-    def take(self, *, new: bool = False) -> psycopg.Connection:
-        """A connection that is idle, as far as one can see from here."""
-        if not self._permits.acquire(timeout=_PATIENCE):
-            raise Problem(409, "conflict", "no connection to the database became free in time")
+    def _enter(self, is_within: bool) -> None:
+        most = self._most + (self._reserve if is_within else 0)
+        with self._is_left:
+            if not self._is_left.wait_for(lambda: self._taken < most, _PATIENCE):
+                raise Problem(409, "conflict", "no connection to the database became free in time")
+            self._taken += 1
+
+    def _leave(self) -> None:
+        with self._is_left:
+            self._taken -= 1
+            # Who is woken alone may be none that may go on.
+            self._is_left.notify_all()
+
+    def take(self, *, new: bool = False, is_within: bool = False) -> psycopg.Connection:
+        """A connection that is idle, as far as one can see from here; `is_within` says that somebody waits for the taker who
+        has one."""
+        self._enter(is_within)
         with self._lock:
             if new:
                 self._close_idle()
@@ -127,10 +151,14 @@ class Pool:
                     return connection
         try:
             connection = psycopg.connect(
-                self._url, autocommit=True, application_name=self._application_name, connect_timeout=_PATIENCE
+                self._url,
+                autocommit=True,
+                application_name=self._application_name,
+                connect_timeout=_PATIENCE,
+                **self._silent,
             )
         except psycopg.Error as error:
-            self._permits.release()
+            self._leave()
             raise Problem(503, "database", f"the component's database is away: {error}".strip()) from error
         try:
             for setting in _SETTINGS:
@@ -158,12 +186,12 @@ class Pool:
                 self._idle.append(connection)
         if not is_idle:
             connection.close()
-        self._permits.release()
+        self._leave()
 
-    def begin(self, statement: str) -> psycopg.Connection:
+    def begin(self, statement: str, *, is_within: bool = False) -> psycopg.Connection:
         """A connection in a transaction that has just begun. One that was lost while it was idle is replaced."""
         for is_last in (False, True):
-            connection = self.take(new=is_last)
+            connection = self.take(new=is_last, is_within=is_within)
             try:
                 connection.execute(statement)
                 return connection
@@ -173,9 +201,9 @@ class Pool:
                     raise Problem(503, "database", f"the component's database is away: {error}".strip()) from error
         raise AssertionError("the last attempt returns")
 
-    def run(self, *statements: Statement) -> list[psycopg.Cursor]:
+    def run(self, *statements: Statement, is_within: bool = False) -> list[psycopg.Cursor]:
         """Statements of ours in a local transaction of their own."""
-        work = Transaction(self, "read committed")
+        work = Transaction(self, "read committed", is_within)
         try:
             results = [work.execute(*statement) for statement in statements]
             work.commit([])
@@ -198,8 +226,9 @@ class Pool:
 class Transaction:
     """The local transaction of one call. Used by one thread, but for `cancel`."""
 
-    def __init__(self, pool: Pool, isolation: str) -> None:
-        self._pool, self._isolation = pool, isolation
+    def __init__(self, pool: Pool, isolation: str, is_within: bool = False) -> None:
+        """`is_within`: another call of the same root, which waits for this one, may have a connection."""
+        self._pool, self._isolation, self._is_within = pool, isolation, is_within
         self._connection: psycopg.Connection | None = None
         self._lock = threading.Lock()
         self._is_out_of_date = False
@@ -207,7 +236,7 @@ class Transaction:
 
     def _begin(self) -> psycopg.Connection:
         if self._connection is None:
-            connection = self._pool.begin(BEGIN[self._isolation])
+            connection = self._pool.begin(BEGIN[self._isolation], is_within=self._is_within)
             with self._lock:
                 self._connection = connection
         elif self._connection.info.transaction_status == TransactionStatus.IDLE:

@@ -127,6 +127,8 @@ class Node:
         # Where the parents decide that have asked for votes, by root and parent; and who was not believed since.
         self.origins: dict[str, dict[str, Origin]] = {}
         self._forsaken: dict[str, str] = {}
+        # Calls that a person has undone by hand, of roots whose slots are being freed.
+        self._by_hand: dict[str, list[str]] = {}
         # When roots began here, and when their time is over.
         self._times: dict[str, tuple[float, float]] = {}
         self._timers: list[tuple[float, int, str, tuple]] = []
@@ -246,7 +248,8 @@ class Node:
         """Whether no later process has taken the component over. Without an answer of the database that is not known,
         and so it is not."""
         try:
-            self.pool.run(self.slots.fence())
+            # Others wait for whoever asks.
+            self.pool.run(self.slots.fence(), is_within=True)
             return True
         except (psycopg.Error, Problem) as error:
             self.of_ours(error)
@@ -330,6 +333,7 @@ class Node:
         self.origins.pop(root, None)
         self._noes.pop(root, None)
         self._forsaken.pop(root, None)
+        self._by_hand.pop(root, None)
         self._mark_until(deadline, root)
         self._journal.end(root, is_committed)
 
@@ -552,20 +556,34 @@ class Node:
             self.check()
             return self.participant.outcome(root, child, nonce)
 
-    def settle(self, root: str, outcome: str) -> bool:
-        """A person decides what no parent has said, or has undone by hand what is parked."""
+    def settle(self, root: str, outcome: str, until: float) -> str | None:
+        """A person decides what no parent has said, or has undone by hand what is parked; nothing if there is no such thing.
+        Nobody says it again: it is `done` when the next start finds it, and `pending` if the database has not taken it until
+        then. It goes on, and the person may ask again."""
         with self.lock:
             parked = [one for one in self.parked if one.root == root] if outcome == "aborted" else []
             for one in parked:
                 self.parked.remove(one)
                 one.by_hand.set()
                 one.resume.set()
-            if parked:
-                return True
-            is_in_doubt = self.participant.is_in_doubt(root)
-            if is_in_doubt:
+                self._by_hand.setdefault(root, []).append(one.call)
+            calls = list(self._by_hand.get(root, [])) if outcome == "aborted" else []
+            if not calls and not (outcome == "committed" and self.participant.is_settled(root)):
+                if not self.participant.is_in_doubt(root):
+                    return None
                 self.tell("learned", root, None, outcome)
-            return is_in_doubt
+        known = self.participant
+        return self._lasting(until, lambda: not (known.is_settled(root) or known.has_any(root, calls)))
+
+    def _lasting(self, until: float, is_it: Callable[[], bool]) -> str:
+        """Waits until something is so, or until then."""
+        while True:
+            with self.lock:
+                if is_it():
+                    return "done"
+            if time.monotonic() >= until:
+                return "pending"
+            time.sleep(0.01)
 
     def resume(self, slot: int) -> bool:
         """Tries a parked undo again."""

@@ -583,6 +583,9 @@ class Participant:
         if known and known.is_in_doubt:
             if outcome == "committed":
                 self._commit(root, parent, out)
+                if self.is_settled(root) and known.slots:
+                    # A parent remembers what it has said until all is done, and a person says it once.
+                    out.append(("note", root, known.slots))
             elif outcome == "aborted" and (parent is None or known.is_called_by(parent)):
                 self._mark(root, "undone", out)
                 self._abort(root, "ended", out)
@@ -621,6 +624,15 @@ class Participant:
     def is_in_doubt(self, root: str) -> bool:
         """Whether only a parent can end this root here."""
         return root in self.roots and self.roots[root].is_in_doubt
+
+    def is_settled(self, root: str) -> bool:
+        """Whether a person has committed this root here, and nothing says so as yet but this process."""
+        return root in self.roots and self.roots[root].is_settled
+
+    def has_any(self, root: str, calls: list[str]) -> bool:
+        """Whether one of these calls is here."""
+        known = self.roots.get(root)
+        return known is not None and any(call in known.calls for call in calls)
 
     def shown(self) -> list[dict[str, object]]:
         """The open roots, for a person."""

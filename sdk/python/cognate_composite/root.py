@@ -99,6 +99,12 @@ class Root:
     def is_in_doubt(self) -> bool:
         return self.is_promised and self.phase == PREPARING
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is committed because a person has said so, which nothing says as yet but this process."""
+        is_told = self.told_by is not None or self.began is not None or self.is_noted
+        return self.phase == COMMITTED and not is_told
+
     def is_called_by(self, parent: str) -> bool:
         """Whether a call of a component is here. Such a one knows how a promise ends: it has the root until that has
         ended here, or the call that has called has come to nothing. One that has only asked may have executed a late

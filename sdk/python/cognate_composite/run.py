@@ -236,8 +236,10 @@ class Runner:
     def _run(self, request: Request, under_way: UnderWay) -> str:
         """Runs the handler of a call that has its lock, and ends its local transaction."""
         arrival, service = request.arrival, request.service
+        with self._node.lock:
+            is_within = self._node.participant.has_any(arrival.root, list(arrival.ancestors))
         for attempt in itertools.count(1):
-            work = Transaction(self._node.pool, service.isolation)
+            work = Transaction(self._node.pool, service.isolation, is_within)
             where = (arrival.root, arrival.call, arrival.ancestors)
             running = Call(self._node, *where, request.deadline, request.trace, work)
             with self._node.lock:
@@ -377,7 +379,7 @@ class Runner:
         which is as good, since nothing of it could be lost or doubled."""
         if request.service.reads and ours:
             work.commit([], is_fenced=True)
-            work = Transaction(self._node.pool, "read committed")
+            work = Transaction(self._node.pool, "read committed", True)
         work.commit(ours, is_fenced=True)
 
     def _keep(self, request: Request, answer: str) -> list[Statement]:

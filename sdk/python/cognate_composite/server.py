@@ -7,6 +7,7 @@ import hmac
 import json
 import logging
 import re
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -41,6 +42,8 @@ _KEY_BYTES = 255
 # How long a piece of a body says that it is, and most bytes of a line that does.
 _SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}\Z")
 _LINE_BYTES = 1024
+# Most bytes of a line of a head, if who reads it does not say.
+_HEAD_LINE_BYTES = 1 << 16
 # The first line of a head.
 _REQUEST = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ [\x21-\x7e\x80-\xff]+ HTTP/1\.[01]\r?\n\Z")
 # A line of a head behind the first one: the name of a field, without a space, and its text, without control characters
@@ -107,16 +110,27 @@ class Server(ThreadingHTTPServer):
 
 
 class _Head:
-    """What the head of a request is read from: its lines are kept."""
+    """What the head of a request is read from: its lines are kept. What comes later than its time has not come, however
+    little is missing each time."""
 
-    def __init__(self, source: Any) -> None:
-        self._source = source
+    def __init__(self, source: Any, connection: socket.socket, patience: float) -> None:
+        self.source, self._connection, self._until = source, connection, time.monotonic() + patience
         self.lines: list[bytes] = []
 
-    def readline(self, limit: int = -1) -> bytes:
-        line = self._source.readline(limit)
+    def readline(self, limit: int = _HEAD_LINE_BYTES) -> bytes:
+        line = b""
+        while len(line) < limit and not line.endswith(b"\n") and (ahead := self._ahead()):
+            length = ahead.find(b"\n") + 1 or len(ahead)
+            line += self.source.read(min(length, limit - len(line)))
         self.lines.append(line)
         return line
+
+    def _ahead(self) -> bytes:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self.source.peek(1)
 
     def is_sound(self) -> bool:
         """Whether it is fields, and an end."""
@@ -130,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
     # An answer is one packet, sent at once.
     wbufsize = -1
     disable_nagle_algorithm = True
-    # An idle connection is closed after this, in seconds.
+    # A connection is closed on which no whole head of a request has come for so long, in seconds.
     timeout = 75
     server: Server
 
@@ -149,26 +163,35 @@ class _Handler(BaseHTTPRequestHandler):
             }
         )
 
+    def handle_one_request(self) -> None:
+        """Reads a request, and answers it."""
+        source, self._head = self.rfile, _Head(self.rfile, self.connection, self.timeout)
+        self.rfile = self._head
+        try:
+            super().handle_one_request()
+        finally:
+            self.rfile = source
+
     def parse_request(self) -> bool:
         """Reads the head of a request. The library leaves out what it cannot read, and all fields behind that: a key, for
         example, or how long the body is."""
         self.close_connection = True
-        if self.raw_requestline.startswith(b"PRI * HTTP/2"):
-            return False
-        if self.raw_requestline in (b"\r\n", b"\n"):
-            # An empty line before a request is none of it.
-            self.close_connection = False
+        while self.raw_requestline in (b"\r\n", b"\n"):
+            # An empty line before a request is none of it, and gives it no more time.
+            self._head.lines.clear()
+            self.raw_requestline = self._head.readline()
+        if not self.raw_requestline or self.raw_requestline.startswith(b"PRI * HTTP/2"):
             return False
         if not _REQUEST.match(self.raw_requestline):
             self.request_version = self.default_request_version
             self._refuse_head()
             return False
-        source, head = self.rfile, _Head(self.rfile)
-        self.rfile = head
-        try:
-            is_read = super().parse_request()
-        finally:
-            self.rfile = source
+        head = self._head
+        # The first line is no field.
+        head.lines.clear()
+        is_read = super().parse_request()
+        self.rfile = head.source
+        self.connection.settimeout(self.timeout)
         if not is_read:
             return False
         if not head.lines[-1]:
@@ -345,6 +368,8 @@ class _Handler(BaseHTTPRequestHandler):
                     if (getattr(one, field, None) or 0) < 0:
                         raise ValueError(f"the body: {field} is below 0")
             return value
+        except RecursionError as error:
+            raise Problem(400, "arguments", "nested too deeply") from error
         except ValueError as error:
             raise Problem(400, "arguments", str(error)) from error
 
@@ -438,6 +463,8 @@ class _Handler(BaseHTTPRequestHandler):
             # The same body for another service is another request.
             asked = shape.canonical([service.name, body])
             digest = int.from_bytes(hashlib.sha256(compared.encode()).digest()[:8]) >> 1
+        except RecursionError as error:
+            raise Problem(400, "arguments", "nested too deeply") from error
         except ValueError as error:
             raise Problem(400, "arguments", str(error)) from error
         if place is None:
@@ -486,9 +513,10 @@ class _Handler(BaseHTTPRequestHandler):
         settle = self._typed(_Settle, body)
         if settle.outcome not in ("committed", "aborted"):
             raise Problem(400, "arguments", f"{settle.outcome!r} is neither committed nor aborted")
-        if not self.server.node.settle(settle.root, settle.outcome):
+        state = self.server.node.settle(settle.root, settle.outcome, self._deadline())
+        if state is None:
             raise Problem(404, "root", "this root is not in doubt here")
-        return {"root": settle.root, "state": "done"}
+        return {"root": settle.root, "state": state}
 
     def _resume(self, body: Any) -> Any:
         slot = self._typed(_Resume, body).slot
@@ -526,6 +554,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """A request that is none of HTTP's, or of a kind that nothing here takes."""
+        if code == 501:
+            # Whoever is still sending comes to read that there is nothing, too.
+            self._arrived = time.monotonic()
+            self._read_body()
         self.close_connection = True
         problem = Problem(404, "path", "there is nothing here") if code == 501 else Problem(400, "arguments", str(message))
         self._send(problem.status, problem.body(), "application/problem+json")

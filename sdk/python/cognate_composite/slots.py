@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import psycopg
 
@@ -23,6 +23,8 @@ from .sessions import FENCED, application_name, end_older, is_postgresql
 
 # Slots of a new component, and how many are added when they do not suffice.
 _SLOTS = 128
+# How long a call waits for somebody else who makes slots, in seconds.
+_PATIENCE = 5
 
 _TABLES = (
     "CREATE SCHEMA IF NOT EXISTS cognate_composite",
@@ -102,6 +104,12 @@ class Facts:
     decision: list[tuple[str, int]] | None
     deadline_ms: int
 
+    @staticmethod
+    def read(text: str) -> Facts:
+        """As a slot has them. A component in Rust, which this one may take over from, says more in its own."""
+        said, known = json.loads(text), {field.name for field in fields(Facts)}
+        return Facts(**{name: value for name, value in said.items() if name in known})
+
     def of(self, root: str, slot: int, is_noted: bool) -> SlotFacts:
         """As the participant remembers it."""
         arrival = Arrival(
@@ -163,12 +171,14 @@ class Slots:
             connection.execute("ROLLBACK")
             raise ValueError(_OVERTAKEN)
         connection.execute("COMMIT")
-        self.rows = [Row(slot, root, Facts(**json.loads(facts)), noted) for slot, root, facts, noted in found if root]
+        self.rows = [Row(slot, root, Facts.read(facts), noted) for slot, root, facts, noted in found if root]
         self._free = [slot for slot, root, _, _ in found if not root]
         self._next = 1 + max((slot for slot, *_ in found), default=-1)
         # Slots of roots that are over; in the database they are not free yet.
         self._freeing: list[tuple[int, str]] = []
         self._lock = threading.Lock()
+        # Held by who makes slots: others wait for these instead of making more.
+        self._growing = threading.Lock()
 
     def name_journal(self, connection: psycopg.Connection, journal: str) -> None:
         """From now on the database belongs to this journal, unless a later start has one of its own."""
@@ -181,15 +191,29 @@ class Slots:
 
     def choose(self, pool: Pool) -> int:
         """A slot to write; the pool grows if there is none."""
-        while True:
-            with self._lock:
-                if self._free:
-                    return self._free.pop()
-                first, self._next = self._next, self._next + _SLOTS
-            grown = pool.run((_GROW, (self.component, self.generation, first, first + _SLOTS - 1)))
-            if grown[0].rowcount == 0:
-                raise Fenced()
-            self.released(*range(first + _SLOTS - 1, first - 1, -1))
+        while (slot := self._take()) is None:
+            if not self._growing.acquire(timeout=_PATIENCE):
+                raise Problem(409, "conflict", "no slot became free in time")
+            try:
+                if (slot := self._take()) is not None:
+                    return slot
+                self._grow(pool)
+            finally:
+                self._growing.release()
+        return slot
+
+    def _take(self) -> int | None:
+        with self._lock:
+            return self._free.pop() if self._free else None
+
+    def _grow(self, pool: Pool) -> None:
+        with self._lock:
+            first, self._next = self._next, self._next + _SLOTS
+        # Who needs a slot has a connection already.
+        grown = pool.run((_GROW, (self.component, self.generation, first, first + _SLOTS - 1)), is_within=True)
+        if grown[0].rowcount == 0:
+            raise Fenced()
+        self.released(*range(first + _SLOTS - 1, first - 1, -1))
 
     def released(self, *slots: int) -> None:
         """These are free, in the database, too."""

@@ -261,11 +261,21 @@ class Requests(Contract):
             (post("stock", "/composite/prepare", {"roots": [{"root": "a b", "parent": "shop", "calls": 1}]}), 400, "arguments"),
             (request("stock", "GET", "/nowhere"), 404, "path"),
             (request("stock", "DELETE", "/status"), 404, "path"),
+            # Whoever is still sending comes to read that there is nothing, too.
+            (request("stock", "PUT", "/services/take", b" " * (10 << 20)), 404, "path"),
         ]
         for number, (answer, status, reason) in enumerate(cases):
             self.assertEqual(self.reason(answer), (status, reason), f"case {number}: {answer}")
         self.assertEqual(self.fleet.status("stock")["roots"], [])
         self.assertEqual(self.fleet.read("stock", "count", {"item": 1}), 1000)
+
+    def test_lists_within_lists_are_no_argument_however_deep(self) -> None:
+        # Somewhere there it is too deep to be read, or to be written into what is said of it.
+        for depth in range(900, 1010):
+            body = b"[" * depth + b"]" * depth
+            for path in ("/services/take", "/composite/settle"):
+                answer = self.fleet.request("stock", "POST", path, body)
+                self.assertEqual(self.reason(answer), (400, "arguments"), f"{path}, {depth}")
 
     def test_a_body_that_does_not_come_in_time_is_given_up(self) -> None:
         with socket.create_connection(("127.0.0.1", self.fleet.ports["stock"]), timeout=20) as connection:

@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from cognate_composite import Component, StartError, never, same_item, shape
-from cognate_composite.database import NotCommitted, Transaction
+from cognate_composite.database import NotCommitted, Pool, Transaction
 from cognate_composite.journal import BadJournal, Journal
 from cognate_composite.locks import Arrival
 from cognate_composite.matrix import ALWAYS, NEVER, SAME_ITEM, Declared, Matrix
@@ -26,8 +26,8 @@ from cognate_composite.problem import Problem, Refused, is_of_cast, is_serializa
 from cognate_composite.root import Origin, SlotFacts, Vote, VoteFacts
 from cognate_composite.run import Runner
 from cognate_composite.server import Tokens, _Handler
-from cognate_composite.sessions import FENCED
-from cognate_composite.slots import UNDONE
+from cognate_composite.sessions import FENCED, Terms
+from cognate_composite.slots import UNDONE, Facts
 
 SERVICES = [Declared("take", True, False, True), Declared("count", True, True, False), Declared("buy", False, False, False)]
 MATRIX = Matrix(SERVICES, [never("take", "take"), never("buy", "take"), same_item("take", "count")])
@@ -56,6 +56,50 @@ class Waits(unittest.TestCase):
         under_way.start.set_result("late")
         under_way.verdict.put(False)
         self.assertEqual((runner._permission(under_way), runner._verdict(under_way)), ("late", False))
+
+
+class Pools(unittest.TestCase):
+    def pool(self, url: str, most: int) -> Pool:
+        return Pool(url, "name", most, Terms(None, ""))
+
+    @patch("cognate_composite.database.psycopg.connect")
+    def test_a_database_that_is_silent_is_noticed_unless_its_address_says_otherwise(self, connect: Mock) -> None:
+        for url, idle, sent in [
+            ("postgresql://a@b/c", 30, 60_000),
+            ("postgresql://a@b/c?keepalives_idle=7", None, 60_000),
+            ("postgresql://a@b/c?tcp_user_timeout=9", 30, None),
+        ]:
+            self.pool(url, 1).take()
+            given = connect.call_args.kwargs
+            # What the address says is not said otherwise beside it.
+            self.assertEqual((given.get("keepalives_idle"), given.get("tcp_user_timeout")), (idle, sent), url)
+
+    @patch("cognate_composite.database._PATIENCE", 0.01)
+    @patch("cognate_composite.database.psycopg.connect")
+    def test_whom_somebody_waits_for_has_a_connection_left(self, connect: Mock) -> None:
+        pool = self.pool("postgresql://a@b/c", 1)
+        taken = [pool.take(), pool.take(is_within=True), pool.take(is_within=True)]
+        for is_within in (False, True):
+            with self.assertRaises(Problem) as raised:
+                pool.take(is_within=is_within)
+            self.assertEqual((raised.exception.status, raised.exception.reason), (409, "conflict"))
+        pool.give_back(taken.pop(), False)
+        pool.give_back(pool.take(is_within=True), False)
+        # Whom nobody waits for waits until all of these are back.
+        pool.give_back(taken.pop(), False)
+        with self.assertRaises(Problem):
+            pool.take()
+        pool.give_back(taken.pop(), False)
+        pool.take()
+
+
+class Slots(unittest.TestCase):
+    def test_what_a_component_in_rust_says_more_in_its_slots_is_left_out(self) -> None:
+        said = {"call": "r.1", "parent": "shop", "ancestors": ["1"], "service": "take", "item": "7", "sequence": 3}
+        said |= {"arguments": 5, "answer": "null", "undo": ["7"], "children": [["payment", 1]], "began_here": False}
+        said |= {"decision": None, "deadline_ms": 900}
+        more = {"nonce": 7, "nonces": [["payment", 3]], "origin": {"database": "d", "generation": 2}}
+        self.assertEqual(Facts.read(json.dumps(said | more)), Facts(**said))
 
 
 class Undos(unittest.TestCase):
@@ -321,6 +365,22 @@ class Participants(unittest.TestCase):
             self.assertEqual(self.one.learned("r", "office", "aborted"), [])
             self.assertTrue(self.one.is_in_doubt("r"))
         self.assertIn(("undo", "r", "1"), self.one.learned("r", "shop", "aborted"))
+
+    def test_what_a_person_has_committed_is_noted(self) -> None:
+        # Nobody says it again, so the database has to know it, also if the process ends now.
+        self.answered("r", "1", "shop", 3)
+        self.one.prepare("r", "shop", 1, None, 11)
+        self.one.vote_written("r")
+        self.assertEqual(self.one.learned("r", None, "committed"), [("free", "r", [3]), ("note", "r", [3])])
+        self.assertTrue(self.one.is_settled("r"))
+        self.one.noted("r")
+        self.assertFalse(self.one.is_settled("r"))
+        # A parent that says so remembers it.
+        self.answered("q", "1", "shop", 4)
+        self.one.prepare("q", "shop", 1, None, 12)
+        self.one.vote_written("q")
+        self.assertEqual(self.one.learned("q", "shop", "committed"), [("free", "q", [4])])
+        self.assertFalse(self.one.is_settled("q"))
 
     def test_where_it_began_all_vote_and_the_commit_decides(self) -> None:
         self.one.arrive(arrival("r", "1", None, "buy"))

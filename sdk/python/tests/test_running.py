@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import psycopg
 
-from cognate_composite import Component, Problem, Refused, Running
+from cognate_composite import Component, Problem, Refused, Running, never
 from cognate_composite.locks import Arrival
 from cognate_composite.root import Vote
 from cognate_composite.run import Request
@@ -86,10 +86,10 @@ class Apart(unittest.TestCase):
     def component(self) -> Component:
         return Component(NAME, setup=["CREATE TABLE IF NOT EXISTS apart_word (word text NOT NULL)"])
 
-    def start(self, component: Component, database: str) -> Running:
+    def start(self, component: Component, database: str, connections: int = 24) -> Running:
         folder = tempfile.mkdtemp(prefix="cognate-composite-")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
-        running = component.start(database=database, data=folder)
+        running = component.start(database=database, data=folder, connections=connections)
         self.addCleanup(running.stop)
         return running
 
@@ -147,6 +147,84 @@ class Silence(Apart):
         while running._node.status()["roots"]:
             self.assertLess(time.monotonic(), until, running._node.status())
             time.sleep(0.02)
+
+    def test_what_a_person_decides_is_pending_while_nothing_is_heard(self) -> None:
+        proxy, component = Proxy(), self.component()
+        self.addCleanup(proxy.close)
+
+        @component.service()
+        def enter(call, word: str) -> None:
+            call.execute("INSERT INTO apart_word VALUES (%s)", [word])
+            call.undo(word)
+
+        @enter.undo
+        def forget(undo, word: str) -> None:
+            undo.execute("DELETE FROM apart_word WHERE word = %s", [word])
+
+        running = self.start(component, proxy.url)
+        of = {"Cognate-Root": "r", "Cognate-Parent": "office", "Cognate-Call": "r.1"}
+        self.assertEqual(self.enter(running.listen("127.0.0.1", 0), 60_000, **of), (200, None))
+        vote = running._node.vote("r", "office", 1, None).result(60)
+        self.assertIsNone(vote.no)
+        proxy.flows.clear()
+        for _ in range(2):
+            self.assertEqual(running._node.settle("r", "committed", time.monotonic() + 0.5), "pending")
+        proxy.flows.set()
+        until = time.monotonic() + 60
+        while running._node.status()["roots"]:
+            self.assertLess(time.monotonic(), until, running._node.status())
+            time.sleep(0.02)
+        self.assertIsNone(running._node.settle("r", "committed", time.monotonic() + 60))
+
+
+class Within(Apart):
+    def test_a_component_with_one_connection_calls_itself(self) -> None:
+        component = self.component()
+
+        @component.service()
+        def enter(call, word: str) -> str:
+            call.execute("INSERT INTO apart_word VALUES (%s)", [word])
+            # It has the one connection, and the call needs one, and another one for the first slots.
+            call.call(NAME, "note", f"{word} noted")
+            return word
+
+        @component.service()
+        def note(call, word: str) -> None:
+            call.execute("INSERT INTO apart_word VALUES (%s)", [word])
+            call.undo(word)
+
+        @note.undo
+        def forget(undo, word: str) -> None:
+            undo.execute("DELETE FROM apart_word WHERE word = %s", [word])
+
+        component.conflicts(never("enter", "note"))
+        running = self.start(component, database_url(), connections=1)
+        address = running.listen("127.0.0.1", 0)
+        running.set_peer(NAME, "http://{}:{}".format(*address))
+        self.assertEqual(self.enter(address, 20_000), (200, "a"))
+        with psycopg.connect(database_url(), autocommit=True) as connection:
+            found = connection.execute("SELECT word FROM apart_word ORDER BY word").fetchall()
+        self.assertEqual(found, [("a",), ("a noted",)])
+
+
+class Heads(Apart):
+    @patch("cognate_composite.server._Handler.timeout", 0.5)
+    def test_a_head_that_comes_byte_by_byte_has_no_more_time(self) -> None:
+        address = self.start(self.component(), database_url()).listen("127.0.0.1", 0)
+        for begun, piece in [(b"", b"x"), (b"POST /services/enter HTTP/1.1\r\nX-Long: ", b"x"), (b"", b"\r\n")]:
+            with socket.create_connection(address, timeout=60) as connection:
+                connection.sendall(begun)
+                # A byte each time that nothing has come: at this pace the head would take an hour.
+                connection.settimeout(0.05)
+                with contextlib.suppress(ConnectionError):
+                    for _ in range(1200):
+                        try:
+                            self.assertEqual(connection.recv(4096), b"")
+                            break
+                        except TimeoutError:
+                            connection.sendall(piece)
+                    else:
+                        self.fail("the head has as much time as it likes")
 
 
 class Texts(Apart):

@@ -59,6 +59,11 @@ CREATE TABLE "Thing"" 1" (
 CREATE INDEX thing_price ON "Thing"" 1" (price DESC NULLS LAST, id) INCLUDE (code) WHERE price > 1;
 CREATE INDEX person_lower ON person (lower(name));
 CREATE VIEW a_count AS SELECT p.name, count(*) AS things FROM person p JOIN "Thing"" 1" t ON t.person = p.id GROUP BY p.name;
+CREATE SEQUENCE ticket_seq START 7;
+CREATE DOMAIN a_number AS bigint DEFAULT nextval('ticket_seq');
+CREATE TABLE a_ticket (id bigint DEFAULT nextval('ticket_seq'), number a_number, note text);
+CREATE VIEW a_last AS SELECT last_value FROM ticket_seq;
+CREATE VIEW a_tally AS SELECT p.id, p.name, count(*) AS things FROM person p JOIN "Thing"" 1" t ON t.person = p.id GROUP BY p.id;
 CREATE FUNCTION a_total(which int) RETURNS numeric LANGUAGE sql STABLE
     AS 'SELECT sum(price) FROM sales."Thing"" 1" WHERE person = which';
 COMMENT ON TABLE person IS 'who buys; it''s a comment';
@@ -112,6 +117,8 @@ OF_DATABASE = [
     'COPY (SELECT * FROM sales."Thing"" 1" ORDER BY id) TO STDOUT',
     'SELECT last_value, is_called FROM sales."Thing"" 1_id_seq" UNION ALL SELECT last_value, is_called FROM sales.person_id_seq',
     "SELECT * FROM sales.a_count ORDER BY name",
+    "SELECT * FROM sales.a_tally ORDER BY id",
+    "SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'sales.a_ticket'::regclass",
     "SELECT sales.a_total(10)",
 ]
 # What the defaults, the identity and the generated column of a new row are; nothing of it stays but the sequences.

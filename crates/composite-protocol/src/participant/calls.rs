@@ -83,7 +83,8 @@ impl Participant {
         self.waiting.retain(|(its_root, its_call)| its_root != root || its_call != call);
     }
 
-    /// Lets those run whose locks have become free, the longest waiting first.
+    /// Lets those run whose locks have become free, the longest waiting first. Who waits for a call
+    /// that is kept prepared now would wait for his own root's end, and hears so.
     pub(super) fn wake(&mut self, out: &mut Effects) {
         let mut place = 0;
         while let Some((root, call)) = self.waiting.get(place).cloned() {
@@ -96,7 +97,15 @@ impl Participant {
                     self.waiting.remove(place);
                     out.push(Effect::Run(root, call));
                 }
-                _ => place += 1,
+                grant @ (Grant::Ancestor(_) | Grant::ClosedSibling(_)) => {
+                    self.waiting.remove(place);
+                    // What is in its way is of the same root, which is not empty without it.
+                    if let Some(known) = self.roots.get_mut(&root) {
+                        known.calls.remove(&call);
+                    }
+                    out.push(Effect::Refuse(root, call, Refusal::Blocked(grant)));
+                }
+                Grant::Sibling(_) | Grant::Conflict { .. } => place += 1,
             }
         }
     }

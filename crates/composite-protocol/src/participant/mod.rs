@@ -145,7 +145,7 @@ impl Participant {
             Event::HeldCommitted(root, call) => self.held_committed(&root, &call, &mut out),
             Event::Undone(root, call) => self.undone(&root, &call, &mut out),
             Event::Freed(root) => self.freed(&root, &mut out),
-            Event::Noted(root) => self.noted(&root),
+            Event::Noted(root) => self.noted(&root, &mut out),
             Event::Deadline(root) => self.deadline(&root, &mut out),
             Event::MarkOver(root) => {
                 // What is still being undone needs it: a start would be in doubt about the rest.
@@ -197,6 +197,11 @@ impl Participant {
     /// Whether only a parent can end this root here.
     pub fn is_in_doubt(&self, root: &RootId) -> bool {
         self.roots.get(root).is_some_and(Root::is_in_doubt)
+    }
+
+    /// Whether a person has committed this root here, and nothing says so as yet but this process.
+    pub fn is_settled(&self, root: &RootId) -> bool {
+        self.roots.get(root).is_some_and(Root::is_settled)
     }
 
     /// Whether one of these calls runs here.

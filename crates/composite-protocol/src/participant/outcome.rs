@@ -132,13 +132,16 @@ impl Participant {
         self.locks.release(root, call, entry.arrival.service, &entry.arrival.item);
         self.wake(out);
         self.free(root, out);
+        self.note_settled(root, out);
     }
 
-    /// Has the slots freed once all children are done.
+    /// Has the slots freed once all children are done. What a person has decided is in all slots
+    /// before the first one is free: a start that found the others only would be in doubt about
+    /// these.
     fn free(&mut self, root: &RootId, out: &mut Effects) {
         let known = self.roots.get_mut(root).expect("a root that is committed is known");
         let are_done = known.children.values().all(|child| child.is_done) || !holds(Rule::ForgetsLast);
-        if known.is_freeing || known.holds_any() || !are_done {
+        if known.is_freeing || known.holds_any() || !are_done || known.is_settled() {
             return;
         }
         known.is_freeing = true;
@@ -175,9 +178,12 @@ impl Participant {
         out.push(Effect::Forget(root.clone(), Outcome::Committed));
     }
 
-    pub(super) fn noted(&mut self, root: &RootId) {
-        if let Some(known) = self.roots.get_mut(root) {
-            known.is_noted = true;
+    pub(super) fn noted(&mut self, root: &RootId, out: &mut Effects) {
+        let Some(known) = self.roots.get_mut(root) else { return };
+        let is_waited_for = known.is_settled();
+        known.is_noted = true;
+        if is_waited_for {
+            self.free(root, out);
         }
     }
 
@@ -334,12 +340,23 @@ impl Participant {
             return;
         }
         match outcome {
-            Outcome::Committed => self.commit(root, None, out),
+            Outcome::Committed => {
+                self.commit(root, None, out);
+                self.note_settled(root, out);
+            }
             Outcome::Aborted | Outcome::Pending => {
                 self.mark_undone(root, out);
                 self.abort(root, out);
             }
         }
+    }
+
+    /// Has the database know what a person has decided: a parent that tells an outcome remembers it
+    /// until all is done, and a person tells it once. What is kept prepared cannot be written into,
+    /// and is committed first.
+    fn note_settled(&self, root: &RootId, out: &mut Effects) {
+        let settled = self.roots.get(root).filter(|known| known.is_settled() && !known.holds_any());
+        out.extend(settled.map(|known| Effect::Note(root.clone(), known.slots())));
     }
 }
 

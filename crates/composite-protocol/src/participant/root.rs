@@ -254,6 +254,13 @@ impl Root {
         }
     }
 
+    /// Whether it is committed because a person has said so, which nothing says as yet but this
+    /// process. Of what has no slot nothing is left to be said.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_told = self.told_by.is_some() || self.began.is_some() || self.is_noted;
+        self.phase == Phase::Committed && !is_told && self.calls.values().any(|call| call.slot().is_some())
+    }
+
     /// Whether nothing holds it: no call is left, and nobody was called.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.children.is_empty()

@@ -182,6 +182,52 @@ fn what_a_person_has_undone_refuses_its_commit() {
     assert_eq!(hears(&mut started(vec![(root(), mark)]), NAMED), EXACT, "the process has ended");
 }
 
+/// Nobody says it again, so the database has to know it, also if the process ends now.
+#[test]
+fn what_a_person_has_committed_is_noted() {
+    let mut stock = has_answered();
+    is_asked(&mut stock);
+    stock.handle(Event::VoteWritten(root()));
+    let effects = stock.handle(Event::Settle(root(), Outcome::Committed));
+    assert_eq!(effects, [Effect::Note(root(), vec![0])]);
+    assert!(stock.is_settled(&root()), "nothing says so but this process");
+    assert_eq!(stock.handle(Event::Noted(root())), [Effect::Free(root(), vec![0])]);
+    assert!(!stock.is_settled(&root()));
+    assert_eq!(stock.handle(Event::Freed(root())), [Effect::Forget(root(), Outcome::Committed)]);
+    // A parent that says so remembers it.
+    let mut stock = has_answered();
+    is_asked(&mut stock);
+    stock.handle(Event::VoteWritten(root()));
+    let pending = Effect::SendSettled(root(), parent(), Settled::Pending);
+    let effects = stock.handle(Event::Commit(root(), parent(), Some(LATE)));
+    assert_eq!(effects, [Effect::Free(root(), vec![0]), pending]);
+    assert!(!stock.is_settled(&root()));
+}
+
+/// What is kept prepared cannot be written into. It is said in all slots at once then, and none is
+/// free before: a start would be in doubt about those that are left.
+#[test]
+fn what_a_person_has_committed_is_noted_as_a_whole() {
+    let (other, payment) = (CallId::new("r.2").expect("a call"), Name::new("payment").expect("a name"));
+    let held = SlotFacts { is_held: true, ..found() };
+    let arrival = Arrival { call: other, ..arrival() };
+    let children = vec![(payment.clone(), 1)];
+    let open = SlotFacts { slot: 1, sequence: 2, arrival, children, ..found() };
+    let remembered = Remembered { slots: vec![held, open], ..Remembered::default() };
+    let (mut stock, _) = Participant::recover(takes_items(), 3, remembered);
+    let effects = stock.handle(Event::Settle(root(), Outcome::Committed));
+    let tell = Effect::TellCommit(root(), payment.clone(), None);
+    assert_eq!(effects, [Effect::CommitHeld(root(), call()), tell]);
+    assert_eq!(stock.handle(Event::Told(root(), payment, Settled::Done)), []);
+    assert!(stock.is_settled(&root()));
+    let effects = stock.handle(Event::HeldCommitted(root(), call()));
+    assert_eq!(effects, [Effect::Note(root(), vec![0, 1])]);
+    assert!(stock.is_settled(&root()));
+    assert_eq!(stock.handle(Event::Noted(root())), [Effect::Free(root(), vec![0, 1])]);
+    assert!(!stock.is_settled(&root()));
+    assert_eq!(stock.handle(Event::Noted(root())), [], "a parent had it noted, too");
+}
+
 /// `done` is also said of what was never here, which a later process may have promised: only of
 /// what was committed here it is known.
 #[test]

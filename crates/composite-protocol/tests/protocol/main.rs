@@ -7,6 +7,7 @@ mod late;
 mod paper;
 mod roots;
 mod rules;
+mod siblings;
 mod world;
 
 use std::sync::Arc;

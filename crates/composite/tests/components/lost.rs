@@ -478,6 +478,59 @@ async fn a_call_ends_with_its_time_though_its_database_does_not_answer() -> std:
     Ok(())
 }
 
+/// Nothing is begun before its key was looked for, so nothing may have happened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_cannot_be_looked_for_in_time_is_not_unknown() -> std::result::Result<(), Failure> {
+    let (solo, key) = (Solo::start().await?, ("Idempotency-Key", "k"));
+    assert_eq!(solo.put(&[], 1).await?, (200, json!(1)));
+    solo.door.is_held.send_replace(true);
+    let late = solo.put(&[key, ("Cognate-Deadline-Ms", "200")], 2).await?;
+    assert_eq!(reason(&late), (504, Some("deadline")));
+    solo.door.is_held.send_replace(false);
+    assert_eq!(solo.put(&[key], 2).await?, (200, json!(2)));
+    Ok(())
+}
+
+/// A key is another request's once its answer's time is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_is_kept_for_its_time() -> std::result::Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let server = serve(&folder.path().join("data")).await?;
+    let url = url(server.listen());
+    let cases = [("a", 10, Duration::from_secs(3600), 422), ("b", 20, Duration::ZERO, 200)];
+    for (key, first, kept, again) in cases {
+        let running = component(&url, &folder.path().join(key)).answers_kept(kept).start().await?;
+        let address = open(&running).await?;
+        for (n, code) in [(first, 200), (first + 1, again)] {
+            let headers = [("Idempotency-Key", key)];
+            let (answered, answer) = posted(address, "/services/put", &headers, json!(n)).await?;
+            assert_eq!(answered, code, "{key} {n}: {answer}");
+        }
+    }
+    Ok(())
+}
+
+/// A person hears that what he has decided is done when it is so in the database, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_person_decides_is_pending_while_nothing_is_heard() -> std::result::Result<(), Failure> {
+    let solo = with_part().await?;
+    assert_eq!(solo.enter(("a", "a.1"), "60000", 1).await?, (200, Value::Null));
+    assert_eq!(solo.is_asked("a").await?["vote"], "yes");
+    solo.door.is_held.send_replace(true);
+    let settle = json!({ "root": "a", "outcome": "committed" });
+    let pending = json!({ "root": "a", "state": "pending" });
+    for _ in 0..2 {
+        let headers = [("Cognate-Deadline-Ms", "500")];
+        let said = posted(solo.address, "/composite/settle", &headers, settle.clone()).await?;
+        assert_eq!(said, (200, pending.clone()));
+    }
+    solo.door.is_held.send_replace(false);
+    solo.end("commit", "a").await?;
+    assert_eq!(reason(&posted(solo.address, "/composite/settle", &[], settle).await?), (404, Some("root")));
+    assert_eq!(solo.put_again(3).await?, json!(2));
+    Ok(())
+}
+
 /// A database may take a statement and never answer it. An undo is not held by that for ever: it is
 /// made on another connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

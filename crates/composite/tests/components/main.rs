@@ -20,6 +20,7 @@ mod proxy;
 mod sent;
 mod serial;
 mod server;
+mod settled;
 mod storm;
 mod tls;
 mod trade;

@@ -134,7 +134,8 @@ impl Manager {
         let csn = appended.inspect_err(|_| self.discard(&loads))?;
         let (note, locks, promise) = (note.clone(), locks.len(), preparation.promise);
         let part = Pending { id, held: Held::default(), promise, loads, dropped, changes };
-        Ok(Prepared { note, prepared_us, csn, locks, part, _writes: None })
+        let known_since = self.options.clock.monotonic();
+        Ok(Prepared { note, prepared_us, known_since, csn, locks, part, _writes: None })
     }
 
     /// Decides: commits `winner` and rolls `losers` back, in one record together with `rows`. The
@@ -236,7 +237,9 @@ impl Manager {
             return Err(Error::corrupt(&self.store.base.run_path(*missing), 0, what));
         }
         let part = Pending { id, held, promise, loads, dropped, changes };
-        self.prepared.enter(owner, Prepared { note, prepared_us, csn, locks, part, _writes: None });
+        let known_since = self.options.clock.monotonic();
+        let prepared = Prepared { note, prepared_us, known_since, csn, locks, part, _writes: None };
+        self.prepared.enter(owner, prepared);
         Ok(())
     }
 }

@@ -48,6 +48,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use cognate_env::Clock;
 use foldhash::fast::RandomState;
 
 use crate::key::SmallKey;
@@ -71,7 +72,8 @@ pub struct PreparedInfo {
     pub note: Value,
     /// When it was prepared: wall clock, microseconds since 1970.
     pub prepared_us: i64,
-    /// Time since then; 0 if the wall clock went back.
+    /// Time since then by the wall clock, and at least the time for which this process has known
+    /// of it: wall clocks are set, and those of nodes differ.
     pub age: Duration,
     /// How many locks it holds.
     pub locks: usize,
@@ -88,6 +90,8 @@ impl PreparedInfo {
 pub(crate) struct Prepared {
     note: Value,
     prepared_us: i64,
+    /// Since when this process has known of it, by the clock that nobody sets.
+    known_since: Duration,
     /// The number of the record that prepared it.
     csn: Csn,
     locks: usize,
@@ -157,16 +161,18 @@ impl PreparedTable {
     }
 
     /// Those that are prepared, by id.
-    pub(crate) fn list(&self, now_us: i64) -> Vec<PreparedInfo> {
+    pub(crate) fn list(&self, clock: &dyn Clock) -> Vec<PreparedInfo> {
+        let (now_us, now) = (clock.wall_us(), clock.monotonic());
         let known = self.known.lock();
         let info = |(owner, prepared): (&Owner, &Option<Prepared>)| {
             let prepared = prepared.as_ref()?;
+            let by_wall = u64::try_from(now_us - prepared.prepared_us).unwrap_or(0);
             Some(PreparedInfo {
                 transaction: prepared.part.id,
                 owner: owner.clone(),
                 note: prepared.note.clone(),
                 prepared_us: prepared.prepared_us,
-                age: Duration::from_micros(u64::try_from(now_us - prepared.prepared_us).unwrap_or(0)),
+                age: Duration::from_micros(by_wall).max(now.saturating_sub(prepared.known_since)),
                 locks: prepared.locks,
             })
         };

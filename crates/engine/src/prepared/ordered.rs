@@ -203,6 +203,7 @@ impl Manager {
         let prepared = Prepared {
             note: preparing.note.clone(),
             prepared_us: preparing.prepared_us,
+            known_since: self.options.clock.monotonic(),
             csn: place.csn,
             locks: parts.locks.len(),
             part,

@@ -56,7 +56,7 @@ pub struct InDoubt {
     pub request: Text,
     /// When the first of them was prepared: wall clock, microseconds since 1970.
     pub prepared_us: i64,
-    /// Time since then, in microseconds.
+    /// Time since then, in microseconds: that of the oldest, as [`crate::PreparedInfo::age`].
     pub age_us: i64,
     /// Locks that they hold.
     pub locks: usize,
@@ -401,10 +401,9 @@ impl Manager {
 
     /// Families that wait for their decision, the oldest first.
     pub(crate) fn in_doubt(&self) -> Vec<InDoubt> {
-        let now = self.options.clock.wall_us();
         let mut all: Vec<InDoubt> = Vec::new();
         let mut places = std::collections::HashMap::new();
-        for info in self.prepared.list(now) {
+        for info in self.prepared.list(&*self.options.clock) {
             let Owner::Instance(xid, instance) = info.owner else { continue };
             let place = *places.entry(xid.clone()).or_insert_with(|| {
                 let mut shard = self.families.shard(&xid);
@@ -419,7 +418,7 @@ impl Manager {
             let entry = &mut all[place];
             entry.instances.push(instance);
             entry.prepared_us = entry.prepared_us.min(info.prepared_us);
-            entry.age_us = (now - entry.prepared_us).max(0);
+            entry.age_us = entry.age_us.max(i64::try_from(info.age.as_micros()).unwrap_or(i64::MAX));
             entry.locks += info.locks;
         }
         all.iter_mut().for_each(|entry| entry.instances.sort_unstable());

@@ -12,8 +12,8 @@ use cognate_engine::{
     Access, Commit, Database, Error, Executed, Execution, Incoming, Isolation, LockMode, LockOutcome, Node,
     Options, Progress, Replication, TotalOrder, Transaction, TransactionId, WaitPolicy, node_of,
 };
-use cognate_env::SplitMix;
 use cognate_env::sim::{Loss, SimDisk};
+use cognate_env::{Clock, SplitMix};
 
 use super::support::{Seed, all, block_on, seeds, value};
 
@@ -52,6 +52,8 @@ pub(super) struct Cluster {
     starts: u32,
     /// The memory budget of each node.
     memory_bytes: u64,
+    /// Clocks that nodes have from their next start on, if not the machine's.
+    pub(super) clocks: HashMap<u16, Arc<dyn Clock>>,
     /// What the programs that were executed have read.
     pub(super) executed: Mutex<HashMap<TransactionId, Reads>>,
 }
@@ -86,6 +88,7 @@ impl Cluster {
             disks: Vec::new(),
             starts: 1,
             memory_bytes,
+            clocks: HashMap::new(),
             executed: Mutex::default(),
         };
         for number in 1..=count {
@@ -104,6 +107,9 @@ impl Cluster {
         let mut options = Options::new(FOLDER).memory(self.memory_bytes);
         let order = Arc::new(Proposals(Arc::clone(&self.order)));
         options.disk = self.disk(number).handle();
+        if let Some(clock) = self.clocks.get(&number) {
+            options.clock = Arc::clone(clock);
+        }
         options.node = Some(Node { number, start: self.starts, order });
         Database::open(options)
     }

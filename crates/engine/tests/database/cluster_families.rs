@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cognate_engine::sibling::{Begun, Instance, Limits, Mipt, Refusal, State, Text, Told, Xid};
 use cognate_engine::{Error, Isolation, LockMode, Transaction, WaitPolicy};
-use cognate_env::SplitMix;
+use cognate_env::sim::SimClock;
+use cognate_env::{Clock, SplitMix};
 
 use super::cluster::{Cluster, Commitment, TREE, get, overtaken_by, put};
 use super::support::{Seed, all, block_on, seeds, value};
@@ -336,6 +338,54 @@ fn a_restart_leaves_families_as_they_were() {
         }
         cluster.assert_equal();
     }
+}
+
+/// A wall clock that is so many microseconds ahead.
+#[derive(Debug)]
+struct Ahead(Arc<SimClock>, i64);
+
+impl Clock for Ahead {
+    fn wall_us(&self) -> i64 {
+        self.0.wall_us() + self.1
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+}
+
+/// It holds its locks, and whoever leads is to see to it, also if it was prepared where it is an
+/// hour later.
+#[test]
+fn what_was_prepared_by_a_clock_that_is_ahead_grows_older_at_every_node() {
+    const HOUR_US: i64 = 3600 * 1_000_000;
+    let mut cluster = Cluster::of(3);
+    cluster.write(1, &[("a", "0")]);
+    let clock = Arc::<SimClock>::default();
+    for (node, ahead_us) in [(1, HOUR_US), (2, 0), (3, 0)] {
+        cluster.clocks.insert(node, Arc::new(Ahead(Arc::clone(&clock), ahead_us)));
+        cluster.restart(node);
+    }
+    let mut t = begin(&cluster, 1, "c/1", 1);
+    put(&mut t, "a", "1").unwrap();
+    settled(&cluster, prepare(t, "done")).unwrap();
+    clock.advance(Duration::from_secs(20));
+    let ages = |cluster: &Cluster, node| {
+        let (families, prepared) = (cluster.node(node).in_doubt(), cluster.node(node).prepared());
+        let families: Vec<i64> = families.iter().map(|family| family.age_us).collect();
+        (families, prepared.iter().map(|one| one.age).collect::<Vec<Duration>>())
+    };
+    for node in 1..=3 {
+        let expected = (vec![20_000_000], vec![Duration::from_secs(20)]);
+        assert_eq!(ages(&cluster, node), expected, "node {node}");
+    }
+    // Also since a start.
+    cluster.node(2).checkpoint().unwrap();
+    cluster.restart(2);
+    clock.advance(Duration::from_secs(15));
+    assert_eq!(ages(&cluster, 2), (vec![15_000_000], vec![Duration::from_secs(15)]));
+    settled(&cluster, ask(&cluster, 3, "c/1", Operation::Commit(1))).unwrap();
+    assert_eq!(ages(&cluster, 2), (vec![], vec![]));
 }
 
 /// Families at random nodes, with strangers in their way, restarts and requests that come late: one

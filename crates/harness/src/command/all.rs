@@ -23,6 +23,14 @@ pub struct AllArgs {
     /// Write the pages of results into this folder: results.md, and one page for each JSON file.
     #[arg(long, value_name = "DIR")]
     docs: Option<PathBuf>,
+    /// An older cognate binary, such as one from before clusters, to compare one node of this build
+    /// with; left out without it.
+    #[arg(long, value_name = "FILE")]
+    before: Option<PathBuf>,
+    /// A cognate binary that was built with `--features cognate-engine/protocol-alone`, to compare
+    /// each protocol by the metaprotocol with that protocol alone; left out without it.
+    #[arg(long, value_name = "FILE")]
+    alone: Option<PathBuf>,
     /// Leave PostgreSQL and Galera out.
     #[arg(long)]
     without_peer: bool,
@@ -34,6 +42,9 @@ pub struct AllArgs {
     only: Vec<String>,
 }
 
+/// The benchmark of the protocols, which compares with a further binary.
+const PROTOCOLS: &str = "replication-protocols";
+
 /// A benchmark of the series.
 struct Benchmark {
     /// Of its JSON file and its page.
@@ -43,16 +54,33 @@ struct Benchmark {
     /// The subcommand with settings for a smoke run.
     smoke: &'static str,
     has_peer: bool,
+    /// Whether it is about an older binary and nothing else.
+    is_before: bool,
     /// Whether it draws curves for its page.
     draws: bool,
 }
 
+impl Benchmark {
+    /// The further binary that it compares with, with its option. One from before clusters is none
+    /// for the protocols.
+    fn binaries<'a>(&self, args: &'a AllArgs) -> Vec<(&'static str, &'a PathBuf)> {
+        let before = args.before.as_ref().filter(|_| self.is_before);
+        let alone = args.alone.as_ref().filter(|_| self.name == PROTOCOLS);
+        let all = [("--before", before), ("--alone", alone)];
+        all.into_iter().filter_map(|(option, binary)| Some((option, binary?))).collect()
+    }
+}
+
 const fn benchmark(name: &'static str, line: &'static str, smoke: &'static str) -> Benchmark {
-    Benchmark { name, line, smoke, has_peer: false, draws: false }
+    Benchmark { name, line, smoke, has_peer: false, is_before: false, draws: false }
 }
 
 const fn against_peer(name: &'static str, line: &'static str, smoke: &'static str) -> Benchmark {
     Benchmark { has_peer: true, ..benchmark(name, line, smoke) }
+}
+
+const fn against_before(name: &'static str, line: &'static str, smoke: &'static str) -> Benchmark {
+    Benchmark { is_before: true, ..benchmark(name, line, smoke) }
 }
 
 const fn drawing(benchmark: Benchmark) -> Benchmark {
@@ -129,9 +157,14 @@ const SERIES: &[Benchmark] = &[
         "replication --part peers,nodes,s3u1,latency,leader --seconds 1 --rounds 1 --kills 1 --nodes 2 --connections 2 --clients 8 --rows 1000 --snum-rows 2000",
     ),
     benchmark(
-        "replication-protocols",
+        PROTOCOLS,
         "replication --part protocols",
         "replication --part protocols --seconds 1 --rounds 1 --connections 2 --rows 1000 --phase-seconds 1",
+    ),
+    against_before(
+        "replication-before",
+        "replication --part before --seconds 40 --rounds 8",
+        "replication --part before --seconds 1 --rounds 1 --connections 2 --clients 8 --rows 1000 --snum-rows 2000",
     ),
     drawing(benchmark(
         "replication-paper",
@@ -170,6 +203,10 @@ pub async fn run(args: &AllArgs) -> Result<()> {
         if !args.only.is_empty() && !args.only.iter().any(|only| only == benchmark.name) {
             continue;
         }
+        if benchmark.is_before && args.before.is_none() {
+            eprintln!("{}: left out, for there is no older binary; see --before", benchmark.name);
+            continue;
+        }
         if let Err(error) = one(args, benchmark).await {
             eprintln!("error: {error}");
             failed.push(format!("{}: {error}", benchmark.name));
@@ -193,7 +230,7 @@ async fn one(args: &AllArgs, benchmark: &Benchmark) -> Result<()> {
     if args.without_peer {
         match benchmark.name {
             "snum" => shown.extend(["--systems".to_owned(), "pssi,strict,ssi,si,2pl".to_owned()]),
-            "replication" | "replication-protocols" => shown.push("--without-peers".to_owned()),
+            "replication" | PROTOCOLS => shown.push("--without-peers".to_owned()),
             _ => shown.iter_mut().for_each(|word| *word = word.replace(",postgres", "")),
         }
     }
@@ -201,6 +238,10 @@ async fn one(args: &AllArgs, benchmark: &Benchmark) -> Result<()> {
         shown.extend(["--peer".to_owned(), "postgres".to_owned()]);
     }
     let mut line = shown.clone();
+    for (option, binary) in benchmark.binaries(args) {
+        shown.extend([option.to_owned(), "FILE".to_owned()]);
+        line.extend([option.to_owned(), binary.display().to_string()]);
+    }
     line.extend(["--json".to_owned(), file.display().to_string()]);
     if let (Some(docs), true) = (&args.docs, benchmark.draws) {
         let picture = docs.join("results").join(format!("{}.svg", benchmark.name));

@@ -1,9 +1,9 @@
 //! `cognate-bench analytic`: five long queries over one table, in turns on all systems.
 //!
 //! The table is loaded by the same statements everywhere. In each round every system answers a
-//! query once, one after the other, on a connection of its own; the first round warms up and does
-//! not count. The answers must be the same. What matters is the median of the rounds' ratios: of
-//! each query, their geometric mean, and the worst.
+//! query once, in turns forwards and backwards, on a connection of its own; the first round warms
+//! up and does not count. The answers must be the same. What matters is the median of the rounds'
+//! ratios: of each query, their geometric mean, and the worst.
 
 use std::time::Instant;
 
@@ -124,7 +124,12 @@ async fn measure(
     let mut times = vec![Vec::new(); systems.len()];
     for round in 0..=args.rounds {
         let mut answers = Vec::new();
-        for (place, (system, client)) in systems.iter().zip(clients).enumerate() {
+        let mut order: Vec<usize> = (0..systems.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for place in order {
+            let (system, client) = (&systems[place], &clients[place]);
             let started = Instant::now();
             let answer = client.simple_query(query).await.at(&system.name, name)?;
             if round > 0 {

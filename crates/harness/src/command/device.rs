@@ -26,6 +26,7 @@ use serde_json::json;
 use super::{OutputArgs, ServerArgs, client_threads};
 use crate::driver::{self, Outcome, Plan};
 use crate::error::{Error, Result};
+use crate::median::ratio_error;
 use crate::peer;
 use crate::report::{self, Record, number};
 use crate::workload::s3u1::{Embedded, Table};
@@ -91,8 +92,11 @@ pub async fn run(args: &DeviceArgs) -> Result<()> {
     println!("{}", pivot(&records));
     let rate = |row: usize| records[row].committed_per_s;
     let (of_ssd, over_late) = (100.0 * rate(2) / rate(5), rate(2) / rate(0));
-    records[2].params.insert("of_ssd_pct".to_owned(), json!(of_ssd));
-    records[2].params.insert("over_late".to_owned(), json!(over_late));
+    let of_rounds =
+        |cell: usize| measured.iter().map(|round| round[cell].committed_per_s).collect::<Vec<f64>>();
+    let error = |below: usize| ratio_error(&of_rounds(2), &of_rounds(below));
+    records[2].measured("of_ssd_pct", of_ssd, 100.0 * error(5));
+    records[2].measured("over_late", over_late, error(0));
     println!("{}", report::table(&records, "case"));
     println!("HDD with early release and governor: {of_ssd:.1} % of the SSD, {over_late:.1} × late release");
     args.output.write("Committed a second by log device", &records, "case")

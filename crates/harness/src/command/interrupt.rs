@@ -12,6 +12,7 @@
 //! What matters is the longest of all these times: a server that answers nearly everybody at once
 //! and one of ten thousand after a minute has stood still for a minute.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -162,7 +163,18 @@ struct Measured {
     ended: Vec<String>,
     /// Microseconds of the point reads.
     reads: Histogram<u64>,
+    /// How the statements beside them ended: by SQLSTATE, or with rows.
+    beside: Endings,
 }
+
+/// How often statements ended in which way.
+type Endings = BTreeMap<String, u64>;
+
+/// Of one that came to its end.
+const ROWS: &str = "rows";
+/// How a statement may end beside its like and still be the load that it is to be: it was
+/// cancelled, or the other one was in its way.
+const LOADED: [&str; 4] = [ROWS, "57014", "40001", "40P01"];
 
 async fn load(system: &System, rows: i32) -> Result<()> {
     let client = system.client().await?;
@@ -183,6 +195,7 @@ async fn one(args: &InterruptArgs, system: &System, text: &'static str) -> Resul
     let mut measured = Measured {
         cancels: Vec::new(),
         ended: Vec::new(),
+        beside: Endings::new(),
         reads: Histogram::new(3).map_err(|error| Error::Usage(error.to_string()))?,
     };
     for _ in 0..args.cancels {
@@ -194,7 +207,7 @@ async fn one(args: &InterruptArgs, system: &System, text: &'static str) -> Resul
         token.cancel_query(NoTls).await.at(&system.name, "cancelling")?;
         match answer(running).await? {
             Some(code) if code == "57014" => measured.cancels.push(asked.elapsed()),
-            other => measured.ended.push(other.unwrap_or_else(|| "rows".to_owned())),
+            other => measured.ended.push(other.unwrap_or_else(|| ROWS.to_owned())),
         }
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -210,7 +223,9 @@ async fn one(args: &InterruptArgs, system: &System, text: &'static str) -> Resul
             token.cancel_query(NoTls).await.at(&system.name, "cancelling")?;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        answer(running).await?;
+        for (ending, count) in answer(running).await? {
+            *measured.beside.entry(ending).or_default() += count;
+        }
     }
     result.map(|()| measured)
 }
@@ -237,19 +252,22 @@ fn again_and_again(
     client: Client,
     text: &'static str,
     stop: Arc<AtomicBool>,
-) -> (CancelToken, JoinHandle<Result<Option<String>>>) {
+) -> (CancelToken, JoinHandle<Result<Endings>>) {
     let token = client.cancel_token();
     let running = tokio::spawn(async move {
+        let mut endings = Endings::new();
         while !stop.load(Ordering::Acquire) {
-            // Two of them may meet, and cancelling ends the load: whatever it answers is right.
-            execute(&client, text).await?;
+            // Two of them may meet, and cancelling ends the load. Who is refused for another reason
+            // is no load: what there was of that is told.
+            let ending = execute(&client, text).await?.unwrap_or_else(|| ROWS.to_owned());
+            *endings.entry(ending).or_default() += 1;
         }
-        Ok(None)
+        Ok(endings)
     });
     (token, running)
 }
 
-async fn answer(running: JoinHandle<Result<Option<String>>>) -> Result<Option<String>> {
+async fn answer<T>(running: JoinHandle<Result<T>>) -> Result<T> {
     match tokio::time::timeout(ANSWER_LIMIT, running).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(panic)) => Err(Error::Server(format!("the client failed: {panic}"))),
@@ -316,6 +334,12 @@ fn record(args: &InterruptArgs, system: &System, name: &str, measured: &Measured
     record.params.insert("read_ms_max".to_owned(), json!(measured.reads.max() as f64 / 1000.0));
     if !measured.ended.is_empty() {
         record.params.insert("ended".to_owned(), json!(measured.ended.join(", ")));
+    }
+    record.params.insert("beside".to_owned(), json!(measured.beside));
+    let refused = measured.beside.iter().filter(|(ending, _)| !LOADED.contains(&ending.as_str()));
+    match refused.map(|(_, count)| count).sum::<u64>() {
+        0 => {}
+        refused => drop(record.params.insert("refused_beside".to_owned(), json!(refused))),
     }
     record
 }

@@ -67,8 +67,9 @@ pub async fn run(args: &LogArgs) -> Result<()> {
         }
     };
     let mut ours = record("cognate", measured.log_per_s, LatencyMs::from_micros(&measured.latency));
-    ours.params.insert("of_device_pct".to_owned(), json!(share));
-    ours.params.insert("of_direct_pct".to_owned(), json!(of_direct));
+    let [of_written, past] = measured.errors.map(|error| 100.0 * error);
+    ours.measured("of_device_pct", share, of_written);
+    ours.measured("of_direct_pct", of_direct, past);
     ours.params.insert("flush_us".to_owned(), json!(measured.flush_us));
     ours.params.insert("batch_us".to_owned(), json!(measured.batch_us));
     let records = [

@@ -3,8 +3,9 @@
 //! The point readers are few enough to leave the machine some room when they are alone; the
 //! analytic query joins a table with itself and runs over and over on one connection of its own
 //! while the readers are measured again. What matters is the readers' 99th percentile: nobody
-//! should wait behind the analytic query. The systems take turns, round by round, and both are at
-//! the same isolation level, whatever they have as their default.
+//! should wait behind the analytic query. The systems take turns, forwards and backwards, and both
+//! are at the same isolation level, whatever they have as their default. A read that is refused
+//! ends the benchmark with an error, once all is written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ use tokio_postgres::{Config, NoTls};
 
 use super::{OutputArgs, SystemArgs, client_threads, parameters};
 use crate::driver::{self, Outcome, Plan};
-use crate::error::{DatabaseContext, Result};
+use crate::error::{DatabaseContext, Error, Result};
 use crate::peer::{self, System};
 use crate::report::{self, Record};
 use crate::workload::bookstore::Isolation;
@@ -69,7 +70,12 @@ pub async fn run(args: &MixedArgs) -> Result<()> {
     }
     let mut measured: Vec<Measured> = systems.iter().map(|_| Measured::default()).collect();
     for round in 0..u64::from(args.rounds) {
-        for (system, measured) in systems.iter().zip(&mut measured) {
+        let mut order: Vec<usize> = (0..systems.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for index in order {
+            let (system, measured) = (&systems[index], &mut measured[index]);
             measured.alone.add(point_reads(args, system, table, 2 * round).await?);
             let analytic = Analytic::start(system, args.isolation).await?;
             measured.beside.add(point_reads(args, system, table, 2 * round + 1).await?);
@@ -94,7 +100,23 @@ pub async fn run(args: &MixedArgs) -> Result<()> {
         let ratio = pair[1].latency_ms.p99 / pair[0].latency_ms.p99;
         println!("{}: p99 beside / alone: {ratio:.2}", pair[0].system);
     }
-    args.output.write("Point reads beside an analytic query", &records, "point reads")
+    args.output.write("Point reads beside an analytic query", &records, "point reads")?;
+    sound(&systems, &measured)
+}
+
+/// Reads that are refused are no reads, however many of them a second.
+fn sound(systems: &[System], measured: &[Measured]) -> Result<()> {
+    for (system, Measured { alone, beside, .. }) in systems.iter().zip(measured) {
+        for all in [alone, beside].iter().filter_map(|part| part.all.as_ref()) {
+            let errors = all.total().errors_total();
+            if errors > 0 {
+                let first = all.first_error.as_deref().unwrap_or("none");
+                let text = format!("{}: {errors} reads failed; first: {first}", system.name);
+                return Err(Error::Violation(text));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What was measured of one system.
@@ -202,12 +224,8 @@ impl Analytic {
         let _ = self.cancel.cancel_query(NoTls).await;
         match tokio::time::timeout(Duration::from_secs(60), self.task).await {
             Ok(Ok(runs)) => runs,
-            Ok(Err(panic)) => {
-                Err(crate::error::Error::Server(format!("the analytic client failed: {panic}")))
-            }
-            Err(_) => {
-                Err(crate::error::Error::Timeout("the analytic query did not stop when cancelled".to_owned()))
-            }
+            Ok(Err(panic)) => Err(Error::Server(format!("the analytic client failed: {panic}"))),
+            Err(_) => Err(Error::Timeout("the analytic query did not stop when cancelled".to_owned())),
         }
     }
 }

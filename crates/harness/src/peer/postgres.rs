@@ -2,10 +2,11 @@
 //! loopback port.
 //!
 //! The settings are those of a careful small installation: `fsync`, `synchronous_commit` and
-//! `full_page_writes` on, 1 GB of shared buffers, room for 300 connections, and a `max_wal_size`
-//! that keeps checkpoints out of short runs. A standby is a copy of a running server that follows
-//! it. PostgreSQL refuses to run as root, so a harness that runs as root starts it as user
-//! `postgres`.
+//! `full_page_writes` on, 1 GB of shared buffers, room for 300 connections, a `max_wal_size` that
+//! keeps checkpoints out of short runs, and a table of predicate locks that short transactions at
+//! SERIALIZABLE beside a long one do not fill: with its default size they are refused (53200). A
+//! standby is a copy of a running server that follows it. PostgreSQL refuses to run as root, so a
+//! harness that runs as root starts it as user `postgres`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,13 @@ use tempfile::TempDir;
 use super::owner::{Owner, own};
 use super::{first_file, free_port, fresh_folder, in_path, reap, signal, tail, wait_until_ready};
 use crate::error::{Error, IoContext, Result};
+
+/// Predicate locks that there is room for, over all connections.
+const PREDICATE_LOCKS: u32 = 300_000;
+/// Locks of one relation's pages and rows that a transaction may have before it has one of the
+/// whole relation. That many it is by default; by itself it would grow with the table of locks, and
+/// rows of results that were measured before would mean something else.
+const OF_ONE_RELATION: u32 = 64 / 2 - 1;
 
 /// How PostgreSQL is started.
 #[derive(Clone, Debug, Default)]
@@ -180,6 +188,7 @@ fn write_settings(data: &Path, port: u16, options: &PostgresOptions) -> Result<(
     let shared_buffers = options.shared_buffers.as_deref().unwrap_or("1GB");
     let prepared_transactions = options.prepared_transactions;
     let connections = options.connections.unwrap_or(300);
+    let predicate_locks = (PREDICATE_LOCKS / (connections + prepared_transactions).max(1)).max(64);
     let settings = format!(
         "listen_addresses = '127.0.0.1'\n\
          port = {port}\n\
@@ -190,6 +199,8 @@ fn write_settings(data: &Path, port: u16, options: &PostgresOptions) -> Result<(
          synchronous_commit = on\n\
          full_page_writes = on\n\
          max_wal_size = 4GB\n\
+         max_pred_locks_per_transaction = {predicate_locks}\n\
+         max_pred_locks_per_relation = {OF_ONE_RELATION}\n\
          max_prepared_transactions = {prepared_transactions}\n"
     );
     // Appended: of two values for one setting the later counts.

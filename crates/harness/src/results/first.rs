@@ -1,10 +1,10 @@
 //! The first page: one screen, which tells what is lost before anything else can be looked up.
 //!
 //! It has the goals of the first page in a table, and of everything else a line for each page of
-//! results: what does not hold, with its must, and where PostgreSQL is better. Nothing of that is
-//! left out for the sake of room; the figures of both sides stand on the pages themselves. Pages
-//! that nothing is told of are listed at the end. Lines of the source are broken, so that the page
-//! can be read there, too.
+//! results: what does not hold, with its must, and where PostgreSQL is better; and what nobody has
+//! measured, which would stand on no page otherwise. Nothing of that is left out for the sake of
+//! room; the figures of both sides stand on the pages themselves. Pages that nothing is told of are
+//! listed at the end. Lines of the source are broken, so that the page can be read there, too.
 
 use std::fmt::Write as _;
 
@@ -15,6 +15,9 @@ use crate::report::number;
 
 /// Columns of a line; only rows of tables, which cannot be broken, are longer.
 const COLUMNS: usize = 140;
+
+/// What is said of goals that no file of figures knows of.
+const MISSING: &str = "**Not measured**, of all goals on all pages";
 
 /// The part of the first page that is written: where the figures come from, the goals, what is
 /// lost, and where the peer is better.
@@ -30,6 +33,13 @@ pub(super) fn first_page(figures: &Figures) -> String {
     });
     let lost: Vec<(String, String)> = lost.collect();
     out.push_str(&by_page("What does not hold, of all goals on all pages (and what must be):", "", &lost));
+    let missing = GOALS.iter().filter(|goal| !goal.first_page && goal.is_missing(figures));
+    let missing: Vec<String> =
+        missing.map(|goal| format!("{} ({})", goal.short, goal.must.text(goal.unit))).collect();
+    if !missing.is_empty() {
+        let told = format!("{MISSING} (and what must be): {}.", missing.join("; "));
+        let _ = writeln!(out, "\n{}", wrapped(&told, ""));
+    }
     let better = figures.better_of_postgres();
     let better = better.iter().map(|row| (row.page.to_owned(), in_short(row)));
     let better: Vec<(String, String)> = better.collect();
@@ -152,6 +162,20 @@ mod tests {
             let is_lost = goal.must.verdict(&measured) == Verdict::Fails;
             assert_eq!(first.contains(&lost), is_lost, "{lost}: {first}");
         }
+    }
+
+    #[test]
+    fn what_nobody_has_measured_stands_on_the_first_page() {
+        let (_, figures) = committed();
+        let words = |text: &str| text.split_whitespace().collect::<Vec<&str>>().join(" ");
+        let first = words(&first_page(&figures));
+        let told = first.split(MISSING).nth(1).unwrap_or_default();
+        for goal in GOALS.iter().filter(|goal| !goal.first_page) {
+            let item = words(&format!("{} ({})", goal.short, goal.must.text(goal.unit)));
+            assert!(!goal.is_missing(&figures) || told.contains(&item), "{item}: {first}");
+        }
+        let all = words(&first_page(&Figures::default()));
+        assert!(all.contains("a node is away, log kept (≤ 1×)"), "{all}");
     }
 
     #[test]

@@ -310,16 +310,24 @@ const FURTHER: &[&str] = &[
     "without_commits_median_s",
     "commits_a_subtransaction",
     "flushes_a_subtransaction",
+    "cancel_ms_max",
+    "read_ms_max",
+    "refused_beside",
 ];
 
-/// Figures that are no rates, where a benchmark has some.
+/// Figures that are no rates, where a benchmark has some, and errors first: of a row that has many
+/// the rest is worth little.
 fn further(record: &Record) -> String {
     let shown = FURTHER.iter().filter(|name| **name != "rounds" || record.workload == "crash");
     let found = shown.filter_map(|name| {
         let value = record.params.get(*name).and_then(Value::as_f64)?;
         Some(format!("{} {}", name.replace('_', " "), number(value)))
     });
-    found.collect::<Vec<String>>().join(", ")
+    let errors = record.params.get("errors").and_then(Value::as_object).into_iter().flatten();
+    let errors = errors.map(|(state, count)| format!("**errors** {state} {count}"));
+    let ended = Some(record.param("ended")).filter(|how| !how.is_empty());
+    let ended = ended.map(|how| format!("not to be cancelled, it had ended: {how}"));
+    errors.chain(found).chain(ended).collect::<Vec<String>>().join(", ")
 }
 
 /// Puts Markdown between the markers of a file; a file without markers gets them at its end.
@@ -431,6 +439,21 @@ mod tests {
         assert!(text.contains(row), "{text}");
         assert!(text.contains(&format!("\nNot measured: {why}.\n")), "{text}");
         assert!(text.contains("of atomikos 1.75"), "{text}");
+    }
+
+    #[test]
+    fn a_row_tells_its_errors() {
+        let errors = json!({ "25006": 2, "53200": 331_015 });
+        let params = [("point reads", json!("beside")), ("errors", errors), ("analytic_queries", json!(3))];
+        let page = Page { name: "mixed".to_owned(), records: vec![record("postgres", &params, 5000.0, 4.0)] };
+        let text = page_text(&Figures { pages: vec![page.clone()] }, &page, false);
+        let told = "| **errors** 25006 2, **errors** 53200 331015, analytic queries 3.00 |";
+        assert!(text.contains(told), "{text}");
+        let none = record("cognate", &[("errors", json!({})), ("ended", json!(""))], 1.0, 1.0);
+        assert_eq!(further(&none), "");
+        let quick = [("read_ms_max", json!(2)), ("ended", json!("rows, rows"))];
+        let told = "read ms max 2.00, not to be cancelled, it had ended: rows, rows";
+        assert_eq!(further(&record("cognate", &quick, 1.0, 1.0)), told);
     }
 
     #[test]

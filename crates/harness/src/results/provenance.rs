@@ -17,8 +17,17 @@ pub const NAMES: [&str; 4] = ["commit", "machine", "date", "command"];
 
 /// Options of the command line that say where something lies, and not what is measured. Each has a
 /// value.
-const PLACES: [&str; 8] =
-    ["--json", "--svg", "--curves", "--directory", "--cognate-binary", "--before", "--galera", "--postgres"];
+const PLACES: [&str; 5] = ["--json", "--svg", "--curves", "--directory", "--cognate-binary"];
+
+/// Options without which something else would be measured. What stands in the place of their value
+/// is told: paths are of one machine, and there may be a password in an address.
+const GIVEN: &[(&str, &str)] = &[
+    ("--before", "FILE"),
+    ("--alone", "FILE"),
+    ("--connect", "URL"),
+    ("--galera", "URL"),
+    ("--postgres", "URL"),
+];
 
 /// Adds to each record where it comes from, unless it says so already.
 pub fn stamp(records: &mut [Record]) {
@@ -37,10 +46,15 @@ pub fn command(words: &[String]) -> String {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let (name, has_value) = word.split_once('=').map_or((word.as_str(), false), |(name, _)| (name, true));
-        match PLACES.contains(&name) {
-            true if has_value => {}
-            true => drop(words.next()),
-            false => shown.push(word),
+        let given = GIVEN.iter().find(|(given, _)| *given == name);
+        match (PLACES.contains(&name), given) {
+            (false, None) => shown.push(word),
+            (_, given) => {
+                shown.extend(given.into_iter().flat_map(|(name, value)| [*name, *value]));
+                if !has_value {
+                    words.next();
+                }
+            }
         }
     }
     shown.join(" ")
@@ -125,5 +139,9 @@ mod tests {
         let line = words("mip --goals pairs --json /tmp/x.json --rounds 3 --svg=/tmp/y.svg --directory /tmp");
         assert_eq!(command(&line), "cognate-bench mip --goals pairs --rounds 3");
         assert_eq!(command(&[]), "cognate-bench");
+        let line = words("replication --before /old/cognate --alone=/new/cognate --galera mysql://a:b@c/d");
+        assert_eq!(command(&line), "cognate-bench replication --before FILE --alone FILE --galera URL");
+        let line = words("mixed --connect postgresql://a:password@b/c --rounds 3");
+        assert_eq!(command(&line), "cognate-bench mixed --connect URL --rounds 3");
     }
 }

@@ -18,6 +18,7 @@ use cognate_env::{Disk, File, OpenMode, RealDisk};
 use hdrhistogram::Histogram;
 
 use crate::error::{Error, IoContext, Result};
+use crate::median::ratio_error;
 use crate::peer;
 
 /// How the log is loaded.
@@ -42,6 +43,8 @@ pub struct LogMeasured {
     pub device_per_s: f64,
     /// The same by writes past the operating system's cache, in whole pages.
     pub direct_per_s: f64,
+    /// Standard errors of the log's rate over each of these, over the turns.
+    pub errors: [f64; 2],
     /// Microseconds that the log spent writing and flushing an average batch.
     pub flush_us: f64,
     /// Microseconds from one batch to the next.
@@ -67,6 +70,8 @@ pub fn measure(plan: &LogPlan, directory: Option<&Path>) -> Result<LogMeasured> 
         Histogram::new(3).map_err(|error| Error::Usage(format!("making a histogram: {error}")))?;
     let mut commits = 0;
     let (mut log_time, mut raw_time, mut direct_time) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    // Seconds of each turn, of the three.
+    let mut turns: [Vec<f64>; 3] = Default::default();
     let before = log.statistics();
     let (mut batches, mut bytes) = (before.batches, before.bytes);
     for _ in 0..plan.turns {
@@ -74,8 +79,12 @@ pub fn measure(plan: &LogPlan, directory: Option<&Path>) -> Result<LogMeasured> 
         commits += done;
         log_time += took;
         let now = log.statistics();
-        raw_time += raw.write(now.batches - batches, now.bytes - bytes, false)?;
-        direct_time += raw.write(now.batches - batches, now.bytes - bytes, true)?;
+        let written = raw.write(now.batches - batches, now.bytes - bytes, false)?;
+        let past = raw.write(now.batches - batches, now.bytes - bytes, true)?;
+        (raw_time, direct_time) = (raw_time + written, direct_time + past);
+        for (turns, time) in turns.iter_mut().zip([took, written, past]) {
+            turns.push(time.as_secs_f64());
+        }
         (batches, bytes) = (now.batches, now.bytes);
     }
     let flushes = (batches - before.batches).max(1) as f64;
@@ -86,6 +95,8 @@ pub fn measure(plan: &LogPlan, directory: Option<&Path>) -> Result<LogMeasured> 
         log_per_s: rate(log_time),
         device_per_s: rate(raw_time),
         direct_per_s: rate(direct_time),
+        // As many commits in each: the ratio of rates is that of times the other way round.
+        errors: [1, 2].map(|device: usize| ratio_error(&turns[device], &turns[0])),
         flush_us,
         batch_us: log_time.as_micros() as f64 / flushes,
         commits_per_batch: commits as f64 / flushes,

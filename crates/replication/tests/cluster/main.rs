@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod changes;
 #[cfg(feature = "planted-faults")]
 mod faults;
 mod founding;

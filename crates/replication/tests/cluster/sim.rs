@@ -39,7 +39,7 @@ type Seen = Arc<Mutex<BTreeMap<Position, Bytes>>>;
 pub(crate) struct Storm {
     random: SplitMix,
     pub(crate) network: SimNetwork,
-    disks: BTreeMap<NodeNumber, SimDisk>,
+    pub(crate) disks: BTreeMap<NodeNumber, SimDisk>,
     pub(crate) recorders: BTreeMap<NodeNumber, Recorder>,
     pub(crate) running: BTreeMap<NodeNumber, Running>,
     /// What any node was ever given.
@@ -54,11 +54,16 @@ pub(crate) const NODES: NodeNumber = 3;
 
 impl Storm {
     pub(crate) fn new(seed: u64) -> Storm {
+        Storm::of(seed, NODES)
+    }
+
+    /// One of so many nodes. Rounds are for those of [`NODES`].
+    pub(crate) fn of(seed: u64, nodes: NodeNumber) -> Storm {
         Storm {
             random: SplitMix::new(seed),
             network: SimNetwork::new(seed),
-            disks: (1..=NODES).map(|node| (node, SimDisk::new(seed ^ (node << 32)))).collect(),
-            recorders: (1..=NODES).map(|node| (node, Recorder::new(0))).collect(),
+            disks: (1..=nodes).map(|node| (node, SimDisk::new(seed ^ (node << 32)))).collect(),
+            recorders: (1..=nodes).map(|node| (node, Recorder::new(0))).collect(),
             running: BTreeMap::new(),
             seen: Seen::default(),
             told: Arc::default(),
@@ -69,7 +74,7 @@ impl Storm {
     }
 
     pub(crate) async fn start(&mut self, node: NodeNumber) {
-        let peers = (1..=NODES).map(|node| (node, format!("node {node}"))).collect();
+        let peers = self.disks.keys().map(|node| (*node, format!("node {node}"))).collect();
         let mut settings = Settings::new(node, peers);
         settings.flushes_inline = true;
         settings.log.prepare = false;

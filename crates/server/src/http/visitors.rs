@@ -1,5 +1,5 @@
 //! The connections of the HTTP port: so few that they cannot use up the descriptors that clients of
-//! the database need, and none that is silent for ever.
+//! the database need, and none that is silent for ever, or takes no answer.
 //!
 //! A place is free again when its connection has ended; until then who comes waits to be accepted.
 //! Who has said nothing yet is not waited for as long as who has asked: an answer may take its
@@ -21,7 +21,7 @@ use tokio::time::{Duration, Instant, Sleep, sleep};
 pub(super) const PLACES: usize = 128;
 /// So long a connection may say nothing at all.
 const FIRST_WORD: Duration = Duration::from_secs(10);
-/// So long it may say nothing more: longer than anybody waits for an answer.
+/// So long it may say nothing more, and take nothing: longer than anybody waits for an answer.
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// The listening socket, and the places.
@@ -61,6 +61,18 @@ impl Listener for Visitors {
     }
 }
 
+impl Visitor {
+    /// What became of a try to read or to write. One that has to wait goes on waiting until the
+    /// connection has been silent for too long.
+    fn unless_silent<T>(&mut self, tried: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if tried.is_ready() {
+            self.silence.as_mut().reset(Instant::now() + SILENCE);
+            return tried;
+        }
+        self.silence.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
 impl AsyncRead for Visitor {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -68,17 +80,14 @@ impl AsyncRead for Visitor {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.socket).poll_read(cx, buffer);
-        if read.is_ready() {
-            self.silence.as_mut().reset(Instant::now() + SILENCE);
-            return read;
-        }
-        self.silence.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        self.unless_silent(read, cx)
     }
 }
 
 impl AsyncWrite for Visitor {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.socket).poll_write(cx, bytes);
+        self.unless_silent(written, cx)
     }
 
     fn poll_write_vectored(
@@ -86,7 +95,8 @@ impl AsyncWrite for Visitor {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write_vectored(cx, pieces)
+        let written = Pin::new(&mut self.socket).poll_write_vectored(cx, pieces);
+        self.unless_silent(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -104,7 +114,7 @@ impl AsyncWrite for Visitor {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
 
@@ -135,6 +145,19 @@ mod tests {
         let (mut visitors, _clients) = crowded().await;
         let (mut first, _) = visitors.accept().await;
         let error = first.read(&mut [0]).await.expect_err("nothing was said");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    /// Nothing more is read of a client that does not take what it has asked for.
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_no_answer_loses_its_place() {
+        let (mut visitors, _clients) = crowded().await;
+        let (mut first, _) = visitors.accept().await;
+        let error = loop {
+            if let Err(error) = first.write_all(&[0; 1 << 16]).await {
+                break error;
+            }
+        };
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -93,6 +93,8 @@ pub(crate) struct Rerun {
     /// The name of its portal, which is there, done, until the transaction ends.
     pub(crate) portal: String,
     pub(crate) head_due: Option<HeadDue>,
+    /// What the session had done for good before it.
+    pub(crate) commits: u64,
     /// Where its answer begins.
     pub(crate) mark: Mark,
 }
@@ -101,7 +103,7 @@ pub(crate) struct Rerun {
 pub(crate) struct Unseen {
     /// How often it may still be run again.
     pub(crate) left: u32,
-    /// Transactions that the session had committed before it.
+    /// What the session had done for good before it.
     pub(crate) commits: u64,
     /// Where its answer begins.
     pub(crate) mark: Mark,

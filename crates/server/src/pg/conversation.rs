@@ -46,7 +46,9 @@
 //! A client that vanishes gets its running statement cancelled, and nothing that it sent after it
 //! is begun. The future of a statement is always run to its end, never dropped half-way: a commit
 //! that has begun is finished. Then the session is dropped, which rolls back. A client that sent
-//! Terminate before it left is not in a hurry: what it sent before is done.
+//! Terminate before it left is not in a hurry: what it sent before is done, however its socket was
+//! closed, and whether it has read its answers or not. Only a statement with more rows than are
+//! gathered ends the connection, as nobody takes them.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -56,7 +58,7 @@ use std::time::Duration;
 
 use cognate_sql::{SqlError, sqlstate};
 use tokio::task::coop::consume_budget;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::frame::{self, FrameError, HEADER_BYTES, Phase};
 use super::message::tag;
@@ -165,11 +167,15 @@ pub(crate) trait Respondent: Send {
 
 /// Serves a client until one side ends it.
 pub(crate) async fn exchange<R: Respondent>(respondent: &mut R) -> End {
+    let mut idle_since = None;
     loop {
         let turn = async {
             flush(respondent).await?;
-            match receive(respondent).await? {
-                Received::Message => process(respondent).await,
+            match receive(respondent, &mut idle_since).await? {
+                Received::Message => {
+                    idle_since = None;
+                    process(respondent).await
+                }
                 Received::News => {
                     respondent.tell();
                     Ok(())
@@ -191,13 +197,23 @@ enum Received {
 }
 
 /// Waits for a whole message, or for something to tell. Ends the connection when the client or the
-/// server does.
-async fn receive<R: Respondent>(respondent: &mut R) -> Result<Received, End> {
+/// server does, or has asked nothing for too long: what it is told meanwhile changes nothing in
+/// that, so `idle_since` goes from one wait to the next.
+async fn receive<R: Respondent>(
+    respondent: &mut R,
+    idle_since: &mut Option<Instant>,
+) -> Result<Received, End> {
     let phase = respondent.phase();
     if respondent.parts().0.holds_message(phase)? {
         return Ok(Received::Message);
     }
     let limit = respondent.rest();
+    let left = limit.map(|limit| {
+        let idle = idle_since.get_or_insert_with(Instant::now).elapsed();
+        limit.saturating_sub(idle)
+    });
+    // Whoever hears something all the time is told of it only until its time is up.
+    let is_overdue = left == Some(Duration::ZERO);
     let (transport, orders, mut meanwhile) = respondent.idle();
     let received = poll_fn(|cx| {
         if orders.stop() != Stop::No {
@@ -205,13 +221,13 @@ async fn receive<R: Respondent>(respondent: &mut R) -> Result<Received, End> {
         }
         match transport.poll_message(phase, cx) {
             Poll::Ready(received) => Poll::Ready(received.map(Some)),
-            Poll::Pending if meanwhile(cx) => Poll::Ready(Ok(None)),
+            Poll::Pending if meanwhile(cx) && !is_overdue => Poll::Ready(Ok(None)),
             Poll::Pending => Poll::Pending,
         }
     });
-    let received = match limit {
+    let received = match left {
         None => Ok(received.await),
-        Some(limit) => timeout(limit, received).await,
+        Some(left) => timeout(left, received).await,
     };
     drop(meanwhile);
     match received.map_err(|_| respondent.idle_too_long())?? {
@@ -256,11 +272,27 @@ async fn flush<R: Respondent>(respondent: &mut R) -> Result<(), End> {
     if respondent.parts().0.is_urgent() { send(respondent).await } else { Ok(()) }
 }
 
-/// Sends all output as soon as it may leave.
+/// Sends all output as soon as it may leave. If it cannot, as the client has left after a goodbye,
+/// the answers are dropped, and what it has sent is done all the same.
 async fn send<R: Respondent>(respondent: &mut R) -> Result<(), End> {
     respondent.settle().await?;
     let (transport, orders, meanwhile) = respondent.idle();
-    flush_all(transport, orders, meanwhile).await
+    let sent = flush_all(transport, orders, meanwhile).await;
+    if !matches!(sent, Err(End::Broken(Broken::Io(_)))) {
+        return sent;
+    }
+    let transport = respondent.parts().0;
+    // How it left shows in what it sent last. That is there, but may not be known to be yet.
+    let known = poll_fn(|cx| match transport.poll_lost(cx) {
+        Poll::Pending if !transport.has_left() => Poll::Pending,
+        _ => Poll::Ready(()),
+    });
+    let _ = timeout(LINGER, known).await;
+    if !transport.has_left() {
+        return sent;
+    }
+    transport.drop_output();
+    Ok(())
 }
 
 /// Sends all output, waiting for the socket as long as it takes. What there is to tell the client
@@ -284,8 +316,9 @@ pub(crate) async fn flush_all<S: Stream>(
 }
 
 /// Runs a future of the session to its end. While it waits, sends what the client awaits and
-/// watches whether the client is still there; if it is not, cancels the statement. What went wrong
-/// with the socket shows again at its next use. The future stays where it was made: it has
+/// watches whether the client is still there; if it is not, cancels the statement. A socket that
+/// cannot be written to is one that has ended, and its reading side says whether with a goodbye.
+/// What went wrong shows again at the next use. The future stays where it was made: it has
 /// thousands of bytes, and a statement has several.
 pub(crate) async fn attend<S: Stream, F: Future>(
     transport: &mut Transport<S>,
@@ -301,8 +334,8 @@ pub(crate) async fn attend<S: Stream, F: Future>(
             return Poll::Pending;
         }
         // Both, always: each has to have the waker.
-        let (sent, lost) = (transport.poll_send_urgent(cx), transport.poll_lost(cx));
-        if lost.is_ready() || sent == Poll::Ready(false) {
+        transport.send_urgent(cx);
+        if transport.poll_lost(cx).is_ready() {
             alone = true;
             orders.cancel_statement();
             // The statement may have ended the moment before it would have noticed.

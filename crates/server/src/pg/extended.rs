@@ -176,7 +176,8 @@ impl Connection {
         self.rerun = None;
         if max_rows == 0 && self.session.is_fresh() && self.session.retries() > 0 {
             let (head_due, mark) = (self.head_due, self.transport.mark());
-            self.rerun = Some(Rerun { portal: name.to_owned(), head_due, mark });
+            let commits = self.session.commits();
+            self.rerun = Some(Rerun { portal: name.to_owned(), head_due, commits, mark });
         }
         let ran = self.run(&mut portal, u64::from(max_rows)).await;
         self.head_due = None;
@@ -249,12 +250,14 @@ impl Connection {
     /// A commit failed: runs its only statement again as long as the failure is others' doing and
     /// nothing of the answer was sent.
     async fn run_again(&mut self, mut error: SqlError) -> Result<Option<CommandTag>, Failure> {
-        let Some(Rerun { portal, head_due, mark }) = self.rerun.take() else { return Err(error.into()) };
+        let Some(rerun) = self.rerun.take() else { return Err(error.into()) };
+        let Rerun { portal, head_due, commits, mark } = rerun;
         let Some(portal) = self.session.portals().get(&portal).map(Portal::again) else {
             return Err(error.into());
         };
         for _ in 0..self.session.retries() {
-            if !self.session.may_run_again(&error) || !self.transport.rewind(mark) {
+            let is_undone = self.session.commits() == commits;
+            if !is_undone || !self.session.may_run_again(&error) || !self.transport.rewind(mark) {
                 break;
             }
             self.session.abandon();

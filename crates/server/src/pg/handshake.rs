@@ -216,6 +216,8 @@ fn begin_session(
         tls: hello.tls,
     };
     let session = Session::new(server.database.clone(), parameters);
+    // It is counted from here on, also by those who come at the same time.
+    let session = session.and_then(|session| session.check_room().map(|()| session));
     let mut session = session.map_err(|error| End::Denied(Box::new(error)))?;
     open.set_cancel(session.cancel_handle());
     let output = transport.output();

@@ -306,11 +306,29 @@ impl<S: Stream> Transport<S> {
             if self.received.len() > AHEAD_BYTES {
                 ready!(self.socket.poll_closed(&mut self.look, cx));
             }
-            self.lost = ready!(self.poll_read(cx)).is_err();
+            match ready!(self.poll_read(cx)) {
+                Ok(_) => {}
+                // A socket that is closed with unread answers in it is reset, and one may be closed
+                // without TLS's own end. As with any close, what came before it counts.
+                Err(Broken::Io(_)) => self.ended = true,
+                Err(_) => self.lost = true,
+            }
         }
         self.look = None;
         self.lost |= !self.ends_with_terminate();
         if self.lost { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Whether the client is known to be gone after a goodbye: it does not want its answers.
+    pub(crate) fn has_left(&self) -> bool {
+        self.ended && self.ends_with_terminate()
+    }
+
+    /// Drops what was to be sent: for whoever asks, it has been.
+    pub(crate) fn drop_output(&mut self) {
+        self.sent_total += self.unsent() as u64;
+        self.output.clear();
+        (self.sent, self.urgent, self.unflushed) = (0, 0, false);
     }
 
     /// Whether the client is known to be gone without a goodbye.
@@ -341,10 +359,9 @@ impl<S: Stream> Transport<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what the client awaits, while a statement runs. Ready with false if it cannot be
-    /// written any more.
-    pub(crate) fn poll_send_urgent(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        self.poll_send(cx, self.urgent).map(|sent| sent.is_ok())
+    /// Writes what the client awaits, as far as the socket takes it, while a statement runs.
+    pub(crate) fn send_urgent(&mut self, cx: &mut Context<'_>) {
+        let _ = self.poll_send(cx, self.urgent);
     }
 
     /// Writes all output.

@@ -151,14 +151,24 @@ impl Binder<'_> {
             Expr::Constant(Datum::Text(ref text)) => {
                 let format = self.context.eval.format;
                 let value = read_literal(text.as_str(), target, how, format)?;
-                if depends_on_session(target.id, text.as_str())
-                    || depends_on_style(&value, text.as_str(), target, how, format)
-                {
+                if target.id == TypeId::Regclass {
+                    self.note_sequence(&value);
+                }
+                let is_of_session = depends_on_session(target.id, text.as_str())
+                    || depends_on_style(&value, text.as_str(), target, how, format);
+                let noted = self.noted().map(|_| text.as_str().to_owned());
+                let value = if is_of_session {
                     let found = cast::find(TypeId::Unknown.into(), target, CastContext::Explicit)
                         .ok_or_else(|| cast::cannot_cast(typed.ty, target))?;
-                    return Ok(Typed::new(Expr::Cast(Box::new((typed.expr, found))), target));
+                    Expr::Cast(Box::new((typed.expr, found)))
+                } else {
+                    Expr::Constant(value)
+                };
+                let value = Typed::new(value, target);
+                if let (Some(text), Some(noted)) = (noted, self.noted()) {
+                    noted.literals.push((text, value.clone()));
                 }
-                Ok(Typed::new(Expr::Constant(value), target))
+                Ok(value)
             }
             Expr::Parameter(number) => {
                 self.settle_parameter(number, target)?;

@@ -113,6 +113,11 @@ impl Frame {
     pub(crate) fn standard() -> Frame {
         Frame { start: FrameBound::Unbounded, ..Frame::default() }
     }
+
+    /// Whether an end is told by the distance of sort keys.
+    pub(crate) fn is_by_distance(&self) -> bool {
+        self.mode == FrameMode::Range && (self.start.offset().is_some() || self.end.offset().is_some())
+    }
 }
 
 /// The traversal of a window's expressions, for shared and for exclusive references.

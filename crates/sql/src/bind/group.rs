@@ -17,6 +17,7 @@ use super::expression::strip;
 use super::order::{ordinal, target_at, target_named};
 use super::scope::object_name;
 use super::{Binder, Group, Level, Select, SlotPart, Source};
+use crate::catalog::Index;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, SubqueryBody, Typed, same};
 use crate::parse::DISTINCT_SETS;
@@ -235,7 +236,8 @@ impl Binder<'_> {
             let GroupKeys { keys, sets, named } = keys.unwrap_or_default();
             let mut group = Group { keys, sets, aggregates, having: conjuncts };
             find_grouped(&mut group)?;
-            regroup(&mut select, &mut group)?;
+            let primary = regroup(&mut select, &mut group)?;
+            self.note_needed(&primary);
             for (target, key) in named {
                 select.targets[target].expr = Expr::Slot(key);
             }
@@ -268,22 +270,25 @@ fn over_group<'a>(select: &'a mut Select, having: &'a mut Vec<Expr>) -> Vec<&'a 
     exprs
 }
 
-/// Moves the expressions over the group's frame.
-fn regroup(select: &mut Select, group: &mut Group) -> Result<()> {
+/// Moves the expressions over the group's frame. The constraints of the primary keys that this
+/// rests on.
+fn regroup(select: &mut Select, group: &mut Group) -> Result<Vec<u32>> {
     // First the columns that depend on the keys become keys, since the places of the aggregates
     // follow the keys.
     let mut loose = vec![];
     for expr in over_group(select, &mut group.having) {
         collect_loose(expr, 0, &group.keys, &mut loose);
     }
+    let mut rests_on = vec![];
     for (slot, within_subquery) in loose {
         let key = Expr::Slot(slot);
         if group.keys.contains(&key) {
             continue;
         }
-        if !depends_on_keys(select, slot, &group.common_keys()) {
+        let Some(primary) = key_depended_on(select, slot, &group.common_keys()) else {
             return Err(ungrouped(select, slot, within_subquery));
-        }
+        };
+        rests_on.extend(primary.constraint);
         for set in group.sets.iter_mut().flatten() {
             set.push(group.keys.len());
         }
@@ -294,7 +299,7 @@ fn regroup(select: &mut Select, group: &mut Group) -> Result<()> {
         move_to_group(expr, 0, &keys);
     }
     group.keys = keys;
-    Ok(())
+    Ok(rests_on)
 }
 
 /// An expression of the input's frame as it appears `level` levels further in.
@@ -349,14 +354,16 @@ fn move_to_group(expr: &mut Expr, level: usize, keys: &[Expr]) {
     expr.for_each_child_mut(&mut |child| move_to_group(child, level, keys));
 }
 
-/// Whether a column is the same for all rows of a group because its table's primary key is.
-fn depends_on_keys(select: &Select, slot: usize, keys: &[Expr]) -> bool {
-    let Some(origin) = select.slots.get(slot) else { return false };
+/// The primary key of a column's table, if it is among the keys: then the column is the same for
+/// all rows of a group.
+fn key_depended_on<'a>(select: &'a Select, slot: usize, keys: &[Expr]) -> Option<&'a Index> {
+    let origin = select.slots.get(slot)?;
     let relation = &select.relations[origin.relation];
-    let Source::Table(table) = &relation.source else { return false };
-    let Some(primary) = table.primary_key() else { return false };
+    let Source::Table(table) = &relation.source else { return None };
+    let primary = table.primary_key()?;
     let is_grouped = |slot| keys.contains(&Expr::Slot(slot));
-    primary.key_columns().all(|column| relation.slots[column].is_some_and(is_grouped))
+    let all = primary.key_columns().all(|column| relation.slots[column].is_some_and(is_grouped));
+    all.then_some(primary)
 }
 
 fn ungrouped(select: &Select, slot: usize, within_subquery: bool) -> SqlError {

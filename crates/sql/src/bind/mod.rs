@@ -71,7 +71,7 @@ pub(crate) use routine::{Called, Form, alone};
 pub use scope::{name_parts, object_name};
 pub(crate) use scope::{name_span, schema_and_name};
 pub(crate) use select::lock_name;
-pub(crate) use star::{Stars, pinned};
+pub(crate) use star::{Noted, pinned};
 pub use table_function::{PartCall, RowsPart};
 pub use type_name::resolve_type;
 pub(crate) use type_name::{
@@ -267,8 +267,8 @@ pub struct Binder<'a> {
     view_bytes: usize,
     /// Expressions copied so far for operands that are needed twice.
     copied: usize,
-    /// What stars stand for, if that is to be noted.
-    stars: Option<star::Stars>,
+    /// What stars stand for, and the like, if that is to be noted.
+    stars: Option<star::Noted>,
     /// No positions while text other than the statement's is bound.
     positions: bool,
     /// What the statement sees of the routine whose body it is in.

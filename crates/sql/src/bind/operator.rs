@@ -52,8 +52,12 @@ impl Binder<'_> {
     ) -> Result<Typed> {
         let result = operator.result;
         let left_type = operator.left.unwrap_or(left.ty);
-        let left = self.convert(left, left_type)?;
-        let right = self.convert(right, operator.right)?;
+        let (left, right) = match operator.body {
+            OperatorBody::Compare(_) => {
+                (self.compared(left, left_type)?, self.compared(right, operator.right)?)
+            }
+            _ => (self.convert(left, left_type)?, self.convert(right, operator.right)?),
+        };
         if let OperatorBody::Compare(comparison) = operator.body
             && operator.right.id == TypeId::Record
             && (operator.left != Some(operator.right) || operator.right.modifier < 0)
@@ -248,7 +252,20 @@ impl Binder<'_> {
     pub(crate) fn comparable(&mut self, left: Typed, right: Typed) -> Result<(Expr, Expr)> {
         let operator = self.operator("=", left.ty, right.ty)?;
         let left_type = operator.left.unwrap_or(left.ty);
-        Ok((self.convert(left, left_type)?.expr, self.convert(right, operator.right)?.expr))
+        Ok((self.compared(left, left_type)?.expr, self.compared(right, operator.right)?.expr))
+    }
+
+    /// Converts an operand of a comparison.
+    fn compared(&mut self, operand: Typed, ty: Type) -> Result<Typed> {
+        let from = operand.ty.id;
+        let mut converted = self.convert(operand, ty)?;
+        // Where nothing is converted, a cast is one that the operand is written with.
+        if from != ty.id
+            && let Expr::Cast(cast) = &mut converted.expr
+        {
+            cast.1 = cast.1.clone().of_compared();
+        }
+        Ok(converted)
     }
 
     /// The equality of two values of one type, which grouping, DISTINCT and sorting need. 42883 if

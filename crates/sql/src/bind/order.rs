@@ -4,7 +4,7 @@ use sqlparser::ast::{Expr as Syntax, OrderByExpr, OrderByOptions, UnaryOperator,
 
 use super::expression::strip;
 use super::scope::object_name;
-use super::{Binder, Distinct, Query, SortKey};
+use super::{Binder, Body, Distinct, Query, SortKey};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 
@@ -176,6 +176,12 @@ impl Binder<'_> {
             } else if let Syntax::Identifier(ident) = strip(&item.expr) {
                 let name = object_name(ident);
                 let place = query.columns.iter().position(|column| column.name == name);
+                // Columns of a set operation are never the same, however they are written.
+                let is_set = matches!(query.body, Body::SetOperation(_));
+                if is_set && query.columns.iter().filter(|column| column.name == name).count() > 1 {
+                    let message = format!("ORDER BY \"{name}\" is ambiguous");
+                    return Err(self.at(SqlError::new(sqlstate::AMBIGUOUS_COLUMN, message), ident.span));
+                }
                 place.ok_or_else(|| {
                     self.at(
                         SqlError::new(

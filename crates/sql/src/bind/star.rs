@@ -11,6 +11,9 @@
 //!
 //! So it is with the stars of subqueries wherever they are: `x IN (SELECT * FROM t)` fails once `t`
 //! has two columns.
+//!
+//! What else a view has to keep of its query is noted on the way: which primary keys its groups
+//! rest on, and which literals another session would read as other values.
 
 use std::collections::HashMap;
 
@@ -23,9 +26,23 @@ use sqlparser::ast::{
 use super::Binder;
 use super::operand::{Operand, for_each_argument, for_each_of_window, for_each_operand};
 use super::scope::{NamedColumn, Namespace};
+use crate::expr::Typed;
+use crate::types::Datum;
 
 /// What stars stand for, by line and column.
 pub(crate) type Stars = HashMap<(u64, u64), Vec<SelectItem>>;
+
+/// What is noted of a query that is to be stored.
+#[derive(Default)]
+pub(crate) struct Noted {
+    pub(crate) stars: Stars,
+    /// Oids of what it depends on beside what it reads: sequences, and the constraints of primary
+    /// keys by which columns are the same throughout a group.
+    pub(crate) needed: Vec<u32>,
+    /// Literals that were given a type: the text, and the value, which is a cast where the
+    /// session's settings have a part in it.
+    pub(crate) literals: Vec<(String, Typed)>,
+}
 
 fn place(options: &WildcardAdditionalOptions) -> (u64, u64) {
     let start = options.wildcard_token.0.span.start;
@@ -41,14 +58,42 @@ fn ident(name: &str) -> Ident {
 }
 
 impl Binder<'_> {
-    /// Notes from now on what stars stand for.
+    /// Notes from now on what stars stand for, and the rest.
     pub(crate) fn note_stars(&mut self) {
-        self.stars = Some(Stars::new());
+        self.stars = Some(Noted::default());
     }
 
     /// What was noted.
-    pub(crate) fn take_stars(&mut self) -> Stars {
+    pub(crate) fn take_noted(&mut self) -> Noted {
         self.stars.take().unwrap_or_default()
+    }
+
+    /// Where to note something of the text itself, if that is to be: not of a view that it reads,
+    /// nor of a function that it calls.
+    pub(super) fn noted(&mut self) -> Option<&mut Noted> {
+        match self.view_depth == 0 && self.routine_depth == 0 {
+            true => self.stars.as_mut(),
+            false => None,
+        }
+    }
+
+    /// Notes what the query depends on.
+    pub(super) fn note_needed(&mut self, oids: &[u32]) {
+        let Some(noted) = self.noted() else { return };
+        for oid in oids {
+            if !noted.needed.contains(oid) {
+                noted.needed.push(*oid);
+            }
+        }
+    }
+
+    /// The same of what a literal of the type `regclass` stands for, if that is a sequence.
+    pub(super) fn note_sequence(&mut self, value: &Datum) {
+        if let Datum::Oid(oid) = value
+            && self.context.catalog.sequence_by_oid(*oid).is_some()
+        {
+            self.note_needed(&[*oid]);
+        }
     }
 
     /// Notes the columns of a star; a name that would not find its column leaves the star as it is.
@@ -63,8 +108,8 @@ impl Binder<'_> {
         }
         let Some(namespace) = self.levels.last().map(|level| &level.namespace) else { return };
         let items = columns.iter().map(|column| item(namespace, table, column)).collect::<Option<Vec<_>>>();
-        if let (Some(items), Some(stars)) = (items, &mut self.stars) {
-            stars.insert(place(options), items);
+        if let (Some(items), Some(noted)) = (items, &mut self.stars) {
+            noted.stars.insert(place(options), items);
         }
     }
 }

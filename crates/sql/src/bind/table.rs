@@ -165,6 +165,7 @@ impl Binder<'_> {
                 Err(of_another_session())
             }
             CatalogRelation::Sequence(sequence) => {
+                self.note_needed(&[sequence.oid]);
                 let found: Arc<dyn VirtualTable> = Arc::new(SequenceTable(sequence.clone()));
                 self.computed(found, &table, alias, nullable)
             }

@@ -14,11 +14,12 @@
 //! ```
 //!
 //! So a column has its old name in all of the query, also where USING or NATURAL meets it, and the
-//! outputs keep theirs. A dump is made and read with an empty path.
+//! outputs keep theirs. A dump is made and read with an empty path. Literals that name relations,
+//! as in `nextval('s')`, are told and follow likewise.
 
 use sqlparser::ast::{
-    self, DataType, Expr as Syntax, Ident, ObjectName, Query, SelectItem, SetExpr, TableAlias,
-    TableAliasColumnDef, TableFactor, With,
+    self, DataType, Expr as Syntax, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, SelectItem,
+    SetExpr, TableAlias, TableAliasColumnDef, TableFactor, Value, With,
 };
 
 use super::Binder;
@@ -26,11 +27,12 @@ use super::naming::figure_name;
 use super::scope::{object_name, schema_and_name};
 use super::table::simple_select;
 use super::type_name::{custom_name, put_schema};
-use crate::catalog::{Catalog, Relation, View};
+use crate::catalog::{Catalog, Oid, Relation, View};
 use crate::error::Result;
 use crate::function::quote_identifier;
 use crate::parse::walk::{Changer, change};
 use crate::parse::{self, Command};
+use crate::session::settings::split_qualified;
 
 /// The query for who has this search path: names that it does not lead to have their schemas, and
 /// the outputs are called as the view's columns are.
@@ -203,7 +205,11 @@ impl Names<'_> {
     /// What a relation is called now, and the schema that it must be named with; none if the name
     /// is good as it is.
     fn relation(&self, schema: Option<&str>, name: &str) -> Option<(Option<&str>, &str)> {
-        let meant = self.meant(schema, name)?.oid();
+        self.now(self.meant(schema, name)?.oid(), schema, name)
+    }
+
+    /// The same of a relation by its oid.
+    fn now(&self, meant: Oid, schema: Option<&str>, name: &str) -> Option<(Option<&str>, &str)> {
         let now = self.after.relation_by_oid(meant)?;
         let is_led_to = |found: Option<&Relation>| found.is_some_and(|found| found.oid() == meant);
         let is_good = match schema {
@@ -215,6 +221,37 @@ impl Names<'_> {
         }
         let needs_schema = !is_led_to(self.after.find(self.path, None, now.name()));
         Some((needs_schema.then(|| now.schema_name()), now.name()))
+    }
+
+    /// The literal of a `regclass`: the relation that it names.
+    fn literal(&self, value: &mut Value) {
+        let Value::SingleQuotedString(text) = value else { return };
+        let Ok(parts) = split_qualified(text) else { return };
+        let (schema, name) = match parts.as_slice() {
+            [name] => (None, name),
+            [schema, name] => (Some(schema.as_str()), name),
+            _ => return,
+        };
+        let Some(meant) = self.before.find(&self.view.search_path, schema, name) else { return };
+        let now = match self.now(meant.oid(), schema, name) {
+            None => return,
+            Some((Some(schema), name)) => format!("{}.{}", quote_identifier(schema), quote_identifier(name)),
+            Some((None, name)) => quote_identifier(name),
+        };
+        *text = now;
+    }
+
+    /// The literal that says of which sequence a function takes a value.
+    fn sequence(&self, call: &mut ast::Function) {
+        let is_of_sequences = schema_and_name(&call.name)
+            .is_ok_and(|(_, name)| ["nextval", "currval", "setval"].contains(&name.as_str()));
+        if let ast::FunctionArguments::List(list) = &mut call.args
+            && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Syntax::Value(literal)))) =
+                list.args.first_mut()
+            && is_of_sequences
+        {
+            self.literal(&mut literal.value);
+        }
     }
 
     /// A function of a user's. Those that are built in are found under every path.
@@ -329,8 +366,19 @@ impl Changer for Names<'_> {
 
     fn expression(&mut self, expression: &mut Syntax) {
         match expression {
-            Syntax::Function(call) => self.function(&mut call.name),
+            Syntax::Function(call) => {
+                self.function(&mut call.name);
+                self.sequence(call);
+            }
+            Syntax::Cast { data_type: DataType::Regclass, expr, .. } => {
+                if let Syntax::Value(literal) = expr.as_mut() {
+                    self.literal(&mut literal.value);
+                }
+            }
             Syntax::Cast { data_type, .. } => self.data_type(data_type),
+            Syntax::TypedString(literal) if literal.data_type == DataType::Regclass => {
+                self.literal(&mut literal.value.value);
+            }
             Syntax::TypedString(literal) => self.data_type(&mut literal.data_type),
             // A column that is named with the schema of its table, too: the table's name is enough.
             Syntax::CompoundIdentifier(parts) if parts.len() == 3 => {

@@ -22,7 +22,9 @@ pub struct View {
     pub columns: Vec<Column>,
     /// Search path the query was defined under: its unqualified names are looked up there.
     pub search_path: Vec<String>,
-    /// Oids of the tables and views the query reads, and of the functions of users it calls.
+    /// Oids of the tables, views and sequences the query reads, of the functions of users it calls,
+    /// the types of users and the sequences it names, and the constraints of primary keys that its
+    /// groups rest on.
     pub depends_on: Vec<u32>,
     /// WITH CHECK OPTION.
     #[serde(default)]

@@ -7,8 +7,8 @@ use sqlparser::ast;
 
 use super::alter_table::{bury, column_place};
 use super::constraint::contains_nulls;
-use super::drop::default_sequence;
 use super::resolve::undefined_column;
+use super::sequence::sequences_in;
 use crate::catalog::{Identity, Object, Oid, Relation, ReplicaIdentity, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::dropped_expression;
@@ -123,6 +123,7 @@ impl Work<'_> {
                 ),
             ));
         }
+        super::sequence::check_identity_type(table.columns[place].ty)?;
         let schema = self.schema_of(table.schema)?;
         let options = super::sequence::identity_options(options)?;
         let sequence = self.column_sequence_name(&schema, &table.name, &name, &options)?;
@@ -178,11 +179,15 @@ impl Work<'_> {
         for key in &gone {
             self.forget_reference(key).await?;
         }
-        for sequence in sequences {
+        for &sequence in &sequences {
             self.lock_table(sequence, TreeMode::Exclusive).await?;
             self.remove(sequence)?;
         }
-        self.drop_broken_views(oid, &what, cascade).await
+        self.drop_broken_views(oid, &what, cascade).await?;
+        for sequence in sequences {
+            self.drop_broken_views(sequence, &what, cascade).await?;
+        }
+        Ok(())
     }
 
     /// Takes away the defaults that are values of sequences which go, with CASCADE; 2BP01 without.
@@ -227,8 +232,9 @@ impl Work<'_> {
     fn take_defaults_of(&self, sequences: &[Oid], table: &mut Table, taken: &mut Vec<(String, String)>) {
         let described = super::drop::describe(self, &Relation::Table(Arc::new(table.clone())));
         for column in &mut table.columns {
-            let used = column.default.as_deref().and_then(default_sequence);
-            let Some(used) = used.filter(|used| sequences.contains(used)) else { continue };
+            let is_gone = |oid: &Oid| sequences.contains(oid);
+            let used = column.default.as_deref().and_then(|text| sequences_in(text).find(is_gone));
+            let Some(used) = used else { continue };
             let on = self.catalog.relation_by_oid(used).map(|on| super::drop::describe(self, on));
             let who = format!("default value for column {} of {described}", column.name);
             taken.push((who, on.unwrap_or_default()));
@@ -297,8 +303,8 @@ fn tells_no_row(table: &Table, place: usize, name: &str) -> Result<()> {
 
 /// Whether a default of a table's columns is a value of one of these sequences.
 fn uses_one_of(table: &Table, sequences: &[Oid]) -> bool {
-    let mut used = table.columns.iter().filter_map(|column| default_sequence(column.default.as_deref()?));
-    used.any(|sequence| sequences.contains(&sequence))
+    let defaults = table.columns.iter().filter_map(|column| column.default.as_deref());
+    defaults.flat_map(sequences_in).any(|sequence| sequences.contains(&sequence))
 }
 
 fn generated_column(table: &Table, column: &str) -> SqlError {

@@ -228,7 +228,12 @@ impl Work<'_> {
             let sequence = Sequence { schema, schema_name: schema_name.clone(), ..Sequence::clone(sequence) };
             self.change(Object::Sequence(sequence.into()))?;
         }
-        self.follow_in_views(&before, relation.oid()).await
+        self.follow_in_views(&before, relation.oid()).await?;
+        for sequence in sequences {
+            self.follow_in_views(&before, sequence.oid).await?;
+            self.refuse_told_in_literals(&Relation::Sequence(sequence))?;
+        }
+        Ok(())
     }
 
     /// The schema that a relation is to go to. 3F000, 42501, 0A000.

@@ -39,7 +39,7 @@ use cognate_engine::TreeMode;
 use sqlparser::ast;
 
 use super::alter_type::TypeChange;
-use super::constraint::Rows;
+use super::constraint::{Rows, duplicate_constraint};
 use super::names::{Qualified, fold};
 use super::request::{self, ConstraintRequest};
 use super::resolve::{undefined_column, undefined_table};
@@ -82,7 +82,7 @@ impl Work<'_> {
             Err(error) => return Err(error),
         };
         if !statement.operations.iter().all(is_rename) {
-            self.require_settled(oid, "ALTER TABLE")?;
+            self.require_unused(oid, "ALTER TABLE")?;
         }
         let ordered = in_turn(&statement.operations);
         let mut left = ordered.as_slice();
@@ -313,9 +313,14 @@ impl Work<'_> {
             Relation::Index(table, oid) => {
                 self.lock_table(table.oid, TreeMode::Exclusive).await?;
                 let mut table = self.table_copy(table.oid)?;
-                if let Some(index) = table.indexes.iter_mut().find(|index| index.oid == *oid) {
-                    index.name = new;
+                let other_has_it = table.has_constraint(&new);
+                let Some(index) = table.indexes.iter_mut().find(|index| index.oid == *oid) else {
+                    return Err(undefined_table(&Qualified::plain(relation.name())));
+                };
+                if index.constraint.is_some() && other_has_it {
+                    return Err(duplicate_constraint(&new, &table.name));
                 }
+                index.name = new;
                 self.change(Object::Table(table.into()))?;
             }
             Relation::Sequence(sequence) => {
@@ -325,7 +330,21 @@ impl Work<'_> {
                 self.change(Object::View(View { name: new, ..View::clone(view) }.into()))?;
             }
         }
-        self.follow_in_views(&before, relation.oid()).await
+        self.follow_in_views(&before, relation.oid()).await?;
+        self.refuse_told_in_literals(relation)
+    }
+
+    /// 0A000 if a view has the old name of a sequence, or its old schema, in a literal, which does
+    /// not follow it.
+    pub(super) fn refuse_told_in_literals(&mut self, relation: &Relation) -> Result<()> {
+        let Relation::Sequence(sequence) = relation else { return Ok(()) };
+        match self.broken_view(sequence.oid)? {
+            None => Ok(()),
+            Some(view) => Err(SqlError::unsupported(format_args!(
+                "a new name or schema of sequence \"{}\", which view \"{}\" has in a literal,",
+                sequence.name, view.name
+            ))),
+        }
     }
 
     /// Evaluates a bound expression over a row.

@@ -113,11 +113,8 @@ impl Work<'_> {
             )
             .with_detail(format!("rule _RETURN on view {view} depends on column \"{name}\"")));
         }
-        if before.columns[change.place].identity.is_some() && !change.ty.id.is_integer() {
-            return Err(SqlError::new(
-                sqlstate::INVALID_PARAMETER_VALUE,
-                "identity column type must be smallint, integer, or bigint",
-            ));
+        if before.columns[change.place].identity.is_some() {
+            super::sequence::check_identity_type(change.ty)?;
         }
         refuse_generated(before, change.place, change.using)
     }
@@ -140,6 +137,17 @@ impl Work<'_> {
         for change in changes {
             self.recheck_computed(table, change.place)?;
             table.columns[change.place].missing = Datum::Null;
+        }
+        self.check_classes(table, changes)
+    }
+
+    /// 42704 or 42804 if an index cannot have the values of a new type.
+    fn check_classes(&self, table: &Table, changes: &[Retyped<'_>]) -> Result<()> {
+        let is_new = |place: usize| changes.iter().any(|change| change.place == place);
+        for index in table.indexes.iter().filter(|index| index.made_from().any(is_new)) {
+            for part in &index.columns {
+                self.require_class(part.class, table.key_type(index, part.key))?;
+            }
         }
         Ok(())
     }

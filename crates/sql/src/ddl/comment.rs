@@ -54,8 +54,12 @@ impl Work<'_> {
         self.require_usage(&name)?;
         if let Some(relation) = self.find(&name) {
             self.require_relation_owner(&relation)?;
-            if let Relation::View(view) = &relation {
-                let mut view = View::clone(view);
+            if matches!(relation, Relation::View(_)) {
+                // Others may be changing what is said of it.
+                let Relation::View(view) = self.held(&name, &relation).await? else {
+                    return Err(undefined_table(&name));
+                };
+                let mut view = View::clone(&view);
                 let found = view.columns.iter_mut().find(|known| known.name == column);
                 found.ok_or_else(|| undefined_column(&column, &name.name))?.comment = comment;
                 return self.change(Object::View(view.into()));

@@ -10,7 +10,9 @@
 //! - types that are not built in are named with their schema, and columns without their table,
 //!   whose name may change.
 
-use sqlparser::ast::{self, Expr as Syntax, Value};
+use std::collections::BTreeMap;
+
+use sqlparser::ast::{self, DataType, Expr as Syntax, TimezoneInfo, TypedString, Value, VisitMut};
 
 use super::names::fold;
 use crate::bind::{BindContext, Binder, name_without_schema, nameable, put_schema, resolve_type};
@@ -20,7 +22,7 @@ use crate::expr::{Expr, Typed};
 use crate::parse::parse_expression;
 use crate::parse::walk::{change_expressions, change_types};
 use crate::session::work::Work;
-use crate::types::{Datum, FormatContext, Type, TypeId};
+use crate::types::{Category, Datum, FormatContext, Type, TypeId};
 
 /// What is computed for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -132,14 +134,7 @@ impl Work<'_> {
     /// Puts the values that literals have for this session in their place. 0A000 if that cannot be
     /// said in the text.
     fn fix_literals(&self, syntax: &mut Syntax, meant: &Expr, what: Use) -> Result<()> {
-        let mut found: Vec<(String, &Expr, Type)> = Vec::new();
-        meant.visit(&mut |expr| {
-            if let Expr::Cast(cast) = expr
-                && let (Expr::Constant(Datum::Text(text)), TypeId::Unknown) = (&cast.0, cast.1.from.id)
-            {
-                found.push((text.as_str().to_owned(), expr, cast.1.to));
-            }
-        });
+        let found = session_literals(meant);
         for (text, expr, ty) in &found {
             let value = self.evaluate(expr, &[])?;
             let fixed = value.to_text_string(ty.plain(), &FormatContext::default());
@@ -150,6 +145,57 @@ impl Work<'_> {
                 return Err(SqlError::unsupported(what));
             }
         }
+        Ok(())
+    }
+
+    /// Puts the values that dates, times and intervals have for this session in the place of such
+    /// literals of a default or a constraint, as PostgreSQL keeps values and no texts: another
+    /// session has another time zone or `DateStyle`, and tomorrow `'today'` is another day. A time
+    /// with a zone gets its type, too, since the column may become one without.
+    pub(super) fn fix_times(&self, syntax: &mut Syntax, meant: &Expr) -> Result<()> {
+        self.fix_found(syntax, &session_literals(meant), true)
+    }
+
+    /// The same of literals that were found: their texts, values and types. One whose text stands
+    /// there as something else, too, stays as it is.
+    pub(super) fn fix_found(
+        &self,
+        syntax: &mut impl VisitMut,
+        found: &[(String, &Expr, Type)],
+        with_types: bool,
+    ) -> Result<()> {
+        let mut roles: BTreeMap<&str, Role<'_>> = BTreeMap::new();
+        for (text, value, ty) in found {
+            let new = Role { value, ty: *ty, is_only: true, bound: 0, written: 0 };
+            let role = roles.entry(text.as_str()).or_insert(new);
+            role.is_only &= role.ty == *ty;
+            role.bound += 1;
+        }
+        change_expressions(syntax, |expr| {
+            if let Some(role) = literal_in(expr).and_then(|text| roles.get_mut(text.as_str())) {
+                role.written += 1;
+            }
+        });
+        let mut fixed = BTreeMap::new();
+        for (text, role) in &roles {
+            // A derived table may be bound twice, so more may be bound than is written.
+            if role.is_of_session() && is_time(role.ty) && role.written <= role.bound {
+                let value = self.evaluate(role.value, &[])?;
+                let by = value.to_text_string(role.ty.plain(), &FormatContext::default());
+                let has_zone = with_types && role.ty.id == TypeId::Timestamptz;
+                let data_type = has_zone.then_some(DataType::Timestamp(None, TimezoneInfo::Tz));
+                fixed.insert(*text, (by, data_type));
+            }
+        }
+        change_expressions(syntax, |expr| {
+            let Some(text) = literal_in(expr) else { return };
+            let Some((by, data_type)) = fixed.get(text.as_str()) else { return };
+            text.clone_from(by);
+            if let (Syntax::Value(value), Some(data_type)) = (&*expr, data_type) {
+                let (data_type, value) = (data_type.clone(), value.clone());
+                *expr = Syntax::TypedString(TypedString { data_type, value, uses_odbc_syntax: false });
+            }
+        });
         Ok(())
     }
 
@@ -193,6 +239,58 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
+
+/// What a literal's text stands for.
+struct Role<'a> {
+    value: &'a Expr,
+    ty: Type,
+    /// It is of no other type elsewhere.
+    is_only: bool,
+    /// How often it was bound.
+    bound: usize,
+    /// How often it is in the syntax.
+    written: usize,
+}
+
+impl Role<'_> {
+    /// Whether other sessions may read it as another value, and it is nothing else.
+    fn is_of_session(&self) -> bool {
+        self.is_only && matches!(self.value, Expr::Cast(_))
+    }
+}
+
+/// Dates, times, intervals, and arrays of them: what is written of a value in ISO style every
+/// session reads as this value.
+fn is_time(ty: Type) -> bool {
+    let base = ty.id.element().unwrap_or(ty.id);
+    base == TypeId::Interval || base.category() == Category::DateTime
+}
+
+/// The text of a string literal, alone or behind its type.
+fn literal_in(syntax: &mut Syntax) -> Option<&mut String> {
+    let value = match syntax {
+        Syntax::Value(value) => value,
+        Syntax::TypedString(literal) => &mut literal.value,
+        _ => return None,
+    };
+    match &mut value.value {
+        Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The literals that are read anew by each session, with their types.
+fn session_literals(meant: &Expr) -> Vec<(String, &Expr, Type)> {
+    let mut found = Vec::new();
+    meant.visit(&mut |expr| {
+        if let Expr::Cast(cast) = expr
+            && let (Expr::Constant(Datum::Text(text)), TypeId::Unknown) = (&cast.0, cast.1.from.id)
+        {
+            found.push((text.as_str().to_owned(), expr, cast.1.to));
+        }
+    });
+    found
 }
 
 /// What an index computes, or a constraint asks, after a column was renamed. Constraints of earlier

@@ -89,6 +89,7 @@ impl Work<'_> {
             return Err(SqlError::internal("the constraint is no key"));
         };
         let (places, included_places) = key_places(table, &columns, &included, primary)?;
+        places.iter().try_for_each(|&place| self.require_class(None, table.columns[place].ty))?;
         if primary && table.declared_primary_key().is_some() {
             return Err(SqlError::new(
                 sqlstate::INVALID_TABLE_DEFINITION,

@@ -122,34 +122,43 @@ impl Work<'_> {
     /// The operator class of a part of a key. 42704 if there is none of this name or for this type,
     /// 42804 if it is of other types.
     fn operator_class(&self, class: Option<&ast::ObjectName>, ty: Type) -> Result<Option<OperatorClass>> {
-        let type_name = || ty.plain().format_with(self.format);
-        let Some(class) = class else {
-            if has_operator_class(ty.id) {
-                return Ok(None);
-            }
-            let message = format!(
-                "data type {} has no default operator class for access method \"btree\"",
-                type_name()
-            );
-            return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).with_hint(
-                "You must specify an operator class for the index or define a default operator class for the data type.",
-            ));
-        };
+        let Some(class) = class else { return self.require_class(None, ty).map(|()| None) };
         let name = super::names::parts(class)?.pop().unwrap_or_default();
         if !is_operator_class(&name) {
             let message = format!("operator class \"{name}\" does not exist for access method \"btree\"");
             return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message));
         }
         let class = OperatorClass::ALL.into_iter().find(|known| known.name() == name);
-        let fits = match class {
-            Some(_) => matches!(ty.id, TypeId::Text | TypeId::Varchar | TypeId::Bpchar),
-            None => has_operator_class(ty.id),
-        };
-        if !fits {
-            let message = format!("operator class \"{name}\" does not accept data type {}", type_name());
-            return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message));
+        match class {
+            Some(_) => self.require_class(class, ty)?,
+            None if has_operator_class(ty.id) => {}
+            None => return Err(self.unfit_class(&name, ty)),
         }
         Ok(class)
+    }
+
+    /// 42704 if keys cannot have values of a type, since these have no order; 42804 if an operator
+    /// class is of other types.
+    pub(super) fn require_class(&self, class: Option<OperatorClass>, ty: Type) -> Result<()> {
+        match class {
+            Some(_) if matches!(ty.id, TypeId::Text | TypeId::Varchar | TypeId::Bpchar) => Ok(()),
+            Some(class) => Err(self.unfit_class(class.name(), ty)),
+            None if has_operator_class(ty.id) => Ok(()),
+            None => {
+                let name = ty.plain().format_with(self.format);
+                let message =
+                    format!("data type {name} has no default operator class for access method \"btree\"");
+                Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).with_hint(
+                    "You must specify an operator class for the index or define a default operator class for the data type.",
+                ))
+            }
+        }
+    }
+
+    fn unfit_class(&self, name: &str, ty: Type) -> SqlError {
+        let ty = ty.plain().format_with(self.format);
+        let message = format!("operator class \"{name}\" does not accept data type {ty}");
+        SqlError::new(sqlstate::DATATYPE_MISMATCH, message)
     }
 }
 

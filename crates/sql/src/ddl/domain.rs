@@ -5,16 +5,18 @@
 //! tables, exclusively; and makes the tables' definitions anew, so that whoever used them has to
 //! see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
+use super::drop::{depend, describe};
 use super::expression::refuse_subquery;
 use super::names::{Qualified, fold, make_up};
 use super::resolve::undefined_schema;
-use super::user_type::duplicate_type;
+use super::sequence::sequences_in;
+use super::user_type::{describe_type, duplicate_type};
 use crate::bind::{Clause, resolve_type};
 use crate::catalog::{Domain, DomainCheck, Object, Oid, Table, UserType};
 use crate::error::{Result, SqlError, sqlstate};
@@ -198,6 +200,7 @@ impl Work<'_> {
             return Ok(None);
         }
         let mut default = default.clone();
+        self.fix_times(&mut default, &bound.expr)?;
         self.qualify_types(&mut default)?;
         Ok(Some(self.fix_sequences(&default.to_string())?))
     }
@@ -217,6 +220,7 @@ impl Work<'_> {
         let name =
             name.unwrap_or_else(|| make_up(&domain.name, "", "check", |name| domain.check(name).is_some()));
         let mut syntax = syntax.clone();
+        self.fix_times(&mut syntax, &bound)?;
         self.qualify_types(&mut syntax)?;
         let check = DomainCheck {
             oid: self.allocate_oid()?,
@@ -462,6 +466,24 @@ impl Work<'_> {
                 },
             }
         }
+    }
+
+    /// 2BP01 if the default of a domain that stays takes values of a sequence that goes; 0A000 if
+    /// the domain is to go with it, and all columns of the domain.
+    pub(super) fn refuse_defaults_of_domains(&self, gone: &BTreeSet<Oid>, cascade: bool) -> Result<()> {
+        for domain in self.catalog.domains().filter(|domain| !gone.contains(&domain.oid)) {
+            let mut used = domain.default.as_deref().into_iter().flat_map(sequences_in);
+            let used = used.find(|sequence| gone.contains(sequence));
+            let Some(sequence) = used.and_then(|oid| self.catalog.relation_by_oid(oid)) else { continue };
+            let ty = describe_type(self, &UserType::Domain(domain.clone()));
+            let sequence = describe(self, sequence);
+            if cascade {
+                let what = format!("DROP ... CASCADE where the default of {ty} takes values of {sequence}");
+                return Err(SqlError::unsupported(what));
+            }
+            return Err(depend(&sequence, &[(ty, sequence.clone())]));
+        }
+        Ok(())
     }
 
     fn enforce_in_table(&mut self, table: &Table, places: &[usize], rule: &Rule) -> Result<()> {

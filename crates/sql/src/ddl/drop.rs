@@ -14,6 +14,7 @@ use sqlparser::ast;
 use super::names::{Qualified, single};
 use super::resolve::{undefined_schema, wrong_type};
 use super::routine::lock_name;
+use super::sequence::sequences_in;
 use super::user_type::describe_type;
 use crate::catalog::{Catalog, Object, Oid, PG_CATALOG_OID, Relation, Routine, Table};
 use crate::error::{Result, SqlError, sqlstate};
@@ -144,8 +145,9 @@ impl Plan {
         changed.referenced_by.retain(|reference| !self.removed.contains(&reference.table));
         is_changed |= changed.referenced_by.len() != references;
         for column in &mut changed.columns {
-            let used = column.default.as_deref().and_then(default_sequence);
-            if let Some(sequence) = used.filter(|sequence| self.removed.contains(sequence)) {
+            let is_gone = |oid: &Oid| self.removed.contains(oid);
+            let used = column.default.as_deref().and_then(|text| sequences_in(text).find(is_gone));
+            if let Some(sequence) = used {
                 let on = catalog.relation_by_oid(sequence).map(|on| describe(work, on)).unwrap_or_default();
                 self.dependents
                     .push((format!("default value for column {} of {described}", column.name), on));
@@ -179,12 +181,6 @@ impl Plan {
         let removed = self.removed.iter().filter(|oid| catalog.relation_by_oid(**oid).is_some());
         removed.chain(self.changed.keys()).copied().collect()
     }
-}
-
-/// The sequence whose next value a default takes.
-pub(crate) fn default_sequence(default: &str) -> Option<Oid> {
-    let rest = &default[default.find("nextval('")? + "nextval('".len()..];
-    rest[..rest.find('\'')?].parse().ok()
 }
 
 pub(crate) fn depend(what: &str, dependents: &[(String, String)]) -> SqlError {
@@ -260,6 +256,7 @@ impl Work<'_> {
         self.refuse_identity_sequences(&plan)?;
         plan.close(self)?;
         plan.refuse_dependents(&targets, cascade)?;
+        self.refuse_defaults_of_domains(&plan.removed, cascade)?;
         Ok(plan)
     }
 
@@ -355,6 +352,7 @@ impl Work<'_> {
         }
         plan.close(self)?;
         plan.refuse_dependents(&targets, cascade)?;
+        self.refuse_defaults_of_domains(&plan.removed, cascade)?;
         Ok(plan)
     }
 
@@ -562,7 +560,7 @@ impl Work<'_> {
 
     fn carry_out(&mut self, plan: Plan) -> Result<()> {
         for &oid in &plan.removed {
-            self.require_settled(oid, "DROP TABLE")?;
+            self.require_unused(oid, "DROP TABLE")?;
         }
         let dependents: Vec<String> = plan.dependents.iter().map(|(who, _)| who.clone()).collect();
         self.notices.extend(cascade_notice(&dependents));

@@ -49,6 +49,7 @@ impl Work<'_> {
             return Ok(None);
         }
         let mut default = default.clone();
+        self.fix_times(&mut default, &bound.expr)?;
         self.qualify_types(&mut default)?;
         Ok(Some(self.fix_sequences(&default.to_string())?))
     }
@@ -148,6 +149,7 @@ impl Work<'_> {
             make_up(&table.name, column, "check", |name| table.has_constraint(name))
         });
         let mut syntax = syntax.clone();
+        self.fix_times(&mut syntax, &bound)?;
         self.qualify_types(&mut syntax)?;
         super::computed::name_columns_alone(&mut syntax);
         Ok(Check {

@@ -38,7 +38,7 @@ impl Work<'_> {
         if oid != found.oid() {
             return Err(undefined_table(name));
         }
-        self.require_settled(oid, alter.tag())?;
+        self.require_unused(oid, alter.tag())?;
         let mut table = self.table_copy(oid)?;
         match &alter.change {
             RelationChange::SetStatistics { column, target } => {

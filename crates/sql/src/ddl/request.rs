@@ -309,12 +309,7 @@ fn identity(
             return Err(SqlError::unsupported("GENERATED ALWAYS AS (expression) STORED"));
         }
     };
-    if !column.ty.id.is_integer() || column.ty.domain_named().is_some() {
-        return Err(SqlError::new(
-            sqlstate::INVALID_PARAMETER_VALUE,
-            "identity column type must be smallint, integer, or bigint",
-        ));
-    }
+    super::sequence::check_identity_type(column.ty)?;
     if column.identity.is_some() {
         return Err(SqlError::syntax(format!(
             "multiple identity specifications for column \"{}\" of table \"{table}\"",

@@ -6,7 +6,7 @@ use cognate_engine::{LockMode, TreeMode};
 
 use super::names::Qualified;
 use super::temporary::of_another_session;
-use crate::catalog::{Relation, Schema, Sequence, TEMPORARY_ALIAS, Table};
+use crate::catalog::{Oid, Relation, Schema, Sequence, TEMPORARY_ALIAS, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 
@@ -119,6 +119,18 @@ impl Work<'_> {
             }
             None => Ok(()),
         }
+    }
+
+    /// 55006 for what makes a table another one while a cursor of the transaction reads it, which
+    /// knows its rows by their keys, or while checks of its rows are still to come.
+    pub(crate) fn require_unused(&self, oid: Oid, command: &str) -> Result<()> {
+        if !self.facts.has_cursor_reading(oid) {
+            return self.require_settled(oid, command);
+        }
+        let name = self.catalog.table_by_oid(oid).map(|table| table.name.clone()).unwrap_or_default();
+        let message =
+            format!("cannot {command} \"{name}\" because it is being used by active queries in this session");
+        Err(SqlError::new(sqlstate::OBJECT_IN_USE, message))
     }
 
     /// Whether a relation of the schema has this name.

@@ -21,6 +21,11 @@ pub(crate) fn nextval(sequence: u32) -> String {
     format!("nextval('{sequence}'::regclass)")
 }
 
+/// The sequences whose next values a stored default takes.
+pub(crate) fn sequences_in(default: &str) -> impl Iterator<Item = Oid> {
+    default.split("nextval('").skip(1).filter_map(|rest| rest[..rest.find('\'')?].parse().ok())
+}
+
 fn bounds(ty: Type) -> (i64, i64) {
     match ty.id {
         TypeId::Int2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
@@ -31,6 +36,14 @@ fn bounds(ty: Type) -> (i64, i64) {
 
 fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+}
+
+/// 22023 if no column of this type can be an identity column; a domain's cannot.
+pub(super) fn check_identity_type(ty: Type) -> Result<()> {
+    match ty.id.is_integer() && ty.domain_named().is_none() {
+        true => Ok(()),
+        false => Err(invalid("identity column type must be smallint, integer, or bigint")),
+    }
 }
 
 /// Options of an identity column, from the syntax tree's.
@@ -194,11 +207,8 @@ impl Work<'_> {
         match change {
             AlterSequence::Options(options) => self.change_options(&mut sequence, options).await?,
             AlterSequence::Rename(new) => {
-                let new = fold(new);
-                let schema = self.schema_of(sequence.schema)?;
-                self.require_create(&schema)?;
-                self.claim_name(&schema, &new).await?;
-                sequence.name = new;
+                let sequence = Relation::Sequence(sequence.into());
+                return self.rename_relation(&sequence, fold(new)).await.map(|()| true);
             }
             AlterSequence::SetSchema(schema) => {
                 let sequence = Relation::Sequence(sequence.into());

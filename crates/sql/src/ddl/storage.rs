@@ -45,7 +45,7 @@ impl Work<'_> {
                 if oid != found.oid() {
                     return Err(undefined_table(name));
                 }
-                self.require_settled(oid, alter.tag())?;
+                self.require_unused(oid, alter.tag())?;
                 let mut table = self.table_copy(oid)?;
                 let check = |given: &[ast::SqlOption]| {
                     storage_options(&ast::CreateTableOptions::With(given.to_vec()))

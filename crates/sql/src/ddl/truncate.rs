@@ -49,7 +49,7 @@ impl Work<'_> {
             }
         }
         for oid in wanted {
-            self.require_settled(oid, "TRUNCATE")?;
+            self.require_unused(oid, "TRUNCATE")?;
             if restart {
                 self.lock_sequences_of(oid).await?;
             }

@@ -16,9 +16,9 @@ use super::expression::{bind_check, bind_default};
 use super::names::Qualified;
 use super::resolve::undefined_schema;
 use super::routine::lock_name;
-use crate::bind::renamed;
+use crate::bind::{Binder, renamed};
 use crate::catalog::{
-    Catalog, Check, Column, Index, Object, Oid, Relation, Routine, Schema, Table, UserType, View,
+    Catalog, Check, Column, Computed, Index, Object, Oid, Relation, Routine, Schema, Table, UserType, View,
 };
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::walk::has_expression;
@@ -37,6 +37,8 @@ struct Uses {
     defaults: Vec<(Oid, String)>,
     /// Constraints that name a type, by table and name.
     constraints: Vec<(Oid, String)>,
+    /// Indexes whose expressions or predicates name a type: of which table.
+    indexes: Vec<(Oid, Oid)>,
     /// Functions and procedures with arguments or results of the types.
     routines: Vec<Oid>,
     /// Who depends, and on what: "column m of table t", "type mood".
@@ -291,7 +293,13 @@ impl Work<'_> {
     }
 
     /// Drops types with all that uses them.
-    async fn drop_used(&mut self, uses: Uses) -> Result<()> {
+    async fn drop_used(&mut self, mut uses: Uses) -> Result<()> {
+        // A generated column would go with the one that it is made from.
+        uses.columns.sort_by_key(|(table, name)| {
+            let table = self.catalog.table_by_oid(*table);
+            let column = table.and_then(|table| table.columns.iter().find(|column| column.name == *name));
+            column.is_none_or(|column| column.generated.is_none())
+        });
         let dependents: Vec<String> = uses.dependents.into_iter().map(|(who, _)| who).collect();
         self.notices.extend(cascade_notice(&dependents));
         for (oid, name) in uses.constraints {
@@ -305,6 +313,12 @@ impl Work<'_> {
             let mut table = self.table_copy(oid)?;
             table.columns.iter_mut().filter(|column| column.name == name).for_each(|c| c.default = None);
             self.change(Object::Table(table.into()))?;
+        }
+        for (table, oid) in uses.indexes {
+            self.lock_table(table, TreeMode::Exclusive).await?;
+            if let Some(index) = self.table_copy(table)?.index(oid).cloned() {
+                self.drop_key(table, &index)?;
+            }
         }
         for (table, column) in uses.columns {
             self.lock_table(table, TreeMode::Exclusive).await?;
@@ -328,8 +342,9 @@ impl Work<'_> {
     pub(super) fn refuse_used_outside(&self, ty: &UserType, schema: Oid) -> Result<()> {
         let uses = self.uses(vec![ty.clone()])?;
         let is_outside = |oid: &Oid| self.catalog.table_by_oid(*oid).is_some_and(|t| t.schema != schema);
-        let mut tables =
-            uses.columns.iter().chain(&uses.defaults).chain(&uses.constraints).map(|(table, _)| table);
+        let named = uses.columns.iter().chain(&uses.defaults).chain(&uses.constraints);
+        let indexed = uses.indexes.iter().map(|(table, _)| table);
+        let mut tables = named.map(|(table, _)| table).chain(indexed);
         let mut routines = uses.routines.iter().filter_map(|oid| self.catalog.routine_by_oid(*oid));
         if let Some(routine) = routines.find(|routine| routine.schema != schema) {
             return Err(SqlError::unsupported(format!(
@@ -399,10 +414,16 @@ impl Work<'_> {
 
     fn uses_in_table(&self, ty: &UserType, on: &str, table: &Arc<Table>, uses: &mut Uses) -> Result<()> {
         let described = describe(self, &Relation::Table(table.clone()));
-        for (_, column) in table.visible_columns() {
-            if column.ty.user_type() == Some(ty.oid()) {
-                uses.columns.push((table.oid, column.name.clone()));
-                let array = if column.ty.oid() == ty.oid() { "" } else { "[]" };
+        for (place, column) in table.visible_columns() {
+            let is_of_it = column.ty.user_type() == Some(ty.oid());
+            if is_of_it || self.generation_names(ty, table, place) {
+                let known = (table.oid, column.name.clone());
+                // It may be of another one of the types.
+                if uses.columns.contains(&known) {
+                    continue;
+                }
+                uses.columns.push(known);
+                let array = if is_of_it && column.ty.oid() != ty.oid() { "[]" } else { "" };
                 let who = format!("column {} of {described}", column.name);
                 uses.dependents.push((who, format!("{on}{array}")));
             } else if self.default_names(ty, column) {
@@ -415,34 +436,63 @@ impl Work<'_> {
             uses.constraints.push((table.oid, check.name.clone()));
             uses.dependents.push((format!("constraint {} on {described}", check.name), on.to_owned()));
         }
+        for index in table.indexes.iter().filter(|index| self.index_names(ty, table, index)) {
+            let known = (table.oid, index.oid);
+            if !uses.indexes.contains(&known) {
+                uses.indexes.push(known);
+                let index = Relation::Index(table.clone(), index.oid);
+                uses.dependents.push((describe(self, &index), on.to_owned()));
+            }
+        }
         Ok(())
+    }
+
+    /// Whether what a generated column is has a cast to a type.
+    fn generation_names(&self, ty: &UserType, table: &Arc<Table>, place: usize) -> bool {
+        let Some(generated) = table.columns[place].generated.as_ref() else { return false };
+        self.text_names(ty, &generated.text, |binder, syntax| {
+            binder.generated_column(table, place, syntax).map(drop)
+        })
+    }
+
+    /// Whether an expression of an index, or its predicate, has a cast to a type.
+    fn index_names(&self, ty: &UserType, table: &Arc<Table>, index: &Index) -> bool {
+        let of_expression = |one: &Computed| {
+            self.text_names(ty, &one.text, |binder, syntax| binder.index_expression(table, syntax).map(drop))
+        };
+        let of_predicate = |one: &Computed| {
+            self.text_names(ty, &one.text, |binder, syntax| binder.index_predicate(table, syntax).map(drop))
+        };
+        index.expressions.iter().any(of_expression) || index.predicate.as_ref().is_some_and(of_predicate)
+    }
+
+    /// Whether a stored text that is bound like this names a type.
+    fn text_names(
+        &self,
+        ty: &UserType,
+        text: &str,
+        bind: impl FnOnce(&mut Binder<'_>, &ast::Expr) -> Result<()>,
+    ) -> bool {
+        if !mentions(text, ty.name()) {
+            return false;
+        }
+        let named = parse_expression(text).and_then(|syntax| {
+            self.bind(|binder| {
+                bind(binder, &syntax)?;
+                Ok(binder.user_types().contains(&ty.oid()))
+            })
+        });
+        named.unwrap_or(false)
     }
 
     /// Whether a column's default has a cast to a type.
     fn default_names(&self, ty: &UserType, column: &Column) -> bool {
-        let Some(text) = column.default.as_deref().filter(|text| mentions(text, ty.name())) else {
-            return false;
-        };
-        let named = parse_expression(text).and_then(|syntax| {
-            self.bind(|binder| {
-                bind_default(binder, column, &syntax)?;
-                Ok(binder.user_types().contains(&ty.oid()))
-            })
-        });
-        named.unwrap_or(false)
+        let Some(text) = column.default.as_deref() else { return false };
+        self.text_names(ty, text, |binder, syntax| bind_default(binder, column, syntax).map(drop))
     }
 
     /// Whether a table's constraint has a cast to a type.
     fn check_names(&self, ty: &UserType, table: &Arc<Table>, check: &Check) -> bool {
-        if !mentions(&check.expression, ty.name()) {
-            return false;
-        }
-        let named = parse_expression(&check.expression).and_then(|syntax| {
-            self.bind(|binder| {
-                bind_check(binder, table, &syntax)?;
-                Ok(binder.user_types().contains(&ty.oid()))
-            })
-        });
-        named.unwrap_or(false)
+        self.text_names(ty, &check.expression, |binder, syntax| bind_check(binder, table, syntax).map(drop))
     }
 }

@@ -9,7 +9,7 @@ use sqlparser::ast;
 use super::names::{Qualified, fold};
 use super::resolve::{duplicate_relation, wrong_type};
 use super::routine::lock_name;
-use crate::bind::{Stars, base_table, pinned};
+use crate::bind::{Noted, base_table, pinned};
 use crate::catalog::{self, CheckOption, Column, Object, Relation, Securable, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Command, changes_rows, parse_single};
@@ -46,7 +46,11 @@ impl Work<'_> {
             Some(_) if statement.or_replace => return Err(wrong_type(&name.name, "view")),
             Some(_) => return Err(duplicate_relation(&name.name)),
         };
-        let (columns, depends_on, stars) = self.bind_held(&statement.query).await?;
+        let (columns, depends_on, noted) = self.bind_held(&statement.query).await?;
+        if existing.as_ref().is_some_and(|view| depends_on.contains(&view.oid)) {
+            let message = format!("infinite recursion detected in rules for relation \"{}\"", name.name);
+            return Err(SqlError::new(sqlstate::INVALID_OBJECT_DEFINITION, message));
+        }
         self.require_schemas_of(&statement.query)?;
         let mut columns = view_columns(columns, &statement.columns)?;
         super::create_table::check_count(columns.len())?;
@@ -64,7 +68,7 @@ impl Work<'_> {
             schema: schema.oid,
             schema_name: schema.name.clone(),
             name: name.name,
-            query: pinned(&statement.query, &stars).to_string(),
+            query: self.stored_query(&statement.query, &noted)?,
             columns,
             search_path: self.view_path(reads_temporary),
             depends_on,
@@ -74,6 +78,14 @@ impl Work<'_> {
         let view = Arc::new(view);
         self.check_updatable(&view)?;
         self.change(Object::View(view))
+    }
+
+    /// The text that a view keeps of its query: it means the same to other sessions, and later on.
+    fn stored_query(&self, query: &ast::Query, noted: &Noted) -> Result<String> {
+        let mut query = pinned(query, &noted.stars);
+        let literals = noted.literals.iter().map(|(text, value)| (text.clone(), &value.expr, value.ty));
+        self.fix_found(&mut query, &literals.collect::<Vec<_>>(), false)?;
+        Ok(query.to_string())
     }
 
     /// 0A000 for a check option of a view that stands for no table.
@@ -146,7 +158,7 @@ impl Work<'_> {
 
     /// The same as `bind_query`, with all that the query depends on held: it cannot go or change
     /// before the view is there to be asked.
-    async fn bind_held(&mut self, query: &ast::Query) -> Result<(Vec<OutputColumn>, Vec<u32>, Stars)> {
+    async fn bind_held(&mut self, query: &ast::Query) -> Result<(Vec<OutputColumn>, Vec<u32>, Noted)> {
         let mut held = BTreeSet::new();
         loop {
             let (_, depends_on, _) = self.bind_query(query)?;
@@ -164,11 +176,13 @@ impl Work<'_> {
     /// Keeps a relation, routine or type of users as it is.
     async fn hold_from_going(&mut self, oid: u32) -> Result<()> {
         match self.catalog.relation_by_oid(oid).cloned() {
-            Some(Relation::Table(_)) => return self.lock_table(oid, TreeMode::Read).await,
+            Some(Relation::Table(_) | Relation::Sequence(_)) => {
+                return self.lock_table(oid, TreeMode::Read).await;
+            }
             Some(Relation::View(view)) => {
                 return self.lock_name_as(view.schema, &view.name, LockMode::Shared).await;
             }
-            Some(Relation::Index(..) | Relation::Sequence(_)) | None => {}
+            Some(Relation::Index(..)) | None => {}
         }
         if let Some(routine) = self.catalog.routine_by_oid(oid).cloned() {
             return self.lock_name_as(routine.schema, &lock_name(&routine.name), LockMode::Shared).await;
@@ -179,9 +193,9 @@ impl Work<'_> {
         }
     }
 
-    /// A query's output columns, the relations, routines and types of users it
-    /// depends on, and what its stars stand for.
-    fn bind_query(&self, query: &ast::Query) -> Result<(Vec<OutputColumn>, Vec<u32>, Stars)> {
+    /// A query's output columns, the relations, routines, types of users and primary keys that it
+    /// depends on, and what is to be kept of it beside its text.
+    fn bind_query(&self, query: &ast::Query) -> Result<(Vec<OutputColumn>, Vec<u32>, Noted)> {
         self.bind(|binder| {
             binder.note_stars();
             let bound = binder.query(query, false)?;
@@ -192,7 +206,9 @@ impl Work<'_> {
             relations.extend(binder.views());
             relations.extend(binder.routines().iter().map(|body| body.routine.oid));
             relations.extend(binder.user_types());
-            Ok((bound.columns, relations, binder.take_stars()))
+            let noted = binder.take_noted();
+            relations.extend(&noted.needed);
+            Ok((bound.columns, relations, noted))
         })
     }
 

@@ -169,12 +169,9 @@ fn operator(call: &OperatorCall, env: &Env<'_>) -> Result<Datum> {
 }
 
 fn compare(comparison: Comparison, left: &Expr, right: &Expr, env: &Env<'_>) -> Result<Datum> {
-    let left = left.value(env)?;
-    if left.is_null() {
-        return Ok(Datum::Null);
-    }
-    let right = right.value(env)?;
-    if right.is_null() {
+    // Beside NULL, too, the other side is evaluated: it may fail, or do something.
+    let (left, right) = (left.value(env)?, right.value(env)?);
+    if left.is_null() || right.is_null() {
         return Ok(Datum::Null);
     }
     Ok(Datum::Bool(comparison.test(&left, &right)))
@@ -277,7 +274,8 @@ fn extreme(greatest: bool, operands: &[Expr], env: &Env<'_>) -> Result<Datum> {
 fn in_list(list: &InList, env: &Env<'_>) -> Result<Datum> {
     let operand = list.operand.value(env)?;
     if operand.is_null() {
-        return Ok(Datum::Null);
+        // It is equal to none of them, and each is evaluated.
+        return list.items.iter().try_for_each(|item| item.value(env).map(drop)).map(|()| Datum::Null);
     }
     if list.constants.as_ref().is_some_and(|constants| constants.contains(&*operand)) {
         return Ok(Datum::Bool(!list.negated));

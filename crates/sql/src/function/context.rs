@@ -13,8 +13,9 @@ use crate::types::FormatContext;
 pub trait SessionView: Send + Sync {
     /// A setting by its lower-case name, as SHOW prints it; `None` if there is no such setting.
     fn setting(&self, name: &str) -> Option<String>;
-    /// Sets a setting, for the transaction only if `local`; gives back the value as SHOW prints it.
-    fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String, SqlError>;
+    /// Sets a setting, for the transaction only if `local`; no value is DEFAULT. Gives back the
+    /// value as SHOW prints it.
+    fn set_setting(&self, name: &str, value: Option<&str>, local: bool) -> Result<String, SqlError>;
     /// Where a setting's value comes from, in the words of `pg_settings.source`, and what RESET
     /// would make of it, in its base unit; `None` if that is not known.
     fn setting_source(&self, name: &str) -> Option<(&'static str, String)> {
@@ -61,7 +62,7 @@ impl SessionView for NoSession {
     fn setting(&self, _name: &str) -> Option<String> {
         None
     }
-    fn set_setting(&self, name: &str, _value: &str, _local: bool) -> Result<String, SqlError> {
+    fn set_setting(&self, name: &str, _value: Option<&str>, _local: bool) -> Result<String, SqlError> {
         Err(SqlError::new(
             sqlstate::UNDEFINED_OBJECT,
             format!("unrecognized configuration parameter \"{name}\""),

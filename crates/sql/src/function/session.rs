@@ -57,7 +57,8 @@ fn set_config(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     let Some(name) = arguments[0].as_str() else {
         return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name"));
     };
-    let value = arguments[1].as_str().unwrap_or_default();
+    // NULL is DEFAULT.
+    let value = arguments[1].as_str();
     let local = arguments[2].as_bool() == Some(true);
     Ok(context.session.set_setting(&name.to_ascii_lowercase(), value, local)?.into())
 }

@@ -11,13 +11,13 @@
 
 use super::Context;
 use super::keyed::Keyed;
-use super::memory::{datum_bytes, row_bytes};
+use super::memory::row_bytes;
 use super::packed::pack;
 use super::sorter::Sorter;
 use crate::bind::SortKey;
 use crate::error::{Result, SqlError};
 use crate::expr::{Env, Execution};
-use crate::function::{Accumulator, Partial};
+use crate::function::Accumulator;
 use crate::plan::AggregateNode;
 use crate::types::Datum;
 
@@ -95,19 +95,13 @@ impl AggregateState {
         !node.distinct && node.order.is_empty() && accumulator.is_some_and(|fresh| fresh.partial().is_some())
     }
 
-    /// Bytes outside of it that the value takes which it keeps. Nobody has accounted for them.
-    pub(super) fn kept(&self) -> usize {
-        match self.accumulator.partial() {
-            Some(Partial::Value(value)) => datum_bytes(&value).saturating_sub(size_of::<Datum>()),
-            _ => 0,
-        }
-    }
-
-    /// Takes what another one has taken, of rows that come after its own.
-    pub(super) fn absorb(&mut self, later: &AggregateState) -> Result<()> {
+    /// Takes what another one has taken, of rows that come after its own; gives the bytes it holds
+    /// more than before.
+    pub(super) fn absorb(&mut self, later: &AggregateState) -> Result<usize> {
         self.rows += later.rows;
         let not_divisible = || SqlError::internal("an aggregate without parts was divided");
-        self.accumulator.absorb(later.accumulator.partial().ok_or_else(not_divisible)?)
+        self.accumulator.absorb(later.accumulator.partial().ok_or_else(not_divisible)?)?;
+        Ok(self.grown())
     }
 
     /// Gives back what its sort accounts for.
@@ -191,10 +185,16 @@ impl AggregateState {
         }
         self.make_room(arguments, execution)?;
         self.accumulator.add(arguments, &execution.read.eval)?;
+        Ok(self.grown())
+    }
+
+    /// The bytes that the accumulator has more than it ever had.
+    #[inline]
+    fn grown(&mut self) -> usize {
         let bytes = self.accumulator.memory();
         let grown = bytes.saturating_sub(self.bytes);
         self.bytes = self.bytes.max(bytes);
-        Ok(grown)
+        grown
     }
 
     /// Large values may make the accumulator move what it has to a place twice as large: asks first

@@ -19,19 +19,13 @@ use crate::pg_catalog::{Style, index_expression, quote_identifier};
 use crate::session::work::Work;
 use crate::types::{Datum, FormatContext, Type};
 
-/// Details do not depend on the session's settings; of its context they take the catalog's names.
-fn plain(format: &FormatContext) -> FormatContext {
-    FormatContext { objects: format.objects.clone(), ..FormatContext::default() }
-}
-
 /// `Key (a, b)=(1, x)`, as details name a key.
 pub(crate) fn key_detail(table: &Table, index: &Index, row: Indexed<'_>, format: &FormatContext) -> String {
-    let context = plain(format);
     let parts = index.columns.iter().map(|column| {
         let ty = table.key_type(index, column.key);
         (key_part(table, index, column.key, format), row.value(column.key), ty)
     });
-    detail(parts, &context)
+    detail(parts, format)
 }
 
 /// A part of a key as details name it: a column's name, in quotes if it must be, or an expression.
@@ -45,12 +39,12 @@ fn key_part(table: &Table, index: &Index, key: IndexKey, format: &FormatContext)
     }
 }
 
-fn detail<'a>(parts: impl Iterator<Item = (String, &'a Datum, Type)>, context: &FormatContext) -> String {
+fn detail<'a>(parts: impl Iterator<Item = (String, &'a Datum, Type)>, format: &FormatContext) -> String {
     let (names, texts): (Vec<String>, Vec<String>) = parts
         .map(|(name, value, ty)| {
             let text = match value {
                 Datum::Null => "null".to_owned(),
-                value => value.to_text_string(ty, context),
+                value => value.to_text_string(ty, format),
             };
             (name, text)
         })
@@ -70,7 +64,7 @@ pub(crate) fn named_key_detail(
         let column = &table.columns[place];
         (column.name.clone(), value, column.ty)
     });
-    detail(parts, &plain(format))
+    detail(parts, format)
 }
 
 /// `Failing row contains (1, null, x).`
@@ -85,11 +79,10 @@ fn values(
     row: &[Datum],
     format: &FormatContext,
 ) -> String {
-    let context = plain(format);
     let texts = places.map(|place| match &row[place] {
         Datum::Null => "null".to_owned(),
         value => {
-            let mut text = value.to_text_string(table.columns[place].ty, &context);
+            let mut text = value.to_text_string(table.columns[place].ty, format);
             if text.len() > 64 {
                 crate::ddl::names::cut(&mut text, 64);
                 text.push_str("...");

@@ -6,6 +6,9 @@
 //! asks for them again. So `WITH RECURSIVE t(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM t)
 //! SELECT n FROM t LIMIT 10` ends.
 //!
+//! The rows of one that refers to a query around the one it belongs to are those of one row there:
+//! they are forgotten whenever the query it belongs to begins ([`forget`]).
+//!
 //! ```text
 //! chunk 0   the rows of the non-recursive term
 //! chunk 1   the recursive term over chunk 0
@@ -89,11 +92,9 @@ pub(crate) fn chunk(number: usize, at: usize, context: Context<'_>) -> Result<Op
     }
     let plan = runtime.cte_plan(number).cloned();
     let plan = plan.ok_or_else(|| SqlError::internal("a WITH query is read but not planned"))?;
-    if plan.correlated {
-        // Its rows belong to one row of the query around it: nobody else can read them.
-        return if at == 0 { compute(&plan, context).map(Some) } else { Ok(None) };
-    }
-    let context = Context { execution: context.execution, outer: None };
+    // It is read where it stands, and so sees the queries around that its reader sees.
+    let outer = context.outer.filter(|_| plan.correlated);
+    let context = Context { execution: context.execution, outer };
     let mut known = match put(&plan, context, None)? {
         Some(CteState::Chunks(known)) => known,
         _ => Chunks::begin(&plan),
@@ -111,24 +112,15 @@ fn put(plan: &CtePlan, context: Context<'_>, state: Option<CteState>) -> Result<
     }
 }
 
-/// All rows at once. They are accounted for while they are computed: for the next row of the query
-/// around there will be others.
-fn compute(plan: &CtePlan, context: Context<'_>) -> Result<Rows> {
-    let mut known = Chunks::begin(plan);
-    let grown = known.grow_to(plan, usize::MAX, context);
-    put(plan, context, None)?;
-    grown?;
-    known.release(context);
-    if known.chunks.len() == 1
-        && let Some(chunk) = known.get(0)?
-    {
-        return Ok(chunk);
+/// Forgets the rows of those with these numbers: whoever asks for them has them computed anew.
+pub(super) fn forget(numbers: impl Iterator<Item = usize>, context: Context<'_>) {
+    for number in numbers {
+        // What is forgotten may hold queries that forget others in their turn.
+        let state = context.execution.runtime.ctes.borrow_mut().get_mut(number).and_then(Option::take);
+        if let Some(CteState::Chunks(mut before)) = state {
+            before.release(context);
+        }
     }
-    let mut rows = vec![];
-    for at in 0..known.chunks.len() {
-        rows.extend(known.get(at)?.iter().flat_map(|chunk| chunk.iter().cloned()));
-    }
-    Ok(Arc::new(rows))
 }
 
 impl Chunks {
@@ -157,9 +149,7 @@ impl Chunks {
                 }
             };
             if self.chunks.is_empty() || !rows.is_empty() {
-                if !plan.correlated {
-                    self.make_room(context)?;
-                }
+                self.make_room(context)?;
                 let bytes = rows.iter().map(|row| row_bytes(row)).sum::<usize>();
                 self.bytes += bytes;
                 if self.seen.is_some() {
@@ -171,12 +161,12 @@ impl Chunks {
         Ok(())
     }
 
-    /// Some rows more; all of them if they are for one row of the query around.
+    /// Some rows more.
     fn read(&mut self, plan: &CtePlan, context: Context<'_>) -> Result<Vec<Vec<Datum>>> {
         let input = self.input.get_or_insert_with(|| Box::new(NodeState::new(&plan.node)));
         let (mut rows, mut bytes) = (vec![], 0);
         let mut row = vec![];
-        while plan.correlated || bytes < CHUNK_BYTES {
+        while bytes < CHUNK_BYTES {
             if !input.next(&plan.node, context, &mut row)? {
                 self.complete = true;
                 input.release(context);
@@ -200,11 +190,7 @@ impl Chunks {
         let Some(last) = self.get(last)? else { return Err(SqlError::internal("a step without rows")) };
         context.execution.read.interrupt.check()?;
         put(plan, context, Some(CteState::Working(last)))?;
-        for place in context.execution.runtime.ctes.borrow_mut()[plan.number + 1..plan.end].iter_mut() {
-            if let Some(CteState::Chunks(mut before)) = place.take() {
-                before.release(context);
-            }
-        }
+        forget(plan.number + 1..plan.end, context);
         collect(step, context, self.seen.as_mut())
     }
 

@@ -20,7 +20,7 @@ use super::constraint::unique_violation;
 use super::foreign_key::Check;
 use super::index_maintenance::columns_into;
 use super::indexed::Indexed;
-use crate::catalog::{Deferrable, Index, Oid, Table};
+use crate::catalog::{Index, Oid, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 use crate::types::Datum;
@@ -34,14 +34,15 @@ impl Work<'_> {
         wanted: impl Fn(&Index) -> bool,
     ) -> Result<()> {
         for index in &table.indexes {
-            let Some(deferrable) = index.deferrable.filter(|_| wanted(index)) else { continue };
+            if index.deferrable.is_none() || !wanted(index) {
+                continue;
+            }
             let values: Vec<Datum> = index.key_columns().map(|place| row[place].clone()).collect();
             if values.iter().any(Datum::is_null) {
                 continue;
             }
             let check = Check::Unique { table: table.oid, index: index.oid, values };
-            let constraint = index.constraint.unwrap_or(index.oid);
-            self.keep_check(check, self.state.waits(constraint, deferrable == Deferrable::Deferred))?;
+            self.keep_check(check, self.state.is_unique_deferred(index))?;
         }
         Ok(())
     }

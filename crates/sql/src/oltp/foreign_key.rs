@@ -163,7 +163,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The end of the transaction, or SET CONSTRAINTS ... IMMEDIATE.
+    /// The end of the transaction.
     pub(crate) async fn run_deferred_checks(&mut self) -> Result<()> {
         self.state.checks.append(&mut self.state.deferred);
         self.run_checks().await

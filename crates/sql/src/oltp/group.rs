@@ -174,11 +174,6 @@ impl GroupState {
         self.disk.is_none()
     }
 
-    /// Bytes of values that the aggregates of its groups keep, and that are not accounted for.
-    pub(super) fn kept(&mut self) -> usize {
-        self.groups.iter_mut().flat_map(|group| &group.states).map(AggregateState::kept).sum()
-    }
-
     /// Takes the groups of rows that come after its own, of one grouping set. There is room for
     /// them.
     pub(super) fn absorb(
@@ -190,9 +185,11 @@ impl GroupState {
         for Grouped { key, states, .. } in later.groups.iter_mut() {
             context.execution.tick()?;
             let place = self.place(0, key, group, context)?.ok_or_else(lost)?;
+            let mut held = 0;
             for (state, later) in self.groups[place].states.iter_mut().zip(states.iter()) {
-                state.absorb(later)?;
+                held += state.absorb(later)?;
             }
+            self.reserve(held, context)?;
         }
         Ok(())
     }

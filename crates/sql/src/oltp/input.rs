@@ -131,7 +131,7 @@ impl SourceState {
         match (self, node) {
             (SourceState::Unit { given }, _) => *given = false,
             (SourceState::Nothing, _) => {}
-            (SourceState::Scan(scan), _) => scan.rewind(),
+            (SourceState::Scan(scan), _) => scan.rewind(context),
             (SourceState::Rows { rows, chunk, at }, _) => {
                 *rows = None;
                 *chunk = 0;
@@ -178,6 +178,7 @@ impl SourceState {
     /// Gives back the memory it accounts for.
     pub(crate) fn release(&mut self, context: Context<'_>) {
         match self {
+            SourceState::Scan(state) => state.release(context),
             SourceState::Materialize(state) => {
                 state.rows.clear(context);
                 state.input.release(context);

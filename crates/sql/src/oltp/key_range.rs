@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 use std::ops::Bound;
 
-use smallvec::SmallVec;
-
 use super::subquery;
 use crate::error::Result;
-use crate::expr::{Env, Expr};
+use crate::expr::{Env, Execution, Expr};
 use crate::function::operator::Comparison;
 use crate::keys::{self, KeyOrder};
+use crate::merge_sort;
 use crate::plan::{Access, KeyPart, KeyRange, KeyValues, RangeBound};
 use crate::types::{Datum, TypeId};
 
@@ -60,98 +59,183 @@ fn fit(value: Cow<'_, Datum>, ty: TypeId) -> Fit {
     }
 }
 
-/// The beginning of the keys with these values in the first columns, for each combination, in key
-/// order, without duplicates.
-pub(crate) type Prefixes = SmallVec<[Vec<u8>; 1]>;
+/// What the keys begin with that an access asks for, one for each combination of its columns'
+/// values, in key order. There may be very many combinations: what is held are the values of each
+/// column, and each beginning is made when it is its turn. (Nobody asks for several values and for
+/// the other direction: only single ones leave an order to the columns behind.)
+///
+/// ```text
+/// a = 1 AND b IN (7, 5, 7) AND c = 2 AND d IN (8, 9)
+/// head: 1      lists: 5 7 (behind them 2), 8 9
+/// 1 5 2 8, 1 5 2 9, 1 7 2 8, 1 7 2 9
+/// ```
+#[derive(Default)]
+pub(crate) struct Prefixes {
+    /// What all of them begin with.
+    head: Vec<u8>,
+    /// The columns with several values.
+    lists: Vec<List>,
+    is_more: bool,
+    /// Bytes accounted for the lists.
+    bytes: usize,
+}
+
+/// The values of a column as they are in keys, none of which is the beginning of another one.
+#[derive(Default)]
+struct List {
+    bytes: Vec<u8>,
+    /// Where each value is among the bytes, in order, each value once.
+    places: Vec<(usize, usize)>,
+    /// The value whose turn it is.
+    at: usize,
+    /// What follows, up to the next column with several values.
+    behind: Vec<u8>,
+}
+
+/// A place is there twice while places are sorted.
+const PLACE_BYTES: usize = 2 * size_of::<(usize, usize)>();
 
 /// The prefixes an access asks for; none if a value is NULL or outside the column's type.
 pub(crate) fn prefixes(access: &Access, env: &Env<'_>) -> Result<Prefixes> {
-    let mut prefixes = Prefixes::new();
-    prefixes.push(Vec::with_capacity(16 * access.parts.len()));
-    let mut several = false;
+    let head = Vec::with_capacity(16 * access.parts.len());
+    let mut found = Prefixes { head, is_more: true, ..Prefixes::default() };
     for part in &access.parts {
-        match &part.values {
-            KeyValues::One(expr) => {
-                if !append(&mut prefixes, &*expr.value(env)?, part) {
-                    return Ok(Prefixes::new());
-                }
-            }
+        found.is_more = match &part.values {
+            KeyValues::One(expr) => found.one(&*expr.value(env)?, part),
             KeyValues::Null => {
-                for prefix in &mut prefixes {
-                    keys::encode_into(prefix, &Datum::Null, part.order);
-                }
+                keys::encode_into(found.end(), &Datum::Null, part.order);
+                true
             }
+            several => found.several(several, part, env)?,
+        };
+        if !found.is_more {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+impl Prefixes {
+    /// The next one; none behind the last.
+    pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
+        if !self.is_more {
+            return None;
+        }
+        if self.lists.is_empty() {
+            self.is_more = false;
+            return Some(std::mem::take(&mut self.head));
+        }
+        let length = |list: &List| list.value().len() + list.behind.len();
+        let length = self.head.len() + self.lists.iter().map(length).sum::<usize>();
+        let mut prefix = Vec::with_capacity(length);
+        prefix.extend_from_slice(&self.head);
+        for list in &self.lists {
+            prefix.extend_from_slice(list.value());
+            prefix.extend_from_slice(&list.behind);
+        }
+        // A column has its next value once those behind it have had all of theirs.
+        self.is_more = self.lists.iter_mut().rev().any(List::advance);
+        Some(prefix)
+    }
+
+    /// Gives back the memory it accounts for, and what it has.
+    pub(crate) fn release(&mut self, execution: Execution<'_>) {
+        execution.runtime.release(self.bytes);
+        *self = Prefixes::default();
+    }
+
+    /// Where what all of them go on with is put.
+    fn end(&mut self) -> &mut Vec<u8> {
+        match self.lists.last_mut() {
+            Some(last) => &mut last.behind,
+            None => &mut self.head,
+        }
+    }
+
+    /// All go on with this value. False if no key can have it.
+    fn one(&mut self, value: &Datum, part: &KeyPart) -> bool {
+        if value.is_null() {
+            return false;
+        }
+        let Fit::Exact(value) = fit(Cow::Borrowed(value), part.ty) else { return false };
+        keys::encode_into(self.end(), &value, part.order);
+        true
+    }
+
+    /// They go on with any of these values. False if there are none.
+    fn several(&mut self, values: &KeyValues, part: &KeyPart, env: &Env<'_>) -> Result<bool> {
+        let mut list = List::default();
+        let mut add = |value: &Datum| -> Result<()> {
+            env.execution.tick()?;
+            self.bytes += list.add(value, part, env.execution)?;
+            Ok(())
+        };
+        match values {
             KeyValues::List(items) => {
-                several = true;
-                let mut values = Vec::with_capacity(items.len());
                 for item in items {
-                    values.push(item.eval(env)?);
+                    add(&*item.value(env)?)?;
                 }
-                multiply(&mut prefixes, values, part);
             }
             KeyValues::Array(expr) => {
-                several = true;
-                let values = match &*expr.value(env)? {
-                    Datum::Array(array) => array.elements.clone(),
-                    _ => vec![],
-                };
-                multiply(&mut prefixes, values, part);
+                if let Datum::Array(array) = &*expr.value(env)? {
+                    array.elements.iter().try_for_each(add)?;
+                }
             }
-            KeyValues::Subquery(expr) => {
-                several = true;
-                multiply(&mut prefixes, subquery_values(expr, env)?, part);
-            }
+            KeyValues::Subquery(Expr::Subquery(query)) => subquery::for_each_value(query, env, &mut add)?,
+            KeyValues::Subquery(_) | KeyValues::One(_) | KeyValues::Null => {}
         }
-    }
-    if several {
-        prefixes.sort();
-        prefixes.dedup();
-    }
-    Ok(prefixes)
-}
-
-fn subquery_values(expr: &Expr, env: &Env<'_>) -> Result<Vec<Datum>> {
-    match expr {
-        Expr::Subquery(query) => subquery::column_values(query, env),
-        _ => Ok(vec![]),
+        list.order(env.execution)?;
+        let is_any = !list.places.is_empty();
+        self.lists.push(list);
+        Ok(is_any)
     }
 }
 
-/// Appends one value to every prefix; false if no key can have it.
-fn append(prefixes: &mut Prefixes, value: &Datum, part: &KeyPart) -> bool {
-    if value.is_null() {
-        return false;
+impl List {
+    fn value(&self) -> &[u8] {
+        let (from, to) = self.places[self.at];
+        &self.bytes[from..to]
     }
-    let Fit::Exact(value) = fit(Cow::Borrowed(value), part.ty) else { return false };
-    for prefix in prefixes {
-        keys::encode_into(prefix, &value, part.order);
-    }
-    true
-}
 
-/// Every prefix with every value.
-fn multiply(prefixes: &mut Prefixes, values: Vec<Datum>, part: &KeyPart) {
-    let mut encoded: Vec<Vec<u8>> = vec![];
-    for value in values {
+    /// It is the next value's turn. False if it is the first one's again.
+    fn advance(&mut self) -> bool {
+        self.at += 1;
+        if self.at == self.places.len() {
+            self.at = 0;
+        }
+        self.at != 0
+    }
+
+    /// One more value, unless no key can have it. Gives the bytes accounted for it.
+    fn add(&mut self, value: &Datum, part: &KeyPart, execution: Execution<'_>) -> Result<usize> {
         if value.is_null() {
-            continue;
+            return Ok(0);
         }
-        if let Fit::Exact(value) = fit(Cow::Owned(value), part.ty) {
-            let mut key = vec![];
-            keys::encode_into(&mut key, &value, part.order);
-            encoded.push(key);
-        }
+        let Fit::Exact(value) = fit(Cow::Borrowed(value), part.ty) else { return Ok(0) };
+        let from = self.bytes.len();
+        keys::encode_into(&mut self.bytes, &value, part.order);
+        let bytes = self.bytes.len() - from + PLACE_BYTES;
+        execution.reserve(bytes)?;
+        self.places.push((from, self.bytes.len()));
+        Ok(bytes)
     }
-    encoded.sort();
-    encoded.dedup();
-    let before = std::mem::take(prefixes);
-    for prefix in &before {
-        for key in &encoded {
-            let mut longer = Vec::with_capacity(prefix.len() + key.len());
-            longer.extend_from_slice(prefix);
-            longer.extend_from_slice(key);
-            prefixes.push(longer);
+
+    /// No value follows: brings them in order, each once.
+    fn order(&mut self, execution: Execution<'_>) -> Result<()> {
+        let List { bytes, places, .. } = self;
+        let value = |place: (usize, usize)| &bytes[place.0..place.1];
+        let go_on = || execution.tick();
+        merge_sort::sort(places, merge_sort::RUN, go_on, |a, b| value(*a).cmp(value(*b)))?;
+        let mut kept = 0;
+        for at in 1..places.len() {
+            execution.tick()?;
+            if value(places[at]) != value(places[kept]) {
+                kept += 1;
+                places[kept] = places[at];
+            }
         }
+        places.truncate(kept + 1);
+        Ok(())
     }
 }
 

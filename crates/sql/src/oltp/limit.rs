@@ -31,7 +31,8 @@ impl LimitState {
         self.input.release(context);
     }
 
-    /// Evaluates both numbers, and leaves out the rows of OFFSET. `out` is a place to work in.
+    /// Evaluates both numbers, OFFSET first, and leaves out the rows of OFFSET. `out` is a place to
+    /// work in.
     fn start(
         &mut self,
         input: &Node,
@@ -40,13 +41,13 @@ impl LimitState {
         out: &mut Vec<Datum>,
     ) -> Result<()> {
         self.started = true;
-        if let Some(limit) = limit {
-            self.left = evaluate_limit(limit, "LIMIT", context)?;
-        }
         let skipped = match offset {
             Some(offset) => evaluate_limit(offset, "OFFSET", context)?.unwrap_or(0),
             None => 0,
         };
+        if let Some(limit) = limit {
+            self.left = evaluate_limit(limit, "LIMIT", context)?;
+        }
         for _ in 0..skipped {
             // Behind the last row there is nothing to leave out, whatever is asked for.
             if self.left == Some(0) || !self.input.next(input, context, out)? {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Context;
+use super::cte;
 use super::distinct::DistinctState;
 use super::group::GroupState;
 use super::input::{SourceState, new_source};
@@ -13,18 +14,26 @@ use super::table_function::TableRows;
 use super::window::WindowState;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Tally, place_of};
-use crate::plan::{Node, SelectNode};
+use crate::plan::{CtePlan, Node, SelectNode};
 use crate::types::{Datum, Record};
 
 /// State of a node.
 pub(crate) enum NodeState {
     Select(Box<SelectState>),
-    Values { at: usize },
+    Values {
+        at: usize,
+    },
     Set(Box<SetState>),
     Sort(Box<SortState>),
     Distinct(Box<DistinctState>),
     Limit(Box<LimitState>),
     Convert(Box<NodeState>),
+    With {
+        input: Box<NodeState>,
+        /// WITH queries whose rows are this run's only.
+        ctes: Arc<[Arc<CtePlan>]>,
+        begun: bool,
+    },
 }
 
 /// State of a query level.
@@ -69,6 +78,9 @@ impl NodeState {
             Node::Distinct { input, .. } => NodeState::Distinct(Box::new(DistinctState::new(input))),
             Node::Limit { input, .. } => NodeState::Limit(Box::new(LimitState::new(input))),
             Node::Convert { input, .. } => NodeState::Convert(Box::new(NodeState::new(input))),
+            Node::With { input, ctes } => {
+                NodeState::With { input: Box::new(NodeState::new(input)), ctes: ctes.clone(), begun: false }
+            }
         }
     }
 
@@ -90,6 +102,12 @@ impl NodeState {
             NodeState::Distinct(state) => state.release(context),
             NodeState::Limit(state) => state.release(context),
             NodeState::Convert(input) => input.release(context),
+            NodeState::With { input, ctes, begun } => {
+                input.release(context);
+                if *begun {
+                    cte::forget(ctes.iter().map(|cte| cte.number), context);
+                }
+            }
         }
     }
 
@@ -147,6 +165,12 @@ impl NodeState {
                     out.push(expr.eval(&env)?);
                 }
                 Ok(true)
+            }
+            (NodeState::With { input, ctes, begun }, Node::With { input: node, .. }) => {
+                if !std::mem::replace(begun, true) {
+                    cte::forget(ctes.iter().map(|cte| cte.number), context);
+                }
+                input.next(node, context, out)
             }
             (NodeState::Set(state), Node::SetOperation { kind, all, left, right }) => {
                 state.next(*kind, *all, left, right, context, out)

@@ -355,8 +355,6 @@ impl<'a> Shared<'a> {
         let take: &mut Take<'_> =
             &mut |row, frame| groups.take(self.select, self.group, &mut keys, row, context, frame);
         let is_more = scan::read(self.scan, &mut *open, late, leaves, context, &mut frame, take)?;
-        // Each group of each part keeps a value, where one thread alone has one of each group.
-        execution.reserve(groups.kept())?;
         Ok(Part { groups, bytes: runtime.memory(), rest: is_more.then_some(open) })
     }
 

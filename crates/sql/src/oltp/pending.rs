@@ -20,6 +20,7 @@ use cognate_engine::TreeMode;
 use super::foreign_key::{Check, References};
 use super::memory::row_bytes;
 use crate::budget::{Budget, Charge};
+use crate::catalog::{Oid, Table};
 use crate::error::Result;
 use crate::function::Interrupt;
 use crate::session::work::Work;
@@ -140,6 +141,33 @@ impl Work<'_> {
     pub(super) fn end_checks(&mut self) {
         let deferred = self.state.deferred.len();
         self.state.pending.end_statement(deferred);
+    }
+
+    /// SET CONSTRAINTS ... IMMEDIATE: looks at what does not wait for the end of the transaction
+    /// any more. What other constraints are to be asked of it still does.
+    pub(crate) async fn run_due_checks(&mut self) -> Result<()> {
+        let kept = std::mem::take(&mut self.state.deferred);
+        let (waiting, due): (Vec<Check>, Vec<Check>) =
+            kept.into_iter().partition(|check| self.still_waits(check));
+        self.state.deferred = waiting;
+        self.state.checks.extend(due);
+        self.run_checks().await
+    }
+
+    /// Whether a check that was kept for the end of the transaction still waits for that. That of a
+    /// constraint which is gone looks at nothing.
+    fn still_waits(&self, check: &Check) -> bool {
+        let state = &*self.state;
+        let key = |table: &Table, key: Oid| table.foreign_key(key).is_some_and(|key| state.is_deferred(key));
+        let known = |table: Oid| self.catalog.table_by_oid(table);
+        match check {
+            Check::Parent { table, key: of, .. } => key(table, *of),
+            Check::Children { child, key: of, .. } => known(*child).is_some_and(|child| key(child, *of)),
+            Check::Unique { table, index, .. } => {
+                let index = known(*table).and_then(|table| table.index(*index));
+                index.is_some_and(|index| state.is_unique_deferred(index))
+            }
+        }
     }
 
     /// A load has written a row: now and then looks at what its rows refer to.

@@ -90,6 +90,7 @@ impl Work<'_> {
             LockWait::NoWait => WaitPolicy::NoWait,
             LockWait::SkipLocked => WaitPolicy::SkipLocked,
         };
+        self.note_companion();
         let request = self.engine.lock(table.tree, key, mode, policy);
         let outcome = self.interrupts.lock(request).await.map_err(|error| match error.sqlstate {
             sqlstate::LOCK_NOT_AVAILABLE if lock.wait == LockWait::NoWait => SqlError::new(

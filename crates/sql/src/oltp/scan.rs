@@ -42,7 +42,7 @@ impl<'a> LateColumns<'a> {
 /// State of reading a table.
 pub(crate) struct ScanState {
     stage: Stage,
-    /// What is still to be read, the next one last.
+    /// What is still to be read.
     pending: Prefixes,
 }
 
@@ -60,12 +60,18 @@ enum Stage {
 
 impl ScanState {
     pub(crate) fn new() -> ScanState {
-        ScanState { stage: Stage::Fresh, pending: Prefixes::new() }
+        ScanState { stage: Stage::Fresh, pending: Prefixes::default() }
     }
 
     /// Starts again, with the frame's values then.
-    pub(crate) fn rewind(&mut self) {
+    pub(crate) fn rewind(&mut self, context: Context<'_>) {
+        self.release(context);
         self.stage = Stage::Fresh;
+    }
+
+    /// Gives back the memory it accounts for.
+    pub(crate) fn release(&mut self, context: Context<'_>) {
+        self.pending.release(context.execution);
     }
 
     /// Puts the next row that passes the filter into the frame.
@@ -137,19 +143,16 @@ impl ScanState {
     #[inline(never)]
     fn begin_next(&mut self, scan: &Scan, context: Context<'_>, frame: &[Datum]) -> Result<()> {
         if matches!(self.stage, Stage::Fresh) {
-            let mut prefixes = key_range::prefixes(&scan.access, &context.env(frame))?;
-            // Taken from the end.
-            if !scan.access.reverse {
-                prefixes.reverse();
-            }
-            self.pending = prefixes;
+            self.pending = key_range::prefixes(&scan.access, &context.env(frame))?;
             self.stage = if scan.access.unique { Stage::Keys } else { Stage::Between };
             return Ok(());
         }
-        let Some(prefix) = self.pending.pop() else {
+        let Some(prefix) = self.pending.next() else {
             self.stage = Stage::Done;
             return Ok(());
         };
+        // There may be very many ranges, and nothing in any of them.
+        context.execution.tick()?;
         let range = key_range::range(&prefix, scan.access.range.as_ref(), &context.env(frame))?;
         if let Some(range) = range {
             self.stage = Stage::Range(open(scan, &range, context, frame)?);
@@ -164,7 +167,7 @@ impl ScanState {
             match &mut self.stage {
                 Stage::Fresh | Stage::Between => self.begin_next(scan, context, frame)?,
                 Stage::Keys => {
-                    let Some(key) = self.pending.pop() else {
+                    let Some(key) = self.pending.next() else {
                         self.stage = Stage::Done;
                         continue;
                     };
@@ -178,6 +181,7 @@ impl ScanState {
                     if found {
                         return Ok(true);
                     }
+                    context.execution.tick()?;
                 }
                 Stage::Range(open) => {
                     let found = open.find(&mut |key, value| {

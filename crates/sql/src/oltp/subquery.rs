@@ -71,13 +71,17 @@ pub(crate) fn evaluate(subquery: &Subquery, env: &Env<'_>) -> Result<Datum> {
     }
 }
 
-/// The values of the only column of a cached subquery.
-pub(crate) fn column_values(subquery: &Subquery, env: &Env<'_>) -> Result<Vec<Datum>> {
+/// Gives `visit` the values of the only column of a cached subquery that are not NULL, each once.
+pub(crate) fn for_each_value(
+    subquery: &Subquery,
+    env: &Env<'_>,
+    visit: &mut dyn FnMut(&Datum) -> Result<()>,
+) -> Result<()> {
     let (node, cache) = parts(subquery)?;
     let Some(place) = cache else { return Err(SqlError::internal("a correlated subquery as a key")) };
     let result = cached(place, env, |env| collect(node, true, env))?;
     match &*result {
-        SubqueryResult::Hashed { set, .. } => Ok(set.iter().filter_map(|row| row.first().cloned()).collect()),
+        SubqueryResult::Hashed { set, .. } => set.iter().filter_map(|row| row.first()).try_for_each(visit),
         _ => Err(SqlError::internal("a subquery's cached result is of another kind")),
     }
 }

@@ -65,15 +65,15 @@ system_table! {
     state_change: Timestamptz = time(session.state_changed),
     wait_event_type: Text = match session.state {
         _ if session.waiting => Some("Lock"),
-        "active" => None,
+        "active" | "" => None,
         _ => Some("Client"),
     },
     wait_event: Text = match session.state {
         _ if session.waiting => Some("tuple"),
-        "active" => None,
+        "active" | "" => None,
         _ => Some("ClientRead"),
     },
-    state: Text = session.state,
+    state: Text = Some(session.state).filter(|state| !state.is_empty()),
     backend_xid: Xid = session.transaction.map(|id| id as u32),
     backend_xmin: Xid = NULL,
     query_id: Int8 = NULL,
@@ -81,9 +81,10 @@ system_table! {
     backend_type: Text = "client backend",
 }
 
+// PostgreSQL's view has none of sessions whose client is not the asker's to see.
 system_table! {
     static PG_STAT_SSL = 12249 view "pg_catalog"."pg_stat_ssl",
-    |source| sessions(source) => |session|,
+    |source| sessions(source).into_iter().filter(|session| !session.state.is_empty()) => |session|,
     pid: Int4 = session.process_id,
     ssl: Bool = session.tls.is_some(),
     version: Text = session.tls,

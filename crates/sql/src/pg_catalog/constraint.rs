@@ -10,6 +10,7 @@ use super::types::{equality_operator, row_type};
 use super::value::{NULL, array, attribute_number};
 use super::{Source, SystemTable, domain};
 use crate::catalog::{Catalog, Domain, Oid, Relation, Routine, Table, View};
+use crate::ddl::sequence::sequences_in;
 use crate::types::{Datum, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] =
@@ -156,6 +157,11 @@ fn column(place: usize) -> i32 {
     i32::from(attribute_number(place))
 }
 
+/// What takes values of a sequence. Dumps put it behind the sequence, whatever its name is.
+fn on_sequence(object: (Oid, Oid, i32), sequence: Oid) -> Dependency {
+    Dependency { object, needs: (CLASS, sequence, 0), kind: 'n' }
+}
+
 fn dependencies(catalog: &Catalog) -> Vec<Dependency> {
     let mut all = Vec::new();
     for sequence in catalog.sequences() {
@@ -171,9 +177,7 @@ fn dependencies(catalog: &Catalog) -> Vec<Dependency> {
     for default in defaults(catalog) {
         let object = (ATTRDEF, default.oid, 0);
         all.push(Dependency { object, needs: (CLASS, default.table.oid, column(default.place)), kind: 'a' });
-        if let Some(sequence) = default.table.columns.get(default.place).and_then(|column| column.sequence) {
-            all.push(Dependency { object, needs: (CLASS, sequence, 0), kind: 'n' });
-        }
+        all.extend(sequences_in(default.text).map(|oid| on_sequence(object, oid)));
     }
     for table in catalog.tables() {
         table_dependencies(catalog, table, &mut all);
@@ -188,6 +192,8 @@ fn dependencies(catalog: &Catalog) -> Vec<Dependency> {
         if domain.base.user_type().is_some() {
             all.push(Dependency { object, needs: (TYPE, domain.base.oid(), 0), kind: 'n' });
         }
+        let used = domain.default.as_deref().into_iter().flat_map(sequences_in);
+        all.extend(used.map(|oid| on_sequence(object, oid)));
         let of_domain = |oid| Dependency { object: (CONSTRAINT, oid, 0), needs: object, kind: 'a' };
         all.extend(domain.checks.iter().map(|check| of_domain(check.oid)));
     }
@@ -208,7 +214,9 @@ fn view_dependencies(catalog: &Catalog, view: &View, all: &mut Vec<Dependency>) 
         let class = match catalog.user_type_by_oid(*oid) {
             Some(_) => TYPE,
             None if catalog.routine_by_oid(*oid).is_some() => PROC,
-            None => CLASS,
+            None if catalog.relation_by_oid(*oid).is_some() => CLASS,
+            // Groups that rest on a primary key can be made once the key is there.
+            None => CONSTRAINT,
         };
         Dependency { object, needs: (class, *oid, 0), kind: 'n' }
     }));

@@ -95,7 +95,9 @@ impl Entry {
             triggers: !table.foreign_keys.is_empty() || !table.referenced_by.is_empty(),
             temporary: table.temporary,
             replica_identity: table.hints.replica_identity.letter(),
-            options: table.options.clone(),
+            // Those of the table for long values are that one's, which is none here. Dumps would
+            // say them with their names in quotes, which PostgreSQL does not know.
+            options: table.options.iter().filter(|one| !one.starts_with("toast.")).cloned().collect(),
             ..Entry::new(table.oid, &table.name, table.schema, 'r', table.columns.len())
         }
     }

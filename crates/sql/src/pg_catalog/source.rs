@@ -163,7 +163,8 @@ pub struct SessionRow {
     pub statement_started: Option<i64>,
     /// When `state` changed.
     pub state_changed: Option<i64>,
-    /// `active`, `idle`, `idle in transaction` or `idle in transaction (aborted)`.
+    /// `active`, `idle`, `idle in transaction` or `idle in transaction (aborted)`; nothing where it
+    /// is not the asker's to see.
     pub state: &'static str,
     /// It waits for a lock.
     pub waiting: bool,

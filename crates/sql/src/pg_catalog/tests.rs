@@ -154,8 +154,8 @@ impl SessionView for Session {
     fn setting(&self, _: &str) -> Option<String> {
         None
     }
-    fn set_setting(&self, _: &str, value: &str, _: bool) -> crate::Result<String> {
-        Ok(value.to_owned())
+    fn set_setting(&self, _: &str, value: Option<&str>, _: bool) -> crate::Result<String> {
+        Ok(value.unwrap_or_default().to_owned())
     }
     fn user(&self) -> String {
         "postgres".to_owned()

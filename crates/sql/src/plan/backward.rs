@@ -16,7 +16,9 @@ impl Node {
     fn scans_backward(&self) -> bool {
         match self {
             Node::Values(_) | Node::Sort { .. } => true,
-            Node::Limit { input, .. } | Node::Convert { input, .. } => input.scans_backward(),
+            Node::Limit { input, .. } | Node::Convert { input, .. } | Node::With { input, .. } => {
+                input.scans_backward()
+            }
             Node::SetOperation { kind, all, left, right } => {
                 matches!(kind, SetKind::Union) && *all && left.scans_backward() && right.scans_backward()
             }

@@ -256,7 +256,7 @@ impl Lines<'_> {
                 self.line(depth, "Limit");
                 self.node(input, depth + 1);
             }
-            Node::Convert { input, .. } => self.node(input, depth),
+            Node::Convert { input, .. } | Node::With { input, .. } => self.node(input, depth),
         }
     }
 

@@ -4,7 +4,7 @@ use super::Node;
 use super::estimate::{limit_rows, sort_cost};
 use super::planner::Planned;
 use crate::bind::SortKey;
-use crate::expr::Expr;
+use crate::expr::{Expr, SubqueryBody};
 use crate::types::cast::Cast;
 
 /// Without rows that equal another one in these columns.
@@ -26,11 +26,22 @@ pub(super) fn sorted(
     if keys.is_empty() {
         return planned;
     }
-    let limit = limit.map(|limit| (limit.clone(), offset.cloned()));
+    // Who applies them evaluates them, too: the sort may do so only where that changes nothing.
+    let stays = |expr: &Expr| !expr.is_volatile() && !expr.any(&mut is_run_each_time);
+    let is_known = limit.is_some_and(stays) && offset.is_none_or(stays);
+    let limit = limit.filter(|_| is_known).map(|limit| (limit.clone(), offset.cloned()));
     Planned {
         cost: planned.cost + sort_cost(planned.rows),
         rows: planned.rows,
         node: Node::Sort { input: Box::new(planned.node), keys, limit },
+    }
+}
+
+/// A subquery that is run whenever it is asked for, whatever it calls.
+fn is_run_each_time(expr: &Expr) -> bool {
+    match expr {
+        Expr::Subquery(subquery) => !matches!(subquery.body, SubqueryBody::Planned { cache: Some(_), .. }),
+        _ => false,
     }
 }
 

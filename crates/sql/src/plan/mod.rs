@@ -177,6 +177,14 @@ pub enum Node {
         /// One for each column that stays.
         casts: Vec<Option<Cast>>,
     },
+    /// A query with common table expressions that refer to queries around it. It computes their
+    /// rows anew each time it runs, and once however often it reads them.
+    With {
+        /// Its rows.
+        input: Box<Node>,
+        /// Those.
+        ctes: Arc<[Arc<CtePlan>]>,
+    },
 }
 
 /// One query level: a source, grouped and projected.

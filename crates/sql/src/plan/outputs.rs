@@ -23,7 +23,10 @@ pub(super) fn of_node(node: &Node) -> Vec<String> {
             (1..=columns).map(|place| format!("\"*VALUES*\".column{place}")).collect()
         }
         Node::SetOperation { left, .. } => of_node(left),
-        Node::Sort { input, .. } | Node::Distinct { input, .. } | Node::Limit { input, .. } => of_node(input),
+        Node::Sort { input, .. }
+        | Node::Distinct { input, .. }
+        | Node::Limit { input, .. }
+        | Node::With { input, .. } => of_node(input),
         Node::Convert { input, casts } => {
             let mut output = of_node(input);
             output.truncate(casts.len());

@@ -216,16 +216,28 @@ impl Planner<'_> {
     pub(super) fn query(&mut self, mut query: Query) -> Result<Planned> {
         self.step()?;
         stacker::maybe_grow(256 * 1024, 4 * 1024 * 1024, || {
+            let mut tied = vec![];
             for cte in std::mem::take(&mut query.ctes) {
+                let number = cte.number;
                 self.cte(cte)?;
+                if let Some(CteState::Shared(plan, _)) = self.ctes.get(&number)
+                    && plan.correlated
+                {
+                    tied.push(Arc::clone(plan));
+                }
             }
             for expr in query.limit.iter_mut().chain(&mut query.offset) {
                 self.subqueries(expr)?;
             }
-            match query.body {
-                Body::Select(_) => self.select_query(query),
-                _ => self.plain_query(query),
+            let planned = match query.body {
+                Body::Select(_) => self.select_query(query)?,
+                _ => self.plain_query(query)?,
+            };
+            if tied.is_empty() {
+                return Ok(planned);
             }
+            let node = Node::With { input: Box::new(planned.node), ctes: tied.into() };
+            Ok(Planned { node, ..planned })
         })
     }
 

@@ -22,7 +22,8 @@ impl Node {
             Node::Sort { input, .. }
             | Node::Limit { input, .. }
             | Node::Distinct { input, .. }
-            | Node::Convert { input, .. } => input.for_each_place(visit),
+            | Node::Convert { input, .. }
+            | Node::With { input, .. } => input.for_each_place(visit),
         }
     }
 
@@ -81,6 +82,16 @@ impl Node {
                 limit.iter().chain(offset).for_each(|expr| visit(expr, nested));
             }
             Node::Distinct { input, .. } | Node::Convert { input, .. } => input.walk(nested, visit),
+            Node::With { input, ctes } => {
+                // They stand beside it: whoever runs it runs them.
+                for cte in ctes.iter() {
+                    cte.node.walk(nested, visit);
+                    if let Some((step, _)) = &cte.recursive {
+                        step.walk(nested, visit);
+                    }
+                }
+                input.walk(nested, visit);
+            }
         }
     }
 }

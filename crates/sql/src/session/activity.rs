@@ -1,10 +1,11 @@
 //! What a session does, for others to look at: the text of the statement that runs or ran last, and
-//! since when (`pg_stat_activity`).
+//! since when, and since when it is in a transaction (`pg_stat_activity`).
 //!
 //! A statement of any length may run: what is shown of it is a copy if it is long, so nothing that
 //! others keep counts for memory that the statement has given back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -15,7 +16,11 @@ const SHOWN: usize = 1023;
 
 /// What a session does.
 #[derive(Default)]
-pub(crate) struct Activity(Mutex<Doing>);
+pub(crate) struct Activity {
+    doing: Mutex<Doing>,
+    /// When the transaction began, in the same unit; 0 outside of one.
+    transaction_began: AtomicI64,
+}
 
 /// What a session does, or did last. Moments are microseconds since 2000-01-01 UTC, 0 before the
 /// first statement.
@@ -34,7 +39,7 @@ pub(crate) struct Doing {
 impl Activity {
     /// A statement of this text begins, or goes on.
     pub(super) fn begin(&self, text: Option<&Arc<str>>, now: i64) {
-        let mut doing = self.0.lock();
+        let mut doing = self.doing.lock();
         // Who executes a statement again and again shows the same one.
         let is_shown = |known: &Arc<str>| text.is_some_and(|text| Arc::ptr_eq(known, text));
         if !doing.text.as_ref().is_some_and(is_shown) {
@@ -45,17 +50,32 @@ impl Activity {
 
     /// The client is waited for.
     pub(super) fn end(&self, now: i64) {
-        let mut doing = self.0.lock();
+        let mut doing = self.doing.lock();
         doing.runs = false;
         doing.changed = now;
     }
 
     fn tell(&self, status: TransactionStatus) {
-        self.0.lock().told = status;
+        self.doing.lock().told = status;
+    }
+
+    /// A transaction begins.
+    pub(super) fn begin_transaction(&self, now: i64) {
+        self.transaction_began.store(now, Ordering::Relaxed);
+    }
+
+    /// It has ended.
+    pub(super) fn end_transaction(&self) {
+        self.transaction_began.store(0, Ordering::Relaxed);
+    }
+
+    /// When the open transaction began.
+    pub(super) fn transaction_began(&self) -> Option<i64> {
+        Some(self.transaction_began.load(Ordering::Relaxed)).filter(|began| *began != 0)
     }
 
     pub(super) fn look(&self) -> Doing {
-        self.0.lock().clone()
+        self.doing.lock().clone()
     }
 }
 

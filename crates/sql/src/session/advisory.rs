@@ -312,6 +312,13 @@ impl Advisory {
         }
     }
 
+    /// Whether something was taken or let go of since the journal began that no rollback brings
+    /// back.
+    pub(super) fn has_lasting(&self) -> bool {
+        let is_of_session = |(_, scope): &(Lock, Scope)| *scope == Scope::Session;
+        self.has_released() || (self.is_used() && self.state.lock().journal.iter().any(is_of_session))
+    }
+
     /// Whether what was done since the journal began cannot be done a second time.
     fn has_released(&self) -> bool {
         let is_new = |state: &State| state.releases > state.releases_before;

@@ -76,9 +76,11 @@ impl NamedCursor {
 
     /// Says where it stands.
     fn tell(&self) {
-        let has_locks = self.portal.prepared.planned().is_changing();
+        let planned = self.portal.prepared.planned();
+        let (is_held, has_locks, moved) = (self.held, planned.is_changing(), self.moved);
         let (table, row) = (self.table, self.key.clone());
-        let place = CursorPlace { is_held: self.held, has_locks, table, row, moved: self.moved };
+        let tables = planned.tables.iter().map(|table| table.oid).collect();
+        let place = CursorPlace { is_held, has_locks, table, row, moved, tables };
         self.listed.stands(place);
     }
 }
@@ -385,6 +387,8 @@ impl Session {
             }
         };
         cursor.tell();
+        // No rollback takes back where it stands then.
+        self.commits += u64::from(cursor.held);
         self.cursors.insert(name, cursor);
         Ok(fetched(rows, skip, portal))
     }
@@ -462,17 +466,19 @@ impl Session {
     pub(super) fn close_cursor(&mut self, cursor: &ast::CloseCursor) -> Result<&'static str> {
         match cursor {
             ast::CloseCursor::All => {
+                self.commits += u64::from(self.cursors.has_held(None));
                 self.cursors.close_all();
                 Ok("CLOSE CURSOR ALL")
             }
             ast::CloseCursor::Specific { name } => {
                 let name = fold(name);
+                self.commits += u64::from(self.cursors.has_held(Some(&name)));
                 if self.cursors.close(&name) { Ok("CLOSE CURSOR") } else { Err(no_cursor(&name)) }
             }
         }
     }
 
-    /// Before COMMIT: reads the rest of cursors WITH HOLD.
+    /// Before COMMIT: reads the rest of cursors WITH HOLD, and closes the others.
     pub(super) async fn hold_cursors(&mut self) -> Result<()> {
         let mut names: Vec<String> = Vec::new();
         names.extend(self.cursors.iter().filter(|(_, c)| c.hold && !c.held).map(|(name, _)| name.clone()));
@@ -491,6 +497,8 @@ impl Session {
             cursor.tell();
             self.cursors.insert(name, cursor);
         }
+        // The others read nothing any more, and their tables may go.
+        self.cursors.retain(|_, cursor| cursor.held);
         Ok(())
     }
 

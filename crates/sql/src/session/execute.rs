@@ -43,6 +43,9 @@ impl Session {
         self.attend_sibling(portal);
         let mut fetched = self.advance(portal, sink, max_rows).await;
         self.interrupts.attend(None);
+        // What functions have set counts for what comes next, be it bound only: its parameters are
+        // read by that, and its time goes by it.
+        self.take_over_settings();
         self.note_passed(passed);
         self.facts.activity.end(self.database.now());
         match fetched {

@@ -387,7 +387,7 @@ impl SessionView for Facts {
         self.server_setting(name).or_else(|| self.settings.lock().show(name).ok())
     }
 
-    fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String> {
+    fn set_setting(&self, name: &str, value: Option<&str>, local: bool) -> Result<String> {
         if name.starts_with("transaction_") {
             return Err(SqlError::new(
                 sqlstate::FEATURE_NOT_SUPPORTED,
@@ -395,16 +395,16 @@ impl SessionView for Facts {
             )
             .with_hint("Use SET TRANSACTION."));
         }
-        if self.set_server_setting(name, Some(value))? {
+        if self.set_server_setting(name, value)? {
             return Ok(self.server_setting(name).unwrap_or_default());
         }
         self.has_set.store(true, Ordering::Relaxed);
-        if self.set_identity(name, Some(value), local)? {
+        if self.set_identity(name, value, local)? {
             return self.settings.lock().show(name);
         }
         self.check_may_set(name)?;
         let mut settings = self.settings.lock();
-        settings.set(name, Some(value), local)?;
+        settings.set(name, value, local)?;
         settings.show(name)
     }
 

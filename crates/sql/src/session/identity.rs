@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use super::facts::Facts;
 use super::{Authority, Planned, Session, SessionParameters};
-use crate::bind::Need;
-use crate::catalog::{Catalog, OWNER_OID, Oid, Privileges, Rights, SIGNAL_OID, Securable};
+use crate::bind::{Binder, Need};
+use crate::catalog::{Catalog, OWNER_OID, Oid, Privileges, Rights, SIGNAL_OID, STATISTICS_OID, Securable};
 use crate::ddl::permission::{denied, described};
 use crate::error::{Result, SqlError, sqlstate};
 
@@ -200,14 +200,15 @@ impl Facts {
     }
 
     /// Whether the session may see what another one does: one of its role's, or of a role whose
-    /// privileges it has.
+    /// privileges it has; or it reads all statistics.
     pub(crate) fn may_read_of(&self, other: &Facts) -> bool {
         let catalog = self.catalog();
         if !catalog.has_roles() {
             return true;
         }
         let Some(rights) = self.rights(&catalog) else { return true };
-        other.connected_role(&catalog).is_some_and(|role| rights.has(role))
+        let of_role = other.connected_role(&catalog).is_some_and(|role| rights.has(role));
+        of_role || rights.has(STATISTICS_OID)
     }
 
     /// Whether the user that connected, or that the session was made, may become a role.
@@ -362,12 +363,23 @@ impl Session {
     #[cold]
     fn check_each(&mut self, planned: &Planned) -> Result<()> {
         let (catalog, _) = self.catalog_with_state();
-        if let Some(rights) = &self.standing.rights {
-            planned.needs.iter().try_for_each(|need| check(&catalog, rights, need))?;
-        }
-        let mut owners = planned.needs_of_owners.iter();
-        owners.try_for_each(|need| check(&catalog, &catalog.rights(need.role.unwrap_or(OWNER_OID)), need))
+        check_all(&catalog, self.standing.rights.as_deref(), (&planned.needs, &planned.needs_of_owners))
     }
+
+    /// The same for an expression that is computed without a plan: an argument of EXECUTE.
+    pub(super) fn check_bound(&self, catalog: &Catalog, binder: &Binder<'_>) -> Result<()> {
+        let (own, of_owners) = binder.needs();
+        check_all(catalog, self.facts.rights(catalog).as_deref(), (&own, &of_owners))
+    }
+}
+
+/// 42501 unless one with these rights (none is all), and owners, may each do what is theirs.
+fn check_all(catalog: &Catalog, rights: Option<&Rights>, (own, of_owners): (&[Need], &[Need])) -> Result<()> {
+    if let Some(rights) = rights {
+        own.iter().try_for_each(|need| check(catalog, rights, need))?;
+    }
+    let mut of_owners = of_owners.iter();
+    of_owners.try_for_each(|need| check(catalog, &catalog.rights(need.role.unwrap_or(OWNER_OID)), need))
 }
 
 /// Whether one who may not do something with a table may do it with the columns that it is about.

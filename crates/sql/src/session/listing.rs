@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::Prepared;
 use super::cursor::no_cursor;
@@ -42,6 +43,8 @@ pub(super) struct CursorPlace {
     pub(super) row: Option<Bytes>,
     /// How many rows had moved when it was declared.
     pub(super) moved: usize,
+    /// All tables that it reads.
+    pub(super) tables: SmallVec<[Oid; 4]>,
 }
 
 impl Facts {
@@ -60,6 +63,12 @@ impl Facts {
             _ => format!("is not a simply updatable scan of table \"{}\"", table.name),
         };
         Err(SqlError::new(sqlstate::INVALID_CURSOR_STATE, format!("cursor \"{cursor}\" {wrong}")))
+    }
+
+    /// Whether a cursor of the transaction reads a table.
+    pub(crate) fn has_cursor_reading(&self, table: Oid) -> bool {
+        let places = self.listing.places.lock();
+        places.values().any(|place| !place.is_held && place.tables.contains(&table))
     }
 
     /// Whether a cursor of the transaction may stand at a row of a table.

@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use super::SqlDatabase;
-use crate::catalog::{Catalog, DATABASE_OID, Privileges, Role, Securable};
+use super::{Authority, Session, SqlDatabase};
+use crate::catalog::{Catalog, DATABASE_OID, Oid, Privileges, Role, Securable};
 use crate::ddl::database::undefined_database;
 use crate::ddl::names::{MAX_NAME, cut};
 use crate::error::{Result, SqlError, sqlstate};
@@ -69,13 +69,7 @@ impl SqlDatabase {
             return Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)
                 .with_detail("User does not have CONNECT privilege."));
         }
-        match usize::try_from(known.connection_limit) {
-            Ok(limit) if !superuser && self.presence().count_in(database) >= limit => {
-                let message = format!("too many connections for database \"{name}\"");
-                Err(SqlError::new(sqlstate::TOO_MANY_CONNECTIONS, message))
-            }
-            _ => Ok(()),
-        }
+        if superuser { Ok(()) } else { self.check_limit_in(database, known.connection_limit, name, 0) }
     }
 
     /// The database that a client calls by a name. 3D000.
@@ -106,16 +100,53 @@ impl SqlDatabase {
         match catalog.role(user) {
             None => refused(format!("role \"{user}\" does not exist")),
             Some(role) if !role.login => refused(format!("role \"{user}\" is not permitted to log in")),
-            Some(role) => self.check_limit(role).map(|()| Some(role)),
+            Some(role) => self.check_limit(role, 0).map(|()| Some(role)),
         }
     }
 
-    fn check_limit(&self, role: &Role) -> Result<()> {
+    /// 53300 if a role has as many sessions as it may have, beside so many of `own`.
+    fn check_limit(&self, role: &Role, own: usize) -> Result<()> {
         let Ok(limit) = usize::try_from(role.connection_limit) else { return Ok(()) };
-        if role.superuser || self.presence().count(&role.name) < limit {
+        if role.superuser || self.presence().count(&role.name) < limit + own {
             return Ok(());
         }
         let message = format!("too many connections for role \"{}\"", role.name);
         Err(SqlError::new(sqlstate::TOO_MANY_CONNECTIONS, message))
+    }
+
+    /// The same of a database.
+    fn check_limit_in(&self, database: Oid, limit: i32, name: &str, own: usize) -> Result<()> {
+        let Ok(limit) = usize::try_from(limit) else { return Ok(()) };
+        if self.presence().count_in(database) < limit + own {
+            return Ok(());
+        }
+        let message = format!("too many connections for database \"{name}\"");
+        Err(SqlError::new(sqlstate::TOO_MANY_CONNECTIONS, message))
+    }
+}
+
+impl Session {
+    /// Sees once more whether there is room for this session, which is counted itself by now. Of
+    /// those who come at once each has seen only who was there before ([`SqlDatabase::admit`]). As
+    /// in PostgreSQL it may be that none of them gets the last place.
+    ///
+    /// # Errors
+    /// 53300.
+    pub fn check_room(&self) -> Result<()> {
+        let (catalog, is_operator) = (self.database.catalog(), self.facts.authority == Authority::Superuser);
+        let has_roles = catalog.has_roles();
+        let role = catalog.role(&self.facts.user).filter(|_| has_roles && !is_operator);
+        if let Some(role) = role {
+            self.database.check_limit(role, 1)?;
+        }
+        let superuser = if has_roles { role.is_none_or(|role| role.superuser) } else { is_operator };
+        let oid = self.database.oid();
+        match catalog.database_by_oid(oid) {
+            Some(known) if !superuser => {
+                let name = catalog.own_name(&self.facts.given_database);
+                self.database.check_limit_in(oid, known.connection_limit, name, 1)
+            }
+            _ => Ok(()),
+        }
     }
 }

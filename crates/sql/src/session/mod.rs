@@ -251,7 +251,7 @@ pub struct Session {
     statements: HashMap<String, listing::Named>,
     cursors: cursor::Cursors,
     copy: Option<Box<copy::CopyIn>>,
-    /// Transactions committed so far.
+    /// See `commits()`.
     commits: u64,
     /// Transactions begun so far.
     transactions: u64,
@@ -484,7 +484,8 @@ impl Session {
         self.effective.statement_retries
     }
 
-    /// Transactions committed, prepared or decided so far, instances begun: what is not done again.
+    /// What is not done again: commits, decisions, instances begun, changes of the session for
+    /// good.
     pub fn commits(&self) -> u64 {
         self.commits
     }
@@ -580,9 +581,6 @@ impl Session {
         let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
         let catalog = open.state.catalog.over(self.database.catalog());
         self.facts.set_catalog(&catalog);
-        if let Some(owner) = self.facts.advisory.owner() {
-            open.engine.set_companion(Some(owner));
-        }
         Ok(Work {
             database: &self.database,
             facts: &self.facts,

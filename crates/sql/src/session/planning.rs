@@ -158,7 +158,9 @@ impl Session {
         }
         let statement = parse::parse_single_within(text, || self.limits())?;
         if let Some(statement) = &statement {
-            super::active::check(&self.database.catalog(), &self.facts, statement)?;
+            let catalog = self.database.catalog();
+            super::active::check(&catalog, &self.facts, statement)?;
+            super::active::check_parameters(&catalog, &self.facts, &declared)?;
         }
         let before = std::mem::replace(&mut self.plans_alike, true);
         let planned = self.plan_prepared(statement, declared.clone());
@@ -484,6 +486,7 @@ impl Session {
             let message = "cannot use subquery in EXECUTE parameter";
             return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
         }
+        self.check_bound(&catalog, &binder)?;
         if !binder.tables().is_empty() {
             return Err(SqlError::unsupported("an argument of EXECUTE that reads a table"));
         }

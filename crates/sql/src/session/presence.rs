@@ -36,14 +36,18 @@ impl Presence {
         id
     }
 
-    /// How many sessions a user has.
+    /// How many sessions a user has. One that executes what every node does is nobody's connection.
     pub(super) fn count(&self, user: &str) -> usize {
-        self.list().iter().filter(|facts| facts.user == user).count()
+        self.count_of(|facts| facts.user == user)
     }
 
-    /// How many sessions a database has.
+    /// How many sessions a database has, likewise.
     pub(crate) fn count_in(&self, database: Oid) -> usize {
-        self.list().iter().filter(|facts| facts.database.oid() == database).count()
+        self.count_of(|facts| facts.database.oid() == database)
+    }
+
+    fn count_of(&self, is_one: impl Fn(&Facts) -> bool) -> usize {
+        self.list().iter().filter(|facts| facts.fixed().is_none() && is_one(facts)).count()
     }
 
     /// Ends the sessions of a database, whatever they do.
@@ -81,18 +85,20 @@ impl Drop for Entry {
     }
 }
 
-/// Rows of `pg_stat_activity`. `asking` is the session that asks, which is active.
+/// Rows of `pg_stat_activity`. `asking` is the session that asks, which is active. Of another one
+/// that is not its to look at it is told that it is there, and in which transaction.
 pub(crate) fn sessions(database: &SqlDatabase, asking: &Facts) -> Vec<SessionRow> {
     let row = |facts: Arc<Facts>| {
         let (transaction, doing) = (facts.transaction(), facts.activity.look());
+        let is_asking = std::ptr::eq(&*facts, asking);
         let waiting = transaction != 0 && database.engine().is_waiting(transaction);
         let state = match (doing.told, transaction) {
-            _ if waiting || doing.runs || std::ptr::eq(&*facts, asking) => "active",
+            _ if waiting || doing.runs || is_asking => "active",
             (TransactionStatus::Failed, _) => "idle in transaction (aborted)",
             (TransactionStatus::Idle, 0) => "idle",
             _ => "idle in transaction",
         };
-        SessionRow {
+        let known = SessionRow {
             process_id: facts.process_id,
             database: facts.database.oid(),
             database_name: facts.database_name(),
@@ -100,19 +106,24 @@ pub(crate) fn sessions(database: &SqlDatabase, asking: &Facts) -> Vec<SessionRow
             application_name: facts
                 .with_settings(|settings| settings.show("application_name"))
                 .unwrap_or_default(),
+            transaction: (transaction != 0).then_some(transaction),
+            ..SessionRow::default()
+        };
+        // Whoever it acts as, a session knows its own (`inet_client_addr`).
+        if !is_asking && !asking.may_read_of(&facts) {
+            return SessionRow { query: "<insufficient privilege>".to_owned(), ..known };
+        }
+        SessionRow {
             client: facts.client.map(|client| (client.ip().to_canonical().to_string(), client.port().into())),
             tls: facts.tls,
             started: facts.started,
+            transaction_started: facts.activity.transaction_began(),
             statement_started: (doing.began != 0).then_some(doing.began),
             state_changed: Some(if doing.changed != 0 { doing.changed } else { facts.started }),
-            query: match doing.text {
-                Some(_) if !asking.may_read_of(&facts) => "<insufficient privilege>".to_owned(),
-                text => text.as_deref().unwrap_or_default().to_owned(),
-            },
+            query: doing.text.as_deref().unwrap_or_default().to_owned(),
             state,
             waiting,
-            transaction: (transaction != 0).then_some(transaction),
-            ..SessionRow::default()
+            ..known
         }
     };
     database.presence().list().into_iter().map(row).collect()
@@ -131,7 +142,8 @@ impl Facts {
     /// Ends the sessions of a database. 42501 if the session may not end one of them.
     pub(crate) fn end_sessions_of(&self, database: Oid) -> Result<()> {
         let all = self.database.presence().list();
-        let of_it: Vec<_> = all.into_iter().filter(|facts| facts.database.oid() == database).collect();
+        let is_of_it = |facts: &Arc<Facts>| facts.database.oid() == database && facts.fixed().is_none();
+        let of_it: Vec<_> = all.into_iter().filter(is_of_it).collect();
         if !of_it.iter().all(|facts| self.may_signal(facts)) {
             let message = "must be a member of the role whose process is being terminated or member of pg_signal_backend";
             return Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
@@ -358,4 +370,33 @@ pub(crate) fn is_blocked_by(database: &SqlDatabase, process_id: i32, others: &[i
             same && lock.transaction != wanted.transaction && others.contains(&of(lock.transaction))
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use cognate_engine::{Access, Database, Isolation, Options};
+    use cognate_env::sim::SimDisk;
+
+    use super::super::active::Fixed;
+    use super::super::{Session, SessionParameters};
+    use super::*;
+    use crate::catalog::DATABASE_OID;
+
+    #[test]
+    fn who_executes_what_every_node_does_is_nobodys_connection() {
+        let options = Options { disk: SimDisk::new(1).handle(), ..Options::new("data") };
+        let engine = Database::open(options).unwrap();
+        let database = SqlDatabase::open(engine.clone()).unwrap();
+        let session = || {
+            let parameters = SessionParameters { user: "ann".into(), ..SessionParameters::default() };
+            Session::new(database.clone(), parameters).unwrap()
+        };
+        let counts = || (database.presence().count("ann"), database.presence().count_in(DATABASE_OID));
+        let (connected, executes) = (session(), session());
+        assert_eq!(counts(), (2, 2));
+        let stored = engine.begin(Isolation::Snapshot, Access::ReadOnly).view();
+        executes.facts.fix(Fixed::new(0, engine.clone(), stored));
+        assert_eq!(counts(), (1, 1));
+        assert_eq!(sessions(&database, &connected.facts).len(), 2, "who looks sees both");
+    }
 }

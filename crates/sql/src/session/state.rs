@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::moves::Moves;
 use super::settings::Mark;
 use crate::budget::Charge;
-use crate::catalog::{ForeignKey, Oid, OwnCatalog, Table};
+use crate::catalog::{Deferrable, ForeignKey, Index, Oid, OwnCatalog, Table};
 use crate::oltp::foreign_key::{Check, DeferredChecks};
 use crate::oltp::pending::Pending;
 
@@ -142,8 +142,14 @@ impl TransactionState {
         key.deferrable && self.waits(key.oid, key.initially_deferred)
     }
 
+    /// The same of a UNIQUE constraint's.
+    pub(crate) fn is_unique_deferred(&self, index: &Index) -> bool {
+        let constraint = index.constraint.unwrap_or(index.oid);
+        index.deferrable.is_some_and(|when| self.waits(constraint, when == Deferrable::Deferred))
+    }
+
     /// Whether the checks of a constraint that is DEFERRABLE do.
-    pub(crate) fn waits(&self, constraint: Oid, initially: bool) -> bool {
+    fn waits(&self, constraint: Oid, initially: bool) -> bool {
         let single = self.constraints_deferred.iter().rev().find(|(oid, _)| *oid == constraint);
         single.map(|(_, deferred)| *deferred).or(self.all_deferred).unwrap_or(initially)
     }

@@ -73,6 +73,7 @@ impl Session {
     fn start_clock(&mut self) {
         self.transactions += 1;
         self.format.transaction_time = self.database.now();
+        self.facts.activity.begin_transaction(self.format.transaction_time);
         self.settings_mark = Some(self.facts.mark());
     }
 
@@ -235,7 +236,6 @@ impl Session {
             Block::Explicit => {
                 let modes = self.modes;
                 self.commit().await?;
-                self.ended_portals = Some(self.bound);
                 self.chain(chain, modes);
                 Ok("COMMIT")
             }
@@ -247,11 +247,15 @@ impl Session {
             self.block = Block::Explicit;
             self.modes = modes;
             self.start_clock();
+            self.facts.advisory.begin_journal();
         }
     }
 
     /// ROLLBACK.
     pub(super) async fn rollback_block(&mut self, chain: bool) -> Result<()> {
+        // Locks of the session outlive it: what takes them or lets go of them is not done again.
+        let has_lasting = self.block != Block::None && self.facts.advisory.has_lasting();
+        self.commits += u64::from(has_lasting);
         match self.block {
             Block::None | Block::Implicit => {
                 if chain {
@@ -263,7 +267,6 @@ impl Session {
             Block::Explicit | Block::Failed | Block::Decided => {
                 let modes = self.modes;
                 self.rollback();
-                self.ended_portals = Some(self.bound);
                 self.chain(chain, modes);
             }
         }
@@ -425,6 +428,9 @@ impl Session {
     pub(super) fn end(&mut self, rolled_back: bool) {
         // Before the commit waits for its flush.
         self.seat.leave();
+        if matches!(self.block, Block::Explicit | Block::Failed | Block::Decided) {
+            self.ended_portals = Some(self.bound);
+        }
         self.block = Block::None;
         (self.sibling, self.decided) = (None, None);
         (self.overtaken, self.struck) = (None, None);
@@ -432,6 +438,7 @@ impl Session {
         self.forget_attempt();
         self.facts.with_settings(super::settings::Settings::end_transaction);
         self.facts.set_transaction_id(0);
+        self.facts.activity.end_transaction();
         self.facts.advisory.settle(self.database.advisory());
         self.refresh_settings();
         self.take_newest_catalog();

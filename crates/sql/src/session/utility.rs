@@ -1,6 +1,8 @@
 //! Statements without a plan: DDL, transaction control, settings, cursors, and what is accepted
 //! without effect.
 
+mod set_constraints;
+
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -307,21 +309,6 @@ impl Session {
         Ok(outcome?)
     }
 
-    async fn set_constraints(&mut self, names: Option<&[ast::ObjectName]>, deferred: bool) -> Result<()> {
-        if self.block != Block::Explicit {
-            self.notices.push(SqlError::warning(
-                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
-                "SET CONSTRAINTS can only be used in transaction blocks",
-            ));
-        }
-        self.await_safe_snapshot().await?;
-        self.open_ahead();
-        let interrupts = self.interrupts();
-        let mut work = self.work(&interrupts)?;
-        work.set_constraints(names, deferred)?;
-        if deferred { Ok(()) } else { work.run_deferred_checks().await }
-    }
-
     /// LOCK TABLE.
     async fn lock_tables_as(&mut self, lock: &ast::Lock, statement: &Statement) -> Result<()> {
         if !self.shares_block(statement) {
@@ -364,6 +351,7 @@ impl Session {
         prepared.keep(self.database.statement_budget())?;
         let named = Named::new(&self.facts, &name, Arc::new(prepared), true);
         self.statements.insert(name, named);
+        self.commits += 1;
         Ok(())
     }
 
@@ -407,6 +395,7 @@ impl Session {
     }
 
     fn deallocate(&mut self, name: &ast::Ident) -> Result<&'static str> {
+        self.commits += 1;
         if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") {
             self.statements.clear();
             self.own_plans.clear();
@@ -495,43 +484,6 @@ impl Work<'_> {
             ast::ObjectType::Schema => self.drop_schemas(names, if_exists, cascade).await,
             other => Err(SqlError::unsupported(format_args!("DROP {other}"))),
         }
-    }
-
-    fn set_constraints(&mut self, names: Option<&[ast::ObjectName]>, deferred: bool) -> Result<()> {
-        let Some(names) = names else {
-            self.state.all_deferred = Some(deferred);
-            self.state.constraints_deferred.clear();
-            return Ok(());
-        };
-        for name in names {
-            let name = Qualified::from_object_name(name)?;
-            let tables = self.catalog.tables();
-            let tables = tables.filter(|table| !table.temporary || self.facts.temporary.is_own(table.schema));
-            let mut found = Vec::new();
-            for table in tables {
-                let keys = table.foreign_keys.iter().filter(|key| key.name == name.name);
-                found.extend(keys.map(|key| (key.oid, key.deferrable)));
-                let unique = table.indexes.iter().filter(|index| index.name == name.name);
-                found
-                    .extend(unique.filter_map(|index| Some((index.constraint?, index.deferrable.is_some()))));
-            }
-            if found.is_empty() {
-                return Err(SqlError::new(
-                    sqlstate::UNDEFINED_OBJECT,
-                    format!("constraint \"{}\" does not exist", name.name),
-                ));
-            }
-            for (oid, deferrable) in found {
-                if !deferrable {
-                    return Err(SqlError::new(
-                        sqlstate::WRONG_OBJECT_TYPE,
-                        format!("constraint \"{}\" is not deferrable", name.name),
-                    ));
-                }
-                self.state.constraints_deferred.push((oid, deferred));
-            }
-        }
-        Ok(())
     }
 
     async fn lock_table_as(&mut self, name: &ast::ObjectName, mode: TreeMode, nowait: bool) -> Result<()> {

@@ -219,6 +219,7 @@ impl Session {
             }
             ast::DiscardObject::PLANS => Ok("DISCARD PLANS"),
             ast::DiscardObject::SEQUENCES => {
+                self.commits += 1;
                 self.facts.forget_sequences();
                 Ok("DISCARD SEQUENCES")
             }

@@ -202,12 +202,23 @@ impl Work<'_> {
         self.engine.create_tree()
     }
 
+    /// Whoever waits for an advisory lock of the session waits for what this transaction waits for,
+    /// too: also for one that the running statement is the first to have taken. To be said before
+    /// each wait.
+    #[inline]
+    pub(crate) fn note_companion(&mut self) {
+        if let Some(owner) = self.facts.advisory.owner() {
+            self.engine.set_companion(Some(owner));
+        }
+    }
+
     /// Locks a row (or any key), waiting if need be. Says whether it waited. Nothing to do in a
     /// tree that the transaction made.
     pub(crate) async fn lock_key(&mut self, tree: u32, key: &[u8], mode: LockMode) -> Result<bool> {
         if self.engine.has_created(tree) {
             return Ok(false);
         }
+        self.note_companion();
         let request = self.engine.lock(tree, key, mode, WaitPolicy::Block);
         match self.interrupts.lock(request).await? {
             LockOutcome::Granted { waited } => Ok(waited),
@@ -224,6 +235,7 @@ impl Work<'_> {
 
     /// Locks a table as a whole, by its oid, unless that is done. True if it had to wait.
     pub(crate) async fn hold_table(&mut self, oid: Oid, mode: TreeMode) -> Result<bool> {
+        self.note_companion();
         hold_table(self.engine, self.state, self.interrupts, oid, mode).await
     }
 

@@ -17,6 +17,7 @@ use super::place::Place;
 use super::turns::{self, Load, Way};
 use super::{Bench, NODES};
 use crate::error::Result;
+use crate::median::{mean_error, median, ratio_error};
 use crate::workload::bookstore::Isolation::{RepeatableRead, Serializable};
 use crate::workload::shifting;
 
@@ -67,7 +68,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     };
     let alone = add_alone(bench, &mut places, &mut ways, clients).await?;
     turns::in_turns(bench, &mut places, &mut ways).await?;
-    let rate = |at: &usize| crate::median::median(&ways[*at].rates);
+    let rate = |at: &usize| median(&ways[*at].rates);
     let best = (0..3).max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(0);
     let mut figures = Vec::new();
     for (at, name) in [(4, "a_w_of_best"), (6, "a_c_w_of_best"), (7, "auto_of_best")] {
@@ -76,7 +77,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     figures.extend(older.map(|older| (1, "certification_of_before", ways[1].over(&ways[older]))));
     for (with, without, [rate, latency]) in alone {
         figures.push((with, rate, ways[with].over(&ways[without])));
-        figures.push((with, latency, (ways[with].faster_than(&ways[without]), 0.0)));
+        figures.push((with, latency, ways[with].faster_than(&ways[without])));
     }
     turns::record(bench, &places, &ways, &figures);
     places.truncate(1);
@@ -132,21 +133,25 @@ async fn shifting(bench: &mut Bench<'_>, places: &mut [Place], clients: u32) -> 
     // As it is by default: the server runs it again first.
     ways.push(way("auto, run again by the server", &["auto"], Vec::new()));
     turns::in_turns(bench, places, &mut ways).await?;
-    let rate = |at: &usize| crate::median::median(&ways[*at].rates);
+    let rate = |at: &usize| median(&ways[*at].rates);
     let best = (0..3).max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(0);
     let (auto, again) = (&ways[3], &ways[4]);
     let mut figures = vec![
         (3, "auto_of_best_shifting", auto.over(&ways[best])),
         (4, "auto_again_of_best_shifting", again.over(&ways[best])),
     ];
-    // Of the attempts; where nothing is refused there is no ratio, and points tell it.
+    // Of the attempts; where the best refuses nothing there is no ratio, and points tell it. One
+    // refusal is more than none, whatever the scatter of the rounds is: points above none have no
+    // error.
     let refused = |way: &Way| way.all.as_ref().map_or(0.0, |all| all.total().aborted_pct());
     let (ours, theirs) = (refused(auto), refused(&ways[best]));
+    let of_rounds = &ways[best].refused;
     figures.push(match theirs > 0.0 {
-        true => (3, "auto_refused_of_best", (ours / theirs, 0.0)),
-        false => (3, "auto_refused_points", (ours, 0.0)),
+        true => (3, "auto_refused_of_best", (ours / theirs, ratio_error(&auto.refused, of_rounds))),
+        false => (3, "auto_refused_points", (ours, f64::NAN)),
     });
-    figures.push((4, "auto_again_refused_points", (refused(again) - theirs, 0.0)));
+    let above: Vec<f64> = again.refused.iter().zip(of_rounds).map(|(again, best)| again - best).collect();
+    figures.push((4, "auto_again_refused_points", (refused(again) - theirs, mean_error(&above))));
     turns::record(bench, places, &ways, &figures);
     Ok(())
 }
@@ -179,7 +184,7 @@ async fn hot(bench: &mut Bench<'_>, mut places: Vec<Place>, clients: u32) -> Res
             .is_some_and(|case| case.as_str().is_some_and(|case| case.ends_with("row, active")))
     }) {
         let aborted = ways[0].all.as_ref().map_or(0, |all| all.total().aborted);
-        record.measured("hot_aborts_seen", aborted as f64, 0.0);
+        record.measured("hot_aborts_seen", aborted as f64, f64::NAN);
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::command::client_threads;
 use crate::driver::{self, Outcome, Plan};
 use crate::error::Result;
 use crate::median::{median, median_ratio, ratio_error};
-use crate::report::{self, Record};
+use crate::report::{self, LatencyMs, Record};
 use crate::workload::bookstore::Isolation;
 use crate::workload::shifting::{self, Shifting};
 use crate::workload::snum::{self, Wire};
@@ -55,12 +55,15 @@ pub(super) struct Way {
     pub(super) load: Load,
     /// Committed a second in each round.
     pub(super) rates: Vec<f64>,
+    /// Mean milliseconds of those, and refused attempts in percent of all, in each round.
+    pub(super) means: Vec<f64>,
+    pub(super) refused: Vec<f64>,
     pub(super) all: Option<Outcome>,
 }
 
 impl Way {
     pub(super) fn new(place: usize, case: String, isolation: Isolation, clients: u32, load: Load) -> Way {
-        let (settings, rates) = (Vec::new(), Vec::new());
+        let (settings, rates, means, refused) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (on_one, whole, hot, reads) = (false, false, false, false);
         let (protocols, all): (&[&str], _) = (&[], None);
         Way {
@@ -76,6 +79,8 @@ impl Way {
             reads,
             load,
             rates,
+            means,
+            refused,
             all,
         }
     }
@@ -204,7 +209,10 @@ impl Way {
 
     /// Adds what a round counted.
     pub(super) fn add(&mut self, outcome: Outcome) {
+        let total = outcome.total();
         self.rates.push(outcome.committed_per_s());
+        self.means.push(LatencyMs::from_micros(&total.latency).mean);
+        self.refused.push(total.aborted_pct());
         match &mut self.all {
             Some(all) => all.add(&outcome),
             none => *none = Some(outcome),
@@ -217,9 +225,10 @@ impl Way {
     }
 
     /// The other one's mean latency over this one's, over all rounds: more is faster, as of rates.
-    pub(super) fn faster_than(&self, other: &Way) -> f64 {
+    /// The error is the standard error of the rounds' ratios.
+    pub(super) fn faster_than(&self, other: &Way) -> (f64, f64) {
         let mean = |way: &Way| way.all.as_ref().map_or(f64::NAN, |all| all.total().latency.mean());
-        mean(other) / mean(self)
+        (mean(other) / mean(self), ratio_error(&other.means, &self.means))
     }
 
     pub(super) fn record(&self, bench: &Bench<'_>, place: &Place) -> Option<Record> {
@@ -234,6 +243,8 @@ impl Way {
             ("settings", json!(self.settings(place))),
             ("protocols", json!(self.protocols)),
             ("per_s_of_rounds", json!(rates)),
+            ("mean_ms_of_rounds", json!(self.means)),
+            ("refused_pct_of_rounds", json!(self.refused)),
         ];
         let load: Vec<(&str, Value)> = match &self.load {
             Load::Updates(updates) => vec![("rows", json!(bench.args.rows)), ("updates", json!(updates))],
@@ -311,9 +322,45 @@ pub(super) fn record(
     for (at, way) in ways.iter().enumerate() {
         let Some(mut record) = way.record(bench, &places[way.place]) else { continue };
         for (_, name, (value, error)) in figures.iter().filter(|(of, ..)| *of == at) {
-            println!("{}: {name} {value:.3} ± {error:.3}", way.case);
+            let shown = if error.is_finite() { format!(" ± {error:.3}") } else { String::new() };
+            println!("{}: {name} {value:.3}{shown}", way.case);
             record.measured(name, *value, *error);
         }
         bench.records.push(record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Counts;
+
+    /// A way whose rounds had so many commits of so many milliseconds each, and refusals.
+    fn way(rounds: &[(u64, u64, u64)]) -> Way {
+        let mut way = Way::new(0, String::new(), Isolation::Serializable, 1, Load::Updates(1));
+        for &(committed, ms, aborted) in rounds {
+            let mut counts = Counts { committed, aborted, ..Counts::new() };
+            counts.latency.record_n(1000 * ms, committed).unwrap();
+            let (kinds, counts) = (vec!["updates".to_owned()], vec![counts]);
+            way.add(Outcome { seconds: 1.0, kinds, counts, first_error: None });
+        }
+        way
+    }
+
+    #[test]
+    fn a_ratio_of_latencies_is_that_of_all_rounds_and_has_the_scatter_of_each() {
+        let ours = way(&[(10, 2, 0), (30, 2, 0), (20, 2, 0)]);
+        let theirs = way(&[(10, 2, 0), (30, 4, 0), (20, 6, 0)]);
+        let (ratio, error) = ours.faster_than(&theirs);
+        // 260 ms against 120 ms for as many commits; and 1, 2 and 3 in the rounds.
+        assert!((ratio - 260.0 / 120.0).abs() < 0.01, "{ratio}");
+        assert!((error - (1.0_f64 / 3.0).sqrt()).abs() < 0.01, "{error}");
+        let one = way(&[(10, 2, 0)]);
+        assert!(one.faster_than(&one).1.is_nan(), "one round has no scatter");
+    }
+
+    #[test]
+    fn each_round_has_its_share_of_refusals() {
+        assert_eq!(way(&[(75, 1, 25), (50, 1, 50), (10, 1, 0)]).refused, [25.0, 50.0, 0.0]);
     }
 }

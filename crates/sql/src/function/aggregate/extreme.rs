@@ -3,6 +3,7 @@
 use super::{Accumulator, Partial, Successor, not_divisible};
 use crate::error::SqlError;
 use crate::function::EvalContext;
+use crate::oltp::memory::datum_bytes;
 use crate::types::{Datum, Type, TypeId};
 
 /// Keeps one value and replaces it by what `choose` makes of it and each further one.
@@ -51,6 +52,8 @@ fn fold(choose: fn(&Datum, &Datum) -> Option<Datum>) -> Box<dyn Accumulator> {
 struct Extreme {
     value: Datum,
     successor: Successor,
+    /// Bytes outside of it that a value has taken which it kept, at most.
+    bytes: usize,
 }
 
 impl Extreme {
@@ -58,6 +61,7 @@ impl Extreme {
     fn take(&mut self, next: &Datum) {
         if !next.is_null() && (self.value.is_null() || (self.successor)(&self.value, next)) {
             self.value = next.clone();
+            self.bytes = self.bytes.max(datum_bytes(next).saturating_sub(size_of::<Datum>()));
         }
     }
 }
@@ -82,10 +86,13 @@ impl Accumulator for Extreme {
     fn successor(&self) -> Option<Successor> {
         Some(self.successor)
     }
+    fn memory(&self) -> usize {
+        self.bytes
+    }
 }
 
 fn extreme(successor: Successor) -> Box<dyn Accumulator> {
-    Box::new(Extreme { value: Datum::Null, successor })
+    Box::new(Extreme { value: Datum::Null, successor, bytes: 0 })
 }
 
 /// Of equal values that look different (1.5 and 1.50) the last one stays, but the first of char(n).

@@ -134,7 +134,7 @@ impl SessionView for OneHelper {
     fn setting(&self, name: &str) -> Option<String> {
         name.starts_with("max_parallel_workers").then(|| "1".to_owned())
     }
-    fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String> {
+    fn set_setting(&self, name: &str, value: Option<&str>, local: bool) -> Result<String> {
         NoSession.set_setting(name, value, local)
     }
     fn user(&self) -> String {

@@ -33,6 +33,8 @@ pub(super) struct Running {
     has_holes: bool,
     /// Of a moving frame, in the place of the accumulator.
     extremes: Option<Extremes>,
+    /// Bytes that accumulators before have held at most.
+    most: usize,
 }
 
 /// The values of the rows that can become the result, the present one first, with the places of
@@ -89,6 +91,7 @@ impl Running {
             repeatable: !call.arguments.iter().chain(&call.filter).any(once),
             has_holes,
             extremes,
+            most: 0,
         }
     }
 
@@ -99,11 +102,11 @@ impl Running {
             || matches!(frame.end, FrameBound::Preceding(_))
     }
 
-    /// Bytes the accumulator holds.
+    /// Bytes the accumulator holds, or has held at most since the partition began.
     pub(super) fn held(&self) -> usize {
         match &self.extremes {
             Some(extremes) => extremes.bytes,
-            None => self.accumulator.as_ref().map_or(0, |accumulator| accumulator.memory()),
+            None => self.accumulator.as_ref().map_or(0, |accumulator| accumulator.memory()).max(self.most),
         }
     }
 
@@ -111,6 +114,7 @@ impl Running {
     fn restart(&mut self, call: &WindowCall, at: usize) -> Result<()> {
         let accumulator = call.function.accumulator();
         let unknown = || SqlError::internal(format!("{} is no aggregate", call.function.function.name));
+        self.most = self.held();
         self.accumulator = Some(accumulator.ok_or_else(unknown)?);
         (self.from, self.upto) = (at, at);
         self.result = None;
@@ -125,6 +129,7 @@ impl Running {
         if let Some(extremes) = &mut self.extremes {
             extremes.bytes = 0;
         }
+        (self.accumulator, self.most) = (None, 0);
         self.restart(call, 0)
     }
 

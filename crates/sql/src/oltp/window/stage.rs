@@ -32,7 +32,8 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new(node: &WindowNode) -> Stage {
-        let calls: Vec<CallState> = node.calls.iter().map(|call| CallState::new(call, &node.frame)).collect();
+        let frame = &node.frame;
+        let calls: Vec<CallState> = node.calls.iter().map(|call| CallState::new(call, frame)).collect();
         Stage {
             sorted: None,
             ahead: None,
@@ -41,7 +42,8 @@ impl Stage {
             at: 0,
             frames: None,
             has_peers: calls.iter().any(CallState::looks_around),
-            moves_out: calls.iter().all(|call| !call.looks_back(&node.frame)),
+            // An end that is told by distance may be before the row, whoever looks at the frame.
+            moves_out: !frame.is_by_distance() && calls.iter().all(|call| !call.looks_back(frame)),
             calls,
             bytes: 0,
         }

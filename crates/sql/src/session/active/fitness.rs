@@ -4,14 +4,16 @@
 //! Refused is what depends on the node, on the moment, or on the order in which rows are met:
 //! functions that say something of the session or the server, system views, LIMIT without ORDER BY
 //! where something is written, random numbers and sequences but in the rows of INSERT ... VALUES
-//! (others are met in an order that a plan chooses), row ids of INSERT ... SELECT. Functions of
-//! time are the origin's time, random numbers come from a seed that goes along. Plans are made
-//! without statistics, so they are the same at every node. What a table adds by itself is looked at
-//! like the statement ([`targets`]): defaults that it gives, and what its rows have to meet, also
-//! where rows change because others do to which they refer. So is what values of domains have to
-//! meet. A function that is the whole statement, and does more than one SELECT, is looked at like a
-//! procedure.
+//! (others are met in an order that a plan chooses), row ids of INSERT ... SELECT, and functions of
+//! floating-point numbers that nodes may round otherwise ([`rounded`]). Functions of time are the
+//! origin's time, random numbers come from a seed that goes along. Plans are made without
+//! statistics, so they are the same at every node. What a table adds by itself is looked at like
+//! the statement ([`targets`]): defaults that it gives, what its rows have to meet, and what is
+//! computed of them, also where rows change because others do to which they refer. So is what
+//! values of domains have to meet. A function that is the whole statement, and does more than one
+//! SELECT, is looked at like a procedure.
 
+mod rounded;
 mod targets;
 
 use std::collections::HashSet;
@@ -23,7 +25,8 @@ use super::super::facts::Facts;
 use super::super::statement::tag;
 use crate::bind::{VirtualTables as _, alone, custom_name};
 use crate::catalog::{
-    Behavior, Catalog, Oid, Relation, Routine, RoutineKind, TEMPORARY_ALIAS, UserType, resolve_schema,
+    Behavior, Catalog, Oid, Relation, Routine, RoutineKind, TEMPORARY_ALIAS, UserType, is_temporary,
+    resolve_schema,
 };
 use crate::ddl::names;
 use crate::error::{Result, SqlError, sqlstate};
@@ -32,6 +35,7 @@ use crate::parse::walk::{Step, Walker, walk};
 use crate::parse::{Command, Statement, changes_rows, current_of, locks_rows_within};
 use crate::pg_catalog::SystemTables;
 use crate::routine::is_single_select;
+use crate::types::Type;
 
 /// Functions that are the same at every node although nobody may compute them beforehand.
 const FIXED: [&str; 12] = [
@@ -124,8 +128,26 @@ pub(super) fn is_plain_commit(statement: &Statement) -> bool {
 }
 
 /// 0A000 unless every node that executes the statement comes to the same.
-pub(super) fn check(catalog: &Catalog, facts: &Facts, statement: &Statement) -> Result<()> {
+pub(in crate::session) fn check(catalog: &Catalog, facts: &Facts, statement: &Statement) -> Result<()> {
     check_within(catalog, &facts.lookup_path(catalog), statement, &mut HashSet::new())
+}
+
+/// 0A000 unless that holds for what values of parameters have to meet: those that are declared to
+/// be of domains.
+pub(in crate::session) fn check_parameters(
+    catalog: &Catalog,
+    facts: &Facts,
+    types: &[Option<Type>],
+) -> Result<()> {
+    let mut domains = types.iter().flatten().filter_map(|ty| ty.domain_named()).peekable();
+    if domains.peek().is_none() {
+        return Ok(());
+    }
+    let (path, mut seen) = (facts.lookup_path(catalog), HashSet::new());
+    let (writes, is_values, in_function, has_sequences) = (true, false, None, false);
+    let seen = &mut seen;
+    let mut check = Check { catalog, path: &path, writes, is_values, seen, in_function, has_sequences };
+    domains.try_for_each(|domain| check.domain(Some(domain)))
 }
 
 /// What was looked at, and as part of what: in a statement that writes, in the rows of INSERT ...
@@ -225,6 +247,14 @@ fn called_alone<'q>(
     Ok(does_more.then_some((called, writes)))
 }
 
+/// 0A000 for a routine of one session's, which no other node finds by its name.
+fn check_is_known(routine: &Routine) -> Result<()> {
+    match is_temporary(&routine.schema_name) {
+        true => Err(unfit(format_args!("temporary {} \"{}\"", routine.kind.noun(), routine.name))),
+        false => Ok(()),
+    }
+}
+
 /// The schema of the temporary objects of who searches these schemas.
 fn own_schema(catalog: &Catalog, path: &[String]) -> Option<Oid> {
     catalog.schema(resolve_schema(path, TEMPORARY_ALIAS)).map(|schema| schema.oid)
@@ -264,6 +294,7 @@ impl<'a> Check<'a, '_> {
     fn routines(&mut self, name: &ast::ObjectName) -> Result<()> {
         let Some((schema, name)) = split(name) else { return Ok(()) };
         for (_, routine) in self.catalog.routines_named(self.path, schema.as_deref(), &name) {
+            check_is_known(routine)?;
             if !self.is_new(routine.oid) {
                 continue;
             }
@@ -312,6 +343,9 @@ impl<'a> Check<'a, '_> {
     /// A function in an expression or in FROM.
     fn called(&mut self, name: &ast::ObjectName) -> Step {
         let Some((schema, name)) = split(name) else { return ControlFlow::Continue(()) };
+        if rounded::is_function(schema.as_deref(), &name) {
+            return ControlFlow::Break(Some(Box::new(unfit(format_args!("function {name}()")))));
+        }
         match self.function(&name) {
             Ok(()) => self.own_function(schema.as_deref(), &name),
             Err(error) => ControlFlow::Break(Some(Box::new(error))),
@@ -325,7 +359,8 @@ impl<'a> Check<'a, '_> {
             if !self.is_new(routine.oid) {
                 continue;
             }
-            let statements = match crate::routine::statements(routine) {
+            let known = check_is_known(routine);
+            let statements = match known.and_then(|()| crate::routine::statements(routine)) {
                 Ok(statements) => statements,
                 Err(error) => return ControlFlow::Break(Some(Box::new(error))),
             };
@@ -442,7 +477,12 @@ impl Walker for Check<'_, '_> {
             ast::Expr::Function(call) => self.called(&call.name),
             ast::Expr::Cast { data_type, .. } => self.named_type(data_type),
             ast::Expr::TypedString(literal) => self.named_type(&literal.data_type),
-            _ => ControlFlow::Continue(()),
+            _ => match rounded::operator(expr) {
+                Some(operator) => {
+                    ControlFlow::Break(Some(Box::new(unfit(format_args!("operator {operator}")))))
+                }
+                None => ControlFlow::Continue(()),
+            },
         }
     }
 

@@ -55,6 +55,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::{Finished, Protocol};
 use crate::types::Datum;
 use failure::{caught, is_of_the_node};
+pub(super) use fitness::{check, check_parameters};
 pub(crate) use fixed::Fixed;
 use given::Given;
 use message::Message;
@@ -415,11 +416,6 @@ pub(super) fn within_block(statements: &[Statement]) -> &[Statement] {
 /// What a message says first of how it comes to the other nodes.
 pub(super) fn said_first(statements: &[Statement]) -> Option<Choice> {
     Message::of(statements).said.map(|said| said.value)
-}
-
-/// 0A000 unless every node that executes a statement comes to the same.
-pub(super) fn check(catalog: &Catalog, facts: &Facts, statement: &Statement) -> Result<()> {
-    fitness::check(catalog, facts, statement)
 }
 
 /// Whether every node that executes a statement comes to the same.

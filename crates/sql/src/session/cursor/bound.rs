@@ -55,6 +55,14 @@ impl Cursors {
         }
     }
 
+    /// Whether one that has outlived its transaction has this name, or any.
+    pub(super) fn has_held(&self, name: Option<&str>) -> bool {
+        match name {
+            Some(name) => self.declared.get(name).is_some_and(|cursor| cursor.held),
+            None => self.declared.values().any(|cursor| cursor.held),
+        }
+    }
+
     /// Closes what has this name; whether anything had.
     pub(super) fn close(&mut self, name: &str) -> bool {
         let is_portal = !self.declared.contains_key(name) && self.portal(name).is_some();

@@ -269,6 +269,30 @@ pub(super) fn date_to_timestamptz(datum: &Datum, context: &FormatContext) -> Con
     arithmetic::local_to_utc(local, context.time_zone).map(Datum::Timestamptz)
 }
 
+/// What a date is among timestamps, or a local time among moments, that it is compared with: what
+/// none of them can be is beyond all of them but the infinities.
+fn among(datum: &Datum, converted: Converted, make: fn(i64) -> Datum) -> Converted {
+    match converted {
+        Err(error) if error.sqlstate == sqlstate::DATETIME_FIELD_OVERFLOW => {
+            let is_late = matches!(datum, Datum::Date(1..) | Datum::Timestamp(1..));
+            Ok(make(if is_late { i64::MAX - 1 } else { i64::MIN + 1 }))
+        }
+        converted => converted,
+    }
+}
+
+pub(super) fn date_among_timestamps(datum: &Datum, context: &FormatContext) -> Converted {
+    among(datum, date_to_timestamp(datum, context), Datum::Timestamp)
+}
+
+pub(super) fn date_among_moments(datum: &Datum, context: &FormatContext) -> Converted {
+    among(datum, date_to_timestamptz(datum, context), Datum::Timestamptz)
+}
+
+pub(super) fn timestamp_among_moments(datum: &Datum, context: &FormatContext) -> Converted {
+    among(datum, timestamp_to_timestamptz(datum, context), Datum::Timestamptz)
+}
+
 pub(super) fn time_to_interval(datum: &Datum, _: &FormatContext) -> Converted {
     let Datum::Time(micros) = datum else { return Err(unexpected(datum)) };
     Ok(Datum::Interval(Interval { micros: *micros, ..Interval::default() }))

@@ -150,6 +150,18 @@ impl Cast {
         }
     }
 
+    /// The same for an operand of a comparison, which does not fail for dates and times that the
+    /// other operand's type has not.
+    pub(crate) fn of_compared(self) -> Cast {
+        let convert: Convert = match (self.from.id, self.to.id) {
+            (TypeId::Date, TypeId::Timestamp) => convert::date_among_timestamps,
+            (TypeId::Date, TypeId::Timestamptz) => convert::date_among_moments,
+            (TypeId::Timestamp, TypeId::Timestamptz) => convert::timestamp_among_moments,
+            _ => return self,
+        };
+        Cast { method: Method::Convert(convert), ..self }
+    }
+
     /// Does it change nothing, so that it can be left out?
     pub fn is_noop(&self) -> bool {
         self.fits && matches!(self.method, Method::Same)

@@ -252,9 +252,8 @@ impl Numeric {
                     "A field with precision {precision}, scale {scale} cannot hold an infinite value."
                 )));
         }
-        let rounded = self.round(scale);
         let limit = i64::from(precision) - i64::from(scale);
-        let fits = match rounded.small() {
+        let fits = |rounded: &Numeric| match rounded.small() {
             Some((value, actual)) if limit >= 0 => {
                 match power_of_ten((limit as u32).saturating_add(actual)) {
                     Some(bound) => value.unsigned_abs() < bound.unsigned_abs(),
@@ -263,7 +262,8 @@ impl Numeric {
             }
             _ => rounded.decimal_exponent().is_none_or(|digits| digits <= limit),
         };
-        if fits {
+        // What is rounded up beyond the type has too many digits for any column.
+        if let Some(rounded) = self.try_round(scale).ok().filter(fits) {
             return Ok(rounded);
         }
         let bound = if limit == 0 { "1".to_owned() } else { format!("10^{limit}") };

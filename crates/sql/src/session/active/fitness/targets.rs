@@ -1,5 +1,6 @@
 //! What a table adds by itself to the rows that a statement puts into it, changes or deletes:
-//! defaults, what rows have to meet, and what other rows do that refer to them.
+//! defaults, what rows have to meet, what is computed of them, and what other rows do that refer to
+//! them.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -7,8 +8,8 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::{Check, IN_ORDER, on_more_stack, split, unfit};
-use crate::catalog::{Column, Oid, ReferentialAction, Relation, Table};
+use super::{Check, IN_ORDER, on_more_stack, rounded, split, unfit};
+use crate::catalog::{Column, Index, Oid, ReferentialAction, Relation, Table};
 use crate::ddl::expression::default_of;
 use crate::error::Result;
 use crate::oltp::run::is_default;
@@ -31,6 +32,7 @@ impl<'a> Check<'a, '_> {
                 self.default(column)?;
             }
             self.met(table)?;
+            computed(table)?;
             if let Some(ast::OnInsert::OnConflict(on)) = &insert.on
                 && let ast::OnConflictAction::DoUpdate(update) = &on.action
             {
@@ -93,6 +95,7 @@ impl<'a> Check<'a, '_> {
                 self.default(column)?;
             }
             self.met(table)?;
+            computed(table)?;
             let changed = changed_places(table, &update.assignments, is_table);
             self.referring(table, Some(&changed), &mut HashSet::new())?;
         }
@@ -106,9 +109,10 @@ impl<'a> Check<'a, '_> {
             return Ok(());
         };
         let Some(relation) = self.find(name) else { return Ok(()) };
-        self.tables_under(relation)
-            .into_iter()
-            .try_for_each(|table| self.referring(table, None, &mut HashSet::new()))
+        self.tables_under(relation).into_iter().try_for_each(|table| {
+            indexed(table)?;
+            self.referring(table, None, &mut HashSet::new())
+        })
     }
 
     /// What is put into rows that refer to those of a table, whose columns at these places change,
@@ -136,6 +140,7 @@ impl<'a> Check<'a, '_> {
             match action {
                 ReferentialAction::NoAction | ReferentialAction::Restrict => continue,
                 ReferentialAction::Cascade if changed.is_none() => {
+                    indexed(child)?;
                     on_more_stack(|| self.referring(child, None, seen))?;
                     continue;
                 }
@@ -147,6 +152,7 @@ impl<'a> Check<'a, '_> {
                 ReferentialAction::Cascade | ReferentialAction::SetNull => {}
             }
             self.met(child)?;
+            computed(child)?;
             on_more_stack(|| self.referring(child, Some(set), seen))?;
         }
         Ok(())
@@ -173,7 +179,7 @@ impl<'a> Check<'a, '_> {
         }
     }
 
-    /// What the rows of a table have to meet. What is computed of them calls no functions of users.
+    /// What the rows of a table have to meet.
     fn met(&mut self, table: &Table) -> Result<()> {
         for check in &table.checks {
             self.stored(&check.expression)?;
@@ -218,6 +224,22 @@ impl<'a> Check<'a, '_> {
             _ => Ok(()),
         }
     }
+}
+
+/// What is computed of rows that are put into a table or changed there: for generated columns,
+/// whatever is changed, and for entries of indexes. It is immutable and calls no functions of
+/// users, so that nodes differ by how they round it, or not at all.
+fn computed(table: &Table) -> Result<()> {
+    let columns = table.columns.iter().filter(|column| !column.dropped);
+    let mut generated = columns.filter_map(|column| column.generated.as_deref());
+    generated.try_for_each(|computed| rounded::check(&computed.text))?;
+    indexed(table)
+}
+
+/// What is computed of rows that go, too: which entries of indexes go with them.
+fn indexed(table: &Table) -> Result<()> {
+    let mut computed = table.indexes.iter().flat_map(Index::computed);
+    computed.try_for_each(|computed| rounded::check(&computed.text))
 }
 
 /// Whether a name in a statement is that of a column.
