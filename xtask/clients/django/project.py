@@ -117,7 +117,8 @@ class Note(models.Model):
 '''
 
 TESTS = '''
-import datetime, decimal
+import datetime, decimal, threading
+import psycopg
 from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.models import Avg, Count, Exists, F, OuterRef, Q, Subquery, Sum, Value, Window
@@ -145,6 +146,24 @@ class Reads(TestCase):
         order = Order.objects.get(pk=self.order.pk)
         self.assertEqual((order.day, order.clock, order.span), (self.order.day, self.order.clock, self.order.span))
         self.assertEqual((bytes(order.seal), order.weight), (b"\\x00\\xff", 0.5))
+
+    def test_values_of_an_item_come_back(self):
+        item = Item.objects.get(code="c007")
+        self.assertEqual((item.price, item.document, item.tags), (decimal.Decimal("1.75"), {"n": 7, "deep": {"a": [7]}}, ["t1"]))
+        self.assertEqual((item.kind, item.stock, item.added.utcoffset()), ("T", 7, datetime.timedelta(0)))
+
+    def test_the_driver_beneath(self):
+        # In binary, which Django itself does not ask for; and many statements in one journey.
+        columns = "key, day, clock, span, seal, weight, is_paid"
+        with connection.cursor(), psycopg.Cursor(connection.connection) as beneath:
+            row = beneath.execute(f"SELECT {columns} FROM shop_order", binary=True).fetchone()
+            order = self.order
+            self.assertEqual(row, (order.pk, order.day, order.clock, order.span, order.seal, order.weight, False))
+            row = beneath.execute("SELECT price, tags, stock FROM shop_item WHERE code = 'c007'", binary=True).fetchone()
+            self.assertEqual(row, (decimal.Decimal("1.75"), ["t1"], 7))
+            with connection.connection.pipeline():
+                cursors = [psycopg.Cursor(connection.connection).execute("SELECT %s::int + 1", [n]) for n in range(50)]
+            self.assertEqual([cursor.fetchone()[0] for cursor in cursors], list(range(1, 51)))
 
     def test_queries(self):
         self.assertEqual(Item.objects.filter(document__deep__a__0=7).get().code, "c007")
@@ -199,9 +218,20 @@ class Reads(TestCase):
             with self.subTest(name), self.assertRaisesMessage(IntegrityError, name), transaction.atomic():
                 work()
         # Keys between tables are deferred; the test looks at them.
-        with self.assertRaises(IntegrityError), transaction.atomic():
+        with self.assertRaises(IntegrityError) as refused, transaction.atomic():
             Line.objects.create(order=self.order, item_id=99999)
             connection.check_constraints()
+        sent = refused.exception.__cause__.diag
+        self.assertEqual((sent.sqlstate, sent.schema_name, sent.table_name), ("23503", "public", "shop_line"))
+        for state, column, work in [
+            ("23502", "code", lambda: Item.objects.create(code=None, name="x", price=1)),
+            ("23505", None, lambda: Item.objects.create(code="c001", name="x", price=1)),
+            ("23514", None, lambda: Item.objects.create(code="z", name="x", stock=-1, price=1)),
+        ]:
+            with self.subTest(state), self.assertRaises(IntegrityError) as refused, transaction.atomic():
+                work()
+            sent = refused.exception.__cause__.diag
+            self.assertEqual((sent.sqlstate, sent.table_name, sent.column_name), (state, "shop_item", column))
 
     def test_savepoints(self):
         with transaction.atomic():
@@ -225,6 +255,34 @@ class Locks(TransactionTestCase):
         with transaction.atomic():
             self.assertEqual(Item.objects.select_for_update(skip_locked=True, of=("self",)).get().code, "a")
             self.assertEqual(Item.objects.select_for_update(no_key=True).get().code, "a")
+
+
+class Cancels(TransactionTestCase):
+    def test_a_statement_is_given_up(self):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            pid = cursor.fetchone()[0]
+
+            def cancel():
+                # Django gives each thread a connection of its own.
+                with connection.cursor() as asking:
+                    active = 0
+                    while not active:
+                        asking.execute(
+                            "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND state = 'active' AND query LIKE '%%sleep(60)'", [pid]
+                        )
+                        active = asking.fetchone()[0]
+                cursor.connection.cancel()
+                connection.close()
+
+            waiting = threading.Thread(target=cancel)
+            waiting.start()
+            with self.assertRaises(OperationalError) as given_up:
+                cursor.execute("SELECT pg_sleep(60)")
+            waiting.join()
+            self.assertEqual(given_up.exception.__cause__.sqlstate, "57014")
+            cursor.execute("SELECT 1")
+            self.assertEqual(cursor.fetchone(), (1,))
 
 
 class Retries(TransactionTestCase):

@@ -1,6 +1,7 @@
 // gorm: models make their tables, are changed, and find nothing to do the second time; then rows by associations,
-// upserts, soft deletes, transactions with savepoints, locks, and the errors as gorm translates them; a retry after 40001,
-// rows as they come, and a statement that is given up.
+// upserts, soft deletes, values of all types in both formats, transactions with savepoints, locks, and the errors as gorm
+// translates them and as the server sends them; a retry after 40001, many statements at once, rows as they come, and a
+// statement that is given up.
 package main
 
 import (
@@ -10,9 +11,12 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"reflect"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -72,11 +76,54 @@ func check(holds bool, what string, values ...any) {
 	}
 }
 
-func open() *gorm.DB {
+func open(translates, simple bool) *gorm.DB {
 	dsn := fmt.Sprintf("host=%s port=%s user=%s dbname=%s sslmode=disable", os.Getenv("PGHOST"), os.Getenv("PGPORT"), os.Getenv("PGUSER"), os.Getenv("PGDATABASE"))
-	db, err := gorm.Open(postgres.Open(dsn), &gorm.Config{TranslateError: true, Logger: logger.Default.LogMode(logger.Silent)})
+	dialect := postgres.New(postgres.Config{DSN: dsn, PreferSimpleProtocol: simple})
+	db, err := gorm.Open(dialect, &gorm.Config{TranslateError: translates, Logger: logger.Default.LogMode(logger.Silent)})
 	must(err)
 	return db
+}
+
+type Everything struct {
+	ID       int64
+	Small    int16     `gorm:"type:smallint"`
+	Middle   int32     `gorm:"type:integer"`
+	Double   float64   `gorm:"type:double precision"`
+	Single   float32   `gorm:"type:real"`
+	Exact    string    `gorm:"type:numeric(20,5)"`
+	Truth    bool      `gorm:"type:boolean"`
+	Words    string    `gorm:"type:text"`
+	Fixed    string    `gorm:"type:char(5)"`
+	Bytes    []byte    `gorm:"type:bytea"`
+	Day      time.Time `gorm:"type:date"`
+	Clock    string    `gorm:"type:time without time zone"`
+	Moment   time.Time `gorm:"type:timestamptz"`
+	Local    time.Time `gorm:"type:timestamp"`
+	Span     string    `gorm:"type:interval"`
+	Key      string    `gorm:"type:uuid"`
+	Document string    `gorm:"type:jsonb"`
+	Numbers  string    `gorm:"type:integer[]"`
+	Network  string    `gorm:"type:inet"`
+	Missing  *string   `gorm:"type:varchar(10)"`
+}
+
+// Values of all types, sent and read as text by the simple protocol, and in binary where the driver knows the type by the other.
+func types(db *gorm.DB) {
+	must(db.AutoMigrate(&Everything{}))
+	moment := time.Date(2024, 2, 29, 23, 59, 58, 123456000, time.UTC)
+	given := Everything{
+		Small: -32768, Middle: 2147483647, Double: 0.1, Single: 0.25, Exact: "-123456789012345.00001", Truth: true, Words: "täxt '\\", Fixed: "ab   ",
+		Bytes: []byte{0, 39, 92, 255}, Day: moment.Truncate(24 * time.Hour), Clock: "01:02:03.000004", Moment: moment, Local: moment,
+		Span: "1 mon 2 days 03:04:05.000006", Key: "6f1b8a3e-5c1d-4f6a-9d0e-2b7c8a9e0f11", Document: `{"a": [1, null]}`, Numbers: "{1,NULL,3}",
+		Network: "10.0.0.0/8",
+	}
+	must(db.Create(&given).Error)
+	var read Everything
+	must(db.First(&read, given.ID).Error)
+	check(read.Day.Equal(given.Day) && read.Moment.Equal(given.Moment) && read.Local.Equal(given.Local), "dates", read)
+	read.Day, read.Moment, read.Local = given.Day, given.Moment, given.Local
+	check(reflect.DeepEqual(read, given), "values", read, given)
+	must(db.Migrator().DropTable(&Everything{}))
 }
 
 func migrate(db *gorm.DB) {
@@ -147,6 +194,18 @@ func failures(db *gorm.DB) {
 	check(errors.Is(db.Create(&Customer{Name: "first"}).Error, gorm.ErrDuplicatedKey), "23505")
 	check(errors.Is(db.Create(&Order{CustomerID: 9999}).Error, gorm.ErrForeignKeyViolated), "23503")
 	check(errors.Is(db.Create(&Customer{Name: "old", Age: 200}).Error, gorm.ErrCheckConstraintViolated), "23514")
+	plain := open(false, false)
+	for _, broken := range []struct{ statement, code, column, constraint string }{
+		{"INSERT INTO customers (name) VALUES (NULL)", "23502", "name", ""},
+		{"INSERT INTO customers (name) VALUES ('first')", "23505", "", "idx_customers_name"},
+		{"INSERT INTO customers (name, age) VALUES ('old', 200)", "23514", "", "age_is_sane"},
+		{"INSERT INTO orders (customer_id) VALUES (9999)", "23503", "", "fk_customers_orders"},
+	} {
+		var sent *pgconn.PgError
+		check(errors.As(plain.Exec(broken.statement).Error, &sent), "a refusal", broken)
+		check(sent.Code == broken.code && sent.ColumnName == broken.column && sent.ConstraintName == broken.constraint, "its fields", sent)
+		check(sent.SchemaName == "public" && sent.TableName != "", "its table", sent)
+	}
 
 	must(db.Transaction(func(tx *gorm.DB) error {
 		must(tx.Create(&Customer{Name: "outside"}).Error)
@@ -199,6 +258,28 @@ func retries(db *gorm.DB) {
 	must(db.Migrator().DropTable(&Purse{}))
 }
 
+// Many statements in one journey, by the driver beneath.
+func pipelines(db *gorm.DB) {
+	pool, err := db.DB()
+	must(err)
+	one, err := pool.Conn(context.Background())
+	must(err)
+	defer one.Close()
+	must(one.Raw(func(driver any) error {
+		batch := &pgx.Batch{}
+		for n := range 100 {
+			batch.Queue("SELECT $1::int + 1", n)
+		}
+		answers := driver.(*stdlib.Conn).Conn().SendBatch(context.Background(), batch)
+		for n := range 100 {
+			var next int
+			must(answers.QueryRow().Scan(&next))
+			check(next == n+1, "an answer in its order", n, next)
+		}
+		return answers.Close()
+	}))
+}
+
 // Rows as they come; and a statement that is given up ends at the server, too.
 func streams(db *gorm.DB) {
 	rows, err := db.Raw("SELECT n FROM generate_series(1, ?::int) n", 1000).Rows()
@@ -243,12 +324,15 @@ func later(db *gorm.DB) {
 }
 
 func main() {
-	db := open()
+	db := open(true, false)
 	migrate(db)
 	rows(db)
+	types(db)
+	types(open(true, true))
 	changes(db)
 	failures(db)
 	retries(db)
+	pipelines(db)
 	streams(db)
 	later(db)
 	fmt.Println("gorm: ok")
