@@ -262,12 +262,18 @@ fn run(config: Config, sources: &Serve) -> Result<(), String> {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     tracing_subscriber::registry().with(filter).with(lines).init();
     claim_open_files(config.max_connections);
-    // Reads the same sources again; what they say of the log takes effect here.
-    let reread = || {
+    let set_filter = |filter: Targets| log.reload(filter).map_err(|e| format!("log: {e}"));
+    // Reads the same sources again. What takes effect is told as they say, and what cannot be used
+    // changes nothing: its refusal is told as before.
+    let reread = |running: &mut Running| -> Result<(), String> {
         let config = sources.clone().resolve()?;
-        let filter = log_filter(&config.log)?;
-        log.reload(filter).map_err(|e| format!("log: {e}"))?;
-        Ok(config)
+        let (filter, before) = (log_filter(&config.log)?, log_filter(&running.config().log)?);
+        set_filter(filter)?;
+        let reloaded = running.reload(config).map_err(|e| e.to_string());
+        if reloaded.is_err() {
+            set_filter(before)?;
+        }
+        reloaded
     };
     // For accepting clients, HTTP and signals; connections have threads of their own.
     let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -310,7 +316,10 @@ fn log_filter(text: &str) -> Result<Targets, String> {
     Ok(named.with_target("openraft", LevelFilter::ERROR).with_target(TOLD_WITHOUT_END, LevelFilter::OFF))
 }
 
-async fn serve(mut config: Config, reread: impl Fn() -> Result<Config, String>) -> Result<(), String> {
+async fn serve(
+    mut config: Config,
+    reread: impl Fn(&mut Running) -> Result<(), String>,
+) -> Result<(), String> {
     let mut signals = Signals::new().map_err(|e| format!("cannot listen for signals: {e}"))?;
     loop {
         let mut running = tokio::select! {
@@ -346,7 +355,7 @@ async fn serve(mut config: Config, reread: impl Fn() -> Result<Config, String>) 
 async fn until_end(
     running: &mut Running,
     signals: &mut Signals,
-    reread: &impl Fn() -> Result<Config, String>,
+    reread: &impl Fn(&mut Running) -> Result<(), String>,
 ) -> bool {
     loop {
         let asked = tokio::select! {
@@ -360,9 +369,7 @@ async fn until_end(
             tracing::info!("stopping; a second signal ends at once");
             return false;
         }
-        // What cannot be used changes nothing.
-        let reloaded = reread().and_then(|config| running.reload(config).map_err(|e| e.to_string()));
-        if let Err(error) = reloaded {
+        if let Err(error) = reread(running) {
             tracing::error!("the configuration stays as it was: {error}");
         }
     }

@@ -24,10 +24,8 @@ const PASSING: [&str; 6] = [
     "no answer in time",
     "undergoing a configuration change",
 ];
-/// What others say of a node that has lost its data since it was added, or the end of them.
-const OTHER_DATA: [&str; 2] = ["was here before with other data", "has lost what it had confirmed"];
-/// How long they may say so of one that was just added, as after its removal, until they have all
-/// tried again; and of one that was added before.
+/// How long others may say that a node has lost its data of one that was just added, as after its
+/// removal, until they have all tried again; and of one that was added before.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(3));
 /// How often it is looked how far a new node is.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -126,9 +124,9 @@ struct Lost {
 }
 
 impl Lost {
-    /// The same as of now, when this is said of it.
-    fn is_said(&mut self, reason: &str, now: Instant) -> bool {
-        if !OTHER_DATA.iter().any(|what| reason.contains(what)) {
+    /// The same as of now, when this is said of it: whether others refuse it.
+    fn is_said(&mut self, is_refused: bool, now: Instant) -> bool {
+        if !is_refused {
             self.since = None;
             return false;
         }
@@ -157,7 +155,7 @@ fn add(number: u16, at: &At) -> Result<(), String> {
         // What the others have now; who has that is close enough to vote.
         let goal = *goal.get_or_insert(settled);
         let row = row_of(&nodes, number).cloned().unwrap_or_default();
-        if lost.is_said(row["reason"].as_str().unwrap_or_default(), Instant::now()) {
+        if lost.is_said(row["has_lost_data"] == true, Instant::now()) {
             return Err(format!(
                 "node {number} has lost its data since it was added, and with them what it confirmed: say \
                  cognate node rebuild {number}"
@@ -293,17 +291,13 @@ mod tests {
     fn who_has_lost_its_data_is_refused_unless_it_was_just_added() {
         let began = Instant::now();
         let after = |ms| began + Duration::from_millis(ms);
-        let other = "node 3 was here before with other data: if they are lost, remove the node";
         let mut before = Lost { since: None, patience: REFUSED.1 };
-        assert!(!before.is_said("9 entries behind", began) && !before.is_said(other, after(500)));
-        assert!(!before.is_said(other, after(3400)) && before.is_said(other, after(3500)));
+        assert!(!before.is_said(false, began) && !before.is_said(true, after(500)));
+        assert!(!before.is_said(true, after(3400)) && before.is_said(true, after(3500)));
         let mut fresh = Lost { since: None, patience: REFUSED.0 };
-        assert!(!fresh.is_said(other, began) && !fresh.is_said(other, after(4000)));
+        assert!(!fresh.is_said(true, began) && !fresh.is_said(true, after(4000)));
         // Those who refused it have tried again.
-        assert!(!fresh.is_said("", after(5000)) && !fresh.is_said(other, after(31_000)));
-        assert!(fresh.is_said(other, after(61_000)));
-        let end = "node 3 has lost what it had confirmed: stop it";
-        let mut before = Lost { since: None, patience: REFUSED.1 };
-        assert!(!before.is_said(end, began) && before.is_said(end, after(3000)));
+        assert!(!fresh.is_said(false, after(5000)) && !fresh.is_said(true, after(31_000)));
+        assert!(fresh.is_said(true, after(61_000)));
     }
 }

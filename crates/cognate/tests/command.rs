@@ -100,6 +100,30 @@ fn a_hang_up_reads_the_configuration_again() {
     assert!(process.wait().success());
 }
 
+/// What is said of the log takes effect with the rest of a file, or not at all: the refusal itself
+/// would not be told otherwise.
+#[test]
+fn a_file_that_cannot_be_used_does_not_change_what_is_logged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cognate.toml");
+    std::fs::write(&file, "log = 'warn'\n").expect("written");
+    let (data, config) = (folder.path().join("data"), file.to_str().expect("UTF-8"));
+    let mut server = command(&["serve", "--listen", "127.0.0.1:0", "--http", "off", "--memory", "64MB"]);
+    let mut child = server.arg("--data").arg(data).args(["--config", config]).spawn().expect("started");
+    let mut ready = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
+    assert!(ready.starts_with("ready  "), "{ready:?}");
+    // The file is in order, and there is no such certificate.
+    std::fs::write(&file, "log = 'off'\n[tls]\ncert = '/nowhere'\nkey = '/nowhere'\n").expect("written");
+    let hang_up = Command::new("kill").args(["-HUP", &child.id().to_string()]).status();
+    assert!(hang_up.expect("kill runs").success());
+    let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let refusal = said.find_map(|line| line.ok().filter(|line| line.contains("stays as it was")));
+    child.kill().expect("killed");
+    child.wait().expect("waited");
+    assert!(refusal.is_some_and(|line| line.contains("/nowhere")));
+}
+
 /// The first of ports for one node of a trial: for clients, for other nodes, for HTTP.
 fn trial_port() -> u16 {
     loop {

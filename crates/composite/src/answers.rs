@@ -5,9 +5,11 @@
 //! comes while the first one is under way waits for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use crate::database::Pool;
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::run::{Key, Reply, Request};
@@ -16,7 +18,15 @@ const FIND: &str = "SELECT arguments, answer, kept_until < now() FROM cognate_co
     WHERE component = $1 AND key = $2";
 const FORGET: &str = "DELETE FROM cognate_composite.answer
     WHERE component = $1 AND key = $2 AND kept_until < now()";
-const SWEEP: &str = "DELETE FROM cognate_composite.answer WHERE component = $1 AND kept_until < now()";
+/// The last one of the next keys, in the order of the primary key: no other index says which
+/// answers are over, since every request with a key would have to write it, too.
+const PIECE: &str = "SELECT max(key) FROM (SELECT key FROM cognate_composite.answer
+    WHERE component = $1 AND key > $2 ORDER BY key LIMIT 1000) piece";
+const SWEEP: &str = "DELETE FROM cognate_composite.answer
+    WHERE component = $1 AND key > $2 AND key <= $3 AND kept_until < now()";
+
+/// How long pieces are swept at a time. Slots wait to be freed as long.
+const SWEEPING: Duration = Duration::from_secs(1);
 
 impl Node {
     /// Answers a request that has a key.
@@ -65,11 +75,24 @@ impl Node {
         Ok(found.filter(|(.., is_over)| !is_over).map(|(arguments, answer, _)| (arguments, answer)))
     }
 
-    /// Removes the answers whose time is over.
-    pub(crate) async fn sweep_answers(&self) {
-        let Ok(lease) = self.pool.take().await else { return };
-        if lease.in_time(lease.execute(SWEEP, &[self.slots.component()])).await.is_ok() {
-            lease.give_back();
+    /// Removes answers whose time is over, of the keys behind this one, and moves it on: the next
+    /// time begins there. There may be a day's answers: one statement about all of them would not
+    /// end in its time, and never again once there are too many.
+    pub(crate) async fn sweep_answers(&self, behind: &mut String) {
+        let until = Instant::now() + SWEEPING;
+        while Instant::now() < until {
+            let swept = sweep_piece(&self.pool, self.slots.component(), behind).await;
+            match swept {
+                Ok(Some(last)) => *behind = last,
+                Ok(None) => {
+                    behind.clear();
+                    return;
+                }
+                Err(problem) => {
+                    tracing::warn!("answers whose time is over cannot be removed yet: {problem}");
+                    return;
+                }
+            }
         }
     }
 
@@ -87,7 +110,62 @@ impl Node {
                 lease.roll_back().await;
                 return rows.first().is_some_and(|row| row.get::<_, String>(0) == root);
             }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    }
+}
+
+/// Removes what is over of the next keys behind this one. Answers the last one of these.
+async fn sweep_piece(pool: &Arc<Pool>, component: &str, behind: &str) -> Result<Option<String>, Problem> {
+    let lease = pool.take().await?;
+    let piece = lease.in_time(lease.query(PIECE, &[&component, &behind])).await;
+    let rows = piece.map_err(crate::Error::into_problem)?;
+    let last: Option<String> = rows.first().and_then(|row| row.get(0));
+    if let Some(last) = &last {
+        let swept = lease.in_time(lease.execute(SWEEP, &[&component, &behind, last])).await;
+        swept.map_err(crate::Error::into_problem)?;
+    }
+    lease.give_back();
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::Target;
+    use crate::sessions::application_name;
+    use crate::slots::take_over;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_over_is_removed_piece_by_piece() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("embedded:{}", folder.path().join("database").display());
+        let pool = Pool::new(Target::open(&url).await.unwrap(), application_name("solo", 1), 4);
+        let lease = pool.take().await.unwrap();
+        take_over(&lease, "solo").await.unwrap();
+        // Every second one is over, and those of others are not ours to remove.
+        let keep = "INSERT INTO cognate_composite.answer
+            SELECT c, 'k' || (10000 + g), 'r', '', '',
+                now() + (g % 2) * interval '2 hours' - interval '1 hour'
+            FROM generate_series(1, 2500) g, (VALUES ('other'), ('solo'), ('tail')) v (c)";
+        lease.batch(keep).await.unwrap();
+        let count = async |component: &str, last: &str| {
+            let left = "SELECT count(*) FROM cognate_composite.answer WHERE component = $1 AND key <= $2";
+            lease.query(left, &[&component, &last]).await.unwrap()[0].get::<_, i64>(0)
+        };
+        let mut behind = String::new();
+        for (last, left) in [("k11000", 500), ("k12000", 1000), ("k12500", 1250)] {
+            let found = sweep_piece(&pool, "solo", &behind).await.unwrap();
+            assert_eq!(found.as_deref(), Some(last));
+            assert_eq!(count("solo", last).await, left);
+            behind = last.to_owned();
+        }
+        assert_eq!(sweep_piece(&pool, "solo", &behind).await.unwrap(), None);
+        for other in ["other", "tail"] {
+            assert_eq!(count(other, "k12500").await, 2500, "{other}");
+        }
+        lease.give_back();
+        pool.close_idle();
+        pool.target().clone().close().await;
     }
 }

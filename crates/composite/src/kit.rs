@@ -145,9 +145,7 @@ impl Kit {
                 if self.conflict(first, second) {
                     continue;
                 }
-                for difference in self.pair(first, second).await? {
-                    findings.push(Finding { first: self.name(first), second: self.name(second), difference });
-                }
+                findings.extend(self.pair(first, second).await?);
             }
         }
         Ok(findings)
@@ -165,20 +163,29 @@ impl Kit {
         format!("{} {}", self.services[usize::from(sample.service)].declared.name, sample.arguments)
     }
 
-    async fn pair(&self, first: &Sample, second: &Sample) -> Result<Vec<Difference>> {
-        let mut found = Vec::new();
+    async fn pair(&self, first: &Sample, second: &Sample) -> Result<Vec<Finding>> {
+        let finding = |first: &Sample, second: &Sample, difference: Difference| Finding {
+            first: self.name(first),
+            second: self.name(second),
+            difference,
+        };
         let (one, other) = (self.run(&[first, second]).await?, self.run(&[second, first]).await?);
-        match (&one.answers[0], &other.answers[1]) {
-            (Ok(before), Ok(after)) if before != after => found.push(Difference::Answer),
-            (Ok(_), Err(_)) | (Err(_), Ok(_)) => found.push(Difference::Refusal),
-            _ => {}
+        let of_first = differs(&one.answers[0], &other.answers[1]);
+        let mut found: Vec<Finding> =
+            of_first.map(|difference| finding(first, second, difference)).into_iter().collect();
+        // The second one's answer is compared when the pair comes the other way round. It does not
+        // come if the two may pass each other in this order only.
+        if self.conflict(second, first) {
+            let of_second = differs(&one.answers[1], &other.answers[0]);
+            found.extend(of_second.map(|difference| finding(second, first, difference)));
         }
         let mut all = one.answers.iter().chain(&other.answers);
         if all.all(std::result::Result::is_ok) && one.state != other.state {
-            found.push(Difference::State);
+            found.push(finding(first, second, Difference::State));
         }
         if one.answers[0].is_ok() && self.services[usize::from(first.service)].undo.is_some() {
-            found.extend(self.undo(first, second).await?);
+            let of_undo = self.undo(first, second).await?;
+            found.extend(of_undo.map(|difference| finding(first, second, difference)));
         }
         Ok(found)
     }
@@ -258,5 +265,17 @@ impl Kit {
             state.push(lease.texts(query).await?);
         }
         Ok(state)
+    }
+}
+
+/// What is told of a call that answers this before another one, and that behind it.
+fn differs(
+    before: &std::result::Result<String, String>,
+    behind: &std::result::Result<String, String>,
+) -> Option<Difference> {
+    match (before, behind) {
+        (Ok(before), Ok(behind)) => (before != behind).then_some(Difference::Answer),
+        (Ok(_), Err(_)) | (Err(_), Ok(_)) => Some(Difference::Refusal),
+        (Err(_), Err(_)) => None,
     }
 }

@@ -269,7 +269,7 @@ impl Node {
             }
         });
         // What waits for the database must not hold up deadlines.
-        let node = Arc::downgrade(self);
+        let (node, mut swept) = (Arc::downgrade(self), String::new());
         tokio::spawn(async move {
             for tick in 1u64.. {
                 sleep(TICK).await;
@@ -278,7 +278,7 @@ impl Node {
                     node.tell(Event::Freed(root));
                 }
                 if tick.is_multiple_of(TICKS_A_SWEEP) {
-                    node.sweep_answers().await;
+                    node.sweep_answers(&mut swept).await;
                 }
                 if tick.is_multiple_of(TICKS_A_LOOK) {
                     node.is_current().await;

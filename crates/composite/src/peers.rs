@@ -128,7 +128,7 @@ impl Peers {
             None => request,
         };
         let request = if is_ahead { request.header(wire::AHEAD, "1") } else { request };
-        let path = format!("/services/{service}");
+        let path = path_of(service);
         let posted = timeout_at(deadline, place.post(&path, request, Bytes::from(body)));
         let answered = match posted.await {
             Err(_) => {
@@ -259,6 +259,19 @@ impl Peers {
     }
 }
 
+/// The path of a service, whose name may have any letters: a `?` in it, for example, is none of a
+/// query.
+fn path_of(service: &str) -> String {
+    let mut path = String::from("/services/");
+    for byte in service.bytes() {
+        match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            true => path.push(char::from(byte)),
+            false => path.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    path
+}
+
 fn settled(answer: &Answer) -> Option<Settled> {
     match answer.state.as_deref()? {
         "done" => Some(Settled::Done),
@@ -286,4 +299,16 @@ fn problem(child: &Name, status: StatusCode, body: &str) -> Problem {
         Problem::new(status.as_u16(), "failed", body.chars().take(200).collect::<String>())
     });
     Problem { status: status.as_u16(), began, ..problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_found_whatever_letters_its_name_has() {
+        assert_eq!(path_of("take-2_x.y~"), "/services/take-2_x.y~");
+        assert_eq!(path_of("take?a/b#c d%"), "/services/take%3Fa%2Fb%23c%20d%25");
+        assert_eq!(path_of("größe"), "/services/gr%C3%B6%C3%9Fe");
+    }
 }

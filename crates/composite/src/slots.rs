@@ -58,6 +58,9 @@ const SLOTS: u32 = 128;
 const FILLER: &str = "repeat(' ', 1800)";
 /// How long a slot waits for its next use before it is freed without one. Under load no slot does.
 const UNUSED: Duration = Duration::from_millis(200);
+/// Most slots that one statement frees: it has a bound, and would never end in it again if it grew
+/// with each time that it does not.
+const FREED_MAX: usize = 1000;
 /// How often a start waits for rows that others have locked.
 const TAKE_ATTEMPTS: u32 = 5;
 
@@ -260,7 +263,15 @@ impl State {
     /// What is freed without a next use: nothing as long as what waits longest has not waited long.
     fn unused(&mut self, now: Instant) -> Vec<Freeing> {
         let is_long = self.freeing.front().is_some_and(|first| now >= first.since + UNUSED);
-        if is_long { self.freeing.drain(..).collect() } else { Vec::new() }
+        let count = if is_long { self.freeing.len().min(FREED_MAX) } else { 0 };
+        self.freeing.drain(..count).collect()
+    }
+
+    /// These are not free yet. All are tried again when they have waited once more, not the next
+    /// ones with the next tick: a database that is away is not asked forty times a second.
+    fn not_freed(&mut self, batch: Vec<Freeing>, now: Instant) {
+        self.freeing.extend(batch);
+        self.freeing.iter_mut().for_each(|freeing| freeing.since = now);
     }
 
     /// One slot fewer; the root, if it was the last one.
@@ -453,11 +464,7 @@ impl Slots {
             }),
             Err(problem) => {
                 tracing::warn!("slots cannot be freed yet: {problem}");
-                // Tried again when they have waited once more, not with the next tick: a database
-                // that is away is not asked forty times a second.
-                let since = Instant::now();
-                let again = batch.into_iter().map(|freeing| Freeing { since, ..freeing });
-                self.with(|state| state.freeing.extend(again));
+                self.with(|state| state.not_freed(batch, Instant::now()));
                 Vec::new()
             }
         }
@@ -600,5 +607,11 @@ mod tests {
         state.freeing.push_back(freeing(3, later(349)));
         let freed: Vec<Slot> = state.unused(later(350)).iter().map(|freeing| freeing.slot).collect();
         assert_eq!(freed, [2, 3]);
+        state.freeing.extend((0..=FREED_MAX as Slot).map(|slot| freeing(slot, since)));
+        let failed = state.unused(later(350));
+        assert_eq!(failed.len(), FREED_MAX);
+        state.not_freed(failed, later(350));
+        let counts = [549, 550, 550, 550].map(|at| state.unused(later(at)).len());
+        assert_eq!(counts, [0, FREED_MAX, 1, 0], "the others wait as well");
     }
 }

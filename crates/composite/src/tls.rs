@@ -4,6 +4,7 @@
 //! has a certificate takes no plain connections, and calls those peers by TLS whose addresses say
 //! `https`.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,12 +16,15 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Most handshakes at a time.
+const HANDSHAKES_MAX: usize = 1000;
 /// Connections whose handshakes are done and that nobody has taken yet.
 const READY_MAX: usize = 64;
 /// How long to wait after the operating system has refused a connection.
@@ -96,7 +100,7 @@ impl Tls {
     pub fn listen(&self, listener: TcpListener) -> io::Result<TlsListener> {
         let address = listener.local_addr()?;
         let (sender, ready) = mpsc::channel(READY_MAX);
-        tokio::spawn(accept(listener, self.acceptor.clone(), sender));
+        tokio::spawn(accept(listener, self.acceptor.clone(), sender, (HANDSHAKES_MAX, HANDSHAKE)));
         Ok(TlsListener { ready, address })
     }
 }
@@ -109,12 +113,21 @@ pub struct TlsListener {
     address: SocketAddr,
 }
 
+/// Accepts connections, with so many handshakes at most, each of which may take so long. One more
+/// ends the oldest: who only opens connections keeps nobody out.
 async fn accept(
     listener: TcpListener,
     acceptor: TlsAcceptor,
     ready: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
+    (most, time): (usize, Duration),
 ) {
+    let mut under_way: VecDeque<AbortHandle> = VecDeque::new();
     loop {
+        // No more are let in while those that are ready are not taken. So the oldest handshake is
+        // one that is not done, and not one that waits to be taken.
+        if ready.reserve().await.is_err() {
+            return;
+        }
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = ready.closed() => return,
@@ -124,14 +137,21 @@ async fn accept(
             continue;
         };
         let _ = socket.set_nodelay(true);
+        under_way.retain(|handshake| !handshake.is_finished());
+        if under_way.len() >= most
+            && let Some(oldest) = under_way.pop_front()
+        {
+            oldest.abort();
+        }
         let (acceptor, ready) = (acceptor.clone(), ready.clone());
-        tokio::spawn(async move {
-            match timeout(HANDSHAKE, acceptor.accept(socket)).await {
+        let handshake = tokio::spawn(async move {
+            match timeout(time, acceptor.accept(socket)).await {
                 Ok(Ok(stream)) => drop(ready.send((stream, from)).await),
                 Ok(Err(error)) => tracing::debug!(%from, "no TLS: {error}"),
                 Err(_) => tracing::debug!(%from, "no TLS in time"),
             }
         });
+        under_way.push_back(handshake.abort_handle());
     }
 }
 
@@ -149,5 +169,45 @@ impl axum::serve::Listener for TlsListener {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls_pki_types::ServerName;
+    use tokio::io::AsyncReadExt as _;
+    use tokio_rustls::TlsConnector;
+
+    use super::*;
+
+    /// How long anything may take that is waited for: a safety net, far above what it takes.
+    const END: Duration = Duration::from_secs(120);
+    /// No handshake ends for having taken too long.
+    const FOR_EVER: Duration = Duration::from_secs(3600);
+
+    #[tokio::test]
+    async fn who_never_shakes_hands_makes_room_for_those_who_come_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+        std::fs::write(&certificate, certified.cert.pem()).unwrap();
+        std::fs::write(&key, certified.signing_key.serialize_pem()).unwrap();
+        let tls = Tls::from_files(&certificate, &key, &certificate).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, mut ready) = mpsc::channel(1);
+        tokio::spawn(accept(listener, tls.acceptor.clone(), sender, (2, FOR_EVER)));
+        let mut silent = Vec::new();
+        for _ in 0..2 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let socket = TcpStream::connect(address).await.unwrap();
+        let connector = TlsConnector::from(Arc::new(tls.trusted()));
+        let shaking = connector.connect(ServerName::try_from("localhost").unwrap(), socket);
+        let (shaken, taken) = timeout(END, async { tokio::join!(shaking, ready.recv()) }).await.unwrap();
+        assert!(shaken.is_ok() && taken.is_some());
+        let closed = timeout(END, silent[0].read(&mut [0])).await.expect("it is not closed");
+        // It may end by a reset.
+        assert_eq!(closed.unwrap_or_default(), 0);
     }
 }

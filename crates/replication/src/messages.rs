@@ -255,6 +255,8 @@ pub(crate) struct Report {
     pub(crate) applied: Position,
     pub(crate) committed: Position,
     pub(crate) reason: String,
+    /// Its order has ended: it answers, and confirms nothing any more.
+    pub(crate) has_ended: bool,
     pub(crate) members: Members,
     /// Bytes of settled requests that it has and has not applied, and for how many milliseconds it
     /// has had the first of them.
@@ -264,6 +266,8 @@ pub(crate) struct Report {
     pub(crate) lags: BTreeMap<NodeNumber, (u64, u64)>,
     /// Nodes that have lost what they had confirmed, each with the incarnation that has.
     pub(crate) lost: BTreeMap<NodeNumber, u64>,
+    /// The last entry that is settled and on its disk: from now on it has that.
+    pub(crate) kept: Option<u64>,
 }
 
 /// What a node says of itself before the cluster is there.
@@ -289,7 +293,20 @@ coded_fields!(HandOver { from, to, last });
 coded_fields!(SnapshotBegin { transfer, base, position });
 coded_fields!(SnapshotChunk { transfer, number, bytes });
 coded_fields!(SnapshotEnd { transfer, chunks, ballot });
-coded_fields!(Report { node, role, state, applied, committed, reason, members, unapplied, lags, lost });
+coded_fields!(Report {
+    node,
+    role,
+    state,
+    applied,
+    committed,
+    reason,
+    has_ended,
+    members,
+    unapplied,
+    lags,
+    lost,
+    kept
+});
 coded_fields!(Newborn { numbers, cluster, is_initialized, began, invites });
 
 impl<A: Coded, B: Coded> Coded for (A, B) {

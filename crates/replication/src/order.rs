@@ -350,11 +350,15 @@ impl TotalOrder {
         let addresses = inner.addresses.read().clone();
         let own = inner.identity.node();
         let others: Vec<NodeNumber> = addresses.keys().copied().filter(|node| *node != own).collect();
+        // Before they are asked: whoever comes in the place of one of them has not said it.
+        let met: Vec<Option<u64>> = others.iter().map(|node| inner.identity.met(*node)).collect();
         let calls = others.iter().map(|node| inner.call::<Report>(*node, Kind::Report, &Nothing {}, REPORT));
         let answers = futures_util::future::join_all(calls).await;
         let mut answers: BTreeMap<_, _> = others.into_iter().zip(answers).collect();
-        for report in answers.values().flatten() {
+        for ((node, answer), met) in answers.iter().zip(met) {
+            let Ok(report) = answer else { continue };
             inner.identity.learn_lost(&report.lost);
+            inner.identity.note_kept(*node, met, report.kept);
         }
         answers.insert(own, Ok(inner.report()));
         let rows = status::rows(&addresses, &answers);
@@ -496,10 +500,12 @@ impl Inner {
             applied: marks.applied,
             committed: marks.settled,
             reason,
+            has_ended: view.failure.is_some(),
             unapplied: self.unapplied(marks.applied),
             lags: view.matched.iter().map(|(node, matched)| (*node, self.lag(*matched))).collect(),
             members: view.members,
             lost: self.identity.lost(),
+            kept: self.log.synced_upto(self.settled.borrow().index),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::entry::{NodeNumber, Requests};
 use crate::founding;
 use crate::intake;
 use crate::messages::{
-    Append, Appended, AskVote, Change, HandOver, Kind, Newborn, Nothing, answer, open_request,
+    Append, Appended, AskVote, Change, HandOver, Kind, Newborn, Nothing, Vote, answer, open_request,
 };
 use crate::net::Serve;
 use crate::order::Inner;
@@ -64,8 +64,8 @@ async fn serve(inner: &Arc<Inner>, from: NodeNumber, request: Bytes) -> Bytes {
     }
     match kind {
         Kind::Append => answer(append(inner, bytes).await),
-        Kind::Vote => answer(vote(inner, bytes, false).await),
-        Kind::PreVote => answer(vote(inner, bytes, true).await),
+        Kind::Vote => answer(vote(inner, from, bytes, false).await),
+        Kind::PreVote => answer(vote(inner, from, bytes, true).await),
         Kind::HandOver => answer(hand_over(inner, bytes).await),
         Kind::SnapshotBegin => answer(intake::begin(inner, from, bytes).await),
         Kind::SnapshotChunk => answer(intake::chunk(inner, from, bytes).await),
@@ -102,8 +102,13 @@ async fn append(inner: &Inner, bytes: Bytes) -> Result<Appended, String> {
     Ok(appended)
 }
 
-async fn vote(inner: &Inner, bytes: Bytes, is_trial: bool) -> Result<crate::messages::Vote, String> {
+async fn vote(inner: &Inner, from: NodeNumber, bytes: Bytes, is_trial: bool) -> Result<Vote, String> {
     let ask: AskVote = body(bytes)?;
+    // The question may only have been under way for long; so this is no reason to disown it.
+    let lacks = |(_, last): (u64, u64)| ask.last.is_none_or(|id| id.index < last);
+    if inner.identity.kept(from).is_some_and(lacks) {
+        return Err(format!("node {from} had more than it has in its question for a vote"));
+    }
     inner.consensus.vote(ask, is_trial).await
 }
 

@@ -155,13 +155,10 @@ const NO_MEMBER: &str = "it is no member of the cluster";
 /// What is said of a member that this node never dials.
 const NOT_LISTED: &str = "it is not on this node's list";
 
-/// What is said of a node whose order has ended.
-const ENDED: &str = "the order has ended";
-
 /// How a node is, and why.
 pub(crate) fn judge(signs: &Signs) -> (NodeState, String) {
     let is_recent = |age: Option<Duration>| age.is_some_and(|age| age <= signs.patience);
-    let ended = signs.failure.as_ref().map(|why| format!("{ENDED}: {why}"));
+    let ended = signs.failure.as_ref().map(|why| format!("the order has ended: {why}"));
     match (&signs.divergence, ended) {
         (Some(why), Some(ended)) => return (NodeState::Diverged, format!("{why}; {ended}")),
         (Some(why), None) => return (NodeState::Diverged, why.clone()),
@@ -199,13 +196,9 @@ pub(crate) fn judge(signs: &Signs) -> (NodeState, String) {
 
 /// Whether a node that says this of itself goes on to confirm what is ordered. One whose order has
 /// ended answers still, and so does one that is about to stop. One that differs confirms all the
-/// same, unless it says that its order has ended; in other states a reason may quote other nodes.
+/// same. Its reason is for people, and may quote what other nodes say.
 pub(crate) fn goes_on(report: &Report) -> bool {
-    match report.state {
-        NodeState::Serving | NodeState::CatchingUp | NodeState::Minority => true,
-        NodeState::Diverged => !report.reason.contains(ENDED),
-        NodeState::Stopping => false,
-    }
+    report.state != NodeState::Stopping && !report.has_ended
 }
 
 /// Why other nodes are not heard, to be added to a reason: those of the list cannot be reached, and
@@ -255,9 +248,11 @@ pub(crate) fn rows(
         NodeRow {
             node,
             address: addresses.get(&node).cloned(),
-            role: match is_member {
-                true => report.map(|report| report.role).or_else(|| role_of(&members, node)),
-                false => None,
+            role: match report.map(|report| report.role) {
+                _ if !is_member => None,
+                // Nor does who was removed and added again know that it does not vote any more.
+                Some(role) if leader.is_none() || role == Role::Leader => Some(role),
+                _ => role_of(&members, node),
             },
             state: report.map(|report| report.state),
             applied: report.map(|report| report.applied),
@@ -345,6 +340,7 @@ mod tests {
     fn who_has_no_order_any_more_does_not_go_on() {
         let goes = |signs: Signs| {
             let (state, reason) = judge(&signs);
+            let has_ended = signs.failure.is_some();
             let report = Report {
                 node: 2,
                 role: Role::Follower,
@@ -352,16 +348,20 @@ mod tests {
                 applied: 9,
                 committed: 9,
                 reason,
+                has_ended,
                 members: Members::default(),
                 unapplied: (0, 0),
                 lags: BTreeMap::new(),
                 lost: BTreeMap::new(),
+                kept: None,
             };
             goes_on(&report)
         };
         let (failure, divergence) = (Some("no space".to_owned()), Some("digest".to_owned()));
         assert!(goes(serving()) && goes(Signs { leader_age: None, ..serving() }));
         assert!(goes(Signs { divergence: divergence.clone(), ..serving() }), "it confirms all the same");
+        let quoted = Some("node 3 says that the order has ended".to_owned());
+        assert!(goes(Signs { divergence: quoted, ..serving() }), "that is another one's");
         assert!(!goes(Signs { is_stopping: true, ..serving() }));
         assert!(!goes(Signs { failure: failure.clone(), ..serving() }));
         let both = Signs { failure, divergence, ..serving() };
@@ -379,10 +379,12 @@ mod tests {
             applied: committed,
             committed,
             reason: String::new(),
+            has_ended: false,
             members: members.clone(),
             unapplied: (node, 25),
             lags: BTreeMap::from([(2, (10, 20)), (3, (30, 40))]),
             lost: BTreeMap::new(),
+            kept: None,
         };
         let addresses = BTreeMap::from([(1, "a".to_owned()), (2, "b".to_owned()), (3, "c".to_owned())]);
         let answers = BTreeMap::from([
@@ -408,6 +410,7 @@ mod tests {
         };
         assert!(has_lost(&format!("node 2 {OTHER_DATA}: if they are lost, remove the node")));
         assert!(has_lost(&crate::net::lost(2)));
+        assert!(!has_lost(&crate::net::lost(12)) && !has_lost(&crate::net::lost(1)));
         assert!(!has_lost(&format!("no leader is heard; node 3: node 3 {OTHER_DATA}")));
         assert!(!has_lost("connection refused"));
     }
@@ -436,10 +439,12 @@ mod tests {
             applied: 9,
             committed: 9,
             reason: reason.to_owned(),
+            has_ended: false,
             members: members.clone(),
             unapplied: (0, 0),
             lags: BTreeMap::new(),
             lost: BTreeMap::new(),
+            kept: None,
         };
         let addresses = BTreeMap::from([(1, "a".to_owned()), (2, "b".to_owned()), (3, "c".to_owned())]);
         let removed = report(2, Role::Follower, NodeState::Minority, "no leader is heard");
@@ -454,6 +459,11 @@ mod tests {
         let said = |row: &NodeRow| row.reason.clone().unwrap_or_default();
         assert_eq!(said(&seen[1]), "it is no member of the cluster; no leader is heard");
         assert_eq!(said(&seen[2]), "it is no member of the cluster; connection refused");
+        // It is let in again, and has not heard of that yet, either.
+        let mut leader = report(1, Role::Leader, NodeState::Serving, "");
+        leader.members.nodes.insert(2);
+        answers.insert(1, Ok(leader));
+        assert_eq!(rows(&addresses, &answers)[1].role, Some(Role::Learner));
         // Without a leader nobody knows who belongs to it.
         answers.remove(&1);
         let seen = rows(&addresses, &answers);

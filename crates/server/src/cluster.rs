@@ -156,8 +156,8 @@ fn count_start(data: &Path) -> Result<u32, StartError> {
     };
     // A folder that was lost has forgotten its starts, and the cluster still knows transactions of
     // them: the clock tells that this is another one. In seconds, since a node may be lost and
-    // rebuilt in less than a minute. The engine takes the last bits, which come again after twelve
-    // days.
+    // rebuilt in less than a minute. The engine takes the last bits, which come again after 34
+    // years.
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let start = (before + 1).max(u32::try_from(since.as_secs()).unwrap_or(u32::MAX / 2));
     let fresh = folder.join("starts.new");

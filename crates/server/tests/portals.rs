@@ -146,6 +146,13 @@ async fn a_portal_ends_with_its_transaction_also_where_the_next_one_begins_at_on
         client.send(&chained.concat()).await;
         assert_eq!(tags(&client.until_ready().await), "12C12Z", "{end}");
         assert_eq!(rows(&client.until_ready().await), ["2"], "{end}");
+        // The portal that has ended the block was of it, too: its name is free.
+        let chain = |portal: &str| [parse("", "COMMIT AND CHAIN"), bind(portal, "", &[]), execute(portal, 0)];
+        let next = [parse("", "SELECT 3"), bind("c", "", &[]), execute("c", 0), sync()].concat();
+        client.send(&[chain("c").concat(), next].concat()).await;
+        assert_eq!(tags(&client.until_ready().await), "12C12DCZ", "{end}");
+        client.send(&[chain("d").concat(), execute("d", 0), sync()].concat()).await;
+        assert_eq!(client.until_ready().await[3].sqlstate(), "34000", "{end}");
     }
     server.stop().await;
 }
@@ -473,5 +480,69 @@ async fn a_portal_with_a_name_is_a_cursor_of_sql() {
     client.send(&[parse("", "SELECT 1 UNION ALL SELECT 2"), bind("p", "", &[]), sync()].concat()).await;
     assert_eq!(tags(&client.until_ready().await), "12Z");
     assert_eq!(rows(&client.query("FETCH ALL FROM p").await), ["1", "2"]);
+    server.stop().await;
+}
+
+/// From Bind on, executed or not, until it is closed; what changes rows has done so at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_portal_keeps_the_tables_that_it_reads_as_they_are() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1), (2)").await;
+    let alter = "ALTER TABLE t ADD b int";
+    let made = |text: &str| [parse("", text), bind("p", "", &[])].concat();
+    let (query, insert) = (made("SELECT a FROM t"), made("INSERT INTO t VALUES (3) RETURNING a"));
+    let (some, all, close) = (execute("p", 1), execute("p", 0), named(b'C', b'P', "p"));
+    let refused = "55006";
+    for (messages, sqlstate) in [
+        (query.clone(), refused),
+        ([query.as_slice(), &some].concat(), refused),
+        ([query.as_slice(), &all].concat(), refused),
+        ([query.as_slice(), &some, &close].concat(), ""),
+        (insert.clone(), ""),
+        ([insert.as_slice(), &some].concat(), ""),
+    ] {
+        client.query("BEGIN").await;
+        client.send(&[messages, sync()].concat()).await;
+        client.until_ready().await;
+        let answer = client.query(alter).await;
+        let found = if answer[0].tag == 'E' { answer[0].sqlstate() } else { String::new() };
+        assert_eq!(found, sqlstate);
+        client.query("ROLLBACK").await;
+    }
+    // The unnamed one, too, if what would change the table has a name; and outside of a block.
+    let unnamed = [parse("", "SELECT a FROM t"), bind("", "", &[]), execute("", 1)].concat();
+    let change = [parse("c", alter), bind("c", "c", &[]), execute("c", 0), sync()].concat();
+    client.send(&[unnamed, change].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "12Ds12EZ");
+    let change = [parse("", alter), bind("", "", &[]), execute("", 0), sync()].concat();
+    client.send(&[query, some, change].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "12Ds12EZ");
+    assert_eq!(client.query(alter).await[0].command_tag(), "ALTER TABLE");
+    server.stop().await;
+}
+
+/// All that the client has bound, whatever they do, and the one that asks.
+#[tokio::test(flavor = "multi_thread")]
+async fn portals_are_listed_with_and_without_a_name() {
+    let server = TestServer::start().await;
+    let mut client = suspended(&server, "BEGIN").await;
+    let ask = "SELECT name, statement FROM pg_cursors ORDER BY name";
+    client.send(&[parse("", "SHOW work_mem"), bind("s", "", &[]), sync()].concat()).await;
+    client.until_ready().await;
+    client.send(&[parse("", ask), bind("", "", &[]), execute("", 0), sync()].concat()).await;
+    let others = ["p|SELECT i FROM generate_series(1, 100) AS g (i)", "s|SHOW work_mem"];
+    let itself = format!("|{ask}");
+    let listed = rows(&client.until_ready().await);
+    assert_eq!(listed, [itself.as_str(), others[0], others[1]]);
+    assert_eq!(rows(&client.query(ask).await), others);
+    // An unnamed one that is not done, beside one with a name.
+    client.send(&[parse("", "SELECT 1"), bind("", "", &[]), sync()].concat()).await;
+    client.until_ready().await;
+    let ask = "SELECT count(*) FROM pg_cursors WHERE name IN ('', 'q')";
+    client.send(&[parse("ask", ask), sync()].concat()).await;
+    client.until_ready().await;
+    client.send(&[bind("q", "ask", &[]), execute("q", 0), sync()].concat()).await;
+    assert_eq!(rows(&client.until_ready().await), ["2"]);
     server.stop().await;
 }

@@ -73,6 +73,18 @@ async fn a_query_may_hold_many_statements_and_is_one_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_query_has_no_parameters() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    for text in ["SELECT $1", "SELECT $1::int + 1", "EXPLAIN SELECT $1", "CREATE TABLE x AS SELECT $1"] {
+        let answer = client.query(text).await;
+        assert_eq!((tags(&answer).as_str(), answer[0].sqlstate().as_str()), ("E", "42P02"), "{text}");
+    }
+    assert_eq!(tags(&client.query("PREPARE q AS SELECT $1::int; EXECUTE q(1)").await), "CTDC");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn ready_for_query_tells_the_state_of_the_block() {
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.address()).await;

@@ -39,6 +39,26 @@ async fn until_waiting(watcher: &mut RawClient) {
     }
 }
 
+/// Sends a message whose last statement waits for a row that the other session has changed, and
+/// fails when that commits: the snapshot is older.
+async fn overtaken(
+    client: &mut RawClient,
+    other: &mut RawClient,
+    watcher: &mut RawClient,
+    text: &str,
+) -> Vec<Message> {
+    other.query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 2").await;
+    client.send(&message(b'Q', &string(text))).await;
+    until_waiting(watcher).await;
+    other.query("COMMIT").await;
+    client.until_ready().await
+}
+
+/// The states of the errors of an answer.
+fn failures(answer: &[Message]) -> Vec<String> {
+    answer.iter().filter(|message| message.tag == 'E').map(Message::sqlstate).collect()
+}
+
 fn status_of<'m>(messages: &'m [Message], name: &str) -> Vec<&'m Message> {
     let prefix = string(name);
     messages.iter().filter(|message| message.tag == 'S' && message.body.starts_with(&prefix)).collect()
@@ -83,19 +103,14 @@ async fn nothing_is_run_again_once_a_later_message_was_answered() {
     }
 }
 
-/// Its last statement waits for the other's lock, and fails when that commits: the snapshot is
-/// older.
+/// What a client of its own is answered that is overtaken after a first message.
 async fn conflict(server: &TestServer, before: &str) -> (RawClient, Vec<Message>) {
     let (mut client, mut other) = two(server).await;
     let mut watcher = RawClient::connect(server.address()).await;
     client.query(before).await;
-    other.query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 2").await;
     let text =
         "SET TimeZone TO 'Asia/Tokyo'; SELECT n FROM t WHERE id = 1; UPDATE t SET n = n * 2 WHERE id = 2";
-    client.send(&message(b'Q', &string(text))).await;
-    until_waiting(&mut watcher).await;
-    other.query("COMMIT").await;
-    let answer = client.until_ready().await;
+    let answer = overtaken(&mut client, &mut other, &mut watcher, text).await;
     (client, answer)
 }
 
@@ -117,15 +132,9 @@ async fn a_message_that_has_begun_an_instance_is_not_run_again() {
     let server = TestServer::start().await;
     let (mut client, mut other) = two(&server).await;
     let mut watcher = RawClient::connect(server.address()).await;
-    other.query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 2").await;
     let text = "BEGIN MIP <x,1>; SELECT n FROM t WHERE id = 1; UPDATE t SET n = n * 2 WHERE id = 2";
-    client.send(&message(b'Q', &string(text))).await;
-    until_waiting(&mut watcher).await;
-    other.query("COMMIT").await;
-    let answer = client.until_ready().await;
-    let failures: Vec<String> =
-        answer.iter().filter(|message| message.tag == 'E').map(Message::sqlstate).collect();
-    assert_eq!(failures, ["40001"]);
+    let answer = overtaken(&mut client, &mut other, &mut watcher, text).await;
+    assert_eq!(failures(&answer), ["40001"]);
     assert_eq!(tags(&client.query("ROLLBACK").await), "C");
     assert_eq!(rows(&client.query("SELECT n FROM t WHERE id = 2").await), ["21"]);
     server.stop().await;
@@ -146,15 +155,9 @@ async fn a_message_that_has_decided_is_not_run_again() {
     other.query("BEGIN; INSERT INTO t VALUES (5, 0)").await;
     assert_eq!(tags(&other.query("PREPARE TRANSACTION 'p'").await), "C");
     for decision in ["ROLLBACK MIP <rolled,1>", "FORGET MIP forgotten", "ROLLBACK PREPARED 'p'"] {
-        other.query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 2").await;
         let text = format!("{decision}; SELECT n FROM t WHERE id = 2; UPDATE t SET n = n * 2 WHERE id = 2");
-        client.send(&message(b'Q', &string(&text))).await;
-        until_waiting(&mut watcher).await;
-        other.query("COMMIT").await;
-        let answer = client.until_ready().await;
-        let failures: Vec<String> =
-            answer.iter().filter(|message| message.tag == 'E').map(Message::sqlstate).collect();
-        assert_eq!(failures, ["40001"], "{decision}");
+        let answer = overtaken(&mut client, &mut other, &mut watcher, &text).await;
+        assert_eq!(failures(&answer), ["40001"], "{decision}");
     }
     assert_eq!(rows(&client.query("SELECT n FROM t WHERE id <> 1 ORDER BY id").await), ["23", "0"]);
     server.stop().await;
@@ -181,15 +184,9 @@ async fn a_message_that_has_changed_the_session_for_good_is_not_run_again() {
         "DO $$ BEGIN EXECUTE 'PREPARE inner_one AS SELECT 1'; END $$",
     ];
     for change in changes {
-        other.query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 2").await;
         let text = format!("{change}; SELECT n FROM t WHERE id = 2; UPDATE t SET n = n * 2 WHERE id = 2");
-        client.send(&message(b'Q', &string(&text))).await;
-        until_waiting(&mut watcher).await;
-        other.query("COMMIT").await;
-        let answer = client.until_ready().await;
-        let failures: Vec<String> =
-            answer.iter().filter(|message| message.tag == 'E').map(Message::sqlstate).collect();
-        assert_eq!(failures, ["40001"], "{change}");
+        let answer = overtaken(&mut client, &mut other, &mut watcher, &text).await;
+        assert_eq!(failures(&answer), ["40001"], "{change}");
     }
     for (lock, what) in [(7, "taken"), (8, "let go of")] {
         let unlock = format!("SELECT pg_advisory_unlock({lock}), pg_advisory_unlock({lock})");
@@ -217,15 +214,11 @@ async fn a_setting_that_the_message_committed_is_reported_with_the_failure() {
     let server = TestServer::start().await;
     let (mut client, mut other) = two(&server).await;
     let mut watcher = RawClient::connect(server.address()).await;
-    other.query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 2").await;
     let text = "SET TimeZone TO 'Asia/Tokyo'; COMMIT; \
                 SELECT n FROM t WHERE id = 1; UPDATE t SET n = n * 2 WHERE id = 2";
-    client.send(&message(b'Q', &string(text))).await;
-    until_waiting(&mut watcher).await;
-    other.query("COMMIT").await;
-    let answer = client.until_ready().await;
-    let errors: Vec<&Message> = answer.iter().filter(|message| message.tag == 'E').collect();
-    assert!(errors.iter().all(|error| error.sqlstate() == "40001"), "{answer:?}");
+    let answer = overtaken(&mut client, &mut other, &mut watcher, text).await;
+    let errors = failures(&answer);
+    assert!(errors.iter().all(|error| error == "40001"), "{answer:?}");
     assert_eq!(status_of(&answer, "TimeZone").len(), 1, "{}", tags(&answer));
     assert_eq!(rows(&client.query("SHOW TimeZone").await), ["Asia/Tokyo"]);
     let expected = if errors.is_empty() { "42" } else { "21" };

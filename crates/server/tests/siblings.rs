@@ -29,6 +29,24 @@ async fn told(client: &Client, statement: &str) -> Result<Vec<String>, tokio_pos
     Ok(answers.into_iter().filter_map(row).collect())
 }
 
+/// Makes the table `t` with the rows (1, 0) and (2, 0).
+async fn with_two_rows(client: &Client) {
+    client
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
+        .await
+        .expect("made");
+}
+
+/// Dooms instance 1 of a family, which has written both rows: instance 2 writes the first one and
+/// is prepared. Then row 2 is written, which is instance 1's alone: that ends only if it was
+/// let go.
+async fn doom(client: &Client, xid: &str) {
+    let begin = format!("BEGIN MIP <{xid},2>; UPDATE t SET v = 2 WHERE id = 1");
+    client.batch_execute(&begin).await.expect("begun");
+    client.batch_execute(&format!("PREPARE MIP <{xid},2> 'req' 'two'")).await.expect("prepared");
+    client.batch_execute("UPDATE t SET v = 9 WHERE id = 2").await.expect("not blocked for ever");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_driver_works_with_parameters() {
     let server = TestServer::start().await;
@@ -69,21 +87,14 @@ async fn a_driver_works_with_parameters() {
 async fn an_idle_client_does_not_keep_the_locks_of_a_doomed_instance() {
     let server = TestServer::start().await;
     let (stalled, other) = (server.connect().await, server.connect().await);
-    other
-        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
-        .await
-        .expect("made");
+    with_two_rows(&other).await;
     let stalls = ["", "; SAVEPOINT s", "; SAVEPOINT s; UPDATE t SET v = 3", "; SAVEPOINT s; SELECT 1/0"];
     for (round, stall) in stalls.into_iter().enumerate() {
         let begin = format!("BEGIN MIP <x/{round},1>; UPDATE t SET v = 1{stall}");
         let failure = stalled.batch_execute(&begin).await.err();
         let failure = failure.and_then(|error| error.code().map(|code| code.code().to_owned()));
         assert_eq!(failure.as_deref(), stall.ends_with("1/0").then_some("22012"), "{stall}");
-        let begin = format!("BEGIN MIP <x/{round},2>; UPDATE t SET v = 2 WHERE id = 1");
-        other.batch_execute(&begin).await.expect("begun");
-        other.batch_execute(&format!("PREPARE MIP <x/{round},2> 'req' 'two'")).await.expect("prepared");
-        // Row 2 is the stalled one's alone: this ends only if it was let go.
-        other.batch_execute("UPDATE t SET v = 9 WHERE id = 2").await.expect("not blocked for ever");
+        doom(&other, &format!("x/{round}")).await;
         for (statement, state) in [("SELECT 1", "25P02"), ("ROLLBACK TO s", "MI011"), ("SELECT 1", "25P02")] {
             let error = stalled.batch_execute(statement).await.expect_err("it is over");
             assert_eq!(error.code().map(|code| code.code()), Some(state), "{stall}");
@@ -103,20 +114,14 @@ async fn an_idle_client_does_not_keep_the_locks_of_a_doomed_instance() {
 async fn a_client_that_does_not_read_does_not_keep_the_locks_of_a_doomed_instance() {
     let server = TestServer::start().await;
     let other = server.connect().await;
-    other
-        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
-        .await
-        .expect("made");
+    with_two_rows(&other).await;
     let mut stalled = RawClient::connect(server.address()).await;
     assert_eq!(client::tags(&stalled.query("BEGIN MIP <x,1>; UPDATE t SET v = 1").await), "TCC");
     // More than the buffers between take.
     let much = client::string("SELECT repeat('x', 1000000) FROM generate_series(1, 64)");
     stalled.send(&client::message(b'Q', &much)).await;
     assert_eq!((stalled.message().await.tag, stalled.message().await.tag), ('T', 'D'));
-    other.batch_execute("BEGIN MIP <x,2>; UPDATE t SET v = 2 WHERE id = 1").await.expect("begun");
-    other.batch_execute("PREPARE MIP <x,2> 'req' 'two'").await.expect("prepared");
-    // This ends only if row 2 was let go.
-    other.batch_execute("UPDATE t SET v = 9 WHERE id = 2").await.expect("not blocked for ever");
+    doom(&other, "x").await;
     let answer = stalled.until_ready().await;
     assert!(client::tags(&answer).ends_with("EZ") && answer.len() < 64, "{}", client::tags(&answer));
     assert_eq!(answer[answer.len() - 2].sqlstate(), "MI011");
@@ -132,10 +137,7 @@ async fn a_client_that_does_not_read_does_not_keep_the_locks_of_a_doomed_instanc
 async fn a_statement_that_runs_does_not_keep_the_locks_of_a_doomed_instance() {
     let server = TestServer::start().await;
     let other = server.connect().await;
-    other
-        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
-        .await
-        .expect("made");
+    with_two_rows(&other).await;
     let mut busy = RawClient::connect(server.address()).await;
     let much = "SELECT count(*) FROM generate_series(1, 1000000000000000)";
     let statements = ["SELECT pg_sleep(100000)", much, "DO $$ BEGIN PERFORM pg_sleep(100000); END $$"];
@@ -146,11 +148,7 @@ async fn a_statement_that_runs_does_not_keep_the_locks_of_a_doomed_instance() {
         while lines(&other, running).await.is_empty() {
             tokio::task::yield_now().await;
         }
-        let begin = format!("BEGIN MIP <x/{round},2>; UPDATE t SET v = 2 WHERE id = 1");
-        other.batch_execute(&begin).await.expect("begun");
-        other.batch_execute(&format!("PREPARE MIP <x/{round},2> 'req' 'two'")).await.expect("prepared");
-        // This ends only if row 2 was let go.
-        other.batch_execute("UPDATE t SET v = 9 WHERE id = 2").await.expect("not blocked for ever");
+        doom(&other, &format!("x/{round}")).await;
         let answer = busy.until_ready().await;
         let failures = answer.iter().filter(|message| message.tag == 'E');
         assert_eq!(failures.map(client::Message::sqlstate).collect::<Vec<_>>(), ["MI011"], "{statement}");
@@ -360,12 +358,7 @@ impl Crossing {
         let sites = [with(1).await, with(2).await];
         let clients = [sites[0].connect().await, sites[1].connect().await];
         for client in &clients {
-            client
-                .batch_execute(
-                    "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)",
-                )
-                .await
-                .expect("made");
+            with_two_rows(client).await;
         }
         let reached = sites.each_ref().map(|site| {
             let address = format!("host=127.0.0.1 port={} user=ann dbname=any", site.address().port());

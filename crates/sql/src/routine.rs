@@ -36,23 +36,58 @@ pub(crate) const DEPTH_MAX: usize = 100;
 const CONTEXT_LINES_MAX: usize = 10;
 
 /// What the statements of a body see of their routine: its inputs, which are their parameters. Or
-/// what those of a DO block see: its variables, and the fields of its records.
+/// what those of a DO block see: its variables, of which a record is a parameter for each field.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Scope {
+    /// The innermost first.
     pub(crate) arguments: Vec<Named>,
-    /// They are `$1`, `$2`, ..., too.
+    /// They are `$1`, `$2`, ..., too. If not, they are variables of a DO block.
     pub(crate) has_numbers: bool,
 }
 
-/// A parameter that has a name.
+/// An argument or variable.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// The routine's, block's or record's name, by which its own can be qualified.
+    /// The routine's or block's name, by which its own can be qualified.
     pub(crate) qualifier: Option<String>,
-    /// It can be named by that only: it is a record's field.
-    pub(crate) is_field: bool,
     pub(crate) name: Option<String>,
-    pub(crate) ty: Type,
+    pub(crate) holds: Holds,
+}
+
+/// What a variable holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    Value(Type),
+    Record {
+        /// None before it has any.
+        fields: Option<Vec<(String, Type)>>,
+        /// It has been given a row.
+        is_given: bool,
+    },
+}
+
+impl Holds {
+    /// So many parameters it is.
+    fn width(&self) -> usize {
+        match self {
+            Holds::Value(_) => 1,
+            Holds::Record { fields, .. } => fields.as_ref().map_or(0, Vec::len),
+        }
+    }
+}
+
+/// What a name stands for; parameters are counted from 0.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Meant<'a> {
+    Value(usize, Type),
+    /// A record, whose fields are the parameters from here on.
+    Record(usize, &'a [(String, Type)]),
+    /// A record that was not given a row.
+    NoRow,
+    /// A field that the record of this name has not.
+    NoField(&'a str),
+    /// A field of a record of this name that has none yet.
+    NoFields(&'a str),
 }
 
 impl Scope {
@@ -60,28 +95,56 @@ impl Scope {
     fn of(routine: &Routine) -> Scope {
         let arguments = routine.inputs().map(|argument| Named {
             qualifier: Some(routine.name.clone()),
-            is_field: false,
             name: argument.name.clone(),
-            ty: argument.ty,
+            holds: Holds::Value(argument.ty),
         });
         Scope { arguments: arguments.collect(), has_numbers: true }
     }
 
-    /// The parameter that a column's name stands for, from 0, and its type.
-    pub(crate) fn find(&self, names: &[String]) -> Option<(usize, Type)> {
-        let (qualifier, name) = match names {
-            [name] => (None, name),
-            [qualifier, name] => (Some(qualifier), name),
-            _ => return None,
+    /// Of parameters that have numbers only.
+    pub(crate) fn of_numbers(types: impl Iterator<Item = Type>) -> Scope {
+        let argument = |ty| Named { qualifier: None, name: None, holds: Holds::Value(ty) };
+        Scope { arguments: types.map(argument).collect(), has_numbers: true }
+    }
+
+    /// What a column's name stands for.
+    pub(crate) fn find(&self, names: &[String]) -> Option<Meant<'_>> {
+        let mut place = 0;
+        for argument in &self.arguments {
+            if let Some(meant) = argument.named(names, place) {
+                return Some(meant);
+            }
+            place += argument.holds.width();
+        }
+        None
+    }
+}
+
+impl Named {
+    /// What a name stands for, if it is this one's or a field's; its first parameter is at `place`.
+    fn named(&self, names: &[String], place: usize) -> Option<Meant<'_>> {
+        let own = self.name.as_deref()?;
+        let is_own = |names: &[String]| match names {
+            [name] => name == own,
+            [qualifier, name] => name == own && self.qualifier.as_ref() == Some(qualifier),
+            _ => false,
         };
-        let place = self.arguments.iter().position(|argument| {
-            let is_meant = match qualifier {
-                None => !argument.is_field,
-                Some(qualifier) => argument.qualifier.as_ref() == Some(qualifier),
-            };
-            is_meant && argument.name.as_ref() == Some(name)
-        })?;
-        Some((place, self.arguments[place].ty))
+        match &self.holds {
+            Holds::Value(ty) => is_own(names).then_some(Meant::Value(place, *ty)),
+            Holds::Record { fields, is_given } if is_own(names) => Some(match fields {
+                Some(fields) if *is_given => Meant::Record(place, fields),
+                _ => Meant::NoRow,
+            }),
+            Holds::Record { fields, .. } => {
+                let (field, record) = names.split_last()?;
+                if !is_own(record) {
+                    return None;
+                }
+                let Some(fields) = fields else { return Some(Meant::NoFields(own)) };
+                let at = fields.iter().position(|(name, _)| name == field);
+                Some(at.map_or(Meant::NoField(own), |at| Meant::Value(place + at, fields[at].1)))
+            }
+        }
     }
 }
 
@@ -323,13 +386,54 @@ mod tests {
         let scope = Scope::of(&routine("", TypeId::Void));
         let find = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            scope.find(&names).map(|(place, _)| place)
+            scope.find(&names).map(|meant| match meant {
+                Meant::Value(place, _) => place,
+                meant => panic!("{meant:?}"),
+            })
         };
         assert_eq!(find(&["a"]), Some(0));
         assert_eq!(find(&["f", "a"]), Some(0));
         assert_eq!(find(&["g", "a"]), None);
         assert_eq!(find(&["b"]), None);
         assert_eq!(find(&["public", "f", "a"]), None);
+    }
+
+    #[test]
+    fn a_name_is_a_variable_a_record_or_a_field() {
+        let value = |qualifier: Option<&str>, name: &str| Named {
+            qualifier: qualifier.map(str::to_owned),
+            name: Some(name.to_owned()),
+            holds: Holds::Value(TypeId::Int4.into()),
+        };
+        let record = |name: &str, fields: Option<&[&str]>, is_given| {
+            let field = |name: &&str| ((*name).to_owned(), Type::from(TypeId::Text));
+            let fields = fields.map(|fields| fields.iter().map(field).collect());
+            Named { holds: Holds::Record { fields, is_given }, ..value(Some("outer"), name) }
+        };
+        let arguments = vec![
+            value(None, "a"),
+            record("r", Some(&["x", "y"]), true),
+            record("none", Some(&["x"]), false),
+            record("bare", None, false),
+            value(Some("outer"), "a"),
+        ];
+        let scope = Scope { arguments, has_numbers: false };
+        let find = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            scope.find(&names).map(|meant| format!("{meant:?}"))
+        };
+        let value = |place, ty: TypeId| Some(format!("{:?}", Meant::Value(place, ty.into())));
+        assert_eq!(find(&["a"]), value(0, TypeId::Int4));
+        assert_eq!(find(&["outer", "a"]), value(4, TypeId::Int4));
+        assert_eq!(find(&["r", "y"]), value(2, TypeId::Text));
+        assert_eq!(find(&["outer", "r", "x"]), value(1, TypeId::Text));
+        assert_eq!(find(&["none", "x"]), value(3, TypeId::Text));
+        assert!(find(&["r"]).unwrap().starts_with("Record(1,"));
+        assert_eq!(find(&["none"]), Some("NoRow".to_owned()));
+        assert_eq!(find(&["r", "z"]), Some("NoField(\"r\")".to_owned()));
+        assert_eq!(find(&["bare", "z"]), Some("NoFields(\"bare\")".to_owned()));
+        assert_eq!(find(&["a", "x"]), None);
+        assert_eq!(find(&["inner", "a"]), None);
     }
 
     #[test]

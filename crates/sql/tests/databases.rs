@@ -169,6 +169,22 @@ async fn locks_channels_and_prepared_transactions_are_of_one_database() {
     assert_eq!(run(&mut session(&sql, "shop"), "TABLE t").await, "a / 1 / SELECT 1");
 }
 
+/// A session of another node has prepared it while its database was dropped here: it has locked
+/// nothing there that the drop could have met.
+#[tokio::test]
+async fn what_is_prepared_in_a_database_that_has_gone_is_decided_in_any_other() {
+    let sql = open(&SimDisk::new(1));
+    let mut first = session(&sql, "postgres");
+    for (text, name) in [("COMMIT PREPARED", "p"), ("ROLLBACK PREPARED", "q")] {
+        let note = ["ann", "shop", "999999", "10"].join("\0");
+        let transaction = sql.engine().begin(Isolation::Snapshot, Access::ReadWrite);
+        transaction.prepare(name, note.into()).unwrap();
+        assert_eq!(run(&mut first, &format!("{text} '{name}'")).await, text);
+    }
+    let listed = "SELECT count(*) FROM pg_prepared_xacts";
+    assert_eq!(run(&mut first, listed).await, "count / 0 / SELECT 1");
+}
+
 #[tokio::test]
 async fn roles_are_shared_and_rights_are_not() {
     let sql = open(&SimDisk::new(1));

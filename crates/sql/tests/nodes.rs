@@ -288,6 +288,7 @@ mod at_one {
         privileges,
         column_rights,
         rights_together,
+        shown_by_rights,
         procedures,
         refusals,
         regular_expressions,
@@ -431,6 +432,7 @@ mod going_round {
         privileges,
         column_rights,
         rights_together,
+        shown_by_rights,
         procedures,
         refusals,
         regular_expressions,
@@ -732,6 +734,31 @@ async fn what_has_begun_does_not_commit_at_a_node_that_accepts_no_writes() {
     }
     cluster.settle().await;
     cluster.assert_equal();
+}
+
+/// Whoever has something to say and is not answered in time says it once it has committed.
+#[tokio::test]
+#[expect(clippy::await_holding_lock, reason = "who waits for the order does so beside this thread")]
+async fn what_commits_later_than_its_client_waits_for_is_said_then() {
+    let cluster = Cluster::start();
+    let session = || Session::new(cluster.nodes[0].1.clone(), SessionParameters::default()).unwrap();
+    let (mut one, mut two) = (session(), session());
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    simple_query(&mut two, "LISTEN c").await;
+    let held = cluster.hold();
+    // Nothing else is waited for, so the time that it may take passes at once.
+    tokio::time::pause();
+    let text = "BEGIN; INSERT INTO t VALUES (1); NOTIFY c, 'late'; COMMIT";
+    let answer = simple_query(&mut one, text).await;
+    tokio::time::resume();
+    assert!(answer.iter().any(|line| line.starts_with("ERROR 08007")), "{answer:?}");
+    assert_eq!(two.take_notifications().count(), 0);
+    drop(held);
+    let told = std::future::poll_fn(|context| two.poll_notifications(context));
+    tokio::time::timeout(FOR_EVER, told).await.expect("a notification");
+    let told: Vec<String> = two.take_notifications().map(|told| told.payload.to_string()).collect();
+    assert_eq!(told, ["late"]);
+    assert_eq!(simple_query(&mut one, "SELECT a FROM t").await, ["a", "1", "SELECT 1"]);
 }
 
 /// Numbers are given in blocks, and a block has its place in the order. Who needs one at a node

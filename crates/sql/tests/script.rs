@@ -727,6 +727,7 @@ scripts!(
     argument_rights,
     column_rights,
     rights_together,
+    shown_by_rights,
     rights,
     procedures,
     programs,

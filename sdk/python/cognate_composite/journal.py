@@ -72,6 +72,8 @@ class Journal:
             self.id = record["id"]
         elif "vote" in record:
             vote = record["vote"]
+            # Whoever votes is not marked: a mark that is still there is over, and was forgotten since.
+            self.marks.pop(vote["root"], None)
             children = [(name, nonce) for name, nonce in vote["children"]]
             # Earlier versions wrote none.
             origins = [(name, Origin(**origin)) for name, origin in vote.get("origins", [])]
@@ -137,8 +139,9 @@ class Journal:
             self._append({"end": [root, "committed" if is_committed else "undone"]}, False)
 
     def forget(self, root: str) -> None:
-        """Nothing about this root is needed any more."""
+        """Nothing about this root is needed any more, nor a yes of which a start has found no slots."""
         self.marks.pop(root, None)
+        self.votes.pop(root, None)
 
     def close(self) -> None:
         """Lets another process have it."""

@@ -386,7 +386,8 @@ class Node:
                 with self.lock:
                     if not self.participant.is_in_doubt(root):
                         return
-                outcome, origin = self.peers.outcome(parent, root, nonce)
+                    callers = self.participant.callers(root, parent)
+                outcome, origin = self.peers.outcome(parent, root, nonce, callers)
                 if outcome == "aborted" and not self._may_believe(root, parent, origin):
                     continue
                 if outcome:
@@ -550,11 +551,11 @@ class Node:
         # promised it. Its parent forgets it after this answer, and that one would hear that it is aborted.
         return settled if self._is_current() else "pending"
 
-    def outcome(self, root: str, child: str, nonce: int | None) -> str:
+    def outcome(self, root: str, child: str, nonce: int | None, callers: list[str]) -> str:
         """What is known here of a root's outcome."""
         with self.lock:
             self.check()
-            return self.participant.outcome(root, child, nonce)
+            return self.participant.outcome(root, child, nonce, callers)
 
     def settle(self, root: str, outcome: str, until: float) -> str | None:
         """A person decides what no parent has said, or has undone by hand what is parked; nothing if there is no such thing.

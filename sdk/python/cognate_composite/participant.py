@@ -27,6 +27,8 @@ shop   told(done) ─▶ free   freed ─▶ forget
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .locks import Arrival, Locks, Obstacle
 from .matrix import Matrix
 from .root import (
@@ -583,8 +585,9 @@ class Participant:
         if known and known.is_in_doubt:
             if outcome == "committed":
                 self._commit(root, parent, out)
-                if self.is_settled(root) and known.slots:
-                    # A parent remembers what it has said until all is done, and a person says it once.
+                if self.is_settled(root) and known.slots and not known.is_freeing:
+                    # A parent remembers what it has said until all is done, and a person says it once. Slots that are
+                    # freed say it as well.
                     out.append(("note", root, known.slots))
             elif outcome == "aborted" and (parent is None or known.is_called_by(parent)):
                 self._mark(root, "undone", out)
@@ -599,16 +602,23 @@ class Participant:
 
     # What others ask.
 
-    def outcome(self, root: str, child: str, nonce: int | None) -> str:
-        """What is known here of a root's outcome, for a child that holds this vote."""
+    def outcome(self, root: str, child: str, nonce: int | None, callers: Sequence[str] = ()) -> str:
+        """What is known here of a root's outcome, for a child that holds this vote and was called by these calls. If one of
+        them is not here any more, it has come to nothing, and what it has called can only be aborted."""
         known = self.roots.get(root)
-        if known is None or known.phase == ABORTING:
+        if known is None or known.phase == ABORTING or any(caller not in known.calls for caller in callers):
             return "aborted"
         if known.phase != COMMITTED:
             return "pending"
         decided = known.children[child].nonce if child in known.children else None
         is_other = nonce is not None and decided is not None and nonce != decided and decided != ANY_NONCE
         return "aborted" if is_other else "committed"
+
+    def callers(self, root: str, parent: str) -> list[str]:
+        """The calls of a parent that have called here for a root, as far as they said so."""
+        known = self.roots.get(root)
+        arrivals = [call.arrival for call in known.calls.values()] if known else []
+        return sorted({one.ancestors[-1] for one in arrivals if one.parent == parent and one.ancestors})
 
     def has_committed(self, root: str) -> bool:
         """Whether a root's commit is carried out here, or was: that all of it is done is known then, and not a guess of
@@ -658,8 +668,9 @@ class Participant:
         """Puts together what slots and journal say.
 
         A decision, or a note, means committed. Other calls where the root began: aborted, its decision is missing. A
-        yes in the journal, or no journal that belongs to this database: in doubt. No yes: active, nobody was promised
-        anything. A yes without slots: it only read, and its part is over.
+        yes in the journal, or no journal that belongs to this database: in doubt. Marked as undone: aborted, and the rest
+        of it is undone. No yes: active, nobody was promised anything. A yes without slots: it only read, and its part is
+        over.
         """
         self.marks = dict(marks)
         of_root = {vote.root: vote for vote in votes}
@@ -700,7 +711,9 @@ class Participant:
             known.children.setdefault(name, Child()).vote = Vote(nonce=nonce)
         if known.phase == COMMITTED:
             return self._commit(root, None, out)
-        if known.is_doomed:
+        # The mark was written before the first undo: how it ends was known.
+        is_undone = is_journal_whole and self.marks.get(root) == "undone"
+        if known.is_doomed or is_undone:
             return self._abort(root, "ended", out)
         if vote is None and is_journal_whole:
             return None

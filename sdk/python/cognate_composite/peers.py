@@ -133,9 +133,13 @@ class Peers:
         origin = asdict(self.origin) if self.origin else None
         return self._tell(child, "abort", {"root": root, "parent": self._own, "origin": origin}).get("state")
 
-    def outcome(self, parent: str, root: str, nonce: int | None) -> tuple[str | None, Origin | None]:
-        """Asks for the outcome of a root. Answers from which database it is known, too, if the parent says so."""
-        answer = self._tell(parent, "outcome", {"root": root, "child": self._own, "nonce": nonce})
+    def outcome(
+        self, parent: str, root: str, nonce: int | None, callers: list[str]
+    ) -> tuple[str | None, Origin | None]:
+        """Asks for the outcome of a root for which these calls of the parent have called here. Answers from which database it
+        is known, too, if the parent says so."""
+        entry = {"root": root, "child": self._own, "nonce": nonce, "callers": callers or None}
+        answer = self._tell(parent, "outcome", entry)
         origin = answer.get("origin")
         if origin is None:
             return answer.get("state"), None

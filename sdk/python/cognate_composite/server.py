@@ -78,6 +78,7 @@ class _Outcome:
     parent: str | None = None
     child: str | None = None
     nonce: int | None = None
+    callers: list[str] = field(default_factory=list)
     origin: Origin | None = None
 
 
@@ -363,6 +364,8 @@ class _Handler(BaseHTTPRequestHandler):
                 check = identifier if field == "root" else name
                 if getattr(value, field, None) is not None:
                     check(getattr(value, field))
+            for caller in getattr(value, "callers", ()):
+                identifier(caller)
             for one in (value, getattr(value, "origin", None)):
                 for field in ("calls", "generation", "nonce", "slot"):
                     if (getattr(one, field, None) or 0) < 0:
@@ -505,7 +508,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _outcome(self, body: Any) -> Any:
         node = self.server.node
         entries = self._roots(_Outcome, body)
-        states = [node.outcome(entry.root, entry.child or node.name, entry.nonce) for entry in entries]
+        states = [node.outcome(one.root, one.child or node.name, one.nonce, one.callers) for one in entries]
         origin = {"origin": asdict(node.peers.origin)} if node.peers.origin else {}
         return {"roots": [{"root": entry.root, "state": state} | origin for entry, state in zip(entries, states)]}
 

@@ -72,7 +72,13 @@ _KEPT = """SELECT arguments, answer, kept_until < now() FROM cognate_composite.a
     WHERE component = %s::text AND key = %s::text"""
 _FORGET = """DELETE FROM cognate_composite.answer
     WHERE component = %s::text AND key = %s::text AND kept_until < now()"""
-_SWEEP = "DELETE FROM cognate_composite.answer WHERE component = %s::text AND kept_until < now()"
+# The last one of the next keys, in the order of the primary key: no other index says which answers are over.
+_PIECE = """SELECT max(key) FROM (SELECT key FROM cognate_composite.answer
+    WHERE component = %s::text AND key > %s::text ORDER BY key LIMIT 1000) piece"""
+_SWEEP = """DELETE FROM cognate_composite.answer
+    WHERE component = %s::text AND key > %s::text AND key <= %s::text AND kept_until < now()"""
+# How many pieces are swept at a time. Slots wait to be freed as long.
+_PIECES = 64
 # It waits for whoever is inserting the same key, and is taken back.
 _TOUCH_KEY = """INSERT INTO cognate_composite.answer VALUES (%s::text, %s::text, '', '', '', now())
     ON CONFLICT (component, key) DO UPDATE SET root = cognate_composite.answer.root RETURNING root"""
@@ -179,6 +185,8 @@ class Slots:
         self._lock = threading.Lock()
         # Held by who makes slots: others wait for these instead of making more.
         self._growing = threading.Lock()
+        # The key up to which answers whose time is over were removed.
+        self._swept = ""
 
     def name_journal(self, connection: psycopg.Connection, journal: str) -> None:
         """From now on the database belongs to this journal, unless a later start has one of its own."""
@@ -284,8 +292,16 @@ class Slots:
         return (row[0], row[1]) if row else None
 
     def sweep_answers(self, pool: Pool) -> None:
-        """Removes the answers whose time is over."""
-        pool.run((_SWEEP, (self.component,)))
+        """Removes answers whose time is over, of the next keys; the next time it goes on from there. There may be a day's
+        answers, and a statement about all of them would take too long."""
+        for _ in range(_PIECES):
+            row = pool.run((_PIECE, (self.component, self._swept)))[0].fetchone()
+            last = row[0] if row else None
+            if last is None:
+                self._swept = ""
+                return
+            pool.run((_SWEEP, (self.component, self._swept, last)))
+            self._swept = last
 
     def is_kept(self, pool: Pool, key: str, root: str) -> bool:
         """Whether this root's answer is kept, once nobody can be writing it any more."""

@@ -28,6 +28,7 @@ from cognate_composite.run import Runner
 from cognate_composite.server import Tokens, _Handler
 from cognate_composite.sessions import FENCED, Terms
 from cognate_composite.slots import UNDONE, Facts
+from cognate_composite.slots import Slots as Kept
 
 SERVICES = [Declared("take", True, False, True), Declared("count", True, True, False), Declared("buy", False, False, False)]
 MATRIX = Matrix(SERVICES, [never("take", "take"), never("buy", "take"), same_item("take", "count")])
@@ -100,6 +101,26 @@ class Slots(unittest.TestCase):
         said |= {"decision": None, "deadline_ms": 900}
         more = {"nonce": 7, "nonces": [["payment", 3]], "origin": {"database": "d", "generation": 2}}
         self.assertEqual(Facts.read(json.dumps(said | more)), Facts(**said))
+
+
+class Answers(unittest.TestCase):
+    @patch("cognate_composite.slots._PIECES", 2)
+    def test_answers_whose_time_is_over_are_removed_piece_by_piece(self) -> None:
+        slots, pool, looks, swept = Kept.__new__(Kept), Mock(), iter(["b", "d", "e", None, "b", "d"]), []
+        slots.component, slots._swept = "solo", ""
+
+        def run(statement: tuple) -> list:
+            if "DELETE" in statement[0]:
+                swept.append(statement[1])
+            row = () if "DELETE" in statement[0] else (next(looks),)
+            return [Mock(**{"fetchone.return_value": row})]
+
+        pool.run.side_effect = run
+        for _ in range(3):
+            slots.sweep_answers(pool)
+        # After the last ones it begins again.
+        pieces = [("", "b"), ("b", "d"), ("d", "e"), ("", "b"), ("b", "d")]
+        self.assertEqual(swept, [("solo", *piece) for piece in pieces])
 
 
 class Undos(unittest.TestCase):
@@ -248,8 +269,9 @@ class Origins(unittest.TestCase):
         ]
         for more, expected in cases:
             text = json.dumps({"roots": [{"root": "r", "state": "aborted"} | more]}).encode()
-            with patch.object(peers, "_post", return_value=(200, None, text)):
-                self.assertEqual(peers.outcome("shop", "r", 7), expected)
+            with patch.object(peers, "_post", return_value=(200, None, text)) as post:
+                self.assertEqual(peers.outcome("shop", "r", 7, ["1"]), expected)
+            self.assertEqual(json.loads(post.call_args.args[3])["roots"][0]["callers"], ["1"])
 
     def test_who_was_replaced_or_restored_speaks_for_nobody(self) -> None:
         asked = Origin("d", 7)
@@ -368,13 +390,26 @@ class Participants(unittest.TestCase):
 
     def test_what_a_person_has_committed_is_noted(self) -> None:
         # Nobody says it again, so the database has to know it, also if the process ends now.
-        self.answered("r", "1", "shop", 3)
+        self.one.arrive(arrival("r", "1", "shop"))
+        self.one.may_call("r", "1", "below")
+        self.one.called("r", "1", "below", "answered", 4)
+        self.one.committed("r", "1", 3, "null")
         self.one.prepare("r", "shop", 1, None, 11)
+        self.one.voted("r", "below", Vote(nonce=5))
         self.one.vote_written("r")
-        self.assertEqual(self.one.learned("r", None, "committed"), [("free", "r", [3]), ("note", "r", [3])])
+        out = self.one.learned("r", None, "committed")
+        self.assertEqual(out, [("tell_commit", "r", "below", 5), ("note", "r", [3])])
         self.assertTrue(self.one.is_settled("r"))
         self.one.noted("r")
         self.assertFalse(self.one.is_settled("r"))
+        # What has its slots freed at once needs no note.
+        self.answered("s", "1", "shop", 5)
+        self.one.prepare("s", "shop", 1, None, 13)
+        self.one.vote_written("s")
+        self.assertEqual(self.one.learned("s", None, "committed"), [("free", "s", [5])])
+        self.assertTrue(self.one.is_settled("s"))
+        self.one.freed("s")
+        self.assertFalse(self.one.is_settled("s"))
         # A parent that says so remembers it.
         self.answered("q", "1", "shop", 4)
         self.one.prepare("q", "shop", 1, None, 12)
@@ -393,6 +428,18 @@ class Participants(unittest.TestCase):
         self.assertEqual(out, [("answer", "r", "1", "{}"), ("tell_commit", "r", "stock", 8)])
         # A vote that this was not decided by was made for a late duplicate.
         self.assertEqual([self.one.outcome("r", "stock", nonce) for nonce in (8, 9)], ["committed", "aborted"])
+
+    def test_who_has_lost_the_call_that_called_says_aborted(self) -> None:
+        self.answered("r", "1", "shop", 0)
+        asked = [self.one.outcome("r", "below", 3, callers) for callers in ([], ["1"], ["1", "2"])]
+        self.assertEqual(asked, ["pending", "pending", "aborted"])
+
+    def test_who_asks_names_the_calls_that_have_called(self) -> None:
+        for call, parent, ancestors in [("a.1", "shop", ("1", "a")), ("b.1", "shop", ("1", "b")), ("c.1", "office", ("c",))]:
+            self.one.arrive(arrival("r", call, parent, ancestors=ancestors))
+        self.one.arrive(arrival("r", "d", "shop"))
+        self.assertEqual(self.one.callers("r", "shop"), ["a", "b"])
+        self.assertEqual((self.one.callers("r", "office"), self.one.callers("q", "shop")), (["c"], []))
 
     def test_a_failed_call_dooms_its_root_and_undo_goes_backwards(self) -> None:
         self.answered("r", "1", "shop", 0)
@@ -439,6 +486,9 @@ class Participants(unittest.TestCase):
             ([], {}, True, {}, "active", []),
             ([yes], {}, True, {}, "in-doubt", ["ask_outcome", "ask_outcome"]),
             ([], {}, False, {}, "in-doubt", ["write_vote", "ask_outcome"]),
+            # Its undo was begun, or about to be.
+            ([], {"r": "undone"}, True, {}, "aborting", ["tell_abort", "undo"]),
+            ([], {"r": "empty"}, True, {}, "active", []),
             ([yes], {}, True, {"is_noted": True}, "committed", ["tell_commit"]),
             ([], {}, True, {"began_here": True}, "aborting", ["tell_abort", "undo"]),
             ([], {}, True, {"began_here": True, "decision": [("below", 3)]}, "committed", ["tell_commit"]),
@@ -481,6 +531,34 @@ class Journals(unittest.TestCase):
         journal._append({"vote": earlier}, True)
         self.assertEqual(journal.votes, {"r": VoteFacts("r", 7, ["shop"], [("below", 3)])})
         journal.close()
+
+    @patch("cognate_composite.journal._GROWN", 0)
+    def test_what_is_forgotten_is_left_out_when_it_is_written_anew(self) -> None:
+        journal = Journal(self.folder)
+        journal.vote(VoteFacts("r", 7, ["shop"], []))
+        journal.vote(VoteFacts("q", 8, ["shop"], []))
+        journal.mark("m", "empty")
+        for root in ("r", "m"):
+            journal.forget(root)
+        # It has grown, and is written anew by the first of these at the latest.
+        for number in range(9):
+            journal.mark(f"n{number}", "empty")
+        journal.close()
+        journal = Journal(self.folder)
+        self.assertEqual((set(journal.votes), "m" in journal.marks), ({"q"}, False))
+        journal.close()
+
+    def test_a_yes_outlasts_a_mark_that_was_over_before_it(self) -> None:
+        journal = Journal(self.folder)
+        journal.mark("r", "undone")
+        journal.forget("r")
+        journal.vote(VoteFacts("r", 7, ["shop"], []))
+        journal.close()
+        # Each start writes it anew.
+        for _ in range(2):
+            journal = Journal(self.folder)
+            self.assertEqual((set(journal.votes), journal.marks), ({"r"}, {}))
+            journal.close()
 
     def test_damage_in_the_middle_is_not_passed_over(self) -> None:
         journal = Journal(self.folder)

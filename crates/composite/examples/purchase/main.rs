@@ -141,6 +141,19 @@ async fn start(
     component.start().await.map_err(|error| error.to_string())
 }
 
+/// Waits for Ctrl-C, or for SIGTERM, by which a service manager ends a process.
+async fn told_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        let _ = tokio::signal::ctrl_c().await;
+        return;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
 /// Serves until a signal, or until a later process of the component takes it over.
 async fn serve(listener: TcpListener, tls: Option<Tls>, running: Running) -> Result<(), String> {
     let mut serving: Pin<Box<dyn Future<Output = ()> + Send>> = match tls {
@@ -154,7 +167,7 @@ async fn serve(listener: TcpListener, tls: Option<Tls>, running: Running) -> Res
             let _ = timeout(LAST_WORDS, serving).await;
             Err("another process has taken this component over".to_owned())
         }
-        _ = tokio::signal::ctrl_c() => {
+        () = told_to_end() => {
             running.stop().await;
             Ok(())
         }

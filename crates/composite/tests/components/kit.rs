@@ -9,6 +9,7 @@ const ADD: Service<i32, ()> = Service::named("tank", "add");
 const SET: Service<i32, i32> = Service::named("tank", "set");
 const DRAW: Service<i32, ()> = Service::named("tank", "draw");
 const LEVEL: Service<(), i32> = Service::named("tank", "level");
+const EMPTY: Service<(), ()> = Service::named("tank", "empty");
 
 async fn level(call: Call, (): ()) -> Result<i32> {
     Ok(call.sql().query_one("SELECT level FROM tank", &[]).await?.get(0))
@@ -38,6 +39,10 @@ async fn set(call: Call, to: i32) -> Result<i32> {
     Ok(before)
 }
 
+async fn empty(call: Call, (): ()) -> Result<()> {
+    call.sql().execute("UPDATE tank SET level = 0", &[]).await.map(drop)
+}
+
 async fn by(undo: Undo, by: i32) -> Result<()> {
     undo.sql().execute("UPDATE tank SET level = level + $1", &[&by]).await.map(drop)
 }
@@ -58,6 +63,7 @@ async fn kit(lines: &[Line]) -> std::result::Result<(tempfile::TempDir, Kit), Fa
         .serve(SET, service(set).item(|_: &i32| "tank").undo(back))
         .serve(DRAW, service(draw).item(|_: &i32| "tank").undo(by))
         .serve(LEVEL, service(level).item(|(): &()| "tank").reads())
+        .serve(EMPTY, service(empty).begins_only())
         .conflicts(lines.iter().cloned())
         .kit(["SELECT level FROM tank"])
         .await?;
@@ -102,6 +108,22 @@ async fn an_undo_that_overwrites_is_found() -> std::result::Result<(), Failure> 
     kit.sample(SET, &5)?;
     kit.sample(ADD, &1)?;
     assert!(differences(&kit.check().await?).contains(&&Difference::Undo));
+    Ok(())
+}
+
+/// Whoever reads after the other one answers something else than before it, whichever of both is
+/// let pass.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_passes_one_way_only_is_found_by_either_answer() -> std::result::Result<(), Failure> {
+    for (held, new) in [("empty", "level"), ("level", "empty")] {
+        let (_folder, mut kit) = kit(&[never(held, new).one_way()]).await?;
+        kit.sample(EMPTY, &())?;
+        kit.sample(LEVEL, &())?;
+        let findings = kit.check().await?;
+        let found: Vec<(&str, &Difference)> =
+            findings.iter().map(|finding| (finding.first.as_str(), &finding.difference)).collect();
+        assert_eq!(found, [("level null", &Difference::Answer)], "{held}, {new}");
+    }
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! certify(candidate) ─▶ Certified ─▶ overtaken()      whom a record has to mark before this one
+//!                                ├─▶ is_overtaken()   whether its own record has to mark it, too
 //!                                ├─▶ admit(number)    a node with its edges
 //!                                ├─▶ admit_prepared() a node that is promised, and the promise
 //!                                └─▶ dropped          as if it had never asked
@@ -34,6 +35,11 @@ impl Certified<'_> {
         self.graph.overtaken()
     }
 
+    /// Whether somebody has committed who comes after it, if it is prepared now.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        self.graph.leads_to_committed(&self.candidate)
+    }
+
     /// Enters it under its number; for one that wrote nothing, `commit` is the last number given
     /// out.
     #[inline]
@@ -50,16 +56,20 @@ impl Certified<'_> {
 impl Certifier {
     fn admit_prepared(&mut self, candidate: Candidate, forgot_successors: bool) -> Promise {
         self.unpruned += 1;
+        let is_overtaken = forgot_successors || self.leads_to_committed(&candidate);
         let mut node = self.node_of(candidate, PREPARED);
         // It may be marked already by who drew its edges, of which nothing is logged.
         node.forgot_successors |= forgot_successors;
-        (node.overtaken, node.closed) = (forgot_successors, false);
+        (node.overtaken, node.closed) = (is_overtaken, false);
         self.prepared += 1;
         self.forgetful += usize::from(node.forgot_successors);
-        let leads = !node.out.is_empty();
+        let (leads, forgot) = (!node.out.is_empty(), node.forgot_successors);
         let id = self.join(node);
         if leads {
             self.leading.push(id);
+        }
+        if forgot {
+            self.forgetting.push(id);
         }
         Promise(Some(id))
     }

@@ -98,14 +98,18 @@ impl Certifier {
                 degrees[to] += 1;
                 node.out.push(ids[to]);
             }
-            self.forgetful += usize::from(node.forgot_successors);
-            let (is_prepared, leads) = (node.is_prepared(), !node.out.is_empty());
+            let (is_prepared, leads, forgot) =
+                (node.is_prepared(), !node.out.is_empty(), node.forgot_successors);
+            self.forgetful += usize::from(forgot);
             match is_prepared {
                 true => {
                     self.prepared += 1;
                     promises.insert(node.id, Promise(Some(id)));
                     if leads {
                         self.leading.push(id);
+                    }
+                    if forgot {
+                        self.forgetting.push(id);
                     }
                 }
                 false if !node.closed => self.open.push_back(id),

@@ -196,8 +196,9 @@ pub(crate) struct Certifier {
     /// The newest summary.
     summary: Option<NodeId>,
     summaries: u64,
-    /// Prepared ones that have successors.
+    /// Prepared ones that have successors, and those that have forgotten theirs.
     leading: Vec<NodeId>,
+    forgetting: Vec<NodeId>,
     queue: Vec<NodeId>,
     watches: u64,
     /// A fault that tests plant: nobody is reached by real time.
@@ -217,6 +218,7 @@ impl Certifier {
             prepared: 0,
             forgetful: 0,
             leading: Vec::new(),
+            forgetting: Vec::new(),
             bytes: 0,
             epoch: 0,
             before: Vec::new(),

@@ -34,8 +34,10 @@
 //! stays with it. At the bound of memory its successors are let go, and a mark says that anybody
 //! may have come after it: who leads to it is refused from then on. The same mark is on what a
 //! crash left prepared and that had read something which was replaced before the crash, for the
-//! graph of that time is gone. The mark stays when it commits. Nothing that was committed before
-//! the crash can be reached from what runs after it, so this is all that was lost.
+//! graph of that time is gone: by who committed after it was prepared, or before, but after its
+//! snapshot. The mark stays when it commits. Nothing that was committed before the crash can be
+//! reached from what runs after it, so this is all that was lost. Who has forgotten his successors
+//! is marked when another prepared one commits: until then a crash finds both, and draws the edge.
 //!
 //! What a crash has left prepared counts as having changed whole rows. So edges are drawn between
 //! two of them that there were not when they were certified, and they may close a cycle, of which
@@ -172,6 +174,13 @@ impl Certifier {
         }
     }
 
+    /// Whether somebody who has committed comes after the candidate, whose edges are drawn, and it
+    /// matters once it is prepared: nobody gets an edge to what wrote nothing. Those behind it who
+    /// are prepared are met again after a crash.
+    pub(super) fn leads_to_committed(&self, candidate: &Candidate) -> bool {
+        !candidate.is_read_only() && self.after.iter().any(|&id| !self.nodes.at(id).is_prepared())
+    }
+
     /// Prepared transactions that the candidate whose edges are drawn comes after, where it is the
     /// first such one.
     pub(super) fn overtaken(&mut self) -> SmallVec<[TransactionId; 2]> {
@@ -183,10 +192,13 @@ impl Certifier {
         before.iter().filter_map(overtaken).collect()
     }
 
-    /// The same of a prepared transaction that is about to commit.
+    /// The same of a prepared transaction that is about to commit. Whoever has forgotten his
+    /// successors may have forgotten this one.
     pub(crate) fn overtaken_by(&mut self, promise: &Promise) -> SmallVec<[TransactionId; 2]> {
         let Some(id) = promise.0.filter(|_| self.prepared > 1) else { return SmallVec::new() };
-        let leading = self.leading_to(id);
+        let (mut leading, family) = (self.leading_to(id), self.nodes.at(id).family);
+        let may_lead = |other: &NodeId| *other != id && !siblings(self.nodes.at(*other).family, family);
+        leading.extend(self.forgetting.iter().copied().filter(may_lead));
         leading.into_iter().filter_map(|id| overtake(&mut self.nodes, id)).collect()
     }
 
@@ -203,6 +215,7 @@ impl Certifier {
         let node = nodes.at_mut(id);
         index.unpromise(node, id);
         self.leading.retain(|other| *other != id);
+        self.forgetting.retain(|other| *other != id);
         node.commit = commit;
         node.family = None;
         for write in node.range_writes_mut() {
@@ -266,6 +279,7 @@ impl Certifier {
         reduce(&mut self.prepared, 1);
         reduce(&mut self.forgetful, usize::from(std::mem::take(&mut node.forgot_successors)));
         let is_last = node.in_degree == 0;
+        self.forgetting.retain(|other| *other != id);
         let mut removable = self.let_go(id);
         if is_last {
             removable.push(id);
@@ -295,7 +309,10 @@ impl Certifier {
         let mut removable = Removable::new();
         for id in prepared {
             let node = self.nodes.at_mut(id);
-            self.forgetful += usize::from(!std::mem::replace(&mut node.forgot_successors, true));
+            if !std::mem::replace(&mut node.forgot_successors, true) {
+                self.forgetful += 1;
+                self.forgetting.push(id);
+            }
             removable.extend(self.let_go(id));
         }
         drop(self.remove(removable));

@@ -587,6 +587,26 @@ fn what_is_in_doubt_for_long_keeps_memory_within_the_bound() {
     assert_eq!((certifier.nodes.len(), certifier.forgetful), (0, 0));
 }
 
+/// Q comes before P, and both are prepared. At the bound of memory Q forgets that: P's commit marks
+/// it all the same, once.
+#[test]
+fn who_has_forgotten_a_prepared_successor_is_marked_when_that_commits() {
+    let mut certifier = Certifier::new(Method::Pssi, 0);
+    let mut reads = ReadSet::default();
+    reads.add_point(&FIXED, TREE, &key(1), Moment::Snapshot, Columns::ALL);
+    let prepared = candidate(1, 0, None, [(TREE, key(1))]);
+    let p = certifier.certify(prepared).expect("nobody is there").admit_prepared(false);
+    let prepared = candidate(2, 0, Some(reads), [(TREE, key(2))]);
+    let q = certifier.certify(prepared).expect("before P").admit_prepared(false);
+    certifier.advance(0);
+    assert_eq!((certifier.forgetful, certifier.is_marked(&q)), (1, false));
+    assert_eq!(certifier.overtaken_by(&p).to_vec(), [2]);
+    assert!(certifier.is_marked(&q) && certifier.overtaken_by(&p).is_empty());
+    certifier.fulfil(p, 1);
+    certifier.withdraw(q);
+    assert_eq!((certifier.forgetful, certifier.forgetting.len()), (0, 0));
+}
+
 #[test]
 fn a_long_reader_keeps_memory_within_the_bound_and_fails_nobody_else() {
     let limit = 200_000;

@@ -199,8 +199,8 @@ mod tests {
     use super::*;
     use crate::Value;
 
-    const NODE: TransactionId = 2 << 52;
-    const START: TransactionId = 1 << 32;
+    const NODE: TransactionId = 2 << 59;
+    const START: TransactionId = 1 << 29;
 
     /// One of three that are equally long.
     fn part(of: TransactionId, number: u64, bytes: usize) -> Part {
@@ -252,10 +252,10 @@ mod tests {
 
     #[test]
     fn a_node_that_has_started_again_has_given_up_what_it_sent_before() {
-        let (before, after, other) = (NODE | START | 5, NODE | (2 * START) | 5, (3 << 52) | START | 5);
+        let (before, after, other) = (NODE | START | 5, NODE | (2 * START) | 5, (3 << 59) | START | 5);
         let mut arriving = with(&[before, other]);
         arriving.hear(before + 1);
-        arriving.hear(3 << 52 | START | 9);
+        arriving.hear(3 << 59 | START | 9);
         assert!(arriving.take_left().is_empty(), "they are running");
         arriving.hear(after);
         assert_eq!(arriving.take_left(), [(before, 1)]);

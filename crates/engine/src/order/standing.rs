@@ -361,7 +361,12 @@ impl Standing {
         bytes: &[u8],
     ) {
         assert_eq!(position, self.applied + 1, "requests are delivered one by one");
-        self.arriving.hear(request.id);
+        // A part goes with its own transaction's start. A node that has used up the numbers of its
+        // start goes on with those of the next, which its request may have already.
+        self.arriving.hear(match &request.purpose {
+            Purpose::Part(part) => part.of,
+            _ => request.id,
+        });
         if committed && request.purpose.is_commit() && request.writes() {
             let locks = locks.iter().filter(|(_, writes)| *writes || !planted::is(Planted::WindowOfWrites));
             self.window.enter(position, request.id, locks);
@@ -682,6 +687,26 @@ mod tests {
         let bytes = out.finish();
         let again = Standing::decode(&mut Input::of(&bytes), &FIXED, true).expect("it was encoded");
         assert_eq!(again.judge(&part(1), &[]), Err(Refusal::NotAwaited), "the image knows it, too");
+    }
+
+    /// A node uses up the numbers of its start while one of its transactions comes in parts. That
+    /// one is given up with the next that is heard of, and nothing of it stays.
+    #[test]
+    fn all_parts_go_also_if_one_of_them_is_proposed_under_a_later_number() {
+        let (of, later) = (1 << 59 | 1 << 29 | 7, 1 << 59 | 2 << 29 | 1);
+        let mut standing = Standing::at(0);
+        let part = |number: u64, id: TransactionId| {
+            let part = Part { of, number, all: 12, bytes: Value::from_static(b"part") };
+            Request { purpose: Purpose::Part(Box::new(part)), ..decision(id, 0) }
+        };
+        standing.enter(1, &part(0, of + 1), &[], true, b"");
+        assert_eq!(standing.judge(&part(1, later), &[]), Ok(()));
+        standing.enter(2, &part(1, later), &[], true, b"");
+        assert!(standing.take_left_parts().is_empty(), "it is running");
+        assert_eq!(standing.judge(&part(2, later + 1), &[]), Ok(()));
+        standing.enter(3, &decision(later + 2, 2), &[], true, b"");
+        assert_eq!(standing.take_left_parts(), [(of, 2)]);
+        assert_eq!(standing.judge(&part(2, later + 3), &[]), Err(Refusal::NotAwaited));
     }
 
     /// The answer to a decision is lost, and its node is cut off: it asks again when it is back. By

@@ -18,7 +18,7 @@ use crate::storage::StagedRun;
 use crate::sync::atomic::Ordering;
 use crate::transaction::Transaction;
 use crate::txn::writeset::{Changes, key_writes};
-use crate::{Csn, Error, TreeId, Value};
+use crate::{Csn, Error, TransactionId, TreeId, Value};
 
 impl Transaction {
     /// Prepares: from here on the transaction is decided by `Database::commit_prepared` and
@@ -199,12 +199,22 @@ impl Manager {
 
     /// After recovery: prepared transactions are as they were, with their locks and in the graph.
     pub(crate) fn restore_prepared(&self) -> Result<(), Error> {
-        let mut restored = 0;
+        let (mut restored, mut unwatched) = (0, Vec::new());
         each_prepared(&self.store.memory, &self.store.base, &self.seed, &mut |record| {
             restored += 1;
+            let is_watched = record.reads.is_none() || self.sequencer.certifies();
+            if !is_watched && !self.is_overtaken(record.id)? {
+                unwatched.push(record.id);
+            }
             self.restore(record)
         })
         .map_err(|error| self.store.name_place(error))?;
+        if !unwatched.is_empty() {
+            // Nobody notices now who comes after them. Before he commits, for a later start that
+            // has a certifier again.
+            let mark = |id: TransactionId| (PREPARED_TREE, overtaken_key(id), Some(Value::new()));
+            self.log_own(unwatched.into_iter().map(mark).collect())?;
+        }
         if restored > 0 {
             tracing::info!(transactions = restored, "prepared transactions are in doubt");
         }
@@ -218,28 +228,53 @@ impl Manager {
         };
         let Record { id, snapshot, prepared_us, owner, note, loads, .. } = record;
         let Record { dropped, locks, notes, reads, changes, .. } = record;
-        let overtaken = self.store.get_latest(PREPARED_TREE, &overtaken_key(id))?.value.is_some();
+        let overtaken = self.is_overtaken(id)?;
+        let loads = self.staged(&loads)?;
         let held = self.locks.restore(id, family, &locks);
         let promise = match self.sequencer.certifies() {
             false => Promise::default(),
             true => {
-                let (writes, dropped) = (key_writes(&self.seed, &changes, notes), dropped.clone());
-                let candidate = Candidate::new(id, snapshot, reads, writes, dropped).of_family(family);
+                let writes = key_writes(&self.seed, &changes, notes);
+                let whole = whole_trees(&dropped, &loads);
+                let candidate = Candidate::new(id, snapshot, reads, writes, whole).of_family(family);
                 self.sequencer.restore(candidate, overtaken)?
             }
         };
-        let (csn, locks, numbers) = (self.store.visible(), locks.len(), loads);
-        let loads = self.store.base.staged(&numbers);
-        // Without them it would commit a part of itself.
-        if let Some(missing) = numbers.iter().find(|number| loads.iter().all(|run| run.number() != **number))
-        {
-            let what = format!("the run {missing}, which a prepared transaction has loaded, is missing");
-            return Err(Error::corrupt(&self.store.base.run_path(*missing), 0, what));
-        }
+        let (csn, locks) = (self.store.visible(), locks.len());
         let part = Pending { id, held, promise, loads, dropped, changes };
         let known_since = self.options.clock.monotonic();
         let prepared = Prepared { note, prepared_us, known_since, csn, locks, part, _writes: None };
         self.prepared.enter(owner, prepared);
         Ok(())
     }
+
+    /// Whether a prepared transaction has the mark that somebody has committed who comes after it.
+    fn is_overtaken(&self, id: TransactionId) -> Result<bool, Error> {
+        Ok(self.store.get_latest(PREPARED_TREE, &overtaken_key(id))?.value.is_some())
+    }
+
+    /// The runs that a prepared transaction has loaded. Without one of them it would commit a part
+    /// of itself.
+    fn staged(&self, numbers: &[u64]) -> Result<Vec<StagedRun>, Error> {
+        let base = &self.store.base;
+        let loads = base.staged(numbers);
+        let is_missing = |number: &&u64| loads.iter().all(|run| run.number() != **number);
+        match numbers.iter().find(is_missing) {
+            None => Ok(loads),
+            Some(missing) => {
+                let what = format!("the run {missing}, which a prepared transaction has loaded, is missing");
+                Err(Error::corrupt(&base.run_path(*missing), 0, what))
+            }
+        }
+    }
+}
+
+/// Trees that come or go as a whole, as they did when it was prepared: who reads one that was
+/// loaded finds nothing there, and comes before.
+fn whole_trees(dropped: &[TreeId], loads: &[StagedRun]) -> Vec<TreeId> {
+    let mut trees = dropped.to_vec();
+    trees.extend(loads.iter().flat_map(StagedRun::trees));
+    trees.sort_unstable();
+    trees.dedup();
+    trees
 }

@@ -23,9 +23,11 @@
 //!
 //! If somebody commits who replaced what a prepared transaction P read, P must come before him, and
 //! before all who read what he wrote. The graph knows; a crash forgets the graph. So the first time
-//! that this happens a *mark* is logged just before that commit. What a crash leaves prepared and
-//! marked has, for the certifier, everybody behind it: who would have to come before it is refused
-//! until it is decided. Without a mark nothing is lost.
+//! that this happens a *mark* is logged just before that commit; and if he had committed already
+//! when P was prepared, after P's snapshot, the record that prepares P has the mark. What a crash
+//! leaves prepared and marked has, for the certifier, everybody behind it: who would have to come
+//! before it is refused until it is decided. Without a mark nothing is lost. Where a database is
+//! opened without a certifier, nobody would notice, and what has reads is marked at once.
 //!
 //! # Order
 //!

@@ -25,7 +25,7 @@
 //! ```text
 //!            outside             under the commit mutex                                      outside
 //! Commit     encode, candidate   certify · overtaken? → queue → admit     · install · show   nudge
-//! Prepare    encode, candidate   certify              → queue → promise   · install · show   nudge
+//! Prepare    encode, candidate   certify · overtaken? → queue → promise   · install · show   nudge
 //! Decide     encode              overtaken?           → queue → fulfil    · install · show   nudge
 //! Own        encode                                     queue             · install · show   nudge
 //! ```
@@ -187,10 +187,15 @@ impl Sequencer {
 
     fn prepare(&self, preparation: &mut Preparation, removed: &mut Removed) -> Result<Csn, Error> {
         let mut rows = std::mem::take(&mut preparation.rows);
-        let payload = self.encode_own(preparation.id, false, &mut rows);
+        let mut payload = self.encode_own(preparation.id, false, &mut rows);
         let prune = self.prune_to();
         self.in_order(|order| {
             let certified = self.certify(order, preparation.candidate.take())?;
+            // Rare, and known under the mutex only. In the same record: neither is there alone.
+            if certified.as_ref().is_some_and(Certified::is_overtaken) {
+                rows.push((PREPARED_TREE, overtaken_key(preparation.id), Some(Value::new())));
+                payload = self.encode_own(preparation.id, false, &mut rows);
+            }
             let csn = self.number(&payload)?;
             if let Some(certified) = certified {
                 preparation.promise = certified.admit_prepared(false);
@@ -342,7 +347,8 @@ impl Sequencer {
     }
 
     /// Logs, before the commit of who comes after them, that prepared transactions have been
-    /// overtaken. Under the mutex.
+    /// overtaken. Under the mutex. If the log then refuses the commit, because its record is too
+    /// long, the mark is one too many; the graph has it, too, and it goes with the decision.
     #[inline]
     fn mark_overtaken(&self, overtaken: &[TransactionId]) -> Result<(), Error> {
         if overtaken.is_empty() {

@@ -261,13 +261,21 @@ impl Manager {
 
     /// COMMIT MIP: once or again.
     pub(crate) fn commit_sibling(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        self.end_instances(xid, |live| self.commit_family(xid, live, instance))
+    }
+
+    /// Ends instances of a family; `end` answers how many prepared ones have.
+    fn end_instances(
+        &self,
+        xid: &Xid,
+        end: impl FnOnce(&mut Live) -> Result<usize, Error>,
+    ) -> Result<Told, Error> {
         let mut shard = self.families.shard(xid);
         let live = self.family(&mut shard, xid)?;
-        let committed = self.commit_family(xid, live, instance);
-        let committed = committed.map_err(|error| self.refused(xid, live, error));
-        let ended = *committed.as_ref().unwrap_or(&0);
-        let told = committed.and_then(|_| self.told(xid, live));
-        shard.part(xid, ended);
+        let ended = end(live).map_err(|error| self.refused(xid, live, error));
+        let count = *ended.as_ref().unwrap_or(&0);
+        let told = ended.and_then(|_| self.told(xid, live));
+        shard.part(xid, count);
         told
     }
 
@@ -288,14 +296,7 @@ impl Manager {
 
     /// ROLLBACK MIP.
     pub(crate) fn rollback_sibling(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
-        let mut shard = self.families.shard(xid);
-        let live = self.family(&mut shard, xid)?;
-        let rolled_back = self.rollback_family(xid, live, instance);
-        let rolled_back = rolled_back.map_err(|error| self.refused(xid, live, error));
-        let ended = *rolled_back.as_ref().unwrap_or(&0);
-        let told = rolled_back.and_then(|_| self.told(xid, live));
-        shard.part(xid, ended);
-        told
+        self.end_instances(xid, |live| self.rollback_family(xid, live, instance))
     }
 
     /// Rolls back; the answer is how many prepared instances have ended.

@@ -73,6 +73,8 @@ pub(super) struct State {
     /// Those of them that nobody wants any more, and that could not be left out of the manifest
     /// when they were given up. The next manifest leaves them out.
     pub(super) unwanted: Vec<u64>,
+    /// Those of them that only one of two manifests names, of which nobody knows which is in force.
+    pub(super) doubted: Vec<u64>,
     /// Why no change is accepted any more.
     broken: Option<Error>,
 }
@@ -141,7 +143,13 @@ impl Base {
             applying: Mutex::new(()),
             merging: Mutex::new(()),
             changing: Mutex::new(()),
-            state: Mutex::new(State { manifest, staged, unwanted: Vec::new(), broken: None }),
+            state: Mutex::new(State {
+                manifest,
+                staged,
+                unwanted: Vec::new(),
+                doubted: Vec::new(),
+                broken: None,
+            }),
             stop: AtomicBool::new(false),
         };
         base.share_memory(&base.version.load().runs);
@@ -373,7 +381,10 @@ impl Base {
         next.prepare(self.disk.as_ref(), &self.folder)?;
         if let Err(error) = Manifest::switch(self.disk.as_ref(), &self.folder) {
             tracing::error!(%error, "the base store's manifest is in doubt; no more checkpoints");
-            self.state.lock().broken = Some(error.clone());
+            let mut state = self.state.lock();
+            let left_out = |run: &&Arc<Run>| !next.staged.contains(&run.name());
+            let doubted = state.staged.iter().filter(left_out).map(|run| run.name().number).collect();
+            (state.doubted, state.broken) = (doubted, Some(error.clone()));
             return Err(error);
         }
         let mut state = self.state.lock();

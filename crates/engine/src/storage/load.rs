@@ -168,6 +168,18 @@ impl Base {
         Ok(())
     }
 
+    /// Fails if a commit must not name these portions: where nobody knows which manifest is in
+    /// force, those that only one of them names may be gone at the next start, which would refuse
+    /// to open without them.
+    pub(crate) fn check_named(&self, portions: &[StagedRun]) -> Result<(), Error> {
+        let Some(error) = self.doubt() else { return Ok(()) };
+        let state = self.state.lock();
+        match portions.iter().any(|portion| state.doubted.contains(&portion.number())) {
+            true => Err(error),
+            false => Ok(()),
+        }
+    }
+
     /// The first commit with a load that no checkpoint has reached yet.
     pub fn first_attached(&self) -> Option<Csn> {
         self.version.load().attached.last().copied()

@@ -358,7 +358,8 @@ impl WriteSet {
     /// memory becomes the last of them.
     ///
     /// # Errors
-    /// `DiskFull` or `Io` from the base store; nothing is taken then.
+    /// `DiskFull` or `Io` from the base store, also if it is in doubt whether a start would find
+    /// them; nothing is taken then.
     pub(crate) fn take_loads(&mut self, base: &Base) -> Result<Vec<StagedRun>, Error> {
         // What ends the transaction is not stopped.
         self.bulk.asked = Asked::default();
@@ -369,8 +370,10 @@ impl WriteSet {
             self.savepoints.clear();
             self.spill(base)?;
         }
-        let portions = std::mem::take(&mut self.bulk.portions);
-        Ok(portions.into_iter().map(|portion| portion.run).collect())
+        let loads: Vec<StagedRun> = self.bulk.portions.iter().map(|portion| portion.run.clone()).collect();
+        base.check_named(&loads)?;
+        self.bulk.portions.clear();
+        Ok(loads)
     }
 
     /// Trees that come or go as a whole, by the view of who has read there: those that were

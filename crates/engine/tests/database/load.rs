@@ -408,6 +408,40 @@ fn a_load_can_be_left_at_every_question() {
     assert!(stop_at > 20, "it was asked {stop_at} times only");
 }
 
+/// Portions are merged, and the flush fails that would make sure of the manifest which says so:
+/// nobody knows whether the next start finds them. A commit that names them is refused; one that
+/// was acknowledged is whole, and the database opens, whichever flush has failed.
+#[test]
+fn a_load_that_a_start_may_not_find_does_not_commit() {
+    let (mut acknowledged, mut refused) = (0, 0);
+    for flushes in 0..64 {
+        let _round = Seed(flushes);
+        let disk = SimDisk::new(flushes);
+        let database = open(&disk).unwrap();
+        let mut t = begin(&database);
+        let tree = t.create_tree();
+        disk.fail_sync_after(flushes);
+        // As who rolls back to a savepoint, and commits what was written before it.
+        let written = (0..ROWS).take_while(|n| t.put(tree, &key(*n), content(*n)).is_ok()).count();
+        let commit = t.commit().and_then(|commit| commit.durable.wait());
+        drop(database);
+        disk.restart(Loss::Process);
+        let database = open(&disk).unwrap_or_else(|error| panic!("flush {flushes}: {error}"));
+        let found = count(&begin(&database), tree);
+        match commit {
+            Ok(()) => {
+                assert_eq!(found, written, "flush {flushes}");
+                acknowledged += 1;
+            }
+            Err(_) => {
+                assert!(found == 0 || found == written, "flush {flushes}: {found} of {written}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(acknowledged > 0 && refused > 0, "{acknowledged} {refused}");
+}
+
 /// Whether the log has the record of a load that was refused, only the next start knows.
 #[test]
 fn a_load_that_a_failed_log_refuses_stays_until_the_next_start() {

@@ -2,8 +2,8 @@
 //! never refused.
 
 use cognate_engine::{
-    Access, Change, Columns, Database, Error, Isolation, Known, LockMode, LockOutcome, Options, Owner,
-    WaitPolicy,
+    Access, Change, Columns, Database, Error, Isolation, Known, LockMode, LockOutcome, Method, Options,
+    Owner, WaitPolicy,
 };
 use cognate_env::SplitMix;
 use cognate_env::sim::{Loss, SimDisk};
@@ -214,6 +214,112 @@ async fn who_came_after_it_before_a_crash_is_not_forgotten() {
     }
 }
 
+/// P reads x; T replaces x and commits; P writes y and is prepared. That T comes after P is in no
+/// record of T's, and not in a later one either: who reads the new x and the old y is refused after
+/// a crash, too, and another one, and after a checkpoint; but not if T has replaced something else,
+/// nor if P has written nothing.
+#[tokio::test]
+async fn who_came_after_it_before_it_was_prepared_is_not_forgotten() {
+    for (replaced, writes) in [(true, true), (false, true), (true, false)] {
+        let (mut database, folder) = fresh();
+        write(&database, 7, &[("x", Some("0")), ("y", Some("0"))]);
+        let mut p = serializable(&database);
+        p.get(7, b"x").unwrap();
+        let mut t = serializable(&database);
+        t.put(7, if replaced { b"x" } else { b"z" }, value("1")).unwrap();
+        t.commit().unwrap().durable.await.unwrap();
+        if writes {
+            p.lock(7, b"y", ROW, WaitPolicy::Block).await.unwrap();
+            p.put(7, b"y", value("1")).unwrap();
+        }
+        p.prepare("p", value("")).unwrap().durable.await.unwrap();
+        let reader = |database: &Database| {
+            let reader = serializable(database);
+            reader.get(7, b"x").unwrap();
+            reader.get(7, b"y").unwrap();
+            reader.commit()
+        };
+        let refuses = replaced && writes;
+        assert_eq!(reader(&database).is_err(), refuses, "{replaced} {writes}");
+        for round in 0..3 {
+            if round == 1 {
+                database.checkpoint().unwrap();
+            }
+            drop(database);
+            database = Database::open(Options::new(folder.path())).unwrap();
+            assert_eq!(reader(&database).is_err(), refuses, "{replaced} {writes}, restart {round}");
+        }
+        database.commit_prepared("p").unwrap().durable.await.unwrap();
+        reader(&database).unwrap();
+        assert_eq!(all(&begin(&database), 7).contains("y=1"), writes);
+    }
+}
+
+/// As above; but T commits while the database is open without a certifier, which notices nothing.
+#[tokio::test]
+async fn who_came_after_it_without_a_certifier_is_not_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |serializable: Method| {
+        let mut options = Options::new(folder.path());
+        options.serializable = serializable;
+        Database::open(options).unwrap()
+    };
+    let mut database = open(Method::Pssi);
+    write(&database, 7, &[("x", Some("0")), ("y", Some("0"))]);
+    let mut p = serializable(&database);
+    p.get(7, b"x").unwrap();
+    p.lock(7, b"y", ROW, WaitPolicy::Block).await.unwrap();
+    p.put(7, b"y", value("1")).unwrap();
+    p.prepare("p", value("")).unwrap().durable.await.unwrap();
+    drop(database);
+    database = open(Method::TwoPhaseLocking);
+    let mut t = serializable(&database);
+    t.put(7, b"x", value("1")).unwrap();
+    t.commit().unwrap().durable.await.unwrap();
+    drop(database);
+    database = open(Method::Pssi);
+    let reader = serializable(&database);
+    reader.get(7, b"x").unwrap();
+    reader.get(7, b"y").unwrap();
+    assert!(matches!(reader.commit(), Err(Error::DependencyCycle { .. })));
+    database.commit_prepared("p").unwrap().durable.await.unwrap();
+    assert_eq!(all(&begin(&database), 7), "x=1 y=1");
+}
+
+/// P reads x and loads a new tree; T replaces x and commits. Who reads the new x and finds nothing
+/// in the tree would be after T and before P, which is before T: a restart knows which trees were
+/// loaded, whose rows are in no record.
+#[tokio::test]
+async fn who_finds_nothing_where_it_has_loaded_comes_before_it_also_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = Options::new(folder.path());
+    options.spill_bytes = 4 << 10;
+    let mut database = Database::open(options.clone()).unwrap();
+    write(&database, 7, &[("x", Some("0"))]);
+    let mut p = serializable(&database);
+    p.get(7, b"x").unwrap();
+    let tree = p.create_tree();
+    for number in 0..100 {
+        p.put(tree, format!("{number:03}").as_bytes(), value(&"loaded".repeat(100))).unwrap();
+    }
+    p.prepare("p", value("")).unwrap().durable.await.unwrap();
+    drop(database);
+    database = Database::open(options).unwrap();
+    let mut t = serializable(&database);
+    t.put(7, b"x", value("1")).unwrap();
+    t.commit().unwrap().durable.await.unwrap();
+    let reader = |key: &[u8]| {
+        let reader = serializable(&database);
+        reader.get(7, key).unwrap();
+        assert_eq!(all(&reader, tree), "");
+        reader.commit()
+    };
+    assert!(matches!(reader(b"x"), Err(Error::DependencyCycle { .. })));
+    reader(b"z").unwrap();
+    database.commit_prepared("p").unwrap().durable.await.unwrap();
+    assert_eq!(all(&begin(&database), tree).split(' ').count(), 100);
+}
+
 /// Also after a restart, which has forgotten who came after what is prepared.
 #[tokio::test]
 async fn a_deferrable_reader_waits_for_the_decision_it_depends_on() {
@@ -239,10 +345,11 @@ async fn a_deferrable_reader_waits_for_the_decision_it_depends_on() {
     }
 }
 
-/// Prepares a transaction that reads one column of a row, and changes the other one of another row.
-fn prepare_columns(database: &Database, identifier: &str, read: &[u8], changed: &[u8]) {
+/// Prepares a transaction that reads one column of a row, and changes the second one of another
+/// row.
+fn prepare_columns(database: &Database, identifier: &str, read: (&[u8], usize), changed: &[u8]) {
     let mut t = serializable(database);
-    t.view().lend_columns(7, read, Columns::PRESENCE.with(0), &mut |_| {}).unwrap();
+    t.view().lend_columns(7, read.0, Columns::PRESENCE.with(read.1), &mut |_| {}).unwrap();
     block_on(t.lock(7, changed, ROW, WaitPolicy::Block)).unwrap();
     let change = Change::update(2, |column| column == 1, |_| Known::Code(1), |_| Known::Code(2));
     t.put_change(7, changed, value("2"), &change).unwrap();
@@ -257,8 +364,8 @@ fn who_might_come_before_each_other_after_a_restart_leave_the_graph() {
     let disk = SimDisk::new(1);
     let database = in_simulation(&disk);
     write(&database, 7, &[("a", Some("1")), ("b", Some("1"))]);
-    prepare_columns(&database, "p", b"a", b"b");
-    prepare_columns(&database, "q", b"b", b"a");
+    prepare_columns(&database, "p", (b"a", 0), b"b");
+    prepare_columns(&database, "q", (b"b", 0), b"a");
     drop(database);
     disk.restart(Loss::Process);
     let database = in_simulation(&disk);
@@ -273,6 +380,36 @@ fn who_might_come_before_each_other_after_a_restart_leave_the_graph() {
     let graph = database.statistics().certifier;
     assert!(graph.nodes < 100, "{graph:?}");
     assert_eq!(all(&begin(&database), 7), "a=3 b=2");
+}
+
+/// Q has read what P changes, and so comes before it. After a restart P might have to come before
+/// Q, too, so Q forgets its successors. When P commits, that is for good: who reads P's row and the
+/// one that Q changes is refused after another restart as well.
+#[test]
+fn who_has_forgotten_who_comes_after_it_is_marked_when_that_commits() {
+    let disk = SimDisk::new(1);
+    let mut database = in_simulation(&disk);
+    write(&database, 7, &[("a", Some("1")), ("b", Some("1"))]);
+    prepare_columns(&database, "p", (b"a", 0), b"b");
+    prepare_columns(&database, "q", (b"b", 1), b"a");
+    let reader = |database: &Database| {
+        let reader = serializable(database);
+        reader.get(7, b"a").unwrap();
+        reader.get(7, b"b").unwrap();
+        reader.commit()
+    };
+    for restart in 0..3 {
+        drop(database);
+        disk.restart(Loss::Process);
+        database = in_simulation(&disk);
+        if restart == 0 {
+            block_on(database.commit_prepared("p").unwrap().durable).unwrap();
+        }
+        let read = reader(&database);
+        assert!(matches!(read, Err(Error::DependencyCycle { .. })), "restart {restart}: {read:?}");
+    }
+    block_on(database.commit_prepared("q").unwrap().durable).unwrap();
+    reader(&database).unwrap();
 }
 
 /// A future that was polled once.

@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::json;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::{OutputArgs, SystemArgs, parameters};
+use super::{OutputArgs, SystemArgs, parameters, turn_about};
 use crate::error::{DatabaseContext, Error, Result};
 use crate::median::{median, median_ratio, ratio_error};
 use crate::peer::System;
@@ -124,11 +124,7 @@ async fn measure(
     let mut times = vec![Vec::new(); systems.len()];
     for round in 0..=args.rounds {
         let mut answers = Vec::new();
-        let mut order: Vec<usize> = (0..systems.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for place in order {
+        for place in turn_about(round, systems.len()) {
             let (system, client) = (&systems[place], &clients[place]);
             let started = Instant::now();
             let answer = client.simple_query(query).await.at(&system.name, name)?;

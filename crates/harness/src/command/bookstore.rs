@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::{OutputArgs, SystemArgs, client_threads, parameters};
+use super::{OutputArgs, SystemArgs, client_threads, parameters, turn_about};
 use crate::driver::{self, Outcome, Plan};
 use crate::error::{Error, Result};
 use crate::peer::System;
@@ -63,12 +63,7 @@ pub async fn run(args: &BookstoreArgs) -> Result<()> {
     let mut outcomes: Vec<Option<Outcome>> = vec![None; systems.len()];
     let mut rates = vec![Vec::new(); systems.len()];
     for round in 0..args.rounds {
-        // Turn and turn about (A B, B A): what drifts over time then falls on both.
-        let mut order: Vec<usize> = (0..systems.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for index in order {
+        for index in turn_about(round, systems.len()) {
             let outcome = one_round(args, scale, &systems[index], round).await?;
             rates[index].push(outcome.committed_per_s());
             match &mut outcomes[index] {

@@ -27,7 +27,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_postgres::Client;
 
-use super::{OutputArgs, ServerArgs, client_threads, parameters};
+use super::{OutputArgs, ServerArgs, client_threads, parameters, turn_about};
 use crate::driver::{self, Counts, Outcome, Plan};
 use crate::error::{DatabaseContext, Error, Result};
 use crate::median::{median, median_ratio, ratio_error};
@@ -273,11 +273,8 @@ impl Shift<'_> {
     /// Measures each of the limits once in every turn, forwards and backwards.
     async fn take_turns(&mut self, limits: &mut [Compared], turns: u32, args: &GovernorArgs) -> Result<()> {
         for turn in 0..turns {
-            let mut order: Vec<&mut Compared> = limits.iter_mut().collect();
-            if turn % 2 == 1 {
-                order.reverse();
-            }
-            for of in order {
+            for index in turn_about(turn, limits.len()) {
+                let of = &mut limits[index];
                 of.parts.push(self.measure(&of.limit, args.lead, args.seconds).await?);
                 of.found = self.limit_found().await?;
             }

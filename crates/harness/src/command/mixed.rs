@@ -15,7 +15,7 @@ use clap::Args;
 use serde_json::json;
 use tokio_postgres::{Config, NoTls};
 
-use super::{OutputArgs, SystemArgs, client_threads, parameters};
+use super::{OutputArgs, SystemArgs, client_threads, parameters, turn_about};
 use crate::driver::{self, Outcome, Plan};
 use crate::error::{DatabaseContext, Error, Result};
 use crate::peer::{self, System};
@@ -70,11 +70,7 @@ pub async fn run(args: &MixedArgs) -> Result<()> {
     }
     let mut measured: Vec<Measured> = systems.iter().map(|_| Measured::default()).collect();
     for round in 0..u64::from(args.rounds) {
-        let mut order: Vec<usize> = (0..systems.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for index in order {
+        for index in turn_about(round, systems.len()) {
             let (system, measured) = (&systems[index], &mut measured[index]);
             measured.alone.add(point_reads(args, system, table, 2 * round).await?);
             let analytic = Analytic::start(system, args.isolation).await?;

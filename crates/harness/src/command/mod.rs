@@ -166,6 +166,16 @@ pub fn client_threads() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).min(8)
 }
 
+/// The order of so many contestants in a round: turn and turn about (A B, B A). What drifts over
+/// time then falls on all of them.
+pub(crate) fn turn_about(round: impl Into<u64>, count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    if round.into() % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
 /// Bytes from a size as the server's `--memory` takes it: a number with `KB`, `MB` or `GB` (powers
 /// of 1024).
 pub fn parse_size(text: &str) -> Result<u64> {

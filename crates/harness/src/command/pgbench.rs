@@ -6,7 +6,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::{OutputArgs, SystemArgs, client_threads, parameters};
+use super::{OutputArgs, SystemArgs, client_threads, parameters, turn_about};
 use crate::error::{Error, Result};
 use crate::median::{median_ratio, ratio_error};
 use crate::peer::System;
@@ -113,11 +113,7 @@ fn rates(runs: &[Measured]) -> Vec<f64> {
 async fn rounds(args: &PgbenchArgs, ways: &[Way<'_>], script: Script) -> Result<Vec<Vec<Measured>>> {
     let mut runs = vec![Vec::new(); ways.len()];
     for round in 0..args.rounds {
-        let mut order: Vec<usize> = (0..ways.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for index in order {
+        for index in turn_about(round, ways.len()) {
             let Way { system, settings, row } = &ways[index];
             let measured = pgbench::run(system, script, settings).await?;
             let tps = report::number(measured.tps);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use cognate::{Database, Method, Options};
 use tempfile::TempDir;
 
-use super::{ServerArgs, client_threads};
+use super::{ServerArgs, client_threads, turn_about};
 use crate::driver::{self, Counts, Outcome, Plan};
 use crate::error::{Error, Result};
 use crate::peer::{System, fresh_folder};
@@ -228,12 +228,8 @@ impl Systems {
         let kept = std::mem::take(&mut self.started);
         for round in 0..program.rounds {
             self.round += 1;
-            let mut order = names.to_vec();
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for name in order {
-                self.ready(name, program).await?;
+            for index in turn_about(round, names.len()) {
+                self.ready(names[index], program).await?;
             }
             // Who was started first is not always measured first.
             sums.add(self.one_by_one(names, program, round / 2, FRESH_WARMUP).await?);
@@ -251,12 +247,8 @@ impl Systems {
         round: u32,
         warmup: Duration,
     ) -> Result<Vec<Outcome>> {
-        let mut order: Vec<usize> = (0..names.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
         let mut outcomes = Vec::new();
-        for index in order {
+        for index in turn_about(round, names.len()) {
             let name = names[index];
             let plan = Plan {
                 label: format!("{}: {} clients", name.label(), program.clients),

@@ -7,6 +7,7 @@
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use cognate_env::clock::date;
 use serde_json::json;
 
 use crate::report::Record;
@@ -103,35 +104,13 @@ pub fn machine() -> String {
 /// Today's date in UTC, year-month-day.
 pub fn today() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (year, month, day) = civil(seconds as i64 / 86_400);
+    let (year, month, day) = date(seconds as i64 / 86_400);
     format!("{year:04}-{month:02}-{day:02}")
-}
-
-/// The date of a day counted from 1970-01-01, by walking 400-year cycles of March-based years.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468; // days since 0000-03-01
-    let cycle = shifted.div_euclid(146_097);
-    let in_cycle = shifted.rem_euclid(146_097);
-    let year_in_cycle = (in_cycle - in_cycle / 1_460 + in_cycle / 36_524 - in_cycle / 146_096) / 365;
-    let day_in_year = in_cycle - (365 * year_in_cycle + year_in_cycle / 4 - year_in_cycle / 100);
-    let month_from_march = (5 * day_in_year + 2) / 153;
-    let day = day_in_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_in_cycle + cycle * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_become_dates() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(10_956), (1999, 12, 31));
-        assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!(civil(20_778), (2026, 11, 21));
-    }
 
     #[test]
     fn a_command_is_told_without_places() {

@@ -12,7 +12,7 @@ use openraft::raft::{
 use openraft::{EmptyNode, OptionalSend};
 use tokio::time::Instant;
 
-use super::machine::Parcel;
+use super::machine::{Parcel, States};
 use super::{RaftSnapshot, RaftVote, Types, ballot_of, entry_of, id_of, log_id, vote_of};
 use crate::codec::Coded;
 use crate::entry::{Ballot, Content, EntryId, NodeNumber};
@@ -46,18 +46,22 @@ const BYTES_A_SECOND: usize = 4 << 20;
 pub(super) struct Links {
     pub(super) wire: Arc<dyn Wire>,
     pub(super) identity: Arc<Identity>,
+    pub(super) states: States,
 }
 
 /// The way to one other node.
 pub(super) struct Link {
     wire: Arc<dyn Wire>,
     identity: Arc<Identity>,
+    states: States,
     target: NodeNumber,
     /// Whether it carries heartbeats only. Each of them names the last entry that the other node
     /// has confirmed.
     is_heartbeat: bool,
     /// The last entry that the other node has confirmed on this link.
     confirmed: Option<EntryId>,
+    /// The last entry by which the other node left that it is known to have, itself or in a state.
+    has_left_at: Option<EntryId>,
     /// Pause after the next snapshot that is refused.
     pause: Duration,
 }
@@ -66,8 +70,16 @@ impl RaftNetworkFactory<Types> for Links {
     type Network = Link;
 
     async fn new_client(&mut self, target: u64, _: &EmptyNode) -> Link {
-        let (wire, identity) = (Arc::clone(&self.wire), Arc::clone(&self.identity));
-        Link { wire, identity, target, is_heartbeat: false, confirmed: None, pause: REFUSED.0 }
+        Link {
+            wire: Arc::clone(&self.wire),
+            identity: Arc::clone(&self.identity),
+            states: self.states.clone(),
+            target,
+            is_heartbeat: false,
+            confirmed: None,
+            has_left_at: None,
+            pause: REFUSED.0,
+        }
     }
 
     async fn new_heartbeat_client(&mut self, target: u64, node: &EmptyNode) -> Link {
@@ -193,7 +205,15 @@ impl Link {
             last: asked.last_log_id.map(id_of),
             is_hand_over: asked.leadership_transfer,
         };
+        // Of before it is asked: what it says meanwhile may be of behind its answer.
+        let kept = self.identity.kept(self.target);
         let vote: Vote = self.call(kind, &ask, SHORT).await?;
+        if let Some((incarnation, last)) = kept
+            && vote.last.is_none_or(|id| id.index < last)
+        {
+            self.identity.disown(self.target, Some(incarnation));
+            return Err(self.disowned());
+        }
         Ok(VoteResponse::new(vote_of(vote.ballot), vote.last.map(log_id), vote.is_granted))
     }
 
@@ -244,6 +264,48 @@ impl Link {
         tokio::time::sleep(pause).await;
         Err(Unreachable::<Types>::from_string(why).into())
     }
+
+    /// The other node is about to be sent the log from its beginning. If it has left since, and may
+    /// have come again with nothing, it is sent a state first.
+    ///
+    /// It has forgotten what it confirmed then. By the members of before it left it would have a
+    /// vote: two of such nodes could let one of them lead, while both have only the beginning of
+    /// the log, and write something else where the others have what was acknowledged. By the
+    /// members of the state it had left, and by the state's place it passes over the beginning.
+    /// openraft itself sends a state only where the log is cut; and it cuts nothing of what it is
+    /// about to send to another node, which may have come again, too, or be away.
+    async fn send_state_first(&mut self, vote: RaftVote) -> Result<(), RPCError<Types>> {
+        let left = self.states.left_at(self.target);
+        if left <= self.has_left_at {
+            return Ok(());
+        }
+        // Who goes on with what it had, or was sent a state before, may have that entry.
+        let (ballot, entries) = (ballot_of(vote), Vec::new());
+        let append = Append { ballot, previous: left, committed: None, entries };
+        match self.call(Kind::Append, &append, SHORT).await? {
+            Appended::All => {
+                self.has_left_at = left;
+                return Ok(());
+            }
+            // It says so again when it is sent the entries.
+            Appended::Higher(_) => return Ok(()),
+            Appended::UpTo(_) | Appended::Conflict => {}
+        }
+        let parcel = match self.states.open(None).await {
+            Ok((_, parcel)) => parcel,
+            Err(why) => {
+                // There may be none yet.
+                self.states.renew();
+                tracing::warn!(why, "a node that has come again cannot be sent this one's state for now");
+                return Err(Unreachable::<Types>::from_string(why).into());
+            }
+        };
+        if let Err(error) = self.try_snapshot(vote, parcel).await {
+            return Err(Unreachable::<Types>::from_string(error).into());
+        }
+        self.has_left_at = left;
+        Ok(())
+    }
 }
 
 /// Why a snapshot was not sent.
@@ -275,6 +337,9 @@ impl RaftNetworkV2<Types> for Link {
         asked: AppendEntriesRequest<Types>,
         _: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        if asked.prev_log_id.is_none() && !asked.entries.is_empty() {
+            self.send_state_first(asked.vote).await?;
+        }
         // A heartbeat may be under way for longer than its target is a member.
         let met = if self.is_heartbeat { self.identity.met(self.target) } else { None };
         let append = Append {

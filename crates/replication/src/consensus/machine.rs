@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use futures_util::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
@@ -30,7 +30,7 @@ pub(crate) enum Parcel {
         position: Position,
         source: Box<dyn SnapshotSource>,
         sending: Sending,
-        /// Members as of the base who were removed since: they are not sent it.
+        /// Members as of the base, or later ones, who were removed since: they are not sent it.
         left: BTreeSet<NodeNumber>,
     },
     /// To another node, and there is nothing to be sent for now: why.
@@ -111,6 +111,49 @@ impl Drop for Sending {
     }
 }
 
+/// Opens the application's state, to be sent. Links have it, which may outlive the consensus for a
+/// moment, and the application must not.
+#[derive(Clone)]
+pub(super) struct States {
+    application: Weak<dyn Application>,
+    log: Arc<OrderLog>,
+    shared: Arc<Shared>,
+}
+
+impl States {
+    /// The last entry by which a node left that was a member before.
+    pub(super) fn left_at(&self, node: NodeNumber) -> Option<EntryId> {
+        self.log.left_at(node)
+    }
+
+    /// Has a newer one made, or the first.
+    pub(super) fn renew(&self) {
+        if let Some(application) = self.application.upgrade() {
+            application.renew_snapshot();
+        }
+    }
+
+    /// Opens it. `claimed` is its base in tests of the storage alone.
+    pub(super) async fn open(&self, claimed: Option<Base>) -> Result<(Base, Parcel), Failure> {
+        let application = self.application.upgrade().ok_or("this node has ended")?;
+        let opened = application.open_snapshot().await?;
+        let base = claimed.or_else(|| self.log.base_at(opened.position));
+        let base = base.ok_or("a snapshot from before the beginning of the log")?;
+        // Who comes again with other data has forgotten what it confirmed. By a membership from
+        // before it left it may be a majority by itself, and would lead over what is settled. All
+        // others can have this state, and must, since a change of the members that is under way may
+        // wait for one of them.
+        let left = self.log.left_since(&base);
+        if !left.is_disjoint(&self.log.members_at(u64::MAX).members.nodes) {
+            application.renew_snapshot();
+        }
+        let sending = Sending::of(&self.shared, &base);
+        let (position, source) = (opened.position, opened.source);
+        let parcel = Parcel::Outgoing { base: base.clone(), position, source, sending, left };
+        Ok((base, parcel))
+    }
+}
+
 /// The state machine that openraft knows: it moves the mark of what is settled.
 pub(crate) struct Machine {
     pub(super) log: Arc<OrderLog>,
@@ -140,23 +183,10 @@ impl Machine {
         Base { id: self.applied, position, members: self.members.clone() }
     }
 
-    /// Opens the application's state, to be sent.
-    async fn open(&self, known: Base) -> Result<(Base, Parcel), Failure> {
-        let opened = self.application.open_snapshot().await?;
-        let base = if self.shared.claims_applied { Some(known) } else { self.log.base_at(opened.position) };
-        let base = base.ok_or("a snapshot from before the beginning of the log")?;
-        // Who comes again with other data has forgotten what it confirmed. By a membership from
-        // before it left it may be a majority by itself, and would lead over what is settled. All
-        // others can have this state, and must, since a change of the members that is under way may
-        // wait for one of them.
-        let left = self.log.left_since(&base);
-        if !left.is_disjoint(&self.log.members_at(u64::MAX).members.nodes) {
-            self.application.renew_snapshot();
-        }
-        let sending = Sending::of(&self.shared, &base);
-        let (position, source) = (opened.position, opened.source);
-        let parcel = Parcel::Outgoing { base: base.clone(), position, source, sending, left };
-        Ok((base, parcel))
+    /// Whence states are opened that are sent.
+    pub(super) fn states(&self) -> States {
+        let (application, log) = (Arc::downgrade(&self.application), Arc::clone(&self.log));
+        States { application, log, shared: Arc::clone(&self.shared) }
     }
 
     /// Sends what a snapshot holds to the application of this node.
@@ -243,7 +273,8 @@ impl RaftStateMachine<Types> for Machine {
         if !self.shared.is_running.load(Ordering::Acquire) {
             return Ok(Some(RaftSnapshot { meta: meta_of(&known), snapshot: Parcel::Nothing }));
         }
-        let (base, parcel) = match self.open(known.clone()).await {
+        let claimed = self.shared.claims_applied.then(|| known.clone());
+        let (base, parcel) = match self.states().open(claimed).await {
             Ok(opened) => opened,
             Err(why) => {
                 // It is the other node's affair: this one goes on, and tries it again soon.

@@ -264,7 +264,8 @@ impl Consensus {
             snapshot: base.id.is_some().then_some(base),
             log,
         };
-        let links = Links { wire: parts.wire, identity: Arc::clone(&parts.identity) };
+        let identity = Arc::clone(&parts.identity);
+        let links = Links { wire: parts.wire, identity, states: machine.states() };
         let own = parts.identity.node();
         let raft = Raft::new(own, Arc::new(config), links, storage, machine).await;
         let raft = raft.map_err(|error| failed(error.to_string()))?;

@@ -212,7 +212,8 @@ async fn who_needs_no_snapshot_still_says_whom_it_follows() {
     let _builder = machine.get_snapshot_builder().await;
     let snapshot = machine.get_current_snapshot().await.expect("it is opened").expect("there is one");
     let identity = Identity::new(1, 1, BTreeSet::from([1, 3]), Arc::clone(&storage.log));
-    let mut links = Links { wire: Arc::new(Deserter), identity: Arc::new(identity) };
+    let (wire, identity) = (Arc::new(Deserter), Arc::new(identity));
+    let mut links = Links { wire, identity, states: machine.states() };
     let mut link = links.new_client(3, &EmptyNode::new()).await;
     let vote = vote_of(Ballot { leadership: Leadership { term: 1, node: 1 }, is_elected: true });
     let option = RPCOption::new(Duration::from_secs(60));
@@ -247,7 +248,7 @@ impl Wire for Forgetful {
 #[tokio::test]
 async fn who_has_lost_what_he_confirmed_is_sent_nothing_any_more() {
     let stores = Stores { flushes_inline: true };
-    let ((), storage, _machine) = stores.build().await.expect("an empty log");
+    let ((), storage, machine) = stores.build().await.expect("an empty log");
     let leadership = Leadership { term: 1, node: 1 };
     let asked = |index| AppendEntriesRequest::<Types> {
         vote: vote_of(Ballot { leadership, is_elected: true }),
@@ -260,7 +261,7 @@ async fn who_has_lost_what_he_confirmed_is_sent_nothing_any_more() {
         let identity = Identity::new(1, 1, BTreeSet::from([1, 3]), Arc::clone(&storage.log));
         let identity = Arc::new(identity);
         let wire = Arc::new(Forgetful(AtomicBool::new(is_heartbeat)));
-        let mut links = Links { wire, identity: Arc::clone(&identity) };
+        let mut links = Links { wire, identity: Arc::clone(&identity), states: machine.states() };
         let mut link = match is_heartbeat {
             true => links.new_heartbeat_client(3, &EmptyNode::new()).await,
             false => links.new_client(3, &EmptyNode::new()).await,

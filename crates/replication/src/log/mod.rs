@@ -32,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -68,6 +69,8 @@ pub(crate) struct OrderLog {
     cold: Cold,
     cache_bytes: usize,
     slots: Mutex<Slots>,
+    /// How often nodes were forgotten: each message asks whether its sender was.
+    forgettings: AtomicU64,
 }
 
 impl OrderLog {
@@ -101,7 +104,8 @@ impl OrderLog {
             return Err(Error::Corrupt { file, offset: 0, what }.into());
         }
         settle(&mut slots, applied)?;
-        Ok(OrderLog { log, cold, cache_bytes, slots: Mutex::new(slots) })
+        let (slots, forgettings) = (Mutex::new(slots), AtomicU64::new(0));
+        Ok(OrderLog { log, cold, cache_bytes, slots, forgettings })
     }
 
     fn write(&self, record: &Record) -> Result<DurableWait, Error> {
@@ -148,8 +152,11 @@ impl OrderLog {
         if slots.peers.insert(node | LOST, incarnation) == Some(incarnation) {
             return Ok(false);
         }
-        // Nobody waits for it: it is found again, as long as the same node leads.
-        self.log.append(&[&Record::Peer(node | LOST, incarnation).encode()])?;
+        // Nobody waits for it: it is found again, as long as the same node leads. It is written
+        // soon all the same, by a thread that is woken once the mutex is free.
+        self.log.queue(&[&Record::Peer(node | LOST, incarnation).encode()])?;
+        drop(slots);
+        self.log.nudge();
         Ok(true)
     }
 
@@ -177,9 +184,20 @@ impl OrderLog {
         slots.members_at(settled).members.nodes.contains(&node)
     }
 
-    /// Members as of `base` who were removed since, and may have come again.
+    /// How often nodes were forgotten since this was opened. Who was met is known as long as that
+    /// stays.
+    pub(crate) fn forgettings(&self) -> u64 {
+        self.forgettings.load(Ordering::Acquire)
+    }
+
+    /// Members as of `base`, or later ones, who were removed since, and may have come again.
     pub(crate) fn left_since(&self, base: &Base) -> BTreeSet<NodeNumber> {
         self.slots.lock().left_since(base)
+    }
+
+    /// The last entry of the log that leaves out a node which was a member before it.
+    pub(crate) fn left_at(&self, node: NodeNumber) -> Option<EntryId> {
+        self.slots.lock().left_at(node)
     }
 
     /// Forgets nodes that are no members: their numbers may come again with new data.
@@ -188,6 +206,7 @@ impl OrderLog {
         let before = slots.peers.len();
         slots.peers.retain(|node, _| members.contains(&(node & !LOST)));
         if slots.peers.len() < before {
+            self.forgettings.fetch_add(1, Ordering::Release);
             let kept_from = slots.first_csn().unwrap_or(self.log.last() + 1);
             self.log.queue(&[&Record::State(Box::new(slots.state(kept_from))).encode()])?;
         }
@@ -434,13 +453,15 @@ impl OrderLog {
     /// The index at which an application goes on that has everything up to `position`: of the entry
     /// that holds the position, if more follows in it, or else the next one. What stands behind may
     /// be replaced as long as it is not settled, also by requests where there was none; so nothing
-    /// behind is looked at.
+    /// behind is looked at. Nor is an entry that holds the position and is not settled: a snapshot
+    /// may stand within another one of the same index.
     pub(crate) fn index_after(&self, position: Position) -> u64 {
         let slots = self.slots.lock();
-        match slots.holding(position) {
+        let next = slots.committed.map_or(0, |id| id.index + 1);
+        match slots.holding(position).filter(|slot| slot.id.index < next) {
             Some(slot) if slot.count > 0 => slot.id.index + u64::from(slot.end == position),
             // The application has nothing that is here, or a part of an entry that has not come
-            // yet.
+            // yet; whatever it is given again it passes over.
             _ => slots.first(),
         }
     }
@@ -460,6 +481,14 @@ impl OrderLog {
         let durable = self.log.durable();
         let slots = self.slots.lock();
         slots.last_where(|slot| slot.csn <= durable).map_or(slots.base.position, |slot| slot.end)
+    }
+
+    /// The last entry up to `settled` that is durable here: if those are settled, they stay.
+    pub(crate) fn synced_upto(&self, settled: Option<u64>) -> Option<u64> {
+        let durable = self.log.durable();
+        let slots = self.slots.lock();
+        let synced = slots.last_where(|slot| slot.csn <= durable).map(|slot| slot.id);
+        settled.min(synced.or(slots.base.id).map(|id| id.index))
     }
 
     /// The last index up to `limit` behind which at least `bytes` of requests are kept.
@@ -515,12 +544,14 @@ fn settle(slots: &mut Slots, applied: Position) -> Result<(), StartError> {
         return Err(StartError::Behind { applied, begins: slots.base.position });
     }
     // A snapshot may stand within the entry that follows it, which may not have come yet.
-    let end = install.map_or(0, |install| install.position).max(slots.end());
+    let installed = install.map_or(0, |install| install.position);
+    let end = installed.max(slots.end());
     if applied > end {
         return Err(StartError::Ahead { applied, ends: end });
     }
-    // What the application has checkpointed was settled.
-    if applied > slots.base.position {
+    // What the application has checkpointed was settled. Of what it has by a snapshot the log may
+    // hold something else, the end of a deposed leader's, which is cut once the leader is heard.
+    if applied > slots.base.position.max(installed) {
         let holding = slots.holding(applied).map(|slot| slot.id);
         slots.committed = slots.committed.max(holding);
     }

@@ -242,14 +242,31 @@ impl Slots {
         }
     }
 
-    /// Members as of `base` whom a later entry leaves out: they were removed since, and may have
-    /// come again.
+    /// Members as of `base`, or of a later entry, whom one behind it leaves out: they were removed
+    /// since, and may have come again.
     pub(super) fn left_since(&self, base: &Base) -> BTreeSet<NodeNumber> {
-        let mut left = BTreeSet::new();
+        let (mut before, mut left) = (&base.members.members.nodes, BTreeSet::new());
         for &index in self.changes.range(base.next_index()..) {
             let content = self.get(index).and_then(|slot| slot.content.as_ref());
             if let Some(Content::Members(later)) = content {
-                left.extend(base.members.members.nodes.difference(&later.nodes));
+                left.extend(before.difference(&later.nodes));
+                before = &later.nodes;
+            }
+        }
+        left
+    }
+
+    /// The last entry that leaves out a node which was a member before it.
+    pub(super) fn left_at(&self, node: NodeNumber) -> Option<EntryId> {
+        let mut was_member = self.base.members.members.nodes.contains(&node);
+        let mut left = None;
+        for slot in self.changes.iter().filter_map(|index| self.get(*index)) {
+            if let Some(Content::Members(members)) = &slot.content {
+                let is_member = members.nodes.contains(&node);
+                if was_member && !is_member {
+                    left = Some(slot.id);
+                }
+                was_member = is_member;
             }
         }
         left

@@ -59,6 +59,7 @@ async fn positions_follow_from_the_order_alone_also_after_a_cut_and_a_restart() 
     add(&log, requests(2, 3, 4, 10));
     let before: Vec<Position> = all(&log).await.iter().map(|placed| placed.before).collect();
     assert_eq!(before, [0, 0, 3, 4]);
+    log.note_committed(id(2, 3)).unwrap();
     assert_eq!(
         (log.index_after(0), log.index_after(3), log.index_after(5), log.index_after(8)),
         (0, 2, 3, 4)
@@ -89,15 +90,24 @@ fn who_left_since_a_base_and_who_is_to_be_met_again() {
     add(&log, members(1, 5, &[2, 3]));
     add(&log, members(1, 6, &[1, 2, 3]));
     assert_eq!(log.left_since(&base), BTreeSet::from([1]));
+    assert_eq!((log.left_at(1), log.left_at(2), log.left_at(4)), (Some(id(1, 5)), None, None));
     log.note_committed(id(1, 5)).unwrap();
     assert!(log.meet(1, 7));
     log.forget_others(&BTreeSet::from([2, 3])).unwrap();
+    assert_eq!(log.forgettings(), 1);
     assert!(!log.is_unmet_member(1), "its coming again is not settled, and may be cut");
     log.note_committed(id(1, 6)).unwrap();
     assert!(log.is_unmet_member(1));
     assert!(log.meet(1, 8) && !log.is_unmet_member(1) && !log.meet(1, 7));
     let newer = log.base_at(3).unwrap();
     assert_eq!((newer.id, log.left_since(&newer)), (Some(id(1, 6)), BTreeSet::new()));
+    // This one has come and left behind the earlier state.
+    add(&log, members(1, 7, &[1, 2]));
+    add(&log, members(1, 8, &[1, 2, 3]));
+    assert_eq!(log.left_since(&base), BTreeSet::from([1, 3]));
+    // Cut there, the log has nothing from before it left.
+    log.purge(id(1, 5)).unwrap();
+    assert_eq!((log.left_at(1), log.left_at(3)), (None, Some(id(1, 7))));
 }
 
 #[tokio::test]
@@ -270,6 +280,30 @@ async fn a_snapshot_that_was_taken_in_before_the_log_knew_counts_after_a_restart
     assert_eq!((log.base(), log.last(), log.committed()), (base, Some(id(2, 50)), Some(id(2, 50))));
     add(&log, requests(2, 51, 3, 1));
     assert_eq!(log.first_position(51), Some(71));
+}
+
+/// A deposed leader has left the end of its log here, and the snapshot stands within an entry that
+/// replaces it: what holds the snapshot's position is another entry, and is not settled.
+#[test]
+fn a_snapshot_within_an_entry_settles_none_that_stands_in_its_place() {
+    for position in [4, 5] {
+        let disk = SimDisk::new(9);
+        let log = open(&disk, 0).unwrap();
+        add(&log, requests(1, 0, 2, 1));
+        add(&log, requests(1, 1, 3, 1));
+        let base = Base { id: Some(id(1, 0)), position: 2, members: MembersAt::default() };
+        log.begin_install(Install { base, position }).unwrap().wait().unwrap();
+        log.close().unwrap();
+        let log = open(&disk, position).unwrap();
+        assert_eq!((log.committed(), log.last()), (Some(id(1, 0)), Some(id(1, 1))));
+        assert_eq!(log.index_after(position), 1, "the entry that replaces it is looked at");
+        log.cut_after(Some(id(1, 0))).unwrap();
+        add(&log, requests(2, 1, 4, 1));
+        log.note_committed(id(2, 1)).unwrap();
+        log.close().unwrap();
+        let log = open(&disk, 6).unwrap();
+        assert_eq!((log.committed(), log.index_after(6)), (Some(id(2, 1)), 2));
+    }
 }
 
 /// Segments that are kept hold earlier states, too, and not all that followed these.

@@ -33,7 +33,7 @@ use crate::entry::{ClusterId, NodeNumber};
 
 /// Version of the handshake, of the messages and of what they carry, and of the rules by which that
 /// is judged: nodes that come to other verdicts would part.
-pub(crate) const PROTOCOL: u32 = 6;
+pub(crate) const PROTOCOL: u32 = 7;
 
 const MAGIC: [u8; 8] = *b"COGNREPL";
 

@@ -88,6 +88,8 @@ pub struct Identity {
     /// Whether a node ever was found to have lost what it confirmed: mostly none was, and each
     /// message asks.
     is_any_lost: AtomicBool,
+    /// What other nodes have said that they have for good: the incarnation, and the last entry.
+    kept: Mutex<BTreeMap<NodeNumber, (u64, u64)>>,
     since: Instant,
 }
 
@@ -110,6 +112,7 @@ impl Identity {
             log,
             presence,
             is_any_lost,
+            kept: Mutex::default(),
             since: Instant::now(),
         }
     }
@@ -178,6 +181,27 @@ impl Identity {
         }
     }
 
+    /// An incarnation of a node has said that it has everything up to an entry, for good. None
+    /// where nobody asks who is who.
+    pub(crate) fn note_kept(&self, node: NodeNumber, incarnation: Option<u64>, last: Option<u64>) {
+        let (Some(incarnation), Some(last)) = (incarnation, last) else { return };
+        let mut kept = self.kept.lock();
+        let known = kept.entry(node).or_default();
+        *known = match known.0 == incarnation {
+            true => (incarnation, last.max(known.1)),
+            false => (incarnation, last),
+        };
+    }
+
+    /// The incarnation of a node, and the last entry that it is to have, since it has said so: the
+    /// greatest of those that were settled and on its disk. If it has less in an election, an older
+    /// copy of its folder has taken the place of its own, and by its vote one might lead who lacks
+    /// what was acknowledged. The node that leads knows better, but it may be the one that is away.
+    pub(crate) fn kept(&self, node: NodeNumber) -> Option<(u64, u64)> {
+        let known = self.kept.lock().get(&node).copied();
+        known.filter(|(incarnation, _)| self.met(node) == Some(*incarnation))
+    }
+
     /// Whether a node was disowned and is still the same one.
     pub(crate) fn has_lost(&self, node: NodeNumber) -> bool {
         self.is_any_lost.load(Ordering::Acquire) && self.log.has_lost(node)
@@ -202,6 +226,11 @@ impl Identity {
     /// Whether `node` is a member again that was forgotten when it was removed.
     pub(crate) fn forgot(&self, node: NodeNumber) -> bool {
         self.log.is_unmet_member(node)
+    }
+
+    /// How often nodes were forgotten ([`OrderLog::forgettings`]).
+    pub(crate) fn forgettings(&self) -> u64 {
+        self.log.forgettings()
     }
 
     /// Whether the node that calls itself `node` is the one that was here before.

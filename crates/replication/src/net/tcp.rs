@@ -430,7 +430,8 @@ impl Tcp {
         other: Other,
         out: mpsc::Sender<(u64, Bytes)>,
     ) -> std::io::Result<()> {
-        let mut is_met = false;
+        // How often nodes had been forgotten when the other one was met.
+        let mut met_at: Option<u64> = None;
         // What of a frame has been read is kept while answers come.
         let limit = self.frame_bytes;
         let frames = unfold(read, move |mut read| async move {
@@ -460,12 +461,13 @@ impl Tcp {
             if self.identity.has_lost(other.node) {
                 return Err(std::io::Error::other(lost(other.node)));
             }
-            let is_unmet = !is_met || self.identity.forgot(other.node);
+            let forgettings = self.identity.forgettings();
+            let is_unmet = met_at.is_none_or(|at| at != forgettings && self.identity.forgot(other.node));
             if is_unmet && names_cluster(&request) && self.identity.begun().is_some() {
                 // The connection is older than the other's joining, which is durable now, or than
                 // its coming again after it was removed.
                 self.identity.meet(other.node, true, other.incarnation).map_err(std::io::Error::other)?;
-                is_met = true;
+                met_at = Some(forgettings);
             }
             let is_of_consensus = Kind::of(&request).is_some_and(Kind::is_of_consensus);
             let answer = self.server.serve(other.node, request);

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use cognate_replication::{Change, NodeNumber, NodeRow, Position};
 
+use crate::support::FOR_EVER;
 use crate::tcp::Trio;
 
 fn copy(from: &Path, to: &Path) {
@@ -96,4 +97,48 @@ async fn who_comes_with_an_older_copy_of_its_folder_is_refused_by_all_until_it_i
             tokio::task::yield_now().await;
         }
     }
+}
+
+/// The node that leads had its word, and is away with all that it knows. Another one has heard how
+/// much the node had, and would lead by its vote without what was acknowledged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_the_vote_of_who_has_less_than_it_said_nobody_leads() {
+    let mut trio = Trio::new(3);
+    trio.start_all().await;
+    let (lost, mut last) = (3, 1);
+    assert_eq!(trio.node(1).order("first").await, last);
+    trio.same(last).await;
+    trio.kill(lost).await;
+    let older = trio.path(lost).with_extension("older");
+    copy(&trio.path(lost), &older);
+    trio.start(lost).await;
+    for _ in 0..8 {
+        last += 1;
+        assert_eq!(trio.node(lost).order(&last.to_string()).await, last);
+    }
+    trio.same(last).await;
+    let leader = trio.leader().await;
+    let third = if leader == 1 { 2 } else { 1 };
+    let away = 6 - lost - third;
+    while row(&trio, third, lost).await.committed != Some(last) {
+        tokio::task::yield_now().await;
+    }
+    for node in [away, lost] {
+        trio.kill(node).await;
+    }
+    fs::remove_dir_all(trio.path(lost)).unwrap();
+    fs::rename(&older, trio.path(lost)).unwrap();
+    trio.start(lost).await;
+    let noticed = async {
+        while !row(&trio, third, lost).await.has_lost_data() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(FOR_EVER, noticed).await.expect("it is noticed");
+    trio.start(away).await;
+    assert_eq!(trio.node(third).order("after").await, last + 1);
+    // Nor is it forgotten at a start.
+    trio.kill(third).await;
+    trio.start(third).await;
+    assert!(row(&trio, third, lost).await.has_lost_data());
 }

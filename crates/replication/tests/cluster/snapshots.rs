@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cognate_env::sim::Loss;
+use cognate_env::sim::{Loss, SimDisk};
 use cognate_replication::{Change, NodeNumber, Position};
 
+use crate::recorder::Recorder;
 use crate::sim::{NODES, Storm, simulated};
 use crate::support::{FOR_EVER, until};
 
@@ -270,6 +271,47 @@ fn a_snapshot_that_takes_long_to_become_the_state_is_sent_once() {
         storm.recorders[&AWAY].hold_finish(false);
         is_soon_level(&storm).await;
         assert_eq!(storm.recorders[&AWAY].begun(), (1, 0));
+        takes_part(storm, 1).await;
+    });
+}
+
+/// They have forgotten what they confirmed, and in the log they have votes, from before they left:
+/// two such nodes could lead over what is settled. They are sent a state, which knows that they had
+/// left, also if the log is not cut there, since what either of them lacks is in it.
+#[test]
+fn who_come_again_with_nothing_are_sent_nothing_of_before_they_left() {
+    simulated(async {
+        let mut storm = Storm::of(30, 5);
+        for node in 1..=5 {
+            storm.start(node).await;
+        }
+        let mut last = storm.running[&1].order("first").await;
+        for node in storm.running.values() {
+            node.until(last).await;
+        }
+        let again = [AWAY, 4];
+        for node in again {
+            storm.running[&1].order.change(Change::Remove(node)).await.unwrap();
+            storm.lose(node, Loss::Power).await;
+            storm.disks.insert(node, SimDisk::new(30 + node));
+            storm.recorders.insert(node, Recorder::new(0));
+            // It may have led.
+            last = storm.running[&1].order(&format!("without {node}")).await;
+        }
+        for node in again {
+            storm.start(node).await;
+        }
+        for node in again {
+            storm.running[&1].order.change(Change::AddLearner(node)).await.unwrap();
+        }
+        for node in again {
+            storm.running[&node].until(last).await;
+            assert_eq!(storm.recorders[&node].snapshots().1, 1, "all of it is in the log, too");
+            assert_eq!(storm.running[&node].order.members().voters, [BTreeSet::from([1, 2, 5])]);
+        }
+        for node in again {
+            storm.running[&1].order.change(Change::Promote(node)).await.unwrap();
+        }
         takes_part(storm, 1).await;
     });
 }

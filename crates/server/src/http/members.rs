@@ -7,9 +7,11 @@
 //! POST /cluster/nodes/4/remove        it is no member any more
 //! ```
 //!
-//! Any node that serves takes them. A change answers once it is in force, with 409 and the reason
-//! if it is refused, such as the vote of a node that lacks much still. Who may make one has the
-//! token; where none is configured, the port must not be reachable from other machines.
+//! A row also says whether others refuse the node since it has lost its data.
+//!
+//! Any node that serves takes changes. A change answers once it is in force, with 409 and the
+//! reason if it is refused, such as the vote of a node that lacks much still. Who may make one has
+//! the token; where none is configured, the port must not be reachable from other machines.
 
 use cognate_replication::entry::NodeNumber;
 use cognate_replication::error::OrderError;
@@ -40,6 +42,7 @@ pub(super) async fn describe(server: &Server) -> Result<Value, Refusal> {
             "digest_position": digest.and_then(|row| row.digest_position),
             "digest": digest.and_then(|row| row.digest.clone()),
             "reason": row.reason,
+            "has_lost_data": row.has_lost_data(),
         })
     });
     Ok(json!({ "node": order.node(), "nodes": rows.collect::<Vec<_>>() }))

@@ -75,6 +75,8 @@ pub(crate) struct Connection {
     pub(crate) unseen: Option<Unseen>,
     /// It failed because of others, and nothing was said of it.
     pub(crate) is_to_run_again: bool,
+    /// So many portals were bound before the end of the last block, which they have ended with.
+    pub(crate) ended_portals: u64,
     /// It has waited for its client since the last message.
     has_rested: bool,
 }
@@ -127,6 +129,7 @@ impl Connection {
             rerun: None,
             unseen: None,
             is_to_run_again: false,
+            ended_portals: 0,
             has_rested: false,
         }
     }

@@ -179,10 +179,15 @@ impl Connection {
             let commits = self.session.commits();
             self.rerun = Some(Rerun { portal: name.to_owned(), head_due, commits, mark });
         }
+        self.session.begins_portal(name);
         let ran = self.run(&mut portal, u64::from(max_rows)).await;
+        self.session.ends_portal();
         self.head_due = None;
         let ran = ran?;
-        self.session.portals_mut().put(name, portal);
+        // What has ended a block was bound in it, and is gone with it.
+        if portal.bound() > self.ended_portals {
+            self.session.portals_mut().put(name, portal);
+        }
         match ran {
             Ran::Complete(command_tag) => self.held = Some(command_tag),
             Ran::Suspended => response::portal_suspended(self.transport.output()),
@@ -300,6 +305,7 @@ impl Connection {
             }
             if let Some(bound) = self.session.take_ended_portals() {
                 self.session.portals_mut().retain(|portal| portal.bound() > bound);
+                self.ended_portals = bound;
             }
             self.write_due_head(portal, fetched.is_ok());
             self.transport.append(&mut self.rows.bytes);

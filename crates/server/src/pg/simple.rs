@@ -5,8 +5,8 @@
 //! is durable. A message that fails because of others before it has committed anything, and of
 //! whose answer nothing was sent, is run again, a bounded number of times.
 
-use cognate_sql::SqlError;
 use cognate_sql::session::{Company, Portal, Statement};
+use cognate_sql::{SqlError, sqlstate};
 
 use super::connection::{Connection, Failure, HeadDue, Unseen};
 use super::conversation::End;
@@ -148,6 +148,10 @@ impl Connection {
             }
             (prepared, _) => prepared?,
         };
+        if !prepared.parameter_types().is_empty() {
+            // The message has no values for them.
+            return Err(SqlError::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1").into());
+        }
         let mut portal = self.session.bind(&prepared, &[], &[], &[])?;
         // It may wait for who changes its tables: the head says what they are afterwards.
         portal.leave_open();

@@ -150,7 +150,7 @@ impl Binder<'_> {
 
     /// The fields of a row, in which a star stands for a table's columns.
     pub(crate) fn row_fields(&mut self, arguments: &[FunctionArg]) -> Result<Vec<Typed>> {
-        if self.stars.is_some() {
+        if self.noting.is_some() {
             // It would be stored as it is, and mean later columns, too.
             return Err(self.lacks("ROW of a star in a view"));
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::{Binder, Clause, VirtualTable};
+use super::{Binder, Clause, VirtualTable, refuse_subquery};
 use crate::catalog::{Domain, Oid};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{DomainCheck, Expr, ReadContext};
@@ -161,12 +161,7 @@ impl Binder<'_> {
         });
         self.pop_level()?;
         let bound = bound?;
-        if bound.any(&mut |expr| matches!(expr, Expr::Subquery(_))) {
-            return Err(SqlError::new(
-                sqlstate::FEATURE_NOT_SUPPORTED,
-                "cannot use subquery in check constraint",
-            ));
-        }
+        refuse_subquery(&bound, "check constraint")?;
         if bound.any(&mut |expr| matches!(expr, Expr::Parameter(_))) {
             return Err(SqlError::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
         }

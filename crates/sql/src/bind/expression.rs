@@ -7,13 +7,10 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 
 use super::operator::{operator_name, row_items};
-use super::{Binder, common_type, type_name};
+use super::{Binder, type_name};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{ArrayConstructor, Case, Expr, InList, NullIf, Quantified, Typed, fold};
+use crate::expr::{ArrayConstructor, Case, Expr, NullIf, Quantified, Typed, fold};
 use crate::types::{Datum, Type, TypeId};
-
-/// Longer IN lists of constants are looked up in a hash table.
-const HASHED_LIST: usize = 16;
 
 /// Stack left before binding goes on on a fresh one, and the size of that.
 const RED_ZONE: usize = 192 * 1024;
@@ -224,74 +221,6 @@ impl Binder<'_> {
         self.distinct_from(left, right, negated)
     }
 
-    fn in_list(&mut self, operand: &Syntax, list: &[Syntax], negated: bool) -> Result<Typed> {
-        if let Some(items) = row_items(operand) {
-            return self.rows_in_list(items, list, negated);
-        }
-        let operand = self.expression(operand)?;
-        let items = list.iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
-        self.in_values(operand, items, negated)
-    }
-
-    /// `operand IN (items)`.
-    pub(crate) fn in_values(&mut self, operand: Typed, items: Vec<Typed>, negated: bool) -> Result<Typed> {
-        if items.len() == 1 {
-            let item = items.into_iter().next().ok_or_else(|| SqlError::internal("an empty IN list"))?;
-            return self.operate(if negated { "<>" } else { "=" }, operand, item);
-        }
-        let mut types = vec![operand.ty];
-        types.extend(items.iter().map(|item| item.ty));
-        let Ok(ty) = common_type(&types) else {
-            // No common type: each item for itself, if each can be compared.
-            let tests = items
-                .into_iter()
-                .map(|item| {
-                    let copy = self.copy(&operand)?;
-                    Ok(self.operate(if negated { "<>" } else { "=" }, copy, item)?.expr)
-                })
-                .collect::<Result<_>>()?;
-            let expr = if negated { Expr::And(tests) } else { Expr::Or(tests) };
-            return Ok(boolean(fold(expr, self.context)));
-        };
-        // Integers of all widths compare with one another as they are, so an index on the operand
-        // stays usable.
-        let integers = types.iter().all(|ty| ty.id.is_integer() || ty.id == TypeId::Unknown)
-            && operand.ty.id.is_integer();
-        let ty = if ty.id == TypeId::Unknown { Self::UNSETTLED } else { ty.plain() };
-        self.equality(ty)?;
-        let (operand, items) = if integers {
-            let own = operand.ty;
-            let items = items
-                .into_iter()
-                .map(|item| if item.ty.id == TypeId::Unknown { self.convert(item, own) } else { Ok(item) })
-                .collect::<Result<Vec<_>>>()?;
-            (operand, items)
-        } else {
-            let operand = self.convert(operand, ty)?;
-            (operand, items.into_iter().map(|item| self.convert(item, ty)).collect::<Result<Vec<_>>>()?)
-        };
-        let items = items.into_iter().map(|item| item.expr).collect();
-        Ok(boolean(fold(make_in_list(operand.expr, items, negated), self.context)))
-    }
-
-    fn rows_in_list(&mut self, items: Vec<&Syntax>, list: &[Syntax], negated: bool) -> Result<Typed> {
-        let operands = items.into_iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
-        let mut tests = vec![];
-        for row in list {
-            let Some(values) = row_items(row).filter(|values| values.len() == operands.len()) else {
-                return Err(SqlError::syntax("unequal number of entries in row expressions"));
-            };
-            let pairs = operands
-                .iter()
-                .zip(values)
-                .map(|(operand, value)| Ok((self.copy(operand)?, self.expression(value)?)))
-                .collect::<Result<Vec<_>>>()?;
-            tests.push(self.compare_rows(if negated { "<>" } else { "=" }, pairs)?.expr);
-        }
-        let expr = if negated { Expr::And(tests) } else { Expr::Or(tests) };
-        Ok(boolean(fold(expr, self.context)))
-    }
-
     /// `operand operator ANY (array or subquery)`.
     fn quantified(&mut self, left: &Syntax, op: &BinaryOperator, right: &Syntax, all: bool) -> Result<Typed> {
         let name = operator_name(op)?;
@@ -304,9 +233,10 @@ impl Binder<'_> {
     }
 
     fn over_array(&mut self, operand: Typed, name: &str, array: Typed, all: bool) -> Result<Typed> {
-        // An untyped array takes its element type from the operand.
+        // What an untyped array has elements of is what the operator takes on its right: of a
+        // char(n) that is like them, texts.
         let array = if array.ty.id == TypeId::Unknown {
-            let element = if operand.ty.id == TypeId::Unknown { Self::UNSETTLED } else { operand.ty.plain() };
+            let element = self.operator(name, operand.ty, array.ty)?.right;
             self.convert(array, type_name::array(element)?)?
         } else {
             array
@@ -515,22 +445,6 @@ impl Binder<'_> {
     }
 }
 
-/// An IN list; long ones of constants get a hash table.
-pub(crate) fn make_in_list(operand: Expr, items: Vec<Expr>, negated: bool) -> Expr {
-    let mut list = InList { operand, items, negated, constants: None };
-    let is_value = |item: &Expr| matches!(item, Expr::Constant(value) if !value.is_null());
-    if list.items.iter().filter(|item| is_value(item)).count() > HASHED_LIST {
-        let (constants, rest): (Vec<Expr>, Vec<Expr>) = list.items.into_iter().partition(is_value);
-        let constants = constants.into_iter().filter_map(|item| match item {
-            Expr::Constant(value) => Some(value),
-            _ => None,
-        });
-        list.constants = Some(std::sync::Arc::new(constants.collect()));
-        list.items = rest;
-    }
-    Expr::InList(Box::new(list))
-}
-
 /// Drops the branches that constants rule out; an expression in a branch never taken must not fail.
 fn fold_case(mut case: Case) -> Expr {
     let mut branches = vec![];
@@ -553,8 +467,7 @@ fn fold_case(mut case: Case) -> Expr {
 /// Takes an operand out that gives another value, or does something, each time it is evaluated, or
 /// that is a query: the tests that are made with it look at the value that it had.
 fn hold(operand: &mut Typed) -> Option<Expr> {
-    let is_query = operand.expr.any(&mut |part| matches!(part, Expr::Subquery(_)));
-    let is_once = is_query || operand.expr.is_volatile();
+    let is_once = operand.expr.has_subquery() || operand.expr.is_volatile();
     is_once.then(|| std::mem::replace(&mut operand.expr, Expr::Held))
 }
 

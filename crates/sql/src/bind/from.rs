@@ -13,8 +13,6 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::types::Type;
 
-/// Nanoseconds of work between two questions whether to stop, very roughly.
-const UNASKED: usize = 1 << 17;
 /// What it takes to copy a column's name and meaning.
 const NAMED_COLUMN: usize = 128;
 /// What it takes to compare a name with that of a column.
@@ -97,14 +95,9 @@ impl Binder<'_> {
     }
 
     /// So many nanoseconds of work are about to be done, very roughly. Now and then it is asked
-    /// whether the statement should stop: not for a short one, which would only take longer.
+    /// whether the statement should stop.
     pub(super) fn has_worked(&mut self, time: usize) -> Result<()> {
-        self.unasked += time;
-        if self.unasked < UNASKED {
-            return Ok(());
-        }
-        self.unasked = 0;
-        self.context.eval.check_interrupt()
+        if self.unasked.is_due(time) { self.context.eval.check_interrupt() } else { Ok(()) }
     }
 
     /// The kind of a join, and whether it is a RIGHT join.

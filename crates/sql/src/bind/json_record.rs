@@ -147,7 +147,7 @@ impl Binder<'_> {
                 let message = format!("column \"{name}\" has pseudo-type {}", ty.id.sql_name());
                 return Err(SqlError::new(sqlstate::INVALID_TABLE_DEFINITION, message));
             }
-            if self.stars.is_some() && ty.user_type().is_some() {
+            if self.noting.is_some() && ty.user_type().is_some() {
                 return Err(self.lacks("a view with a column definition list that names a type of users"));
             }
             columns.push((name, ty));
@@ -201,7 +201,7 @@ impl Binder<'_> {
             _ => return Ok(None),
         };
         // A view would have to follow the table's names.
-        if self.stars.is_some() {
+        if self.noting.is_some() {
             return Err(self.lacks(format!("{name} in a view")));
         }
         if let Some(schema) = &schema {

@@ -25,7 +25,9 @@ mod frame;
 mod from;
 mod group;
 mod group_set;
+mod hidden;
 mod hypothetical;
+mod in_list;
 mod json_record;
 mod limit;
 pub(crate) mod literal;
@@ -38,6 +40,7 @@ mod overload;
 mod parts;
 mod query;
 mod routine;
+mod row_counts;
 mod scope;
 mod select;
 mod sequence_table;
@@ -58,6 +61,7 @@ mod with;
 pub use coerce::common_type;
 pub(crate) use coerce::read_literal;
 pub(crate) use computed::{BoundComputed, BoundIndex, bind_computed, bound_computed};
+pub(crate) use computed::{refuse_subquery, unlike_column};
 pub use frame::{Exclusion, Frame, FrameBound, FrameMode, Window, WindowCall};
 pub(crate) use naming::nameable;
 pub(crate) use need::names_columns;
@@ -68,6 +72,10 @@ pub(crate) use parts::{LockingQuery, all_rows};
 pub use query::*;
 pub(crate) use query::{MAX_RELATIONS, too_many_relations};
 pub(crate) use routine::{Called, Form, alone};
+#[cfg(test)]
+pub(crate) use row_counts::MOST_TAKEN;
+pub(crate) use row_counts::Taken;
+pub use row_counts::{ColumnValues, NoRowCounts, RowCounts};
 pub use scope::{name_parts, object_name};
 pub(crate) use scope::{name_span, schema_and_name};
 pub(crate) use select::lock_name;
@@ -88,127 +96,15 @@ use std::sync::Arc;
 use sqlparser::ast::DataType;
 use sqlparser::tokenizer::Span;
 
-use crate::catalog::{Catalog, Index, Table};
+use crate::catalog::{Catalog, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{DomainCheck, RoutineBody};
 use crate::function::EvalContext;
 use crate::parse::character_position;
 use crate::routine::Scope;
+use crate::types::bounds::Unasked;
 use crate::types::{Type, TypeId};
 use scope::Namespace;
-
-/// How many rows tables have, roughly, and how many different values.
-pub trait RowCounts {
-    /// An estimate of the number of rows of a table; none if there is no idea.
-    fn rows(&self, table: &Table) -> Option<u64>;
-
-    /// The same of the entries of an index.
-    fn entries(&self, index: &Index) -> Option<u64>;
-
-    /// What is known of the values of a table's column; none if nothing is.
-    fn values(&self, table: &Table, column: usize) -> Option<ColumnValues>;
-}
-
-/// What is known of the values of a column, roughly.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ColumnValues {
-    /// How many different ones there are.
-    pub distinct: f64,
-    /// Share of the rows that have NULL there.
-    pub null_share: f64,
-    /// Share of the rows that have the rarest one.
-    pub rarest: f64,
-    /// Share of the rows that have a value, or NULL, at most that a statement looks for: what was
-    /// counted may be of another moment.
-    pub most_sought: f64,
-}
-
-impl ColumnValues {
-    /// The share of the rows that have one value of which nothing is known: each is taken to be as
-    /// frequent as the others.
-    pub fn share_of_one(self) -> f64 {
-        (1.0 - self.null_share) / self.distinct.max(1.0)
-    }
-
-    /// The same of a value that a statement looks for. It is taken to be one of the rare ones (jobs
-    /// that wait, among those that are done): to look up too many rows takes a few times as long as
-    /// to read them all, and to read them all for a few takes thousands of times as long.
-    pub fn share_of_sought(self) -> f64 {
-        self.rarest.min(self.share_of_one()).min(self.most_sought)
-    }
-
-    /// The same of any of so many such values. Where rows are taken, some of the states may have
-    /// become rare, but not all that there are.
-    pub fn share_of_list(self, items: f64) -> f64 {
-        let share = (self.share_of_sought() * items).min(1.0);
-        let are_rare = self.are_states_taken() && items < self.distinct;
-        if are_rare { share.min(self.most_sought) } else { share }
-    }
-
-    /// The same of one element of an array that has about so many, if it reads no other relation.
-    pub fn share_of_element(self, elements: f64) -> f64 {
-        let share = self.share_of_one();
-        if self.are_states_taken() { share.min(self.most_sought / elements) } else { share }
-    }
-
-    /// The same of NULL.
-    pub fn share_of_null(self) -> f64 {
-        self.null_share.min(self.most_sought)
-    }
-
-    /// The same values, where rows are taken that have what is looked for.
-    pub fn taken(self) -> ColumnValues {
-        ColumnValues { most_sought: self.most_sought.min(MOST_TAKEN), ..self }
-    }
-
-    fn are_states_taken(self) -> bool {
-        self.most_sought <= MOST_TAKEN && self.distinct <= STATES
-    }
-}
-
-/// Share of the rows that have a value or NULL at most that is looked for where rows are taken,
-/// whoever has counted: half of the jobs waited then, hardly any does now, and as the table is as
-/// large as before nobody counts again. With it, what an index serves costs less by the index than
-/// by all rows, sorted or not, and any other index is more selective. That takes a few times as
-/// long at most, if the value still is as frequent as it was.
-pub(crate) const MOST_TAKEN: f64 = 0.05;
-/// A column of so few different values has states, of which a list may name those that are rare.
-const STATES: f64 = 20.0;
-
-/// What is known of tables from which rows are taken, like jobs from a queue: some of them with
-/// LIMIT, or to lock, change or delete them.
-pub(crate) struct Taken<'a>(pub(crate) &'a dyn RowCounts);
-
-impl RowCounts for Taken<'_> {
-    fn rows(&self, table: &Table) -> Option<u64> {
-        self.0.rows(table)
-    }
-
-    fn entries(&self, index: &Index) -> Option<u64> {
-        self.0.entries(index)
-    }
-
-    fn values(&self, table: &Table, column: usize) -> Option<ColumnValues> {
-        self.0.values(table, column).map(ColumnValues::taken)
-    }
-}
-
-/// No idea about any table.
-pub struct NoRowCounts;
-
-impl RowCounts for NoRowCounts {
-    fn rows(&self, _: &Table) -> Option<u64> {
-        None
-    }
-
-    fn entries(&self, _: &Index) -> Option<u64> {
-        None
-    }
-
-    fn values(&self, _: &Table, _: usize) -> Option<ColumnValues> {
-        None
-    }
-}
 
 /// What binding depends on.
 #[derive(Clone, Copy)]
@@ -267,8 +163,8 @@ pub struct Binder<'a> {
     view_bytes: usize,
     /// Expressions copied so far for operands that are needed twice.
     copied: usize,
-    /// What stars stand for, and the like, if that is to be noted.
-    stars: Option<star::Noted>,
+    /// What was noted of a query that is to be stored, if it is one.
+    noting: Option<star::Noted>,
     /// No positions while text other than the statement's is bound.
     positions: bool,
     /// What the statement sees of the routine whose body it is in.
@@ -284,7 +180,7 @@ pub struct Binder<'a> {
     /// It asks what became of a request of a cluster.
     asks_outcome: bool,
     /// Work since it was asked whether to stop.
-    unasked: usize,
+    unasked: Unasked,
 }
 
 /// One query level while it is bound.
@@ -405,7 +301,7 @@ impl<'a> Binder<'a> {
             changed_view: None,
             view_bytes: 0,
             copied: 0,
-            stars: None,
+            noting: None,
             positions: true,
             scope: None,
             routines: vec![],
@@ -413,7 +309,7 @@ impl<'a> Binder<'a> {
             volatile_reads: vec![],
             tells_ids: false,
             asks_outcome: false,
-            unasked: 0,
+            unasked: Unasked::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use super::expression::strip;
 use super::scope::object_name;
 use super::{Binder, Body, Distinct, Query, SortKey};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Expr, Typed};
+use crate::expr::Typed;
 
 /// Descending, and NULLs first; NULLs come last in ascending and first in descending order unless
 /// said otherwise.
@@ -86,10 +86,9 @@ pub(super) fn target_named(
 /// Whether two expressions with subqueries, which are equal to nothing, are the same one written
 /// twice: `SELECT DISTINCT (SELECT ...) ... ORDER BY (SELECT ...)`, as dumps have views.
 fn repeats(left: &Typed, right: &Typed) -> bool {
-    let has_subquery = |expr: &Expr| expr.any(&mut |part| matches!(part, Expr::Subquery(_)));
     left.ty == right.ty
-        && has_subquery(&left.expr)
-        && has_subquery(&right.expr)
+        && left.expr.has_subquery()
+        && right.expr.has_subquery()
         && format!("{:?}", left.expr) == format!("{:?}", right.expr)
 }
 

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use sqlparser::ast::{FunctionArg, FunctionArgExpr};
 
 use super::scope::object_name;
-use super::{Binder, Clause};
+use super::{Binder, Clause, refuse_subquery};
 use crate::catalog::{Argument, Routine};
 use crate::ddl::resolve::undefined_schema;
 use crate::error::{Result, SqlError, sqlstate};
@@ -232,12 +232,7 @@ impl Binder<'_> {
         self.pop_level()?;
         (self.barrier, self.positions, self.scope) = (barrier, positions, scope);
         let bound = bound?;
-        if bound.expr.any(&mut |expr| matches!(expr, Expr::Subquery(_))) {
-            return Err(SqlError::new(
-                sqlstate::FEATURE_NOT_SUPPORTED,
-                "cannot use subquery in DEFAULT expression",
-            ));
-        }
+        refuse_subquery(&bound.expr, "DEFAULT expression")?;
         Ok(bound)
     }
 }

@@ -23,13 +23,13 @@ use super::naming::figure_name;
 use super::overload::{Candidate, Given, signature};
 use super::scope::{name_span, object_name};
 use super::table::simple_select;
-use super::{BindContext, Binder, Clause, RowsCall, SetReturning};
+use super::{BindContext, Binder, Clause, RowsCall, SetReturning, refuse_subquery};
 use crate::catalog::{Behavior, Relation, Routine, RoutineKind, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, RoutineBody, RoutineCall, Typed};
 use crate::parse::{self, Command, Statement};
 use crate::plan;
-use crate::routine::{self, DEPTH_MAX, Outcome, Scope};
+use crate::routine::{self, DEPTH_MAX, Meant, Outcome, Scope};
 use crate::session::OutputColumn;
 use crate::types::{FormatContext, Type, TypeId};
 
@@ -63,6 +63,12 @@ fn output(name: String, ty: Type) -> OutputColumn {
     OutputColumn { name, ty, table_oid: 0, attribute_number: 0 }
 }
 
+/// 42702 for a column whose name is a variable's as well.
+fn ambiguous(name: &str) -> SqlError {
+    SqlError::new(sqlstate::AMBIGUOUS_COLUMN, format!("column reference \"{name}\" is ambiguous"))
+        .with_detail("It could refer to either a PL/pgSQL variable or a table column.")
+}
+
 impl Binder<'_> {
     /// The statement is one of a routine's body.
     pub(crate) fn enter_routine(&mut self, scope: &Arc<Scope>) {
@@ -71,11 +77,78 @@ impl Binder<'_> {
         self.positions = false;
     }
 
-    /// The argument that a name stands for, in a routine's body.
-    pub(super) fn argument(&self, names: &[String]) -> Option<Typed> {
-        let scope = self.scope.as_ref().filter(|_| self.view_depth == 0)?;
-        let (place, ty) = scope.find(names)?;
-        Some(Typed::new(Expr::Parameter(place), ty))
+    /// Binds what is stored with a table: whatever the statement is in, its names are columns.
+    pub(crate) fn outside_routine<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> T {
+        let scope = self.scope.take();
+        let bound = bind(self);
+        self.scope = scope;
+        bound
+    }
+
+    /// What a name stands for in a routine's body, where a column goes before an argument. In a DO
+    /// block a name that may be either is an error. An argument is looked for where there is
+    /// nothing of the name only: a name that means two columns is no argument's.
+    pub(super) fn or_argument(&self, found: Result<Typed>, names: &[String]) -> Result<Typed> {
+        let nothing = [sqlstate::UNDEFINED_COLUMN, sqlstate::UNDEFINED_TABLE];
+        match found {
+            Ok(column) => self.check_variable(names).map(|()| column),
+            Err(error) if nothing.contains(&error.sqlstate) => self.argument(names).unwrap_or(Err(error)),
+            other => other,
+        }
+    }
+
+    /// 42702 if the name of a column is that of a variable, too.
+    pub(crate) fn check_variable(&self, names: &[String]) -> Result<()> {
+        if self.variables().is_none() {
+            return Ok(());
+        }
+        match self.argument(names) {
+            None => Ok(()),
+            // A record is looked at before the column is, and has to have the field.
+            Some(Err(error)) => Err(error),
+            Some(Ok(_)) => Err(ambiguous(&names.join("."))),
+        }
+    }
+
+    /// The same for all columns of a table.
+    pub(super) fn check_record(&self, schema: Option<&str>, table: &str) -> Result<()> {
+        let Some(variables) = self.variables() else { return Ok(()) };
+        let names: Vec<String> = schema.into_iter().chain([table]).map(str::to_owned).collect();
+        match variables.find(&names) {
+            Some(Meant::Record(..) | Meant::NoRow) => Err(ambiguous(&format!("{}.*", names.join(".")))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The variables that a DO block's statement sees.
+    fn variables(&self) -> Option<&Scope> {
+        self.names_in_sight().filter(|scope| !scope.has_numbers)
+    }
+
+    /// What names stand for that are no columns; nothing within a view.
+    fn names_in_sight(&self) -> Option<&Scope> {
+        self.scope.as_deref().filter(|_| self.view_depth == 0)
+    }
+
+    /// The argument or variable that a name stands for, in a routine's body or a DO block.
+    fn argument(&self, names: &[String]) -> Option<Result<Typed>> {
+        Some(match self.names_in_sight()?.find(names)? {
+            Meant::Value(place, ty) => Ok(Typed::new(Expr::Parameter(place), ty)),
+            Meant::Record(place, fields) => {
+                let items = (place..place + fields.len()).map(Expr::Parameter).collect();
+                Ok(Typed::new(Expr::Row(items, fields.to_vec().into()), TypeId::Record))
+            }
+            Meant::NoRow => Ok(Typed::new(Expr::NULL, TypeId::Record)),
+            Meant::NoField(record) => Err(SqlError::new(
+                sqlstate::UNDEFINED_COLUMN,
+                format!("record \"{record}\" has no field \"{}\"", names[names.len() - 1]),
+            )),
+            Meant::NoFields(record) => Err(SqlError::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("record \"{record}\" is not assigned yet"),
+            )
+            .with_detail("The tuple structure of a not-yet-assigned record is indeterminate.")),
+        })
     }
 
     /// Whether there is a parameter of this number, from 1: a routine has as many as inputs.
@@ -299,11 +372,8 @@ impl Binder<'_> {
         self.push_level();
         let bound = self.in_clause(Clause::Other("CALL arguments"), |binder| {
             let given = binder.given(arguments)?;
-            let is_subquery =
-                |given: &Given| given.value.expr.any(&mut |expr| matches!(expr, Expr::Subquery(_)));
-            if given.iter().any(is_subquery) {
-                let message = "cannot use subquery in CALL argument";
-                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+            for given in &given {
+                refuse_subquery(&given.value.expr, "CALL argument")?;
             }
             let shown = signature(schema.as_deref(), &name, &given);
             let not_a_procedure = |signature: String| {

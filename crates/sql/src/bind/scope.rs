@@ -8,12 +8,13 @@ use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use sqlparser::tokenizer::Span;
 
 use super::around::with_presence;
+use super::hidden::TABLE_OID;
 use super::need::ColumnRead;
 use super::select::check_width;
 use super::{Binder, Level, Relation, Source};
-use crate::ddl::names::cross_database;
+use crate::ddl::names::{cross_database, fold};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Case, Expr, FunctionCall, Typed};
+use crate::expr::{Case, Expr, Typed};
 use crate::parse::ROW_KEY;
 use crate::types::{Datum, TypeId};
 
@@ -150,14 +151,13 @@ impl Namespace {
     }
 }
 
-/// An identifier as it is looked up: folded to lower case unless quoted.
-pub fn object_name(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { fold_case(&ident.value) }
-}
+/// Begins the names by which statements say what the parser has no place for. Nobody can write one,
+/// and they may be long.
+const MARK: char = '\u{1}';
 
-/// Lower case of ASCII letters, as PostgreSQL folds names.
-fn fold_case(name: &str) -> String {
-    name.to_ascii_lowercase()
+/// An identifier as it is looked up: as it was folded and cut where it was stored.
+pub fn object_name(ident: &Ident) -> String {
+    if ident.value.starts_with(MARK) { ident.value.clone() } else { fold(ident) }
 }
 
 /// The parts of a possibly qualified name, folded, and whether each was quoted. A leading database
@@ -228,81 +228,6 @@ impl Level {
             }
         }
     }
-}
-
-/// The hidden column that says which table a row is from.
-const TABLE_OID: &str = "tableoid";
-/// That which says what transaction made a row.
-const XMIN: &str = "xmin";
-/// Hidden columns that PostgreSQL has of each stored row.
-const OF_STORED_ROWS: [&str; 5] = [XMIN, "xmax", "cmin", "cmax", "ctid"];
-
-impl Level {
-    /// A hidden column of a table; none where an outer join may have to make it NULL. Of `xmin`
-    /// there is that of catalogs only.
-    fn hidden(&self, name: &str, table: &NamedTable) -> Option<Typed> {
-        match name {
-            TABLE_OID => self.table_oid(table),
-            XMIN => {
-                let ColumnSource::Relation { relation, .. } = &table.columns.first()?.source else {
-                    return None;
-                };
-                let relation = self.select.relations.get(*relation).filter(|relation| !relation.nullable)?;
-                if !matches!(relation.source, Source::Virtual(_)) {
-                    return None;
-                }
-                let function = crate::function::resolve(None, "cognate_xmin", &[]).ok()?;
-                let call = FunctionCall { function, arguments: Vec::new() };
-                Some(Typed::new(Expr::Function(Box::new(call)), TypeId::Xid))
-            }
-            _ => None,
-        }
-    }
-
-    /// 0A000 for a hidden column of stored rows that there is none of here; none if the name is of
-    /// something else.
-    fn lacks_hidden(&self, name: &str, table: &NamedTable) -> Option<SqlError> {
-        let ColumnSource::Relation { relation, .. } = &table.columns.first()?.source else { return None };
-        let relation = self.select.relations.get(*relation)?;
-        let has_it = matches!(relation.source, Source::Table(_) | Source::Virtual(_));
-        let is_one = has_it && OF_STORED_ROWS.contains(&name);
-        is_one.then(|| SqlError::unsupported(format_args!("system column \"{name}\"")))
-    }
-
-    /// `tableoid` of a stored or computed table; none where an outer join may have to make it NULL.
-    fn table_oid(&self, table: &NamedTable) -> Option<Typed> {
-        let ColumnSource::Relation { relation, .. } = &table.columns.first()?.source else { return None };
-        let relation = self.select.relations.get(*relation).filter(|relation| !relation.nullable)?;
-        let oid = match &relation.source {
-            Source::Table(table) => table.oid,
-            Source::Virtual(table) => table.oid(),
-            _ => return None,
-        };
-        Some(Typed::new(Expr::Constant(Datum::Oid(oid)), TypeId::Oid))
-    }
-
-    /// The same of a table that an outer join may have no row of: with something that is NULL there
-    /// and nowhere else, a column or the row's key.
-    fn table_oid_where_it_is(&mut self, table: &NamedTable) -> Option<(u32, ColumnSource)> {
-        let ColumnSource::Relation { relation, .. } = table.columns.first()?.source else { return None };
-        let (oid, column) = match &self.select.relations.get(relation)?.source {
-            Source::Table(table) => {
-                let not_null = table.columns.iter().position(|column| column.not_null && !column.dropped);
-                (table.oid, not_null)
-            }
-            // The first column of a catalog table is its oid, or one by which it is joined.
-            Source::Virtual(table) => (table.oid(), Some(0)),
-            _ => return None,
-        };
-        let source = match column {
-            Some(column) => ColumnSource::Relation { relation, column },
-            None => {
-                let key = Expr::Slot(self.key_slot(relation));
-                ColumnSource::Expr(Typed::new(key, TypeId::Bytea))
-            }
-        };
-        Some((oid, source))
-    }
 
     /// The key of the row of the only table, if the level reads nothing else.
     fn row_key(&mut self) -> Option<Typed> {
@@ -314,7 +239,7 @@ impl Level {
         Some(Typed::new(Expr::Slot(self.key_slot(relation)), TypeId::Bytea))
     }
 
-    /// Such a column of a table that an outer join may have no row of, if the name stands for that
+    /// What is NULL just where an outer join has no row of the table, if the name stands for that
     /// table alone.
     fn column_of_presence(&mut self, table: &NamedTable) -> Option<ColumnSource> {
         self.maybe_missing(table)?;
@@ -400,9 +325,7 @@ impl Binder<'_> {
                 names.join(".")
             ))),
         };
-        // A column goes before an argument of the routine that the statement is in.
-        let found = found.or_else(|error| self.argument(&names).ok_or(error));
-        found.map_err(|error| self.at(error, span))
+        self.or_argument(found, &names).map_err(|error| self.at(error, span))
     }
 
     /// An expression of the level at place `index`, as the innermost level sees it.
@@ -584,6 +507,7 @@ impl Binder<'_> {
             return Err(self.at(self.missing_table(&table), name_span(name)));
         };
         let found = found.clone();
+        self.check_record(schema.as_deref(), &table)?;
         Ok(self.whole_row(index, &found))
     }
 
@@ -594,6 +518,7 @@ impl Binder<'_> {
             return Err(self.at(self.missing_table(&table), name_span(name)));
         };
         let columns = found.columns.clone();
+        self.check_record(schema.as_deref(), &table)?;
         columns.iter().for_each(|column| self.note_read(column.read));
         Ok(columns.into_iter().map(|column| (column.name, self.at_level(index, &column.source))).collect())
     }

@@ -32,7 +32,7 @@ impl Binder<'_> {
     /// Whether what is bound is stored and told again: a view's query, or a part of a table's
     /// definition.
     pub(super) fn is_stored(&self) -> bool {
-        self.stars.is_some() || self.is_of_table()
+        self.noting.is_some() || self.is_of_table()
     }
 
     /// Whether what is bound is a part of a table's definition.

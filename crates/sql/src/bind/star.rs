@@ -58,21 +58,21 @@ fn ident(name: &str) -> Ident {
 }
 
 impl Binder<'_> {
-    /// Notes from now on what stars stand for, and the rest.
-    pub(crate) fn note_stars(&mut self) {
-        self.stars = Some(Noted::default());
+    /// From now on what a stored text has to keep is noted: what stars stand for, and the rest.
+    pub(crate) fn begin_noting(&mut self) {
+        self.noting = Some(Noted::default());
     }
 
     /// What was noted.
     pub(crate) fn take_noted(&mut self) -> Noted {
-        self.stars.take().unwrap_or_default()
+        self.noting.take().unwrap_or_default()
     }
 
     /// Where to note something of the text itself, if that is to be: not of a view that it reads,
     /// nor of a function that it calls.
     pub(super) fn noted(&mut self) -> Option<&mut Noted> {
         match self.view_depth == 0 && self.routine_depth == 0 {
-            true => self.stars.as_mut(),
+            true => self.noting.as_mut(),
             false => None,
         }
     }
@@ -103,12 +103,12 @@ impl Binder<'_> {
         table: Option<&str>,
         columns: &[NamedColumn],
     ) {
-        if self.stars.is_none() || self.view_depth > 0 {
+        if self.noting.is_none() || self.view_depth > 0 {
             return;
         }
         let Some(namespace) = self.levels.last().map(|level| &level.namespace) else { return };
         let items = columns.iter().map(|column| item(namespace, table, column)).collect::<Option<Vec<_>>>();
-        if let (Some(items), Some(noted)) = (items, &mut self.stars) {
+        if let (Some(items), Some(noted)) = (items, &mut self.noting) {
             noted.stars.insert(place(options), items);
         }
     }

@@ -20,7 +20,7 @@ use crate::expr::Expr;
 use crate::function::ResolvedFunction;
 use crate::parse;
 use crate::parse::walk::has_expression;
-use crate::pg_catalog::{EXPLODED, absent_relation};
+use crate::pg_catalog::{EXPLODED, absent_relation, is_for_superusers};
 use crate::types::{Type, TypeId};
 
 /// Views may refer to views this deep.
@@ -29,11 +29,6 @@ const MAX_VIEW_DEPTH: usize = 100;
 /// what all may come to.
 const VIEW_BYTES: usize = 1024;
 const MOST_VIEW_BYTES: usize = 4 << 20;
-
-/// Whether a computed table has what only superusers may see: `pg_authid` and `pg_shadow`.
-fn is_for_superusers(oid: u32) -> bool {
-    [1260, 12005].contains(&oid)
-}
 
 /// Names and types of the columns of a set-returning function's rows, for those with columns of
 /// their own; else it is one column with the function's name.
@@ -396,9 +391,7 @@ impl Binder<'_> {
             && (is_alone || !level.select.filter[filters..].iter().any(Expr::is_volatile))
             && !outputs.iter().any(|column| match &column.source {
                 ColumnSource::Expr(typed) => {
-                    level.has_grouping_sets
-                        || typed.expr.is_volatile()
-                        || typed.expr.any(&mut |expr| matches!(expr, Expr::Subquery(_)))
+                    level.has_grouping_sets || typed.expr.is_volatile() || typed.expr.has_subquery()
                 }
                 ColumnSource::Relation { .. } => false,
             });

@@ -241,7 +241,7 @@ impl Names<'_> {
         *text = now;
     }
 
-    /// The literal that says of which sequence a function takes a value.
+    /// The literal that says of which sequence a built-in function takes a value.
     fn sequence(&self, call: &mut ast::Function) {
         let is_of_sequences = schema_and_name(&call.name)
             .is_ok_and(|(_, name)| ["nextval", "currval", "setval"].contains(&name.as_str()));
@@ -254,19 +254,21 @@ impl Names<'_> {
         }
     }
 
-    /// A function of a user's. Those that are built in are found under every path.
-    fn function(&self, name: &mut ObjectName) {
-        let Ok((schema, alone)) = schema_and_name(name) else { return };
+    /// A function of a user's; says whether it is one. Those that are built in are found under
+    /// every path.
+    fn function(&self, name: &mut ObjectName) -> bool {
+        let Ok((schema, alone)) = schema_and_name(name) else { return false };
         let mut named = self.before.routines_named(&self.view.search_path, schema.as_deref(), &alone);
         let meant = named.find(|(_, routine)| self.view.depends_on.contains(&routine.oid));
-        let Some((_, meant)) = meant else { return };
-        let Some(now) = self.after.routine_by_oid(meant.oid) else { return };
+        let Some((_, meant)) = meant else { return false };
+        let Some(now) = self.after.routine_by_oid(meant.oid) else { return true };
         let mut found = self.after.routines_named(self.path, None, &alone);
         match schema.as_deref() {
             Some(schema) if schema == now.schema_name => {}
             None if found.any(|(_, found)| found.oid == now.oid) => {}
             _ => put_schema(name, &now.schema_name),
         }
+        true
     }
 
     fn data_type(&self, data_type: &mut DataType) {
@@ -367,8 +369,10 @@ impl Changer for Names<'_> {
     fn expression(&mut self, expression: &mut Syntax) {
         match expression {
             Syntax::Function(call) => {
-                self.function(&mut call.name);
-                self.sequence(call);
+                let is_users = self.function(&mut call.name);
+                if !is_users {
+                    self.sequence(call);
+                }
             }
             Syntax::Cast { data_type: DataType::Regclass, expr, .. } => {
                 if let Syntax::Value(literal) = expr.as_mut() {

@@ -2,6 +2,7 @@
 
 use sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption, Ident};
 
+use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{ALL_FIELDS, HEADER_MATCH};
 
@@ -108,14 +109,7 @@ fn set<T>(option: &mut Option<T>, value: T) -> Result<()> {
 }
 
 fn names(idents: &[Ident]) -> Vec<String> {
-    idents
-        .iter()
-        .map(
-            |ident| {
-                if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
-            },
-        )
-        .collect()
+    idents.iter().map(fold).collect()
 }
 
 /// The columns of FORCE QUOTE; none are all.

@@ -4,7 +4,9 @@
 //! What is kept means the same to every session and for all time, since entries are found again by
 //! computing them again:
 //!
-//! - only what is immutable may be in it (42P17), and no function of a user's;
+//! - only what is immutable may be in it (42P17), and no function of a user's. PostgreSQL counts
+//!   the text of a float and of bytea in, and keeps the one that it had for who wrote the row; here
+//!   a session with other settings would not find the entry again (0A000);
 //! - a literal that says another thing in another session, such as `'today'` or a time without a
 //!   zone, is replaced by the value it has for the one that makes the index;
 //! - types that are not built in are named with their schema, and columns without their table,
@@ -115,13 +117,19 @@ impl Work<'_> {
         Ok(Computed { place, name: String::new(), text, ty: typed.ty, columns })
     }
 
-    /// Binds as everybody will. 42P17 if the value depends on more than the row.
+    /// Binds as everybody will. 42P17 if the value depends on more than the row, 0A000 if only the
+    /// texts in it do.
     fn bind_alike(&self, table: &Table, syntax: &Syntax, what: Use) -> Result<Typed> {
         let typed = self.bind(|binder| {
             let context = BindContext { search_path: &[], ..*binder.context };
             what.bind(&mut Binder::new(&context, &[]), table, syntax)
         })?;
         if !typed.expr.is_immutable() {
+            if typed.expr.is_immutable_but_for_texts() {
+                let what = "the text of a float or of bytea, which settings change, in an index or a \
+                            generated column";
+                return Err(SqlError::unsupported(what));
+            }
             let message = match what {
                 Use::Generated(_) => "generation expression is not immutable".to_owned(),
                 _ => format!("functions in {} must be marked IMMUTABLE", what.name()),

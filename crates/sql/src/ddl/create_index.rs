@@ -23,6 +23,7 @@ impl Work<'_> {
             self.require_relation_owner(&relation)?;
         }
         let table = self.locked_table(&name, TreeMode::Exclusive).await?;
+        self.require_unused(table.oid, "CREATE INDEX")?;
         let schema = self.schema_of(table.schema)?;
         self.require_create(&schema)?;
         let included = included(&table, &statement.include)?;

@@ -12,12 +12,11 @@ use cognate_engine::TreeMode;
 use sqlparser::ast;
 
 use super::drop::{depend, describe};
-use super::expression::refuse_subquery;
 use super::names::{Qualified, fold, make_up};
 use super::resolve::undefined_schema;
 use super::sequence::sequences_in;
 use super::user_type::{describe_type, duplicate_type};
-use crate::bind::{Clause, resolve_type};
+use crate::bind::{Clause, refuse_subquery, resolve_type};
 use crate::catalog::{Domain, DomainCheck, Object, Oid, Table, UserType};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Env, Execution, Expr, Runtime};

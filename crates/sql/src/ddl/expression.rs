@@ -9,7 +9,9 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::names::make_up;
-use crate::bind::{BindContext, Binder, Clause, NoRowCounts, NoVirtualTables};
+use crate::bind::{
+    BindContext, Binder, Clause, NoRowCounts, NoVirtualTables, refuse_subquery, unlike_column,
+};
 use crate::catalog::{Catalog, Check, Column, ForeignKey, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
@@ -266,34 +268,17 @@ pub(crate) fn bind_default(binder: &mut Binder<'_>, column: &Column, default: &a
             call.function.function = &IDENTITY_NEXTVAL;
         }
         let from = typed.ty;
-        binder.coerce_unchecked(typed, column.ty, CastContext::Assignment)?.ok_or_else(|| {
-            SqlError::new(
-                sqlstate::DATATYPE_MISMATCH,
-                format!(
-                    "column \"{}\" is of type {} but default expression is of type {}",
-                    column.name,
-                    column.ty.id.sql_name(),
-                    from.id.sql_name()
-                ),
-            )
-            .with_hint("You will need to rewrite or cast the expression.")
-        })
+        let coerced = binder.coerce_unchecked(typed, column.ty, CastContext::Assignment)?;
+        coerced.ok_or_else(|| unlike_column(column, from))
     });
     binder.pop_level()?;
     bound
 }
 
-/// 0A000 if there is a subquery where none can be.
-pub(super) fn refuse_subquery(expr: &Expr, what: &str) -> Result<()> {
-    if !expr.any(&mut |expr| matches!(expr, Expr::Subquery(_))) {
-        return Ok(());
-    }
-    Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot use subquery in {what}")))
-}
-
 /// Binds a CHECK over a row of the table.
 pub(crate) fn bind_check(binder: &mut Binder<'_>, table: &Arc<Table>, check: &ast::Expr) -> Result<Expr> {
-    bind_condition(binder, table, check, (Clause::Check, "check constraint", "CHECK"))
+    let names = (Clause::Check, "check constraint", "CHECK");
+    binder.outside_routine(|binder| bind_condition(binder, table, check, names))
 }
 
 /// Binds the WHERE of a COPY FROM over a row of the table.

@@ -2,6 +2,7 @@
 //! sequences.
 
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
+use sqlparser::tokenizer::Word;
 
 use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
@@ -9,9 +10,19 @@ use crate::error::{Result, SqlError, sqlstate};
 /// Longest identifier in bytes; longer ones are cut.
 pub(crate) const MAX_NAME: usize = 63;
 
-/// An identifier as it is stored: without quotes in lower case, cut to [`MAX_NAME`] bytes.
+/// An identifier as it is stored, and looked up: without quotes its ASCII letters in lower case, as
+/// in PostgreSQL, and cut to [`MAX_NAME`] bytes.
 pub(crate) fn fold(ident: &Ident) -> String {
-    let mut name = if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() };
+    folded(&ident.value, ident.quote_style.is_some())
+}
+
+/// The same of a word that the parser has not seen yet.
+pub(crate) fn fold_word(word: &Word) -> String {
+    folded(&word.value, word.quote_style.is_some())
+}
+
+fn folded(text: &str, is_quoted: bool) -> String {
+    let mut name = if is_quoted { text.to_owned() } else { text.to_ascii_lowercase() };
     cut(&mut name, MAX_NAME);
     name
 }

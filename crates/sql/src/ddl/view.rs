@@ -197,7 +197,7 @@ impl Work<'_> {
     /// depends on, and what is to be kept of it beside its text.
     fn bind_query(&self, query: &ast::Query) -> Result<(Vec<OutputColumn>, Vec<u32>, Noted)> {
         self.bind(|binder| {
-            binder.note_stars();
+            binder.begin_noting();
             let bound = binder.query(query, false)?;
             if !binder.parameter_types()?.is_empty() {
                 return Err(SqlError::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));

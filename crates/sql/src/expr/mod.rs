@@ -486,6 +486,13 @@ impl Expr {
         !self.any(&mut varies)
     }
 
+    /// The same but for texts of floats and bytes, which PostgreSQL takes for immutable although
+    /// settings change them.
+    pub(crate) fn is_immutable_but_for_texts(&self) -> bool {
+        let is_text = |expr: &Expr| matches!(expr, Expr::Cast(cast) if cast.1.is_written_by_settings());
+        !self.any(&mut |expr| varies(expr) && !is_text(expr))
+    }
+
     /// Whether the value is the same for the same frame as long as the transaction lasts, whatever
     /// is set meanwhile: in the time zone that a cursor was opened in and in another one.
     pub(crate) fn is_fixed(&self) -> bool {

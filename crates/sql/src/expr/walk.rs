@@ -102,6 +102,11 @@ impl Expr {
         found
     }
 
+    /// Whether there is a query in it.
+    pub fn has_subquery(&self) -> bool {
+        self.any(&mut |expr| matches!(expr, Expr::Subquery(_)))
+    }
+
     /// Calls `visit` with every slot of the current frame that evaluation reads, from subqueries
     /// too.
     pub fn for_each_slot(&self, visit: &mut dyn FnMut(usize)) {

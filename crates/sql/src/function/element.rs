@@ -4,12 +4,10 @@
 //!
 //! No call can name these functions; the binder makes them of subscripts.
 
-use std::sync::LazyLock;
-
 use smallvec::SmallVec;
 
 use super::json::puts_part;
-use super::registry::{Body, Function, Volatility};
+use super::registry::{Function, plain, typed};
 use super::{EvalContext, ResolvedFunction};
 use crate::error::{SqlError, sqlstate};
 use crate::expr::Expr;
@@ -19,18 +17,8 @@ use crate::types::{Array, Datum, Dimension, Type};
 /// The elements that an array may have.
 const MAX_ELEMENTS: usize = 10_000_000;
 
-static PUT: LazyLock<Function> = LazyLock::new(|| Function {
-    oid: 0,
-    name: "array_put",
-    arguments: &[AnyArray, AnyElement, Int4],
-    variadic: true,
-    optional: 0,
-    names: &[],
-    result: AnyArray,
-    strict: false,
-    volatility: Volatility::Immutable,
-    body: Body::Typed(put),
-});
+static PUT: Function =
+    typed(0, "array_put", &[AnyArray, AnyElement, Int4], AnyArray, put).variadic().called_on_null();
 
 /// The function for an array type with this element type, of the array, the value and so many
 /// subscripts.
@@ -41,18 +29,9 @@ pub(crate) fn put_element(array: Type, element: Type, subscripts: usize) -> Reso
     ResolvedFunction { function: &PUT, arguments, result: array, is_spread: false }
 }
 
-static PUT_SLICE: LazyLock<Function> = LazyLock::new(|| Function {
-    oid: 0,
-    name: "array_put_slice",
-    arguments: &[AnyArray, AnyArray, Int4],
-    variadic: true,
-    optional: 0,
-    names: &[],
-    result: AnyArray,
-    strict: false,
-    volatility: Volatility::Immutable,
-    body: Body::Typed(put_elements),
-});
+static PUT_SLICE: Function = typed(0, "array_put_slice", &[AnyArray, AnyArray, Int4], AnyArray, put_elements)
+    .variadic()
+    .called_on_null();
 
 /// The function for an array type, of the array, the array that gives the new elements, which of
 /// the bounds are given (a bit for each), and the lower and the upper bound of so many dimensions.
@@ -63,18 +42,7 @@ pub(crate) fn put_slice(array: Type, dimensions: usize) -> ResolvedFunction {
     ResolvedFunction { function: &PUT_SLICE, arguments, result: array, is_spread: false }
 }
 
-static NAME_ELEMENT: LazyLock<Function> = LazyLock::new(|| Function {
-    oid: 0,
-    name: "name_element",
-    arguments: &[Name, Int4],
-    variadic: false,
-    optional: 0,
-    names: &[],
-    result: InternalChar,
-    strict: true,
-    volatility: Volatility::Immutable,
-    body: Body::Plain(character),
-});
+static NAME_ELEMENT: Function = plain(0, "name_element", &[Name, Int4], InternalChar, character);
 
 /// The function of a name and a place that gives the character there, from 0.
 pub(crate) fn name_element() -> ResolvedFunction {

@@ -93,7 +93,8 @@ impl Function {
         }
     }
 
-    const fn new(
+    /// A strict immutable one.
+    pub(crate) const fn new(
         oid: u32,
         name: &'static str,
         arguments: &'static [TypeId],
@@ -119,7 +120,7 @@ impl Function {
         self
     }
 
-    pub(super) const fn stable(mut self) -> Function {
+    pub(crate) const fn stable(mut self) -> Function {
         self.volatility = Volatility::Stable;
         self
     }

@@ -89,31 +89,15 @@ impl Work<'_> {
     /// Runs a DELETE.
     pub(crate) async fn delete(&mut self, plan: &DeletePlan, run: &mut Run) -> Result<Changed> {
         let mut changed = Changed::default();
-        match &plan.target.access {
-            Access::Point(key) => {
-                let began = self.tally.as_ref().and_then(|tally| tally.now());
-                let found = self.point_row(&plan.target, key, LockMode::Exclusive, run).await?;
-                self.note_found(&plan.target, began, found.is_some());
-                if let Some((row_key, frame)) = found {
-                    self.delete_one(plan, run, row_key, frame, &mut changed).await?;
-                }
+        if let Access::Query(source) = &plan.target.access {
+            run.open(source);
+            while let Some(frame) = run.next(self)? {
+                self.interrupts.check()?;
+                let row_key = frame_key(&plan.target, &frame)?;
+                self.delete_one(plan, run, row_key, frame, &mut changed).await?;
             }
-            Access::Current(cursor) => {
-                let began = self.tally.as_ref().and_then(|tally| tally.now());
-                let found = self.current_row(&plan.target, cursor, LockMode::Exclusive).await?;
-                self.note_found(&plan.target, began, found.is_some());
-                if let Some((row_key, frame)) = found {
-                    self.delete_one(plan, run, row_key, frame, &mut changed).await?;
-                }
-            }
-            Access::Query(source) => {
-                run.open(source);
-                while let Some(frame) = run.next(self)? {
-                    self.interrupts.check()?;
-                    let row_key = frame_key(&plan.target, &frame)?;
-                    self.delete_one(plan, run, row_key, frame, &mut changed).await?;
-                }
-            }
+        } else if let Some((row_key, frame)) = self.one_row(&plan.target, LockMode::Exclusive, run).await? {
+            self.delete_one(plan, run, row_key, frame, &mut changed).await?;
         }
         Ok(changed)
     }

@@ -42,7 +42,7 @@ pub(super) fn arbiters(
             bind_of_view(binder, subject, &target)?
         }
         None => {
-            let places = columns.iter().map(|name| place(table, name)).collect::<Result<Vec<_>>>()?;
+            let places = columns.iter().map(|name| place(binder, table, name)).collect::<Result<Vec<_>>>()?;
             Wanted { columns: places, ..Wanted::default() }.in_order()
         }
         Some(target) => bind(binder, table, &target)?,
@@ -62,11 +62,14 @@ pub(super) fn arbiters(
     Ok((found.iter().map(|index| index.oid).collect(), wanted.read()))
 }
 
-fn place(table: &Table, name: &ast::Ident) -> Result<usize> {
+fn place(binder: &Binder<'_>, table: &Table, name: &ast::Ident) -> Result<usize> {
     let name = fold(name);
-    table
-        .column_place(&name)
-        .ok_or_else(|| SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")))
+    let place = table.column_place(&name).ok_or_else(|| {
+        SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
+    })?;
+    // It is an expression: in a DO block a variable's name is as ambiguous as anywhere.
+    binder.check_variable(&[name])?;
+    Ok(place)
 }
 
 fn bind(binder: &mut Binder<'_>, table: &Arc<Table>, target: &ConflictTarget) -> Result<Wanted> {

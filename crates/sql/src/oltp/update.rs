@@ -130,8 +130,7 @@ impl Assignments {
         if table.has_generated() {
             return Keys::Unforeseeable;
         }
-        let once =
-            |expr: &Expr| expr.is_volatile() || expr.any(&mut |part| matches!(part, Expr::Subquery(_)));
+        let once = |expr: &Expr| expr.is_volatile() || expr.has_subquery();
         if self.exprs.iter().any(once) { Keys::Unforeseeable } else { Keys::Assigned }
     }
 
@@ -367,35 +366,27 @@ impl Work<'_> {
     /// Runs an UPDATE.
     pub(crate) async fn update(&mut self, plan: &UpdatePlan, run: &mut Run) -> Result<Changed> {
         let mut changed = Changed::default();
-        match &plan.target.access {
-            Access::Point(key) => {
-                let began = self.tally.as_ref().and_then(|tally| tally.now());
-                let found = self.point_row(&plan.target, key, LockMode::NoKeyExclusive, run).await?;
-                self.note_found(&plan.target, began, found.is_some());
-                if let Some((row_key, frame)) = found {
-                    self.update_one(plan, run, row_key, frame, &mut changed).await?;
+        if let Access::Query(source) = &plan.target.access {
+            run.open(source);
+            let mut seen = HashSet::new();
+            while let Some(frame) = run.next(self)? {
+                self.interrupts.check()?;
+                let row_key = frame_key(&plan.target, &frame)?;
+                if plan.target.is_joined && seen.contains(&row_key) {
+                    continue;
+                }
+                let before = changed.rows;
+                self.update_one(plan, run, row_key.clone(), frame, &mut changed).await?;
+                // A row that has changed meanwhile, so that it does not belong to these rows
+                // of the others any more, may still belong to those that follow.
+                if plan.target.is_joined && changed.rows > before {
+                    seen.insert(row_key);
                 }
             }
-            Access::Current(cursor) => {
-                let began = self.tally.as_ref().and_then(|tally| tally.now());
-                let found = self.current_row(&plan.target, cursor, LockMode::NoKeyExclusive).await?;
-                self.note_found(&plan.target, began, found.is_some());
-                if let Some((row_key, frame)) = found {
-                    self.update_one(plan, run, row_key, frame, &mut changed).await?;
-                }
-            }
-            Access::Query(source) => {
-                run.open(source);
-                let mut seen = HashSet::new();
-                while let Some(frame) = run.next(self)? {
-                    self.interrupts.check()?;
-                    let row_key = frame_key(&plan.target, &frame)?;
-                    if plan.target.is_joined && !seen.insert(row_key.clone()) {
-                        continue;
-                    }
-                    self.update_one(plan, run, row_key, frame, &mut changed).await?;
-                }
-            }
+        } else if let Some((row_key, frame)) =
+            self.one_row(&plan.target, LockMode::NoKeyExclusive, run).await?
+        {
+            self.update_one(plan, run, row_key, frame, &mut changed).await?;
         }
         Ok(changed)
     }
@@ -426,8 +417,26 @@ impl Work<'_> {
         run.give_back(self, plan.returning.as_ref(), &frame, changed)
     }
 
+    /// The row to change where it is found without a query: by its primary key, or by a cursor. Its
+    /// key and frame.
+    pub(super) async fn one_row(
+        &mut self,
+        target: &Target,
+        mode: LockMode,
+        run: &mut Run,
+    ) -> Result<Option<(Bytes, Vec<Datum>)>> {
+        let began = self.tally.as_ref().and_then(|tally| tally.now());
+        let found = match &target.access {
+            Access::Point(key) => self.point_row(target, key, mode, run).await?,
+            Access::Current(cursor) => self.current_row(target, cursor, mode).await?,
+            Access::Query(_) => None,
+        };
+        self.note_found(target, began, found.is_some());
+        Ok(found)
+    }
+
     /// Counts the row to change that was looked for without a query, if rows are counted.
-    pub(super) fn note_found(&self, target: &Target, began: Option<Instant>, is_found: bool) {
+    fn note_found(&self, target: &Target, began: Option<Instant>, is_found: bool) {
         if let Some(tally) = &self.tally {
             let took = since(began);
             tally.note(place_of(target), u64::from(is_found), (took, took), true);
@@ -436,7 +445,7 @@ impl Work<'_> {
 
     /// The row of a primary key, if there is one ([`Work::row_at`]) and it meets the condition: its
     /// key and frame.
-    pub(crate) async fn point_row(
+    async fn point_row(
         &mut self,
         target: &Target,
         key: &[Expr],
@@ -460,7 +469,7 @@ impl Work<'_> {
 
     /// The row at which a cursor stands, if it is still there, whatever its key has become in the
     /// transaction: its key and frame. 34000, 24000.
-    pub(crate) async fn current_row(
+    async fn current_row(
         &mut self,
         target: &Target,
         cursor: &str,

@@ -41,6 +41,10 @@ fn deepens(token: &Token) -> bool {
                         | Keyword::LIKE
                         | Keyword::ILIKE
                         | Keyword::BETWEEN
+                        | Keyword::SIMILAR
+                        | Keyword::OVERLAPS
+                        | Keyword::NOTNULL
+                        | Keyword::OPERATOR
                         | Keyword::CASE
                         | Keyword::SELECT
                         | Keyword::JOIN
@@ -220,5 +224,10 @@ mod tests {
         assert_eq!(depth("(1, 2), (3, 4), (5, 6)"), 1);
         assert_eq!(depth("- - -a"), 5);
         assert_eq!(depth("a - b"), 1);
+        assert_eq!(depth("a NOTNULL NOTNULL NOTNULL"), 3);
+        assert_eq!(depth("a SIMILAR TO b SIMILAR TO c"), 2);
+        assert_eq!(depth("a OVERLAPS b OVERLAPS c"), 2);
+        // Of the last one there is what is in its parentheses, too.
+        assert_eq!(depth("a OPERATOR(||) b OPERATOR(||) c"), 4);
     }
 }

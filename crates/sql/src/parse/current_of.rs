@@ -7,6 +7,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use super::rewrite::is;
+use crate::ddl::names::fold_word;
 
 /// Begins such a name.
 const MARK: &str = "\u{1}current of ";
@@ -58,8 +59,7 @@ pub(super) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         return tokens;
     }
     let name = match tokens.get(at + 3).map(|token| &token.token) {
-        Some(Token::Word(word)) if word.quote_style.is_some() => word.value.clone(),
-        Some(Token::Word(word)) => word.value.to_ascii_lowercase(),
+        Some(Token::Word(word)) => fold_word(word),
         _ => return tokens,
     };
     let marked = Word { value: format!("{MARK}{name}"), quote_style: Some('"'), keyword: Keyword::NoKeyword };

@@ -6,15 +6,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use sqlparser::ast::{
-    BinaryOperator, CastKind, ColumnOption, DataType, Expr, Function, FunctionArguments, KeyOrIndexDisplay,
-    NullsDistinctOption, ObjectName, Statement, TypedString, UnaryOperator, UniqueConstraint,
+    BinaryOperator, CastKind, ColumnOption, DataType, DescribeAlias, Expr, Function, FunctionArguments,
+    KeyOrIndexDisplay, NullsDistinctOption, ObjectName, Statement, TypedString, UnaryOperator,
+    UniqueConstraint,
 };
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::in_parentheses::{begins_query, is_quantified, query_in_parentheses};
+use super::grouping_sets::grouping_sets;
+use super::in_parentheses::{Queries, is_quantified, next_place, query_in_parentheses};
+use super::rewrite::words;
 use crate::error::SqlError;
 use crate::function::Interrupt;
 
@@ -52,6 +55,10 @@ pub(super) struct CognateDialect {
     statements: Cell<usize>,
     /// The crate was called from the hook that it is about to call.
     asks_again: Cell<bool>,
+    /// The same where what is in the brackets of ANY is read.
+    reads_operand: Cell<bool>,
+    /// Which parentheses hold queries.
+    queries: Queries,
     interruption: Interruption,
 }
 
@@ -73,10 +80,11 @@ impl fmt::Debug for Interruption {
 }
 
 impl CognateDialect {
-    /// For so many tokens to be parsed.
-    pub(super) fn for_tokens(count: usize) -> CognateDialect {
-        let attempts = Some(Cell::new(count * ATTEMPTS_A_TOKEN + ATTEMPTS_ANYWAY));
-        CognateDialect { attempts, ..CognateDialect::default() }
+    /// For these tokens to be parsed, from the first on.
+    pub(super) fn for_tokens(tokens: &[TokenWithSpan]) -> CognateDialect {
+        let attempts = Some(Cell::new(tokens.len() * ATTEMPTS_A_TOKEN + ATTEMPTS_ANYWAY));
+        let queries = Queries::of(tokens.iter().map(|token| &token.token));
+        CognateDialect { attempts, queries, ..CognateDialect::default() }
     }
 
     /// To be stopped by this.
@@ -160,8 +168,27 @@ impl Dialect for CognateDialect {
             || self.postgres.is_reserved_for_identifier(keyword)
     }
 
+    /// All operators but those of arithmetic and comparison bind alike. The crate lets `~` and `~~`
+    /// bind like `=`, and `OPERATOR(...)` like BETWEEN.
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
-        self.postgres.get_next_precedence(parser)
+        match &parser.peek_token_ref().token {
+            Token::Tilde
+            | Token::TildeAsterisk
+            | Token::ExclamationMarkTilde
+            | Token::ExclamationMarkTildeAsterisk
+            | Token::DoubleTilde
+            | Token::DoubleTildeAsterisk
+            | Token::ExclamationMarkDoubleTilde
+            | Token::ExclamationMarkDoubleTildeAsterisk
+            | Token::Spaceship => Some(Ok(self.prec_value(Precedence::PgOther))),
+            // Behind a column these may be its name.
+            Token::Word(word) if matches!(word.keyword, Keyword::OPERATOR | Keyword::MATCH) => {
+                let opens = parser.peek_nth_token_ref(1).token == Token::LParen;
+                let is_operator = opens && word.keyword == Keyword::OPERATOR;
+                Some(Ok(if is_operator { self.prec_value(Precedence::PgOther) } else { 0 }))
+            }
+            _ => self.postgres.get_next_precedence(parser),
+        }
     }
 
     fn prec_value(&self, precedence: Precedence) -> u8 {
@@ -224,7 +251,7 @@ impl Dialect for CognateDialect {
         }
         self.statements.set(depth + 1);
         let statement = stacker::maybe_grow(RED_ZONE, FRESH_STACK, || {
-            super::merge::parse(parser).unwrap_or_else(|| {
+            super::merge::parse(parser).or_else(|| self.explained_query(parser)).unwrap_or_else(|| {
                 self.asks_again.set(true);
                 parser.parse_statement()
             })
@@ -252,12 +279,12 @@ impl Dialect for CognateDialect {
 
     fn is_select_item_alias(&self, explicit: bool, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
         self.stop_if_spent(parser);
-        self.postgres.is_select_item_alias(explicit, keyword, parser)
+        explicit || words::is_label(*keyword)
     }
 
     fn is_table_factor_alias(&self, explicit: bool, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
         self.stop_if_spent(parser);
-        self.postgres.is_table_factor_alias(explicit, keyword, parser)
+        explicit || words::is_table_alias(*keyword)
     }
 
     /// PostgreSQL has no `ARRAY<type>`, which the crate reads with a recursion that never looks at
@@ -278,27 +305,14 @@ impl Dialect for CognateDialect {
         if !self.attempt() {
             return Some(Err(ParserError::RecursionLimitExceeded));
         }
-        if parser.peek_token_ref().token == Token::LParen && is_word(parser, 1, "VALUES") {
-            return Some(query_in_parentheses(parser));
+        if let Some(operand) = self.in_parentheses(parser) {
+            return Some(operand);
         }
-        if is_word(parser, 0, "VALUES") && is_quantified(parser) {
-            return Some(parser.parse_query().map(Expr::Subquery));
-        }
-        if parser.peek_token_ref().token == Token::LParen {
-            if begins_query(parser, 1) {
-                return Some(query_in_parentheses(parser));
-            }
-            if is_quantified(parser) && begins_query(parser, 0) {
-                return Some(parser.parse_query().map(Expr::Subquery));
-            }
+        if let Some(name) = words::name(parser) {
+            return Some(name);
         }
         if let Some(grouping) = grouping_sets(parser) {
             return Some(grouping);
-        }
-        // The crate reads the value of an interval without a look at the stack, so intervals of
-        // intervals would use it up.
-        if (0..3).all(|ahead| is_word(parser, ahead, "INTERVAL")) {
-            return Some(parser.expected_ref("a string", parser.peek_nth_token_ref(2)));
         }
         if let Some(precision) = interval_precision(parser) {
             // The crate reads `interval(p)` as a type, and then the literal without it.
@@ -340,8 +354,11 @@ impl Dialect for CognateDialect {
         if parser.peek_keyword(Keyword::IS) {
             return self.is_distinct(parser, left);
         }
-        if parser.peek_keyword(Keyword::BETWEEN) || parser.peek_keyword(Keyword::NOT) {
-            return self.between_symmetric(parser, left);
+        if parser.peek_keyword(Keyword::BETWEEN)
+            || parser.peek_keyword(Keyword::IN)
+            || parser.peek_keyword(Keyword::NOT)
+        {
+            return self.list_of_queries(parser, left).or_else(|| self.between_symmetric(parser, left));
         }
         None
     }
@@ -413,56 +430,6 @@ fn begins_with_operator(expr: &Expr) -> bool {
     }
 }
 
-/// GROUPING SETS, ROLLUP and CUBE, each within another, and `()`: the crate knows them at the top
-/// of GROUP BY only, and takes `(a + b) * c` there for a list. Each item of GROUPING SETS is a list
-/// of its own.
-fn grouping_sets(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
-    let opens = |at: usize| parser.peek_nth_token_ref(at).token == Token::LParen;
-    if opens(0) && parser.peek_nth_token_ref(1).token == Token::RParen {
-        parser.advance_token();
-        parser.advance_token();
-        return Some(Ok(Expr::Tuple(vec![])));
-    }
-    let length = if is_word(parser, 0, "GROUPING") && is_word(parser, 1, "SETS") && opens(2) {
-        3
-    } else if (is_word(parser, 0, "ROLLUP") || is_word(parser, 0, "CUBE")) && opens(1) {
-        2
-    } else {
-        return None;
-    };
-    let make = match &parser.peek_token_ref().token {
-        _ if length == 3 => Expr::GroupingSets,
-        Token::Word(word) if word.keyword == Keyword::CUBE => Expr::Cube,
-        _ => Expr::Rollup,
-    };
-    (0..length).for_each(|_| parser.advance_token());
-    let items = parser.parse_comma_separated(Parser::parse_expr).and_then(|items| {
-        parser.expect_token(&Token::RParen)?;
-        Ok(items)
-    });
-    Some(items.map(|items| match length {
-        3 => make(lists(items)),
-        _ => make(items.into_iter().map(|item| vec![item]).collect()),
-    }))
-}
-
-/// The lists of GROUPING SETS. Each is printed in parentheses, so it loses those that it was
-/// written in: what is read and printed again and again would get more of them each time.
-fn lists(items: Vec<Expr>) -> Vec<Vec<Expr>> {
-    let mut lists = Vec::with_capacity(items.len());
-    for mut item in items {
-        while let Expr::Nested(inner) = item {
-            item = *inner;
-        }
-        match item {
-            Expr::Tuple(columns) => lists.push(columns),
-            Expr::GroupingSets(inner) => lists.extend(inner),
-            item => lists.push(vec![item]),
-        }
-    }
-    lists
-}
-
 /// `mood 'sad'`, `public.mood 'sad'`: the crate knows such literals of built-in types only, and not
 /// of all.
 fn literal_of_named_type(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
@@ -500,6 +467,63 @@ fn function_without_parentheses(parser: &mut Parser<'_>) -> Result<Expr, ParserE
 }
 
 impl CognateDialect {
+    /// A query in parentheses, and all that is in those of ANY, SOME and ALL: the crate ends that
+    /// where an operator follows that binds no tighter than the one before ANY.
+    fn in_parentheses(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        if is_quantified(parser) {
+            if self.queries.holds(parser.get_current_index()) {
+                return Some(parser.parse_query().map(Expr::Subquery));
+            }
+            if !self.reads_operand.replace(false) {
+                self.reads_operand.set(true);
+                let operand = parser.parse_expr();
+                self.reads_operand.set(false);
+                return Some(operand);
+            }
+        }
+        let opens = parser.peek_token_ref().token == Token::LParen;
+        let is_query = opens && (is_word(parser, 1, "VALUES") || self.queries.continues(next_place(parser)));
+        is_query.then(|| query_in_parentheses(parser))
+    }
+
+    /// `[NOT] IN ((SELECT ...), 1)`: the crate takes the first query for all that is in the list.
+    fn list_of_queries(&self, parser: &mut Parser<'_>, left: &Expr) -> Option<Result<Expr, ParserError>> {
+        let negated = is_word(parser, 0, "NOT");
+        let at = usize::from(negated);
+        if !is_word(parser, at, "IN") {
+            return None;
+        }
+        let opens = parser.peek_nth_token_ref(at + 1).token == Token::LParen;
+        let bracket = next_place(parser) + at + 1;
+        if !opens || self.queries.holds(bracket) || !self.queries.holds(bracket + 1) {
+            return None;
+        }
+        (0..at + 2).for_each(|_| parser.advance_token());
+        let list = parser.parse_comma_separated(Parser::parse_expr).and_then(|list| {
+            parser.expect_token(&Token::RParen)?;
+            Ok(list)
+        });
+        Some(list.map(|list| Expr::InList { expr: Box::new(left.clone()), list, negated }))
+    }
+
+    /// `EXPLAIN (SELECT ...)`, where the crate expects options.
+    fn explained_query(&self, parser: &mut Parser<'_>) -> Option<Result<Statement, ParserError>> {
+        if !is_word(parser, 0, "EXPLAIN") || !self.queries.holds(next_place(parser) + 1) {
+            return None;
+        }
+        parser.advance_token();
+        Some(parser.parse_statement().map(|statement| Statement::Explain {
+            describe_alias: DescribeAlias::Explain,
+            analyze: false,
+            verbose: false,
+            query_plan: false,
+            estimate: false,
+            statement: Box::new(statement),
+            format: None,
+            options: None,
+        }))
+    }
+
     /// `IS [NOT] DISTINCT FROM`: the crate takes everything that follows as its right operand, AND
     /// and OR too.
     fn is_distinct(&self, parser: &mut Parser<'_>, left: &Expr) -> Option<Result<Expr, ParserError>> {

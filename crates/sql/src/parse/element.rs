@@ -14,6 +14,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use super::SHALLOW;
+use crate::ddl::names::fold_word;
 use crate::error::{Result, SqlError};
 
 /// The function's name: nothing can be called so.
@@ -128,10 +129,7 @@ fn columns(tokens: &[TokenWithSpan], open: usize) -> Option<(Vec<TokenWithSpan>,
             list.push(tokens[at].clone());
         } else {
             has_parts = true;
-            let name = match column.quote_style {
-                Some(_) => column.value.clone(),
-                None => column.value.to_lowercase(),
-            };
+            let name = fold_word(column);
             let subscripts: Vec<String> = tokens[at + 1..end].iter().map(written).collect();
             let value = format!("{PART}{name}{SUBSCRIPTS}{}", subscripts.join(" "));
             let marked = Word { value, quote_style: Some('"'), keyword: Keyword::NoKeyword };

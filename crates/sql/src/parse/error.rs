@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use sqlparser::parser::ParserError;
+use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, TokenizerError};
 
 use crate::error::{SqlError, sqlstate};
@@ -181,6 +181,18 @@ impl<'a> Source<'a> {
             return unterminated("quoted string", "'");
         }
         self.near_byte(byte)
+    }
+}
+
+/// The error with the place where the parser stopped, if it is the one that has none: about what
+/// stands behind LEFT and RIGHT.
+pub(super) fn located(error: ParserError, parser: &Parser<'_>) -> ParserError {
+    match error {
+        ParserError::ParserError(message) if message.starts_with("expected OUTER, SEMI, ANTI or JOIN") => {
+            let found = parser.peek_token_ref();
+            ParserError::ParserError(format!("Expected: JOIN, found: {found}{}", found.span.start))
+        }
+        error => error,
     }
 }
 

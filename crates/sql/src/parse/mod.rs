@@ -7,7 +7,7 @@
 //!    `LIMIT` after `FOR UPDATE` ...);
 //! 2. `dialect` hooks into expressions (unary minus, `IS DISTINCT FROM`, `BETWEEN SYMMETRIC`,
 //!    `TRIM` ...);
-//!    `merge` parses MERGE for it, and what begins with WITH;
+//!    `in_parentheses` finds queries, `merge` parses MERGE, and what begins with WITH;
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
 //!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with,
 //!    `alter_relation` ALTER VIEW, `routine`
@@ -23,7 +23,8 @@
 //! `plain` reads the few statements that always come as text and are sent in masses, without any of
 //! this.
 //!
-//! `lexeme` cuts texts into pieces without parsing them, and `template` takes literals out.
+//! `pieces` makes the tokens of a text; `lexeme` cuts texts into pieces without parsing them, and
+//! `template` takes literals out.
 //!
 //! A text may hold several statements; all are parsed before any is run, as in PostgreSQL, so a
 //! syntax error in the last one keeps the first from running. Errors are 42601 with the 1-based
@@ -52,6 +53,7 @@ mod effects;
 mod element;
 mod error;
 mod grant;
+mod grouping_sets;
 mod in_parentheses;
 mod inline_code;
 mod junk;
@@ -62,6 +64,7 @@ mod merge;
 mod mip;
 mod operator;
 mod owner;
+mod pieces;
 mod plain;
 mod refused;
 mod reserved;
@@ -109,7 +112,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Location, Token, TokenWithSpan, TokenizerError, Whitespace};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 
 use crate::budget::{Budget, Charge};
 use crate::error::{Result, SqlError, sqlstate};
@@ -118,6 +121,7 @@ use crate::reclaim;
 use crate::routine::Scope;
 use dialect::CognateDialect;
 use error::Source;
+use pieces::tokenize;
 use routine::Nesting;
 use rows::Survey;
 
@@ -217,10 +221,11 @@ impl Statement {
 
 impl Statement {
     /// What a PREPARE prepares, in its own words: others may execute it, who have nothing prepared.
+    /// It outlives the routine or block that it is in, and sees none of its names and parameters.
     pub(crate) fn prepares(&self, inner: &ast::Statement) -> Statement {
         let text = lexeme::prepared(&self.text).map_or_else(|| self.text.clone(), Arc::from);
         let mut prepared = self.with_command(Command::Sql(Box::new(inner.clone())));
-        prepared.text = text;
+        (prepared.text, prepared.scope) = (text, None);
         prepared
     }
 
@@ -313,60 +318,6 @@ fn parse_tokens(
     Ok(statements)
 }
 
-/// The tokens of a text, with a mark in the place of each run of rows.
-fn tokenize(text: &str, runs: &[Run]) -> Result<Vec<TokenWithSpan>, TokenizerError> {
-    let dialect = CognateDialect::default();
-    let piece = |range: std::ops::Range<usize>| {
-        let piece = &text[range];
-        operator::space(piece).tokenize(piece, &dialect)
-    };
-    if runs.is_empty() {
-        return piece(0..text.len());
-    }
-    let (mut tokens, mut from) = (vec![], 0);
-    let mut here = Location { line: 1, column: 1 };
-    for run in runs {
-        tokens.extend(moved(piece(from..run.start), here)?);
-        let start = behind(here, &text[from..run.start]);
-        here = behind(start, &text[run.start..run.end]);
-        if run.rows > 0 {
-            tokens.extend(rows::mark(run, start, here));
-        }
-        from = run.end;
-    }
-    tokens.extend(moved(piece(from..text.len()), here)?);
-    Ok(tokens)
-}
-
-/// The location behind a text that begins at another.
-fn behind(start: Location, text: &str) -> Location {
-    let lines = text.bytes().filter(|&byte| byte == b'\n').count() as u64;
-    let last = text.rfind('\n').map_or(0, |at| at + 1);
-    let column = text[last..].chars().count() as u64;
-    match lines {
-        0 => Location { column: start.column + column, ..start },
-        lines => Location { line: start.line + lines, column: column + 1 },
-    }
-}
-
-/// Tokens of a piece of a text that begins at `start`, with their locations in the whole.
-fn moved(
-    tokens: Result<Vec<TokenWithSpan>, TokenizerError>,
-    start: Location,
-) -> Result<Vec<TokenWithSpan>, TokenizerError> {
-    let moved = |at: Location| match at.line {
-        0 => at,
-        1 => Location { line: start.line, column: at.column + start.column - 1 },
-        line => Location { line: line + start.line - 1, ..at },
-    };
-    let mut tokens = tokens.map_err(|error| TokenizerError { location: moved(error.location), ..error })?;
-    for token in &mut tokens {
-        token.span.start = moved(token.span.start);
-        token.span.end = moved(token.span.end);
-    }
-    Ok(tokens)
-}
-
 /// Parses a text of at most one statement; none if it is empty. 42601 if there are more.
 pub fn parse_single(text: &str) -> Result<Option<Statement>> {
     single(parse(text)?)
@@ -410,10 +361,10 @@ fn parse_part<T>(
     let mut notes = Notes::default();
     let tokens = rewrite::rewrite(tokens, &mut notes)?;
     complexity::check_up_to(&tokens, depth)?;
-    let dialect = CognateDialect::for_tokens(tokens.len());
+    let dialect = CognateDialect::for_tokens(&tokens);
     let mut parser =
         Parser::new(&dialect).with_recursion_limit(complexity::LIMIT).with_tokens_with_locations(tokens);
-    let parsed = parse(&mut parser);
+    let parsed = parse(&mut parser).map_err(|failure| error::located(failure, &parser));
     let part = dialect.verdict(parsed).map_err(|error| places.parser_error(&error))?;
     match parser.peek_token_ref() {
         token if token.token == Token::EOF => Ok(part),
@@ -553,7 +504,7 @@ impl Parts<'_> {
         let (source, places) = (&self.source, &self.places);
         let tokens = rewrite::rewrite(tokens, notes)?;
         let complexity = complexity::check(&tokens)?;
-        let dialect = CognateDialect::for_tokens(tokens.len()).interrupted_by(self.interrupt.clone());
+        let dialect = CognateDialect::for_tokens(&tokens).interrupted_by(self.interrupt.clone());
         let end_of_text = places.at_end(source.len() == end || source[end..].trim().is_empty());
         // Also for the part of a tree that is dropped when the rest does not parse.
         let parsed = on_large_stack(complexity, || {
@@ -567,7 +518,7 @@ impl Parts<'_> {
                     parser.expected_ref("end of statement", parser.peek_token_ref())
                 }
             });
-            match parsed {
+            match parsed.map_err(|failure| error::located(failure, &parser)) {
                 Err(ParserError::ParserError(error)) => match refused::name(&parser.into_tokens()) {
                     Some(name) => Ok(Command::Unsupported(name)),
                     None => Err(ParserError::ParserError(error)),

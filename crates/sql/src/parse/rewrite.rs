@@ -25,6 +25,8 @@
 //! | `CREATE RECURSIVE VIEW v (a) AS query` | `CREATE VIEW v (a) AS WITH RECURSIVE v (a) AS (query) SELECT a FROM v` |
 //! | `[NOT] DEFERRABLE` of BEGIN, START, SET TRANSACTION | noted in the statement |
 //! | `INSERT ... OVERRIDING SYSTEM VALUE` | noted in the statement |
+//! | `INSERT INTO t ((SELECT ...))`, `INSERT INTO t (VALUES ...)` | without the parentheses around all of it |
+//! | words of other systems where a name may stand | names: see [`words`] |
 //! | `FREEZE ON`, `HEADER OFF` ... of COPY | `TRUE`, `FALSE` |
 //! | `IDENTITY (START WITH 5 INCREMENT BY 2)` | its options in the order the parser wants |
 //! | `IDENTITY (SEQUENCE NAME s)` | a number of CACHE with the name behind: see [`sequence_name_of`] |
@@ -37,6 +39,7 @@
 //! | `ALTER COLUMN a DROP EXPRESSION` | `SET DEFAULT` of a marked name: see [`dropped_expression`] |
 //! | `ALTER COLUMN a DROP IDENTITY`, `RESTART`, ... | the same, with what was said: see [`alter_identity`](super::alter_identity) |
 //! | options of COPY, `SET SCHEMA`, `WITHOUT OIDS` | see [`copy`] |
+//! | `ALTER TABLE t DROP index, ADD partition int` | with COLUMN before the names |
 //! | `ABORT` | `ROLLBACK` |
 //! | `RESET TIME ZONE` | `RESET TimeZone` |
 //! | `GROUP BY DISTINCT x`, `GROUP BY ALL x` | a marked name before `x`; without `ALL` |
@@ -52,6 +55,7 @@ mod expression;
 mod fetch;
 mod identity;
 mod include;
+mod insert_source;
 mod lock;
 mod new_table;
 mod operator;
@@ -60,6 +64,7 @@ mod set_columns;
 mod spread;
 mod table;
 mod window;
+pub(super) mod words;
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
@@ -73,6 +78,7 @@ pub(crate) use window::exclusion_of;
 
 use super::like::Like;
 use super::{ALL_FIELDS, KEY_MARK, Notes, Overriding, is_line_break};
+use crate::ddl::names::fold_word;
 use crate::error::{Result, SqlError, sqlstate};
 
 /// The upper-case word of an unquoted word token; empty for anything else.
@@ -106,14 +112,18 @@ fn innermost_open(tokens: &[TokenWithSpan]) -> Option<usize> {
     })
 }
 
-/// Drops white space; joins string literals that only a line break separates.
+/// Drops white space; joins string literals that only a line break separates; makes names of other
+/// systems' words.
 fn compact(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut line_break = false;
-    for token in tokens {
+    for mut token in tokens {
         if matches!(token.token, Token::Whitespace(_)) {
             line_break |= is_line_break(&token.token);
             continue;
+        }
+        if let Token::Word(word) = &mut token.token {
+            words::free(word, &out);
         }
         if line_break
             && let Token::SingleQuotedString(more) = &token.token
@@ -139,7 +149,8 @@ fn compact(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 
 /// One pass over a statement's tokens.
 pub(super) fn rewrite(tokens: Vec<TokenWithSpan>, notes: &mut Notes) -> Result<Vec<TokenWithSpan>> {
-    let tokens = super::conflict_target::rewrite(super::element::rewrite(compact(tokens)));
+    let tokens = super::element::rewrite(insert_source::rewrite(compact(tokens)));
+    let tokens = super::conflict_target::rewrite(tokens);
     let tokens = super::current_of::rewrite(tokens);
     if !tokens.iter().any(needs_rewriting) {
         return Ok(tokens);
@@ -225,10 +236,7 @@ fn dotted(tokens: &[TokenWithSpan]) -> (Vec<String>, usize) {
     let mut parts = vec![];
     let mut length = 0;
     while let Some(Token::Word(word)) = tokens.get(length).map(|token| &token.token) {
-        parts.push(match word.quote_style {
-            Some(_) => word.value.clone(),
-            None => word.value.to_lowercase(),
-        });
+        parts.push(fold_word(word));
         length += 1;
         if !matches!(tokens.get(length).map(|token| &token.token), Some(Token::Period)) {
             break;
@@ -271,10 +279,7 @@ impl<'a> Pass<'a> {
         let span = self.tokens[self.at].span;
         let upper = word(self.peek(0)).to_ascii_uppercase();
         match upper.as_str() {
-            "ISNULL" => {
-                self.out.extend([make("IS", span), make("NULL", span)]);
-                self.at += 1;
-            }
+            "ISNULL" if !self.after(&["AS"]) && !self.after_period() => self.null_test(span),
             "COLLATE" => self.collate()?,
             "FOR" => self.lock_clause(),
             "BOTH" | "LEADING" | "TRAILING" if self.is(1, "FROM") => {
@@ -295,6 +300,7 @@ impl<'a> Pass<'a> {
             "ARRAY" if self.ends_type() => self.array_type(span),
             "DROP" if self.drops_expression() => self.drop_expression(span),
             "DROP" | "SET" | "RESTART" if self.alters_identity() => self.alter_identity(span),
+            "INDEX" | "PARTITION" if self.changes_column() => self.column(span),
             "ABORT" if self.at == 0 => self.put("ROLLBACK", span),
             "OPERATOR" => self.quantified_operator(),
             "RESET" if self.at == 0 && self.is(1, "TIME") && self.is(2, "ZONE") => self.reset_zone(span),
@@ -360,6 +366,31 @@ impl<'a> Pass<'a> {
             let brackets = [Token::LBracket, Token::RBracket];
             self.out.extend(brackets.map(|token| TokenWithSpan { token, span }));
         }
+    }
+
+    /// ISNULL, which is a name behind a period and AS.
+    fn null_test(&mut self, span: Span) {
+        self.out.extend([make("IS", span), make("NULL", span)]);
+        self.at += 1;
+    }
+
+    fn column(&mut self, span: Span) {
+        self.out.push(make("COLUMN", span));
+        self.copy();
+    }
+
+    /// Whether the word is the name of a column that ALTER TABLE adds or drops.
+    fn changes_column(&self) -> bool {
+        let behind = self.peek(1).map(|token| &token.token);
+        let how = ["CASCADE", "RESTRICT"].iter().any(|word| self.is(1, word));
+        let ends = how || matches!(behind, None | Some(Token::Comma));
+        let is_dropped = self.after(&["DROP"]) && ends;
+        let is_added = self.after(&["ADD"]) && matches!(behind, Some(Token::Word(_)));
+        self.first == "ALTER" && is(self.tokens.get(1), "TABLE") && (is_dropped || is_added)
+    }
+
+    fn after_period(&self) -> bool {
+        matches!(self.out.last().map(|token| &token.token), Some(Token::Period))
     }
 
     fn after_comma(&self) -> bool {

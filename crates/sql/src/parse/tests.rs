@@ -51,9 +51,84 @@ fn precedence_is_postgresqls() {
         ("a BETWEEN SYMMETRIC 2 AND 1 AND c", "(((a BETWEEN 2 AND 1) OR (a BETWEEN 1 AND 2)) AND c)"),
         ("a || b = c COLLATE \"C\" AND d", "(((a || b) = c) AND d)"),
         ("a AND b OR c AND NOT d", "((a AND b) OR (c AND (NOT d)))"),
+        ("a = b || c ~ d", "(a = ((b || c) ~ d))"),
+        ("a OPERATOR(pg_catalog.+) b -> c", "((a OPERATOR(pg_catalog.+) b) -> c)"),
+        ("a OPERATOR(*) b + c < d", "((a OPERATOR(*) (b + c)) < d)"),
+        ("~ a ~ b", "((~ a) ~ b)"),
+        ("a BETWEEN b ~ c AND d ~ e = f", "((a BETWEEN (b ~ c) AND (d ~ e)) = f)"),
     ] {
         assert_eq!(tree(text), expected, "{text}");
     }
+}
+
+#[test]
+fn operators_without_a_precedence_of_their_own_bind_alike() {
+    let operators = [
+        "~", "~*", "!~", "!~*", "~~", "~~*", "!~~", "!~~*", "||", "->", "->>", "#>", "#>>", "@>", "<@", "?",
+        "?|", "?&", "&&", "&", "|", "#", "<<", ">>", "@@", "#-", "^@",
+    ];
+    for first in operators {
+        for (text, expected) in [
+            (format!("a = b {first} c"), format!("(a = (b {first} c))")),
+            (format!("a {first} b < c"), format!("((a {first} b) < c)")),
+            (format!("a {first} b + c"), format!("(a {first} (b + c))")),
+            (format!("a {first} b IS NULL"), format!("((a {first} b) NULL?)")),
+            (format!("a {first} b || c"), format!("((a {first} b) || c)")),
+            (format!("a || b {first} c"), format!("((a || b) {first} c)")),
+        ] {
+            assert_eq!(tree(&text), expected, "{text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_in_the_parentheses_of_any_is_an_expression_of_its_own() {
+    for text in ["a ~ ANY(b || c)", "a = ANY(b OR c = d)", "a ~~ ALL((b || c) || d)"] {
+        assert_eq!(parse_expression(text).unwrap().to_string(), text);
+    }
+}
+
+#[test]
+fn words_of_other_systems_are_names() {
+    for text in [
+        "SELECT top, div, minus FROM t AS pivot JOIN u AS semi ON pivot.xor = semi.rlike",
+        "SELECT a AS \"left\", convert(a, b, c), try_cast(a) FROM directory AS anti",
+        "INSERT INTO directory SELECT 1",
+        "INSERT INTO local SELECT 1 ON CONFLICT DO NOTHING",
+        "SELECT exists, trim, a.isnull FROM t",
+        "SELECT t.user, t.current_date.true, interval - 1, (a.b).null FROM t",
+    ] {
+        assert_eq!(sql(text), text);
+    }
+    for (text, expected) in [
+        (
+            "SELECT 1 view, 2 end, 3 values FROM t cluster",
+            "SELECT 1 AS view, 2 AS end, 3 AS values FROM t cluster",
+        ),
+        (
+            "SELECT 1 match, 2 operator, 3 xor FROM t unpivot",
+            "SELECT 1 AS match, 2 AS operator, 3 AS xor FROM t unpivot",
+        ),
+        ("SELECT a AS isnull FROM t start", "SELECT a AS isnull FROM t start"),
+    ] {
+        assert_eq!(sql(text), expected);
+    }
+    fails("SELECT * FROM t LEFT x JOIN u ON true", "syntax error at or near \"x\"", 22);
+    fails("SELECT * FROM t RIGHT", "syntax error at end of input", 22);
+}
+
+#[test]
+fn parentheses_are_left_out_around_queries_only() {
+    for text in [
+        "INSERT INTO t ((DEFAULT VALUES))",
+        "INSERT INTO t ((a SELECT 1))",
+        "INSERT INTO t (VALUES)",
+        "INSERT INTO t ((SELECT 1)",
+    ] {
+        assert!(parse(text).is_err(), "{text}");
+    }
+    fails("SELECT 1 IN f((SELECT 1))", "syntax error at or near \"f\"", 13);
+    fails("SELECT 1 match (2)", "syntax error at or near \"(\"", 16);
 }
 
 #[test]
@@ -94,6 +169,35 @@ fn spellings_the_parser_lacks() {
         ("COPY t FROM STDIN WITH (FREEZE ON)", "COPY t FROM STDIN (FREEZE TRUE)"),
         ("SELECT trim(both from a)", "SELECT TRIM(BOTH ' ' FROM a)"),
         ("SELECT a COLLATE pg_catalog.default", "SELECT a"),
+        ("INSERT INTO t (((SELECT 1)))", "INSERT INTO t SELECT 1"),
+        (
+            "INSERT INTO s.t AS u (VALUES (1), (2)) RETURNING 1",
+            "INSERT INTO s.t AS u VALUES (1), (2) RETURNING 1",
+        ),
+        ("INSERT INTO t ((SELECT 1) UNION (SELECT 2))", "INSERT INTO t (SELECT 1) UNION (SELECT 2)"),
+        (
+            "INSERT INTO t (WITH a AS (SELECT 1) TABLE a)",
+            "INSERT INTO t WITH a AS (SELECT 1) SELECT * FROM a",
+        ),
+        (
+            "INSERT INTO t (a) ((SELECT 1) UNION (VALUES (2)))",
+            "INSERT INTO t (a) ((SELECT 1) UNION (VALUES (2)))",
+        ),
+        ("EXPLAIN (SELECT 1) UNION (SELECT 2)", "EXPLAIN (SELECT 1) UNION (SELECT 2)"),
+        ("EXPLAIN ((SELECT 1))", "EXPLAIN ((SELECT 1))"),
+        ("ALTER TABLE t DROP index CASCADE", "ALTER TABLE t DROP COLUMN index CASCADE"),
+        (
+            "ALTER TABLE t ADD partition INT, DROP partition",
+            "ALTER TABLE t ADD COLUMN partition INT, DROP COLUMN partition",
+        ),
+        ("SELECT 1 IN ((SELECT 2), 3)", "SELECT 1 IN ((SELECT 2), 3)"),
+        ("SELECT 1 NOT IN ((SELECT 2) + 1, (SELECT 3))", "SELECT 1 NOT IN ((SELECT 2) + 1, (SELECT 3))"),
+        ("SELECT 1 IN ((SELECT 2) UNION (SELECT 3))", "SELECT 1 IN ((SELECT 2) UNION (SELECT 3))"),
+        ("SELECT (((SELECT 1) UNION (SELECT 2)) LIMIT 1)", "SELECT (((SELECT 1) UNION (SELECT 2)) LIMIT 1)"),
+        (
+            "SELECT 1 = ANY(((VALUES (1)) UNION (SELECT 2)))",
+            "SELECT 1 = ANY(((VALUES (1)) UNION (SELECT 2)))",
+        ),
     ] {
         assert_eq!(sql(text).replace("FREEZE)", "FREEZE TRUE)"), expected, "{text}");
     }
@@ -177,6 +281,10 @@ fn deep_statements_do_not_overflow_the_stack() {
         assert_eq!(parse(&signs).unwrap_err().sqlstate, "54001");
         let signs = format!("SELECT {}1", "- ".repeat(50_000));
         assert_eq!(parse(&signs).unwrap_err().sqlstate, "54001");
+        for operator in [" NOTNULL", " SIMILAR TO a", " OVERLAPS a", " OPERATOR(pg_catalog.+) a"] {
+            let chain = format!("SELECT a{}", operator.repeat(50_000));
+            assert_eq!(parse(&chain).unwrap_err().sqlstate, "54001", "{operator}");
+        }
     };
     worker.spawn(work).unwrap().join().unwrap();
 }
@@ -326,6 +434,8 @@ fn work_is_bounded_whatever_is_nested() {
         ("CREATE TABLE x AS (", ")"),
         ("CREATE VIEW x AS (", ")"),
         ("INSERT INTO t (", ")"),
+        ("INSERT INTO t (WITH a AS (", ") SELECT 1)"),
+        ("INSERT INTO t ((", "))"),
         ("INSERT INTO t VALUES (", ")"),
         ("INSERT INTO ", ""),
         ("VALUES ((", "))"),

@@ -20,14 +20,13 @@ const PG_CATALOG: &[&str] = &[
 /// Those of `information_schema`, sorted.
 #[rustfmt::skip]
 const INFORMATION_SCHEMA: &[&str] = &[
-    "administrable_role_authorizations", "check_constraint_routine_usage",
+    "check_constraint_routine_usage",
     "collation_character_set_applicability", "column_column_usage", "column_udt_usage",
     "data_type_privileges", "domain_udt_usage", "foreign_data_wrapper_options",
-    "foreign_data_wrappers", "foreign_server_options", "foreign_table_options", "role_udt_grants",
+    "foreign_data_wrappers", "foreign_server_options", "foreign_table_options",
     "routine_column_usage", "routine_routine_usage", "routine_sequence_usage",
     "routine_table_usage", "sql_features", "sql_implementation_info", "sql_parts", "sql_sizing",
     "transforms", "user_mapping_options", "user_mappings", "view_column_usage",
-    "view_routine_usage",
 ];
 
 /// The refusal of a name in FROM, if it is of such a relation.

@@ -50,6 +50,7 @@ mod statistics;
 mod type_facts;
 mod types;
 mod value;
+mod viewer;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -67,6 +68,7 @@ pub use source::{
     TransactionRow,
 };
 pub(crate) use type_facts::storage_of;
+pub(crate) use viewer::is_for_superusers;
 
 /// All relations of the two schemas.
 pub fn all() -> impl Iterator<Item = &'static SystemTable> {

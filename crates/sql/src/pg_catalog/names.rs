@@ -7,6 +7,7 @@ use super::{SystemTable, function, keywords, procedure, role, routine, table, ta
 use crate::catalog::{
     Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation, Routine, UserType, resolve_schema,
 };
+use crate::ddl::names::{MAX_NAME, cut};
 use crate::types::{ObjectNames, Type};
 
 /// A name as SQL text: quoted if it must be.
@@ -30,16 +31,17 @@ pub(super) fn split(text: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut rest = text.trim();
     loop {
-        let part;
+        let mut part;
         if let Some(quoted) = rest.strip_prefix('"') {
             let (name, after) = quoted_part(quoted)?;
             part = name;
             rest = after.trim_start();
         } else {
             let end = rest.find(['.', '"', ' ']).unwrap_or(rest.len());
-            part = rest[..end].to_lowercase();
+            part = rest[..end].to_ascii_lowercase();
             rest = rest[end..].trim_start();
         }
+        cut(&mut part, MAX_NAME);
         if part.is_empty() {
             return None;
         }

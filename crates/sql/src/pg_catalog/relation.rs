@@ -8,10 +8,11 @@ use super::names::{AnyRelation, system_schema_oid};
 use super::type_facts::{TypeFacts, facts};
 use super::types::row_type;
 use super::value::{NULL, array, attribute_number};
+use super::viewer::Viewer;
 use super::{Source, SystemTable, acl, all, definition, deparse};
 use crate::catalog::{
     Catalog, Column, INFORMATION_SCHEMA_OID, Identity, Index, IndexKey, OWNER_OID, Oid, PG_CATALOG_OID,
-    Relation, Sequence, Table, View, hint_of, is_temporary,
+    Privileges, Relation, Securable, Sequence, Table, View, hint_of, is_temporary,
 };
 use crate::types::{Datum, Type, TypeId};
 
@@ -475,9 +476,16 @@ system_table! {
     seqcycle: Bool = sequence.cycle,
 }
 
+/// Sequences, and whether the session may know their values. Those of other sessions are left out.
+fn sequences<'a>(source: &Source<'a>) -> Vec<(&'a Arc<Sequence>, bool)> {
+    let (viewer, wanted) = (Viewer::new(source), Privileges::SELECT | Privileges::USAGE);
+    let all = source.catalog.sequences().filter(|known| !viewer.is_of_another_session(known.schema));
+    all.map(|known| (known, viewer.may(known.oid, Securable::Sequence, wanted))).collect()
+}
+
 system_table! {
     static PG_SEQUENCES = 12048 view "pg_catalog"."pg_sequences",
-    |source| source.catalog.sequences().map(|s: &Arc<Sequence>| (source, s)) => |(source, sequence)|,
+    |source| sequences(source).into_iter().map(|row| (source, row)) => |(source, (sequence, is_known))|,
     schemaname: Name = sequence.schema_name.clone(),
     sequencename: Name = sequence.name.clone(),
     sequenceowner: Name = acl::owner(source, sequence.oid),
@@ -488,7 +496,7 @@ system_table! {
     increment_by: Int8 = sequence.increment,
     cycle: Bool = sequence.cycle,
     cache_size: Int8 = sequence.cache,
-    last_value: Int8 = source.server.last_value(sequence),
+    last_value: Int8 = is_known.then(|| source.server.last_value(sequence)).flatten(),
 }
 
 /// A row of `pg_tables`.

@@ -86,6 +86,11 @@ fn listed(source: &Source<'_>) -> impl Iterator<Item = Role> {
     })
 }
 
+/// Oids and names of all roles.
+pub(super) fn named(source: &Source<'_>) -> impl Iterator<Item = (Oid, String)> {
+    listed(source).map(|listed| (listed.role.oid, listed.role.name))
+}
+
 /// The role of this name.
 pub(super) fn oid(catalog: &Catalog, user: &str, name: &str) -> Option<Oid> {
     if catalog.has_roles() {

@@ -5,8 +5,11 @@
 use super::information_schema::yes;
 use super::names::{qualified, quote_identifier};
 use super::value::{NULL, attribute_number};
+use super::viewer::Viewer;
 use super::{Source, SystemTable};
-use crate::catalog::{Argument, ArgumentMode, Behavior, Catalog, Oid, Parallel, Routine, RoutineKind};
+use crate::catalog::{
+    Argument, ArgumentMode, Behavior, Catalog, Oid, Parallel, Privileges, Routine, RoutineKind, Securable,
+};
 use crate::types::Type;
 
 pub(super) const TABLES: &[&SystemTable] = &[&ROUTINES, &PARAMETERS, &ELEMENT_TYPES];
@@ -138,9 +141,17 @@ fn udt(source: &Source<'_>, ty: Type) -> (String, String) {
     }
 }
 
+/// Routines that the session may call, and whether they are its own, which it is shown more of.
+fn shown<'a>(source: &Source<'a>) -> Vec<(&'a Routine, bool)> {
+    let viewer = Viewer::new(source);
+    let all = source.catalog.routines().map(|routine| (&**routine, viewer.owns(routine.oid)));
+    let may_call = |oid: Oid| viewer.may(oid, Securable::Routine, Privileges::EXECUTE);
+    all.filter(|(routine, is_own)| *is_own || may_call(routine.oid)).collect()
+}
+
 system_table! {
     pub(super) static ROUTINES = 13377 view "information_schema"."routines",
-    |source| source.catalog.routines().map(|routine| (source, routine)) => |(source, routine)|,
+    |source| shown(source).into_iter().map(|row| (source, row)) => |(source, (routine, is_own))|,
     specific_catalog: Name = source.database(),
     specific_schema: Name = routine.schema_name.clone(),
     specific_name: Name = specific_name(routine),
@@ -178,7 +189,7 @@ system_table! {
     maximum_cardinality: Int4 = NULL,
     dtd_identifier: Name = (routine.kind == RoutineKind::Function).then_some("0"),
     routine_body: Varchar = "EXTERNAL",
-    routine_definition: Varchar = routine.body.clone(),
+    routine_definition: Varchar = is_own.then(|| routine.body.clone()),
     external_name: Varchar = NULL,
     external_language: Varchar = "SQL",
     parameter_style: Varchar = "GENERAL",
@@ -227,9 +238,10 @@ system_table! {
 
 system_table! {
     static PARAMETERS = 13334 view "information_schema"."parameters",
-    |source| source.catalog.routines().flat_map(|routine| {
-        routine.arguments.iter().enumerate().map(move |(place, argument)| (source, routine, place, argument))
-    }) => |(source, routine, place, argument)|,
+    |source| shown(source).into_iter().flat_map(|(routine, is_own)| {
+        let arguments = routine.arguments.iter().enumerate();
+        arguments.map(move |argument| (source, routine, is_own, argument))
+    }) => |(source, routine, is_own, (place, argument))|,
     specific_catalog: Name = source.database(),
     specific_schema: Name = routine.schema_name.clone(),
     specific_name: Name = specific_name(routine),
@@ -265,11 +277,11 @@ system_table! {
     scope_name: Name = NULL,
     maximum_cardinality: Int4 = NULL,
     dtd_identifier: Name = attribute_number(place).to_string(),
-    parameter_default: Varchar = argument.default.clone(),
+    parameter_default: Varchar = argument.default.clone().filter(|_| is_own),
 }
 
 /// Name of a routine that no other one has.
-fn specific_name(routine: &Routine) -> String {
+pub(super) fn specific_name(routine: &Routine) -> String {
     format!("{}_{}", routine.name, routine.oid)
 }
 
@@ -284,8 +296,10 @@ struct ArrayOf {
     element: Type,
 }
 
-/// Arrays among columns, domains, and arguments and results of routines.
-fn arrays(catalog: &Catalog) -> Vec<ArrayOf> {
+/// Arrays among columns, domains, and arguments and results of routines, as far as the session is
+/// shown these.
+fn arrays(source: &Source<'_>) -> Vec<ArrayOf> {
+    let (catalog, viewer) = (source.catalog, Viewer::new(source));
     let mut all = Vec::new();
     let mut add = |schema: &str, object: String, kind: &'static str, number: i16, ty: Type| {
         if let Some(element) = ty.element().filter(|_| ty.domain_oid().is_none()) {
@@ -293,20 +307,23 @@ fn arrays(catalog: &Catalog) -> Vec<ArrayOf> {
             all.push(ArrayOf { schema, object, kind, identifier, element });
         }
     };
-    for table in catalog.tables() {
-        for (place, column) in table.visible_columns() {
+    for table in catalog.tables().filter(|table| !viewer.is_of_another_session(table.schema)) {
+        let is_shown = viewer.columns(table.oid, Privileges::COLUMN);
+        for (place, column) in table.visible_columns().filter(|(place, _)| is_shown(*place)) {
             add(&table.schema_name, table.name.clone(), "TABLE", attribute_number(place), column.ty);
         }
     }
-    for view in catalog.views() {
-        for (place, column) in view.columns.iter().enumerate() {
+    for view in catalog.views().filter(|view| !viewer.is_of_another_session(view.schema)) {
+        let is_shown = viewer.columns(view.oid, Privileges::COLUMN);
+        for (place, column) in view.columns.iter().enumerate().filter(|(place, _)| is_shown(*place)) {
             add(&view.schema_name, view.name.clone(), "TABLE", attribute_number(place), column.ty);
         }
     }
-    for domain in catalog.domains() {
+    let may_use = |oid: Oid| viewer.sees(oid, Securable::Type, Privileges::USAGE);
+    for domain in catalog.domains().filter(|domain| may_use(domain.oid)) {
         add(&domain.schema_name, domain.name.clone(), "DOMAIN", 1, domain.base);
     }
-    for routine in catalog.routines() {
+    for (routine, _) in shown(source) {
         let name = specific_name(routine);
         for (place, argument) in routine.arguments.iter().enumerate() {
             add(&routine.schema_name, name.clone(), "ROUTINE", attribute_number(place), argument.ty);
@@ -320,7 +337,7 @@ fn arrays(catalog: &Catalog) -> Vec<ArrayOf> {
 
 system_table! {
     static ELEMENT_TYPES = 13493 view "information_schema"."element_types",
-    |source| arrays(source.catalog).into_iter().map(|array| (source, array)) => |(source, array)|,
+    |source| arrays(source).into_iter().map(|array| (source, array)) => |(source, array)|,
     object_catalog: Name = source.database(),
     object_schema: Name = array.schema,
     object_name: Name = array.object,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cognate_engine::{GovernorInfo, Statistics};
 
 use super::names::AnyRelation;
-use crate::catalog::{Catalog, Database, Oid, Schema, Sequence, TEMPORARY_ALIAS, resolve_schema};
+use crate::catalog::{Catalog, Database, Oid, Rights, Schema, Sequence, TEMPORARY_ALIAS, resolve_schema};
 use crate::function::EvalContext;
 use crate::session::failures::Failure;
 use crate::statistics::TableStatistics;
@@ -97,6 +97,11 @@ pub trait ServerView: Send + Sync {
     /// What was gathered of the table whose rows are in this tree.
     fn table_statistics(&self, tree: u32) -> Option<Arc<TableStatistics>> {
         let _ = tree;
+        None
+    }
+    /// What the session's role may do in the database; none is everything.
+    fn rights_of_asker(&self, catalog: &Catalog) -> Option<Arc<Rights>> {
+        let _ = catalog;
         None
     }
     /// Whether the session may read a column of a table.

@@ -72,7 +72,7 @@ pub(super) fn take_common(aggregates: &mut [AggregateNode], frame: usize) -> Vec
 /// counted with that part.
 fn count(expr: &Expr, parts: &mut Vec<(Expr, usize)>) {
     let Expr::Operator(call) = expr else { return };
-    if expr.is_volatile() || expr.any(&mut |inner| matches!(inner, Expr::Subquery(_))) {
+    if expr.is_volatile() || expr.has_subquery() {
         return;
     }
     match parts.iter_mut().find(|(part, _)| same(part, expr)) {

@@ -356,11 +356,13 @@ impl Planner<'_> {
     }
 }
 
-/// Whether a query calls volatile functions.
+/// Whether a query calls volatile functions, in subqueries of its expressions, too.
 fn is_volatile(query: &Query) -> bool {
-    let mut found = false;
-    query.for_each_expr(&mut |expr, _| found |= expr.is_volatile());
-    found || reads_volatile(query)
+    let mut found = reads_volatile(query);
+    query.for_each_expr(&mut |expr, _| {
+        found = found || expr.is_volatile() || expr.any(&mut is_volatile_subquery);
+    });
+    found
 }
 
 fn is_volatile_subquery(expr: &Expr) -> bool {
@@ -377,32 +379,28 @@ fn is_volatile_subquery(expr: &Expr) -> bool {
 /// once in any case.
 pub(super) fn gives_other_rows(source: &Source) -> bool {
     match source {
-        Source::Query(query) => {
-            let mut found = reads_volatile(query);
-            query.for_each_expr(&mut |expr, _| {
-                found = found || expr.is_volatile() || expr.any(&mut is_volatile_subquery);
-            });
-            found
-        }
+        Source::Query(query) => is_volatile(query),
         Source::Function(function) => {
-            let is_volatile = match &function.call {
-                RowsCall::Set { function, .. } => function.volatility == Volatility::Volatile,
-                RowsCall::Routine(call) => call.volatility == Volatility::Volatile,
-                _ => false,
-            };
-            is_volatile || function.call.exprs().iter().any(Expr::is_volatile)
+            gives_rows_anew(&function.call) || function.call.exprs().iter().any(Expr::is_volatile)
         }
         _ => false,
     }
 }
 
-/// Whether it reads rows of a volatile function that a user has defined.
+/// Whether a function in FROM is volatile, whatever its arguments are.
+fn gives_rows_anew(call: &RowsCall) -> bool {
+    match call {
+        RowsCall::Set { function, .. } => function.volatility == Volatility::Volatile,
+        RowsCall::Routine(call) => call.volatility == Volatility::Volatile,
+        _ => false,
+    }
+}
+
+/// Whether it reads rows of a volatile function.
 fn reads_volatile(query: &Query) -> bool {
     match &query.body {
         Body::Select(select) => select.relations.iter().any(|relation| match &relation.source {
-            Source::Function(function) => {
-                matches!(&function.call, RowsCall::Routine(call) if call.volatility == Volatility::Volatile)
-            }
+            Source::Function(function) => gives_rows_anew(&function.call),
             Source::Query(query) => reads_volatile(query),
             _ => false,
         }),

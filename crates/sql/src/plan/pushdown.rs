@@ -91,7 +91,7 @@ fn input_expr(select: &Select, column: usize) -> Option<Expr> {
     if !select.windows.iter().all(|window| window.partition.contains(target)) {
         return None;
     }
-    let usable = !target.is_volatile() && !target.any(&mut |expr| matches!(expr, Expr::Subquery(_)));
+    let usable = !target.is_volatile() && !target.has_subquery();
     if !usable {
         return None;
     }

@@ -36,9 +36,18 @@ impl Condition {
     pub(super) fn new(select: &Select, expr: Expr) -> Condition {
         let mask = mask_of(select, &expr);
         let volatile = expr.is_volatile();
-        let has_subquery = expr.any(&mut |inner| matches!(inner, Expr::Subquery(_)));
+        let has_subquery = expr.has_subquery();
         Condition { expr, mask, volatile, has_subquery }
     }
+}
+
+/// Takes the conditions that must be tested once for each result row, in whatever order it came
+/// about.
+pub(super) fn take_volatile(conditions: &mut Vec<Condition>) -> Vec<Expr> {
+    let (volatile, rest): (Vec<_>, Vec<_>) =
+        std::mem::take(conditions).into_iter().partition(|condition| condition.volatile);
+    *conditions = rest;
+    volatile.into_iter().map(|condition| condition.expr).collect()
 }
 
 /// The column of relation `relation` an expression is, if it is one.

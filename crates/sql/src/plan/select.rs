@@ -11,8 +11,8 @@ use super::merge::merged;
 use super::path::Path;
 use super::planner::{CteReference, Planned, Planner, gives_other_rows};
 use super::pushdown::push_down;
-use super::relation::{Condition, Mask, bit, filled_slots, mask_of, slots_of};
-use super::sides::{by_itself, read_once, renumber, take_volatile};
+use super::relation::{Condition, Mask, bit, filled_slots, mask_of, slots_of, take_volatile};
+use super::sides::{by_itself, read_once, renumber};
 use super::window::{keep_first, plan_windows};
 use super::{GroupNode, HashJoin, Node, SelectNode, SourceNode};
 use crate::bind::{
@@ -187,7 +187,7 @@ impl Planner<'_> {
         let row_counts: &dyn RowCounts = if limit.is_some() { &taken } else { self.row_counts };
         let joiner = Joiner::new(select, &parameters, row_counts, &leaves);
         let mut problem = joiner.problem(&trees, conditions)?;
-        let volatile: Vec<Expr> = take_volatile(&mut problem);
+        let volatile: Vec<Expr> = take_volatile(&mut problem.conditions);
         let chosen = joiner.choose(&problem, 0, wanted, limit)?;
         // The first relation is read with those of inner joins, if the sequence begins with one.
         if chosen.steps.first().is_none_or(|step| step.method != Method::Start) {

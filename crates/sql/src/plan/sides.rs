@@ -26,11 +26,9 @@ use super::join::{Chosen, Inner, Item, ItemKind, Joiner, LeafEstimate, Problem, 
 use super::relation::{Condition, Mask, bit};
 use crate::bind::{RowCounts, Select};
 use crate::error::Result;
-use crate::expr::Expr;
-use crate::types::{TypeId, bounds};
+use crate::types::TypeId;
+use crate::types::bounds::{self, Unasked};
 
-/// Nanoseconds of work between two questions whether to stop, very roughly.
-const UNASKED: usize = 1 << 17;
 /// What it takes to look at a condition for one item.
 const TEST: usize = 32;
 /// What it takes to find out what a condition looks at.
@@ -58,7 +56,7 @@ pub(super) struct Sides {
     numbers: Cell<usize>,
     known: RefCell<HashMap<Key, Chosen>>,
     /// Work since it was asked whether to stop.
-    unasked: Cell<usize>,
+    unasked: RefCell<Unasked>,
 }
 
 impl Sides {
@@ -79,13 +77,7 @@ impl Sides {
     }
 
     fn have_worked(&self, time: usize) -> Result<()> {
-        let unasked = self.unasked.get() + time;
-        if unasked < UNASKED {
-            self.unasked.set(unasked);
-            return Ok(());
-        }
-        self.unasked.set(0);
-        bounds::ask()
+        if self.unasked.borrow_mut().is_due(time) { bounds::ask() } else { Ok(()) }
     }
 }
 
@@ -188,15 +180,6 @@ pub(super) fn renumber(
         }
     }
     chosen
-}
-
-/// Takes the conditions that must be tested once for each result row, in whatever order it came
-/// about.
-pub(super) fn take_volatile(problem: &mut Problem) -> Vec<Expr> {
-    let (volatile, rest): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut problem.conditions).into_iter().partition(|condition| condition.volatile);
-    problem.conditions = rest;
-    volatile.into_iter().map(|condition| condition.expr).collect()
 }
 
 /// The relations that something in a problem mentions.

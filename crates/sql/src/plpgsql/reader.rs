@@ -1,5 +1,6 @@
 //! A block's text in pieces, and how far it was read.
 
+use crate::ddl::names::{MAX_NAME, cut};
 use crate::error::{Result, SqlError};
 use crate::parse::lexeme::{Kind, Lexeme, Lexemes};
 
@@ -22,16 +23,19 @@ impl Piece<'_> {
         self.start + self.text.len()
     }
 
-    /// The name that it is: of a word in lower case, of one in quotes what is in them.
+    /// The name that it is: of a word in lower case, of one in quotes what is in them. Queries look
+    /// for it as far as names count.
     pub(super) fn as_name(&self) -> Option<String> {
-        match self.kind {
+        let mut name = match self.kind {
             Kind::Quoted if self.text.starts_with('"') => {
                 let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
-                Some(inner.replace("\"\"", "\""))
+                inner.replace("\"\"", "\"")
             }
-            Kind::Word => Some(self.text.to_lowercase()),
-            _ => None,
-        }
+            Kind::Word => self.text.to_ascii_lowercase(),
+            _ => return None,
+        };
+        cut(&mut name, MAX_NAME);
+        Some(name)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cognate_engine::{Access, Commit, Csn, Isolation, Transaction};
+use cognate_engine::{Access, Commit, Csn, Error as EngineError, Isolation, Transaction};
 use sqlparser::ast;
 use tokio::sync::watch;
 
@@ -378,34 +378,34 @@ impl Session {
             self.check_majority()?;
         }
         let goes_on = self.reads_on(&engine).then(|| self.database.clone());
-        let is_alone = |database: &SqlDatabase| database.nodes().is_alone();
         // What is asked of the order there only comes back, or never does.
-        if goes_on.as_ref().is_some_and(is_alone) && !engine.is_free_to_read() {
+        if goes_on.as_ref().is_some_and(|database| database.nodes().is_alone()) && !engine.is_free_to_read() {
             return Ok(self.end_unjudged());
         }
         let (protocol, replication) = self.protocol();
         let finished = self.finished(Some(&engine), protocol);
         step_aside_for_request(engine.request_bytes());
         let before = self.database.now();
-        let engine = self.send_ahead(engine).await?;
+        let mut asked = Box::pin(self.send_ahead(engine).await?.commit_by(replication));
         let committed = tokio::select! {
             biased;
-            committed = self.in_order(Some(&name), engine.commit_by(replication)) => Some(committed?),
-            () = until_alone(goes_on.as_ref()), if goes_on.is_some() => None,
+            committed = self.in_order(Some(&name), asked.as_mut()) => committed,
+            () = until_alone(goes_on.as_ref()), if goes_on.is_some() => Ok(Err(EngineError::NotOrdered)),
         };
         let committed = match committed {
-            None => return Ok(self.end_unjudged()),
-            Some(Err(cognate_engine::Error::NotOrdered)) if goes_on.is_some() => {
-                return Ok(self.end_unjudged());
+            Ok(Err(EngineError::NotOrdered)) if goes_on.is_some() => return Ok(self.end_unjudged()),
+            Ok(committed) => committed,
+            Err(unknown) => {
+                self.say_later(asked);
+                return Err(unknown);
             }
-            Some(committed) => committed,
         };
         if has_writes {
             let in_order = self.database.now().saturating_sub(before).max(0).unsigned_abs();
             let vote_us = committed.as_ref().map_or(0, |commit| commit.vote_wait.as_micros() as u64);
             self.note_protocol(&Finished {
                 committed: committed.is_ok(),
-                conflict: Some(committed.as_ref().is_err_and(cognate_engine::Error::is_retryable)),
+                conflict: Some(committed.as_ref().is_err_and(EngineError::is_retryable)),
                 order_us: in_order.saturating_sub(vote_us),
                 vote_us,
                 ..finished
@@ -453,8 +453,8 @@ impl Session {
     pub(super) async fn in_order<T>(
         &mut self,
         name: Option<&str>,
-        asked: impl Future<Output = std::result::Result<T, cognate_engine::Error>>,
-    ) -> Result<std::result::Result<T, cognate_engine::Error>> {
+        asked: impl Future<Output = std::result::Result<T, EngineError>>,
+    ) -> Result<std::result::Result<T, EngineError>> {
         if !self.database.engine().is_node() {
             return Ok(asked.await);
         }

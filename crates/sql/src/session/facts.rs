@@ -21,7 +21,7 @@ use super::sequence_values::SequenceValues;
 use super::settings::{Effective, Mark, Settings};
 use super::temporary::Temporary;
 use super::{Authority, Orders, SessionParameters, SqlDatabase, presence};
-use crate::catalog::{Catalog, DATABASE_OID, MONITOR_OID, Oid, Sequence, TEMPORARY_ALIAS};
+use crate::catalog::{Catalog, DATABASE_OID, MONITOR_OID, Oid, Rights, Sequence, TEMPORARY_ALIAS};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::SessionView;
 use crate::pg_catalog::{
@@ -527,7 +527,7 @@ impl ServerView for Facts {
     }
 
     fn cursors(&self) -> Vec<CursorRow> {
-        self.listing.cursors()
+        self.listing.cursors(&self.activity)
     }
 
     fn listening(&self) -> Vec<String> {
@@ -560,6 +560,10 @@ impl ServerView for Facts {
 
     fn table_statistics(&self, tree: u32) -> Option<Arc<TableStatistics>> {
         self.database.gathered().of(tree)
+    }
+
+    fn rights_of_asker(&self, catalog: &Catalog) -> Option<Arc<Rights>> {
+        self.rights(catalog)
     }
 
     fn may_read(&self, table: Oid, column: usize) -> bool {

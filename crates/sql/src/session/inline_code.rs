@@ -41,12 +41,16 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt as _;
 use crate::parse::{self, Command};
 use crate::plpgsql::{self, Into};
-use crate::routine::{DEPTH_MAX, too_deep};
+use crate::routine::{DEPTH_MAX, Scope, too_deep};
 use crate::types::{Datum, Type};
 use variables::Variables;
 
 /// What PostgreSQL calls the function that a DO block is.
 const NAME: &str = "inline_code_block";
+
+/// Statements that say by FOUND whether they had rows. Others leave it as it is, and so does
+/// EXECUTE.
+const FINDING: &[&str] = &["SELECT", "INSERT", "UPDATE", "DELETE", "MERGE"];
 
 /// A block that runs.
 struct Running {
@@ -145,7 +149,7 @@ impl Session {
             error
         })?;
         let mut running = Running {
-            variables: Variables::default(),
+            variables: Variables::new(),
             depth: depth + 1,
             row_count: 0,
             handled: Vec::new(),
@@ -168,6 +172,9 @@ impl Session {
         let word = tag(&statement.command);
         let most = into.map(|into| wanted(into, word));
         let answer = self.run_parsed(statement, most, running).await?;
+        if FINDING.contains(&word) {
+            running.variables.set_found(answer.count > 0);
+        }
         for notice in self.notices.iter_mut().skip(noticed) {
             add_context(notice, format!("SQL statement \"{text}\""));
         }
@@ -183,19 +190,30 @@ impl Session {
         running: &mut Running,
     ) -> Result<()> {
         let statements = self.read_text(text)?;
-        let last = statements.len();
+        let (last, mut is_query) = (statements.len(), false);
         for (place, mut statement) in statements.into_iter().enumerate() {
             statement.has_company = false;
             let into = into.filter(|_| place + 1 == last);
-            let word = tag(&statement.command);
-            let most = into.map_or(Wanted::None, |into| wanted(into, word));
-            let answer = self.run_with(statement, (Text::Statement, most), using, running.depth).await?;
-            running.row_count = answer.count as i64;
-            if into.is_some() {
-                self.take_answer(answer, into, running)?;
+            let is_select = tag(&statement.command) == "SELECT";
+            let most = into.map_or(Wanted::None, |into| match (into.strict, is_select) {
+                (true, _) => Wanted::Most(2),
+                (false, true) => Wanted::Most(1),
+                // All are there at once, and are counted.
+                (false, false) => Wanted::All,
+            });
+            let mut answer = self.run_with(statement, (Text::Statement, most), using, running.depth).await?;
+            (running.row_count, is_query) = (answer.count as i64, answer.is_query);
+            if let Some(into) = into.filter(|_| is_query) {
+                if into.strict && answer.rows.len() > 1 {
+                    return Err(too_many_rows()?);
+                }
+                answer.rows.truncate(1);
+                let count = running.row_count;
+                self.take_answer(answer, Some(into), running)?;
+                running.row_count = count;
             }
         }
-        Ok(())
+        if into.is_some() && !is_query { Err(no_rows_to_take()) } else { Ok(()) }
     }
 
     /// A query's rows.
@@ -228,7 +246,7 @@ impl Session {
             });
         }
         if wanted.is_some() && !answer.is_query {
-            return Err(SqlError::syntax("INTO used with a command that cannot return data"));
+            return Err(no_rows_to_take());
         }
         Ok(answer)
     }
@@ -248,7 +266,7 @@ impl Session {
 
     async fn run_with(
         &mut self,
-        statement: Statement,
+        mut statement: Statement,
         (what, most): (Text, Wanted),
         parameters: &[(Datum, Type)],
         depth: usize,
@@ -257,6 +275,10 @@ impl Session {
         self.check_notices()?;
         check_command(&statement)?;
         super::utility::check_stored_depth(&statement)?;
+        if statement.scope.is_none() {
+            // A text that EXECUTE runs has the parameters that USING gives, and no more.
+            statement.scope = Some(Arc::new(Scope::of_numbers(parameters.iter().map(|(_, ty)| *ty))));
+        }
         let declared = parameters.iter().map(|(_, ty)| Some(*ty)).collect();
         let prepared = without_position(self.plan_prepared(Some(statement), declared))?;
         let prepared: Arc<Prepared> = prepared.into();
@@ -288,19 +310,15 @@ impl Session {
     /// INTO, and what the block knows of its last statement.
     fn take_answer(&mut self, answer: Answer, into: Option<&Into>, running: &mut Running) -> Result<()> {
         running.row_count = answer.count as i64;
-        running.variables.set_found(answer.count > 0);
         let Some(into) = into else { return Ok(()) };
         if answer.rows.is_empty() && into.strict {
             return Err(SqlError::new(plpgsql::named("no_data_found")?, "query returned no rows"));
         }
         if answer.rows.len() > 1 {
-            let state = plpgsql::named("too_many_rows")?;
-            return Err(SqlError::new(state, "query returned more than one row")
-                .with_hint("Make sure the query returns a single row, or use LIMIT 1."));
+            let hint = "Make sure the query returns a single row, or use LIMIT 1.";
+            return Err(too_many_rows()?.with_hint(hint));
         }
-        let found = !answer.rows.is_empty();
-        running.row_count = i64::from(found);
-        running.variables.set_found(found);
+        running.row_count = i64::from(!answer.rows.is_empty());
         let row = answer.rows.into_iter().next();
         running.variables.assign_row(&into.targets, &answer.columns, row, &self.format)
     }
@@ -347,6 +365,15 @@ fn single(mut statements: Vec<Statement>) -> Result<Statement> {
         (Some(statement), true) => Ok(statement),
         _ => Err(SqlError::syntax("a statement of a block is one statement")),
     }
+}
+
+/// P0003.
+fn too_many_rows() -> Result<SqlError> {
+    Ok(SqlError::new(plpgsql::named("too_many_rows")?, "query returned more than one row"))
+}
+
+fn no_rows_to_take() -> SqlError {
+    SqlError::syntax("INTO used with a command that cannot return data")
 }
 
 fn no_copy() -> SqlError {

@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::Prepared;
+use super::activity::Activity;
 use super::cursor::no_cursor;
 use super::facts::Facts;
 use crate::catalog::{Oid, Table};
@@ -26,8 +27,11 @@ pub(super) struct Listing {
     statements: Mutex<BTreeMap<String, StatementRow>>,
     cursors: Mutex<BTreeMap<String, CursorRow>>,
     places: Mutex<BTreeMap<String, CursorPlace>>,
-    /// How many places there are: each row that goes asks, and hardly ever there is any.
+    /// How many places are in one table: each row that goes asks, and hardly ever there is any.
     placed: AtomicUsize,
+    /// The client's unnamed portal runs. Most statements come in one, and only those that ask for
+    /// the rows see it: it has none of its own.
+    runs_unnamed: AtomicBool,
 }
 
 /// Where a cursor stands.
@@ -43,7 +47,7 @@ pub(super) struct CursorPlace {
     pub(super) row: Option<Bytes>,
     /// How many rows had moved when it was declared.
     pub(super) moved: usize,
-    /// All tables that it reads.
+    /// All tables that it reads, which are not made others meanwhile.
     pub(super) tables: SmallVec<[Oid; 4]>,
 }
 
@@ -86,15 +90,23 @@ impl Listing {
     }
 
     fn put_place(&self, name: String, place: CursorPlace) {
+        let is_in_one = place.table.is_some();
         let mut places = self.places.lock();
-        places.insert(name, place);
-        self.placed.store(places.len(), Ordering::Relaxed);
+        let before = places.insert(name, place);
+        self.count_places(before.as_ref(), is_in_one);
     }
 
     fn remove_place(&self, name: &str) {
         let mut places = self.places.lock();
-        places.remove(name);
-        self.placed.store(places.len(), Ordering::Relaxed);
+        let before = places.remove(name);
+        self.count_places(before.as_ref(), false);
+    }
+
+    /// A place has come in the place of another one, or of none. Who calls has the places.
+    fn count_places(&self, before: Option<&CursorPlace>, is_in_one: bool) {
+        let was_in_one = before.is_some_and(|before| before.table.is_some());
+        let others = self.placed.load(Ordering::Relaxed) - usize::from(was_in_one);
+        self.placed.store(others + usize::from(is_in_one), Ordering::Relaxed);
     }
 
     /// Rows of `pg_prepared_statements`.
@@ -102,9 +114,21 @@ impl Listing {
         self.statements.lock().values().cloned().collect()
     }
 
-    /// Rows of `pg_cursors`.
-    pub(super) fn cursors(&self) -> Vec<CursorRow> {
-        self.cursors.lock().values().cloned().collect()
+    /// Rows of `pg_cursors`, for a session that does this.
+    pub(super) fn cursors(&self, activity: &Activity) -> Vec<CursorRow> {
+        let listed = self.cursors.lock();
+        let runs_unnamed = self.runs_unnamed.load(Ordering::Relaxed) && !listed.contains_key("");
+        let unnamed = runs_unnamed.then(|| {
+            let doing = activity.look();
+            let statement = doing.text.unwrap_or_default();
+            CursorRow { statement, declared: doing.began, ..CursorRow::default() }
+        });
+        unnamed.into_iter().chain(listed.values().cloned()).collect()
+    }
+
+    /// Whether the client's unnamed portal runs.
+    pub(super) fn set_runs_unnamed(&self, runs: bool) {
+        self.runs_unnamed.store(runs, Ordering::Relaxed);
     }
 }
 

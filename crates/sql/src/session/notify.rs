@@ -19,12 +19,15 @@
 //! What waits to be said is charged to the memory that statements share, as are the channels of a
 //! session, and a mailbox beyond [`FREE_BYTES`].
 //!
-//! In a cluster channels are those of one node.
+//! In a cluster channels are those of one node. A transaction whose client was told there that
+//! nobody knows yet whether it commits ([`Said`]) takes its place in the line when that is known.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use cognate_engine::Commit;
 use parking_lot::Mutex;
 
 use super::facts::Facts;
@@ -180,11 +183,28 @@ struct Line {
 /// What a commit has to say.
 struct Saying {
     number: u64,
-    notifications: Vec<Notification>,
+    said: Said,
     /// It is durable, or was not to be.
     is_settled: bool,
+}
+
+/// What a transaction has to say.
+pub(super) struct Said {
+    notifications: Vec<Notification>,
     /// Given back with it.
     _charge: Option<Charge>,
+}
+
+impl Said {
+    /// The transaction has committed, though its session did not wait for that: its place in the
+    /// line, behind whoever has committed and said so meanwhile.
+    fn enter(self, channels: &Channels) -> Place<'_> {
+        let mut line = channels.line.lock();
+        line.next += 1;
+        let number = line.next;
+        line.commits.push_back(Saying { number, said: self, is_settled: false });
+        Place { channels, number, is_durable: false }
+    }
 }
 
 struct Listener {
@@ -198,7 +218,7 @@ impl Line {
     fn deliver(&mut self) {
         while self.commits.front().is_some_and(|saying| saying.is_settled) {
             let Some(saying) = self.commits.pop_front() else { return };
-            for notification in saying.notifications {
+            for notification in saying.said.notifications {
                 let listeners = self.listeners.get(&notification.channel).into_iter().flatten();
                 for listener in listeners.filter(|listener| listener.since <= saying.number) {
                     if !listener.mailbox.put(&notification)
@@ -242,7 +262,7 @@ impl Drop for Place<'_> {
         if let Some(saying) = own {
             saying.is_settled = true;
             if !self.is_durable {
-                saying.notifications.clear();
+                saying.said.notifications.clear();
             }
         }
         line.deliver();
@@ -282,6 +302,14 @@ struct State {
 }
 
 impl State {
+    fn take_said(&mut self) -> Said {
+        let (notifications, charge) = (std::mem::take(&mut self.notifications), self.charge.take());
+        self.known.clear();
+        self.bytes = 0;
+        self.give_back();
+        Said { notifications, _charge: charge }
+    }
+
     fn channels_bytes(&self) -> usize {
         (self.listening.len() + self.actions.len()) * LISTENING_BYTES
     }
@@ -402,13 +430,14 @@ impl News {
                 }
             }
         }
-        let notifications = std::mem::take(&mut state.notifications);
-        let charge = state.charge.take();
-        state.known.clear();
-        state.bytes = 0;
-        state.give_back();
-        line.commits.push_back(Saying { number, notifications, is_settled: false, _charge: charge });
+        line.commits.push_back(Saying { number, said: state.take_said(), is_settled: false });
         Place { channels, number, is_durable: false }
+    }
+
+    /// Takes out what the transaction has to say, if it has.
+    fn take_said(&self) -> Option<Said> {
+        let mut state = self.state.lock();
+        (!state.notifications.is_empty()).then(|| state.take_said())
     }
 
     /// The session listens no longer.
@@ -448,6 +477,23 @@ impl Session {
             None => Action::UnlistenAll,
         };
         self.facts.news.act(action, self.database.statement_budget())
+    }
+
+    /// The client is told that nobody knows whether the transaction commits. What it has to say is
+    /// said once it has; it listens on no more channels by it.
+    pub(super) fn say_later(
+        &self,
+        committed: impl Future<Output = std::result::Result<Commit, cognate_engine::Error>> + Send + 'static,
+    ) {
+        let Some(said) = self.facts.news.take_said() else { return };
+        let database = self.database.clone();
+        tokio::spawn(async move {
+            let Ok(commit) = committed.await else { return };
+            let place = said.enter(database.channels());
+            if commit.durable.await.is_ok() {
+                place.settled();
+            }
+        });
     }
 
     /// 0A000 if the transaction cannot be prepared: its session would not be there any more.

@@ -12,7 +12,7 @@ use super::portal::changed_result;
 use super::routine::CallPlan;
 use super::statement::tag;
 use super::{Action, Block, OutputColumn, Planned, Prepared, Session, Statement};
-use crate::bind::{BindContext, Binder, Called, NoRowCounts, RowCounts};
+use crate::bind::{BindContext, Binder, Called, NoRowCounts, RowCounts, refuse_subquery};
 use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{NoReader, ReadContext};
@@ -151,7 +151,10 @@ impl Session {
         let search_path = self.facts.plan_path(&self.effective.search_path, &catalog);
         let namespace = self.facts.temporary.namespace();
         let key = Key { text, declared: &declared, search_path: &search_path, namespace };
-        if let Some(found) = self.database.plans_of_programs().get(key)
+        // What rules of now refuse is kept for nobody.
+        let is_kept = super::active::is_under_rules(&self.facts);
+        if is_kept
+            && let Some(found) = self.database.plans_of_programs().get(key)
             && self.fits(&found.planned())
         {
             return Ok(found);
@@ -166,7 +169,7 @@ impl Session {
         let planned = self.plan_prepared(statement, declared.clone());
         self.plans_alike = before;
         let prepared = Arc::new(planned?);
-        if self.own_catalog_is_empty() {
+        if is_kept && self.own_catalog_is_empty() {
             self.database.plans_of_programs().put(key, &prepared, self.database.plans_budget());
         }
         Ok(prepared)
@@ -482,10 +485,7 @@ impl Session {
         let mut binder = Binder::new(&context, &[]);
         binder.push_level();
         let typed = binder.expression(argument)?;
-        if typed.expr.any(&mut |expr| matches!(expr, crate::expr::Expr::Subquery(_))) {
-            let message = "cannot use subquery in EXECUTE parameter";
-            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
-        }
+        refuse_subquery(&typed.expr, "EXECUTE parameter")?;
         self.check_bound(&catalog, &binder)?;
         if !binder.tables().is_empty() {
             return Err(SqlError::unsupported("an argument of EXECUTE that reads a table"));

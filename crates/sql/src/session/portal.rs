@@ -36,7 +36,7 @@ pub struct Portal {
     given: Option<Arc<Charge>>,
     /// For what it holds while it is suspended.
     held: Option<Charge>,
-    /// Its stay among the cursors, if its client gave it a name.
+    /// Its stay among the cursors, if it has a name, or one that has ran beside it.
     pub(super) listed: Option<Listed>,
 }
 

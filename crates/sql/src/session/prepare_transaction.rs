@@ -152,7 +152,7 @@ impl Session {
     }
 
     /// 42501 for what another role has prepared, unless the session is a superuser's; 0A000 for
-    /// what was prepared in another database.
+    /// what was prepared in another database, if there is that one.
     async fn check_prepared(&mut self, identifier: &str) -> Result<()> {
         let Some(note) = self.note_of(&Owner::Global(identifier.into())).await? else { return Ok(()) };
         let (catalog, _) = self.catalog_with_state();
@@ -162,7 +162,9 @@ impl Session {
             return Err(denied("permission denied to finish prepared transaction")
                 .with_hint("Must be superuser or the user that prepared the transaction."));
         }
-        if note.database == self.database.oid() {
+        // No session is in a database that was dropped while this was prepared there.
+        let is_gone = catalog.database_by_oid(note.database).is_none();
+        if note.database == self.database.oid() || is_gone {
             return Ok(());
         }
         let message = "prepared transaction belongs to another database";

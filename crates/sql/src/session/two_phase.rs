@@ -116,10 +116,12 @@ impl Session {
 
 impl Work<'_> {
     /// A view for a locking query of a transaction that locks what it reads, so that what is not
-    /// there is locked, too. SKIP LOCKED waits for nobody, and its answer is of no one moment.
+    /// there is locked, too. One with an age waits also where it has said SKIP LOCKED: its snapshot
+    /// moves, so what it had read unlocked the certifier would take for read at a later moment.
+    /// Under two-phase locking SKIP LOCKED waits for nobody, and its answer is of no one moment.
     pub(super) fn tracked(&self, plan: &Plan) -> Option<TrackedView> {
         let waits = plan.locks.iter().all(|lock| lock.wait != LockWait::SkipLocked);
-        (self.state.locks_reads && waits).then(|| self.engine.tracked_view())
+        (self.state.aged || (self.state.locks_reads && waits)).then(|| self.engine.tracked_view())
     }
 
     /// Locks all that was read through a view. False if some of it has changed since.

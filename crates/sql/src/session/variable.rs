@@ -24,7 +24,7 @@ fn variable_name(words: &[ast::Ident]) -> String {
 /// A value of SET as text.
 fn value_text(value: &ast::Expr) -> Result<String> {
     match value {
-        ast::Expr::Identifier(ident) if ident.quote_style.is_none() => Ok(ident.value.to_lowercase()),
+        ast::Expr::Identifier(ident) if ident.quote_style.is_none() => Ok(ident.value.to_ascii_lowercase()),
         ast::Expr::Identifier(ident) => Ok(ident.value.clone()),
         ast::Expr::Value(value) => match &value.value {
             ast::Value::SingleQuotedString(text)
@@ -59,7 +59,7 @@ pub(super) fn list_text(name: &str, values: &[ast::Expr]) -> Result<Option<Strin
         let text = value_text(value)?;
         let folded = matches!(value, ast::Expr::Identifier(ident) if ident.quote_style.is_none());
         texts.push(match (is_names, folded) {
-            (true, true) => text.to_lowercase(),
+            (true, true) => text.to_ascii_lowercase(),
             // A string is one name, not a list of them.
             (true, false) if text.is_empty() && values.len() == 1 => "\"\"".to_owned(),
             (true, false) => format!("\"{}\"", text.replace('"', "\"\"")),

@@ -105,6 +105,27 @@ fn too_large(limit: usize) -> SqlError {
     SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(detail)
 }
 
+/// Nanoseconds of work between two questions whether to stop, very roughly.
+const UNASKED: usize = 1 << 17;
+
+/// Counts work of many small steps since it was asked whether to stop. A short statement is never
+/// asked, which would only make it longer.
+#[derive(Debug, Default)]
+pub(crate) struct Unasked(usize);
+
+impl Unasked {
+    /// So many nanoseconds of work are about to be done, very roughly. Whether it is time to ask;
+    /// from then on it is counted anew.
+    pub(crate) fn is_due(&mut self, time: usize) -> bool {
+        self.0 += time;
+        let is_due = self.0 >= UNASKED;
+        if is_due {
+            self.0 = 0;
+        }
+        is_due
+    }
+}
+
 /// Bytes of a text that are worked on between two questions.
 pub(crate) const PIECE: usize = 1 << 16;
 

@@ -15,6 +15,8 @@
 
 use std::fmt::Write as _;
 
+use cognate_env::clock::date;
+
 use crate::Csn;
 
 const FIRST: &str = "cognate backup 1";
@@ -110,19 +112,6 @@ pub(crate) fn time(wall_us: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{us:06} UTC")
 }
 
-/// Year, month and day of a day since 1970. Years are counted from March on, so that a leap day is
-/// the last of its year; 719468 days lie between the first of March of the year 0 and 1970.
-fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = (year + era * 400, if month < 10 { month + 3 } else { month - 9 });
-    (year + i64::from(month <= 2), month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,14 +151,5 @@ mod tests {
             contents.files[0].name = name.to_owned();
             assert!(Contents::decode(contents.encode().as_bytes()).is_err(), "{name}");
         }
-    }
-
-    #[test]
-    fn days_have_their_dates() {
-        assert_eq!(date(0), (1970, 1, 1));
-        assert_eq!(date(-1), (1969, 12, 31));
-        assert_eq!(date(11_016), (2000, 2, 29));
-        assert_eq!(date(11_017), (2000, 3, 1));
-        assert_eq!(date(20_454), (2026, 1, 1));
     }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::peers::{Peer, Program};
 use super::{Bench, WARMUP, client_threads};
+use crate::command::turn_about;
 use crate::driver::Outcome;
 use crate::error::{Error, Result};
 use crate::median::{median_ratio, ratio_error};
@@ -97,11 +98,7 @@ impl Compared {
 /// Each of them in turn, forwards and backwards.
 async fn in_turns(bench: &mut Bench<'_>, what: &str, compared: &mut [Compared]) -> Result<()> {
     for round in 0..2 * bench.args.rounds {
-        let mut order: Vec<usize> = (0..compared.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for index in order {
+        for index in turn_about(round, compared.len()) {
             let one = &mut compared[index];
             if one.is_given_up {
                 continue;

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::paper::{Published, TABLES};
 use super::{Bench, WARMUP, client_threads};
 use crate::chart::{Curve, Panel};
+use crate::command::turn_about;
 use crate::driver::Outcome;
 use crate::error::{Error, Result};
 use crate::median::mean_error;
@@ -129,11 +130,8 @@ pub(super) async fn measure(bench: &mut Bench<'_>, kind: DatabaseKind, place: &m
         }
     }
     for round in 0..bench.args.rounds {
-        let mut order = programs.clone();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for program in order {
+        for at in turn_about(round, programs.len()) {
+            let program = programs[at];
             let of = cells.iter_mut().filter(|cell| cell.program == program).collect();
             one(bench, kind, place, program, of).await?;
         }

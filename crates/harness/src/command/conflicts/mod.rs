@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::oracle::{self, OracleArgs};
 use super::snum_systems::{FRESH_WARMUP, SystemName};
-use super::{OutputArgs, ServerArgs, parameters};
+use super::{OutputArgs, ServerArgs, parameters, turn_about};
 use crate::checker::history::Abort;
 use crate::error::{Error, Result};
 use crate::median::{median_ratio, ratio_error};
@@ -213,11 +213,7 @@ async fn one_load(args: &ConflictsArgs, load: Load) -> Result<Vec<Record>> {
     }
     let mut measured: Vec<(Way, Measured)> = ways.iter().map(|way| (*way, Measured::default())).collect();
     for round in 0..args.rounds {
-        let mut order: Vec<usize> = (0..ways.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for index in order {
+        for index in turn_about(round, ways.len()) {
             let (way, sum) = &mut measured[index];
             let system = systems.iter().find(|(name, _)| *name == way.system).map(|(_, system)| system);
             let system = system.ok_or_else(|| Error::Missing(format!("{} was not started", way.label())))?;
@@ -258,11 +254,7 @@ async fn on_fresh_servers(args: &ConflictsArgs, load: Load, name: &str) -> Resul
     let mut systems: Vec<(usize, System)> = Vec::new();
     for round in 0..args.starts {
         systems.clear();
-        let mut order = [0, 1];
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for index in order {
+        for index in turn_about(round, 2) {
             let system = measured[index].0.system.start(&args.server).await?;
             Box::pin(load.fill(&system, args)).await?;
             systems.push((index, system));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Bench, Cell, client_threads, median};
+use crate::command::turn_about;
 use crate::driver::{self, Plan};
 use crate::error::{DatabaseContext, Error, Result};
 use crate::median::mean_error;
@@ -42,11 +43,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>, systems: &[System]) -> Result
     let mut all: Vec<Runs<'_>> = systems.iter().map(|system| start(system, true)).collect();
     all.extend(systems.first().map(|system| start(system, false)));
     for round in 0..bench.args.rounds {
-        let mut order: Vec<usize> = (0..all.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for index in order {
+        for index in turn_about(round, all.len()) {
             run(bench, &mut all[index]).await?;
         }
     }

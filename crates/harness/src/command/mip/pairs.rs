@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicU64;
 use serde_json::json;
 
 use super::{Bench, Cell, median_ratio};
+use crate::command::turn_about;
 use crate::error::Result;
 use crate::median::ratio_error;
 use crate::peer::System;
@@ -42,11 +43,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>, systems: &[System]) -> Result
     runs.push((&systems[0], Way::Mip, Cell::default()));
     let walk = Arc::new(AtomicU64::new(0));
     for round in 0..ROUNDS * bench.args.rounds as usize {
-        let mut order: Vec<usize> = (0..runs.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for index in order {
+        for index in turn_about(round as u64, runs.len()) {
             let (system, way, _) = runs[index];
             bench.run += 1;
             let level = Isolation::ReadCommitted;

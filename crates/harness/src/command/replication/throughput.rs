@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::place::Place;
 use super::turns::{self, Load, Way};
 use super::{Bench, NODES};
-use crate::command::client_threads;
+use crate::command::{client_threads, turn_about};
 use crate::driver;
 use crate::error::{Error, Result};
 use crate::workload::bookstore::Isolation;
@@ -184,12 +184,8 @@ async fn before_snum(bench: &mut Bench<'_>, older: &Path) -> Result<()> {
         for round in 0..args.rounds {
             places.clear();
             places.extend(both_builds(bench, older, &shape.statements(), round).await?);
-            let mut order = [0, 1];
             // Who was started first is not always measured first.
-            if round / 2 % 2 == 1 {
-                order.reverse();
-            }
-            for at in order {
+            for at in turn_about(round / 2, 2) {
                 let label = format!("{}, round {}", ways[at].case, round + 1);
                 // What was started a moment ago is cold: a window that does not count.
                 way(at).round(bench, &mut places[at], format!("{label}, warming up")).await?;

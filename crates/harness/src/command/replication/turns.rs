@@ -12,7 +12,7 @@ use tokio_postgres::Config;
 use super::place::Place;
 use super::{Bench, WARMUP};
 use crate::checker::history::Abort;
-use crate::command::client_threads;
+use crate::command::{client_threads, turn_about};
 use crate::driver::{self, Outcome, Plan};
 use crate::error::Result;
 use crate::median::{median, median_ratio, ratio_error};
@@ -294,11 +294,7 @@ fn config(target: &Target) -> Option<Config> {
 /// Each way in turn, forwards and backwards, and then the check of each place.
 pub(super) async fn in_turns(bench: &mut Bench<'_>, places: &mut [Place], ways: &mut [Way]) -> Result<()> {
     for round in 0..bench.args.rounds {
-        let mut order: Vec<usize> = (0..ways.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for at in order {
+        for at in turn_about(round, ways.len()) {
             let way = &mut ways[at];
             let place = &mut places[way.place];
             let level = way.isolation.name();

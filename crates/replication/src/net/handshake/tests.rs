@@ -214,3 +214,17 @@ async fn who_was_disowned_elsewhere_is_refused_unless_it_has_come_again_since() 
         assert!(three.lost().is_empty(), "it is no member, and nobody knows it");
     }
 }
+
+/// Who was rebuilt has not said what its folder of before had.
+#[test]
+fn what_a_node_has_said_counts_for_its_incarnation() {
+    let one = identity(1, &[1, 2], Some(7), 5);
+    assert!(one.log.meet(2, 11));
+    let said = [(Some(11), Some(9)), (Some(11), Some(4)), (Some(11), None), (None, Some(20))];
+    said.into_iter().for_each(|(incarnation, last)| one.note_kept(2, incarnation, last));
+    assert_eq!(one.kept(2), Some((11, 9)));
+    one.log.forget_others(&BTreeSet::from([1])).expect("it is removed");
+    assert!(one.kept(2).is_none() && one.log.meet(2, 12) && one.kept(2).is_none());
+    one.note_kept(2, Some(12), Some(3));
+    assert_eq!(one.kept(2), Some((12, 3)));
+}

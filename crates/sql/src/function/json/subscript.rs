@@ -4,14 +4,12 @@
 //! integer or a text. A part that is assigned to comes into being with whatever has to be around
 //! it: an array for an integer, with nulls before the place, and an object for anything else.
 
-use std::sync::LazyLock;
-
 use smallvec::SmallVec;
 
 use super::access::{part, read};
 use super::change::{cannot, normal};
 use crate::error::{SqlError, sqlstate};
-use crate::function::registry::{Body, Function, Volatility};
+use crate::function::registry::{Function, plain};
 use crate::function::{EvalContext, ResolvedFunction};
 use crate::types::TypeId::{Any, Jsonb};
 use crate::types::json::{Node, Value};
@@ -20,31 +18,9 @@ use crate::types::{Datum, Type};
 /// The nulls that an assignment may put before its place in an array.
 const MAX_GAP: usize = 1_000_000;
 
-static GET: LazyLock<Function> = LazyLock::new(|| Function {
-    oid: 0,
-    name: "jsonb_subscript",
-    arguments: &[Jsonb, Any],
-    variadic: true,
-    optional: 0,
-    names: &[],
-    result: Jsonb,
-    strict: true,
-    volatility: Volatility::Immutable,
-    body: Body::Plain(get),
-});
+static GET: Function = plain(0, "jsonb_subscript", &[Jsonb, Any], Jsonb, get).variadic();
 
-static PUT: LazyLock<Function> = LazyLock::new(|| Function {
-    oid: 0,
-    name: "jsonb_put",
-    arguments: &[Jsonb, Jsonb, Any],
-    variadic: true,
-    optional: 0,
-    names: &[],
-    result: Jsonb,
-    strict: false,
-    volatility: Volatility::Immutable,
-    body: Body::Plain(put),
-});
+static PUT: Function = plain(0, "jsonb_put", &[Jsonb, Jsonb, Any], Jsonb, put).variadic().called_on_null();
 
 /// The function of a document and subscripts of these types.
 pub(crate) fn jsonb_subscript(subscripts: &[Type]) -> ResolvedFunction {
@@ -60,7 +36,7 @@ pub(crate) fn jsonb_put(subscripts: &[Type]) -> ResolvedFunction {
 
 /// Whether a function assigns to a part of a document.
 pub(crate) fn puts_part(function: &Function) -> bool {
-    std::ptr::eq(function, &*PUT)
+    std::ptr::eq(function, &PUT)
 }
 
 /// A subscript as a step of a path. None for NULL.

@@ -249,7 +249,7 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
         Pattern::Century => padded(century(moment), 2, fill),
         Pattern::Julian => match moment.days {
             Some(days) => (days + calendar::JULIAN_EPOCH).to_string(),
-            None => julian_of_fields(moment).to_string(),
+            None => julian_of_interval(moment).to_string(),
         },
         Pattern::Exact | Pattern::Quarter if moment.month == 0 || pattern == Pattern::Exact => String::new(),
         Pattern::Exact | Pattern::Quarter => ((moment.month - 1) / 3 + 1).to_string(),
@@ -289,14 +289,17 @@ fn century(moment: &Moment) -> i64 {
     }
 }
 
-/// What PostgreSQL's formula for Julian days makes of an interval's years, months and days.
-fn julian_of_fields(moment: &Moment) -> i64 {
-    let (year, month) = match moment.month {
-        month if month > 2 => (moment.year + 4800, month + 1),
-        month => (moment.year + 4799, month + 13),
-    };
+/// What PostgreSQL's formula for Julian days makes of years, months and days, in 32 bits.
+fn julian_of_fields(year: i32, month: i32, day: i32) -> i32 {
+    let (year, month) = if month > 2 { (year + 4800, month + 1) } else { (year + 4799, month + 13) };
     let century = year / 100;
-    year * 365 - 32_167 + year / 4 - century + century / 4 + 7834 * month / 256 + moment.day
+    let of_years = year.wrapping_mul(365).wrapping_sub(32_167);
+    of_years.wrapping_add(year / 4 - century + century / 4).wrapping_add(7834 * month / 256).wrapping_add(day)
+}
+
+/// The same of an interval's fields, which were 32 bits wide there.
+fn julian_of_interval(moment: &Moment) -> i32 {
+    julian_of_fields(moment.year as i32, moment.month as i32, moment.day as i32)
 }
 
 /// A day in the calendar of weeks.
@@ -318,13 +321,12 @@ fn iso_of(moment: &Moment) -> IsoDay {
 fn iso_of_fields(moment: &Moment) -> IsoDay {
     // The Monday of a year's first week.
     let begin = |year: i32| {
-        let fourth = julian_in_32_bits(year, 1, 4);
+        let fourth = julian_of_fields(year, 1, 4);
         fourth.wrapping_sub(fourth.rem_euclid(7))
     };
     let week_of = |days: i32, start: i32| days.wrapping_sub(start) / 7 + 1;
-    // They were 32 bits wide in the interval.
     let mut year = moment.year as i32;
-    let days = julian_in_32_bits(year, moment.month as i32, moment.day as i32);
+    let days = julian_of_interval(moment);
     let mut start = begin(year);
     if days < start {
         year -= 1;
@@ -340,14 +342,6 @@ fn iso_of_fields(moment: &Moment) -> IsoDay {
     }
     let day_of_year = i64::from(days.wrapping_sub(start)) + 1;
     IsoDay { year: year.into(), week: week.into(), day_of_year }
-}
-
-/// The formula of [`julian_of_fields`], in 32 bits.
-fn julian_in_32_bits(year: i32, month: i32, day: i32) -> i32 {
-    let (year, month) = if month > 2 { (year + 4800, month + 1) } else { (year + 4799, month + 13) };
-    let century = year / 100;
-    let of_years = year.wrapping_mul(365).wrapping_sub(32_167);
-    of_years.wrapping_add(year / 4 - century + century / 4).wrapping_add(7834 * month / 256).wrapping_add(day)
 }
 
 /// The last digits of such a year, with room for the sign of the interval's own years.

@@ -73,8 +73,7 @@ impl Extremes {
 
 impl Running {
     pub(super) fn new(call: &WindowCall, frame: &Frame) -> Running {
-        let once =
-            |expr: &Expr| expr.is_volatile() || expr.any(&mut |inner| matches!(inner, Expr::Subquery(_)));
+        let once = |expr: &Expr| expr.is_volatile() || expr.has_subquery();
         let has_holes = frame.exclusion != Exclusion::None;
         let successor = call.function.accumulator().and_then(|accumulator| accumulator.successor());
         let moves = !has_holes && frame.start != FrameBound::Unbounded;

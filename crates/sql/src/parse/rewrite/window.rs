@@ -5,6 +5,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use super::{Pass, innermost_open};
+use crate::ddl::names::fold_word;
 
 /// Begins the name of a window that leaves out rows.
 const EXCLUSION: char = '\u{1}';
@@ -49,11 +50,9 @@ impl Pass<'_> {
         };
         let span = self.out[open].span;
         let clause = ["PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS"];
+        let begins = |name: &Word| clause.iter().any(|word| name.value.eq_ignore_ascii_case(word));
         let base = match self.out.get(open + 1).map(|token| &token.token) {
-            Some(Token::Word(name)) if name.quote_style.is_some() => Some(name.value.clone()),
-            Some(Token::Word(name)) if !clause.iter().any(|word| name.value.eq_ignore_ascii_case(word)) => {
-                Some(name.value.to_ascii_lowercase())
-            }
+            Some(Token::Word(name)) if name.quote_style.is_some() || !begins(name) => Some(fold_word(name)),
             _ => None,
         };
         if base.is_some() {

@@ -308,10 +308,11 @@ impl Analyzer<'_> {
         let operand = self.expression(operand)?;
         let items = list.iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
         let (name, logic) = if negated { ("<>", Logic::And) } else { ("=", Logic::Or) };
-        let (fixed, varying): (Vec<Term>, Vec<Term>) = items.into_iter().partition(is_fixed);
         let mut tests = vec![];
-        let mut separate = varying;
-        if fixed.len() > 1 {
+        let mut separate = items;
+        if separate.iter().filter(|item| is_fixed(item)).count() > 1 {
+            let (fixed, varying): (Vec<Term>, Vec<Term>) = separate.into_iter().partition(is_fixed);
+            separate = varying;
             let mut types = vec![operand.ty];
             types.extend(fixed.iter().map(|item| item.ty));
             let element = common_type(&types).map_err(|(a, b)| cast::cannot_cast(a, b))?;
@@ -320,8 +321,6 @@ impl Analyzer<'_> {
                 fixed.into_iter().map(|item| self.convert(item, element)).collect::<Result<Vec<_>>>()?;
             let array = array_of(Node::Array(items), element)?;
             tests.push(self.over_array(operand.clone(), name, array, negated)?);
-        } else {
-            separate.extend(fixed);
         }
         for item in separate {
             tests.push(self.operate(name, Some(operand.clone()), item)?);
@@ -340,7 +339,7 @@ impl Analyzer<'_> {
 
     fn over_array(&self, operand: Term, name: &str, array: Term, all: bool) -> Result<Term> {
         let element = match array.ty.id {
-            TypeId::Unknown => operand.ty.plain(),
+            TypeId::Unknown => array.ty,
             _ => array.ty.element().ok_or_else(|| SqlError::internal("ANY over no array"))?,
         };
         let found = operator::resolve(name, Some(operand.ty), element.plain())?;

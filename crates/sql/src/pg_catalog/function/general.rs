@@ -5,9 +5,11 @@ use std::sync::Arc;
 use super::super::Source;
 use super::super::statistics::gathered_at;
 use super::super::value::array;
+use super::super::viewer::Viewer;
 use super::{called_on_null, integer, null, oid, over_catalog, plain, text, volatile};
 use crate::bind::base_table;
-use crate::catalog::{Relation, Sequence};
+use crate::catalog::{Privileges, Relation, Securable, Sequence};
+use crate::ddl::permission::denied;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{EvalContext, Function};
 use crate::oltp::subject::updatable_columns;
@@ -202,7 +204,12 @@ fn sequence<'a>(source: &Source<'a>, oid: u32) -> Result<&'a Arc<Sequence>> {
 }
 
 fn last_value(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
-    Ok(source.server.last_value(sequence(source, oid(arguments, 0))?).into())
+    let sequence = sequence(source, oid(arguments, 0))?;
+    let wanted = Privileges::SELECT | Privileges::USAGE;
+    if !Viewer::new(source).may(sequence.oid, Securable::Sequence, wanted) {
+        return Err(denied(format!("permission denied for sequence {}", sequence.name)));
+    }
+    Ok(source.server.last_value(sequence).into())
 }
 
 /// What `pg_stat_all_tables` tells of a table; of none that there are no rows.

@@ -38,18 +38,7 @@ const fn plain(
     result: TypeId,
     body: fn(&[Datum], &EvalContext<'_>) -> Result<Datum>,
 ) -> Function {
-    Function {
-        oid,
-        name,
-        arguments,
-        variadic: false,
-        optional: 0,
-        names: &[],
-        result,
-        strict: true,
-        volatility: Volatility::Stable,
-        body: Body::Plain(body),
-    }
+    Function::new(oid, name, arguments, result, Body::Plain(body)).stable()
 }
 
 /// A function called with NULLs too.
@@ -66,18 +55,7 @@ const fn volatile(mut function: Function) -> Function {
 
 /// A function that gives rows; the executor knows it by name.
 const fn set(oid: u32, name: &'static str, arguments: &'static [TypeId], result: TypeId) -> Function {
-    Function {
-        oid,
-        name,
-        arguments,
-        variadic: false,
-        optional: 0,
-        names: &[],
-        result,
-        strict: true,
-        volatility: Volatility::Stable,
-        body: Body::SetReturning,
-    }
+    Function::new(oid, name, arguments, result, Body::SetReturning).stable()
 }
 
 /// A strict stable function over the catalog.

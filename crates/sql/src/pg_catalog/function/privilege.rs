@@ -11,7 +11,7 @@
 
 use super::super::names::{AnyRelation, schema_oid};
 use super::super::value::array;
-use super::super::{CatalogNames, Source, acl, role};
+use super::super::{CatalogNames, Source, acl, is_for_superusers, role};
 use super::definitions::find;
 use super::{oid, over_catalog, text};
 use crate::catalog::{Catalog, OWNER_OID, Oid as Number, Privileges, Relation, Rights, Securable};
@@ -205,7 +205,7 @@ fn on_any(
 }
 
 fn on_system(table: Number, rights: &Rights, asked: &Asked) -> Datum {
-    let is_public = ![1260, 12005].contains(&table);
+    let is_public = !is_for_superusers(table);
     let reads = asked.iter().any(|(wanted, to_give)| *wanted == Privileges::SELECT && !to_give);
     Datum::Bool(rights.superuser || (is_public && reads))
 }

@@ -6,9 +6,10 @@ use super::super::deparse::{self, Style};
 use super::super::relation::default_of;
 use super::super::type_facts::facts;
 use super::super::value::NULL;
+use super::super::viewer::Viewer;
 use super::super::{Source, all};
 use super::yes;
-use crate::catalog::{Column, Domain, Identity, Sequence, Table};
+use crate::catalog::{Column, Domain, Identity, Privileges, Sequence, Table};
 use crate::oltp::subject::updatable_columns;
 use crate::types::{Type, TypeId};
 
@@ -157,20 +158,23 @@ impl<'a> Row<'a> {
 
 fn rows<'a>(source: &Source<'a>) -> Vec<Row<'a>> {
     let mut rows = Vec::new();
-    let is_seen = |schema: u32| !source.is_of_another_session(schema);
+    let viewer = Viewer::new(source);
+    let is_seen = |schema: u32| !viewer.is_of_another_session(schema);
     for table in source.catalog.tables().filter(|table| is_seen(table.schema)) {
-        let columns = table.visible_columns();
+        let is_shown = viewer.columns(table.oid, Privileges::COLUMN);
+        let columns = table.visible_columns().filter(|(place, _)| is_shown(*place));
         rows.extend(columns.map(|(place, column)| Row::of_column(source, table, place, column)));
     }
     for view in source.catalog.views().filter(|view| is_seen(view.schema)) {
         let updatable = updatable_columns(view, source.catalog);
-        let columns = view.columns.iter().enumerate();
+        let is_shown = viewer.columns(view.oid, Privileges::COLUMN);
+        let columns = view.columns.iter().enumerate().filter(|(place, _)| is_shown(*place));
         rows.extend(columns.map(|(place, column)| Row {
             updatable: updatable.get(place).copied().unwrap_or(false),
             ..Row::new(source, &view.schema_name, &view.name, &column.name, place, column.ty)
         }));
     }
-    for table in all() {
+    for table in all().filter(|table| viewer.sees_computed(table.oid)) {
         let columns = table.columns.iter().enumerate();
         rows.extend(
             columns.map(|(place, (name, ty))| Row::new(source, table.schema, table.name, name, place, *ty)),

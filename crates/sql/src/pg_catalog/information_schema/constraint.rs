@@ -1,5 +1,6 @@
 //! Constraints and the columns they are about.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::super::Source;
@@ -7,8 +8,9 @@ use super::super::constraint::all_constraints;
 use super::super::definition::Constraint;
 use super::super::deparse::{self, Style};
 use super::super::names::quote_identifier;
+use super::super::viewer::Viewer;
 use super::{domain, yes};
-use crate::catalog::{Catalog, ForeignKey, Table};
+use crate::catalog::{Catalog, ForeignKey, Oid, Privileges, Table};
 
 /// A row of `table_constraints`; NOT NULL counts as CHECK.
 struct Row {
@@ -32,8 +34,19 @@ fn not_nulls(catalog: &Catalog) -> impl Iterator<Item = (&Arc<Table>, String, &s
     })
 }
 
-fn rows(catalog: &Catalog) -> Vec<Row> {
-    let named = all_constraints(catalog).map(|(table, constraint)| Row {
+/// Oids of the tables whose constraints are told: more than to read them must be allowed.
+fn told_tables(source: &Source<'_>, viewer: &Viewer<'_>) -> HashSet<Oid> {
+    let told = source.catalog.tables().filter(|table| {
+        !viewer.is_of_another_session(table.schema) && viewer.sees_relation(table.oid, !Privileges::SELECT)
+    });
+    told.map(|table| table.oid).collect()
+}
+
+fn rows(source: &Source<'_>) -> Vec<Row> {
+    let (catalog, told) = (source.catalog, told_tables(source, &Viewer::new(source)));
+    let is_told = |table: &Table| told.contains(&table.oid);
+    let named = all_constraints(catalog).filter(|(table, _)| is_told(table));
+    let named = named.map(|(table, constraint)| Row {
         schema: table.schema_name.clone(),
         table: table.name.clone(),
         name: constraint.name().to_owned(),
@@ -49,7 +62,8 @@ fn rows(catalog: &Catalog) -> Vec<Row> {
             _ => None,
         },
     });
-    let not_null = not_nulls(catalog).map(|(table, name, _)| Row {
+    let not_null = not_nulls(catalog).filter(|(table, _, _)| is_told(table));
+    let not_null = not_null.map(|(table, name, _)| Row {
         schema: table.schema_name.clone(),
         table: table.name.clone(),
         name,
@@ -62,7 +76,7 @@ fn rows(catalog: &Catalog) -> Vec<Row> {
 
 system_table! {
     pub(super) static TABLE_CONSTRAINTS = 13411 view "information_schema"."table_constraints",
-    |source| rows(source.catalog).into_iter().map(|row| (source.database(), row)) => |(database, row)|,
+    |source| rows(source).into_iter().map(|row| (source.database(), row)) => |(database, row)|,
     constraint_catalog: Name = database.clone(),
     constraint_schema: Name = row.schema.clone(),
     constraint_name: Name = row.name,
@@ -99,13 +113,16 @@ fn referenced_position(catalog: &Catalog, key: &ForeignKey, place: usize) -> Opt
     index.key_columns().position(|candidate| candidate == *column).map(|position| position + 1)
 }
 
-fn key_columns(catalog: &Catalog) -> Vec<ColumnRow<'_>> {
+fn key_columns<'a>(source: &Source<'a>) -> Vec<ColumnRow<'a>> {
+    let (catalog, viewer) = (source.catalog, Viewer::new(source));
     let mut rows = Vec::new();
     for (table, constraint) in all_constraints(catalog) {
-        if matches!(constraint, Constraint::Check(_)) {
+        if matches!(constraint, Constraint::Check(_)) || viewer.is_of_another_session(table.schema) {
             continue;
         }
-        for (position, place) in constraint.columns().into_iter().enumerate() {
+        let is_shown = viewer.columns(table.oid, Privileges::COLUMN);
+        let columns = constraint.columns().into_iter().enumerate();
+        for (position, place) in columns.filter(|(_, place)| is_shown(*place)) {
             rows.push(ColumnRow {
                 home: table,
                 constraint: constraint.name().to_owned(),
@@ -128,7 +145,7 @@ fn cardinal(number: usize) -> Option<i32> {
 
 system_table! {
     pub(super) static KEY_COLUMN_USAGE = 13329 view "information_schema"."key_column_usage",
-    |source| key_columns(source.catalog).into_iter().map(|row| (source.database(), row)) => |(database, row)|,
+    |source| key_columns(source).into_iter().map(|row| (source.database(), row)) => |(database, row)|,
     constraint_catalog: Name = database.clone(),
     constraint_schema: Name = row.home.schema_name.clone(),
     constraint_name: Name = row.constraint,
@@ -140,8 +157,10 @@ system_table! {
     position_in_unique_constraint: Int4 = row.referenced_position.and_then(cardinal),
 }
 
-/// The columns that constraints need: those referenced of foreign keys, their own of others.
-fn needed_columns(catalog: &Catalog) -> Vec<ColumnRow<'_>> {
+/// The columns that constraints need: those referenced of foreign keys, their own of others. They
+/// are told to who owns the columns' table.
+fn needed_columns<'a>(source: &Source<'a>) -> Vec<ColumnRow<'a>> {
+    let (catalog, viewer) = (source.catalog, Viewer::new(source));
     let mut rows = Vec::new();
     for (home, constraint) in all_constraints(catalog) {
         let (table, places): (&Table, Vec<usize>) = match constraint {
@@ -151,6 +170,9 @@ fn needed_columns(catalog: &Catalog) -> Vec<ColumnRow<'_>> {
             },
             _ => (home, constraint.columns()),
         };
+        if !viewer.owns(table.oid) {
+            continue;
+        }
         rows.extend(places.into_iter().enumerate().map(|(position, place)| ColumnRow {
             home,
             constraint: constraint.name().to_owned(),
@@ -165,7 +187,7 @@ fn needed_columns(catalog: &Catalog) -> Vec<ColumnRow<'_>> {
 
 system_table! {
     pub(super) static CONSTRAINT_COLUMN_USAGE = 13300 view "information_schema"."constraint_column_usage",
-    |source| needed_columns(source.catalog).into_iter().map(|row| (source.database(), row)) => |(database, row)|,
+    |source| needed_columns(source).into_iter().map(|row| (source.database(), row)) => |(database, row)|,
     table_catalog: Name = database.clone(),
     table_schema: Name = row.table.schema_name.clone(),
     table_name: Name = row.table.name.clone(),
@@ -176,14 +198,14 @@ system_table! {
 }
 
 /// The first column stands for its table. PostgreSQL leaves CHECK out of this view.
-fn needed_tables(catalog: &Catalog) -> impl Iterator<Item = ColumnRow<'_>> {
+fn needed_tables<'a>(source: &Source<'a>) -> impl Iterator<Item = ColumnRow<'a>> {
     let is_check = |row: &ColumnRow<'_>| row.home.checks.iter().any(|check| check.name == row.constraint);
-    needed_columns(catalog).into_iter().filter(move |row| row.position == 1 && !is_check(row))
+    needed_columns(source).into_iter().filter(move |row| row.position == 1 && !is_check(row))
 }
 
 system_table! {
     pub(super) static CONSTRAINT_TABLE_USAGE = 13305 view "information_schema"."constraint_table_usage",
-    |source| needed_tables(source.catalog).map(|row| (source.database(), row)) => |(database, row)|,
+    |source| needed_tables(source).map(|row| (source.database(), row)) => |(database, row)|,
     table_catalog: Name = database.clone(),
     table_schema: Name = row.table.schema_name.clone(),
     table_name: Name = row.table.name.clone(),
@@ -200,8 +222,10 @@ struct ReferenceRow<'a> {
     unique: Option<(String, String)>,
 }
 
-fn references(catalog: &Catalog) -> Vec<ReferenceRow<'_>> {
-    let keys = catalog.tables().flat_map(|table| table.foreign_keys.iter().map(move |key| (table, key)));
+fn references<'a>(source: &Source<'a>) -> Vec<ReferenceRow<'a>> {
+    let (catalog, viewer) = (source.catalog, Viewer::new(source));
+    let tables = catalog.tables().filter(|table| viewer.sees_relation(table.oid, !Privileges::SELECT));
+    let keys = tables.flat_map(|table| table.foreign_keys.iter().map(move |key| (table, key)));
     keys.map(|(table, key)| {
         let referenced = catalog.table_by_oid(key.referenced_table);
         let unique = referenced.and_then(|referenced| {
@@ -215,7 +239,7 @@ fn references(catalog: &Catalog) -> Vec<ReferenceRow<'_>> {
 
 system_table! {
     pub(super) static REFERENTIAL_CONSTRAINTS = 13339 view "information_schema"."referential_constraints",
-    |source| references(source.catalog).into_iter().map(|row| (source.database(), row)) => |(database, row)|,
+    |source| references(source).into_iter().map(|row| (source.database(), row)) => |(database, row)|,
     constraint_catalog: Name = database.clone(),
     constraint_schema: Name = row.table.schema_name.clone(),
     constraint_name: Name = row.key.name.clone(),
@@ -227,17 +251,23 @@ system_table! {
     delete_rule: Varchar = row.key.on_delete.sql(),
 }
 
+/// They are told to owners.
 fn checks(source: &Source<'_>) -> Vec<(String, String, String)> {
-    let checks = source.catalog.tables().flat_map(|table| {
+    let viewer = Viewer::new(source);
+    let owned: HashSet<Oid> =
+        source.catalog.tables().map(|table| table.oid).filter(|oid| viewer.owns(*oid)).collect();
+    let checks = source.catalog.tables().filter(|table| owned.contains(&table.oid)).flat_map(|table| {
         table.checks.iter().map(move |check| {
             let clause = deparse::check(source, table, &check.expression, Style::Plain);
             (table.schema_name.clone(), check.name.clone(), format!("({clause})"))
         })
     });
-    let not_null = not_nulls(source.catalog).map(|(table, name, column)| {
+    let not_null = not_nulls(source.catalog).filter(|(table, _, _)| owned.contains(&table.oid));
+    let not_null = not_null.map(|(table, name, column)| {
         (table.schema_name.clone(), name, format!("{} IS NOT NULL", quote_identifier(column)))
     });
-    let of_domains = domain::constraints(source.catalog).map(|(of, check)| {
+    let of_domains = domain::constraints(source.catalog).filter(|(of, _)| viewer.owns(of.oid));
+    let of_domains = of_domains.map(|(of, check)| {
         let clause = super::super::domain::check(source, of, check, Style::Plain);
         (of.schema_name.clone(), check.name.clone(), format!("({clause})"))
     });

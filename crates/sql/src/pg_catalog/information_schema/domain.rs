@@ -5,14 +5,22 @@ use std::sync::Arc;
 use super::super::Source;
 use super::super::domain::default;
 use super::super::value::NULL;
+use super::super::viewer::Viewer;
 use super::column::Row;
 use super::yes;
-use crate::catalog::{Catalog, Domain, DomainCheck, Table};
+use crate::catalog::{Catalog, Domain, DomainCheck, Privileges, Securable, Table};
+
+/// Who may use a domain is shown it, and its constraints.
+fn sees(viewer: &Viewer<'_>, domain: &Domain) -> bool {
+    viewer.sees(domain.oid, Securable::Type, Privileges::USAGE)
+}
 
 /// A domain as `columns` would show a column of it.
 fn rows<'a>(source: &Source<'a>) -> Vec<(&'a Arc<Domain>, Row<'a>)> {
     let row = |domain: &'a Arc<Domain>| Row::new(source, &domain.schema_name, "", "", 0, domain.ty());
-    source.catalog.domains().map(|domain| (domain, row(domain))).collect()
+    let viewer = Viewer::new(source);
+    let shown = source.catalog.domains().filter(|domain| sees(&viewer, domain));
+    shown.map(|domain| (domain, row(domain))).collect()
 }
 
 system_table! {
@@ -52,9 +60,15 @@ pub(super) fn constraints(catalog: &Catalog) -> impl Iterator<Item = (&Arc<Domai
     catalog.domains().flat_map(|domain| domain.checks.iter().map(move |check| (domain, check)))
 }
 
+fn shown_constraints<'a>(source: &Source<'a>) -> Vec<(&'a Arc<Domain>, &'a DomainCheck)> {
+    let viewer = Viewer::new(source);
+    constraints(source.catalog).filter(|(domain, _)| sees(&viewer, domain)).collect()
+}
+
 system_table! {
     pub(super) static DOMAIN_CONSTRAINTS = 13310 view "information_schema"."domain_constraints",
-    |source| constraints(source.catalog).map(|row| (source.database(), row)) => |(database, (domain, check))|,
+    |source| shown_constraints(source).into_iter().map(|row| (source.database(), row))
+        => |(database, (domain, check))|,
     constraint_catalog: Name = database.clone(),
     constraint_schema: Name = domain.schema_name.clone(),
     constraint_name: Name = check.name.clone(),
@@ -65,11 +79,13 @@ system_table! {
     initially_deferred: Varchar = yes(false),
 }
 
-/// Columns of domains.
-fn uses(catalog: &Catalog) -> Vec<(&Arc<Domain>, &Arc<Table>, &str)> {
+/// Columns of domains that are the session's own.
+fn uses<'a>(source: &Source<'a>) -> Vec<(&'a Arc<Domain>, &'a Arc<Table>, &'a str)> {
+    let (catalog, viewer) = (source.catalog, Viewer::new(source));
     let columns = catalog.tables().flat_map(|table| table.visible_columns().map(move |(_, c)| (table, c)));
     let of_domains = columns.filter_map(|(table, column)| {
-        let domain = catalog.domain_by_oid(column.ty.domain_oid()?)?;
+        let domain = catalog.domain_by_oid(column.ty.domain_oid()?);
+        let domain = domain.filter(|domain| viewer.owns(domain.oid))?;
         Some((domain, table, column.name.as_str()))
     });
     of_domains.collect()
@@ -77,7 +93,7 @@ fn uses(catalog: &Catalog) -> Vec<(&Arc<Domain>, &Arc<Table>, &str)> {
 
 system_table! {
     pub(super) static COLUMN_DOMAIN_USAGE = 13275 view "information_schema"."column_domain_usage",
-    |source| uses(source.catalog).into_iter().map(|row| (source.database(), row))
+    |source| uses(source).into_iter().map(|row| (source.database(), row))
         => |(database, (domain, table, column))|,
     domain_catalog: Name = database.clone(),
     domain_schema: Name = domain.schema_name.clone(),

@@ -24,6 +24,7 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &privilege::ROLE_COLUMN_GRANTS,
     &relation::ENABLED_ROLES,
     &relation::APPLICABLE_ROLES,
+    &relation::ADMINISTRABLE_ROLES,
     &relation::COLLATIONS,
     &relation::CHARACTER_SETS,
     &column::COLUMNS,
@@ -39,9 +40,11 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &usage::ROUTINE_PRIVILEGES,
     &usage::ROLE_ROUTINE_GRANTS,
     &usage::UDT_PRIVILEGES,
+    &usage::ROLE_UDT_GRANTS,
     &usage::USAGE_PRIVILEGES,
     &usage::ROLE_USAGE_GRANTS,
     &usage::VIEW_TABLE_USAGE,
+    &usage::VIEW_ROUTINE_USAGE,
 ];
 
 /// A truth value of the standard.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{Source, acl, role};
+use super::super::viewer::Viewer;
+use super::super::{Source, acl};
 use super::yes;
 use crate::catalog::{AclItem, Oid, Privileges, Securable};
 
@@ -20,12 +21,10 @@ struct Granted {
 /// What is granted on columns to roles that the session counts as, or by them; to everybody, too,
 /// if that is asked for.
 fn privileges(source: &Source<'_>, of_public: bool) -> Vec<Granted> {
-    let catalog = source.catalog;
-    let user = source.user();
-    let own = role::oid(catalog, &user, &user).map(|role| catalog.rights(role)).unwrap_or_default();
+    let (catalog, viewer) = (source.catalog, Viewer::new(source));
     let is_shown = |item: &AclItem| match item.grantee {
-        0 => of_public || own.has(item.grantor),
-        grantee => own.has(item.grantor) || own.has(grantee),
+        0 => of_public || viewer.counts_as(item.grantor),
+        grantee => viewer.counts_as(item.grantor) || viewer.counts_as(grantee),
     };
     let tables = catalog.tables().map(|table| (table.oid, &table.schema_name, &table.name));
     let views = catalog.views().map(|view| (view.oid, &view.schema_name, &view.name));

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::super::relation::schemas;
 use super::super::value::NULL;
+use super::super::viewer::Viewer;
 use super::super::{Source, acl, all, definition, role};
 use super::yes;
-use crate::catalog::{CheckOption, Oid, Privileges, Securable, View};
+use crate::catalog::{CheckOption, Oid, Privileges, Securable, Sequence, View};
 use crate::oltp::subject::updatable_columns;
 
 system_table! {
@@ -15,9 +16,16 @@ system_table! {
     catalog_name: Name = name,
 }
 
+fn shown_schemas(source: &Source<'_>) -> Vec<(Oid, String)> {
+    let (viewer, kind) = (Viewer::new(source), Securable::Schema);
+    let mut shown = schemas(source.catalog);
+    shown.retain(|(oid, _)| viewer.sees(*oid, kind, kind.all()));
+    shown
+}
+
 system_table! {
     pub(super) static SCHEMATA = 13382 view "information_schema"."schemata",
-    |source| schemas(source.catalog).into_iter().map(|schema| (source, schema)) => |(source, (oid, name))|,
+    |source| shown_schemas(source).into_iter().map(|schema| (source, schema)) => |(source, (oid, name))|,
     catalog_name: Name = source.database(),
     schema_name: Name = name,
     schema_owner: Name = acl::owner(source, oid),
@@ -36,21 +44,25 @@ struct Row {
 }
 
 fn relations(source: &Source<'_>) -> Vec<Row> {
-    let tables = source.catalog.tables().filter(|table| !source.is_of_another_session(table.schema));
+    let viewer = Viewer::new(source);
+    let is_shown = |oid: Oid, schema: Oid| {
+        !viewer.is_of_another_session(schema) && viewer.sees_relation(oid, Securable::Table.all())
+    };
+    let tables = source.catalog.tables().filter(|table| is_shown(table.oid, table.schema));
     let tables = tables.map(|table| Row {
         schema: table.schema_name.clone(),
         name: table.name.clone(),
         kind: if table.temporary { "LOCAL TEMPORARY" } else { "BASE TABLE" },
         insertable: true,
     });
-    let views = source.catalog.views().filter(|view| !source.is_of_another_session(view.schema));
+    let views = source.catalog.views().filter(|view| is_shown(view.oid, view.schema));
     let views = views.map(|view| Row {
         schema: view.schema_name.clone(),
         name: view.name.clone(),
         kind: "VIEW",
         insertable: updatable_columns(view, source.catalog).contains(&true),
     });
-    let built_in = all().map(|table| Row {
+    let built_in = all().filter(|table| viewer.sees_computed(table.oid)).map(|table| Row {
         schema: table.schema.to_owned(),
         name: table.name.to_owned(),
         kind: if table.view { "VIEW" } else { "BASE TABLE" },
@@ -84,13 +96,23 @@ fn check_word(option: CheckOption) -> &'static str {
     }
 }
 
+/// Views, and whether they are the session's own, which it is shown the queries of.
+fn views<'a>(source: &Source<'a>) -> Vec<(&'a Arc<View>, bool)> {
+    let (viewer, all) = (Viewer::new(source), Securable::Table.all());
+    let shown = source
+        .catalog
+        .views()
+        .filter(|view| !viewer.is_of_another_session(view.schema) && viewer.sees_relation(view.oid, all));
+    shown.map(|view| (view, viewer.owns(view.oid))).collect()
+}
+
 system_table! {
     pub(super) static VIEWS = 13483 view "information_schema"."views",
-    |source| source.catalog.views().map(|v: &Arc<View>| (source, v)) => |(source, view)|,
+    |source| views(source).into_iter().map(|row| (source, row)) => |(source, (view, is_own))|,
     table_catalog: Name = source.database(),
     table_schema: Name = view.schema_name.clone(),
     table_name: Name = view.name.clone(),
-    view_definition: Varchar = definition::view(view, source),
+    view_definition: Varchar = is_own.then(|| definition::view(view, source)),
     check_option: Varchar = view.check_option.map_or("NONE", check_word),
     is_updatable: Varchar = yes(updatable_columns(view, source.catalog).contains(&true)),
     is_insertable_into: Varchar = yes(updatable_columns(view, source.catalog).contains(&true)),
@@ -99,9 +121,20 @@ system_table! {
     is_trigger_insertable_into: Varchar = yes(false),
 }
 
+/// Those of identity columns are parts of their tables.
+fn sequences<'a>(source: &Source<'a>) -> Vec<&'a Arc<Sequence>> {
+    let (viewer, kind) = (Viewer::new(source), Securable::Sequence);
+    let shown = source.catalog.sequences().filter(|sequence| {
+        !sequence.identity
+            && !viewer.is_of_another_session(sequence.schema)
+            && viewer.sees(sequence.oid, kind, kind.all())
+    });
+    shown.collect()
+}
+
 system_table! {
     pub(super) static SEQUENCES = 13386 view "information_schema"."sequences",
-    |source| source.catalog.sequences().filter(|s| !s.identity).map(|s| (source, s)) => |(source, sequence)|,
+    |source| sequences(source).into_iter().map(|s| (source, s)) => |(source, sequence)|,
     sequence_catalog: Name = source.database(),
     sequence_schema: Name = sequence.schema_name.clone(),
     sequence_name: Name = sequence.name.clone(),
@@ -129,9 +162,7 @@ struct Granted {
 /// What is granted on tables and views to roles that the session counts as, or by them; to
 /// everybody, too, if that is asked for.
 fn privileges(source: &Source<'_>, of_public: bool) -> Vec<Granted> {
-    let catalog = source.catalog;
-    let user = source.user();
-    let own = role::oid(catalog, &user, &user).map(|role| catalog.rights(role)).unwrap_or_default();
+    let (catalog, viewer) = (source.catalog, Viewer::new(source));
     let tables = catalog.tables().map(|table| (table.oid, &table.schema_name, &table.name));
     let views = catalog.views().map(|view| (view.oid, &view.schema_name, &view.name));
     let mut rows = Vec::new();
@@ -139,7 +170,8 @@ fn privileges(source: &Source<'_>, of_public: bool) -> Vec<Granted> {
         let owner = catalog.owner(oid);
         for item in catalog.list_or_default(oid, Securable::Table) {
             let is_public = item.grantee == 0;
-            if !(own.has(item.grantor) || (!is_public && own.has(item.grantee)) || (is_public && of_public)) {
+            let by_grantee = if is_public { of_public } else { viewer.counts_as(item.grantee) };
+            if !by_grantee && !viewer.counts_as(item.grantor) {
                 continue;
             }
             let grantee = if is_public { "PUBLIC".to_owned() } else { acl::role_name(source, item.grantee) };
@@ -186,36 +218,44 @@ system_table! {
     with_hierarchy: Varchar = yes(row.privilege == "SELECT"),
 }
 
-/// Oids of the roles that the session counts as.
-fn enabled(source: &Source<'_>) -> Vec<Oid> {
-    let user = source.user();
-    let own = role::oid(source.catalog, &user, &user);
-    own.map_or_else(Vec::new, |own| source.catalog.memberships(own, true))
+/// Names of the roles that the session counts as.
+fn enabled(source: &Source<'_>) -> Vec<String> {
+    let viewer = Viewer::new(source);
+    role::named(source).filter(|(oid, _)| viewer.counts_as(*oid)).map(|(_, name)| name).collect()
 }
 
-/// Who is a member of what, and may give that on, of those.
+/// Who is a member of what, and may give that on, of those. Nobody needs to say that who owns the
+/// database is a member of the role that stands for that.
 fn applicable(source: &Source<'_>) -> Vec<(String, String, bool)> {
-    let catalog = source.catalog;
-    if !catalog.has_roles() {
-        return vec![(source.user(), "pg_database_owner".to_owned(), false)];
-    }
-    let members = enabled(source).into_iter().filter_map(|oid| catalog.role_by_oid(oid));
+    let (catalog, viewer) = (source.catalog, Viewer::new(source));
+    let owner = catalog.owner(catalog.database_oid());
+    let members = catalog.roles().filter(|role| viewer.counts_as(role.oid));
     let of = members.flat_map(|role| role.member_of.iter().map(move |membership| (role, membership)));
-    of.map(|(role, membership)| {
+    let told = of.map(|(role, membership)| {
         (role.name.clone(), acl::role_name(source, membership.role), membership.admin)
-    })
-    .collect()
+    });
+    let of_owner = (acl::role_name(source, owner), "pg_database_owner".to_owned(), false);
+    told.chain(viewer.counts_as(owner).then_some(of_owner)).collect()
 }
 
 system_table! {
     pub(super) static ENABLED_ROLES = 13325 view "information_schema"."enabled_roles",
-    |source| enabled(source).into_iter().map(|oid| acl::role_name(source, oid)) => |name|,
+    |source| enabled(source) => |name|,
     role_name: Name = name,
 }
 
 system_table! {
     pub(super) static APPLICABLE_ROLES = 13236 view "information_schema"."applicable_roles",
     |source| applicable(source) => |(grantee, role, admin)|,
+    grantee: Name = grantee,
+    role_name: Name = role,
+    is_grantable: Varchar = yes(admin),
+}
+
+system_table! {
+    pub(super) static ADMINISTRABLE_ROLES = 13241 view
+        "information_schema"."administrable_role_authorizations",
+    |source| applicable(source).into_iter().filter(|(_, _, admin)| *admin) => |(grantee, role, admin)|,
     grantee: Name = grantee,
     role_name: Name = role,
     is_grantable: Varchar = yes(admin),

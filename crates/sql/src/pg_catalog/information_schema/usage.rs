@@ -1,9 +1,11 @@
 //! What is granted on routines, domains, sequences and the types of rows, and which tables views
 //! read.
 
-use super::super::{Source, acl, role};
+use super::super::routine::specific_name;
+use super::super::viewer::Viewer;
+use super::super::{Source, acl};
 use super::yes;
-use crate::catalog::{AclItem, Oid, Privileges, Relation, Rights, Securable};
+use crate::catalog::{AclItem, Oid, Privileges, Relation, Securable};
 
 /// Something that is granted on an object.
 struct Granted {
@@ -26,12 +28,6 @@ struct Listed<'a> {
     list: Vec<AclItem>,
 }
 
-/// What the session counts as.
-fn own(source: &Source<'_>) -> std::sync::Arc<Rights> {
-    let user = source.user();
-    role::oid(source.catalog, &user, &user).map(|role| source.catalog.rights(role)).unwrap_or_default()
-}
-
 /// Who has a privilege on these objects, as far as the session counts as one of the two; with those
 /// for everybody, if they are asked for.
 fn granted<'a>(
@@ -40,13 +36,13 @@ fn granted<'a>(
     wanted: Privileges,
     of_public: bool,
 ) -> Vec<Granted> {
-    let (catalog, own) = (source.catalog, own(source));
+    let (catalog, viewer) = (source.catalog, Viewer::new(source));
     let mut rows = Vec::new();
     for object in objects {
         for item in object.list.iter().filter(|item| item.privileges.has_all(wanted)) {
             let is_public = item.grantee == 0;
-            let is_shown = own.has(item.grantor) || if is_public { of_public } else { own.has(item.grantee) };
-            if !is_shown {
+            let by_grantee = if is_public { of_public } else { viewer.counts_as(item.grantee) };
+            if !by_grantee && !viewer.counts_as(item.grantor) {
                 continue;
             }
             let is_owner = !is_public && catalog.rights(item.grantee).has(catalog.owner(object.oid));
@@ -112,7 +108,7 @@ fn on_row_types(source: &Source<'_>, of_public: bool) -> Vec<Granted> {
 
 /// A view, and a table or view that it reads: schema and name of both.
 fn tables_of_views(source: &Source<'_>) -> Vec<[String; 4]> {
-    let (catalog, own) = (source.catalog, own(source));
+    let (catalog, viewer) = (source.catalog, Viewer::new(source));
     let mut rows = Vec::new();
     for view in catalog.views() {
         for relation in view.depends_on.iter().filter_map(|oid| catalog.relation_by_oid(*oid)) {
@@ -121,7 +117,7 @@ fn tables_of_views(source: &Source<'_>) -> Vec<[String; 4]> {
                 Relation::View(read) => (read.oid, &read.schema_name, &read.name),
                 _ => continue,
             };
-            if own.has(catalog.owner(oid)) {
+            if viewer.owns(oid) {
                 rows.push([&view.schema_name, &view.name, schema, name].map(String::clone));
             }
         }
@@ -174,6 +170,18 @@ system_table! {
 }
 
 system_table! {
+    pub(super) static ROLE_UDT_GRANTS = 13450 view "information_schema"."role_udt_grants",
+    |source| on_row_types(source, false).into_iter().map(|row| (source, row)) => |(source, row)|,
+    grantor: Name = row.grantor,
+    grantee: Name = row.grantee,
+    udt_catalog: Name = source.database(),
+    udt_schema: Name = row.schema,
+    udt_name: Name = row.name,
+    privilege_type: Varchar = "TYPE USAGE",
+    is_grantable: Varchar = yes(row.grantable),
+}
+
+system_table! {
     pub(super) static USAGE_PRIVILEGES = 13454 view "information_schema"."usage_privileges",
     |source| on_domains_and_sequences(source, true).into_iter().map(|row| (source, row)) => |(source, row)|,
     grantor: Name = row.grantor,
@@ -209,4 +217,33 @@ system_table! {
     table_catalog: Name = source.database(),
     table_schema: Name = schema,
     table_name: Name = name,
+}
+
+/// A view, and a routine that it calls: schema and name of the view, schema and specific name of
+/// the routine.
+fn routines_of_views(source: &Source<'_>) -> Vec<[String; 4]> {
+    let (catalog, viewer) = (source.catalog, Viewer::new(source));
+    let mut rows = Vec::new();
+    for view in catalog.views() {
+        let called = view.depends_on.iter().filter_map(|oid| catalog.routine_by_oid(*oid));
+        for routine in called.filter(|routine| viewer.owns(routine.oid)) {
+            let specific = specific_name(routine);
+            rows.push([&view.schema_name, &view.name, &routine.schema_name, &specific].map(String::clone));
+        }
+    }
+    rows.sort_unstable();
+    rows.dedup();
+    rows
+}
+
+system_table! {
+    pub(super) static VIEW_ROUTINE_USAGE = 13473 view "information_schema"."view_routine_usage",
+    |source| routines_of_views(source).into_iter().map(|row| (source, row)) =>
+        |(source, [view_schema, view, schema, specific])|,
+    table_catalog: Name = source.database(),
+    table_schema: Name = view_schema,
+    table_name: Name = view,
+    specific_catalog: Name = source.database(),
+    specific_schema: Name = schema,
+    specific_name: Name = specific,
 }

@@ -10,7 +10,8 @@
 //! statistics, so they are the same at every node. What a table adds by itself is looked at like
 //! the statement ([`targets`]): defaults that it gives, what its rows have to meet, and what is
 //! computed of them, also where rows change because others do to which they refer. So is what
-//! values of domains have to meet. A function that is the whole statement, and does more than one
+//! values of domains have to meet. What was ordered before a rule was made is not refused for it
+//! ([`RULES`]). A function that is the whole statement, and does more than one
 //! SELECT, is looked at like a procedure.
 
 mod rounded;
@@ -23,6 +24,7 @@ use sqlparser::ast;
 
 use super::super::facts::Facts;
 use super::super::statement::tag;
+use super::program::RULES;
 use crate::bind::{VirtualTables as _, alone, custom_name};
 use crate::catalog::{
     Behavior, Catalog, Oid, Relation, Routine, RoutineKind, TEMPORARY_ALIAS, UserType, is_temporary,
@@ -68,6 +70,19 @@ const OF_THE_NODE: [&str; 11] = [
     "inet_server_addr",
     "inet_server_port",
 ];
+
+/// From these rules on functions are refused whose last digit is up to the node.
+const ROUNDING_SINCE: u32 = 1;
+
+/// The rules that hold: those of the program that is executed, else those of now.
+fn rules(facts: &Facts) -> u32 {
+    facts.fixed().map_or(RULES, |fixed| fixed.rules)
+}
+
+/// Whether they are those of now.
+pub(in crate::session) fn is_under_rules(facts: &Facts) -> bool {
+    rules(facts) == RULES
+}
 
 /// A refusal: 0A000 with what cannot be.
 pub(super) fn unfit(what: impl std::fmt::Display) -> SqlError {
@@ -129,7 +144,8 @@ pub(super) fn is_plain_commit(statement: &Statement) -> bool {
 
 /// 0A000 unless every node that executes the statement comes to the same.
 pub(in crate::session) fn check(catalog: &Catalog, facts: &Facts, statement: &Statement) -> Result<()> {
-    check_within(catalog, &facts.lookup_path(catalog), statement, &mut HashSet::new())
+    let path = facts.lookup_path(catalog);
+    check_within(catalog, (&path, rules(facts)), statement, &mut HashSet::new())
 }
 
 /// 0A000 unless that holds for what values of parameters have to meet: those that are declared to
@@ -145,8 +161,8 @@ pub(in crate::session) fn check_parameters(
     }
     let (path, mut seen) = (facts.lookup_path(catalog), HashSet::new());
     let (writes, is_values, in_function, has_sequences) = (true, false, None, false);
-    let seen = &mut seen;
-    let mut check = Check { catalog, path: &path, writes, is_values, seen, in_function, has_sequences };
+    let (path, seen, rules) = (&path, &mut seen, rules(facts));
+    let mut check = Check { catalog, path, rules, writes, is_values, seen, in_function, has_sequences };
     domains.try_for_each(|domain| check.domain(Some(domain)))
 }
 
@@ -156,7 +172,7 @@ type Look = (Oid, bool, bool, bool);
 
 fn check_within(
     catalog: &Catalog,
-    path: &[String],
+    (path, rules): (&[String], u32),
     statement: &Statement,
     seen: &mut HashSet<Look>,
 ) -> Result<()> {
@@ -186,7 +202,8 @@ fn check_within(
     let has_sequences = own.is_some_and(|own| {
         catalog.relations_in(own).any(|relation| matches!(relation, Relation::Sequence(_)))
     });
-    let mut check = Check { catalog, path, writes, is_values, seen, in_function: None, has_sequences };
+    let in_function = None;
+    let mut check = Check { catalog, path, rules, writes, is_values, seen, in_function, has_sequences };
     match sql.as_ref() {
         S::Insert(insert) => check.inserted(insert)?,
         S::Update(update) => check.updated(update)?,
@@ -268,6 +285,7 @@ fn on_more_stack<T>(look: impl FnOnce() -> T) -> T {
 struct Check<'a, 's> {
     catalog: &'a Catalog,
     path: &'a [String],
+    rules: u32,
     writes: bool,
     /// The rows of an INSERT ... VALUES.
     is_values: bool,
@@ -299,14 +317,19 @@ impl<'a> Check<'a, '_> {
                 continue;
             }
             for statement in crate::routine::statements(routine)? {
-                let (catalog, path) = (self.catalog, self.path);
-                on_more_stack(|| check_within(catalog, path, &statement, self.seen))?;
+                let (catalog, told) = (self.catalog, (self.path, self.rules));
+                on_more_stack(|| check_within(catalog, told, &statement, self.seen))?;
             }
             if let ControlFlow::Break(Some(refusal)) = self.defaults(routine) {
                 return Err(*refusal);
             }
         }
         Ok(())
+    }
+
+    /// Whether functions are refused whose last digit is up to the node.
+    fn refuses_rounding(&self) -> bool {
+        self.rules >= ROUNDING_SINCE
     }
 
     /// What stands for arguments that a call leaves out, and what its values have to meet.
@@ -343,7 +366,7 @@ impl<'a> Check<'a, '_> {
     /// A function in an expression or in FROM.
     fn called(&mut self, name: &ast::ObjectName) -> Step {
         let Some((schema, name)) = split(name) else { return ControlFlow::Continue(()) };
-        if rounded::is_function(schema.as_deref(), &name) {
+        if self.refuses_rounding() && rounded::is_function(schema.as_deref(), &name) {
             return ControlFlow::Break(Some(Box::new(unfit(format_args!("function {name}()")))));
         }
         match self.function(&name) {
@@ -477,7 +500,7 @@ impl Walker for Check<'_, '_> {
             ast::Expr::Function(call) => self.called(&call.name),
             ast::Expr::Cast { data_type, .. } => self.named_type(data_type),
             ast::Expr::TypedString(literal) => self.named_type(&literal.data_type),
-            _ => match rounded::operator(expr) {
+            _ => match rounded::operator(expr).filter(|_| self.refuses_rounding()) {
                 Some(operator) => {
                     ControlFlow::Break(Some(Box::new(unfit(format_args!("operator {operator}")))))
                 }
@@ -498,5 +521,40 @@ impl Walker for Check<'_, '_> {
             ))));
         }
         ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cognate_engine::{Access, Database, Isolation, Options};
+    use cognate_env::sim::SimDisk;
+
+    use super::super::Fixed;
+    use super::*;
+    use crate::session::{Session, SessionParameters, SqlDatabase};
+
+    /// A start executes once more what an earlier build has ordered, and other nodes may not.
+    #[test]
+    fn what_was_ordered_under_earlier_rules_is_not_refused_by_later_ones() {
+        let options = Options { disk: SimDisk::new(1).handle(), ..Options::new("data") };
+        let engine = Database::open(options).unwrap();
+        let database = SqlDatabase::open(engine.clone()).unwrap();
+        let checked = |text: &str, rules: Option<u32>| {
+            let session = Session::new(database.clone(), SessionParameters::default()).unwrap();
+            if let Some(rules) = rules {
+                let stored = engine.begin(Isolation::Snapshot, Access::ReadOnly).view();
+                session.facts.fix(Fixed::new(0, engine.clone(), stored).under(rules));
+            }
+            let statement = crate::parse::parse_single(text).unwrap().unwrap();
+            check(&database.catalog(), &session.facts, &statement).map_err(|error| error.sqlstate)
+        };
+        let refused = Err(sqlstate::FEATURE_NOT_SUPPORTED);
+        for text in ["DELETE FROM t WHERE ln(x) > 1", "DELETE FROM t WHERE x ^ 0.5 > 1"] {
+            assert_eq!(checked(text, Some(0)), Ok(()), "{text}");
+            assert_eq!(checked(text, Some(RULES)), refused, "{text}");
+            assert_eq!(checked(text, None), refused, "{text}");
+        }
+        let of_the_node = "DELETE FROM t WHERE id = pg_backend_pid()";
+        assert_eq!(checked(of_the_node, Some(0)), refused, "it always was");
     }
 }

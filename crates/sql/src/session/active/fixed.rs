@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use cognate_engine::{Database, ReadView, Transaction};
 use parking_lot::Mutex;
 
+use super::program::RULES;
 use crate::catalog::Sequence;
 use crate::error::Result;
 use crate::sequence::{self, Stored};
@@ -19,6 +20,8 @@ use crate::sequence::{self, Stored};
 pub(crate) struct Fixed {
     /// Microseconds since 2000-01-01 UTC.
     pub(crate) now: i64,
+    /// Under which rules the program was found fit.
+    pub(crate) rules: u32,
     engine: Database,
     stored: ReadView,
     /// Counters that were used, as they are to be stored.
@@ -27,7 +30,12 @@ pub(crate) struct Fixed {
 
 impl Fixed {
     pub(crate) fn new(now: i64, engine: Database, stored: ReadView) -> Fixed {
-        Fixed { now, engine, stored, taken: Mutex::default() }
+        Fixed { now, rules: RULES, engine, stored, taken: Mutex::default() }
+    }
+
+    /// The same under these rules.
+    pub(crate) fn under(self, rules: u32) -> Fixed {
+        Fixed { rules, ..self }
     }
 
     /// nextval.

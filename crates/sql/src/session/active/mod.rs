@@ -55,12 +55,12 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::{Finished, Protocol};
 use crate::types::Datum;
 use failure::{caught, is_of_the_node};
-pub(super) use fitness::{check, check_parameters};
+pub(super) use fitness::{check, check_parameters, is_under_rules};
 pub(crate) use fixed::Fixed;
 use given::Given;
 use message::Message;
 pub(super) use message::is_read_only;
-use program::{Program, Step};
+use program::{Program, RULES, Step};
 
 /// Settings that say how texts become values and names become tables, and whether anybody looks at
 /// foreign keys.
@@ -346,6 +346,7 @@ impl Session {
             memory: Some(self.memory_limit as u64),
             writes_max: Some(self.database.engine().transaction_bytes()),
             steps_max: Some(self.effective.active_steps),
+            rules: RULES,
         };
         let database = self.database.clone();
         let engine = database.engine();
@@ -353,8 +354,7 @@ impl Session {
         database.programs().expect(id);
         let _expected = Expected { database: database.clone(), id };
         let given = named.map_or_else(|| self.given_name(), fitting_name)?;
-        let name = given.as_deref();
-        let program = program.encode()?;
+        let (name, program) = (given.as_deref(), program.encode()?);
         // Ordered once it is waited for: behind the position that the hint of 08007 names.
         let ordered = async { engine.order_program(id, isolation, name, &program)?.await };
         let shown = name.map_or_else(|| id.to_string(), str::to_owned);
@@ -470,7 +470,8 @@ impl SqlDatabase {
         }
         session.modes = super::modes::Modes { isolation, read_only: false, deferrable: false };
         session.block = Block::Implicit;
-        session.facts.fix(Fixed::new(program.now, self.engine().clone(), transaction.view()));
+        let fixed = Fixed::new(program.now, self.engine().clone(), transaction.view());
+        session.facts.fix(fixed.under(program.rules));
         session.facts.seed(program.seed);
         // Its number is that of its request, which all nodes know.
         session.facts.set_transaction_id(id);

@@ -11,6 +11,15 @@ use crate::session::portal::changed_result;
 /// In which version a program is written.
 const VERSION: u8 = 1;
 
+/// The rules of what is fit to be a program, as they are now. A program that was ordered under
+/// earlier ones is executed under those, also by a start with a later build: what other nodes have
+/// made of it, or this one before, stays so.
+///
+/// | rules | refuse in addition |
+/// |---|---|
+/// | 1 | functions whose last digit is up to the node |
+pub(super) const RULES: u32 = 1;
+
 /// One statement.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Step {
@@ -68,6 +77,9 @@ pub(super) struct Program {
     /// How many steps it may take; any number if there is none.
     #[serde(default)]
     pub(super) steps_max: Option<u64>,
+    /// Under which rules it was found fit.
+    #[serde(default)]
+    pub(super) rules: u32,
 }
 
 fn initial() -> Oid {
@@ -123,13 +135,15 @@ mod tests {
             memory: Some(1 << 20),
             writes_max: Some(9),
             steps_max: Some(7),
+            rules: 3,
         };
         let bytes = program.encode().unwrap();
         assert_eq!(format!("{:?}", Program::decode(&bytes).unwrap()), format!("{program:?}"));
         let older = String::from_utf8(bytes.clone()).unwrap().replace("\"role\":16390,", "");
-        let older = older.replace(",\"memory\":1048576,\"writes_max\":9,\"steps_max\":7", "");
+        let older = older.replace(",\"memory\":1048576,\"writes_max\":9,\"steps_max\":7,\"rules\":3", "");
         let older = Program::decode(older.as_bytes()).unwrap();
         assert_eq!((older.role, older.memory, older.writes_max, older.steps_max), (None, None, None, None));
+        assert_eq!(older.rules, 0);
         for wrong in [&[][..], &[9], &bytes[..bytes.len() - 1]] {
             assert_eq!(Program::decode(wrong).unwrap_err().sqlstate, sqlstate::DATA_CORRUPTED);
         }

@@ -3,6 +3,11 @@
 //! A portal with a name is a cursor, too, for FETCH, MOVE and CLOSE (drivers skip rows with MOVE),
 //! and is listed in `pg_cursors`. It goes forwards only, as PostgreSQL's does. The client's
 //! protocol says what becomes of it.
+//!
+//! ```text
+//! Bind p: SELECT * FROM t      t is what p reads until p is closed, executed or not
+//! ALTER TABLE t ...            55006, in this session
+//! ```
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +16,7 @@ use super::{Gather, Kept, NamedCursor, Names, no_cursor};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::FetchCount;
 use crate::pg_catalog::CursorRow;
-use crate::session::listing::Listed;
+use crate::session::listing::{CursorPlace, Listed};
 use crate::session::portal::PortalState;
 use crate::session::{Action, Fetch, OutputColumn, Portal, Session};
 
@@ -93,17 +98,47 @@ impl Session {
     /// A portal is to be kept under a name. 53200 if there is no memory for that.
     pub fn name_portal(&self, portal: &mut Portal, name: &str) -> Result<()> {
         portal.charge_name(name.len(), self.database.statement_budget())?;
-        if portal.columns().is_some() {
-            let text = portal.prepared.statement().map(|statement| statement.source.clone());
-            let row = CursorRow {
-                name: name.to_owned(),
-                statement: text.unwrap_or_default(),
-                declared: self.facts.now(),
-                ..CursorRow::default()
-            };
-            portal.listed = Some(Listed::cursor(&self.facts, row));
-        }
+        self.list_portal(portal, name);
         Ok(())
+    }
+
+    /// A portal is among the cursors as long as it is there. A query that gives its rows as they
+    /// are asked for reads its tables all the time; what changes rows does so at once.
+    fn list_portal(&self, portal: &mut Portal, name: &str) {
+        let text = portal.prepared.statement().map(|statement| statement.source.clone());
+        let row = CursorRow {
+            name: name.to_owned(),
+            statement: text.unwrap_or_default(),
+            declared: self.facts.now(),
+            ..CursorRow::default()
+        };
+        let listed = Listed::cursor(&self.facts, row);
+        let planned = self.planned_of(&portal.prepared);
+        if matches!(planned.action, Action::Select(_)) {
+            let tables = planned.tables.iter().map(|table| table.oid).collect();
+            listed.stands(CursorPlace { tables, ..CursorPlace::default() });
+        }
+        portal.listed = Some(listed);
+    }
+
+    /// The client's portal of this name begins to run. Beside one with a name the unnamed one, if
+    /// it is still there, is a cursor like others.
+    pub fn begins_portal(&mut self, name: &str) {
+        self.facts.listing.set_runs_unnamed(name.is_empty());
+        if name.is_empty() {
+            return;
+        }
+        if let Some(mut unnamed) = self.cursors.portals.take("") {
+            if unnamed.listed.is_none() {
+                self.list_portal(&mut unnamed, "");
+            }
+            self.cursors.portals.put("", unnamed);
+        }
+    }
+
+    /// It has come as far as it was to.
+    pub fn ends_portal(&self) {
+        self.facts.listing.set_runs_unnamed(false);
     }
 
     /// FETCH and MOVE of a portal. 34000, 0A000, 55000.

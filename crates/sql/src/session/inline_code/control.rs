@@ -96,8 +96,9 @@ impl Session {
         let text = |text: &str| Datum::Text(text.into());
         let plain = (false, false);
         let (message, state) = (text(&error.message), text(error.sqlstate));
-        running.variables.declare(None, "sqlerrm", TypeId::Text.into(), plain, message)?;
-        running.variables.declare(None, "sqlstate", TypeId::Text.into(), plain, state)?;
+        let label = block.label.as_deref();
+        running.variables.declare(label, "sqlerrm", TypeId::Text.into(), plain, message)?;
+        running.variables.declare(label, "sqlstate", TypeId::Text.into(), plain, state)?;
         running.handled.push(error);
         let ran = self.run_steps(&handler.body, running).await;
         running.handled.pop();
@@ -215,6 +216,7 @@ impl Session {
             What::Perform(query) => {
                 let answer =
                     self.query(&format!("SELECT {query}"), running, (Text::Statement, Wanted::None)).await?;
+                running.variables.set_found(answer.count > 0);
                 self.take_answer(answer, None, running)?;
             }
             What::Assign { target, expression } => {
@@ -398,6 +400,10 @@ impl Session {
             return Err(SqlError::syntax("cannot open a query that returns no rows as a cursor"));
         }
         let (was_run, mut ran) = (!answer.rows.is_empty(), Flow::On);
+        if !was_run {
+            // As INTO does with no row.
+            running.variables.assign_row(targets, &answer.columns, None, &self.format)?;
+        }
         for row in answer.rows {
             running.variables.assign_row(targets, &answer.columns, Some(row), &self.format)?;
             match turn(self.run_steps(body, running).await?, label) {

@@ -1,7 +1,7 @@
 //! The variables of a block that runs, and of those around it.
 
 use crate::error::{Result, SqlError, sqlstate};
-use crate::routine::{Named, Scope};
+use crate::routine::{self, Named, Scope};
 use crate::types::cast::{self, CastContext};
 use crate::types::{Datum, FormatContext, Type, TypeId};
 
@@ -19,35 +19,80 @@ struct Variable {
 #[derive(Debug)]
 enum Holds {
     Value(Type, Datum),
-    /// A record: its fields, once it has any.
-    Record(Option<Vec<(String, Type, Datum)>>),
+    Record(Record),
 }
 
-/// Variables, the outermost first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
+struct Record {
+    /// Once it has any.
+    fields: Option<Vec<(String, Type, Datum)>>,
+    /// They are those of a table, whatever the columns are that it is given.
+    is_of_table: bool,
+    /// It has been given a row.
+    is_given: bool,
+}
+
+impl Record {
+    /// What is missing is NULL, and what is too much is dropped, as in PostgreSQL.
+    fn assign(&mut self, columns: &[(String, Type)], row: Vec<Datum>, format: &FormatContext) -> Result<()> {
+        let mut values = columns.iter().zip(row);
+        match &mut self.fields {
+            Some(fields) if self.is_of_table => {
+                let mut converted = Vec::with_capacity(fields.len());
+                for (_, ty, _) in fields.iter() {
+                    converted.push(match values.next() {
+                        Some(((_, from), value)) => convert(value, *from, *ty, format)?,
+                        None => Datum::Null,
+                    });
+                }
+                for ((_, _, held), value) in fields.iter_mut().zip(converted) {
+                    *held = value;
+                }
+            }
+            held => {
+                let named = values.map(|((name, ty), value)| (name.clone(), *ty, value));
+                *held = Some(named.collect());
+            }
+        }
+        self.is_given = true;
+        Ok(())
+    }
+}
+
+/// Variables, the outermost first, which is FOUND.
+#[derive(Debug)]
 pub(super) struct Variables {
     all: Vec<Variable>,
-    found: bool,
 }
 
 /// The value as one of another type: as an assignment converts it, or by its text.
 pub(super) fn convert(value: Datum, from: Type, to: Type, format: &FormatContext) -> Result<Datum> {
-    let found = cast::find(from, to, CastContext::Assignment)
-        .or_else(|| cast::find(from, to, CastContext::Explicit))
-        .ok_or_else(|| {
-            SqlError::new(
-                sqlstate::DATATYPE_MISMATCH,
-                format!(
-                    "a value of type {} cannot become one of type {}",
-                    from.id.sql_name(),
-                    to.id.sql_name()
-                ),
-            )
-        })?;
-    if found.is_noop() { Ok(value) } else { found.apply(&value, format) }
+    if let Some(found) = cast::find(from, to, CastContext::Assignment) {
+        return if found.is_noop() { Ok(value) } else { found.apply(&value, format) };
+    }
+    let read = cast::find(TypeId::Unknown.into(), to, CastContext::Assignment).ok_or_else(|| {
+        SqlError::new(
+            sqlstate::DATATYPE_MISMATCH,
+            format!("a value of type {} cannot become one of type {}", from.id.sql_name(), to.id.sql_name()),
+        )
+    })?;
+    let is_null = value.is_null();
+    let text = if is_null { Datum::Null } else { Datum::Text(value.to_text_string(from, format).into()) };
+    read.apply(&text, format)
 }
 
 impl Variables {
+    pub(super) fn new() -> Variables {
+        let found = Variable {
+            label: Some(super::NAME.to_owned()),
+            name: "found".to_owned(),
+            holds: Holds::Value(TypeId::Bool.into(), Datum::Bool(false)),
+            constant: false,
+            not_null: false,
+        };
+        Variables { all: vec![found] }
+    }
+
     /// So many there are; [`Variables::truncate`] takes those away that came later.
     pub(super) fn count(&self) -> usize {
         self.all.len()
@@ -59,7 +104,7 @@ impl Variables {
 
     /// FOUND: whether the last statement had rows.
     pub(super) fn set_found(&mut self, found: bool) {
-        self.found = found;
+        self.all[0].holds = Holds::Value(TypeId::Bool.into(), Datum::Bool(found));
     }
 
     pub(super) fn declare(
@@ -83,12 +128,14 @@ impl Variables {
         name: &str,
         fields: Option<Vec<(String, Type)>>,
     ) {
-        let fields =
-            fields.map(|fields| fields.into_iter().map(|(name, ty)| (name, ty, Datum::Null)).collect());
+        // Nothing looks at a domain's constraints here: who stores what a field holds does.
+        let field = |(name, ty): (String, Type)| (name, ty.bare(), Datum::Null);
+        let fields: Option<Vec<_>> = fields.map(|fields| fields.into_iter().map(field).collect());
+        let is_of_table = fields.is_some();
         self.all.push(Variable {
             label: label.map(str::to_owned),
             name: name.to_owned(),
-            holds: Holds::Record(fields),
+            holds: Holds::Record(Record { fields, is_of_table, is_given: false }),
             constant: false,
             not_null: false,
         });
@@ -142,13 +189,11 @@ impl Variables {
         let row = row.unwrap_or_else(|| vec![Datum::Null; columns.len()]);
         if let [target] = targets {
             let place = self.place(target)?;
-            if let Holds::Record(fields) = &mut self.all[place].holds {
-                let named = columns.iter().cloned().zip(row).map(|((name, ty), value)| (name, ty, value));
-                *fields = Some(named.collect());
-                return Ok(());
+            if let Holds::Record(record) = &mut self.all[place].holds {
+                return record.assign(columns, row, format);
             }
         }
-        // What is missing is NULL, and what is too much is dropped, as in PostgreSQL.
+        // As with the fields of a record.
         let mut values = columns.iter().zip(row);
         for target in targets {
             match values.next() {
@@ -162,29 +207,25 @@ impl Variables {
     /// What statements see of them, the innermost first, and their values: types and values stand
     /// in the same order.
     pub(super) fn scope(&self) -> (Scope, Vec<(Datum, Type)>) {
-        let (mut arguments, mut values) = (Vec::new(), Vec::new());
-        let mut add = |qualifier: Option<&String>, is_field, name: &str, ty: Type, value: Datum| {
-            arguments.push(Named {
-                qualifier: qualifier.cloned(),
-                is_field,
-                name: Some(name.to_owned()),
-                ty,
-            });
-            values.push((value, ty));
-        };
+        let (mut arguments, mut values) = (Vec::with_capacity(self.all.len()), Vec::new());
         for variable in self.all.iter().rev() {
-            match &variable.holds {
+            let holds = match &variable.holds {
                 Holds::Value(ty, value) => {
-                    add(variable.label.as_ref(), false, &variable.name, *ty, value.clone());
+                    values.push((value.clone(), *ty));
+                    routine::Holds::Value(*ty)
                 }
-                Holds::Record(fields) => {
-                    for (name, ty, value) in fields.iter().flatten() {
-                        add(Some(&variable.name), true, name, *ty, value.clone());
-                    }
+                Holds::Record(record) => {
+                    values.extend(record.fields.iter().flatten().map(|(_, ty, value)| (value.clone(), *ty)));
+                    let fields = record
+                        .fields
+                        .as_ref()
+                        .map(|fields| fields.iter().map(|(name, ty, _)| (name.clone(), *ty)).collect());
+                    routine::Holds::Record { fields, is_given: record.is_given }
                 }
-            }
+            };
+            let name = Some(variable.name.clone());
+            arguments.push(Named { qualifier: variable.label.clone(), name, holds });
         }
-        add(None, false, "found", TypeId::Bool.into(), Datum::Bool(self.found));
         (Scope { arguments, has_numbers: false }, values)
     }
 }

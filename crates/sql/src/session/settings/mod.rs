@@ -467,6 +467,7 @@ mod tests {
             ("datestyle", "french", "22023 invalid value for parameter \"DateStyle\": \"french\""),
             ("datestyle", "", "ISO, YMD"),
             ("client_encoding", "unicode", "UTF8"),
+            ("application_name", "a~ b\té\n", "a~ b????"),
             ("server_version", "1", "55P02 parameter \"server_version\" cannot be changed"),
             ("nonsense", "1", "42704 unrecognized configuration parameter \"nonsense\""),
             ("cognate.nonsense", "1", "42704 unrecognized configuration parameter \"cognate.nonsense\""),

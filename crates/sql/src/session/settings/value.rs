@@ -2,6 +2,7 @@
 
 use super::definition::Unit;
 use super::{Definition, Kind};
+use crate::ddl::names::{MAX_NAME, cut};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::types::datetime;
 
@@ -33,6 +34,7 @@ pub(super) fn normalize(definition: &Definition, text: &str, current: &str) -> R
             Ok(value.to_string())
         }
         Kind::Enum(values) => enumerated(definition, text, values),
+        Kind::Text if definition.name == "application_name" => Ok(printable(text)),
         Kind::Text => Ok(text.to_owned()),
         Kind::Only(value) => match parse_bool(text) {
             _ if text.eq_ignore_ascii_case(value) => Ok(value.to_owned()),
@@ -52,6 +54,12 @@ pub(super) fn normalize(definition: &Definition, text: &str, current: &str) -> R
             _ => Err(invalid(definition, text)),
         },
     }
+}
+
+/// A text that is shown to others and in logs: as in PostgreSQL each byte that is not printable
+/// ASCII is a question mark, so nobody's name begins a new line there.
+fn printable(text: &str) -> String {
+    text.bytes().map(|byte| if matches!(byte, b' '..=b'~') { char::from(byte) } else { '?' }).collect()
 }
 
 /// An encoding's name with nothing but its letters and digits, which is how PostgreSQL compares
@@ -181,8 +189,9 @@ pub(crate) fn split_names(text: &str) -> Result<Vec<String>, ()> {
         return Ok(names);
     }
     loop {
+        let mut name;
         if let Some(quoted) = rest.strip_prefix('"') {
-            let mut name = String::new();
+            name = String::new();
             let mut from = 0;
             let end = loop {
                 let at = from + quoted[from..].find('"').ok_or(())?;
@@ -193,17 +202,17 @@ pub(crate) fn split_names(text: &str) -> Result<Vec<String>, ()> {
                 name.push('"');
                 from = at + 2;
             };
-            names.push(name);
             rest = quoted[end..].trim_start();
         } else {
             let end = rest.find(',').unwrap_or(rest.len());
-            let name = rest[..end].trim();
+            name = rest[..end].trim().to_ascii_lowercase();
             if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '"') {
                 return Err(());
             }
-            names.push(name.to_lowercase());
             rest = &rest[end..];
         }
+        cut(&mut name, MAX_NAME);
+        names.push(name);
         match rest.strip_prefix(',') {
             Some(more) => rest = more.trim_start(),
             None if rest.is_empty() => return Ok(names),

@@ -150,7 +150,17 @@ impl Cast {
         }
     }
 
-    /// The same for an operand of a comparison, which does not fail for dates and times that the
+    /// Is it immutable to PostgreSQL, although a setting says how such a value is written: a float
+    /// (`extra_float_digits`), or bytes (`bytea_output`)?
+    pub fn is_written_by_settings(&self) -> bool {
+        match &self.method {
+            Method::Elements(element) => element.is_written_by_settings(),
+            Method::ToText => matches!(self.from.id, TypeId::Float4 | TypeId::Float8 | TypeId::Bytea),
+            _ => false,
+        }
+    }
+
+    /// The cast of an operand of a comparison, which does not fail for dates and times that the
     /// other operand's type has not.
     pub(crate) fn of_compared(self) -> Cast {
         let convert: Convert = match (self.from.id, self.to.id) {

@@ -1,9 +1,13 @@
 //! Days to years, months and days, and back.
 
+use cognate_env::clock::date;
+
 use super::{DAY, HOUR, MINUTE, SECOND};
 
 /// Days from 0000-03-01 to 2000-01-01.
 const EPOCH_SHIFT: i64 = 730_425;
+/// Days from 1970-01-01 to 2000-01-01.
+const UNIX_EPOCH: i64 = 10_957;
 
 /// A day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -40,16 +44,8 @@ pub(crate) fn days_from_civil(year: i32, month: u32, day: u32) -> i64 {
 
 /// The day that is `days` after 2000-01-01.
 pub(crate) fn civil_from_days(days: i64) -> Civil {
-    let shifted = days + EPOCH_SHIFT;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = (day_of_year - (153 * month_from_march + 2) / 5 + 1) as u32;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 } as u32;
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    Civil { year: year as i32, month, day }
+    let (year, month, day) = date(days + UNIX_EPOCH);
+    Civil { year: year as i32, month: month as u32, day: day as u32 }
 }
 
 pub(crate) fn is_leap(year: i32) -> bool {

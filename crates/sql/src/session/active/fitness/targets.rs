@@ -32,7 +32,7 @@ impl<'a> Check<'a, '_> {
                 self.default(column)?;
             }
             self.met(table)?;
-            computed(table)?;
+            self.computed(table)?;
             if let Some(ast::OnInsert::OnConflict(on)) = &insert.on
                 && let ast::OnConflictAction::DoUpdate(update) = &on.action
             {
@@ -95,7 +95,7 @@ impl<'a> Check<'a, '_> {
                 self.default(column)?;
             }
             self.met(table)?;
-            computed(table)?;
+            self.computed(table)?;
             let changed = changed_places(table, &update.assignments, is_table);
             self.referring(table, Some(&changed), &mut HashSet::new())?;
         }
@@ -110,7 +110,7 @@ impl<'a> Check<'a, '_> {
         };
         let Some(relation) = self.find(name) else { return Ok(()) };
         self.tables_under(relation).into_iter().try_for_each(|table| {
-            indexed(table)?;
+            self.indexed(table)?;
             self.referring(table, None, &mut HashSet::new())
         })
     }
@@ -140,7 +140,7 @@ impl<'a> Check<'a, '_> {
             match action {
                 ReferentialAction::NoAction | ReferentialAction::Restrict => continue,
                 ReferentialAction::Cascade if changed.is_none() => {
-                    indexed(child)?;
+                    self.indexed(child)?;
                     on_more_stack(|| self.referring(child, None, seen))?;
                     continue;
                 }
@@ -152,7 +152,7 @@ impl<'a> Check<'a, '_> {
                 ReferentialAction::Cascade | ReferentialAction::SetNull => {}
             }
             self.met(child)?;
-            computed(child)?;
+            self.computed(child)?;
             on_more_stack(|| self.referring(child, Some(set), seen))?;
         }
         Ok(())
@@ -224,22 +224,26 @@ impl<'a> Check<'a, '_> {
             _ => Ok(()),
         }
     }
-}
 
-/// What is computed of rows that are put into a table or changed there: for generated columns,
-/// whatever is changed, and for entries of indexes. It is immutable and calls no functions of
-/// users, so that nodes differ by how they round it, or not at all.
-fn computed(table: &Table) -> Result<()> {
-    let columns = table.columns.iter().filter(|column| !column.dropped);
-    let mut generated = columns.filter_map(|column| column.generated.as_deref());
-    generated.try_for_each(|computed| rounded::check(&computed.text))?;
-    indexed(table)
-}
+    /// What is computed of rows that are put into a table or changed there: for generated columns,
+    /// whatever is changed, and for entries of indexes. It is immutable and calls no functions of
+    /// users, so that nodes differ by how they round it, or not at all.
+    fn computed(&self, table: &Table) -> Result<()> {
+        let columns = table.columns.iter().filter(|column| !column.dropped);
+        let mut generated = columns.filter_map(|column| column.generated.as_deref());
+        generated.try_for_each(|computed| self.is_not_rounded(&computed.text))?;
+        self.indexed(table)
+    }
 
-/// What is computed of rows that go, too: which entries of indexes go with them.
-fn indexed(table: &Table) -> Result<()> {
-    let mut computed = table.indexes.iter().flat_map(Index::computed);
-    computed.try_for_each(|computed| rounded::check(&computed.text))
+    /// What is computed of rows that go, too: which entries of indexes go with them.
+    fn indexed(&self, table: &Table) -> Result<()> {
+        let mut computed = table.indexes.iter().flat_map(Index::computed);
+        computed.try_for_each(|computed| self.is_not_rounded(&computed.text))
+    }
+
+    fn is_not_rounded(&self, text: &str) -> Result<()> {
+        if self.refuses_rounding() { rounded::check(text) } else { Ok(()) }
+    }
 }
 
 /// Whether a name in a statement is that of a column.
