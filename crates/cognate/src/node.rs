@@ -124,7 +124,7 @@ struct Lost {
 }
 
 impl Lost {
-    /// The same as of now, when this is said of it: whether others refuse it.
+    /// The same as of now, when others refuse it or do not: they have, for as long as it may be.
     fn is_said(&mut self, is_refused: bool, now: Instant) -> bool {
         if !is_refused {
             self.since = None;

@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::cluster::free_port;
 use crate::process::{Process, command, fails, read_all};
@@ -117,9 +118,17 @@ fn a_file_that_cannot_be_used_does_not_change_what_is_logged() {
     std::fs::write(&file, "log = 'off'\n[tls]\ncert = '/nowhere'\nkey = '/nowhere'\n").expect("written");
     let hang_up = Command::new("kill").args(["-HUP", &child.id().to_string()]).status();
     assert!(hang_up.expect("kill runs").success());
-    let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let refusal = said.find_map(|line| line.ok().filter(|line| line.contains("stays as it was")));
+    let said = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let (told, refusal) = std::sync::mpsc::channel();
+    let reading = std::thread::spawn(move || {
+        let mut said = said.map_while(Result::ok);
+        // Nobody listens any more if it comes too late.
+        let _ = told.send(said.find(|line| line.contains("stays as it was")));
+    });
+    // Far more than it takes: what is not told never comes.
+    let refusal = refusal.recv_timeout(Duration::from_secs(120)).ok().flatten();
     child.kill().expect("killed");
+    reading.join().expect("read");
     child.wait().expect("waited");
     assert!(refusal.is_some_and(|line| line.contains("/nowhere")));
 }

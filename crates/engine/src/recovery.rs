@@ -56,26 +56,22 @@ pub(crate) fn recover(
         // What came after the watermark is delivered again by the order.
         let (folder, first) = (options.path.join("log"), node.first_id());
         let log = Log::following(Arc::clone(&options.disk), &folder, base.watermark());
-        base.discard_unattached(&[])?;
+        discard_unattached(base, &[])?;
         let numbers = SavedNumbers { transaction: first, next_tree: saved.next_tree };
         return Ok((log, numbers, Recovered::default()));
     }
     let mut replay = Replay::new(memory, base, seed, saved);
     let log_options = LogOptions { clock: Arc::clone(&options.clock), ..LogOptions::default() };
     let (folder, began) = (options.path.join("log"), options.clock.monotonic());
-    let mut reported = 0;
+    let (mut reported, mut limit) = (0, memory_limit);
     let log = Log::recover(
         Arc::clone(&options.disk),
         &folder,
         base.watermark(),
         log_options,
         &mut |csn, settled, payload| {
-            if memory.bytes() > memory_limit && settled + 1 == csn && settled > base.watermark() {
-                tracing::info!(
-                    commit = settled,
-                    "recovery: memory is full, moving what was replayed to the base"
-                );
-                drain(memory, base, settled, replay.numbers())?;
+            if memory.bytes() > limit && settled + 1 == csn && settled > base.watermark() {
+                limit = make_room(memory, base, settled, replay.numbers(), memory_limit)?;
             }
             replay.record(csn, payload)?;
             if !replay.loads.is_empty() {
@@ -91,7 +87,7 @@ pub(crate) fn recover(
     // What no commit in the log attached never will be, unless it is a prepared transaction's.
     let places = Places { memory, log: &log, base: &base.view(), folder: &options.path };
     let loads = prepared_loads(memory, base, seed).map_err(|error| places.name(error))?;
-    base.discard_unattached(&loads)?;
+    discard_unattached(base, &loads)?;
     let seconds = options.clock.monotonic().saturating_sub(began).as_secs_f64();
     if replay.records > 0 {
         tracing::info!(commits = replay.records, bytes = replay.bytes, seconds, "recovery is complete");
@@ -177,6 +173,39 @@ fn decode(key: &[u8], row: &[u8], seed: &Seed) -> Result<Record, Error> {
     Record::decode(row, seed).map_err(|what| {
         Error::undecodable_row(PREPARED_TREE, key, format!("the row of a prepared transaction: {what}"))
     })
+}
+
+/// Removes the staged runs that nobody will attach: all but those of these numbers. A disk that has
+/// no room for the manifest that leaves them out keeps nobody from reading. It is written later.
+fn discard_unattached(base: &Base, kept: &[u64]) -> Result<(), Error> {
+    match base.discard_unattached(kept) {
+        Err(error @ Error::DiskFull { .. }) if base.doubt().is_none() => {
+            tracing::warn!(%error, "what nobody has committed is still named by the manifest");
+            Ok(())
+        }
+        discarded => discarded,
+    }
+}
+
+/// Moves what was replayed into the base, for memory is full. The answer is how much it may hold
+/// before it is full again: more than `limit` on a full disk. The process before had as much in
+/// memory when it could not move it either, and what is acknowledged is to be read all the same.
+fn make_room(
+    memory: &Memory,
+    base: &Base,
+    settled: Csn,
+    numbers: SavedNumbers,
+    limit: u64,
+) -> Result<u64, Error> {
+    tracing::info!(commit = settled, "recovery: memory is full, moving what was replayed to the base");
+    match drain(memory, base, settled, numbers) {
+        Ok(()) => Ok(limit),
+        Err(error @ Error::DiskFull { .. }) if memory.bytes() < 2 * limit && base.doubt().is_none() => {
+            tracing::warn!(%error, "recovery goes on in memory");
+            Ok(memory.bytes() + limit / 8)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Moves everything from memory into the base.

@@ -11,7 +11,11 @@ use std::sync::Arc;
 use cognate_env::{Disk, File, OpenMode};
 
 use crate::Error;
+use crate::storage::reserve;
 use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// After so many bytes a file asks anew whether the disk has room for it.
+const ASK_BYTES: u64 = 256 << 10;
 
 /// The folder of temporary files.
 pub(crate) struct Temporary {
@@ -65,15 +69,19 @@ pub struct TemporaryFile {
 }
 
 impl TemporaryFile {
-    /// Writes bytes at the end; where they begin.
+    /// Writes bytes at the end; where they begin. What of the disk is left to commits is not for
+    /// them.
     ///
     /// # Errors
     /// `DiskFull`, `Io`. The bytes are not there then.
     pub fn append(&mut self, bytes: &[u8]) -> Result<u64, Error> {
-        let at = self.length;
+        let (at, end) = (self.length, self.length + bytes.len() as u64);
+        if at.div_ceil(ASK_BYTES) < end.div_ceil(ASK_BYTES) {
+            reserve::check(self.disk.as_ref(), &self.path, ASK_BYTES.max(end - at), "writing")?;
+        }
         let written = self.file.write_all_at(bytes, at);
         written.map_err(|cause| Error::io("writing", &self.path, cause))?;
-        self.length += bytes.len() as u64;
+        self.length = end;
         Ok(at)
     }
 
@@ -91,5 +99,30 @@ impl Drop for TemporaryFile {
     fn drop(&mut self) {
         // If that fails it goes when the database is opened the next time.
         let _ = self.disk.remove(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cognate_env::sim::SimDisk;
+
+    use super::*;
+
+    #[test]
+    fn a_file_leaves_a_part_of_the_disk_to_commits() {
+        let disk = SimDisk::new(1);
+        let temporary = Temporary::open(disk.handle(), Path::new("data")).unwrap();
+        disk.set_quota(Some(1_000_000));
+        let mut file = temporary.create().unwrap();
+        let refused = loop {
+            if let Err(error) = file.append(&[1; 16 << 10]) {
+                break error;
+            }
+        };
+        assert!(matches!(refused, Error::DiskFull { .. }), "{refused}");
+        let used = disk.used_bytes();
+        assert!((500_000..=950_000).contains(&used), "{used}");
+        drop(file);
+        assert_eq!(disk.used_bytes(), 0);
     }
 }

@@ -96,6 +96,15 @@ pub trait File: Send + Sync + fmt::Debug {
     }
 }
 
+/// How much a file system holds, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// What may still be written.
+    pub free: u64,
+    /// All of it, used or not.
+    pub total: u64,
+}
+
 /// Held as long as it lives: no other process (or other holder in this one) gets the same lock.
 pub trait Lock: Send + Sync + fmt::Debug {}
 
@@ -121,6 +130,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Makes creations, renames and removals in a folder durable.
     fn sync_dir(&self, folder: &Path) -> io::Result<()>;
+
+    /// The room in the file system of a folder; `None` if that is not known, or has no bound.
+    fn room(&self, _folder: &Path) -> Option<Room> {
+        None
+    }
 
     /// Takes the exclusive lock named by a file, creating it if missing. `WouldBlock` if somebody
     /// else holds it.

@@ -14,6 +14,6 @@ pub mod rng;
 pub mod sim;
 
 pub use clock::Clock;
-pub use disk::{Disk, File, Lock, OpenMode};
+pub use disk::{Disk, File, Lock, OpenMode, Room};
 pub use real::{RealClock, RealDisk, RealRng};
 pub use rng::{Rng, SplitMix};

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::clock::Clock;
-use crate::disk::{DIRECT, Disk, File, Lock, OpenMode};
+use crate::disk::{DIRECT, Disk, File, Lock, OpenMode, Room};
 use crate::rng::Rng;
 
 /// The operating system's file system.
@@ -116,6 +116,15 @@ impl Disk for RealDisk {
 
     fn sync_dir(&self, folder: &Path) -> io::Result<()> {
         fs::File::open(folder)?.sync_all()
+    }
+
+    fn room(&self, folder: &Path) -> Option<Room> {
+        let found = rustix::fs::statvfs(folder).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        // Some file systems say that they have nothing, since they have no bound or do not know.
+        // Where it is true, a write finds out at once.
+        let knows = bytes(found.f_blocks) > 0 && bytes(found.f_bfree) > 0;
+        knows.then(|| Room { free: bytes(found.f_bavail), total: bytes(found.f_blocks) })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {

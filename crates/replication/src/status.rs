@@ -250,7 +250,7 @@ pub(crate) fn rows(
             address: addresses.get(&node).cloned(),
             role: match report.map(|report| report.role) {
                 _ if !is_member => None,
-                // Nor does who was removed and added again know that it does not vote any more.
+                // Who was removed and added again does not know yet that it votes no more.
                 Some(role) if leader.is_none() || role == Role::Leader => Some(role),
                 _ => role_of(&members, node),
             },

@@ -33,9 +33,11 @@ use cognate_env::Disk;
 
 use super::cache::BlockCache;
 use super::filter;
+use super::load::take_gone;
 use super::manifest::{MANIFEST, Manifest};
 use super::merge::{self, Omit};
 use super::options::{BaseOptions, BaseStatistics};
+use super::reserve;
 use super::run::{Run, RunName, parse_run_file_name};
 use super::run_writer::RunWriter;
 use super::scan::BaseScan;
@@ -70,10 +72,14 @@ pub(super) struct State {
     pub(super) manifest: Manifest,
     /// Bulk loads that no commit has attached yet.
     pub(super) staged: Vec<Arc<Run>>,
-    /// Those of them that nobody wants any more, and that could not be left out of the manifest
-    /// when they were given up. The next manifest leaves them out.
+    /// Others whose files were missing at the start. They are named until recovery has found that
+    /// nobody attaches them: a file that was mislaid can be put back.
+    pub(super) gone: Vec<RunName>,
+    /// Numbers of loads that nobody wants any more, and that the manifest names although their
+    /// files go, since it could not be written when they were given up. The next one does not.
     pub(super) unwanted: Vec<u64>,
-    /// Those of them that only one of two manifests names, of which nobody knows which is in force.
+    /// Loads that are staged and that only one of two manifests names, of which nobody knows which
+    /// is in force.
     pub(super) doubted: Vec<u64>,
     /// Why no change is accepted any more.
     broken: Option<Error>,
@@ -104,7 +110,7 @@ impl Base {
     pub fn open(disk: Arc<dyn Disk>, folder: &Path, options: BaseOptions) -> Result<Base, Error> {
         disk.create_dir_all(folder).map_err(|cause| Error::io("creating", folder, cause))?;
         let names = disk.list(folder).map_err(|cause| Error::io("listing", folder, cause))?;
-        let manifest = match Manifest::load(disk.as_ref(), folder)? {
+        let mut manifest = match Manifest::load(disk.as_ref(), folder)? {
             Some(manifest) => manifest,
             None => {
                 if let Some(run) = names.iter().find(|name| parse_run_file_name(name).is_some()) {
@@ -121,6 +127,7 @@ impl Base {
         // Nothing may build on this manifest (the log's truncation, above all) before it is sure to
         // stay.
         disk.sync_dir(folder).map_err(|cause| Error::io("flushing", folder, cause))?;
+        let gone = take_gone(&mut manifest, &names);
         let mut runs: Vec<Arc<Run>> = Vec::with_capacity(manifest.runs.len());
         for &name in manifest.runs.iter().chain(&manifest.staged) {
             let run = Run::open(&disk, folder, name, pinned_bytes_left(&options, &runs))?;
@@ -146,6 +153,7 @@ impl Base {
             state: Mutex::new(State {
                 manifest,
                 staged,
+                gone,
                 unwanted: Vec::new(),
                 doubted: Vec::new(),
                 broken: None,
@@ -235,17 +243,18 @@ impl Base {
 
     /// Merges some neighbouring runs, if their number or sizes call for it; `false` if there is
     /// nothing to do. Readers and [`Base::apply`] go on meanwhile. [`Error::ShuttingDown`] after
-    /// [`Base::stop`].
+    /// [`Base::stop`], [`Error::DiskFull`] if there is no room for what should be merged.
     pub fn compact_step(&self) -> Result<bool, Error> {
         let _merging = self.merging.lock();
         let version = self.version.load_full();
         let sizes: Vec<u64> = version.live().iter().map(|run| run.name().length).collect();
         let dropped: Vec<u64> = version.live().iter().map(|run| version.dropped_bytes(run)).collect();
-        let Some(window) = merge::choose(&sizes, &dropped, self.options.runs_max.max(2)) else {
-            return Ok(false);
-        };
-        self.merge(&version, window)?;
-        Ok(true)
+        let choose = |room| merge::choose(&sizes, &dropped, self.options.runs_max.max(2), room);
+        match choose(reserve::room(self.disk.as_ref(), &self.folder)) {
+            Some(window) => self.merge(&version, window).map(|()| true),
+            None if choose(u64::MAX).is_none() => Ok(false),
+            None => Err(Error::DiskFull { file: self.folder.clone(), operation: "merging runs in" }),
+        }
     }
 
     /// Merges all runs into one, leaving out deletions and dropped trees.
@@ -262,7 +271,7 @@ impl Base {
     fn merge(&self, version: &Version, window: Range<usize>) -> Result<(), Error> {
         let live = version.live();
         let merged = &live[window.clone()];
-        let writer = RunWriter::create(&self.disk, &self.folder, self.number()?)?;
+        let writer = RunWriter::create(&self.disk, &self.folder, self.number()?)?.leaving_reserve();
         let omit = Omit { dropped: &version.dropped, deletions: window.end == live.len() };
         let name = merge::merge(merged, writer, omit, &mut || self.check_open())?;
         let others = [&live[..window.start], &live[window.end..]].concat();
@@ -365,7 +374,7 @@ impl Base {
             if let Some(error) = &state.broken {
                 return Err(error.clone());
             }
-            let (version, staged) = self.edited(&state, &state.unwanted, edit);
+            let (version, staged) = self.edited(&state, edit);
             let names = |runs: &[Arc<Run>]| runs.iter().map(|run| run.name()).collect::<Vec<RunName>>();
             let (attached, live) = version.runs.split_at(version.attached.len());
             let next = Manifest {
@@ -373,7 +382,7 @@ impl Base {
                 watermark: version.watermark,
                 next_run: state.manifest.next_run,
                 runs: names(live),
-                staged: [names(&staged), names(attached)].concat(),
+                staged: [names(&staged), state.gone.clone(), names(attached)].concat(),
                 dropped: version.dropped.clone(),
             };
             (next, state.unwanted.clone())
@@ -388,30 +397,27 @@ impl Base {
             return Err(error);
         }
         let mut state = self.state.lock();
-        // Not those that nobody wants only since then: the manifest names them still.
-        let (version, staged) = self.edited(&state, &unwanted, edit);
+        let (version, staged) = self.edited(&state, edit);
         // Runs have been numbered meanwhile.
         next.next_run = state.manifest.next_run;
+        // Those that nobody wants only since then are named still.
         state.unwanted.retain(|number| !unwanted.contains(number));
         state.manifest = next;
         let before = std::mem::replace(&mut state.staged, staged);
         self.publish(version);
         drop(state);
-        // Their files go, with the last who holds them.
-        before.iter().filter(|run| unwanted.contains(&run.name().number)).for_each(|run| run.retire());
+        // Nobody waits for the files that go with them.
+        drop(before);
         Ok(())
     }
 
-    /// What `edit` makes of the present version and the loads that are staged, but for those that
-    /// nobody wants.
+    /// What `edit` makes of the present version and the loads that are staged.
     fn edited(
         &self,
         state: &State,
-        unwanted: &[u64],
         edit: &mut dyn FnMut(&mut Vec<Arc<Run>>, &mut Version),
     ) -> (Version, Vec<Arc<Run>>) {
         let (mut version, mut staged) = (Version::clone(&self.version.load()), state.staged.clone());
-        staged.retain(|run| !unwanted.contains(&run.name().number));
         edit(&mut staged, &mut version);
         let known = |tree: &TreeId| version.runs.iter().chain(&staged).any(|run| run.has_tree(*tree));
         version.dropped = version.dropped.iter().copied().filter(|tree| known(tree)).collect();

@@ -22,7 +22,8 @@
 
 use std::sync::Arc;
 
-use super::base::{Base, BaseView, Version};
+use super::base::{Base, BaseView, State, Version};
+use super::manifest::Manifest;
 use super::merge::{self, Omit};
 use super::run::{Run, RunName, run_file_name};
 use super::run_writer::RunWriter;
@@ -84,7 +85,10 @@ impl Base {
         write(&mut |tree, key, value| {
             let writer = match &mut writer {
                 Some(writer) => writer,
-                None => writer.insert(RunWriter::create(&self.disk, &self.folder, self.number()?)?),
+                None => {
+                    let new = RunWriter::create(&self.disk, &self.folder, self.number()?)?;
+                    writer.insert(new.leaving_reserve())
+                }
             };
             writer.add(tree, key, value)
         })?;
@@ -102,7 +106,7 @@ impl Base {
         go_on: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Option<StagedRun>, Error> {
         let runs: Vec<Arc<Run>> = portions.iter().rev().map(|portion| Arc::clone(&portion.run)).collect();
-        let writer = RunWriter::create(&self.disk, &self.folder, self.number()?)?;
+        let writer = RunWriter::create(&self.disk, &self.folder, self.number()?)?.leaving_reserve();
         let omit = Omit { dropped: &[], deletions: oldest };
         let name = merge::merge(&runs, writer, omit, &mut || self.check_open().and_then(|()| go_on()))?;
         self.put_aside(name, &runs)
@@ -160,7 +164,7 @@ impl Base {
             if let Some(run) = staged.iter().find(named) {
                 portions.push(StagedRun { run: Arc::clone(run) });
             } else if self.version.load().runs.iter().find(named).is_none() {
-                let what = format!("commit {csn} attaches this run, but the manifest does not name it");
+                let what = format!("commit {csn} attaches this run, which is missing or not in the manifest");
                 return Err(Error::corrupt(&self.run_path(number), 0, what));
             }
         }
@@ -190,9 +194,10 @@ impl Base {
         self.version.load().attached.iter().filter(|at| **at <= csn).count()
     }
 
-    /// Forgets the portions of a load that was rolled back, and removes their files. If that fails
-    /// (a full disk has no room for a manifest, either) it is done with the next change of the
-    /// manifest, or by [`Base::discard_unwanted`].
+    /// Forgets the portions of a load that was rolled back, and removes their files: also if no
+    /// manifest can be written that leaves them out. A full disk has no room for one, and may be
+    /// full of them. The error says so; the next change of the manifest leaves them out, or
+    /// [`Base::discard_unwanted`] does.
     pub fn discard(&self, staged: &[StagedRun]) -> Result<(), Error> {
         let numbers: Vec<u64> = staged.iter().map(StagedRun::number).collect();
         self.discard_where(|number| numbers.contains(&number))
@@ -201,10 +206,15 @@ impl Base {
     /// Forgets all portions that no commit has attached, but those of these numbers, and removes
     /// their files: the end of recovery.
     pub fn discard_unattached(&self, kept: &[u64]) -> Result<(), Error> {
+        {
+            let mut state = self.state.lock();
+            let State { gone, unwanted, .. } = &mut *state;
+            unwanted.extend(gone.extract_if(.., |run| !kept.contains(&run.number)).map(|run| run.number));
+        }
         self.discard_where(|number| !kept.contains(&number))
     }
 
-    /// Tries again to forget what could not be forgotten when it was given up.
+    /// Tries again to leave out of the manifest what was given up when it could not be written.
     pub fn discard_unwanted(&self) -> Result<(), Error> {
         if self.state.lock().unwanted.is_empty() { Ok(()) } else { self.change(None, |_, _| {}) }
     }
@@ -240,14 +250,30 @@ impl Base {
         let changed = self.change(None, |staged, _| {
             removed = staged.extract_if(.., |run| gone(run.name().number)).collect();
         });
-        if let Err(error) = changed {
-            let mut state = self.state.lock();
-            let left: Vec<u64> =
-                state.staged.iter().map(|run| run.name().number).filter(|number| gone(*number)).collect();
-            state.unwanted.extend(left);
+        let Err(error) = changed else {
+            removed.iter().for_each(|run: &Arc<Run>| run.retire());
+            return Ok(());
+        };
+        if self.doubt().is_some() {
             return Err(error);
         }
-        removed.iter().for_each(|run: &Arc<Run>| run.retire());
-        Ok(())
+        let given_up: Vec<Arc<Run>> = {
+            let mut state = self.state.lock();
+            let given_up: Vec<_> = state.staged.extract_if(.., |run| gone(run.name().number)).collect();
+            state.unwanted.extend(given_up.iter().map(|run| run.name().number));
+            given_up
+        };
+        given_up.iter().for_each(|run| run.retire());
+        drop((removed, given_up));
+        // What they took may be the room that a manifest needs.
+        self.discard_unwanted()
     }
+}
+
+/// Takes the staged runs out whose files have gone: they were given up when no manifest could be
+/// written ([`Base::discard`]). If a commit names one all the same it is missed when that is
+/// replayed, and one of a prepared transaction when that is restored.
+pub(super) fn take_gone(manifest: &mut Manifest, names: &[String]) -> Vec<RunName> {
+    let gone = |run: &mut RunName| !names.contains(&run_file_name(run.number));
+    manifest.staged.extract_if(.., gone).collect()
 }

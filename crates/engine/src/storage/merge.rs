@@ -19,17 +19,26 @@ const FAN_IN: usize = 4;
 /// Entries between questions whether to go on.
 const ASK_INTERVAL: u32 = 1024;
 
-/// Which neighbours to merge, newest first; `None` if the runs are in good shape.
+/// Which neighbours to merge, newest first; `None` if the runs are in good shape, or none of those
+/// that should be merged come to `room` bytes or less together. Of a window that does not fit it is
+/// the newest runs that do, if they are enough.
 ///
 /// 1. A run of which a quarter or more belongs to dropped trees is rewritten alone.
 /// 2. From the newest run on: a window whose next run is not larger than the window so far, four or
 ///    more runs wide. A row is thus rewritten about once for each doubling of the store, at most.
 /// 3. If there are more than `runs_max` runs, the newest are merged until there are not.
-pub fn choose(sizes: &[u64], dropped: &[u64], runs_max: usize) -> Option<Range<usize>> {
-    if let Some(index) =
-        (0..sizes.len()).find(|&index| dropped[index] > 0 && dropped[index] >= sizes[index] / 4)
-    {
-        return Some(index..index + 1);
+pub fn choose(sizes: &[u64], dropped: &[u64], runs_max: usize, room: u64) -> Option<Range<usize>> {
+    let bytes = |window: &Range<usize>| {
+        let sum = |of: &[u64]| of[window.clone()].iter().sum::<u64>();
+        sum(sizes).saturating_sub(sum(dropped))
+    };
+    let fitting = |window: Range<usize>, least: usize| {
+        let ends = (window.start + least..=window.end).rev();
+        ends.map(|end| window.start..end).find(|part| bytes(part) <= room)
+    };
+    let mut worn = (0..sizes.len()).filter(|&at| dropped[at] > 0 && dropped[at] >= sizes[at] / 4);
+    if let Some(window) = worn.find_map(|at| fitting(at..at + 1, 1)) {
+        return Some(window);
     }
     for start in 0..sizes.len() {
         let mut end = start + 1;
@@ -38,11 +47,11 @@ pub fn choose(sizes: &[u64], dropped: &[u64], runs_max: usize) -> Option<Range<u
             sum += sizes[end];
             end += 1;
         }
-        if end - start >= FAN_IN {
-            return Some(start..end);
+        if let Some(window) = fitting(start..end, FAN_IN) {
+            return Some(window);
         }
     }
-    (sizes.len() > runs_max).then(|| 0..sizes.len() - runs_max + 1)
+    if sizes.len() > runs_max { fitting(0..sizes.len() - runs_max + 1, 2) } else { None }
 }
 
 /// What a merge leaves out.
@@ -195,6 +204,7 @@ mod tests {
     #[test]
     fn merges_are_chosen_by_size_and_drops() {
         let none = [0; 12];
+        let choose = |sizes: &[u64], dropped: &[u64], runs_max| choose(sizes, dropped, runs_max, u64::MAX);
         assert_eq!(choose(&[], &[], 8), None);
         assert_eq!(choose(&[10, 10, 10], &none, 8), None);
         assert_eq!(choose(&[10, 10, 10, 10], &none, 8), Some(0..4));
@@ -204,5 +214,20 @@ mod tests {
         assert_eq!(choose(&[1, 2, 4, 8, 16, 32, 64, 128], &none, 8), None);
         assert_eq!(choose(&[100, 100], &[0, 30], 8), Some(1..2));
         assert_eq!(choose(&[100, 100], &[0, 20], 8), None);
+    }
+
+    #[test]
+    fn merges_for_which_there_is_no_room_make_way_for_smaller_ones() {
+        let none = [0; 12];
+        let runs = [10, 10, 10, 10, 40, 80];
+        assert_eq!(choose(&runs, &none, 8, 160), Some(0..6));
+        assert_eq!(choose(&runs, &none, 8, 159), Some(0..5));
+        assert_eq!(choose(&runs, &none, 8, 79), Some(0..4));
+        assert_eq!(choose(&runs, &none, 8, 39), None);
+        assert_eq!(choose(&[10, 10, 10, 10, 1000], &[0, 0, 0, 0, 300], 8, 700), Some(4..5));
+        assert_eq!(choose(&[10, 10, 10, 10, 1000], &[0, 0, 0, 0, 300], 8, 699), Some(0..4));
+        assert_eq!(choose(&[1, 2, 4, 8, 16], &none, 2, 15), Some(0..4));
+        assert_eq!(choose(&[1, 2, 4, 8, 16], &none, 2, 3), Some(0..2));
+        assert_eq!(choose(&[1, 2, 4, 8, 16], &none, 2, 2), None);
     }
 }

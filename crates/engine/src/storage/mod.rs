@@ -3,7 +3,7 @@
 //! ```text
 //! log/   record ─ segment ─ staging ─ log_writer ─ prepare ─ batch_writer ─ group_commit ─ log   every commit, in order
 //! base/  block ─ partition ─ filter ─ frame ─ run ─ run_writer   immutable sorted files
-//!        cursor ─ scan ─ merge ─ cache ─ manifest ─ options ─ base ─ load  which of them count, and reading them as one
+//!        cursor ─ scan ─ merge ─ cache ─ manifest ─ options ─ reserve ─ base ─ load  which of them count, and reading them as one
 //! images/  images   how things stood at positions of a cluster's order
 //!        checking ─ transfer   base and image on their way to another node
 //!        checking ─ backup   the same on their way to a backup
@@ -32,6 +32,7 @@ pub mod options;
 pub mod partition;
 pub mod prepare;
 pub mod record;
+pub(crate) mod reserve;
 pub mod run;
 pub mod run_writer;
 pub mod scan;

@@ -13,6 +13,7 @@ use super::block::{BlockBuilder, common_prefix};
 use super::filter;
 use super::frame::{self, BODY_MAX, ENTRY_MAX, FRAME_HEADER, FrameKind};
 use super::partition::{FrameAt, IndexBuilder};
+use super::reserve;
 use super::run::{RUN_FOOTER, RunName, Top, TreeShare};
 use super::run::{encode_run_footer, encode_run_header, run_file_name};
 use crate::{Error, TreeId};
@@ -58,6 +59,8 @@ pub struct RunWriter {
     partition_start: Option<(TreeId, Vec<u8>)>,
     partitions: IndexBuilder,
     trees: Vec<TreeShare>,
+    /// It takes nothing of what is left to commits.
+    leaves_reserve: bool,
     finished: bool,
 }
 
@@ -83,8 +86,15 @@ impl RunWriter {
             partition_start: None,
             partitions: IndexBuilder::default(),
             trees: Vec::new(),
+            leaves_reserve: false,
             finished: false,
         })
+    }
+
+    /// Fails rather than take what is left to commits: for what may as well fail or wait.
+    pub fn leaving_reserve(mut self) -> RunWriter {
+        self.leaves_reserve = true;
+        self
     }
 
     /// Adds an entry, which must be greater than the one before it. `None` records a deletion.
@@ -204,6 +214,9 @@ impl RunWriter {
     }
 
     fn write(&mut self) -> Result<(), Error> {
+        if self.leaves_reserve {
+            reserve::check(self.disk.as_ref(), &self.path, self.buffer.len() as u64, "writing")?;
+        }
         let result = self.file.write_all_at(&self.buffer, self.written);
         result.map_err(|cause| Error::io("writing", &self.path, cause))?;
         self.written += self.buffer.len() as u64;

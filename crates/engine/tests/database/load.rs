@@ -133,6 +133,24 @@ fn a_tree_of_everybody_stays_within_the_limit() {
     assert_eq!(count(&begin(&database), tree), ROWS as usize);
 }
 
+/// There is no room for the manifest that would make room.
+#[test]
+fn a_start_on_a_disk_that_is_full_of_what_nobody_committed_makes_room() {
+    let disk = SimDisk::new(4);
+    let database = open(&disk).unwrap();
+    write(&database, 1, &[("a", Some("1"))]);
+    database.wait_durable(database.certified()).wait().unwrap();
+    let mut t = begin(&database);
+    load(&mut t).unwrap();
+    assert!(!run_files(&disk).is_empty(), "nothing was spilled");
+    disk.power_off_after(0);
+    drop((t, database));
+    disk.restart(Loss::Process);
+    disk.set_quota(Some(disk.used_bytes()));
+    let database = open(&disk).unwrap();
+    assert_eq!((run_files(&disk), all(&begin(&database), 1)), (vec![], "a=1".to_owned()));
+}
+
 /// Everything there, or nothing; and after an acknowledged commit everything. True if the load is
 /// there.
 fn judge(database: &Database, acknowledged: bool) -> bool {

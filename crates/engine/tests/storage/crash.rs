@@ -285,15 +285,15 @@ fn looks_torn(bytes: &[u8], offset: u64) -> bool {
     bytes[from..to].chunks(512).any(|sector| sector.iter().all(|&byte| byte == 0))
 }
 
-type State = BTreeMap<(TreeId, Vec<u8>), Vec<u8>>;
+pub(super) type State = BTreeMap<(TreeId, Vec<u8>), Vec<u8>>;
 type Changes = Vec<(TreeId, Key, Option<Value>)>;
 
-fn open_base(disk: &SimDisk) -> Result<Base, Error> {
+pub(super) fn open_base(disk: &SimDisk) -> Result<Base, Error> {
     let options = BaseOptions { cache_bytes: 64 << 10, runs_max: 3, verify: true };
     Base::open(disk.handle(), Path::new(BASE), options)
 }
 
-fn read_all(base: &Base) -> State {
+pub(super) fn read_all(base: &Base) -> State {
     let mut state = State::new();
     for tree in [1, 2] {
         let mut scan = base.scan(tree, Bound::Unbounded, Bound::Unbounded, false).unwrap();
@@ -531,29 +531,4 @@ fn a_load_is_attached_while_a_manifest_is_being_written() {
     assert_eq!((base.first_attached(), read_all(&base).len()), (None, 1));
     drop(base);
     assert_eq!(read_all(&open_base(&disk).unwrap()).len(), 1);
-}
-
-/// A full disk has no room for the manifest that would make room.
-#[test]
-fn a_load_that_could_not_be_discarded_goes_with_a_later_manifest() {
-    for tried_again in [true, false] {
-        let disk = SimDisk::new(1);
-        let base = open_base(&disk).unwrap();
-        let rows = [(1, Key::from_static(b"key"), Some(Value::from_static(b"value")))];
-        let load = base.stage(&mut rows.into_iter()).unwrap().unwrap();
-        disk.set_quota(Some(disk.used_bytes()));
-        let refused = base.discard(std::slice::from_ref(&load));
-        assert!(matches!(refused, Err(Error::DiskFull { .. })), "{refused:?}");
-        assert!(base.discard_unwanted().is_err(), "the disk is still full");
-        drop(load);
-        disk.set_quota(None);
-        match tried_again {
-            true => base.discard_unwanted().unwrap(),
-            false => base.apply(1, &mut std::iter::empty(), &[]).unwrap(),
-        }
-        let runs = disk.files().into_iter().filter(|(path, _)| !path.ends_with("MANIFEST"));
-        assert_eq!(runs.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<std::path::PathBuf>::new());
-        drop(base);
-        assert!(read_all(&open_base(&disk).unwrap()).is_empty());
-    }
 }

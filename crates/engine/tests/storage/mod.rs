@@ -3,5 +3,6 @@
 mod base;
 mod crash;
 mod decode;
+mod full;
 mod log;
 mod speed;

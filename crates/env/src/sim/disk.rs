@@ -16,7 +16,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::content::Content;
-use crate::disk::{Disk, File, Lock, OpenMode, SECTOR};
+use crate::disk::{Disk, File, Lock, OpenMode, Room, SECTOR};
 use crate::rng::SplitMix;
 
 /// What a restart takes away.
@@ -426,6 +426,12 @@ impl Disk for Handle {
         Ok(())
     }
 
+    fn room(&self, _folder: &Path) -> Option<Room> {
+        let world = self.world().ok()?;
+        let total = world.faults.quota_bytes?;
+        Some(Room { free: total.saturating_sub(world.used_bytes()), total })
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         let mut world = self.world()?;
         if !world.locks.insert(path.to_path_buf()) {
@@ -463,6 +469,10 @@ impl Disk for SimDisk {
 
     fn sync_dir(&self, folder: &Path) -> io::Result<()> {
         self.now().sync_dir(folder)
+    }
+
+    fn room(&self, folder: &Path) -> Option<Room> {
+        self.now().room(folder)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {

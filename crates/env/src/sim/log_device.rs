@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::disk::{Disk, File, Lock, OpenMode};
+use crate::disk::{Disk, File, Lock, OpenMode, Room};
 
 /// The last part of a wait, for which a sleep would be too coarse.
 const SPIN: Duration = Duration::from_micros(50);
@@ -131,6 +131,10 @@ impl Disk for LogDevice {
 
     fn sync_dir(&self, folder: &Path) -> io::Result<()> {
         self.below.sync_dir(folder)
+    }
+
+    fn room(&self, folder: &Path) -> Option<Room> {
+        self.below.room(folder)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cognate_env::sim::{Loss, SimDisk};
-use cognate_env::{Disk, OpenMode};
+use cognate_env::{Disk, OpenMode, Room};
 
 const FOLDER: &str = "data";
 
@@ -86,7 +86,9 @@ fn a_full_disk_and_unreadable_files_answer_so() {
     assert_eq!(file.write_all_at(&[1; 200], 900).unwrap_err().kind(), std::io::ErrorKind::StorageFull);
     file.write_all_at(&[2; 1000], 0).unwrap();
     assert_eq!(disk.used_bytes(), 1000);
+    assert_eq!(disk.room(&path("")), Some(Room { free: 0, total: 1000 }));
     disk.set_quota(None);
+    assert_eq!(disk.room(&path("")), None);
     file.write_all_at(&[1; 200], 1000).unwrap();
     disk.fail_reads(&path("a"));
     assert!(file.read_at(&mut [0], 0).is_err());

@@ -60,8 +60,8 @@ pub(super) struct Link {
     is_heartbeat: bool,
     /// The last entry that the other node has confirmed on this link.
     confirmed: Option<EntryId>,
-    /// The last entry by which the other node left that it is known to have, itself or in a state.
-    has_left_at: Option<EntryId>,
+    /// The last entry before it left that the other node is known to have, itself or in a state.
+    known_to_have: Option<EntryId>,
     /// Pause after the next snapshot that is refused.
     pause: Duration,
 }
@@ -77,7 +77,7 @@ impl RaftNetworkFactory<Types> for Links {
             target,
             is_heartbeat: false,
             confirmed: None,
-            has_left_at: None,
+            known_to_have: None,
             pause: REFUSED.0,
         }
     }
@@ -275,16 +275,18 @@ impl Link {
     /// openraft itself sends a state only where the log is cut; and it cuts nothing of what it is
     /// about to send to another node, which may have come again, too, or be away.
     async fn send_state_first(&mut self, vote: RaftVote) -> Result<(), RPCError<Types>> {
-        let left = self.states.left_at(self.target);
-        if left <= self.has_left_at {
+        let last = self.states.last_before_it_left(self.target);
+        if last <= self.known_to_have {
             return Ok(());
         }
-        // Who goes on with what it had, or was sent a state before, may have that entry.
+        // Who goes on with what it had has that change, unless it was behind: the one before the
+        // last, to which a majority of the old members has agreed, too. The one that leaves it
+        // out need not have been sent to it any more.
         let (ballot, entries) = (ballot_of(vote), Vec::new());
-        let append = Append { ballot, previous: left, committed: None, entries };
+        let append = Append { ballot, previous: last, committed: None, entries };
         match self.call(Kind::Append, &append, SHORT).await? {
             Appended::All => {
-                self.has_left_at = left;
+                self.known_to_have = last;
                 return Ok(());
             }
             // It says so again when it is sent the entries.
@@ -303,7 +305,7 @@ impl Link {
         if let Err(error) = self.try_snapshot(vote, parcel).await {
             return Err(Unreachable::<Types>::from_string(error).into());
         }
-        self.has_left_at = left;
+        self.known_to_have = last;
         Ok(())
     }
 }

@@ -121,9 +121,9 @@ pub(super) struct States {
 }
 
 impl States {
-    /// The last entry by which a node left that was a member before.
-    pub(super) fn left_at(&self, node: NodeNumber) -> Option<EntryId> {
-        self.log.left_at(node)
+    /// The last change of the members that a node can have had before it left.
+    pub(super) fn last_before_it_left(&self, node: NodeNumber) -> Option<EntryId> {
+        self.log.last_before_it_left(node)
     }
 
     /// Has a newer one made, or the first.

@@ -195,9 +195,10 @@ impl OrderLog {
         self.slots.lock().left_since(base)
     }
 
-    /// The last entry of the log that leaves out a node which was a member before it.
-    pub(crate) fn left_at(&self, node: NodeNumber) -> Option<EntryId> {
-        self.slots.lock().left_at(node)
+    /// The last change of the members that a node can have had before the next one left it out;
+    /// none if the log has no such change.
+    pub(crate) fn last_before_it_left(&self, node: NodeNumber) -> Option<EntryId> {
+        self.slots.lock().last_before_it_left(node)
     }
 
     /// Forgets nodes that are no members: their numbers may come again with new data.

@@ -256,20 +256,22 @@ impl Slots {
         left
     }
 
-    /// The last entry that leaves out a node which was a member before it.
-    pub(super) fn left_at(&self, node: NodeNumber) -> Option<EntryId> {
-        let mut was_member = self.base.members.members.nodes.contains(&node);
-        let mut left = None;
+    /// The last entry that a node can have had before it left, of those that change the members:
+    /// the next one leaves it out. None if it has not left.
+    pub(super) fn last_before_it_left(&self, node: NodeNumber) -> Option<EntryId> {
+        let MembersAt { at, members } = &self.base.members;
+        let mut before = at.or(self.base.id).filter(|_| members.nodes.contains(&node));
+        let mut last = None;
         for slot in self.changes.iter().filter_map(|index| self.get(*index)) {
             if let Some(Content::Members(members)) = &slot.content {
                 let is_member = members.nodes.contains(&node);
-                if was_member && !is_member {
-                    left = Some(slot.id);
+                if !is_member && before.is_some() {
+                    last = before;
                 }
-                was_member = is_member;
+                before = is_member.then_some(slot.id);
             }
         }
-        left
+        last
     }
 
     /// A base at the last entry that ends at or before `position` and is settled.

@@ -90,7 +90,8 @@ fn who_left_since_a_base_and_who_is_to_be_met_again() {
     add(&log, members(1, 5, &[2, 3]));
     add(&log, members(1, 6, &[1, 2, 3]));
     assert_eq!(log.left_since(&base), BTreeSet::from([1]));
-    assert_eq!((log.left_at(1), log.left_at(2), log.left_at(4)), (Some(id(1, 5)), None, None));
+    let before_it_left = |node| log.last_before_it_left(node);
+    assert_eq!((before_it_left(1), before_it_left(2), before_it_left(4)), (Some(id(1, 4)), None, None));
     log.note_committed(id(1, 5)).unwrap();
     assert!(log.meet(1, 7));
     log.forget_others(&BTreeSet::from([2, 3])).unwrap();
@@ -107,7 +108,7 @@ fn who_left_since_a_base_and_who_is_to_be_met_again() {
     assert_eq!(log.left_since(&base), BTreeSet::from([1, 3]));
     // Cut there, the log has nothing from before it left.
     log.purge(id(1, 5)).unwrap();
-    assert_eq!((log.left_at(1), log.left_at(3)), (None, Some(id(1, 7))));
+    assert_eq!((before_it_left(1), before_it_left(3)), (None, Some(id(1, 6))));
 }
 
 #[tokio::test]

@@ -157,7 +157,7 @@ impl Binder<'_> {
         name: &str,
         given: &[Given],
     ) -> Result<Option<Candidate>> {
-        let named = self.context.catalog.routines_named(&self.search_path, schema, name);
+        let named = self.routines_named(schema, name);
         let mut candidates =
             without_hidden(named.filter_map(|(schema, routine)| Candidate::of(schema, routine, given)));
         let types: Vec<Type> = given.iter().map(|given| given.value.ty).collect();

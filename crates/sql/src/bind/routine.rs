@@ -186,7 +186,20 @@ impl Binder<'_> {
     }
 
     fn has_routine(&self, schema: Option<&str>, name: &str) -> bool {
-        self.context.catalog.routines_named(&self.search_path, schema, name).next().is_some()
+        self.routines_named(schema, name).next().is_some()
+    }
+
+    /// The routines that a name may mean, each with the place of its schema in the path. A view
+    /// goes on calling what it was made with, built-in or not, also once another one would fit
+    /// better.
+    pub(super) fn routines_named<'a>(
+        &'a self,
+        schema: Option<&'a str>,
+        name: &'a str,
+    ) -> impl Iterator<Item = (usize, &'a Arc<Routine>)> {
+        let view = self.view_of_text();
+        let named = self.context.catalog.routines_named(&self.search_path, schema, name);
+        named.filter(move |(_, routine)| view.is_none_or(|view| view.calls(routine)))
     }
 
     /// The call of a function, unless all of its name are built in.

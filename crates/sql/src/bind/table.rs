@@ -130,7 +130,7 @@ impl Binder<'_> {
             return self.computed(found, &table, alias, nullable);
         }
         let catalog = self.context.catalog;
-        let Some(relation) = catalog.find(&self.search_path, schema.as_deref(), &table) else {
+        let Some(relation) = self.find_relation(schema.as_deref(), &table).cloned() else {
             if let Some(error) = absent_relation(schema.as_deref(), &table) {
                 return Err(self.at(error, name_span(name)));
             }
@@ -146,7 +146,6 @@ impl Binder<'_> {
             let shown = schema.map_or(table.clone(), |schema| format!("{schema}.{table}"));
             return Err(undefined_table(self, name, &shown));
         };
-        let relation = relation.clone();
         if let Some(schema) = &schema {
             self.need_schema(schema);
         }
@@ -190,7 +189,18 @@ impl Binder<'_> {
 
     /// The relation a possibly qualified name means.
     pub(crate) fn find_relation(&self, schema: Option<&str>, name: &str) -> Option<&CatalogRelation> {
-        self.context.catalog.find(&self.search_path, schema, name)
+        match self.view_of_text() {
+            Some(view) => view.relation(self.context.catalog, schema, name),
+            None => self.context.catalog.find(&self.search_path, schema, name),
+        }
+    }
+
+    /// The view whose text is bound, if any: names in it mean what they meant when it was made.
+    pub(super) fn view_of_text(&self) -> Option<&View> {
+        match self.context.catalog.relation_by_oid(self.text)? {
+            CatalogRelation::View(view) => Some(view.as_ref()),
+            _ => None,
+        }
     }
 
     /// A stored table.

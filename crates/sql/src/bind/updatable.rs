@@ -84,7 +84,7 @@ fn base_within(
         return Err(refused(NO_COLUMNS));
     }
     let (schema, named) = schema_and_name(name).map_err(|_| refused(ONE_TABLE))?;
-    let mut base = match catalog.find(&view.search_path, schema.as_deref(), &named) {
+    let mut base = match view.relation(catalog, schema.as_deref(), &named) {
         Some(Relation::Table(table)) => of_table(table),
         Some(Relation::View(inner)) if depth < DEPTH_MAX => {
             base_within(inner, catalog, needs_columns, depth + 1)?

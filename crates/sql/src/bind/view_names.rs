@@ -14,8 +14,16 @@
 //! ```
 //!
 //! So a column has its old name in all of the query, also where USING or NATURAL meets it, and the
-//! outputs keep theirs. A dump is made and read with an empty path. Literals that name relations,
-//! as in `nextval('s')`, are told and follow likewise.
+//! outputs keep theirs. One that comes gets a name that the query has nowhere: else a plain name in
+//! it could mean either of two, or another one than before.
+//!
+//! ```text
+//! stored                                                  after ALTER TABLE u ADD COLUMN a INT
+//! SELECT a FROM t JOIN u USING (id)                       SELECT a FROM t JOIN u AS u (id, a_1) USING (id)
+//! ```
+//!
+//! A dump is made and read with an empty path. Literals that name relations, as in `nextval('s')`,
+//! are told and follow likewise.
 
 use sqlparser::ast::{
     self, DataType, Expr as Syntax, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, SelectItem,
@@ -60,7 +68,8 @@ fn written(
     let Command::Sql(sql) = &mut statement.command else { return as_stored() };
     let ast::Statement::Query(query) = sql.as_mut() else { return as_stored() };
     parse::on_large_stack(depth, || {
-        change(query.as_mut(), &mut Names { view, before, after, path, in_sight: vec![], with: vec![] });
+        let mut names = Names { view, before, after, path, in_sight: vec![], with: vec![], new: vec![] };
+        change(query.as_mut(), &mut names);
         print(query.as_mut())
     })
 }
@@ -120,7 +129,9 @@ impl Binder<'_> {
     /// A view's query by itself, with its names looked up where they were when it was made.
     pub(crate) fn query_of_view(&mut self, view: &View, query: &Query) -> Result<super::Query> {
         let search_path = std::mem::replace(&mut self.search_path, view.search_path.clone());
+        let text = std::mem::replace(&mut self.text, view.oid);
         let bound = self.query(query, false);
+        self.text = text;
         self.search_path = search_path;
         bound
     }
@@ -140,11 +151,19 @@ fn columns_of(relation: &Relation) -> Vec<(usize, &str)> {
 }
 
 /// A name for a column that has come since, which is not to be taken for another one.
-fn unused(name: &str, taken: &[Option<String>]) -> String {
-    let is_taken = |name: &str| taken.iter().any(|known| known.as_deref() == Some(name));
+fn unused(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let numbered = (1..).map(|number| format!("{name}_{number}"));
     let mut names = std::iter::once(name.to_owned()).chain(numbered);
     names.find(|name| !is_taken(name)).unwrap_or_default()
+}
+
+/// Whether a name may stand in a query, in quotes or not.
+fn has_word(query: &str, name: &str) -> bool {
+    let is_of_word = |sign: char| sign.is_alphanumeric() || sign == '_' || sign == '$';
+    match name.chars().all(is_of_word) {
+        true => query.split(|sign: char| !is_of_word(sign)).any(|word| word.eq_ignore_ascii_case(name)),
+        false => query.contains(&name.replace('"', "\"\"")),
+    }
 }
 
 /// Gives names their schemas, and new names.
@@ -160,27 +179,61 @@ struct Names<'a> {
     in_sight: Vec<String>,
     /// Of each query around this place: its WITH, and how many names were in sight before it.
     with: Vec<(Option<With>, usize)>,
+    /// Names that columns got which have come since.
+    new: Vec<String>,
 }
 
-impl Names<'_> {
+impl<'a> Names<'a> {
     /// The relation that a name means here; none for a query of WITH.
-    fn meant(&self, schema: Option<&str>, name: &str) -> Option<&Relation> {
+    fn meant(&self, schema: Option<&str>, name: &str) -> Option<&'a Relation> {
         if schema.is_none() && self.in_sight.iter().any(|known| known == name) {
             return None;
         }
-        self.before.find(&self.view.search_path, schema, name)
+        self.view.relation(self.before, schema, name)
+    }
+
+    /// Whether a new column of this name might be taken for something else in the query. NATURAL
+    /// compares columns whose names stand nowhere.
+    fn is_used(&self, name: &str) -> bool {
+        let query = &self.view.query;
+        let is_compared = || {
+            let mut read = self.view.depends_on.iter().filter_map(|oid| self.after.relation_by_oid(*oid));
+            self.new.iter().any(|new| new == name)
+                || read.any(|relation| columns_of(relation).iter().any(|(_, column)| *column == name))
+        };
+        has_word(query, name) || (has_word(query, "NATURAL") && is_compared())
+    }
+
+    /// Whether a relation without an alias may get one for its columns, as they were and are.
+    fn may_get_alias(&self, meant: &Relation, now: &Relation) -> bool {
+        let (before, after) = (columns_of(meant), columns_of(now));
+        let is_renamed = |(place, name): &(usize, &str)| {
+            after.iter().any(|(place_now, name_now)| place_now == place && name_now != name)
+        };
+        match self.has_namesake(meant) {
+            true => before.iter().any(is_renamed),
+            false => before != after,
+        }
+    }
+
+    /// Whether the query reads another relation of the same name, in another schema: where the one
+    /// has an alias, the other cannot stand beside it.
+    fn has_namesake(&self, meant: &Relation) -> bool {
+        let mut read = self.view.depends_on.iter().filter_map(|oid| self.before.relation_by_oid(*oid));
+        read.any(|other| other.oid() != meant.oid() && other.name() == meant.name())
     }
 
     /// What the columns of a relation are to be called here, from the first one on up to the last
-    /// that is called otherwise now. They have the names given, or those from before. None if it
-    /// has the columns that it had.
+    /// that is called otherwise now. They have the names of its alias, or those from before. None
+    /// if it has the columns that it had.
     fn columns(
-        &self,
+        &mut self,
         schema: Option<&str>,
         name: &str,
-        given: &[TableAliasColumnDef],
+        alias: Option<&TableAlias>,
     ) -> Option<Vec<TableAliasColumnDef>> {
         let meant = self.meant(schema, name)?;
+        let given = alias.map_or(&[][..], |alias| &alias.columns);
         let (before, after) = (columns_of(meant), columns_of(self.after.relation_by_oid(meant.oid())?));
         if before == after {
             return None;
@@ -192,9 +245,16 @@ impl Names<'_> {
                 Some(given.get(at).map_or_else(|| before[at].1.to_owned(), |given| object_name(&given.name)))
             })
             .collect();
+        let may_have_alias = alias.is_some() || !self.has_namesake(meant);
         let mut wanted: Vec<String> = Vec::with_capacity(after.len());
         for (at, (_, now)) in after.iter().enumerate() {
-            wanted.push(known[at].clone().unwrap_or_else(|| unused(now, &known)));
+            let name = known[at].clone().unwrap_or_else(|| {
+                let is_known = |name: &str| known.iter().any(|known| known.as_deref() == Some(name));
+                let name = unused(now, |name| is_known(name) || (may_have_alias && self.is_used(name)));
+                self.new.push(name.clone());
+                name
+            });
+            wanted.push(name);
         }
         let last = (0..after.len()).rev().find(|&at| wanted[at] != after[at].1);
         wanted.truncate(last.map_or(0, |last| last + 1));
@@ -341,8 +401,7 @@ impl Changer for Names<'_> {
         match factor {
             TableFactor::Table { name, args: None, alias, .. } => {
                 let Ok((schema, alone)) = schema_and_name(name) else { return };
-                let given = alias.as_ref().map_or(&[][..], |alias| &alias.columns);
-                if let Some(columns) = self.columns(schema.as_deref(), &alone, given)
+                if let Some(columns) = self.columns(schema.as_deref(), &alone, alias.as_ref())
                     && (alias.is_some() || !columns.is_empty())
                 {
                     alias.get_or_insert_with(|| alias_of(&alone)).columns = columns;
@@ -390,7 +449,7 @@ impl Changer for Names<'_> {
                 let Some(meant) = self.before.find(&[], Some(&schema), &table) else { return };
                 let Some(now) = self.after.relation_by_oid(meant.oid()) else { return };
                 let is_as_before = now.schema_name() == schema && now.name() == table;
-                if !is_as_before || columns_of(now) != columns_of(meant) {
+                if !is_as_before || self.may_get_alias(meant, now) {
                     parts.remove(0);
                 }
             }

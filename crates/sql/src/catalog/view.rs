@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Column;
+use super::{Catalog, Column, Relation, Routine};
 
 /// A view: a stored query, expanded where it is used.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,6 +32,27 @@ pub struct View {
     /// COMMENT ON VIEW.
     #[serde(default)]
     pub comment: Option<String>,
+}
+
+impl View {
+    /// The relation that a name in its query means. Of those that it depends on it is the first one
+    /// on its path: one that came later, in a schema before, does not take that one's place.
+    pub(crate) fn relation<'a>(
+        &self,
+        catalog: &'a Catalog,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Option<&'a Relation> {
+        let is_known = |found: &&Relation| self.depends_on.contains(&found.oid());
+        let known = |within: &String| catalog.relation(within, name).filter(is_known);
+        let path = if schema.is_none() { self.search_path.as_slice() } else { &[] };
+        path.iter().find_map(known).or_else(|| catalog.find(&self.search_path, schema, name))
+    }
+
+    /// The same of functions and procedures: whether it was made with one of these.
+    pub(crate) fn calls(&self, routine: &Routine) -> bool {
+        self.depends_on.contains(&routine.oid)
+    }
 }
 
 /// The text of a query. Some builds stored two signs one behind the other as what begins a comment.

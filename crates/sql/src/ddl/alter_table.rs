@@ -246,7 +246,7 @@ impl Work<'_> {
             row.push(Datum::Null);
             work.generate(&after, &mut row)?;
             work.check_domains(&after, &[place], &row)?;
-            crate::oltp::constraint::check_not_null(&after, &row, work.format)?;
+            super::constraint::check_rewritten(&after, &row)?;
             Ok(row)
         })
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::alter_table::{bury, column_place};
-use crate::bind::resolve_type;
+use crate::bind::{renamed, resolve_type};
 use crate::catalog::{Object, Oid, Table, View, put_hint};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
@@ -95,7 +95,7 @@ impl Work<'_> {
             for ((place, _), value) in conversions.iter().zip(values) {
                 row[*place] = value;
             }
-            crate::oltp::constraint::check_not_null(&after, &row, work.format)?;
+            super::constraint::check_rewritten(&after, &row)?;
             Ok(row)
         })?;
         self.change(Object::Table(table.clone().into()))?;
@@ -191,9 +191,18 @@ impl Work<'_> {
         let mut without = table.clone();
         bury(&mut without.columns[place], place);
         self.change(Object::Table(without.into()))?;
-        let broken = self.broken_view(table.oid)?;
+        let after = self.catalog.clone();
+        let mut using = None;
+        for view in catalog.views().filter(over) {
+            // It may name columns by their places, and is to follow as if this one were dropped.
+            let query = renamed(view, &catalog, &after, &view.search_path);
+            if !self.view_fits(&View { query, ..View::clone(view) })? {
+                using = Some(view.name.clone());
+                break;
+            }
+        }
         self.change(Object::Table(table.clone().into()))?;
-        Ok(broken.map(|view| view.name.clone()))
+        Ok(using)
     }
 
     /// 23503 if rows of other tables do not find the new values of a column that they refer to.

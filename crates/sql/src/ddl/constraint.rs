@@ -14,7 +14,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::deferred_unique::not_at_once;
 use crate::session::work::Work;
 use crate::types::cast::{self, CastContext};
-use crate::types::{FormatContext, Type};
+use crate::types::{Datum, FormatContext, Type};
 
 /// What a new constraint's table has of rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -251,6 +251,15 @@ pub(crate) fn contains_nulls(table: &Table, column: &str) -> SqlError {
     )
     .with_table(&table.schema_name, &table.name)
     .with_column(column)
+}
+
+/// The same for a row that is written anew.
+pub(super) fn check_rewritten(table: &Table, row: &[Datum]) -> Result<()> {
+    let mut columns = table.visible_columns();
+    match columns.find(|(place, column)| column.not_null && row[*place].is_null()) {
+        Some((_, column)) => Err(contains_nulls(table, &column.name)),
+        None => Ok(()),
+    }
 }
 
 fn places(table: &Table, columns: &[String], missing: impl Fn(&str) -> String) -> Result<Vec<usize>> {

@@ -13,15 +13,16 @@ pub(crate) const MAX_NAME: usize = 63;
 /// An identifier as it is stored, and looked up: without quotes its ASCII letters in lower case, as
 /// in PostgreSQL, and cut to [`MAX_NAME`] bytes.
 pub(crate) fn fold(ident: &Ident) -> String {
-    folded(&ident.value, ident.quote_style.is_some())
+    fold_text(&ident.value, ident.quote_style.is_some())
 }
 
 /// The same of a word that the parser has not seen yet.
 pub(crate) fn fold_word(word: &Word) -> String {
-    folded(&word.value, word.quote_style.is_some())
+    fold_text(&word.value, word.quote_style.is_some())
 }
 
-fn folded(text: &str, is_quoted: bool) -> String {
+/// The same of a text: what was in quotes, or stood without them.
+pub(crate) fn fold_text(text: &str, is_quoted: bool) -> String {
     let mut name = if is_quoted { text.to_owned() } else { text.to_ascii_lowercase() };
     cut(&mut name, MAX_NAME);
     name

@@ -73,11 +73,17 @@ impl Work<'_> {
             search_path: self.view_path(reads_temporary),
             depends_on,
             check_option,
-            comment: existing.and_then(|view| view.comment.clone()),
+            comment: existing.as_ref().and_then(|view| view.comment.clone()),
         };
         let view = Arc::new(view);
         self.check_updatable(&view)?;
-        self.change(Object::View(view))
+        let (before, oid) = (self.catalog.clone(), view.oid);
+        self.change(Object::View(view))?;
+        match existing {
+            // Columns that it has got are nothing to views over it.
+            Some(_) => self.follow_in_views(&before, oid).await,
+            None => Ok(()),
+        }
     }
 
     /// The text that a view keeps of its query: it means the same to other sessions, and later on.

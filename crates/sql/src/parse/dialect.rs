@@ -55,7 +55,7 @@ pub(super) struct CognateDialect {
     statements: Cell<usize>,
     /// The crate was called from the hook that it is about to call.
     asks_again: Cell<bool>,
-    /// The same where what is in the brackets of ANY is read.
+    /// The same of the hook for what is in the brackets of ANY.
     reads_operand: Cell<bool>,
     /// Which parentheses hold queries.
     queries: Queries,

@@ -23,8 +23,8 @@
 //! `plain` reads the few statements that always come as text and are sent in masses, without any of
 //! this.
 //!
-//! `pieces` makes the tokens of a text; `lexeme` cuts texts into pieces without parsing them, and
-//! `template` takes literals out.
+//! `tokens` makes the parser's tokens of a text; `lexeme` cuts texts into pieces without parsing
+//! them, and `template` takes literals out.
 //!
 //! A text may hold several statements; all are parsed before any is run, as in PostgreSQL, so a
 //! syntax error in the last one keeps the first from running. Errors are 42601 with the 1-based
@@ -64,7 +64,6 @@ mod merge;
 mod mip;
 mod operator;
 mod owner;
-mod pieces;
 mod plain;
 mod refused;
 mod reserved;
@@ -75,6 +74,7 @@ mod rows;
 mod schema;
 mod spelled;
 pub(crate) mod template;
+mod tokens;
 mod unicode;
 pub(crate) mod walk;
 
@@ -121,9 +121,9 @@ use crate::reclaim;
 use crate::routine::Scope;
 use dialect::CognateDialect;
 use error::Source;
-use pieces::tokenize;
 use routine::Nesting;
 use rows::Survey;
+use tokens::tokenize;
 
 /// Longest statement text, in bytes.
 pub const MAX_TEXT: usize = 64 * 1024 * 1024;

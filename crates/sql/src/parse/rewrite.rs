@@ -123,7 +123,7 @@ fn compact(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             continue;
         }
         if let Token::Word(word) = &mut token.token {
-            words::free(word, &out);
+            words::unreserve(word, &out);
         }
         if line_break
             && let Token::SingleQuotedString(more) = &token.token
@@ -300,7 +300,7 @@ impl<'a> Pass<'a> {
             "ARRAY" if self.ends_type() => self.array_type(span),
             "DROP" if self.drops_expression() => self.drop_expression(span),
             "DROP" | "SET" | "RESTART" if self.alters_identity() => self.alter_identity(span),
-            "INDEX" | "PARTITION" if self.changes_column() => self.column(span),
+            "INDEX" | "PARTITION" if self.changes_column() => self.column_name(span),
             "ABORT" if self.at == 0 => self.put("ROLLBACK", span),
             "OPERATOR" => self.quantified_operator(),
             "RESET" if self.at == 0 && self.is(1, "TIME") && self.is(2, "ZONE") => self.reset_zone(span),
@@ -368,13 +368,14 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// ISNULL, which is a name behind a period and AS.
+    /// ISNULL as a test of a value: behind a period and AS it is a name.
     fn null_test(&mut self, span: Span) {
         self.out.extend([make("IS", span), make("NULL", span)]);
         self.at += 1;
     }
 
-    fn column(&mut self, span: Span) {
+    /// A column's name with COLUMN before it: alone it would begin something else.
+    fn column_name(&mut self, span: Span) {
         self.out.push(make("COLUMN", span));
         self.copy();
     }

@@ -7,7 +7,7 @@ use super::{SystemTable, function, keywords, procedure, role, routine, table, ta
 use crate::catalog::{
     Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation, Routine, UserType, resolve_schema,
 };
-use crate::ddl::names::{MAX_NAME, cut};
+use crate::ddl::names::fold_text;
 use crate::types::{ObjectNames, Type};
 
 /// A name as SQL text: quoted if it must be.
@@ -26,22 +26,21 @@ pub(super) fn qualified(schema: &str, name: &str) -> String {
     format!("{}.{}", quote_identifier(schema), quote_identifier(name))
 }
 
-/// The parts of a dotted name: folded to lower case where not quoted. `None` if it is none.
+/// The parts of a dotted name, as they are looked up. `None` if it is none.
 pub(super) fn split(text: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut rest = text.trim();
     loop {
-        let mut part;
+        let part;
         if let Some(quoted) = rest.strip_prefix('"') {
             let (name, after) = quoted_part(quoted)?;
-            part = name;
+            part = fold_text(&name, true);
             rest = after.trim_start();
         } else {
             let end = rest.find(['.', '"', ' ']).unwrap_or(rest.len());
-            part = rest[..end].to_ascii_lowercase();
+            part = fold_text(&rest[..end], false);
             rest = rest[end..].trim_start();
         }
-        cut(&mut part, MAX_NAME);
         if part.is_empty() {
             return None;
         }

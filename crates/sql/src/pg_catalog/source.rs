@@ -308,19 +308,13 @@ impl Source<'_> {
         self.eval.session.user()
     }
 
-    /// The schemas searched, `pg_catalog` included.
     /// The schema of the session's temporary objects, if there is one.
     pub(super) fn temporary_schema(&self) -> Option<&Arc<Schema>> {
         let path = self.search_path();
         self.catalog.schema(resolve_schema(&path, TEMPORARY_ALIAS))
     }
 
-    /// Whether a schema is for temporary objects, and not the session's.
-    pub(super) fn is_of_another_session(&self, schema: Oid) -> bool {
-        let known = self.catalog.schema_by_oid(schema).filter(|schema| schema.home.is_some());
-        known.is_some_and(|known| self.temporary_schema().is_none_or(|own| own.oid != known.oid))
-    }
-
+    /// The schemas searched, `pg_catalog` included.
     pub(super) fn search_path(&self) -> Vec<String> {
         self.eval.session.search_path(true)
     }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use cognate_engine::Statistics;
 
 use super::value::NULL;
+use super::viewer::Viewer;
 use super::{ServerView, Source, SystemTable};
 use crate::catalog::{DATABASE_OID, Database, Index, Table};
 use crate::statistics::ColumnStatistics;
@@ -61,11 +62,11 @@ pub(super) fn gathered_at(server: &dyn ServerView, table: &Table, automatic: boo
 
 /// The columns of which something was gathered that the user may read, with the table's rows.
 fn columns(source: &Source<'_>) -> Vec<(Arc<Table>, String, ColumnStatistics, u64)> {
-    let mut columns = Vec::new();
+    let (viewer, mut columns) = (Viewer::new(source), Vec::new());
     for table in source.catalog.tables() {
         let Some(known) = source.server.table_statistics(table.tree) else { continue };
         let is_hidden = |place: usize| match table.temporary {
-            true => source.is_of_another_session(table.schema),
+            true => viewer.is_of_another_session(table.schema),
             false => !source.server.may_read(table.oid, place),
         };
         for (place, column) in table.visible_columns() {

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use super::Source;
-use crate::catalog::{Catalog, Oid, Privileges, Rights, Securable};
+use crate::catalog::{AclItem, Catalog, Oid, Privileges, Rights, Securable};
 
 /// Whether a computed table has what only superusers may see: `pg_authid` and `pg_shadow`.
 pub(crate) fn is_for_superusers(oid: Oid) -> bool {
@@ -39,6 +39,13 @@ impl<'a> Viewer<'a> {
     /// Whether it has what a role has.
     pub(super) fn counts_as(&self, role: Oid) -> bool {
         self.rights.as_deref().is_none_or(|rights| rights.has(role))
+    }
+
+    /// Whether it is told what is granted to a role that it counts as, or by one; to everybody,
+    /// too, if that is asked for.
+    pub(super) fn is_told(&self, item: &AclItem, of_public: bool) -> bool {
+        let by_grantee = if item.grantee == 0 { of_public } else { self.counts_as(item.grantee) };
+        by_grantee || self.counts_as(item.grantor)
     }
 
     /// Whether a schema is for another session's temporary objects.

@@ -1,6 +1,6 @@
 //! A block's text in pieces, and how far it was read.
 
-use crate::ddl::names::{MAX_NAME, cut};
+use crate::ddl::names::fold_text;
 use crate::error::{Result, SqlError};
 use crate::parse::lexeme::{Kind, Lexeme, Lexemes};
 
@@ -23,19 +23,16 @@ impl Piece<'_> {
         self.start + self.text.len()
     }
 
-    /// The name that it is: of a word in lower case, of one in quotes what is in them. Queries look
-    /// for it as far as names count.
+    /// The name that it is, as queries look for it: of a word, or of what is in quotes.
     pub(super) fn as_name(&self) -> Option<String> {
-        let mut name = match self.kind {
+        match self.kind {
             Kind::Quoted if self.text.starts_with('"') => {
                 let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
-                inner.replace("\"\"", "\"")
+                Some(fold_text(&inner.replace("\"\"", "\""), true))
             }
-            Kind::Word => self.text.to_ascii_lowercase(),
-            _ => return None,
-        };
-        cut(&mut name, MAX_NAME);
-        Some(name)
+            Kind::Word => Some(fold_text(self.text, false)),
+            _ => None,
+        }
     }
 }
 

@@ -152,7 +152,7 @@ impl Session {
         let namespace = self.facts.temporary.namespace();
         let key = Key { text, declared: &declared, search_path: &search_path, namespace };
         // What rules of now refuse is kept for nobody.
-        let is_kept = super::active::is_under_rules(&self.facts);
+        let is_kept = super::active::is_under_rules_of_now(&self.facts);
         if is_kept
             && let Some(found) = self.database.plans_of_programs().get(key)
             && self.fits(&found.planned())

@@ -145,8 +145,8 @@ fn is_foreign(keyword: Keyword) -> bool {
     )
 }
 
-/// Makes a name of a word that is none of PostgreSQL's where it stands, behind these tokens.
-pub(super) fn free(word: &mut Word, before: &[TokenWithSpan]) {
+/// Takes a word that is none of PostgreSQL's where it stands, behind these tokens, for a name.
+pub(super) fn unreserve(word: &mut Word, before: &[TokenWithSpan]) {
     let is_table = word.keyword == Keyword::LOCAL
         && matches!(before, [.., insert, into] if is(Some(insert), "INSERT") && is(Some(into), "INTO"));
     if is_table || is_foreign(word.keyword) {

@@ -146,7 +146,7 @@ fn my_temp_schema(_: &[Datum], source: &Source<'_>) -> Result<Datum> {
 }
 
 fn is_other_temp_schema(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
-    Ok(Datum::Bool(source.is_of_another_session(oid(arguments, 0))))
+    Ok(Datum::Bool(Viewer::new(source).is_of_another_session(oid(arguments, 0))))
 }
 
 fn zero_float(_: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {

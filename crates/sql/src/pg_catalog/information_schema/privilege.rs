@@ -22,10 +22,7 @@ struct Granted {
 /// if that is asked for.
 fn privileges(source: &Source<'_>, of_public: bool) -> Vec<Granted> {
     let (catalog, viewer) = (source.catalog, Viewer::new(source));
-    let is_shown = |item: &AclItem| match item.grantee {
-        0 => of_public || viewer.counts_as(item.grantor),
-        grantee => viewer.counts_as(item.grantor) || viewer.counts_as(grantee),
-    };
+    let is_shown = |item: &AclItem| viewer.is_told(item, of_public);
     let tables = catalog.tables().map(|table| (table.oid, &table.schema_name, &table.name));
     let views = catalog.views().map(|view| (view.oid, &view.schema_name, &view.name));
     let mut rows = Vec::new();

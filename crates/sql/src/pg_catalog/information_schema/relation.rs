@@ -168,12 +168,10 @@ fn privileges(source: &Source<'_>, of_public: bool) -> Vec<Granted> {
     let mut rows = Vec::new();
     for (oid, schema, name) in tables.chain(views) {
         let owner = catalog.owner(oid);
-        for item in catalog.list_or_default(oid, Securable::Table) {
+        let mut items = catalog.list_or_default(oid, Securable::Table);
+        items.retain(|item| viewer.is_told(item, of_public));
+        for item in items {
             let is_public = item.grantee == 0;
-            let by_grantee = if is_public { of_public } else { viewer.counts_as(item.grantee) };
-            if !by_grantee && !viewer.counts_as(item.grantor) {
-                continue;
-            }
             let grantee = if is_public { "PUBLIC".to_owned() } else { acl::role_name(source, item.grantee) };
             for privilege in item.privileges.words() {
                 let bit = Privileges::of_word(privilege).unwrap_or_default();

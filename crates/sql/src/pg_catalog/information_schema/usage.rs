@@ -39,12 +39,9 @@ fn granted<'a>(
     let (catalog, viewer) = (source.catalog, Viewer::new(source));
     let mut rows = Vec::new();
     for object in objects {
-        for item in object.list.iter().filter(|item| item.privileges.has_all(wanted)) {
+        let is_listed = |item: &&AclItem| item.privileges.has_all(wanted) && viewer.is_told(item, of_public);
+        for item in object.list.iter().filter(is_listed) {
             let is_public = item.grantee == 0;
-            let by_grantee = if is_public { of_public } else { viewer.counts_as(item.grantee) };
-            if !by_grantee && !viewer.counts_as(item.grantor) {
-                continue;
-            }
             let is_owner = !is_public && catalog.rights(item.grantee).has(catalog.owner(object.oid));
             rows.push(Granted {
                 grantor: acl::role_name(source, item.grantor),

@@ -27,7 +27,7 @@ use super::super::statement::tag;
 use super::program::RULES;
 use crate::bind::{VirtualTables as _, alone, custom_name};
 use crate::catalog::{
-    Behavior, Catalog, Oid, Relation, Routine, RoutineKind, TEMPORARY_ALIAS, UserType, is_temporary,
+    Behavior, Catalog, Oid, Relation, Routine, RoutineKind, TEMPORARY_ALIAS, UserType, View, is_temporary,
     resolve_schema,
 };
 use crate::ddl::names;
@@ -80,7 +80,7 @@ fn rules(facts: &Facts) -> u32 {
 }
 
 /// Whether they are those of now.
-pub(in crate::session) fn is_under_rules(facts: &Facts) -> bool {
+pub(in crate::session) fn is_under_rules_of_now(facts: &Facts) -> bool {
     rules(facts) == RULES
 }
 
@@ -162,7 +162,8 @@ pub(in crate::session) fn check_parameters(
     let (path, mut seen) = (facts.lookup_path(catalog), HashSet::new());
     let (writes, is_values, in_function, has_sequences) = (true, false, None, false);
     let (path, seen, rules) = (&path, &mut seen, rules(facts));
-    let mut check = Check { catalog, path, rules, writes, is_values, seen, in_function, has_sequences };
+    let mut check =
+        Check { catalog, path, view: None, rules, writes, is_values, seen, in_function, has_sequences };
     domains.try_for_each(|domain| check.domain(Some(domain)))
 }
 
@@ -203,7 +204,8 @@ fn check_within(
         catalog.relations_in(own).any(|relation| matches!(relation, Relation::Sequence(_)))
     });
     let in_function = None;
-    let mut check = Check { catalog, path, rules, writes, is_values, seen, in_function, has_sequences };
+    let mut check =
+        Check { catalog, path, view: None, rules, writes, is_values, seen, in_function, has_sequences };
     match sql.as_ref() {
         S::Insert(insert) => check.inserted(insert)?,
         S::Update(update) => check.updated(update)?,
@@ -285,6 +287,8 @@ fn on_more_stack<T>(look: impl FnOnce() -> T) -> T {
 struct Check<'a, 's> {
     catalog: &'a Catalog,
     path: &'a [String],
+    /// The view whose text this is.
+    view: Option<&'a View>,
     rules: u32,
     writes: bool,
     /// The rows of an INSERT ... VALUES.
@@ -305,7 +309,10 @@ impl<'a> Check<'a, '_> {
 
     fn find(&self, name: &ast::ObjectName) -> Option<&'a Relation> {
         let (schema, name) = split(name)?;
-        self.catalog.find(self.path, schema.as_deref(), &name)
+        match self.view {
+            Some(view) => view.relation(self.catalog, schema.as_deref(), &name),
+            None => self.catalog.find(self.path, schema.as_deref(), &name),
+        }
     }
 
     /// What a CALL would run, whichever of the routines of this name it is.
@@ -388,13 +395,14 @@ impl<'a> Check<'a, '_> {
                 Err(error) => return ControlFlow::Break(Some(Box::new(error))),
             };
             let outer = self.in_function.replace(name.to_owned());
+            let view = self.view.take();
             for statement in statements {
                 if let Command::Sql(sql) = &statement.command {
                     on_more_stack(|| walk(sql.as_ref(), self))?;
                 }
             }
             self.defaults(routine)?;
-            self.in_function = outer;
+            (self.in_function, self.view) = (outer, view);
         }
         ControlFlow::Continue(())
     }
@@ -463,11 +471,12 @@ impl Walker for Check<'_, '_> {
                 };
                 // Its names are looked up where it was made.
                 let outer = std::mem::replace(&mut self.path, view.search_path.as_slice());
+                let around = self.view.replace(view);
                 let step = parsed.iter().try_for_each(|statement| match &statement.command {
                     Command::Sql(sql) => walk(sql.as_ref(), self),
                     _ => ControlFlow::Continue(()),
                 });
-                self.path = outer;
+                (self.path, self.view) = (outer, around);
                 step
             }
             Some(_) => ControlFlow::Continue(()),

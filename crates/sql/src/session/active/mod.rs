@@ -55,7 +55,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::{Finished, Protocol};
 use crate::types::Datum;
 use failure::{caught, is_of_the_node};
-pub(super) use fitness::{check, check_parameters, is_under_rules};
+pub(super) use fitness::{check, check_parameters, is_under_rules_of_now};
 pub(crate) use fixed::Fixed;
 use given::Given;
 use message::Message;

@@ -2,7 +2,7 @@
 
 use super::definition::Unit;
 use super::{Definition, Kind};
-use crate::ddl::names::{MAX_NAME, cut};
+use crate::ddl::names::fold_text;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::types::datetime;
 
@@ -181,7 +181,7 @@ fn date_style(definition: &Definition, text: &str, current: &str) -> Result<Stri
     Ok(format!("{}, {}", style.unwrap_or(current_style), order.unwrap_or(unnamed_order)))
 }
 
-/// Splits a list of identifiers, folding those without quotes to lower case.
+/// The identifiers of a list, as they are looked up.
 pub(crate) fn split_names(text: &str) -> Result<Vec<String>, ()> {
     let mut names = Vec::new();
     let mut rest = text.trim();
@@ -189,29 +189,30 @@ pub(crate) fn split_names(text: &str) -> Result<Vec<String>, ()> {
         return Ok(names);
     }
     loop {
-        let mut name;
+        let name;
         if let Some(quoted) = rest.strip_prefix('"') {
-            name = String::new();
+            let mut given = String::new();
             let mut from = 0;
             let end = loop {
                 let at = from + quoted[from..].find('"').ok_or(())?;
-                name.push_str(&quoted[from..at]);
+                given.push_str(&quoted[from..at]);
                 if !quoted[at + 1..].starts_with('"') {
                     break at + 1;
                 }
-                name.push('"');
+                given.push('"');
                 from = at + 2;
             };
+            name = fold_text(&given, true);
             rest = quoted[end..].trim_start();
         } else {
             let end = rest.find(',').unwrap_or(rest.len());
-            name = rest[..end].trim().to_ascii_lowercase();
-            if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '"') {
+            let word = rest[..end].trim();
+            if word.is_empty() || word.contains(|c: char| c.is_whitespace() || c == '"') {
                 return Err(());
             }
+            name = fold_text(word, false);
             rest = &rest[end..];
         }
-        cut(&mut name, MAX_NAME);
         names.push(name);
         match rest.strip_prefix(',') {
             Some(more) => rest = more.trim_start(),
