@@ -58,6 +58,20 @@ async fn a_portal_gives_nothing_in_a_block_that_has_failed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_empty_statement_is_not_bound_in_a_block_that_has_failed() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("BEGIN; SELECT 1/0").await;
+    client.send(&[parse("empty", ""), bind("", "empty", &[]), execute("", 0), sync()].concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!((tags(&answer).as_str(), answer[1].sqlstate().as_str()), ("1EZ", "25P02"));
+    client.query("ROLLBACK").await;
+    client.send(&[bind("", "empty", &[]), execute("", 0), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "2IZ");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_gives_rows_is_described_in_a_block_that_has_failed() {
     let server = TestServer::start().await;
     let mut client = suspended(&server, "BEGIN; DECLARE c CURSOR FOR SELECT 1").await;

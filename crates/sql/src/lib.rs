@@ -11,6 +11,7 @@ mod explain;
 pub mod expr;
 pub mod function;
 pub mod fuzz;
+mod identifier;
 pub mod keys;
 mod merge_sort;
 pub mod monitor;

@@ -184,18 +184,23 @@ async fn others_are_certified_against_it_also_after_a_restart() {
     skew(&database).unwrap();
 }
 
+/// P: reads x, writes y and is prepared.
+async fn prepare_between_x_and_y(database: &Database) {
+    write(database, 7, &[("x", Some("0")), ("y", Some("0"))]);
+    let mut p = serializable(database);
+    p.get(7, b"x").unwrap();
+    p.lock(7, b"y", ROW, WaitPolicy::Block).await.unwrap();
+    p.put(7, b"y", value("1")).unwrap();
+    p.prepare("p", value("")).unwrap().durable.await.unwrap();
+}
+
 /// P reads x and writes y; T replaces x and commits; the server crashes. Who reads the new x and
 /// the old y would be after T and before P, which is before T.
 #[tokio::test]
 async fn who_came_after_it_before_a_crash_is_not_forgotten() {
     for overtaken in [true, false] {
         let (database, folder) = fresh();
-        write(&database, 7, &[("x", Some("0")), ("y", Some("0"))]);
-        let mut p = serializable(&database);
-        p.get(7, b"x").unwrap();
-        p.lock(7, b"y", ROW, WaitPolicy::Block).await.unwrap();
-        p.put(7, b"y", value("1")).unwrap();
-        p.prepare("p", value("")).unwrap().durable.await.unwrap();
+        prepare_between_x_and_y(&database).await;
         let mut t = serializable(&database);
         t.put(7, if overtaken { b"x" } else { b"z" }, value("1")).unwrap();
         t.commit().unwrap().durable.await.unwrap();
@@ -265,12 +270,7 @@ async fn who_came_after_it_without_a_certifier_is_not_forgotten() {
         Database::open(options).unwrap()
     };
     let mut database = open(Method::Pssi);
-    write(&database, 7, &[("x", Some("0")), ("y", Some("0"))]);
-    let mut p = serializable(&database);
-    p.get(7, b"x").unwrap();
-    p.lock(7, b"y", ROW, WaitPolicy::Block).await.unwrap();
-    p.put(7, b"y", value("1")).unwrap();
-    p.prepare("p", value("")).unwrap().durable.await.unwrap();
+    prepare_between_x_and_y(&database).await;
     drop(database);
     database = open(Method::TwoPhaseLocking);
     let mut t = serializable(&database);
@@ -325,12 +325,7 @@ async fn who_finds_nothing_where_it_has_loaded_comes_before_it_also_after_a_rest
 async fn a_deferrable_reader_waits_for_the_decision_it_depends_on() {
     for restarted in [false, true] {
         let (mut database, folder) = fresh();
-        write(&database, 7, &[("x", Some("0")), ("y", Some("0"))]);
-        let mut p = serializable(&database);
-        p.get(7, b"x").unwrap();
-        p.lock(7, b"y", ROW, WaitPolicy::Block).await.unwrap();
-        p.put(7, b"y", value("1")).unwrap();
-        p.prepare("p", value("")).unwrap().durable.await.unwrap();
+        prepare_between_x_and_y(&database).await;
         let mut t = serializable(&database);
         t.put(7, b"x", value("1")).unwrap();
         t.commit().unwrap().durable.await.unwrap();

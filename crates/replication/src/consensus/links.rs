@@ -155,14 +155,24 @@ impl Link {
         }
     }
 
+    /// Sends nothing behind an entry: the other node answers whether it has everything up to that.
+    async fn ask_whether_it_has(
+        &self,
+        vote: RaftVote,
+        last: Option<EntryId>,
+        limit: Duration,
+    ) -> Result<Appended, RPCError<Types>> {
+        let (ballot, entries) = (ballot_of(vote), Vec::new());
+        let append = Append { ballot, previous: last, committed: None, entries };
+        self.call(Kind::Append, &append, limit).await
+    }
+
     /// Asks the other node's consensus whether it follows this leader and has everything up to an
     /// entry, durably. That it has said so as a node alone is not enough: an answer to a snapshot
     /// counts as a heartbeat's, and so would make a leader believe that it still leads after the
     /// other node has given its vote to the next one.
     async fn confirm(&self, vote: RaftVote, last: Option<EntryId>) -> Result<RaftVote, Unsent> {
-        let (ballot, entries) = (ballot_of(vote), Vec::new());
-        let append = Append { ballot, previous: last, committed: None, entries };
-        match self.call(Kind::Append, &append, CHUNK).await.map_err(Unsent::Failed)? {
+        match self.ask_whether_it_has(vote, last, CHUNK).await.map_err(Unsent::Failed)? {
             Appended::All => Ok(vote),
             Appended::Higher(ballot) => Ok(vote_of(ballot)),
             Appended::UpTo(_) | Appended::Conflict => {
@@ -282,9 +292,7 @@ impl Link {
         // Who goes on with what it had has that change, unless it was behind: the one before the
         // last, to which a majority of the old members has agreed, too. The one that leaves it
         // out need not have been sent to it any more.
-        let (ballot, entries) = (ballot_of(vote), Vec::new());
-        let append = Append { ballot, previous: last, committed: None, entries };
-        match self.call(Kind::Append, &append, SHORT).await? {
+        match self.ask_whether_it_has(vote, last, SHORT).await? {
             Appended::All => {
                 self.known_to_have = last;
                 return Ok(());

@@ -139,7 +139,8 @@ fn a_node_that_is_away_is_waited_for_by_nobody() {
             storm.running[&node].order.status().await;
             assert_eq!(storm.running[&node].order.slow(), None, "node {node}");
         }
-        // Back, it has to come level first.
+        // Back after more than a moment, for which it counts as where it was, it has to come level.
+        tokio::time::sleep(PATIENCE / 5).await;
         storm.network.heal();
         for node in [1, 2] {
             storm.running[&node].order.status().await;

@@ -192,7 +192,11 @@ impl Connection {
             Ran::Complete(command_tag) => self.held = Some(command_tag),
             Ran::Suspended => response::portal_suspended(self.transport.output()),
             Ran::Empty => response::empty_query(self.transport.output()),
-            Ran::CopyIn => self.copy = Some(super::copy::CopyIn::Extended),
+            Ran::CopyIn => {
+                // Its data cannot be had again.
+                self.rerun = None;
+                self.copy = Some(super::copy::CopyIn::Extended);
+            }
         }
         Ok(())
     }

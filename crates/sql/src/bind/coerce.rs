@@ -3,6 +3,7 @@
 use super::Binder;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{DomainValue, Expr, Typed, fold};
+use crate::session::settings::split_qualified;
 use crate::types::cast::{self, CastContext};
 use crate::types::{Datum, FormatContext, IntervalStyle, Type, TypeId};
 
@@ -149,10 +150,15 @@ impl Binder<'_> {
         match typed.expr {
             Expr::Constant(Datum::Null) => Ok(Typed::new(Expr::NULL, target)),
             Expr::Constant(Datum::Text(ref text)) => {
+                if target.id == TypeId::Regclass
+                    && let Some(meant) = self.regclass_in_view(text.as_str())
+                {
+                    return Ok(Typed::new(Expr::Constant(meant), target));
+                }
                 let format = self.context.eval.format;
                 let value = read_literal(text.as_str(), target, how, format)?;
                 if target.id == TypeId::Regclass {
-                    self.note_sequence(&value);
+                    self.note_named(&value);
                 }
                 let is_of_session = depends_on_session(target.id, text.as_str())
                     || depends_on_style(&value, text.as_str(), target, how, format);
@@ -190,6 +196,22 @@ impl Binder<'_> {
                 Ok(Typed::new(Expr::Cast(Box::new((text.expr, found))), target))
             }
         }
+    }
+
+    /// The relation that a literal of the type `regclass` names in a view's text: the one that it
+    /// named when the view was made, whatever the path of who reads it.
+    fn regclass_in_view(&self, text: &str) -> Option<Datum> {
+        self.view_of_text()?;
+        if text.starts_with(|sign: char| sign.is_ascii_digit()) {
+            return None;
+        }
+        let parts = split_qualified(text).ok()?;
+        let (schema, name) = match parts.as_slice() {
+            [name] => (None, name),
+            [schema, name] => (Some(schema.as_str()), name),
+            _ => return None,
+        };
+        self.find_relation(schema, name).map(|relation| Datum::Oid(relation.oid()))
     }
 
     fn cannot_cast(&self, from: Type, to: Type) -> SqlError {
@@ -237,6 +259,19 @@ impl Binder<'_> {
                 format!("argument of {what} must be type boolean, not type {}", from.id.sql_name()),
             )),
         }
+    }
+
+    /// 42804: what a column or a domain is to be by default, or a column is computed as, is not of
+    /// its type.
+    pub(crate) fn unlike_column(&self, name: &str, ty: Type, from: Type) -> SqlError {
+        let shown = |ty: Type| match ty.user_type() {
+            Some(_) => ty.format_with(self.context.eval.format),
+            None => ty.id.sql_name().to_owned(),
+        };
+        let (ty, from) = (shown(ty), shown(from));
+        let message = format!("column \"{name}\" is of type {ty} but default expression is of type {from}");
+        SqlError::new(sqlstate::DATATYPE_MISMATCH, message)
+            .with_hint("You will need to rewrite or cast the expression.")
     }
 
     /// What nothing gave a type becomes text; an open parameter too.

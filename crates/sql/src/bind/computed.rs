@@ -12,12 +12,11 @@ use std::sync::Arc;
 
 use sqlparser::ast::Expr as Syntax;
 
-use super::{BindContext, Binder, Clause};
-use crate::catalog::{Column, Index, Oid, Table};
-use crate::error::{Result, SqlError, sqlstate};
+use super::{BindContext, Binder, Clause, refuse_subquery};
+use crate::catalog::{Index, Oid, Table};
+use crate::error::Result;
 use crate::expr::{Expr, Typed};
 use crate::parse::parse_expression;
-use crate::types::Type;
 use crate::types::cast::CastContext;
 
 /// What is computed of a table's rows.
@@ -140,7 +139,7 @@ impl Binder<'_> {
             let from = typed.ty;
             // What the column's domain asks of it is tested with the row.
             let coerced = binder.coerce_unchecked(typed, column.ty, CastContext::Assignment)?;
-            coerced.ok_or_else(|| unlike_column(column, from))
+            coerced.ok_or_else(|| binder.unlike_column(&column.name, column.ty, from))
         })
     }
 
@@ -169,26 +168,4 @@ impl Binder<'_> {
         }
         Ok(())
     }
-}
-
-/// 42804: what a column is to be by default, or is computed as, is not of its type.
-pub(crate) fn unlike_column(column: &Column, from: Type) -> SqlError {
-    SqlError::new(
-        sqlstate::DATATYPE_MISMATCH,
-        format!(
-            "column \"{}\" is of type {} but default expression is of type {}",
-            column.name,
-            column.ty.id.sql_name(),
-            from.id.sql_name()
-        ),
-    )
-    .with_hint("You will need to rewrite or cast the expression.")
-}
-
-/// 0A000 if there is a subquery where none can be.
-pub(crate) fn refuse_subquery(expr: &Expr, what: &str) -> Result<()> {
-    if !expr.has_subquery() {
-        return Ok(());
-    }
-    Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot use subquery in {what}")))
 }

@@ -147,6 +147,7 @@ impl Binder<'_> {
                     .filter(|column| on_the_right.binary_search(&column.name.as_str()).is_ok())
                     .map(|column| column.name.clone())
                     .collect();
+                self.natural_columns.extend_from_slice(&columns);
                 self.using(kind, right_join, left_names, right_names, &columns)?
             }
             Some(JoinConstraint::None) | None => {

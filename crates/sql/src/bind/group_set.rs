@@ -14,8 +14,8 @@ use sqlparser::ast::{
     TableAliasColumnDef, TableFactor, TableWithJoins,
 };
 
-use crate::ddl::names::fold;
 use crate::function;
+use crate::identifier::fold;
 use crate::parse::walk::{change_expressions, has_expression};
 
 /// The name of the item in FROM. No client can write it.

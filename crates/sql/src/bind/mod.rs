@@ -61,7 +61,6 @@ mod with;
 pub use coerce::common_type;
 pub(crate) use coerce::read_literal;
 pub(crate) use computed::{BoundComputed, BoundIndex, bind_computed, bound_computed};
-pub(crate) use computed::{refuse_subquery, unlike_column};
 pub use frame::{Exclusion, Frame, FrameBound, FrameMode, Window, WindowCall};
 pub(crate) use naming::nameable;
 pub(crate) use need::names_columns;
@@ -80,6 +79,7 @@ pub use scope::{name_parts, object_name};
 pub(crate) use scope::{name_span, schema_and_name};
 pub(crate) use select::lock_name;
 pub(crate) use star::{Noted, pinned};
+pub(crate) use subquery::refuse_subquery;
 pub use table_function::{PartCall, RowsPart};
 pub use type_name::resolve_type;
 pub(crate) use type_name::{
@@ -148,6 +148,8 @@ pub struct Binder<'a> {
     views: Vec<u32>,
     /// Oids of the types of users that are named.
     user_types: Vec<u32>,
+    /// The columns that NATURAL compares, which stand in no text.
+    natural_columns: Vec<String>,
     /// Constraints of domains by oid; none while they are being bound.
     domains: Vec<(u32, Option<Arc<DomainCheck>>)>,
     view_depth: usize,
@@ -294,6 +296,7 @@ impl<'a> Binder<'a> {
             acting: need::Acting::default(),
             views: vec![],
             user_types: vec![],
+            natural_columns: vec![],
             domains: vec![],
             view_depth: 0,
             text: 0,
@@ -347,6 +350,11 @@ impl<'a> Binder<'a> {
     /// Oids of the types of users that the statement names.
     pub fn user_types(&self) -> &[u32] {
         &self.user_types
+    }
+
+    /// Names of the columns that each NATURAL JOIN compares, one after the other.
+    pub(crate) fn natural_columns(&self) -> &[String] {
+        &self.natural_columns
     }
 
     /// The type a syntax tree names.

@@ -12,9 +12,10 @@ use super::hidden::TABLE_OID;
 use super::need::ColumnRead;
 use super::select::check_width;
 use super::{Binder, Level, Relation, Source};
-use crate::ddl::names::{cross_database, fold};
+use crate::ddl::names::cross_database;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Case, Expr, Typed};
+use crate::identifier::fold;
 use crate::parse::ROW_KEY;
 use crate::types::{Datum, TypeId};
 

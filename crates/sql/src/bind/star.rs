@@ -87,10 +87,12 @@ impl Binder<'_> {
         }
     }
 
-    /// The same of what a literal of the type `regclass` stands for, if that is a sequence.
-    pub(super) fn note_sequence(&mut self, value: &Datum) {
+    /// The same of what a literal of the type `regclass` stands for, if that is a sequence or a
+    /// table.
+    pub(super) fn note_named(&mut self, value: &Datum) {
+        let catalog = self.context.catalog;
         if let Datum::Oid(oid) = value
-            && self.context.catalog.sequence_by_oid(*oid).is_some()
+            && (catalog.sequence_by_oid(*oid).is_some() || catalog.table_by_oid(*oid).is_some())
         {
             self.note_needed(&[*oid]);
         }

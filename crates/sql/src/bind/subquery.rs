@@ -6,7 +6,7 @@ use sqlparser::ast::{Expr as Syntax, Query as QuerySyntax};
 
 use super::operator::row_items;
 use super::{Binder, Query};
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Subquery, SubqueryBody, SubqueryKind, Typed};
 use crate::function::operator::{self, Comparison};
 use crate::session::OutputColumn;
@@ -18,6 +18,14 @@ static ROWS: AtomicU64 = AtomicU64::new(0);
 
 fn subquery(kind: SubqueryKind, query: Query) -> Expr {
     Expr::Subquery(Box::new(Subquery { kind, body: SubqueryBody::Bound(Box::new(query)) }))
+}
+
+/// 0A000 if there is a subquery where none can be.
+pub(crate) fn refuse_subquery(expr: &Expr, what: &str) -> Result<()> {
+    if !expr.has_subquery() {
+        return Ok(());
+    }
+    Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot use subquery in {what}")))
 }
 
 impl Binder<'_> {

@@ -14,15 +14,23 @@ use crate::types::{DomainUse, FormatContext, ObjectNames, Type, TypeId};
 
 impl Binder<'_> {
     /// A type with its schema, if what is bound has another search path than the session (a view's
-    /// query, a domain's condition) and finds it there.
+    /// query, a domain's condition) and finds it there, or is a view's query that was made with it:
+    /// one that came later, in a schema before, does not take that one's place.
     pub(super) fn under_own_path(&self, data_type: &DataType) -> Option<DataType> {
-        if self.search_path == self.context.search_path {
+        let is_sessions = self.search_path == self.context.search_path;
+        let view = self.view_of_text().filter(|view| view.search_path == self.search_path);
+        if is_sessions && view.is_none() {
             return None;
         }
         let mut found = data_type.clone();
         let name = name_without_schema(&mut found)?;
         let (_, alone) = schema_and_name(name).ok()?;
-        let meant = self.context.catalog.user_type(&self.search_path, None, &alone)?;
+        let catalog = self.context.catalog;
+        let meant = match view.and_then(|view| view.known_type(catalog, None, &alone)) {
+            Some(known) => known,
+            None if is_sessions => return None,
+            None => catalog.user_type(&self.search_path, None, &alone)?,
+        };
         put_schema(name, meant.schema_name());
         Some(found)
     }

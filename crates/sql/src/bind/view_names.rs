@@ -292,7 +292,7 @@ impl<'a> Names<'a> {
             [schema, name] => (Some(schema.as_str()), name),
             _ => return,
         };
-        let Some(meant) = self.before.find(&self.view.search_path, schema, name) else { return };
+        let Some(meant) = self.view.relation(self.before, schema, name) else { return };
         let now = match self.now(meant.oid(), schema, name) {
             None => return,
             Some((Some(schema), name)) => format!("{}.{}", quote_identifier(schema), quote_identifier(name)),
@@ -334,7 +334,9 @@ impl<'a> Names<'a> {
     fn data_type(&self, data_type: &mut DataType) {
         let Some(name) = custom_name(data_type) else { return };
         let Ok((schema, alone)) = schema_and_name(name) else { return };
-        let meant = self.before.user_type(&self.view.search_path, schema.as_deref(), &alone);
+        let known = self.view.known_type(self.before, schema.as_deref(), &alone);
+        let meant =
+            known.or_else(|| self.before.user_type(&self.view.search_path, schema.as_deref(), &alone));
         let now = meant.and_then(|meant| self.after.user_type_by_oid(meant.oid()));
         let Some(now) = now else { return };
         let has_name = now.name() == alone;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Computed;
-use crate::ddl::names::{MAX_NAME, cut};
+use crate::identifier::{MAX_NAME, cut};
 use crate::types::{Datum, Type};
 
 /// A column. Its place in [`Table::columns`](super::Table::columns) is its place in a stored row

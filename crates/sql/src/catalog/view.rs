@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Catalog, Column, Relation, Routine};
+use super::{Catalog, Column, Relation, Routine, UserType};
 
 /// A view: a stored query, expanded where it is used.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,6 +47,23 @@ impl View {
         let known = |within: &String| catalog.relation(within, name).filter(is_known);
         let path = if schema.is_none() { self.search_path.as_slice() } else { &[] };
         path.iter().find_map(known).or_else(|| catalog.find(&self.search_path, schema, name))
+    }
+
+    /// The same of types, but none that the query does not depend on.
+    pub(crate) fn known_type<'a>(
+        &self,
+        catalog: &'a Catalog,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Option<&'a UserType> {
+        let known = |within: &str| {
+            let found = catalog.user_type(&self.search_path, Some(within), name);
+            found.filter(|found| self.depends_on.contains(&found.oid()))
+        };
+        match schema {
+            Some(schema) => known(schema),
+            None => self.search_path.iter().find_map(|within| known(within)),
+        }
     }
 
     /// The same of functions and procedures: whether it was made with one of these.

@@ -2,8 +2,8 @@
 
 use sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption, Ident};
 
-use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::{ALL_FIELDS, HEADER_MATCH};
 
 /// Format of COPY's data.

@@ -9,7 +9,7 @@ use super::alter_table::{bury, column_place};
 use super::constraint::contains_nulls;
 use super::resolve::undefined_column;
 use super::sequence::sequences_in;
-use crate::catalog::{Identity, Object, Oid, Relation, ReplicaIdentity, Table};
+use crate::catalog::{Identity, Object, Oid, Relation, ReplicaIdentity, Table, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::dropped_expression;
 use crate::session::work::Work;
@@ -172,10 +172,12 @@ impl Work<'_> {
         let sequences: Vec<Oid> = owned.map(|sequence| sequence.oid).collect();
         bury(&mut table.columns[place], place);
         self.drop_defaults_of(&sequences, &mut table, &what, cascade).await?;
+        let natural = self.natural_over(oid)?;
         let before = self.catalog.clone();
         self.change(Object::Table(table.clone().into()))?;
         self.forget_column(oid, place).await?;
         self.follow_in_views(&before, oid).await?;
+        self.drop_unlike_views(natural, &what, cascade).await?;
         for key in &gone {
             self.forget_reference(key).await?;
         }
@@ -267,23 +269,44 @@ impl Work<'_> {
     /// without.
     pub(crate) async fn drop_broken_views(&mut self, table: Oid, what: &str, cascade: bool) -> Result<()> {
         while let Some(view) = self.broken_view(table)? {
-            let view_name = super::drop::describe(self, &Relation::View(view.clone()));
-            if !cascade {
-                return Err(SqlError::new(
-                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                    format!("cannot drop {what} because other objects depend on it"),
-                )
-                .with_detail(format!("{view_name} depends on {what}"))
-                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
-            }
-            self.notice(SqlError::notice(format!("drop cascades to {view_name}")));
-            let name = ast::ObjectName::from(vec![
-                ast::Ident::with_quote('"', &view.schema_name),
-                ast::Ident::with_quote('"', &view.name),
-            ]);
-            self.drop_relations("view", &[name], false, true).await?;
+            self.drop_view_over(view, what, cascade).await?;
         }
         Ok(())
+    }
+
+    /// The same of views that still bind, but whose NATURAL JOINs compare other columns than these.
+    async fn drop_unlike_views(
+        &mut self,
+        natural: Vec<(Oid, Vec<String>)>,
+        what: &str,
+        cascade: bool,
+    ) -> Result<()> {
+        for (oid, columns) in natural {
+            let Some(Relation::View(view)) = self.catalog.relation_by_oid(oid).cloned() else { continue };
+            if self.view_fits(&view)? && self.bind_view(&view)? != columns {
+                self.drop_view_over(view, what, cascade).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops a view with CASCADE; 2BP01 without.
+    async fn drop_view_over(&mut self, view: Arc<View>, what: &str, cascade: bool) -> Result<()> {
+        let view_name = super::drop::describe(self, &Relation::View(view.clone()));
+        if !cascade {
+            return Err(SqlError::new(
+                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                format!("cannot drop {what} because other objects depend on it"),
+            )
+            .with_detail(format!("{view_name} depends on {what}"))
+            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+        }
+        self.notice(SqlError::notice(format!("drop cascades to {view_name}")));
+        let name = ast::ObjectName::from(vec![
+            ast::Ident::with_quote('"', &view.schema_name),
+            ast::Ident::with_quote('"', &view.name),
+        ]);
+        self.drop_relations("view", &[name], false, true).await
     }
 }
 

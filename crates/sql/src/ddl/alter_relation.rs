@@ -9,7 +9,7 @@ use cognate_engine::TreeMode;
 use sqlparser::ast;
 
 use super::alter_table::{duplicate_column, rename_target};
-use super::names::{Qualified, fold};
+use super::names::Qualified;
 use super::resolve::{undefined_schema, undefined_table, wrong_type};
 use crate::bind::renamed;
 use crate::catalog::{
@@ -17,6 +17,7 @@ use crate::catalog::{
     TEMPORARY_ALIAS, Table, View,
 };
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::{AlterRelation, RelationChange, dropped_expression};
 use crate::session::work::Work;
 

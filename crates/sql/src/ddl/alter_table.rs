@@ -40,12 +40,13 @@ use sqlparser::ast;
 
 use super::alter_type::TypeChange;
 use super::constraint::{Rows, duplicate_constraint};
-use super::names::{Qualified, fold};
+use super::names::Qualified;
 use super::request::{self, ConstraintRequest};
 use super::resolve::{undefined_column, undefined_table};
 use super::turns::in_turn;
 use crate::catalog::{Column, Index, Object, Oid, Relation, Sequence, Table, View};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::identity_change;
 use crate::session::work::Work;
 use crate::types::Datum;

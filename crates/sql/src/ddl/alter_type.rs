@@ -31,7 +31,7 @@ impl<'a> TypeChange<'a> {
         use ast::{AlterColumnOperation as Column, AlterTableOperation as Operation};
         let Operation::AlterColumn { column_name, op } = operation else { return None };
         let Column::SetDataType { data_type, using, .. } = op else { return None };
-        Some(TypeChange { column: super::names::fold(column_name), data_type, using: using.as_ref() })
+        Some(TypeChange { column: crate::identifier::fold(column_name), data_type, using: using.as_ref() })
     }
 }
 

@@ -3,13 +3,14 @@
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
-use super::names::{Qualified, fold, parts, single};
+use super::names::{Qualified, parts, single};
 use super::resolve::{undefined_column, undefined_schema, undefined_table, wrong_type};
 use super::routine::lock_name;
 use crate::catalog::{
     Domain, EnumType, Object, Relation, Routine, RoutineKind, Schema, Sequence, Table, UserType, View,
 };
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::{CommentStatement, Commented, RoutineArgument};
 use crate::session::work::Work;
 

@@ -16,11 +16,11 @@ use std::collections::BTreeMap;
 
 use sqlparser::ast::{self, DataType, Expr as Syntax, TimezoneInfo, TypedString, Value, VisitMut};
 
-use super::names::fold;
 use crate::bind::{BindContext, Binder, name_without_schema, nameable, put_schema, resolve_type};
 use crate::catalog::{Computed, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
+use crate::identifier::fold;
 use crate::parse::parse_expression;
 use crate::parse::walk::{change_expressions, change_types};
 use crate::session::work::Work;

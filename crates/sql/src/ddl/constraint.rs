@@ -70,8 +70,9 @@ impl Work<'_> {
     fn key_name(&self, schema: &str, table: &Table, columns: &[String], primary: bool) -> String {
         let middle = if primary { String::new() } else { columns.join("_") };
         let label = if primary { "pkey" } else { "key" };
-        let taken =
-            |name: &str| self.is_taken(schema, name) || table.has_constraint(name) || name == table.name;
+        let taken = |name: &str| {
+            self.is_taken(schema, name) || name == table.name || self.is_constraint_taken(table, name)
+        };
         make_up(&table.name, &middle, label, taken)
     }
 
@@ -195,12 +196,10 @@ impl Work<'_> {
             ));
         }
         refuse_generated(table, &places, &request)?;
-        let name = match request.name {
-            Some(name) => name,
-            None => {
-                make_up(&table.name, &request.columns.join("_"), "fkey", |name| table.has_constraint(name))
-            }
-        };
+        let name = request.name.unwrap_or_else(|| {
+            let taken = |name: &str| self.is_constraint_taken(table, name);
+            make_up(&table.name, &request.columns.join("_"), "fkey", taken)
+        });
         for (&place, &referenced) in places.iter().zip(&referenced_places) {
             check_types(table, place, &parent, referenced, &name, self.format)?;
         }

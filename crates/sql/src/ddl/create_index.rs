@@ -3,9 +3,10 @@
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
-use super::names::{MAX_NAME, Qualified, cut, fold, make_up};
+use super::names::{Qualified, make_up};
 use crate::catalog::{Computed, Index, IndexColumn, IndexKey, Object, OperatorClass, Relation, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::{MAX_NAME, cut, fold};
 use crate::pg_catalog::{has_operator_class, is_operator_class};
 use crate::session::work::Work;
 use crate::types::{Type, TypeId};

@@ -312,7 +312,7 @@ pub(super) fn option_name(option: &str) -> &str {
 /// Whether an option says that a table has no oids, as none has. 0A000 if it says that it has.
 fn says_no_oids(option: &ast::SqlOption) -> Result<bool> {
     let ast::SqlOption::KeyValue { key, value } = option else { return Ok(false) };
-    if super::names::fold(key) != "oids" {
+    if crate::identifier::fold(key) != "oids" {
         return Ok(false);
     }
     match value.to_string().trim_matches('\'').to_ascii_lowercase().as_str() {
@@ -328,7 +328,7 @@ fn storage_option(option: &ast::SqlOption) -> Result<String> {
     let ast::SqlOption::KeyValue { key, value } = option else {
         return Err(SqlError::unsupported(format_args!("storage parameter {option}")));
     };
-    let name = super::names::fold(key);
+    let name = crate::identifier::fold(key);
     let value = value.to_string().trim_matches('\'').to_owned();
     let known = name == "fillfactor"
         || name == "parallel_workers"

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use cognate_engine::{LockMode, TreeMode};
 use sqlparser::ast::Ident;
 
-use super::names::{MAX_NAME, cut, fold};
 use super::permission::denied;
 use crate::catalog::{Catalog, Database, FIRST_USER_OID, Object, Oid, RoleSettings, store};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::{MAX_NAME, cut, fold};
 use crate::parse::{DatabaseOption, DatabaseStatement};
 use crate::session::work::Work;
 

@@ -11,7 +11,6 @@
 use std::sync::Arc;
 
 use super::grant::{change, wanted};
-use super::names::fold;
 use super::permission::denied;
 use super::resolve::undefined_schema;
 use crate::catalog::{
@@ -19,6 +18,7 @@ use crate::catalog::{
     store,
 };
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::{DefaultPrivileges, Objects};
 use crate::session::work::Work;
 

@@ -12,7 +12,7 @@ use cognate_engine::TreeMode;
 use sqlparser::ast;
 
 use super::drop::{depend, describe};
-use super::names::{Qualified, fold, make_up};
+use super::names::{Qualified, make_up};
 use super::resolve::undefined_schema;
 use super::sequence::sequences_in;
 use super::user_type::{describe_type, duplicate_type};
@@ -20,6 +20,7 @@ use crate::bind::{Clause, refuse_subquery, resolve_type};
 use crate::catalog::{Domain, DomainCheck, Object, Oid, Table, UserType};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Env, Execution, Expr, Runtime};
+use crate::identifier::fold;
 use crate::parse::{DomainChange, DomainClause, DomainStatement};
 use crate::session::work::Work;
 use crate::types::cast::CastContext;
@@ -179,18 +180,7 @@ impl Work<'_> {
                 // Whether it is too long is found out where it is used, as in PostgreSQL.
                 let base = domain.base.parameter();
                 let fits = binder.coerce_unchecked(typed, base, CastContext::Assignment)?;
-                fits.ok_or_else(|| {
-                    let message = format!(
-                        "column \"{}\" is of type {} but default expression is of type {}",
-                        domain.name,
-                        domain.base.id.sql_name(),
-                        from.id.sql_name()
-                    );
-                    let error = SqlError::new(sqlstate::DATATYPE_MISMATCH, message);
-                    binder
-                        .name_types(error, &[domain.base, from])
-                        .with_hint("You will need to rewrite or cast the expression.")
-                })
+                fits.ok_or_else(|| binder.unlike_column(&domain.name, domain.base, from))
             });
             binder.pop_level()?;
             bound
@@ -216,8 +206,11 @@ impl Work<'_> {
         }
         let search_path = self.facts.named_path(&self.catalog);
         let bound = self.bind(|binder| binder.domain_condition(domain.base, &search_path, syntax))?;
-        let name =
-            name.unwrap_or_else(|| make_up(&domain.name, "", "check", |name| domain.check(name).is_some()));
+        let name = name.unwrap_or_else(|| {
+            make_up(&domain.name, "", "check", |name| {
+                domain.check(name).is_some() || self.is_constraint_beside(domain.schema, domain.oid, name)
+            })
+        });
         let mut syntax = syntax.clone();
         self.fix_times(&mut syntax, &bound)?;
         self.qualify_types(&mut syntax)?;

@@ -4,9 +4,10 @@
 
 use sqlparser::ast::{self, AlterTypeAddValuePosition, AlterTypeOperation, UserDefinedTypeRepresentation};
 
-use super::names::{MAX_NAME, Qualified, fold};
+use super::names::Qualified;
 use crate::catalog::{EnumType, Object, UserType};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::{MAX_NAME, fold};
 use crate::session::work::Work;
 
 fn no_such_label(label: &str) -> SqlError {

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::names::make_up;
-use crate::bind::{
-    BindContext, Binder, Clause, NoRowCounts, NoVirtualTables, refuse_subquery, unlike_column,
-};
+use crate::bind::{BindContext, Binder, Clause, NoRowCounts, NoVirtualTables, refuse_subquery};
 use crate::catalog::{Catalog, Check, Column, ForeignKey, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
@@ -148,7 +146,7 @@ impl Work<'_> {
                 [only] => table.columns[*only].name.as_str(),
                 _ => "",
             };
-            make_up(&table.name, column, "check", |name| table.has_constraint(name))
+            make_up(&table.name, column, "check", |name| self.is_constraint_taken(table, name))
         });
         let mut syntax = syntax.clone();
         self.fix_times(&mut syntax, &bound)?;
@@ -269,7 +267,7 @@ pub(crate) fn bind_default(binder: &mut Binder<'_>, column: &Column, default: &a
         }
         let from = typed.ty;
         let coerced = binder.coerce_unchecked(typed, column.ty, CastContext::Assignment)?;
-        coerced.ok_or_else(|| unlike_column(column, from))
+        coerced.ok_or_else(|| binder.unlike_column(&column.name, column.ty, from))
     });
     binder.pop_level()?;
     bound

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::names::fold;
 use super::resolve::undefined_schema;
 use crate::catalog::store::EXTENSION_NAMES;
 use crate::catalog::{Extension, Object, Privileges, Schema};
 use crate::error::{Result, Severity, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::session::work::Work;
 
 /// The name of the extension that is always there.

@@ -10,13 +10,14 @@ use std::collections::HashSet;
 
 use super::grant_column::OnRelation;
 use super::lists::Lists;
-use super::names::{Qualified, fold};
+use super::names::Qualified;
 use super::permission::{denied, described};
 use super::resolve::{undefined_schema, undefined_table, wrong_type};
 use super::user_type::undefined_type;
 use crate::catalog::access_list::{self, Refused};
 use crate::catalog::{AclItem, Oid, Privileges, Relation, RoutineKind, Securable, store};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::{GrantStatement, Objects, RoleRef};
 use crate::session::work::Work;
 

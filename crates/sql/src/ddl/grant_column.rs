@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 
 use super::grant::{Subject, change, privilege};
 use super::lists::Lists;
-use super::names::fold;
 use super::permission::denied;
 use super::resolve::undefined_column;
 use crate::catalog::{AclItem, Oid, Privileges, Relation, Securable};
 use crate::error::Result;
+use crate::identifier::fold;
 use crate::parse::GrantStatement;
 use crate::session::work::Work;
 

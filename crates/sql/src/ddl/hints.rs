@@ -7,10 +7,11 @@
 use cognate_engine::TreeMode;
 
 use super::alter_relation::action_not_for;
-use super::names::{Qualified, fold};
+use super::names::Qualified;
 use super::resolve::{undefined_column, undefined_table, wrong_type};
 use crate::catalog::{Index, IndexKey, Object, Oid, Relation, ReplicaIdentity, Table, put_hint};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::{AlterRelation, NewReplicaIdentity, RelationChange};
 use crate::pg_catalog::storage_of;
 use crate::session::work::Work;

@@ -1,40 +1,11 @@
-//! Names of objects: folding, qualification, and the names PostgreSQL makes up for constraints and
+//! Names of objects: qualification, and the names that PostgreSQL makes up for constraints and
 //! sequences.
 
-use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
-use sqlparser::tokenizer::Word;
+use sqlparser::ast::{ObjectName, ObjectNamePart};
 
 use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
-
-/// Longest identifier in bytes; longer ones are cut.
-pub(crate) const MAX_NAME: usize = 63;
-
-/// An identifier as it is stored, and looked up: without quotes its ASCII letters in lower case, as
-/// in PostgreSQL, and cut to [`MAX_NAME`] bytes.
-pub(crate) fn fold(ident: &Ident) -> String {
-    fold_text(&ident.value, ident.quote_style.is_some())
-}
-
-/// The same of a word that the parser has not seen yet.
-pub(crate) fn fold_word(word: &Word) -> String {
-    fold_text(&word.value, word.quote_style.is_some())
-}
-
-/// The same of a text: what was in quotes, or stood without them.
-pub(crate) fn fold_text(text: &str, is_quoted: bool) -> String {
-    let mut name = if is_quoted { text.to_owned() } else { text.to_ascii_lowercase() };
-    cut(&mut name, MAX_NAME);
-    name
-}
-
-/// Cuts a text to at most `limit` bytes, at a character boundary.
-pub(crate) fn cut(name: &mut String, limit: usize) {
-    if name.len() > limit {
-        let end = (0..=limit).rev().find(|&at| name.is_char_boundary(at)).unwrap_or(0);
-        name.truncate(end);
-    }
-}
+use crate::identifier::{MAX_NAME, cut, fold};
 
 /// A possibly qualified name of a relation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,11 +100,15 @@ pub(crate) fn make_up(base: &str, middle: &str, label: &str, taken: impl Fn(&str
 fn join(base: &str, middle: &str, label: &str) -> String {
     let overhead = label.len() + 1 + usize::from(!middle.is_empty());
     let available = MAX_NAME - overhead;
-    let (mut base, mut middle) = (base.to_owned(), middle.to_owned());
-    while base.len() + middle.len() > available {
-        let longer = if base.len() > middle.len() { &mut base } else { &mut middle };
-        longer.pop();
+    let (mut base_bytes, mut middle_bytes) = (base.len(), middle.len());
+    while base_bytes + middle_bytes > available {
+        let longer = if base_bytes > middle_bytes { &mut base_bytes } else { &mut middle_bytes };
+        *longer -= 1;
     }
+    // Bytes are shared out first, as in PostgreSQL, and characters kept whole afterwards.
+    let (mut base, mut middle) = (base.to_owned(), middle.to_owned());
+    cut(&mut base, base_bytes);
+    cut(&mut middle, middle_bytes);
     if middle.is_empty() { format!("{base}_{label}") } else { format!("{base}_{middle}_{label}") }
 }
 
@@ -149,5 +124,10 @@ mod tests {
         let name = make_up(&long, "column", "key", |_| false);
         assert_eq!(name.len(), 63);
         assert!(name.ends_with("_column_key"));
+        // 57 bytes for both parts: 29 and 28, and half a character is none.
+        let name = make_up(&"\u{e4}".repeat(26), &"\u{f6}".repeat(26), "fkey", |_| false);
+        assert_eq!(name, format!("{}_{}_fkey", "\u{e4}".repeat(14), "\u{f6}".repeat(14)));
+        let name = make_up(&"\u{e4}".repeat(26), &"x".repeat(60), "fkey", |_| false);
+        assert_eq!(name, format!("{}_{}_fkey", "\u{e4}".repeat(14), "x".repeat(28)));
     }
 }

@@ -3,10 +3,11 @@
 
 use sqlparser::ast;
 
-use super::names::{Qualified, fold};
+use super::names::Qualified;
 use crate::bind::resolve_type;
 use crate::catalog::{Deferrable, Identity, ReferentialAction};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::{KeyLists, SequenceOptions, split_key, split_referenced};
 use crate::types::{FormatContext, Type, TypeId};
 

@@ -137,4 +137,19 @@ impl Work<'_> {
     pub(crate) fn is_taken(&self, schema: &str, name: &str) -> bool {
         self.catalog.relation(schema, name).is_some()
     }
+
+    /// Whether a constraint of the schema has this name, but for those of `own`, a table or a
+    /// domain that is being changed. Names that are made up are none of these, as in PostgreSQL;
+    /// those that are given need to differ within their table or domain only.
+    pub(crate) fn is_constraint_beside(&self, schema: Oid, own: Oid, name: &str) -> bool {
+        let mut tables = self.catalog.relations_in(schema).filter_map(Relation::as_table);
+        let mut domains = self.catalog.domains().filter(|domain| domain.schema == schema);
+        tables.any(|table| table.oid != own && table.has_constraint(name))
+            || domains.any(|domain| domain.oid != own && domain.check(name).is_some())
+    }
+
+    /// Whether a name cannot be made up for a constraint of a table that is being changed.
+    pub(super) fn is_constraint_taken(&self, table: &Table, name: &str) -> bool {
+        table.has_constraint(name) || self.is_constraint_beside(table.schema, table.oid, name)
+    }
 }

@@ -14,13 +14,13 @@ use cognate_engine::LockMode;
 use sqlparser::ast;
 
 use super::drop::{describe, describe_routine};
-use super::names::fold;
 use super::permission::denied;
 use super::user_type::describe_type;
 use crate::catalog::{
     AclItem, Catalog, Membership, OWNER_OID, Object, Oid, PREDEFINED, Role, RoleSettings, Securable, store,
 };
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::{RoleOption, RoleRef, RoleStatement};
 use crate::scram::Verifier;
 use crate::session::work::Work;

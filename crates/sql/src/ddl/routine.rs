@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::names::{Qualified, fold};
+use super::names::Qualified;
 use super::resolve::undefined_schema;
 use crate::bind::resolve_type;
 use crate::catalog::{Argument, ArgumentMode, Object, Parallel, Relation, Routine, RoutineKind};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
 use crate::routine::name_of;
 use crate::session::work::Work;

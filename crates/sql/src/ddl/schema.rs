@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
-use super::names::{fold, single};
+use super::names::single;
 use super::resolve::undefined_schema;
 use super::routine::lock_name;
 use crate::bind::{custom_name, put_schema, renamed, schema_and_name};
@@ -13,6 +13,7 @@ use crate::catalog::{
     Catalog, Domain, Index, Object, Oid, Privileges, Relation, Routine, Schema, Sequence, Table, View,
 };
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::parse_expression;
 use crate::parse::walk::change_types;
 use crate::session::work::Work;

@@ -6,10 +6,11 @@ use cognate_engine::TreeMode;
 use sqlparser::ast;
 
 use super::alter_table::column_place;
-use super::names::{Qualified, fold};
+use super::names::Qualified;
 use crate::bind::resolve_built_in;
 use crate::catalog::{Identity, Object, Oid, Relation, Schema, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::{AlterSequence, IdentityChange, SequenceOptions, sequence_name_of};
 use crate::pg_catalog::ServerView;
 use crate::session::work::Work;

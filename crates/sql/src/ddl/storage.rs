@@ -10,10 +10,11 @@ use sqlparser::ast;
 use super::alter_relation::action_not_for;
 use super::create_index;
 use super::create_table::{merged_options, option_name, storage_options};
-use super::names::{Qualified, fold};
+use super::names::Qualified;
 use super::resolve::{undefined_table, wrong_type};
 use crate::catalog::{Object, Relation};
 use crate::error::{Result, SqlError};
+use crate::identifier::fold;
 use crate::parse::{AlterRelation, RelationChange};
 use crate::session::work::Work;
 

@@ -8,10 +8,10 @@
 
 use sqlparser::ast;
 
-use super::names::fold;
 use super::permission::denied;
 use crate::catalog::{Object, Oid, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::session::work::Work;
 
 impl Work<'_> {

@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation};
 
-use super::names::fold;
+use crate::identifier::fold;
 use crate::parse::{IdentityChange, dropped_expression, identity_change};
 
 /// A line of them.

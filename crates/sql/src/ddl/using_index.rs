@@ -7,10 +7,10 @@
 use sqlparser::ast;
 
 use super::constraint::{Rows, duplicate_constraint};
-use super::names::fold;
 use super::request::{ConstraintRequest, deferrable};
 use crate::catalog::{Index, IndexColumn, Object, Oid, Relation, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::session::work::Work;
 
 impl Work<'_> {

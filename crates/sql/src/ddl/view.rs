@@ -6,12 +6,13 @@ use std::sync::Arc;
 use cognate_engine::{LockMode, TreeMode};
 use sqlparser::ast;
 
-use super::names::{Qualified, fold};
+use super::names::Qualified;
 use super::resolve::{duplicate_relation, wrong_type};
 use super::routine::lock_name;
 use crate::bind::{Noted, base_table, pinned};
-use crate::catalog::{self, CheckOption, Column, Object, Relation, Securable, View};
+use crate::catalog::{self, CheckOption, Column, Object, Oid, Relation, Securable, View};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::{Command, changes_rows, parse_single};
 use crate::session::OutputColumn;
 use crate::session::work::Work;
@@ -240,14 +241,28 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a view still binds: 42703 and the like if not.
-    fn bind_view(&self, view: &View) -> Result<()> {
+    /// The columns that the NATURAL JOINs of views over a relation compare, with the views' oids.
+    pub(super) fn natural_over(&self, relation: Oid) -> Result<Vec<(Oid, Vec<String>)>> {
+        let mut found = Vec::new();
+        for view in self.catalog.views().filter(|view| view.depends_on.contains(&relation)) {
+            if view.query.contains("NATURAL") && self.view_fits(view)? {
+                found.push((view.oid, self.bind_view(view)?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether a view still binds: 42703 and the like if not. What its NATURAL JOINs compare.
+    pub(super) fn bind_view(&self, view: &View) -> Result<Vec<String>> {
         let statement = parse_single(&view.query)?;
         let Some(Command::Sql(sql)) = statement.as_ref().map(|statement| &statement.command) else {
             return Err(SqlError::internal(format!("view \"{}\" is no query", view.name)));
         };
         match sql.as_ref() {
-            ast::Statement::Query(query) => self.bind(|binder| binder.query_of_view(view, query).map(drop)),
+            ast::Statement::Query(query) => self.bind(|binder| {
+                binder.query_of_view(view, query)?;
+                Ok(binder.natural_columns().to_vec())
+            }),
             _ => Err(SqlError::internal(format!("view \"{}\" is no query", view.name))),
         }
     }

@@ -17,7 +17,7 @@ use super::sorter::Sorter;
 use crate::bind::SortKey;
 use crate::error::{Result, SqlError};
 use crate::expr::{Env, Execution};
-use crate::function::Accumulator;
+use crate::function::{Accumulator, is_ordered_set};
 use crate::plan::AggregateNode;
 use crate::types::Datum;
 
@@ -233,8 +233,26 @@ impl AggregateState {
             sorted.sorter.release(context);
             // What the accumulator holds is a value now.
             context.execution.runtime.release(held?);
+        } else if !self.is_plain && is_ordered_set(node.function.function.name) {
+            self.add_direct(node, context)?;
         }
         self.accumulator.finish(&context.execution.read.eval)
+    }
+
+    /// Tells an ordered-set aggregate that has met no row what stands before its WITHIN GROUP,
+    /// which is tested all the same.
+    fn add_direct(&mut self, node: &AggregateNode, context: Context<'_>) -> Result<()> {
+        let Some((_, direct)) = node.arguments.split_last() else { return Ok(()) };
+        // What several aggregates have in common is computed with rows only.
+        let mut reads_row = false;
+        direct.iter().for_each(|argument| argument.for_each_slot(&mut |_| reads_row = true));
+        if reads_row {
+            return Ok(());
+        }
+        let env = context.env(&[]);
+        let mut arguments = direct.iter().map(|argument| argument.eval(&env)).collect::<Result<Vec<_>>>()?;
+        arguments.push(Datum::Null);
+        self.accumulator.add(&arguments, &context.execution.read.eval)
     }
 
     /// Adds what was sorted; gives the bytes accounted for that.

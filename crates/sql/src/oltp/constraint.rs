@@ -84,7 +84,7 @@ fn values(
         value => {
             let mut text = value.to_text_string(table.columns[place].ty, format);
             if text.len() > 64 {
-                crate::ddl::names::cut(&mut text, 64);
+                crate::identifier::cut(&mut text, 64);
                 text.push_str("...");
             }
             text

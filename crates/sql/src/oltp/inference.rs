@@ -9,9 +9,9 @@ use super::conflict::deferrable_arbiter;
 use super::subject::Subject;
 use crate::bind::{Binder, BoundComputed, Clause, bind_computed};
 use crate::catalog::{Index, IndexKey, Table};
-use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed, same};
+use crate::identifier::fold;
 use crate::parse::{ConflictTarget, conflict_target};
 use crate::plan::implies;
 

@@ -372,15 +372,16 @@ impl Work<'_> {
             while let Some(frame) = run.next(self)? {
                 self.interrupts.check()?;
                 let row_key = frame_key(&plan.target, &frame)?;
-                if plan.target.is_joined && seen.contains(&row_key) {
+                let joined = plan.target.is_joined.then(|| row_key.clone());
+                if joined.as_ref().is_some_and(|key| seen.contains(key)) {
                     continue;
                 }
                 let before = changed.rows;
-                self.update_one(plan, run, row_key.clone(), frame, &mut changed).await?;
+                self.update_one(plan, run, row_key, frame, &mut changed).await?;
                 // A row that has changed meanwhile, so that it does not belong to these rows
                 // of the others any more, may still belong to those that follow.
-                if plan.target.is_joined && changed.rows > before {
-                    seen.insert(row_key);
+                if let Some(key) = joined.filter(|_| changed.rows > before) {
+                    seen.insert(key);
                 }
             }
         } else if let Some((row_key, frame)) =

@@ -7,7 +7,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use super::rewrite::is;
-use crate::ddl::names::fold_word;
+use crate::identifier::fold_word;
 
 /// Begins such a name.
 const MARK: &str = "\u{1}current of ";

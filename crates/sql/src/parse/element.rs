@@ -14,8 +14,8 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use super::SHALLOW;
-use crate::ddl::names::fold_word;
 use crate::error::{Result, SqlError};
+use crate::identifier::fold_word;
 
 /// The function's name: nothing can be called so.
 const PUT: &str = "\u{1}put";

@@ -78,8 +78,8 @@ pub(crate) use window::exclusion_of;
 
 use super::like::Like;
 use super::{ALL_FIELDS, KEY_MARK, Notes, Overriding, is_line_break};
-use crate::ddl::names::fold_word;
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold_word;
 
 /// The upper-case word of an unquoted word token; empty for anything else.
 fn word(token: Option<&TokenWithSpan>) -> &str {

@@ -7,7 +7,7 @@ use super::{SystemTable, function, keywords, procedure, role, routine, table, ta
 use crate::catalog::{
     Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation, Routine, UserType, resolve_schema,
 };
-use crate::ddl::names::fold_text;
+use crate::identifier::fold_text;
 use crate::types::{ObjectNames, Type};
 
 /// A name as SQL text: quoted if it must be.

@@ -1,7 +1,7 @@
 //! A block's text in pieces, and how far it was read.
 
-use crate::ddl::names::fold_text;
 use crate::error::{Result, SqlError};
+use crate::identifier::fold_text;
 use crate::parse::lexeme::{Kind, Lexeme, Lexemes};
 
 /// A piece of the text, and where it begins.

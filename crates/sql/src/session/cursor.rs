@@ -24,8 +24,8 @@ use super::{CommandTag, Fetch, Format, OutputColumn, Portal, Prepared, RowSink, 
 use crate::bind::lock_name;
 use crate::budget::{Budget, Charge};
 use crate::catalog::Oid;
-use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::oltp::memory::row_bytes;
 use crate::parse::{Command, FetchCount, ROW_KEY, Statement, changes_rows, with_row_key};
 use crate::pg_catalog::CursorRow;

@@ -11,11 +11,12 @@ use super::{
     Action, CommandTag, Fetch, Format, OutputColumn, Planned, Portal, Prepared, RowSink, Session, SinkState,
 };
 use crate::ddl::create_table::Kind;
-use crate::ddl::names::{Qualified, fold, single};
+use crate::ddl::names::{Qualified, single};
 use crate::ddl::request::ColumnRequest;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::explain::{PlanFormat, Summary, Telling};
 use crate::expr::{Count, Tally};
+use crate::identifier::fold;
 use crate::oltp::memory::row_bytes;
 use crate::parse::{self, Command, Statement};
 use crate::types::{Datum, FormatContext, TypeId};

@@ -36,9 +36,9 @@ use super::portal::PortalState;
 use super::routine::{Rows, on_enough_stack};
 use super::statement::{controls_transaction, tag};
 use super::{Action, CommandTag, Fetch, Portal, Prepared, Session, Statement};
-use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt as _;
+use crate::identifier::fold;
 use crate::parse::{self, Command};
 use crate::plpgsql::{self, Into};
 use crate::routine::{DEPTH_MAX, Scope, too_deep};
@@ -79,6 +79,8 @@ struct Answer {
 enum Wanted {
     /// All are dropped.
     None,
+    /// All are computed and counted, and the first is kept.
+    First,
     /// At most so many.
     Most(u64),
     All,
@@ -194,20 +196,16 @@ impl Session {
         for (place, mut statement) in statements.into_iter().enumerate() {
             statement.has_company = false;
             let into = into.filter(|_| place + 1 == last);
-            let is_select = tag(&statement.command) == "SELECT";
-            let most = into.map_or(Wanted::None, |into| match (into.strict, is_select) {
-                (true, _) => Wanted::Most(2),
-                (false, true) => Wanted::Most(1),
-                // All are there at once, and are counted.
-                (false, false) => Wanted::All,
+            let most = into.map_or(Wanted::None, |into| match into.strict {
+                true => Wanted::Most(2),
+                false => Wanted::First,
             });
-            let mut answer = self.run_with(statement, (Text::Statement, most), using, running.depth).await?;
+            let answer = self.run_with(statement, (Text::Statement, most), using, running.depth).await?;
             (running.row_count, is_query) = (answer.count as i64, answer.is_query);
             if let Some(into) = into.filter(|_| is_query) {
                 if into.strict && answer.rows.len() > 1 {
                     return Err(too_many_rows()?);
                 }
-                answer.rows.truncate(1);
                 let count = running.row_count;
                 self.take_answer(answer, Some(into), running)?;
                 running.row_count = count;
@@ -294,14 +292,17 @@ impl Session {
         let is_query = prepared.columns().is_some();
         let mut portal = Portal::new(prepared, values, Vec::new());
         portal.depth = depth;
-        let mut sink = Rows::new(self.memory_limit, most != Wanted::None);
+        let mut sink = match most {
+            Wanted::First => Rows::first(self.memory_limit, 1),
+            most => Rows::new(self.memory_limit, most != Wanted::None),
+        };
         let limit = if let Wanted::Most(rows) = most { rows } else { 0 };
         let ran = self.run_statement(&mut portal, &mut sink, limit).await;
         let fetch = ran.map_err(|error| within(error, &portal.prepared, what))?;
         let count = match fetch {
             Fetch::Complete(CommandTag::Rows(_, rows) | CommandTag::Insert(rows)) => rows,
             Fetch::CopyIn(_) | Fetch::CopyOut(_) => return Err(no_copy()),
-            _ => sink.rows.len() as u64,
+            _ => sink.count,
         };
         debug_assert!(!matches!(portal.state, PortalState::Ready));
         Ok(Answer { columns, rows: std::mem::take(&mut sink.rows), count, is_query })

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use super::{Authority, Session, SqlDatabase};
 use crate::catalog::{Catalog, DATABASE_OID, Oid, Privileges, Role, Securable};
 use crate::ddl::database::undefined_database;
-use crate::ddl::names::{MAX_NAME, cut};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::{MAX_NAME, cut};
 use crate::scram::Verifier;
 
 /// What the catalog says of a password.

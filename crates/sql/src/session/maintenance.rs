@@ -76,7 +76,7 @@ impl Session {
                     let found = self.named(&catalog, &name)?;
                     let may = self.check_maintainer(&catalog, command, found.as_ref())?;
                     for column in columns {
-                        let column = crate::ddl::names::fold(column);
+                        let column = crate::identifier::fold(column);
                         if let Some(Relation::Table(table)) = &found
                             && table.column_place(&column).is_none()
                         {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::{Format, OutputColumn, Portal, Prepared, Session};
+use super::{Block, Format, OutputColumn, Portal, Prepared, Session};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Command, Statement};
 use crate::types::{Datum, FormatContext, Type, bounds};
@@ -74,6 +74,10 @@ impl Session {
         result_formats: &[Format],
     ) -> Result<Portal> {
         self.check_not_failed(prepared.statement())?;
+        if self.block == Block::Failed && prepared.statement().is_none() {
+            // Nothing may be given there, and a portal of it is more than that: as in PostgreSQL.
+            return Err(self.in_failed_block());
+        }
         self.begin_statement();
         let _within = bounds::enter(self.interrupts.clone());
         let types = prepared.parameter_types();

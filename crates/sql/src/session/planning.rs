@@ -218,13 +218,18 @@ impl Session {
         if statement.is_none_or(|statement| super::statement::ends_failed_block(&statement.command)) {
             return Ok(());
         }
-        if let Some(overtaken) = &self.overtaken {
-            return Err(overtaken.clone());
-        }
-        Err(SqlError::new(
-            sqlstate::IN_FAILED_SQL_TRANSACTION,
-            "current transaction is aborted, commands ignored until end of transaction block",
-        ))
+        Err(self.in_failed_block())
+    }
+
+    /// 25P02, or what a block has failed by that was overtaken.
+    #[cold]
+    pub(super) fn in_failed_block(&self) -> SqlError {
+        self.overtaken.clone().unwrap_or_else(|| {
+            SqlError::new(
+                sqlstate::IN_FAILED_SQL_TRANSACTION,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            )
+        })
     }
 
     pub(super) fn own_catalog_is_empty(&self) -> bool {
@@ -432,7 +437,7 @@ impl Session {
         };
         match command {
             Command::Fetch { cursor, skip: false, .. } => {
-                let name = crate::ddl::names::fold(cursor);
+                let name = crate::identifier::fold(cursor);
                 Ok(Some(self.fetch_columns(&name)?.into()))
             }
             Command::Mip(operation, arguments) => Ok(Some(super::mip::columns(*operation, arguments))),

@@ -26,8 +26,8 @@ use super::work::Work;
 use crate::Severity;
 use crate::catalog::{Catalog, Object, Oid, RoleSettings, SettingList, store};
 use crate::ddl::database::undefined_database;
-use crate::ddl::names::{MAX_NAME, cut, fold};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::{MAX_NAME, cut, fold};
 use crate::parse::{AlterSettings, RoleName, SettingChange, SettingScope};
 
 /// Whose sessions a statement is about.

@@ -110,15 +110,23 @@ impl Bodies {
 /// Takes the rows of a body's last statement, or drops those of another one.
 pub(super) struct Rows {
     pub(super) rows: Vec<Vec<Datum>>,
+    /// How many there were, if any are wanted.
+    pub(super) count: u64,
     bytes: usize,
     limit: usize,
-    is_wanted: bool,
+    /// So many are kept.
+    wanted: usize,
     refused: Option<SqlError>,
 }
 
 impl Rows {
     pub(super) fn new(limit: usize, is_wanted: bool) -> Rows {
-        Rows { rows: Vec::new(), bytes: 0, limit, is_wanted, refused: None }
+        Rows::first(limit, if is_wanted { usize::MAX } else { 0 })
+    }
+
+    /// The first so many rows.
+    pub(super) fn first(limit: usize, wanted: usize) -> Rows {
+        Rows { rows: Vec::new(), count: 0, bytes: 0, limit, wanted, refused: None }
     }
 
     /// What they take.
@@ -129,7 +137,11 @@ impl Rows {
 
 impl RowSink for Rows {
     fn row(&mut self, _: &[OutputColumn], _: &[Format], row: &[Datum], _: &FormatContext) -> SinkState {
-        if !self.is_wanted {
+        if self.wanted == 0 {
+            return SinkState::Ready;
+        }
+        self.count += 1;
+        if self.rows.len() >= self.wanted {
             return SinkState::Ready;
         }
         self.bytes += row_bytes(row);

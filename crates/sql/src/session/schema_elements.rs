@@ -4,8 +4,9 @@
 
 use sqlparser::ast;
 
-use crate::ddl::names::{Qualified, fold, single};
+use crate::ddl::names::{Qualified, single};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::{Command, CreateSchema};
 use crate::pg_catalog::quote_identifier;
 use crate::session::work::Work;

@@ -16,9 +16,10 @@ use super::portal::PortalState;
 use super::statement::tag;
 use super::{Block, CommandTag, Fetch, Portal, Prepared, STATEMENTS_MAX, Session};
 use crate::catalog::{CHECKPOINT_OID, Privileges};
-use crate::ddl::names::{Qualified, fold, single};
+use crate::ddl::names::{Qualified, single};
 use crate::ddl::user_type::Dropped;
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::parse::{Command, DatabaseStatement, MipArgument, Statement};
 use crate::session::work::Work;
 

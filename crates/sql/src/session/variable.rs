@@ -6,8 +6,8 @@ use super::maintenance::require_alone;
 use super::modes::{isolation_name, isolation_of};
 use super::portal::{PortalState, Tag};
 use super::{Block, CommandTag, OutputColumn, Session, Statement};
-use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold;
 use crate::types::{Datum, Type, TypeId};
 
 /// The name of a setting as SHOW and SET spell it: `TIME ZONE` and the like are words of their own.

@@ -5,7 +5,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use super::{Pass, innermost_open};
-use crate::ddl::names::fold_word;
+use crate::identifier::fold_word;
 
 /// Begins the name of a window that leaves out rows.
 const EXCLUSION: char = '\u{1}';

@@ -30,9 +30,9 @@ use crate::catalog::{
     Behavior, Catalog, Oid, Relation, Routine, RoutineKind, TEMPORARY_ALIAS, UserType, View, is_temporary,
     resolve_schema,
 };
-use crate::ddl::names;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{Kind, Volatility, all};
+use crate::identifier::fold;
 use crate::parse::walk::{Step, Walker, walk};
 use crate::parse::{Command, Statement, changes_rows, current_of, locks_rows_within};
 use crate::pg_catalog::SystemTables;
@@ -437,7 +437,7 @@ impl<'a> Check<'a, '_> {
 
 /// Schema and name, as they are looked up.
 fn split(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
-    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(names::fold).collect();
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(fold).collect();
     match parts.as_slice() {
         [name] => Some((None, name.clone())),
         [.., schema, name] => Some((Some(schema.clone()), name.clone())),

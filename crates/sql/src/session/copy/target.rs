@@ -7,9 +7,9 @@ use sqlparser::ast;
 use crate::catalog::{Privileges, Table};
 use crate::copy::CopyOptions;
 use crate::ddl::expression::bind_copy_where;
-use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
+use crate::identifier::fold;
 use crate::session::OutputColumn;
 use crate::session::work::Work;
 

@@ -2,8 +2,8 @@
 
 use super::definition::Unit;
 use super::{Definition, Kind};
-use crate::ddl::names::fold_text;
 use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold_text;
 use crate::types::datetime;
 
 fn invalid(definition: &Definition, text: &str) -> SqlError {
