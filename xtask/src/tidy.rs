@@ -38,7 +38,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cognate-client-protocol", &[]),
     ("cognate-client", &["cognate-client-protocol"]),
     ("cognate-engine", &["cognate-env"]),
-    ("cognate-sql", &["cognate-engine", "cognate-env"]),
+    ("cognate-syntax", &[]),
+    ("cognate-sql", &["cognate-syntax", "cognate-engine", "cognate-env"]),
     ("cognate-replication", &["cognate-engine", "cognate-env"]),
     ("cognate-server", &["cognate-sql", "cognate-replication", "cognate-engine", "cognate-env"]),
     ("cognate-composite-protocol", &[]),
@@ -59,7 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// Outside dependency, and the only crates that may name it.
 const HOMES: &[(&str, &[&str])] = &[
-    ("sqlparser", &["cognate-sql"]),
+    ("sqlparser", &["cognate-syntax", "cognate-sql"]),
     ("openraft", &["cognate-replication"]),
     ("tokio-rustls", &["cognate", "cognate-server", "cognate-composite", "cognate-replication"]),
 ];

@@ -416,11 +416,28 @@ fn announce(running: &Running) {
     }
 }
 
+/// Refuses a folder that has no database: opening would make one of whatever folder it is. What is
+/// damaged in a database, and a restore that was interrupted, are named by the opening.
+fn refuse_others(data: &Path) -> Result<(), String> {
+    let folder = data.display();
+    if !data.is_dir() {
+        return Err(format!("there is no folder {folder}"));
+    }
+    let has = |name: &str| data.join(name).try_exists().map_err(|e| format!("cannot read {folder}: {e}"));
+    if has("backup.txt")? || has("INCOMPLETE")? {
+        return Err(format!("{folder} is a backup, which `cognate backup verify` reads"));
+    }
+    // A folder of PostgreSQL's has a `base`, too. One of ours has a lock even without its manifest.
+    let is_database = data.join("base").is_dir() && (has("lock")? || has("base/MANIFEST")?);
+    match is_database || has("RESTORING")? {
+        true => Ok(()),
+        false => Err(format!("there is no database in {folder}")),
+    }
+}
+
 /// Opening a database reads and verifies every file of it; nothing is done with it then.
 fn check(data: &Path) -> Result<(), String> {
-    if !data.is_dir() {
-        return Err(format!("there is no folder {}", data.display()));
-    }
+    refuse_others(data)?;
     let mut options = Options::new(data);
     if data.join("images").is_dir() {
         // A node's. Nothing is ordered here; its order's log is verified by its own start.

@@ -216,13 +216,7 @@ fn show(nodes: &Value) -> Result<(), String> {
 }
 
 fn init(data: &std::path::Path) -> Result<(), String> {
-    if !data.is_dir() {
-        return Err(format!("there is no folder {}", data.display()));
-    }
-    // Opening would make a database of whatever folder this is.
-    if !data.join("base").is_dir() {
-        return Err(format!("there is no database in {}", data.display()));
-    }
+    crate::refuse_others(data)?;
     let position = Database::found_cluster(Options::new(data)).map_err(|e| e.to_string())?;
     say(&format!(
         "{} is a node's from now on: its cluster begins behind position {position}. Start it with --node N and \

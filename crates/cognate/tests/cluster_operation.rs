@@ -30,7 +30,7 @@ fn who_comes_to_a_node_that_is_starting_is_told_so_at_once() {
     let words: Vec<&str> = words.into_iter().chain(arguments.iter().map(String::as_str)).collect();
     let mut alone = command(&words).stderr(process::Stdio::null()).spawn().expect("started");
     let mut reasons = BTreeSet::new();
-    while !reasons.iter().any(|reason: &String| reason.contains("no majority")) {
+    while !reasons.iter().any(|reason: &String| reason.contains("no way to a majority")) {
         assert!(alone.try_wait().expect("asked").is_none(), "it waits for the others");
         reasons.extend(refused_by(address));
     }

@@ -69,6 +69,47 @@ fn it_has_as_many_files_as_the_system_gives() {
     assert_eq!(bounds[0], bounds[1], "the one in force, and the highest");
 }
 
+/// Each thread that serves needs some of them.
+#[test]
+fn without_files_for_its_threads_it_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = Command::new("/bin/sh")
+        .args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_cognate"), "serve", "--data"])
+        .arg(folder.path())
+        .args(["--listen", "127.0.0.1:0", "--http", "off", "--worker-threads", "100", "--log", "error"])
+        .env_clear()
+        .stdin(Stdio::null())
+        .output()
+        .expect("ran");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("cognate: cannot start the serving threads: "), "{said}");
+}
+
+/// A name that was mistyped, or the folder above, is not found sound, and nothing is made in it.
+#[test]
+fn only_the_folder_of_a_database_is_checked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = folder.path().join("other");
+    std::fs::create_dir(&other).expect("made");
+    for arguments in [&["check"][..], &["node", "init"]] {
+        let look = |expected: &str| {
+            let arguments = [arguments, &["--data", other.to_str().expect("UTF-8")]].concat();
+            let (code, said) = fails(&arguments);
+            assert!(code == Some(1) && said.contains(expected), "{arguments:?}: {said}");
+        };
+        look("there is no database in ");
+        // As in a folder of PostgreSQL's.
+        std::fs::create_dir(other.join("base")).expect("made");
+        look("there is no database in ");
+        std::fs::remove_dir(other.join("base")).expect("empty still");
+        std::fs::write(other.join("backup.txt"), "").expect("written");
+        look(" is a backup");
+        std::fs::remove_file(other.join("backup.txt")).expect("removed");
+        assert_eq!(std::fs::read_dir(&other).expect("listed").count(), 0, "{arguments:?}");
+    }
+}
+
 /// What cannot be used changes nothing, and ends nobody.
 #[test]
 fn a_hang_up_reads_the_configuration_again() {

@@ -56,9 +56,9 @@ pub enum Error {
         /// Where it was closed in the order.
         position: Csn,
     },
-    /// The node hears no majority of its cluster, so the transaction could not be ordered. It is
-    /// rolled back.
-    #[error("the transaction was not ordered: this node hears no majority of its cluster")]
+    /// The node has no way to a majority of its cluster, so the transaction could not be ordered.
+    /// It is rolled back.
+    #[error("the transaction was not ordered: this node has no way to a majority of its cluster")]
     NotOrdered,
     /// Waiting would never end; this transaction is the victim. Roll back and retry.
     #[error("deadlock detected: transactions {cycle:?} wait for one another")]

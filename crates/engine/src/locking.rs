@@ -85,6 +85,17 @@ impl Transaction {
         self.writes.refund(freed);
     }
 
+    /// Says that it takes away a row that it has locked, or a key of it: whoever wants the key is
+    /// to wait.
+    pub fn note_leaving(&self, tree: TreeId, key: &[u8]) {
+        self.manager.locks.note_leaving(self.id, tree, key);
+    }
+
+    /// Whether another one has said so for whom this one would have to wait if it asked for `mode`.
+    pub fn is_leaving(&self, tree: TreeId, key: &[u8], mode: LockMode) -> bool {
+        self.manager.locks.is_leaving(self.id, tree, key, self.row_mode(mode))
+    }
+
     /// Locks a whole tree until the end of the transaction; otherwise like `lock`. `Read` and
     /// `Write` cost next to nothing.
     ///

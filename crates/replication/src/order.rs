@@ -30,7 +30,7 @@ use crate::pace::{Pace, SlowNode};
 use crate::proposer::{self, Waiting};
 use crate::serve::Server;
 use crate::settings::Settings;
-use crate::status::{self, NodeRow, NodeState, Role, Signs};
+use crate::status::{self, NodeRow, NodeState, Role, Signs, Unreached};
 
 /// Room for requests is counted in pieces of this size.
 const PIECE: usize = 1 << 10;
@@ -81,6 +81,7 @@ pub(crate) struct Inner {
     is_stopping: watch::Sender<bool>,
     divergence: Mutex<Option<String>>,
     pace: Mutex<Pace>,
+    unreached: Mutex<Unreached>,
     began: Instant,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -149,10 +150,10 @@ impl TotalOrder {
             }
         };
         let (queue, waiting) = mpsc::unbounded_channel();
-        let pace = Pace::new(settings.node, settings.pace);
         let inner = Arc::new(Inner {
             room: Arc::new(Semaphore::new(limits.waiting_bytes / PIECE + 1)),
             addresses: RwLock::new(settings.peers.clone()),
+            pace: Mutex::new(Pace::new(settings.node, settings.pace)),
             settings,
             identity,
             log: Arc::clone(&log),
@@ -170,7 +171,7 @@ impl TotalOrder {
             queue,
             is_stopping: watch::channel(false).0,
             divergence: Mutex::new(None),
-            pace: Mutex::new(pace),
+            unreached: Mutex::default(),
             began: Instant::now(),
             tasks: Mutex::default(),
         });
@@ -455,11 +456,19 @@ impl Inner {
         let marks = self.marks();
         let pace = self.pace.lock().own();
         let bytes_behind = if pace.keeps_up { 0 } else { self.unapplied(marks.applied).0 };
+        let (own, timing) = (self.identity.node(), &self.settings.timing);
+        let patience = 3 * timing.election_max;
+        let leader_age = self.contact.lock().map(|contact| contact.elapsed());
+        // Who was away is heard before it is dialed again, so its absence does not count.
+        let is_heard = leader_age.is_some_and(|age| age <= patience);
+        let is_unreached = |node: &NodeNumber| *node != own && self.wire.problem(*node).is_some();
+        let leader = view.leader.filter(|node| is_heard && is_unreached(node));
         let (state, reason) = status::judge(&Signs {
             is_leader: view.is_leader,
             quorum_age: view.quorum_age,
-            leader_age: self.contact.lock().map(|contact| contact.elapsed()),
-            patience: 3 * self.settings.timing.election_max,
+            leader_age,
+            patience,
+            unreached: self.unreached.lock().see(self.began.elapsed(), timing.no_leader, leader),
             entries_behind: next(view.cluster_committed).saturating_sub(next(self.settled.borrow().index)),
             requests_behind: marks.settled.saturating_sub(marks.applied),
             bytes_behind,
@@ -470,9 +479,8 @@ impl Inner {
         });
         match state {
             NodeState::Minority => {
-                let (own, peers) = (self.identity.node(), &self.settings.peers);
                 let problem = |node: NodeNumber| self.wire.problem(node);
-                (state, reason + &status::problems(own, peers, &view.members, problem))
+                (state, reason + &status::problems(own, &self.settings.peers, &view.members, problem))
             }
             _ => (state, reason),
         }

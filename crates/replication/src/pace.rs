@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Little is half of the limit. From anywhere a node that does not take part goes to *away*; one
-//! that was level or slow only after it has not been heard, or has heard no leader, for a moment
+//! that was level or slow only after it has not been heard, or had no way to a leader, for a moment
 //! ([`Phase::Unheard`]). Otherwise a machine that is too busy to answer in time would stop the
 //! waiting just where it is needed. Meanwhile it holds up nobody. Each node looks at all, and so
 //! they agree but for moments; a node that finds itself behind, or that comes back and lacks more
@@ -79,8 +79,8 @@ enum Phase {
     Level,
     /// Since when.
     Slow(Duration),
-    /// Has not been heard, or has heard no leader, since then. It was level before, or slow since
-    /// another time.
+    /// Has not been heard, or had no way to a leader, since then. It was level before, or slow
+    /// since another time.
     Unheard {
         since: Duration,
         slow: Option<Duration>,

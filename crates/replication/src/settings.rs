@@ -40,7 +40,8 @@ pub struct Timing {
     pub election_min: Duration,
     /// At most 400 ms.
     pub election_max: Duration,
-    /// How long a proposal waits for a leader before it is refused.
+    /// How long a proposal waits for a leader before it is refused, and how long a leader may be
+    /// heard and not be reached before this node says that it has none.
     pub no_leader: Duration,
     /// How long a proposal that was sent waits before its answer counts as lost.
     pub answer: Duration,

@@ -28,7 +28,7 @@ pub enum NodeState {
     Serving,
     /// It is behind, and comes closer.
     CatchingUp,
-    /// It hears no leader, or leads and hears no majority.
+    /// It hears no leader, does not reach the one that it hears, or leads and hears no majority.
     Minority,
     /// The application found that its state differs from the others'.
     Diverged,
@@ -130,6 +130,8 @@ pub(crate) struct Signs {
     pub(crate) leader_age: Option<Duration>,
     /// A leader is lost after this time.
     pub(crate) patience: Duration,
+    /// The leader, if it has been heard and not reached for longer than a proposal waits.
+    pub(crate) unreached: Option<NodeNumber>,
     /// Settled entries that a majority has and this node does not know of.
     pub(crate) entries_behind: u64,
     /// Requests that are settled here and not applied.
@@ -144,6 +146,30 @@ pub(crate) struct Signs {
     pub(crate) failure: Option<String>,
     /// What the application found.
     pub(crate) divergence: Option<String>,
+}
+
+/// Since when this node has heard the one that leads, and not reached it: connections are those of
+/// who dials.
+#[derive(Debug, Default)]
+pub(crate) struct Unreached(Option<(NodeNumber, Duration)>);
+
+impl Unreached {
+    /// Takes in which leader is heard and cannot be reached now, if so. Returns it if that has been
+    /// so for longer than `patience`: who was away is dialed again within a second.
+    pub(crate) fn see(
+        &mut self,
+        now: Duration,
+        patience: Duration,
+        leader: Option<NodeNumber>,
+    ) -> Option<NodeNumber> {
+        let since = |leader: NodeNumber| match self.0 {
+            Some((before, since)) if before == leader => since,
+            _ => now,
+        };
+        self.0 = leader.map(|leader| (leader, since(leader)));
+        let (leader, since) = self.0?;
+        (now.saturating_sub(since) > patience).then_some(leader)
+    }
 }
 
 /// Entries a node may be behind when it begins to serve.
@@ -173,6 +199,9 @@ pub(crate) fn judge(signs: &Signs) -> (NodeState, String) {
     }
     if !signs.is_leader && !is_recent(signs.leader_age) {
         return (NodeState::Minority, "no leader is heard".to_owned());
+    }
+    if let Some(leader) = signs.unreached {
+        return (NodeState::Minority, format!("nothing reaches node {leader}, which leads"));
     }
     let OwnPace { keeps_up, behind, little } = &signs.pace;
     if let Some(why) = behind {
@@ -295,6 +324,7 @@ mod tests {
             quorum_age: None,
             leader_age: Some(Duration::from_millis(40)),
             patience: Duration::from_millis(600),
+            unreached: None,
             entries_behind: 0,
             requests_behind: 0,
             bytes_behind: 0,
@@ -315,6 +345,8 @@ mod tests {
         assert_eq!(judged(Signs { is_leader: true, ..serving() }), NodeState::Minority);
         let heard = Some(Duration::ZERO);
         assert_eq!(judged(Signs { is_leader: true, quorum_age: heard, ..serving() }), NodeState::Serving);
+        let unreached = judge(&Signs { unreached: Some(2), ..serving() });
+        assert_eq!(unreached, (NodeState::Minority, "nothing reaches node 2, which leads".to_owned()));
         assert_eq!(judged(Signs { entries_behind: 1000, ..serving() }), NodeState::CatchingUp);
         let pace = |keeps_up: bool, behind: Option<&str>| OwnPace {
             keeps_up,
@@ -333,6 +365,22 @@ mod tests {
             judge(&Signs { divergence: why, ..serving() }),
             (NodeState::Diverged, "digest".to_owned())
         );
+    }
+
+    #[test]
+    fn a_leader_is_not_reached_once_that_has_lasted() {
+        let mut unreached = Unreached::default();
+        let patience = Duration::from_millis(900);
+        let mut see = |now, leader| unreached.see(Duration::from_millis(now), patience, leader);
+        assert_eq!(see(100, Some(1)), None);
+        assert_eq!(see(1000, Some(1)), None);
+        assert_eq!(see(1001, Some(1)), Some(1));
+        // It is there again, and another one leads then.
+        assert_eq!(see(1100, None), None);
+        assert_eq!(see(1200, Some(1)), None);
+        assert_eq!(see(2000, Some(2)), None);
+        assert_eq!(see(2900, Some(2)), None);
+        assert_eq!(see(2901, Some(2)), Some(2));
     }
 
     /// It may have found before that it differs, and still says so.

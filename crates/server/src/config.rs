@@ -30,11 +30,14 @@ use cognate_engine::{ActiveLimit, Method};
 use cognate_sql::session::application_servers;
 use serde::Deserialize;
 
+use crate::amount::{duration, parse_size};
 use crate::membership::{self, ClusterConfig};
 use crate::pg::auth::Users;
 
 /// The operator's name where none is configured.
 const SUPERUSER: &str = "cognate";
+/// The longest name of a role.
+const NAME_BYTES: usize = 63;
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 /// The smallest memory budget the server starts with, in bytes.
@@ -366,7 +369,7 @@ impl Config {
             in_doubt_push_after: settings.in_doubt_push_after.as_deref().map(push_after).transpose()?,
             site: site(settings.site)?,
             cluster,
-            superuser: settings.superuser.unwrap_or_else(|| SUPERUSER.to_owned()),
+            superuser: superuser(settings.superuser)?,
             http_token,
             allow_plaintext,
             tls,
@@ -381,6 +384,16 @@ fn site(number: Option<u16>) -> Result<u16, ConfigError> {
     match lanes.contains(&number) {
         true => Ok(number),
         false => Err(ConfigError(format!("site: must be between 1 and {}", lanes.end - 1))),
+    }
+}
+
+/// With the first role it becomes one itself, which every statement about roles can name.
+fn superuser(name: Option<String>) -> Result<String, ConfigError> {
+    let name = name.unwrap_or_else(|| SUPERUSER.to_owned());
+    let is_reserved = matches!(name.as_str(), "public" | "none") || name.starts_with("pg_");
+    match !is_reserved && (1..=NAME_BYTES).contains(&name.len()) {
+        true => Ok(name),
+        false => Err(ConfigError(format!("superuser: \"{name}\" cannot be the name of a role"))),
     }
 }
 
@@ -538,22 +551,6 @@ fn latency(text: &str) -> Result<Duration, ConfigError> {
     duration(text).filter(|time| *time <= LATENCY_MAX).ok_or_else(wrong)
 }
 
-/// A number with a unit: `us`, `ms` or `s`; 0 needs none.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
-    let trimmed = text.trim();
-    let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
-    let (number, unit) = trimmed.split_at(digits);
-    let number: f64 = number.parse().ok()?;
-    let factor = match unit.trim() {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "" if number == 0.0 => 0.0,
-        _ => return None,
-    };
-    Duration::try_from_secs_f64(number * factor).ok()
-}
-
 fn lock_release(text: Option<&str>) -> Result<bool, ConfigError> {
     match text {
         None | Some("early") => Ok(true),
@@ -565,25 +562,6 @@ fn lock_release(text: Option<&str>) -> Result<bool, ConfigError> {
 fn active_limit(text: Option<&str>) -> Result<ActiveLimit, ConfigError> {
     let limit = text.map(str::parse).transpose();
     Ok(limit.map_err(|error| ConfigError(format!("active_limit: {error}")))?.unwrap_or_default())
-}
-
-/// Bytes from a number with an optional unit: `B`, `kB`, `MB`, `GB`, `TB` (powers of 1024, any
-/// case, `i` allowed).
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("\"{text}\" is not a size; write for example 256MB or 2GB");
-    let trimmed = text.trim();
-    let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
-    let (number, unit) = trimmed.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let shift = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return Err(wrong()),
-    };
-    number.checked_mul(1 << shift).ok_or_else(|| format!("\"{text}\" is too large"))
 }
 
 /// Memory of this machine in bytes, where the system tells.
@@ -668,6 +646,9 @@ mod tests {
             ),
             ("site = 0", "site: must be between 1 and 1023"),
             ("site = 1024", "site: must be between 1 and 1023"),
+            ("superuser = ''", "superuser: \"\" cannot be the name of a role"),
+            ("superuser = 'public'", "superuser: \"public\" cannot be the name of a role"),
+            ("superuser = 'pg_operator'", "superuser: \"pg_operator\" cannot be the name of a role"),
             ("active_limit = '0'", "active_limit: 0 is outside the valid range (1 .. 100000)"),
             ("active_limit = 'many'", "active_limit: \"many\" is neither auto, off nor a number"),
             ("max_message = '2GB'", "max_message: must be between"),

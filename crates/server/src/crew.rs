@@ -125,7 +125,7 @@ impl Crew {
 
     fn build(threads: Option<usize>, has_order: bool) -> io::Result<Crew> {
         let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
-        let member = |place: usize| {
+        let member = |place: usize| -> io::Result<Member> {
             let mut builder = Builder::new_multi_thread();
             builder.worker_threads(1).thread_name("serving").thread_stack_size(STACK_BYTES).enable_all();
             builder.global_queue_interval(TURNS);
@@ -135,7 +135,12 @@ impl Crew {
             Ok(Member { runtime: builder.build()?, open: Arc::default() })
         };
         let threads = threads.unwrap_or(1).max(1) + usize::from(has_order);
-        Ok(Crew { members: (0..threads).map(member).collect::<io::Result<_>>()?, has_order })
+        // If the system has no more of what they need, those that are there end as a crew's do.
+        let mut crew = Crew { members: Vec::new(), has_order };
+        for place in 0..threads {
+            crew.members.push(member(place)?);
+        }
+        Ok(crew)
     }
 
     /// The runtime in which a node takes part in the order of its cluster.

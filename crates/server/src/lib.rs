@@ -1,6 +1,7 @@
 //! The server: listeners, PostgreSQL's wire protocol, health, metrics and a live page over HTTP,
 //! configuration.
 
+mod amount;
 mod application;
 mod applier;
 pub mod assemble;

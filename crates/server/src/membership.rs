@@ -124,7 +124,7 @@ pub(crate) fn cluster(
     let log_kept = log_kept.map_err(|wrong| format!("cluster_log_kept: {wrong}"))?;
     let lag_limit = lag_limit.map_err(|wrong| format!("cluster_lag_limit: {wrong}"))?;
     let lag_wait = match &lag_wait {
-        Some(text) => crate::config::duration(text)
+        Some(text) => crate::amount::duration(text)
             .ok_or_else(|| format!("cluster_lag_wait: \"{text}\" is not a time such as 500ms or 5s"))?,
         None => LAG_WAIT,
     };

@@ -674,7 +674,7 @@ async fn a_node_without_a_majority_goes_on_reading_at_serializable() {
     for text in ["SELECT count(*) FROM t", "BEGIN READ ONLY; SELECT count(*) FROM t; COMMIT"] {
         let answer = simple_query(&mut two, text).await;
         assert!(answer.iter().any(|line| line == "2"), "{answer:?}");
-        let is_told = |line: &String| line.starts_with("WARNING 01000: this node hears no majority");
+        let is_told = |line: &String| line.starts_with("WARNING 01000: this node has no way to a majority");
         assert!(answer.iter().any(is_told), "{answer:?}");
     }
     let refused = simple_query(&mut two, "INSERT INTO t VALUES (3)").await;

@@ -103,6 +103,28 @@ fn subscripts_of_arrays_are_numbers() {
     }
 }
 
+/// What is wrong with an array is said in the order of its bytes, and none has any behind its end.
+#[test]
+fn malformed_arrays_are_refused() {
+    let ty = Type::new(TypeId::Int4Array);
+    let context = FormatContext::default();
+    for (words, sqlstate) in [
+        (vec![0, 0, 23, 5], "22P03"),
+        (vec![1, 0, 23, 0, 1, 7], "22P03"),
+        (vec![1, 0, 23, 1, 1, 4, 7, 8], "22P03"),
+        (vec![7], "54000"),
+        (vec![-1], "22P03"),
+        (vec![1, 2], "22P03"),
+        (vec![1, 0], "08P01"),
+        (vec![1, 0, 23, 2, 1, 8], "22P03"),
+        (vec![1, 0, 23, 2, 1, 4, 7], "08P01"),
+    ] {
+        let bytes: Vec<u8> = words.iter().copied().flat_map(i32::to_be_bytes).collect();
+        let received = Datum::receive(ty, &bytes, &context);
+        assert_eq!(received.err().map(|error| error.sqlstate), Some(sqlstate), "{words:?}");
+    }
+}
+
 #[test]
 fn any_input_is_read_without_panic() {
     let texts = prop_oneof![

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import logging
+import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -25,7 +27,7 @@ from .participant import Participant
 from .peers import Peers
 from .root import Origin, SlotFacts, VoteFacts
 from .run import Runner
-from .server import Server, Tokens
+from .server import Server, Tokens, bind
 from .service import Service
 from .sessions import application_name, is_earlier_at_work, terms
 from .slots import Slots
@@ -166,16 +168,19 @@ class Component:
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
         try:
             tokens = read_tokens(given.token_file) if given.token_file else Tokens()
-            host, _, port = given.listen.rpartition(":")
+            host, port = _address(given.listen)
             if tokens == Tokens() and not _is_loopback(host):
                 raise StartError(f"listening on {given.listen} without --token-file lets anybody in")
-            peers = dict(peer.split("=", 1) for peer in given.peers.split(",") if peer)
+            peers = _peers(given.peers)
             peers.pop(self.name, None)
+            # A start that does not get its address has ended nobody.
+            listening = _bind(host, port)
             running = self.start(database=given.database, data=given.data, peers=peers, tokens=tokens)
-            address = running.listen(host.strip("[]"), int(port))
+            address, port = running.serve(listening)
         except (StartError, ValueError, OSError) as error:
             sys.exit(f"{self.name}: {error}")
-        print(f"{self.name} listens on http://{address[0]}:{address[1]}\n{running.matrix}", flush=True)
+        address = f"[{address}]" if ":" in address else address
+        print(f"{self.name} listens on http://{address}:{port}\n{running.matrix}", flush=True)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             running.wait_fenced()
@@ -263,6 +268,32 @@ def read_tokens(file: str | Path) -> Tokens:
     return Tokens(*lines[:2])
 
 
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
+        raise ValueError(f"--listen {text}: not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        return bind(host, port)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise StartError(f"cannot listen on {host or 'any address'}, port {port}: {why}") from error
+
+
+def _peers(text: str) -> dict[str, str]:
+    peers = {}
+    for peer in filter(None, text.split(",")):
+        name, equals, address = peer.partition("=")
+        if not equals:
+            # It is not repeated: there may be a password in it.
+            raise ValueError("--peers: not NAME=URL, with commas between them")
+        peers[name] = address
+    return peers
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
@@ -280,7 +311,11 @@ class Running:
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Answers calls from now on, at this address."""
-        self._server = Server((host, port), self._node, self._runner, self.matrix, self._tokens)
+        return self.serve(bind(host, port))
+
+    def serve(self, listening: socket.socket) -> tuple[str, int]:
+        """Answers calls from now on that come to a socket which listens already. Answers its address."""
+        self._server = Server(listening, self._node, self._runner, self.matrix, self._tokens)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         address = self._server.server_address
         return str(address[0]), int(address[1])

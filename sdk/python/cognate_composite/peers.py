@@ -42,13 +42,18 @@ class Peers:
 
     def set(self, name: str, address: str) -> None:
         """A component is, or has moved, here: `http://host:port`."""
-        parts = urlsplit(address)
         if "@" in address:
             # It is not repeated: there may be a password in it.
             raise ValueError("an address is http://host:port, and names no user")
-        if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
+        try:
+            parts = urlsplit(address)
+            port = 80 if parts.port is None else parts.port
+        except ValueError:
+            # A port is out of range, say.
+            raise ValueError(f"not an address: {address!r} (http://host:port)") from None
+        if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/") or port == 0:
             raise ValueError(f"not an address: {address!r} (http://host:port)")
-        self._addresses[name] = (parts.hostname, parts.port or 80)
+        self._addresses[name] = (parts.hostname, port)
 
     def remove(self, name: str) -> None:
         """A component is not there any more."""

@@ -28,6 +28,8 @@ from .slots import Fenced
 
 log = logging.getLogger("cognate_composite")
 
+# Most connections that wait to be accepted.
+_WAITING = 128
 # Most bytes of a request, and how many more are read so that whoever sends them hears the answer.
 _BODY_BYTES = 4 << 20
 _DRAIN_BYTES = 16 << 20
@@ -93,17 +95,27 @@ class _Resume:
     slot: int
 
 
+def bind(host: str, port: int) -> socket.socket:
+    """Listens at an address. Whoever comes before there is a server for it waits."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Any address of IPv6 is any of IPv4, too, as for most programs.
+    is_both = host == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server((host, port), family=family, backlog=_WAITING, dualstack_ipv6=is_both)
+
+
 class Server(ThreadingHTTPServer):
     """Serves one component."""
 
     daemon_threads = True
-    request_queue_size = 128
 
     def __init__(
-        self, address: tuple[str, int], node: Node, runner: Runner, matrix: Matrix, tokens: Tokens
+        self, listening: socket.socket, node: Node, runner: Runner, matrix: Matrix, tokens: Tokens
     ) -> None:
         self.node, self.runner, self.matrix, self.tokens = node, runner, matrix, tokens
-        super().__init__(address, _Handler)
+        super().__init__(listening.getsockname()[:2], _Handler, bind_and_activate=False)
+        # In the place of the one that the library has made.
+        self.socket.close()
+        self.socket = listening
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Whoever goes away in the middle is nobody's problem."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import typing
 from collections.abc import Callable
@@ -14,10 +15,12 @@ from . import shape
 from .database import Transaction
 from .matrix import Declared
 from .names import child
-from .problem import Problem, Refused
+from .problem import Problem, Refused, of
 
 if TYPE_CHECKING:
     from .node import Node
+
+log = logging.getLogger("cognate_composite")
 
 
 class Service:
@@ -60,7 +63,14 @@ class Service:
     def prepare(self, arguments: Any) -> tuple[tuple, str]:
         """The arguments as the function takes them, and what they are about. A ValueError says what does not fit."""
         fitting = shape.read(self.takes, arguments)
-        about = str(self.item(fitting)) if self.item else ""
+        try:
+            about = str(self.item(fitting)) if self.item else ""
+        except (ValueError, RecursionError):
+            raise
+        except Exception as error:
+            # Nothing has begun, so its caller's root may go on without it.
+            log.error("service %s has failed", self.name, exc_info=error)
+            raise of(error) from error
         return ((fitting,) if self._has_argument else ()), about
 
     def undo_one(self, undo: Undo, pushed: str) -> None:

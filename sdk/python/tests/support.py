@@ -79,8 +79,8 @@ class Fleet:
             self.stop()
             raise
 
-    def start(self, name: str, data: str = "journal") -> subprocess.Popen:
-        """Starts a component, and returns once it answers."""
+    def start(self, name: str, data: str = "journal", port: int | None = None) -> subprocess.Popen:
+        """Starts a component, on the port that the others know if no other one is given, and returns once it answers."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         if name in self._python:
@@ -90,7 +90,7 @@ class Fleet:
             program = [str(rust_example()), name]
             database = f"embedded:{folder / 'database'}"
         peers = ",".join(f"{peer}=http://127.0.0.1:{port}" for peer, port in self.ports.items())
-        program += ["--listen", f"127.0.0.1:{self.ports[name]}", "--database", database]
+        program += ["--listen", f"127.0.0.1:{self.ports[name] if port is None else port}", "--database", database]
         program += ["--data", str(folder / data), "--peers", peers]
         program += ["--token-file", str(self._token_file)] if self._token_file else []
         environment = os.environ | {"PYTHONPATH": str(PYTHON)}

@@ -219,11 +219,9 @@ class Roots(Contract):
     def test_the_older_of_two_processes_is_fenced_and_ends(self) -> None:
         self.assertEqual(self.take("f", "f.1")[0], 200)
         with self.assertRaisesRegex(AssertionError, "another process has it open"):
-            self.fleet.start("stock")
-        older, port = self.fleet._processes["stock"], self.fleet.ports["stock"]
-        self.fleet.ports["stock"] = 0
-        self.fleet.start("stock", "elsewhere")
-        self.fleet.ports["stock"] = port
+            self.fleet.start("stock", port=0)
+        older = self.fleet._processes["stock"]
+        self.fleet.start("stock", "elsewhere", port=0)
         try:
             self.assertEqual(self.take("g", "g.1")[0], 503)
             self.assertNotEqual(older.wait(20), 0)
@@ -466,8 +464,14 @@ class Requests(Contract):
             connection.execute("UPDATE item SET stock = stock WHERE id = 5")
             # The older process goes on.
             with self.assertRaisesRegex(AssertionError, "others have locked for too long"):
-                self.fleet.start("stock", "another journal")
+                self.fleet.start("stock", "another journal", port=0)
             connection.execute("COMMIT")
+        self.assertEqual(self.fleet.status("stock")["generation"], 1)
+        self.assertEqual(self.count(), (200, 1000))
+
+    def test_a_start_that_does_not_get_its_address_ends_nobody(self) -> None:
+        with self.assertRaisesRegex(AssertionError, "ddress already in use"):
+            self.fleet.start("stock", "another journal")
         self.assertEqual(self.fleet.status("stock")["generation"], 1)
         self.assertEqual(self.count(), (200, 1000))
 

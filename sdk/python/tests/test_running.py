@@ -93,7 +93,7 @@ class Apart(unittest.TestCase):
         self.addCleanup(running.stop)
         return running
 
-    def post(self, address: tuple[str, int], word: str, **headers: str) -> tuple[int, Any]:
+    def post(self, address: tuple[str, int], word: Any, **headers: str) -> tuple[int, Any]:
         """Calls `enter`; answers the status and the answer."""
         connection = http.client.HTTPConnection(*address, timeout=60)
         try:
@@ -225,6 +225,30 @@ class Heads(Apart):
                             connection.sendall(piece)
                     else:
                         self.fail("the head has as much time as it likes")
+
+
+class Options(unittest.TestCase):
+    @patch("logging.basicConfig")
+    def test_wrong_ones_are_named(self, _: object) -> None:
+        given = (("--listen", "8702"), ("--listen", "[::1]"), ("--listen", "localhost:65536"), ("--peers", "stock"))
+        for option, value in given:
+            with self.subTest(value), self.assertRaisesRegex(SystemExit, f"{option}.*: not "):
+                Component(NAME).main([option, value, "--database", "", "--data", ""])
+
+
+class Items(Apart):
+    def test_an_item_that_cannot_be_found_out_leaves_nothing(self) -> None:
+        component = self.component()
+
+        @component.service(item=lambda arguments: arguments["key"])
+        def enter(call, arguments: dict) -> None:
+            call.execute("INSERT INTO apart_word VALUES ('a')")
+
+        address = self.start(component, database_url()).listen("127.0.0.1", 0)
+        status, problem = self.post(address, {})
+        self.assertEqual((status, problem["reason"], problem["began"]), (503, "defect", False))
+        self.assertIn("KeyError", problem["detail"])
+        self.assertEqual(self.post(address, {"key": 1})[0], 200)
 
 
 class Texts(Apart):

@@ -43,6 +43,7 @@ impl LockTable {
             let strangers = others.filter(|h| !siblings(h.family, family));
             against.extend(strangers.map(|h| (h.owner, lock.tree, lock.key.clone())));
             queue.hold(owner, lock.modes, family);
+            queue.note_leaving(owner);
             held.hashes.push(hash);
         }
         held

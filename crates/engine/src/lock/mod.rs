@@ -2,15 +2,17 @@
 //!
 //! `mode` says which locks go together, `queue` is one resource's holders and waiters (pure),
 //! `deadlock` finds a cycle of waiters and another order without it (pure), `graph` knows who waits
-//! where, `held` what one transaction holds, `force` takes locks whatever others hold, `table`
-//! keeps all queues, `advisory` is what sessions lock by numbers of their own, `view` shows all of
-//! it, and `wait` is the future that a waiter sleeps in.
+//! where, `held` what one transaction holds, `force` takes locks whatever others hold, `leaving`
+//! knows which of them take rows away, `table` keeps all queues, `advisory` is what sessions lock
+//! by numbers of their own, `view` shows all of it, and `wait` is the future that a waiter sleeps
+//! in.
 
 pub(crate) mod advisory;
 pub(crate) mod deadlock;
 mod force;
 mod graph;
 mod held;
+mod leaving;
 pub(crate) mod mode;
 pub(crate) mod queue;
 pub(crate) mod table;

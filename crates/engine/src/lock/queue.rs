@@ -54,6 +54,8 @@ pub(crate) struct Holder {
     pub(crate) owner: TransactionId,
     pub(crate) modes: Modes,
     pub(crate) family: Option<FamilySlot>,
+    /// It takes away the row, or a key of it (`leaving`).
+    leaves: bool,
 }
 
 /// Whether both are members of one family.
@@ -169,8 +171,20 @@ impl<T> Queue<T> {
     pub(crate) fn hold(&mut self, owner: TransactionId, modes: Modes, family: Option<FamilySlot>) {
         match self.holders.iter_mut().find(|h| h.owner == owner) {
             Some(holder) => holder.modes |= modes,
-            None => self.holders.push(Holder { owner, modes, family }),
+            None => self.holders.push(Holder { owner, modes, family, leaves: false }),
         }
+    }
+
+    /// `owner`, if it is a holder, takes away the row or a key of it.
+    pub(super) fn note_leaving(&mut self, owner: TransactionId) {
+        if let Some(holder) = self.holders.iter_mut().find(|h| h.owner == owner) {
+            holder.leaves = true;
+        }
+    }
+
+    /// Whether a holder does whom `owner` would have to wait for.
+    pub(super) fn is_leaving(&self, owner: TransactionId, mode: Mode) -> bool {
+        self.holders_against(owner, mode).any(|holder| holder.leaves)
     }
 
     /// Where a request stands of somebody who holds `held`, itself or by its siblings: ahead of the
@@ -240,7 +254,7 @@ impl<T> Queue<T> {
     /// Grants if that is possible without waiting.
     pub(crate) fn request(&mut self, owner: TransactionId, mode: Mode) -> Answer {
         if self.is_unused() {
-            self.holders.push(Holder { owner, modes: mode.bit(), family: mode.family() });
+            self.holders.push(Holder { owner, modes: mode.bit(), family: mode.family(), leaves: false });
             return Answer::Granted;
         }
         let held = self.held_by(owner);

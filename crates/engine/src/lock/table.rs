@@ -537,6 +537,7 @@ impl LockTable {
             let mut rows = self.shard(hash).lock();
             let queue = &mut entry(&mut rows, hash, lock.tree, key).queue;
             queue.hold(owner, lock.modes, family.filter(|_| key.is_some()));
+            queue.note_leaving(owner);
             held.hashes.push(hash);
         }
         held

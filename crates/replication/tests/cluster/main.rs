@@ -15,3 +15,4 @@ mod sim;
 mod snapshots;
 mod support;
 mod tcp;
+mod unreached;

@@ -20,11 +20,11 @@ use crate::support::{Running, trace, until};
 /// Three nodes, of which some run.
 pub(crate) struct Trio {
     folder: tempfile::TempDir,
-    addresses: BTreeMap<NodeNumber, SocketAddr>,
+    pub(crate) addresses: BTreeMap<NodeNumber, SocketAddr>,
     /// Listeners that are open already, so that nobody else takes their ports.
     listeners: BTreeMap<NodeNumber, TcpListener>,
     /// Where a node (first) finds another (second), if not at its address.
-    detours: BTreeMap<(NodeNumber, NodeNumber), SocketAddr>,
+    pub(crate) detours: BTreeMap<(NodeNumber, NodeNumber), SocketAddr>,
     recorders: BTreeMap<NodeNumber, Recorder>,
     running: BTreeMap<NodeNumber, Running>,
     tls: Option<Tls>,

@@ -44,7 +44,7 @@ impl Door {
             None => "This node opens its database.",
             Some(NodeState::CatchingUp | NodeState::Serving) => "This node is catching up with its cluster.",
             Some(NodeState::Minority) => {
-                "This node hears no majority of its cluster, or is no member of it yet."
+                "This node has no way to a majority of its cluster, or is no member of it yet."
             }
             Some(NodeState::Diverged) => "This node differs from its cluster.",
             Some(NodeState::Stopping) => "This node takes no part in its cluster any more.",

@@ -150,14 +150,10 @@ impl Binder<'_> {
 
     /// The fields of a row, in which a star stands for a table's columns.
     pub(crate) fn row_fields(&mut self, arguments: &[FunctionArg]) -> Result<Vec<Typed>> {
-        if self.noting.is_some() {
-            // It would be stored as it is, and mean later columns, too.
-            return Err(self.lacks("ROW of a star in a view"));
-        }
         let mut fields = vec![];
         for argument in arguments {
             if let FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(table)) = argument {
-                fields.extend(self.table_star(table)?.into_iter().map(|(_, field)| field));
+                fields.extend(self.starred_columns(table)?);
                 continue;
             }
             for item in plain_arguments(std::slice::from_ref(argument))? {

@@ -7,6 +7,7 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 
 use super::operator::{operator_name, row_items};
+use super::row_value::{has_starred_item, is_row_value};
 use super::{Binder, type_name};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{ArrayConstructor, Case, Expr, NullIf, Quantified, Typed, fold};
@@ -171,8 +172,8 @@ impl Binder<'_> {
     }
 
     fn is_null(&mut self, operand: &Syntax, negated: bool) -> Result<Typed> {
-        let typed = match row_items(operand) {
-            Some(items) => return self.row_is_null(items, negated),
+        let typed = match self.row_values(operand)? {
+            Some(values) => return self.row_is_null(values, negated),
             None => self.settled_expression(operand)?,
         };
         let expr = Expr::IsNull { operand: Box::new(typed.expr), negated };
@@ -180,10 +181,10 @@ impl Binder<'_> {
     }
 
     /// A row IS NULL if all its items are, and IS NOT NULL if none is.
-    fn row_is_null(&mut self, items: Vec<&Syntax>, negated: bool) -> Result<Typed> {
-        let mut tests = Vec::with_capacity(items.len());
-        for item in items {
-            tests.push(match self.settled_expression(item)?.expr {
+    fn row_is_null(&mut self, values: Vec<Typed>, negated: bool) -> Result<Typed> {
+        let mut tests = Vec::with_capacity(values.len());
+        for value in values {
+            tests.push(match self.settle(value)?.expr {
                 // A row within the row is not NULL, whatever is in it.
                 Expr::Row(..) => Expr::Constant(Datum::Bool(negated)),
                 operand => Expr::IsNull { operand: Box::new(operand), negated },
@@ -205,6 +206,9 @@ impl Binder<'_> {
     }
 
     fn is_distinct(&mut self, left: &Syntax, right: &Syntax, negated: bool) -> Result<Typed> {
+        if is_row_value(left) && is_row_value(right) && (has_starred_item(left) || has_starred_item(right)) {
+            return self.starred_is_distinct(left, right, negated);
+        }
         if let (Some(lefts), Some(rights)) = (row_items(left), row_items(right)) {
             if lefts.len() != rights.len() {
                 return Err(SqlError::syntax("unequal number of entries in row expressions"));
@@ -219,6 +223,21 @@ impl Binder<'_> {
         let left = self.expression(left)?;
         let right = self.expression(right)?;
         self.distinct_from(left, right, negated)
+    }
+
+    /// The same of rows with stars, whose width is known only once they are bound.
+    fn starred_is_distinct(&mut self, left: &Syntax, right: &Syntax, negated: bool) -> Result<Typed> {
+        let lefts = self.row_values(left)?.unwrap_or_default();
+        let rights = self.row_values(right)?.unwrap_or_default();
+        if lefts.len() != rights.len() {
+            return Err(SqlError::syntax("unequal number of entries in row expressions"));
+        }
+        let mut tests = vec![];
+        for (left, right) in lefts.into_iter().zip(rights) {
+            tests.push(self.distinct_from(left, right, negated)?.expr);
+        }
+        let expr = if negated { Expr::And(tests) } else { Expr::Or(tests) };
+        Ok(boolean(fold(expr, self.context)))
     }
 
     /// `operand operator ANY (array or subquery)`.
@@ -436,10 +455,15 @@ impl Binder<'_> {
     pub(crate) fn row(&mut self, items: Vec<&Syntax>) -> Result<Typed> {
         let mut values = Vec::with_capacity(items.len());
         let mut shape = Vec::with_capacity(items.len());
-        for (place, item) in items.into_iter().enumerate() {
-            let typed = self.settled_expression(item)?;
-            values.push(typed.expr);
-            shape.push((format!("f{}", place + 1), typed.ty));
+        for item in items {
+            let fields = match item {
+                Syntax::QualifiedWildcard(table, _) => self.starred_columns(table)?,
+                item => vec![self.settled_expression(item)?],
+            };
+            for field in fields {
+                values.push(field.expr);
+                shape.push((format!("f{}", values.len()), field.ty));
+            }
         }
         Ok(Typed::new(Expr::Row(values, shape.into()), TypeId::Record))
     }

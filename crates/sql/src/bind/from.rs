@@ -281,7 +281,8 @@ impl Binder<'_> {
                     Some(alias) => {
                         let name = object_name(&alias.name);
                         let columns = rename(names.star, Some(alias), &name)?;
-                        Ok((tree, Namespace::of(NamedTable { schema: None, name, columns, fields: vec![] })))
+                        let (schema, fields, relations) = (None, vec![], None);
+                        Ok((tree, Namespace::of(NamedTable { schema, name, columns, fields, relations })))
                     }
                 }
             }
@@ -322,7 +323,9 @@ impl Binder<'_> {
             .collect();
         let columns = rename(columns, alias, &shown)?;
         let schema = if alias.is_some() { None } else { new.schema.map(str::to_owned) };
-        Ok((From::Relation(relation), Namespace::of(NamedTable { schema, name: shown, columns, fields })))
+        let relations = Some(relation..relation + 1);
+        let named = NamedTable { schema, name: shown, columns, fields, relations };
+        Ok((From::Relation(relation), Namespace::of(named)))
     }
 }
 

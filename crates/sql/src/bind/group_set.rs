@@ -9,6 +9,7 @@
 //! It is one function, which is the whole of a key that is a target: what else there is stays
 //! refused.
 
+use cognate_syntax::{change_expressions, has_expression};
 use sqlparser::ast::{
     self, Expr as Syntax, FunctionArguments, GroupByExpr, Ident, OrderByExpr, Select, SelectItem, TableAlias,
     TableAliasColumnDef, TableFactor, TableWithJoins,
@@ -16,7 +17,6 @@ use sqlparser::ast::{
 
 use crate::function;
 use crate::identifier::fold;
-use crate::parse::walk::{change_expressions, has_expression};
 
 /// The name of the item in FROM. No client can write it.
 const ALIAS: &str = "\u{1}set";

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use sqlparser::ast::Expr as Syntax;
 
 use super::expression::boolean;
-use super::operator::row_items;
 use super::{Binder, common_type};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, InList, Typed, fold};
@@ -25,8 +24,8 @@ const HASHED_LIST: usize = 16;
 impl Binder<'_> {
     /// `operand IN (list)`.
     pub(super) fn in_list(&mut self, operand: &Syntax, list: &[Syntax], negated: bool) -> Result<Typed> {
-        if let Some(items) = row_items(operand) {
-            return self.rows_in_list(items, list, negated);
+        if let Some(operands) = self.row_values(operand)? {
+            return self.rows_in_list(operands, list, negated);
         }
         let operand = self.expression(operand)?;
         let items = list.iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
@@ -119,17 +118,16 @@ impl Binder<'_> {
         Ok(boolean(fold(make_in_list(operand.expr, items, negated), self.context)))
     }
 
-    fn rows_in_list(&mut self, items: Vec<&Syntax>, list: &[Syntax], negated: bool) -> Result<Typed> {
-        let operands = items.into_iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
+    fn rows_in_list(&mut self, operands: Vec<Typed>, list: &[Syntax], negated: bool) -> Result<Typed> {
         let mut tests = vec![];
         for row in list {
-            let Some(values) = row_items(row).filter(|values| values.len() == operands.len()) else {
+            let Some(values) = self.row_values(row)?.filter(|values| values.len() == operands.len()) else {
                 return Err(SqlError::syntax("unequal number of entries in row expressions"));
             };
             let pairs = operands
                 .iter()
                 .zip(values)
-                .map(|(operand, value)| Ok((self.copy(operand)?, self.expression(value)?)))
+                .map(|(operand, value)| Ok((self.copy(operand)?, value)))
                 .collect::<Result<Vec<_>>>()?;
             tests.push(self.compare_rows(if negated { "<>" } else { "=" }, pairs)?.expr);
         }

@@ -41,6 +41,7 @@ mod parts;
 mod query;
 mod routine;
 mod row_counts;
+mod row_value;
 mod scope;
 mod select;
 mod sequence_table;
@@ -83,7 +84,7 @@ pub(crate) use subquery::refuse_subquery;
 pub use table_function::{PartCall, RowsPart};
 pub use type_name::resolve_type;
 pub(crate) use type_name::{
-    array as array_type, custom_name, name_without_schema, put_schema, resolve_built_in,
+    array as array_type, custom_name, name_without_schema, put_schema, resolve_built_in, schema_of_type,
 };
 pub(crate) use updatable::{BaseTable, FixedColumn, NoBaseTable, ViewColumn, base_table};
 pub(crate) use view_names::{renamed, told};
@@ -359,6 +360,7 @@ impl<'a> Binder<'a> {
 
     /// The type a syntax tree names.
     pub(crate) fn named_type(&mut self, data_type: &DataType) -> Result<Type> {
+        self.need_schema_of_type(data_type);
         let ty = match self.under_own_path(data_type) {
             Some(found) => resolve_type(&found, self.context.eval.format)?,
             None => resolve_type(data_type, self.context.eval.format)?,

@@ -35,6 +35,7 @@ fn name_of(syntax: &Syntax) -> Option<(String, bool)> {
     match syntax {
         Syntax::Identifier(ident) => Some((object_name(ident), true)),
         Syntax::CompoundIdentifier(parts) => parts.last().map(|ident| (object_name(ident), true)),
+        Syntax::QualifiedWildcard(table, _) => Some((name_parts(table).ok()?.pop()?.0, true)),
         Syntax::Function(function) => {
             let name = name_parts(&function.name).ok()?.pop()?.0;
             Some((if name == "current_catalog" || name == "user" { name.clone() } else { name }, true))

@@ -19,12 +19,12 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use cognate_syntax::has_expression;
 use sqlparser::ast;
 
-use super::{Binder, Clause, Source, base_table};
+use super::{Binder, Clause, Source, base_table, schema_of_type};
 use crate::catalog::{Catalog, Oid, Privileges, Relation, Routine, Securable, Table, View, is_temporary};
 use crate::error::Result;
-use crate::parse::walk::has_expression;
 
 /// Privileges on one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -275,6 +275,23 @@ impl Binder<'_> {
     pub(super) fn need_schema_of_function(&mut self, schema: Option<&str>) {
         if let Some(schema) = schema.filter(|_| self.clause() != Clause::Default) {
             self.need_schema(schema);
+        }
+    }
+
+    /// A type is named, perhaps with its schema. What stands in a default, in a constraint, in an
+    /// index or in a generated column is the words of who made it.
+    pub(super) fn need_schema_of_type(&mut self, data_type: &ast::DataType) {
+        let stored = [
+            Clause::Check,
+            Clause::Default,
+            Clause::INDEX_EXPRESSION,
+            Clause::INDEX_PREDICATE,
+            Clause::GENERATED_COLUMN,
+        ];
+        if !stored.contains(&self.clause())
+            && let Some(schema) = schema_of_type(data_type)
+        {
+            self.need_schema(&schema);
         }
     }
 

@@ -6,6 +6,7 @@ use sqlparser::ast::{
 
 use super::Binder;
 use super::need::has_star;
+use super::row_value::is_row_value;
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, OperatorCall, RowCompare, Typed, fold};
 use crate::function::operator::{self, Comparison, OperatorBody, ResolvedOperator};
@@ -166,42 +167,41 @@ impl Binder<'_> {
 
     /// Operations on row values; none if neither side is one.
     fn row_operation(&mut self, left: &Syntax, op: &BinaryOperator, right: &Syntax) -> Result<Option<Typed>> {
-        let Some(lefts) = row_items(left) else { return Ok(None) };
+        let is_subquery = matches!(right, Syntax::Subquery(_));
+        if !is_row_value(left) || !(is_subquery || is_row_value(right)) {
+            return Ok(None);
+        }
         let name = operator_name(op)?;
+        let Some(lefts) = self.row_values(left)? else { return Ok(None) };
         if let Syntax::Subquery(query) = right {
             return self.row_against_subquery(lefts, &name, query).map(Some);
         }
-        let Some(rights) = row_items(right) else { return Ok(None) };
+        let Some(rights) = self.row_values(right)? else { return Ok(None) };
         if name == "OVERLAPS" {
-            return self.overlaps(&lefts, &rights).map(Some);
+            return self.overlaps(lefts, rights).map(Some);
         }
         if lefts.len() != rights.len() {
             return Err(SqlError::syntax("unequal number of entries in row expressions"));
         }
-        let pairs = lefts
-            .iter()
-            .zip(rights)
-            .map(|(left, right)| Ok((self.expression(left)?, self.expression(right)?)))
-            .collect::<Result<Vec<_>>>()?;
-        self.compare_rows(&name, pairs).map(Some)
+        self.compare_rows(&name, lefts.into_iter().zip(rights).collect()).map(Some)
     }
 
     /// `(begin, end or length) OVERLAPS (begin, end or length)`.
-    fn overlaps(&mut self, lefts: &[&Syntax], rights: &[&Syntax]) -> Result<Typed> {
-        for (side, items) in [("left", lefts), ("right", rights)] {
+    fn overlaps(&mut self, lefts: Vec<Typed>, rights: Vec<Typed>) -> Result<Typed> {
+        for (side, items) in [("left", &lefts), ("right", &rights)] {
             if items.len() != 2 {
                 let problem = format!("wrong number of parameters on {side} side of OVERLAPS expression");
                 return Err(SqlError::syntax(problem));
             }
         }
-        let ends = lefts.iter().chain(rights).map(|end| self.expression(end)).collect::<Result<_>>()?;
-        self.call(None, "overlaps", ends)
+        self.call(None, "overlaps", lefts.into_iter().chain(rights).collect())
     }
 
     /// Compares rows of values.
     pub(crate) fn compare_rows(&mut self, name: &str, pairs: Vec<(Typed, Typed)>) -> Result<Typed> {
         if pairs.is_empty() {
-            return Err(SqlError::syntax("cannot compare rows of zero length"));
+            let message = "cannot compare rows of zero length";
+            return Err(SqlError::new(crate::error::sqlstate::FEATURE_NOT_SUPPORTED, message));
         }
         let comparison = match name {
             "=" | "<>" => {
@@ -292,8 +292,8 @@ impl Binder<'_> {
 pub(crate) fn starred_row(syntax: &Syntax) -> Option<&[FunctionArg]> {
     let Syntax::Function(call) = syntax else { return None };
     let FunctionArguments::List(list) = &call.args else { return None };
-    let is_row = call.name.to_string().eq_ignore_ascii_case("row");
-    (is_row && has_star(&call.args)).then_some(list.args.as_slice())
+    let is_row = || call.name.to_string().eq_ignore_ascii_case("row");
+    (has_star(&call.args) && is_row()).then_some(list.args.as_slice())
 }
 
 /// The items of a row value, if it is one: `(a, b)`, `ROW(a, b)`.

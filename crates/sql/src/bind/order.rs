@@ -83,8 +83,9 @@ pub(super) fn target_named(
     Ok(found)
 }
 
-/// Whether two expressions with subqueries, which are equal to nothing, are the same one written
-/// twice: `SELECT DISTINCT (SELECT ...) ... ORDER BY (SELECT ...)`, as dumps have views.
+/// Whether two expressions with subqueries, which are equal to nothing if they are volatile, are
+/// the same one written twice, as dumps have views: `SELECT DISTINCT (SELECT ...) ... ORDER BY
+/// (SELECT ...)`.
 fn repeats(left: &Typed, right: &Typed) -> bool {
     left.ty == right.ty
         && left.expr.has_subquery()

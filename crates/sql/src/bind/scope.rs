@@ -4,6 +4,8 @@
 //! them (USING has merged some), and the tables a qualified name can mean. A name is looked for
 //! from the innermost level outwards; the first level that knows it decides.
 
+use std::ops::Range;
+
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use sqlparser::tokenizer::Span;
 
@@ -63,6 +65,9 @@ pub(crate) struct NamedTable {
     /// The names that the fields of its rows have, where an alias gives the columns others: a row
     /// of a relation is of the relation's own type.
     pub(crate) fields: Vec<String>,
+    /// The relations of its level that it stands for: several where it was merged. None if it
+    /// names a join.
+    pub(super) relations: Option<Range<usize>>,
 }
 
 /// Why LATERAL items must not refer to a table.

@@ -1,5 +1,7 @@
 //! Queries: SELECT, VALUES, parentheses, LIMIT, row locks.
 
+use std::ops::Range;
+
 use cognate_engine::LockMode;
 use sqlparser::ast::{
     self, Distinct as DistinctSyntax, Expr as Syntax, LockClause, LockType, NonBlock, OrderBy, OrderByExpr,
@@ -12,8 +14,8 @@ use super::around::{postpone_calls, wrap};
 use super::group::has_grouping_sets;
 use super::literal;
 use super::naming::figure_name;
-use super::scope::{NamedColumn, name_parts, object_name, schema_and_name};
-use super::{Binder, Body, Clause, Distinct, LockWait, Query, RowLock, Select, SlotPart, Source};
+use super::scope::{NamedColumn, NamedTable, name_parts, object_name, schema_and_name};
+use super::{Binder, Body, Clause, Distinct, Level, LockWait, Query, RowLock, Select, SlotPart, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::parse::{KEY_MARK, Reader, Run, marked};
@@ -405,53 +407,54 @@ impl Binder<'_> {
             None => None,
         };
         let level = self.level()?;
-        let named = |alias: &str| only.as_deref().is_none_or(|only| only == alias);
+        let meant = match &only {
+            None => 0..level.select.relations.len(),
+            Some(only) => locked_name(level, clause, only)?,
+        };
         let mut found = vec![];
-        let mut unsupported = false;
-        for (place, relation) in level.select.relations.iter().enumerate() {
-            if !named(&relation.alias) {
-                continue;
-            }
+        for place in meant {
+            let relation = &level.select.relations[place];
             match &relation.source {
                 Source::Table(_) if relation.nullable => {
-                    return Err(SqlError::new(
-                        sqlstate::FEATURE_NOT_SUPPORTED,
-                        format!(
-                            "{} cannot be applied to the nullable side of an outer join",
-                            lock_name(clause)
-                        ),
-                    ));
+                    return Err(cannot_lock(clause, "the nullable side of an outer join"));
                 }
                 Source::Table(_) => found.push(place),
-                Source::Query(_) => unsupported = true,
-                _ if only.is_some() => {
-                    return Err(SqlError::new(
-                        sqlstate::FEATURE_NOT_SUPPORTED,
-                        format!("{} cannot be applied to a function", lock_name(clause)),
-                    ));
+                Source::Query(_) => {
+                    return Err(self.lacks(format!("{} of a derived table", lock_name(clause))));
+                }
+                _ if only.as_ref() == Some(&relation.alias) => {
+                    return Err(cannot_lock(clause, "a function"));
                 }
                 _ => {}
             }
         }
-        // A merged derived table has no relation of its own name: then its tables are meant.
-        let merged =
-            only.as_ref().is_some_and(|only| level.namespace.tables.iter().any(|table| table.name == *only));
-        if unsupported {
-            return Err(self.lacks(format!("{} of a derived table", lock_name(clause))));
-        }
-        match only {
-            Some(only) if found.is_empty() => {
-                if merged {
-                    return Err(self.lacks(format!("{} of a derived table", lock_name(clause))));
-                }
-                Err(SqlError::new(
-                    sqlstate::UNDEFINED_TABLE,
-                    format!("relation \"{only}\" in {} clause not found in FROM clause", lock_name(clause)),
-                ))
-            }
-            _ => Ok(found),
-        }
+        Ok(found)
     }
+}
+
+/// The relations that a name in a lock clause stands for: of a merged view or derived table those
+/// that it reads. 42P01, 0A000.
+fn locked_name(level: &Level, clause: &LockClause, name: &str) -> Result<Range<usize>> {
+    let tables = &level.namespace.tables;
+    if let Some(table) = tables.iter().find(|table| table.name == name) {
+        return table.relations.clone().ok_or_else(|| cannot_lock(clause, "a join"));
+    }
+    // Within a join that has a name of its own tables are not in sight, and can be locked.
+    let is_within = |place: &usize| {
+        let hides = |table: &NamedTable| table.relations.as_ref().is_some_and(|of| of.contains(place));
+        level.select.relations[*place].alias == name && !tables.iter().any(hides)
+    };
+    let within = (0..level.select.relations.len()).find(is_within);
+    within.map(|place| place..place + 1).ok_or_else(|| {
+        let message = format!("relation \"{name}\" in {} clause not found in FROM clause", lock_name(clause));
+        SqlError::new(sqlstate::UNDEFINED_TABLE, message)
+    })
+}
+
+/// 0A000.
+fn cannot_lock(clause: &LockClause, what: &str) -> SqlError {
+    let message = format!("{} cannot be applied to {what}", lock_name(clause));
+    SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message)
 }
 
 /// A body without parentheses that say nothing: in `(SELECT a FROM t) ORDER BY b` the order is the

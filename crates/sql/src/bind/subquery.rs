@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sqlparser::ast::{Expr as Syntax, Query as QuerySyntax};
 
-use super::operator::row_items;
 use super::{Binder, Query};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Subquery, SubqueryBody, SubqueryKind, Typed};
@@ -76,8 +75,8 @@ impl Binder<'_> {
         syntax: &QuerySyntax,
         all: bool,
     ) -> Result<Typed> {
-        let operands = match row_items(operand) {
-            Some(items) => items.into_iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?,
+        let operands = match self.row_values(operand)? {
+            Some(values) => values,
             None => vec![self.expression(operand)?],
         };
         if operands.len() > 1 && !matches!(name, "=" | "<>") {
@@ -116,11 +115,10 @@ impl Binder<'_> {
     /// `(a, b) = (SELECT ...)`: compares with the only row.
     pub(crate) fn row_against_subquery(
         &mut self,
-        items: Vec<&Syntax>,
+        operands: Vec<Typed>,
         name: &str,
         syntax: &QuerySyntax,
     ) -> Result<Typed> {
-        let operands = items.into_iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
         let query = self.row_query(syntax, operands.len())?;
         let comparison = match name {
             "=" => Comparison::Equal,

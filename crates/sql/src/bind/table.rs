@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use cognate_syntax::has_expression;
 use sqlparser::ast::{
     self, Expr as Syntax, GroupByExpr, JoinConstraint, ObjectName, Query as QuerySyntax, SetExpr, TableAlias,
     TableFactor, TableWithJoins,
@@ -19,7 +20,6 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::function::ResolvedFunction;
 use crate::parse;
-use crate::parse::walk::has_expression;
 use crate::pg_catalog::{EXPLODED, absent_relation, is_for_superusers};
 use crate::types::{Type, TypeId};
 
@@ -302,7 +302,8 @@ impl Binder<'_> {
         let name = alias.map_or_else(|| view.name.clone(), |alias| object_name(&alias.name));
         let columns = super::from::rename(table.columns, alias, &name)?;
         let schema = if alias.is_some() { None } else { Some(view.schema_name.clone()) };
-        Ok((tree, Namespace::of(NamedTable { schema, name, columns, fields })))
+        let relations = table.relations;
+        Ok((tree, Namespace::of(NamedTable { schema, name, columns, fields, relations })))
     }
 
     /// A derived table: merged into this level if it is simple enough, else a query of its own.
@@ -413,13 +414,15 @@ impl Binder<'_> {
         }
         let shown = alias.map_or_else(|| name.to_owned(), |alias| object_name(&alias.name));
         let columns = super::from::rename(outputs, alias, &shown)?;
+        let relations = Some(relations..self.level()?.select.relations.len());
         let tree = merged
             .into_iter()
             .reduce(|left, right| {
                 From::Join(Box::new(Join { kind: JoinKind::Inner, left, right, on: vec![] }))
             })
             .unwrap_or(From::Unit);
-        Ok(Some((tree, Namespace::of(NamedTable { schema: None, name: shown, columns, fields: vec![] }))))
+        let named = NamedTable { schema: None, name: shown, columns, fields: vec![], relations };
+        Ok(Some((tree, Namespace::of(named))))
     }
 
     fn merged_outputs(&mut self, select: &ast::Select) -> Result<Vec<NamedColumn>> {

@@ -49,7 +49,20 @@ pub(crate) fn custom_name(data_type: &mut DataType) -> Option<&mut ObjectName> {
     }
 }
 
-/// The same, if it has no schema.
+/// The schema that stands before the name of a type, or of the elements of an array.
+pub(crate) fn schema_of_type(data_type: &DataType) -> Option<String> {
+    match data_type {
+        DataType::Array(
+            ArrayElemTypeDef::SquareBracket(element, _)
+            | ArrayElemTypeDef::AngleBracket(element)
+            | ArrayElemTypeDef::Parenthesis(element),
+        ) => schema_of_type(element),
+        DataType::Custom(name, _) => schema_and_name(name).ok()?.0,
+        _ => None,
+    }
+}
+
+/// The name of a type that is not built in, if it has no schema.
 pub(crate) fn name_without_schema(data_type: &mut DataType) -> Option<&mut ObjectName> {
     custom_name(data_type).filter(|name| name.0.len() == 1)
 }

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use cognate_syntax::{Step, Walker, walk};
 use sqlparser::ast::{
     self, Distinct, Expr as Syntax, GroupByExpr, ObjectName, Query, Select, SelectItem, SetExpr, TableAlias,
     TableFactor,
@@ -19,7 +20,6 @@ use super::expression::strip;
 use super::scope::{name_parts, object_name, schema_and_name};
 use crate::catalog::{Catalog, Relation, Table, View};
 use crate::function::{is_aggregate, returns_set};
-use crate::parse::walk::{Step, Walker, walk};
 use crate::parse::{self, Command, Statement};
 
 /// Views may be over views this deep.

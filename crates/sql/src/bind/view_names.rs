@@ -25,6 +25,7 @@
 //! A dump is made and read with an empty path. Literals that name relations, as in `nextval('s')`,
 //! are told and follow likewise.
 
+use cognate_syntax::{Changer, change};
 use sqlparser::ast::{
     self, DataType, Expr as Syntax, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, SelectItem,
     SetExpr, TableAlias, TableAliasColumnDef, TableFactor, Value, With,
@@ -38,7 +39,6 @@ use super::type_name::{custom_name, put_schema};
 use crate::catalog::{Catalog, Oid, Relation, View};
 use crate::error::Result;
 use crate::function::quote_identifier;
-use crate::parse::walk::{Changer, change};
 use crate::parse::{self, Command};
 use crate::session::settings::split_qualified;
 

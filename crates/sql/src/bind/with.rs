@@ -1,5 +1,6 @@
 //! WITH: common table expressions.
 
+use cognate_syntax::{Step, Walker, walk};
 use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier, TableAlias};
 
 use super::from::{Item, NewRelation};
@@ -7,7 +8,6 @@ use super::scope::object_name;
 use super::{Binder, Body, Cte, Query, Relation, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::changes_rows;
-use crate::parse::walk::{Step, Walker, walk};
 use crate::session::OutputColumn;
 use crate::types::Type;
 

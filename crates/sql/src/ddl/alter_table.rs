@@ -171,6 +171,7 @@ impl Work<'_> {
         if_not_exists: bool,
     ) -> Result<()> {
         let mut table = self.table_copy(oid)?;
+        self.require_usage_for_type(&definition.data_type)?;
         let (request, constraints) = request::column(&table.name, definition, self.format)?;
         self.hold_types(&[request.ty]).await?;
         super::create_table::check_column_name(&request.name)?;
@@ -191,7 +192,7 @@ impl Work<'_> {
         let catalog = self.catalog.clone();
         self.change(Object::Table(table.clone().into()))?;
         self.follow_in_views(&catalog, oid).await?;
-        let (keys, others): (Vec<_>, Vec<_>) = constraints
+        let (keys, others): (Vec<_>, Vec<_>) = request::merged_keys(constraints)
             .into_iter()
             .partition(|constraint| matches!(constraint, ConstraintRequest::Key { .. }));
         for constraint in keys.into_iter().chain(others) {

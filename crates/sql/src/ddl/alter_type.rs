@@ -20,7 +20,7 @@ use crate::types::{Datum, Type};
 
 /// A new type of a column, as a statement says it.
 pub(super) struct TypeChange<'a> {
-    column: String,
+    pub(super) column: String,
     data_type: &'a ast::DataType,
     using: Option<&'a ast::Expr>,
 }
@@ -49,6 +49,7 @@ impl Work<'_> {
         let mut retyped: Vec<Retyped<'_>> = Vec::with_capacity(changes.len());
         for change in changes {
             let place = column_place(&before, &change.column)?;
+            self.require_usage_for_type(change.data_type)?;
             let ty = resolve_type(change.data_type, self.format)?;
             if retyped.iter().any(|other| other.place == place) {
                 let message = format!("cannot alter type of column \"{}\" twice", change.column);

@@ -14,7 +14,8 @@
 
 use std::collections::BTreeMap;
 
-use sqlparser::ast::{self, DataType, Expr as Syntax, TimezoneInfo, TypedString, Value, VisitMut};
+use cognate_syntax::{Node, change_expressions, change_types, for_each_expression};
+use sqlparser::ast::{self, DataType, Expr as Syntax, TimezoneInfo, TypedString, Value};
 
 use crate::bind::{BindContext, Binder, name_without_schema, nameable, put_schema, resolve_type};
 use crate::catalog::{Computed, Table};
@@ -22,7 +23,6 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::identifier::fold;
 use crate::parse::parse_expression;
-use crate::parse::walk::{change_expressions, change_types};
 use crate::session::work::Work;
 use crate::types::{Category, Datum, FormatContext, Type, TypeId};
 
@@ -107,13 +107,9 @@ impl Work<'_> {
         self.qualify_types(&mut fixed)?;
         name_columns_alone(&mut fixed);
         let text = fixed.to_string();
-        let typed = self.bind_alike(table, &parse_expression(&text)?, what)?;
-        let mut columns = Vec::new();
-        typed.expr.for_each_slot(&mut |column| {
-            if !columns.contains(&column) {
-                columns.push(column);
-            }
-        });
+        let syntax = parse_expression(&text)?;
+        let typed = self.bind_alike(table, &syntax, what)?;
+        let columns = columns_of(table, &syntax, &typed.expr);
         Ok(Computed { place, name: String::new(), text, ty: typed.ty, columns })
     }
 
@@ -168,7 +164,7 @@ impl Work<'_> {
     /// there as something else, too, stays as it is.
     pub(super) fn fix_found(
         &self,
-        syntax: &mut impl VisitMut,
+        syntax: &mut impl Node,
         found: &[(String, &Expr, Type)],
         with_types: bool,
     ) -> Result<()> {
@@ -299,6 +295,30 @@ fn session_literals(meant: &Expr) -> Vec<(String, &Expr, Type)> {
         }
     });
     found
+}
+
+/// The columns that an expression names, and those that it reads. A bound one may need no value of
+/// a column that is written in it (`a IS NULL OR true`), but its text is bound again by everybody,
+/// who finds the column only if it is there, and has the name that is written.
+pub(super) fn columns_of(table: &Table, syntax: &Syntax, bound: &Expr) -> Vec<usize> {
+    let mut columns: Vec<usize> = Vec::new();
+    let mut add = |place: usize| {
+        if !columns.contains(&place) {
+            columns.push(place);
+        }
+    };
+    for_each_expression(syntax, |expr| {
+        let name = match expr {
+            Syntax::Identifier(name) => Some(name),
+            Syntax::CompoundIdentifier(names) => names.last(),
+            _ => None,
+        };
+        if let Some(place) = name.and_then(|name| table.column_place(&fold(name))) {
+            add(place);
+        }
+    });
+    bound.for_each_slot(&mut add);
+    columns
 }
 
 /// What an index computes, or a constraint asks, after a column was renamed. Constraints of earlier

@@ -43,20 +43,23 @@ impl Work<'_> {
         refuse(statement)?;
         let name = Qualified::from_object_name(&statement.name)?;
         let mut columns = Vec::with_capacity(statement.columns.len());
-        let mut constraints = Vec::new();
+        let (mut constraints, mut own) = (Vec::new(), Vec::new());
         let mut copied = Vec::new();
         for definition in &statement.columns {
             if let Some(like) = Like::read(&definition.name) {
                 copied.extend(self.copy_columns(like, &mut columns, &mut constraints).await?);
                 continue;
             }
+            self.require_usage_for_type(&definition.data_type)?;
             let (column, with_column) = request::column(&name.name, definition, self.format)?;
             columns.push(column);
-            constraints.extend(with_column);
+            own.extend(with_column);
         }
         for constraint in &statement.constraints {
-            constraints.push(request::constraint(constraint)?);
+            own.push(request::constraint(constraint)?);
         }
+        // Those that are taken over by LIKE stay apart, as many as there are.
+        constraints.extend(request::merged_keys(own));
         let options = storage_options(&statement.table_options)?;
         self.warn_of_global(statement);
         let kind = Kind::of(statement);

@@ -11,7 +11,6 @@
 use std::sync::Arc;
 
 use super::grant::{change, wanted};
-use super::permission::denied;
 use super::resolve::undefined_schema;
 use crate::catalog::{
     Access, AclItem, Catalog, DefaultAccess, OWNER_OID, Object, Oid, Privileges, Securable, access_list,
@@ -104,7 +103,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The roles whose objects it is about. 42501 for one that the session does not count as.
+    /// The roles whose objects it is about. 42501 for one that the session may not become.
     fn roles_of_default(&self, statement: &DefaultPrivileges) -> Result<Vec<Oid>> {
         if statement.roles.is_empty() {
             return Ok(vec![self.facts.role(&self.catalog)]);
@@ -112,9 +111,7 @@ impl Work<'_> {
         let mut roles = Vec::new();
         for role in &statement.roles {
             let role = self.role_named(role)?;
-            if self.rights().is_some_and(|rights| !rights.has(role)) {
-                return Err(denied("permission denied to change default privileges"));
-            }
+            self.require_member(role)?;
             roles.push(role);
         }
         Ok(roles)

@@ -110,6 +110,7 @@ impl Work<'_> {
         if schema.home.is_some() {
             return Err(SqlError::unsupported("CREATE DOMAIN in a schema of temporary objects"));
         }
+        self.require_usage_for_type(data_type)?;
         let base = resolve_type(data_type, self.format)?;
         if base.id.is_pseudo() || base.id == TypeId::Unknown {
             let message = format!("\"{}\" is not a valid base type for a domain", base.id.sql_name());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use super::computed::{columns_of, name_columns_alone};
 use super::names::make_up;
 use crate::bind::{BindContext, Binder, Clause, NoRowCounts, NoVirtualTables, refuse_subquery};
 use crate::catalog::{Catalog, Check, Column, ForeignKey, Table};
@@ -135,12 +136,7 @@ impl Work<'_> {
         syntax: &ast::Expr,
     ) -> Result<Check> {
         let bound = self.bind_check_syntax(table, syntax)?;
-        let mut columns = Vec::new();
-        bound.for_each_slot(&mut |slot| {
-            if !columns.contains(&slot) {
-                columns.push(slot);
-            }
-        });
+        let columns = columns_of(table, syntax, &bound);
         let name = name.unwrap_or_else(|| {
             let column = match columns.as_slice() {
                 [only] => table.columns[*only].name.as_str(),
@@ -151,7 +147,7 @@ impl Work<'_> {
         let mut syntax = syntax.clone();
         self.fix_times(&mut syntax, &bound)?;
         self.qualify_types(&mut syntax)?;
-        super::computed::name_columns_alone(&mut syntax);
+        name_columns_alone(&mut syntax);
         Ok(Check {
             oid: self.allocate_oid()?,
             name,

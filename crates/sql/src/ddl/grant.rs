@@ -219,7 +219,7 @@ impl Work<'_> {
 
     fn type_subject(&self, name: &sqlparser::ast::ObjectName) -> Result<Subject> {
         let name = Qualified::from_object_name(name)?;
-        name.check_database(&self.catalog)?;
+        self.require_usage(&name)?;
         let path = self.facts.binding_path(&self.catalog);
         match self.catalog.user_type(&path, name.schema.as_deref(), &name.name) {
             Some(ty) => Ok(Subject {

@@ -52,7 +52,7 @@ impl Work<'_> {
     }
 
     /// 42501 unless the session may become a role.
-    fn require_member(&self, role: Oid) -> Result<()> {
+    pub(super) fn require_member(&self, role: Oid) -> Result<()> {
         let Some(rights) = self.rights() else { return Ok(()) };
         if self.catalog.memberships(rights.role, false).contains(&role) {
             return Ok(());
@@ -79,6 +79,9 @@ impl Work<'_> {
         }
         self.refuse_linked(object)?;
         self.require_owner_of(object)?;
+        if kind == "INDEX" {
+            return self.warn_of_index(name);
+        }
         if self.rights().is_some() {
             self.require_member(owner)?;
             match schema {
@@ -99,6 +102,15 @@ impl Work<'_> {
             }
         }
         self.own_with_parts(object, owner).await
+    }
+
+    /// A WARNING that the owner of an index stays that of its table.
+    fn warn_of_index(&mut self, name: &ast::ObjectName) -> Result<()> {
+        let name = Qualified::from_object_name(name)?;
+        let message = format!("cannot change owner of index \"{}\"", name.name);
+        let warning = SqlError::warning(sqlstate::WRONG_OBJECT_TYPE, message);
+        self.notice(warning.with_hint("Change the ownership of the index's table, instead."));
+        Ok(())
     }
 
     /// The object that is to have another owner, and its schema.

@@ -12,7 +12,10 @@
 
 use std::sync::Arc;
 
+use sqlparser::ast;
+
 use super::names::Qualified;
+use crate::bind::schema_of_type;
 use crate::catalog::{
     Catalog, Oid, Privileges, Relation, Rights, Routine, Schema, Securable, Table, UserType,
 };
@@ -191,6 +194,14 @@ impl Work<'_> {
         let schema = name.schema.as_deref().and_then(|schema| self.catalog.schema(schema));
         match schema.filter(|schema| schema.home.is_none()) {
             Some(schema) => self.require(schema.oid, Securable::Schema, Privileges::USAGE),
+            None => Ok(()),
+        }
+    }
+
+    /// The same of a schema that stands before the name of a type.
+    pub(crate) fn require_usage_for_type(&self, data_type: &ast::DataType) -> Result<()> {
+        match schema_of_type(data_type) {
+            Some(schema) => self.require_usage(&Qualified::within(&schema, "")),
             None => Ok(()),
         }
     }

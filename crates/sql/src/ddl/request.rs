@@ -71,6 +71,55 @@ impl ConstraintRequest {
             ConstraintRequest::ForeignKey(key) => key.name.as_deref(),
         }
     }
+
+    /// Takes a later key of the same statement over, and says so, if it is this one once more. The
+    /// one that is left is the primary key if either is, and has its name, or else the first that
+    /// was given.
+    fn takes_over(&mut self, later: &ConstraintRequest) -> bool {
+        use ConstraintRequest::Key;
+        let Key { name, columns, included, options, primary, nulls_not_distinct, deferrable } = self else {
+            return false;
+        };
+        let Key {
+            name: its_name,
+            columns: its_columns,
+            included: its_included,
+            options: its_options,
+            primary: is_primary,
+            nulls_not_distinct: its_nulls,
+            deferrable: its_deferrable,
+        } = later
+        else {
+            return false;
+        };
+        let is_same = *columns == *its_columns
+            && *included == *its_included
+            && *nulls_not_distinct == *its_nulls
+            && *deferrable == *its_deferrable;
+        if !is_same || (*primary && *is_primary) {
+            return false;
+        }
+        if name.is_none() || (*is_primary && its_name.is_some()) {
+            name.clone_from(its_name);
+        }
+        if *is_primary {
+            options.clone_from(its_options);
+            *primary = true;
+        }
+        true
+    }
+}
+
+/// The constraints that one statement writes for a table. As in PostgreSQL, a key over the columns
+/// of another, and like it in all else, is none of its own.
+pub(crate) fn merged_keys(constraints: Vec<ConstraintRequest>) -> Vec<ConstraintRequest> {
+    let mut kept: Vec<ConstraintRequest> = Vec::with_capacity(constraints.len());
+    for constraint in constraints {
+        if !kept.iter_mut().any(|known| known.takes_over(&constraint)) {
+            kept.push(constraint);
+        }
+    }
+    kept
 }
 
 /// The integer type of `serial` and its kin.

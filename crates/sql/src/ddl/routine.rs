@@ -129,6 +129,7 @@ impl Work<'_> {
         if argument.variadic {
             return Err(SqlError::unsupported("a VARIADIC argument"));
         }
+        self.require_usage_for_type(&argument.data_type)?;
         let ty = match resolve_type(&argument.data_type, self.format) {
             Ok(ty) => ty.of_routine(),
             Err(error) => {
@@ -216,6 +217,7 @@ impl Work<'_> {
     }
 
     fn result_type(&self, data_type: &ast::DataType) -> Result<(Type, Option<u32>)> {
+        self.require_usage_for_type(data_type)?;
         let ty = match resolve_type(data_type, self.format) {
             Ok(ty) => ty.of_routine(),
             Err(error) => {
@@ -296,6 +298,7 @@ impl Work<'_> {
             }
             return Ok(first.clone());
         };
+        arguments.iter().try_for_each(|argument| self.require_usage_for_type(&argument.data_type))?;
         let types = |is_counted: fn(ArgumentMode) -> bool| {
             let counted = arguments.iter().filter(|argument| is_counted(argument.mode));
             counted

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cognate_engine::TreeMode;
+use cognate_syntax::change_types;
 use sqlparser::ast;
 
 use super::names::single;
@@ -15,7 +16,6 @@ use crate::catalog::{
 use crate::error::{Result, SqlError, sqlstate};
 use crate::identifier::fold;
 use crate::parse::parse_expression;
-use crate::parse::walk::change_types;
 use crate::session::work::Work;
 
 impl Work<'_> {

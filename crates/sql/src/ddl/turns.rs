@@ -20,10 +20,10 @@
 //! in its `tablecmds.c`), but for columns that go and are named in USING: PostgreSQL reads USING
 //! before it does anything, and computes it from the row as it was.
 
-use std::ops::ControlFlow;
-
+use cognate_syntax::for_each_expression;
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation};
 
+use super::alter_type::TypeChange;
 use crate::identifier::fold;
 use crate::parse::{IdentityChange, dropped_expression, identity_change};
 
@@ -44,10 +44,13 @@ enum Turn {
 /// The operations in the order in which they are done.
 pub(super) fn in_turn(operations: &[AlterTableOperation]) -> Vec<&AlterTableOperation> {
     let read = read_by_types(operations);
+    // A column that is both dropped and given a new type is dropped first, so that it is missed.
+    let retyped: Vec<String> =
+        operations.iter().filter_map(TypeChange::of).map(|change| change.column).collect();
     let mut ordered: Vec<&AlterTableOperation> = operations.iter().collect();
     ordered.sort_by_key(|operation| match operation {
         AlterTableOperation::DropColumn { column_names, .. }
-            if column_names.iter().any(|name| read.contains(&fold(name))) =>
+            if column_names.iter().map(fold).any(|name| read.contains(&name) && !retyped.contains(&name)) =>
         {
             Turn::DropRead
         }
@@ -65,13 +68,10 @@ fn read_by_types(operations: &[AlterTableOperation]) -> Vec<String> {
             ..
         } = operation
         {
-            let _: ControlFlow<()> = ast::visit_expressions(using, |expression: &ast::Expr| {
-                match expression {
-                    ast::Expr::Identifier(name) => names.push(fold(name)),
-                    ast::Expr::CompoundIdentifier(parts) => names.extend(parts.last().map(fold)),
-                    _ => {}
-                }
-                ControlFlow::Continue(())
+            for_each_expression(using, |expression| match expression {
+                ast::Expr::Identifier(name) => names.push(fold(name)),
+                ast::Expr::CompoundIdentifier(parts) => names.extend(parts.last().map(fold)),
+                _ => {}
             });
         }
     }

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use cognate_engine::{LockMode, TreeMode};
+use cognate_syntax::has_expression;
 use sqlparser::ast;
 
 use super::drop::{cascade_notice, depend, describe, describe_routine};
@@ -21,7 +22,6 @@ use crate::catalog::{
     Catalog, Check, Column, Computed, Index, Object, Oid, Relation, Routine, Schema, Table, UserType, View,
 };
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::walk::has_expression;
 use crate::parse::{Command, parse_expression, parse_single};
 use crate::session::work::Work;
 use crate::types::{Type, TypeId};

@@ -40,9 +40,10 @@ pub(crate) use tally::{Count, place_of, since};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::bind::{self, Query};
 use crate::function::operator::{Comparison, ResolvedOperator};
 use crate::function::{Body, ResolvedFunction, Volatility};
-use crate::plan::Node;
+use crate::plan::{Node, is_volatile_query};
 use crate::types::cast::Cast;
 use crate::types::{Datum, Shape, Type, TypeId};
 
@@ -369,9 +370,32 @@ pub struct Subquery {
 }
 
 impl PartialEq for Subquery {
-    /// Never equal: two subqueries are not worth comparing.
-    fn eq(&self, _: &Subquery) -> bool {
-        false
+    /// Whether it is the same query written twice, as `GROUP BY (SELECT ...)` repeats one of the
+    /// select list. Both are written out for that, since few that differ resemble each other. One
+    /// that may give another value each time is equal to none, nor is one that is planned.
+    fn eq(&self, other: &Subquery) -> bool {
+        match (&self.body, &other.body) {
+            (SubqueryBody::Bound(query), SubqueryBody::Bound(given)) => {
+                resemble(query, given)
+                    && !is_volatile_query(query)
+                    && format!("{self:?}") == format!("{other:?}")
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether two queries may be the same one: most that are not are told apart here, at little cost.
+fn resemble(left: &Query, right: &Query) -> bool {
+    match (&left.body, &right.body) {
+        (bind::Body::Select(left), bind::Body::Select(right)) => {
+            left.relations.len() == right.relations.len()
+                && left.targets == right.targets
+                && left.filter == right.filter
+        }
+        (bind::Body::Values(left), bind::Body::Values(right)) => left == right,
+        (bind::Body::SetOperation(_), bind::Body::SetOperation(_)) => true,
+        _ => false,
     }
 }
 
@@ -379,7 +403,7 @@ impl PartialEq for Subquery {
 #[derive(Clone, Debug)]
 pub enum SubqueryBody {
     /// As the binder leaves it.
-    Bound(Box<crate::bind::Query>),
+    Bound(Box<Query>),
     /// As it is executed.
     Planned {
         /// Its plan.

@@ -20,9 +20,9 @@ use super::inference;
 use super::run::{Checks, Run};
 use super::source::Pieces;
 use super::stored::decode;
-use super::subject::Subject;
+use super::subject::{Subject, ViewChecks};
 use super::update::{Assignments, assigned_names, bind_assignments};
-use super::write::serialization_failure;
+use super::write::{leaving, serialization_failure};
 use crate::bind::{Binder, Clause};
 use crate::catalog::{Index, Table};
 use crate::ddl::names::single;
@@ -50,6 +50,8 @@ enum Action {
         excluded: usize,
         assignments: Assignments,
         condition: Option<Expr>,
+        /// What the existing row must meet to be in the view that the new one is put into.
+        shown: ViewChecks,
     },
 }
 
@@ -84,8 +86,9 @@ impl Conflict {
 
     /// Makes its expressions ready to be evaluated.
     pub(crate) fn plan(&mut self, binder: &Binder<'_>, pieces: &mut Pieces) -> Result<()> {
-        let Action::Update { assignments, condition, .. } = &mut self.action else { return Ok(()) };
+        let Action::Update { assignments, condition, shown, .. } = &mut self.action else { return Ok(()) };
         assignments.plan(binder, pieces)?;
+        shown.plan(binder, pieces)?;
         pieces.expressions(binder, condition.as_mut_slice())
     }
 }
@@ -108,8 +111,8 @@ pub(crate) fn bind(
                 .with_hint("For example, ON CONFLICT (column_name)."));
             }
             subject.check_columns(update.assignments.iter().flat_map(assigned_names))?;
-            subject.open(binder, alias)?;
-            let bound = bind_update(binder, subject, update);
+            let shown = subject.open_shown(binder, alias)?;
+            let bound = bind_update(binder, subject, update, shown);
             binder.pop_level()?;
             bound?
         }
@@ -140,9 +143,14 @@ fn add_excluded(binder: &mut Binder<'_>, subject: &Subject) -> Result<usize> {
     Ok(start)
 }
 
-fn bind_update(binder: &mut Binder<'_>, subject: &Subject, update: &ast::DoUpdate) -> Result<Action> {
+fn bind_update(
+    binder: &mut Binder<'_>,
+    subject: &Subject,
+    update: &ast::DoUpdate,
+    shown: ViewChecks,
+) -> Result<Action> {
     let excluded = add_excluded(binder, subject)?;
-    let assignments = bind_assignments(binder, &subject.named, &update.assignments)?;
+    let assignments = bind_assignments(binder, &subject.assigned(), &update.assignments)?;
     let condition = match &update.selection {
         None => None,
         Some(condition) => Some(binder.in_clause(Clause::Where, |binder| {
@@ -150,14 +158,14 @@ fn bind_update(binder: &mut Binder<'_>, subject: &Subject, update: &ast::DoUpdat
             binder.condition(typed, "WHERE")
         })?),
     };
-    Ok(Action::Update { excluded, assignments, condition })
+    Ok(Action::Update { excluded, assignments, condition, shown })
 }
 
-/// 55000.
-pub(super) fn deferrable_arbiter() -> SqlError {
-    not_at_once(
-        "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
-    )
+/// 55000 if one of these indexes is a constraint's that may be checked later.
+pub(super) fn check_at_once<'a>(table: &Table, indexes: impl IntoIterator<Item = &'a Index>) -> Result<()> {
+    let Some(index) = indexes.into_iter().find(|index| index.deferrable.is_some()) else { return Ok(()) };
+    let what = "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
+    Err(not_at_once(what).with_table(&table.schema_name, &table.name).with_constraint(&index.name))
 }
 
 /// Oids of the indexes, and places of the columns that they are named by.
@@ -166,8 +174,8 @@ type Arbiters = (Vec<u32>, Option<Vec<usize>>);
 fn arbiters(binder: &mut Binder<'_>, subject: &Subject, on: &ast::OnConflict) -> Result<Arbiters> {
     let table = &subject.table;
     match &on.conflict_target {
-        None if table.indexes.iter().any(|index| index.deferrable.is_some()) => Err(deferrable_arbiter()),
         None => {
+            check_at_once(table, &table.indexes)?;
             let unique = table.indexes.iter().filter(|index| index.unique);
             Ok((unique.map(|index| index.oid).collect(), None))
         }
@@ -176,9 +184,7 @@ fn arbiters(binder: &mut Binder<'_>, subject: &Subject, on: &ast::OnConflict) ->
             let is_meant = |index: &&Index| index.constraint.is_some() && index.name == name;
             // A view has no constraints of its own.
             let index = table.indexes.iter().find(is_meant).filter(|_| !subject.is_view());
-            if index.is_some_and(|index| index.deferrable.is_some()) {
-                return Err(deferrable_arbiter());
-            }
+            check_at_once(table, index)?;
             index.map(|index| (vec![index.oid], Some(index.key_columns().collect()))).ok_or_else(|| {
                 SqlError::new(
                     sqlstate::UNDEFINED_OBJECT,
@@ -211,12 +217,13 @@ impl Work<'_> {
             let Some(holder) = self.holder(table, conflict, indexed).await? else {
                 return Ok(Outcome::Free);
             };
-            let Action::Update { excluded, assignments, condition } = &conflict.action else {
+            let Action::Update { excluded, assignments, condition, shown } = &conflict.action else {
                 return self.skip(table, &holder, locks);
             };
             let Some(existing) = self.lock_holder(table, conflict, &holder, indexed, touched).await? else {
                 continue;
             };
+            shown.test_shown(self, run, &existing)?;
             let mut frame = existing.clone();
             frame.resize(*excluded, Datum::Null);
             frame.extend_from_slice(row);
@@ -264,14 +271,18 @@ impl Work<'_> {
             if index.is_clustered() {
                 let mut key = Vec::new();
                 columns_into(index, row, &mut key);
-                if self.lock_unique_key(table, table.tree, &key).await?.is_some() {
+                if self.lock_unique_key(table, table.tree, &key, LockMode::NoKeyExclusive).await?.is_some() {
                     self.engine.note_read(table.tree, &key);
                     return Ok(Some(key.into()));
                 }
                 continue;
             }
             let Some(entry) = entry(index, row, &[]).filter(|entry| !entry.has_null) else { continue };
-            if let Some(holder) = self.lock_unique_key(table, index.tree, &entry.key).await? {
+            let against = match conflict.updates() {
+                true => LockMode::NoKeyExclusive,
+                false => leaving(index),
+            };
+            if let Some(holder) = self.lock_unique_key(table, index.tree, &entry.key, against).await? {
                 self.engine.note_read(index.tree, &entry.key);
                 return Ok(Some(holder));
             }

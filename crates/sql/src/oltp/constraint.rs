@@ -10,7 +10,7 @@
 //! ```
 
 use bytes::Bytes;
-use cognate_engine::LockMode;
+use cognate_engine::{LockMode, LockOutcome, WaitPolicy};
 
 use super::indexed::Indexed;
 use crate::catalog::{Index, IndexKey, Table};
@@ -204,25 +204,69 @@ impl Work<'_> {
     /// Locks a key of a unique index (or the row key of a clustered table) and looks who has it:
     /// the newest committed entry or the own one, whatever the snapshot. `None` if it is free; it
     /// then stays free for this transaction. Others may go on referring to a row that is there.
+    ///
+    /// Who deletes the row or gives it another key has the row's lock, not the key's, and is waited
+    /// for: that lock does not go together with `against`, and its holder has said that the key
+    /// goes. The key is given back meanwhile: the other may come for it, to put it there again.
+    ///
+    /// Whoever is to change the row waits for anybody who has it locked, and keeps it while it asks
+    /// for the key: if each of several had to leave the row to the next then, none would come to
+    /// its end.
     pub(crate) async fn lock_unique_key(
         &mut self,
         table: &Table,
         tree: u32,
         key: &[u8],
+        against: LockMode,
     ) -> Result<Option<Bytes>> {
-        self.lock_key(tree, key, LockMode::NoKeyExclusive).await?;
+        let locks = self.engine.lock_count();
+        let mut awaited: Option<Bytes> = None;
         loop {
+            self.lock_key(tree, key, LockMode::NoKeyExclusive).await?;
             let holder = self.key_holder(tree, key)?;
-            let Some(row_key) = holder.as_ref().filter(|_| self.state.locks_reads && tree != table.tree)
-            else {
+            if awaited.is_some() && holder != awaited {
+                // The row that was waited for is not the one to be changed.
+                self.engine.unlock_since(locks);
+                awaited = None;
+                continue;
+            }
+            let Some(row_key) = holder.as_ref().filter(|_| tree != table.tree) else {
                 return Ok(holder);
             };
-            // Who deletes the row or gives it another key has the row's lock, not the key's.
-            self.lock_key(table.tree, row_key, LockMode::Shared).await?;
-            if self.key_holder(tree, key)?.as_ref() == Some(row_key) {
+            if self.state.locks_reads {
+                self.lock_key(table.tree, row_key, LockMode::Shared).await?;
+            } else if !self.try_holder(table, row_key, against).await? {
+                self.engine.unlock_since(locks);
+                self.lock_key(table.tree, row_key, against).await?;
+                match against < LockMode::NoKeyExclusive {
+                    true => self.engine.unlock_since(locks),
+                    false => awaited = holder,
+                }
+                continue;
+            }
+            // Whoever had the row may have ended after the key was looked at.
+            if self.key_holder(tree, key)? == holder {
                 return Ok(holder);
             }
+            if !self.state.locks_reads {
+                self.engine.unlock_since(locks);
+            }
         }
+    }
+
+    /// Whether a row that has a key need not be waited for. If it is to be changed, it is locked
+    /// then.
+    async fn try_holder(&mut self, table: &Table, row_key: &[u8], against: LockMode) -> Result<bool> {
+        // In the turn of all nodes there is nobody to wait for.
+        let alone = self.engine.is_ordered() || self.engine.has_created(table.tree);
+        if alone || self.engine.own(table.tree, row_key)?.is_some() {
+            return Ok(true);
+        }
+        if against < LockMode::NoKeyExclusive {
+            return Ok(!self.engine.is_leaving(table.tree, row_key, against));
+        }
+        let request = self.engine.lock(table.tree, row_key, against, WaitPolicy::SkipLocked);
+        Ok(self.interrupts.lock(request).await? != LockOutcome::Skipped)
     }
 
     /// The present value of a key: own write, else the newest committed version.

@@ -14,6 +14,8 @@
 //! T1: COMMIT
 //! T2:                                      key 1 does not exist: 23503
 //! ```
+//!
+//! If T2 is REPEATABLE READ and its snapshot shows row 1, that is 40001.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -26,7 +28,7 @@ use super::index_maintenance::{columns_into, key_tree, same};
 use super::indexed::Indexed;
 use super::stored::{LatestScan, decode};
 use super::target::as_key;
-use super::write::prefix_range;
+use super::write::{prefix_range, serialization_failure};
 use crate::catalog::{ForeignKey, Index, IndexKey, Oid, ReferentialAction, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt;
@@ -191,6 +193,7 @@ impl Work<'_> {
                 if !self.refers(&table, key, &values)? {
                     return Ok(());
                 }
+                self.refuse_gone_parent(&table, &parent, key, &values)?;
                 Err(no_parent(&table, &parent, key, &self.told_key(&table, &key.columns, &values)))
             }
             Check::Unique { table, index, values } => self.check_unique(table, index, &values).await,
@@ -278,6 +281,25 @@ impl Work<'_> {
             self.engine.check_unchanged(tree, entry)?;
         }
         self.engine.note_read(key_tree(tree), entry);
+        Ok(())
+    }
+
+    /// 40001 at REPEATABLE READ if the snapshot shows the key, which nobody has by now: the first
+    /// who changes a row wins. To be told that there is no such row would contradict what is seen.
+    fn refuse_gone_parent(
+        &self,
+        table: &Table,
+        parent: &Table,
+        key: &ForeignKey,
+        values: &[Datum],
+    ) -> Result<()> {
+        if self.engine.isolation() == Isolation::Snapshot
+            && let Some((index, entry)) = self.parent_key(table, parent, key, values)?
+            && self.engine.changed(index.tree, &entry)?.is_some()
+            && self.view.get(index.tree, &entry)?.is_some()
+        {
+            return Err(serialization_failure("update"));
+        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::conflict::deferrable_arbiter;
+use super::conflict::check_at_once;
 use super::subject::Subject;
 use crate::bind::{Binder, BoundComputed, Clause, bind_computed};
 use crate::catalog::{Index, IndexKey, Table};
@@ -50,9 +50,7 @@ pub(super) fn arbiters(
     let bound = if table.has_computed() { Some(bind_computed(binder.context, table)?) } else { None };
     let fits = |index: &&Index| wanted.fits(index, bound.as_deref());
     let found: Vec<&Index> = table.indexes.iter().filter(fits).collect();
-    if found.iter().any(|index| index.deferrable.is_some()) {
-        return Err(deferrable_arbiter());
-    }
+    check_at_once(table, found.iter().copied())?;
     if found.is_empty() {
         return Err(SqlError::new(
             sqlstate::INVALID_COLUMN_REFERENCE,

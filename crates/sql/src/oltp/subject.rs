@@ -96,18 +96,9 @@ impl Subject {
         binder: &mut Binder<'_>,
         alias: Option<&ast::TableAlias>,
     ) -> Result<ViewChecks> {
-        let Some(Under { view, base }) = &self.under else {
-            match self.change {
-                Change::Insert => open_table_as(binder, &self.table, alias)?,
-                Change::Update | Change::Delete => open_target(binder, &self.table, alias)?,
-            }
-            binder.need_what_names_read(&self.table)?;
-            return Ok(ViewChecks::default());
-        };
-        let conditions = binder.open_changed_view(view, &self.table, self.privileges, alias)?;
         let mut is_cascaded = false;
         let mut checks = Vec::new();
-        for (view, conditions) in base.views.iter().zip(conditions).rev() {
+        for (view, conditions) in self.open_views(binder, alias)?.into_iter().rev() {
             is_cascaded |= view.check_option == Some(CheckOption::Cascaded);
             if (is_cascaded || view.check_option.is_some()) && !conditions.is_empty() {
                 checks.push((view.name.clone(), Expr::all(conditions)));
@@ -116,6 +107,49 @@ impl Subject {
         // Inner views are asked first.
         checks.reverse();
         Ok(ViewChecks(checks))
+    }
+
+    /// The same; what a row must meet that the view shows.
+    pub(crate) fn open_shown(
+        &self,
+        binder: &mut Binder<'_>,
+        alias: Option<&ast::TableAlias>,
+    ) -> Result<ViewChecks> {
+        let views = self.open_views(binder, alias)?.into_iter();
+        let selecting = views.filter(|(_, conditions)| !conditions.is_empty());
+        let checks = selecting.map(|(view, conditions)| (view.name.clone(), Expr::all(conditions)));
+        Ok(ViewChecks(checks.collect()))
+    }
+
+    /// The same; the views that it is, the innermost first, each with its conditions.
+    fn open_views(
+        &self,
+        binder: &mut Binder<'_>,
+        alias: Option<&ast::TableAlias>,
+    ) -> Result<Vec<(&Arc<View>, Vec<Expr>)>> {
+        let Some(Under { view, base }) = &self.under else {
+            match self.change {
+                Change::Insert => open_table_as(binder, &self.table, alias)?,
+                Change::Update | Change::Delete => open_target(binder, &self.table, alias)?,
+            }
+            binder.need_what_names_read(&self.table)?;
+            return Ok(Vec::new());
+        };
+        let conditions = binder.open_changed_view(view, &self.table, self.privileges, alias)?;
+        Ok(base.views.iter().zip(conditions).collect())
+    }
+
+    /// The table as `named`, for SET: there DEFAULT is that of a view's column, which has none but
+    /// its domain's.
+    pub(crate) fn assigned(&self) -> Arc<Table> {
+        if !self.is_view() {
+            return self.named.clone();
+        }
+        let mut table = Table::clone(&self.named);
+        for column in &mut table.columns {
+            column.default = None;
+        }
+        Arc::new(table)
     }
 
     /// Columns of the table, by their places, are read, or given values. A view must have been
@@ -229,7 +263,8 @@ pub(crate) fn updatable_columns(view: &Arc<View>, catalog: &crate::catalog::Cata
     columns.iter().map(|(_, column): &(String, ViewColumn)| column.is_ok()).collect()
 }
 
-/// What the rows that a statement puts into a view must meet: WITH CHECK OPTION.
+/// What rows must meet by the conditions of views: those that a statement puts into one WITH CHECK
+/// OPTION, or those that one shows.
 #[derive(Debug, Default)]
 pub(crate) struct ViewChecks(Vec<(String, Expr)>);
 
@@ -255,6 +290,20 @@ impl ViewChecks {
             if !run.holds(work, condition, row)? {
                 let error = super::constraint::view_violation(table, view, row, work.format);
                 return Err(work.tell_row(error, table, row, checks.given()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tests a row of the table that a new one is in conflict with. 55000 if it is not shown: who
+    /// may change what the view shows may not change others by ON CONFLICT.
+    pub(crate) fn test_shown(&self, work: &Work<'_>, run: &Run, row: &[Datum]) -> Result<()> {
+        for (view, condition) in &self.0 {
+            if !run.holds(work, condition, row)? {
+                return Err(SqlError::new(
+                    sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!("conflicting row is not visible through view \"{view}\""),
+                ));
             }
         }
         Ok(())

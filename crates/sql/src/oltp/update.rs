@@ -196,10 +196,14 @@ impl Assignments {
 }
 
 fn assigned(binder: &mut Binder<'_>, table: &Arc<Table>, place: usize, value: &ast::Expr) -> Result<Expr> {
+    let column = &table.columns[place];
     if is_default(value) {
+        // Without a default it is a view's column, which would be NULL.
+        if column.identity.is_some() && column.default.is_none() {
+            refuse_generated(column)?;
+        }
         return default_of(binder, table, place);
     }
-    let column = &table.columns[place];
     refuse_generated(column)?;
     binder.in_clause(Clause::Update, |binder| {
         if let Some(element) = element(value) {
@@ -332,7 +336,7 @@ pub(crate) fn bind(
         if let Some(condition) = condition {
             binder.where_clause(condition)?;
         }
-        let assignments = bind_assignments(binder, &subject.named, &statement.assignments)?;
+        let assignments = bind_assignments(binder, &subject.assigned(), &statement.assignments)?;
         subject.need_columns(binder, Privileges::UPDATE, &assignments.places);
         let returning = match &statement.returning {
             None => None,

@@ -2,6 +2,7 @@
 //! be checked.
 //!
 //! Order of locks for one row: the row (by its key), then entries of unique indexes in index order.
+//! Who finds an entry there and has to wait for its row gives the entry back meanwhile.
 //! A table that the transaction holds exclusively (made, truncated or altered by it) needs no row
 //! locks.
 //!
@@ -238,7 +239,7 @@ impl Work<'_> {
     ) -> Result<()> {
         let Some(entry) = entry(index, row, row_key).filter(|entry| !entry.has_null) else { return Ok(()) };
         let mut holder = match self.needs_locks(table) {
-            true => self.lock_unique_key(table, index.tree, &entry.key).await?,
+            true => self.lock_unique_key(table, index.tree, &entry.key, leaving(index)).await?,
             false => self.key_holder(index.tree, &entry.key)?,
         };
         // The answer that somebody has it must stay true if it is not the snapshot's.
@@ -303,6 +304,7 @@ impl Work<'_> {
             let changed = differs(index, old, new);
             if changed && index.unique {
                 self.claim_entry(table, index, new, row_key).await?;
+                self.note_leaving(table, row_key);
             }
         }
         for index in secondary(table) {
@@ -346,6 +348,14 @@ impl Work<'_> {
         self.state.moved.pay(self.database.statement_budget())
     }
 
+    /// Says to who finds a key of a locked row taken in a unique index that the key may become free
+    /// (`lock_unique_key`).
+    fn note_leaving(&self, table: &Table, row_key: &[u8]) {
+        if self.needs_locks(table) {
+            self.engine.note_leaving(table.tree, row_key);
+        }
+    }
+
     /// Deletes a row that is locked FOR UPDATE.
     pub(crate) async fn delete_row(
         &mut self,
@@ -354,6 +364,9 @@ impl Work<'_> {
         row: &[Datum],
     ) -> Result<()> {
         self.note_referenced_keys(table, row, |_| true);
+        if secondary(table).any(|index| index.unique) {
+            self.note_leaving(table, row_key);
+        }
         let computed = self.computed(table, row)?;
         self.note_moved(table, row_key, None)?;
         self.remove_row(table, row_key, row)?;
@@ -365,6 +378,15 @@ impl Work<'_> {
     /// The row of this key as the newest commits and own writes leave it.
     pub(crate) fn latest_row(&self, table: &Table, row_key: &[u8]) -> Result<Option<Vec<Datum>>> {
         self.key_holder(table.tree, row_key)?.map(|bytes| decode(table, &bytes)).transpose()
+    }
+}
+
+/// What whoever takes a key of this index from a row has locked the row against: who deletes it, or
+/// changes a key that others may refer to, needs it alone.
+pub(crate) fn leaving(index: &Index) -> LockMode {
+    match index.is_key() {
+        true => LockMode::KeyShared,
+        false => LockMode::Shared,
     }
 }
 

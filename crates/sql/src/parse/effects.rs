@@ -3,9 +3,8 @@
 
 use std::ops::ControlFlow;
 
+use cognate_syntax::{Step, Walker, walk};
 use sqlparser::ast::{Query, SetExpr, Statement};
-
-use super::walk::{Step, Walker, walk};
 
 /// Whether a body is a statement that changes rows.
 pub(crate) fn changes_rows(body: &SetExpr) -> bool {
@@ -28,7 +27,7 @@ impl Walker for Within {
         let is_within = self.depth > 0;
         self.depth += 1;
         match is_within && (!query.locks.is_empty() || changes_rows(&query.body)) {
-            true => ControlFlow::Break(None),
+            true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
     }

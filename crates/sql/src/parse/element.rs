@@ -78,8 +78,15 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !tokens.iter().any(|token| token.token == Token::LBracket) {
         return tokens;
     }
-    let begins =
-        [Keyword::UPDATE, Keyword::INSERT, Keyword::WITH, Keyword::EXPLAIN, Keyword::PREPARE, Keyword::MERGE];
+    let begins = [
+        Keyword::UPDATE,
+        Keyword::INSERT,
+        Keyword::WITH,
+        Keyword::EXPLAIN,
+        Keyword::PREPARE,
+        Keyword::MERGE,
+        Keyword::COPY,
+    ];
     if !begins.iter().any(|keyword| is(tokens.first(), *keyword)) {
         return tokens;
     }

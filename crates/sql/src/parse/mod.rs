@@ -70,13 +70,13 @@ mod reserved;
 mod rewrite;
 mod role;
 mod routine;
+mod row_operand;
 mod rows;
 mod schema;
 mod spelled;
 pub(crate) mod template;
 mod tokens;
 mod unicode;
-pub(crate) mod walk;
 
 pub(crate) use alter_identity::{IdentityChange, identity_change};
 pub use alter_relation::{AlterRelation, NewReplicaIdentity, RelationChange};

@@ -8,6 +8,7 @@
 //! | `x ISNULL` | `x IS NULL` |
 //! | `COLLATE "C"`, `"default"`, `"POSIX"`, ... | nothing: there is one collation |
 //! | `FOR NO KEY UPDATE`, `FOR KEY SHARE` | `FOR UPDATE`, `FOR SHARE`, with a mark among the names ([`KEY_MARK`](super::KEY_MARK)) |
+//! | `FOR UPDATE OF a, b` | `FOR UPDATE OF a FOR UPDATE OF b` |
 //! | `FOR UPDATE ... LIMIT n` | `LIMIT n FOR UPDATE ...` |
 //! | `LIKE ALL (x)`, `NOT LIKE ANY (x)` | `~~ ALL (x)`, `!~~ ANY (x)` |
 //! | `substring(x SIMILAR p ESCAPE e)` | `substring(x FROM p FOR e)`, which means the same |
@@ -49,6 +50,7 @@
 //! | `FROM json_to_record(a) AS (b int)` | `FROM json_to_record(a) AS json_to_record (b int)` |
 //! | `f(a, VARIADIC b)` | an argument with a marked name ([`VARIADIC`](super::VARIADIC)) |
 //! | `(record).*` | a field with a marked name ([`ALL_FIELDS`](super::ALL_FIELDS)) |
+//! | `t.*::text`, `t.* IS NULL` | `(t.*)::text`, `(t.*) IS NULL`: see [`row_operand`](super::row_operand) |
 
 mod copy;
 mod expression;
@@ -151,7 +153,7 @@ fn compact(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 pub(super) fn rewrite(tokens: Vec<TokenWithSpan>, notes: &mut Notes) -> Result<Vec<TokenWithSpan>> {
     let tokens = super::element::rewrite(insert_source::rewrite(compact(tokens)));
     let tokens = super::conflict_target::rewrite(tokens);
-    let tokens = super::current_of::rewrite(tokens);
+    let tokens = super::row_operand::rewrite(super::current_of::rewrite(tokens));
     if !tokens.iter().any(needs_rewriting) {
         return Ok(tokens);
     }
@@ -211,6 +213,10 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::PRECEDING
             | Keyword::FOLLOWING
             | Keyword::OPERATOR
+            | Keyword::CEIL
+            | Keyword::FLOOR
+            | Keyword::SUBSTR
+            | Keyword::SUBSTRING
             | Keyword::VARIADIC
             | Keyword::ROWS
             | Keyword::FETCH
@@ -303,6 +309,7 @@ impl<'a> Pass<'a> {
             "INDEX" | "PARTITION" if self.changes_column() => self.column_name(span),
             "ABORT" if self.at == 0 => self.put("ROLLBACK", span),
             "OPERATOR" => self.quantified_operator(),
+            "CEIL" | "FLOOR" | "SUBSTR" | "SUBSTRING" if self.after_period() => self.qualified_function(),
             "RESET" if self.at == 0 && self.is(1, "TIME") && self.is(2, "ZONE") => self.reset_zone(span),
             "IDENTITY" if matches!(self.peek(1).map(|token| &token.token), Some(Token::LParen)) => {
                 self.identity_options();

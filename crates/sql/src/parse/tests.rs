@@ -136,6 +136,14 @@ fn spellings_the_parser_lacks() {
     for (text, expected) in [
         ("SELECT 1 FROM t FOR NO KEY UPDATE", "SELECT 1 FROM t FOR UPDATE OF \"\u{1}key\""),
         ("SELECT 1 FROM t FOR KEY SHARE OF t NOWAIT", "SELECT 1 FROM t FOR SHARE OF \"\u{1}key\".t NOWAIT"),
+        (
+            "SELECT 1 FROM t, s FOR UPDATE OF t, s NOWAIT",
+            "SELECT 1 FROM t, s FOR UPDATE OF t NOWAIT FOR UPDATE OF s NOWAIT",
+        ),
+        (
+            "SELECT 1 FROM t, s FOR KEY SHARE OF t, s LIMIT 1",
+            "SELECT 1 FROM t, s LIMIT 1 FOR SHARE OF \"\u{1}key\".t FOR SHARE OF \"\u{1}key\".s",
+        ),
         ("SELECT 1 FROM t FOR UPDATE SKIP LOCKED LIMIT 1", "SELECT 1 FROM t LIMIT 1 FOR UPDATE SKIP LOCKED"),
         (
             "SELECT 1 FROM (SELECT 2 FROM s FOR UPDATE LIMIT 1) x",

@@ -42,6 +42,7 @@ mod window;
 
 pub use access::{Access, AccessKind, KeyPart, KeyRange, KeyValues, RangeBound, Scan, ScanColumn};
 pub(crate) use partial::implies;
+pub(crate) use planner::is_volatile_query;
 pub use planner::{plan, plan_expressions};
 
 use std::sync::Arc;

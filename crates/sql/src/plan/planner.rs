@@ -5,12 +5,23 @@ use std::sync::Arc;
 
 use super::estimate::UNKNOWN_ROWS;
 use super::{CtePlan, CtePlans, Node, Plan, PlannedLock};
-use crate::bind::{Body, Cte, Query, RowCounts, RowsCall, SetKind, Source, Taken};
+use crate::bind::{Body, Cte, Distinct, Query, RowCounts, RowsCall, SetKind, Source, Taken};
 use crate::catalog::Table;
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, Subquery, SubqueryBody, SubqueryKind, Typed};
 use crate::function::Volatility;
 use crate::types::{Type, TypeId, bounds};
+
+/// What a query under EXISTS gives is not computed, and cannot fail, where it has no part in
+/// whether there is a row.
+fn leave_out_outputs(query: &mut Query) {
+    let Body::Select(select) = &mut query.body else { return };
+    let makes_rows = select.group.is_some() || select.has_calls_behind();
+    if !makes_rows && select.locks.is_empty() {
+        select.distinct = Distinct::No;
+        select.targets.iter_mut().for_each(|target| target.expr = Expr::NULL);
+    }
+}
 
 /// State of planning one statement.
 pub(super) struct Planner<'a> {
@@ -184,15 +195,16 @@ impl Planner<'_> {
         }
         let empty = Query::of(Body::Values(vec![]), vec![]);
         let mut query = std::mem::replace(query.as_mut(), empty);
-        // One that refers to nothing around it is run once, volatile or not: `(SELECT random())`
-        // is one number for all rows. What a step of a recursion has computed is around it.
-        let changes = self.recursions > 0 && reads_cte(&query);
-        let once = !query.is_correlated() && !changes;
         // EXISTS asks for one row in any order.
         if matches!(subquery.kind, SubqueryKind::Exists) && query.limit.is_none() && query.offset.is_none() {
             query.order.clear();
             query.limit = Some(Expr::Constant(1i64.into()));
+            leave_out_outputs(&mut query);
         }
+        // One that refers to nothing around it is run once, volatile or not: `(SELECT random())`
+        // is one number for all rows. What a step of a recursion has computed is around it.
+        let changes = self.recursions > 0 && reads_cte(&query);
+        let once = !query.is_correlated() && !changes;
         let node = Arc::new(self.query(query)?.node);
         if let SubqueryKind::Shared { column, in_order: false, .. } = subquery.kind
             && !once
@@ -285,7 +297,7 @@ impl Planner<'_> {
         let inline = cte.recursive.is_none()
             && cte.references <= 1
             && cte.materialized != Some(true)
-            && !is_volatile(&cte.query);
+            && !is_volatile_query(&cte.query);
         if inline {
             self.ctes.insert(cte.number, CteState::Inline(Box::new(cte)));
             return Ok(());
@@ -357,7 +369,7 @@ impl Planner<'_> {
 }
 
 /// Whether a query calls volatile functions, in subqueries of its expressions, too.
-fn is_volatile(query: &Query) -> bool {
+pub(crate) fn is_volatile_query(query: &Query) -> bool {
     let mut found = reads_volatile(query);
     query.for_each_expr(&mut |expr, _| {
         found = found || expr.is_volatile() || expr.any(&mut is_volatile_subquery);
@@ -368,7 +380,7 @@ fn is_volatile(query: &Query) -> bool {
 fn is_volatile_subquery(expr: &Expr) -> bool {
     match expr {
         Expr::Subquery(subquery) => match &subquery.body {
-            SubqueryBody::Bound(query) => is_volatile(query),
+            SubqueryBody::Bound(query) => is_volatile_query(query),
             SubqueryBody::Planned { .. } => false,
         },
         _ => false,
@@ -379,7 +391,7 @@ fn is_volatile_subquery(expr: &Expr) -> bool {
 /// once in any case.
 pub(super) fn gives_other_rows(source: &Source) -> bool {
     match source {
-        Source::Query(query) => is_volatile(query),
+        Source::Query(query) => is_volatile_query(query),
         Source::Function(function) => {
             gives_rows_anew(&function.call) || function.call.exprs().iter().any(Expr::is_volatile)
         }

@@ -91,15 +91,16 @@ fn input_expr(select: &Select, column: usize) -> Option<Expr> {
     if !select.windows.iter().all(|window| window.partition.contains(target)) {
         return None;
     }
-    let usable = !target.is_volatile() && !target.has_subquery();
-    if !usable {
+    let is_usable = |expr: &Expr| !expr.is_volatile() && !expr.has_subquery();
+    if !is_usable(target) {
         return None;
     }
     match &select.group {
         None => Some(target.clone()),
         Some(group) => match target {
             Expr::Slot(place) => {
-                let key = group.keys.get(*place)?;
+                // Computed a second time it may be another value than the one it was grouped by.
+                let key = group.keys.get(*place).filter(|key| is_usable(key))?;
                 group.common_keys().contains(key).then(|| key.clone())
             }
             _ => None,

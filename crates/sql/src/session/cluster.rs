@@ -428,7 +428,7 @@ impl Session {
     fn end_unjudged(&mut self) -> Option<Commit> {
         let why = match self.database.nodes().left.get() {
             Some(_) => "nothing comes to this node any more",
-            None => "this node hears no majority",
+            None => "this node has no way to a majority",
         };
         let told = format!("{why}: what was read is of one snapshot, and not judged further");
         self.notices.push(SqlError::warning(sqlstate::WARNING, told));

@@ -409,6 +409,7 @@ impl Session {
         }
         let wanted = match count {
             FetchCount::Forward(count) if *count > 0 => *count as u64,
+            FetchCount::Backward(count) if *count < 0 => count.unsigned_abs(),
             FetchCount::Relative(distance) if *distance > 0 => {
                 self.skip(cursor, *distance as u64 - 1).await?;
                 1

@@ -260,8 +260,6 @@ fn read_array(bytes: &[u8], ty: Type, context: Option<&FormatContext>) -> Result
         Ok(i32::from_be_bytes(*first))
     };
     let count = word(&mut rest)?;
-    let flags = word(&mut rest)?;
-    let oid = word(&mut rest)? as u32;
     let element = ty.element().ok_or_else(|| SqlError::internal("an array type without elements"))?;
     if count < 0 {
         return Err(invalid(format!("invalid number of dimensions: {count}")));
@@ -272,10 +270,10 @@ fn read_array(bytes: &[u8], ty: Type, context: Option<&FormatContext>) -> Result
             format!("number of array dimensions ({count}) exceeds the maximum allowed (6)"),
         ));
     }
-    if !(0..=1).contains(&flags) {
+    if !(0..=1).contains(&word(&mut rest)?) {
         return Err(invalid("invalid array flags"));
     }
-    check_element(oid, element)?;
+    check_element(word(&mut rest)? as u32, element)?;
     let mut dimensions = Vec::new();
     let mut total = 1usize;
     for _ in 0..count {
@@ -296,11 +294,11 @@ fn read_array(bytes: &[u8], ty: Type, context: Option<&FormatContext>) -> Result
         check_bounds(&dimensions)?;
     }
     if count == 0 || total == 0 {
-        return Ok(Datum::Array(Arc::new(Array::new(element.id, vec![]))));
+        let empty = || Datum::Array(Arc::new(Array::new(element.id, vec![])));
+        return rest.is_empty().then(empty).ok_or_else(|| invalid(TOO_LONG));
     }
-    // Each element has at least its length word.
-    (total <= rest.len() / 4).then_some(()).ok_or_else(insufficient)?;
-    let mut elements = Vec::with_capacity(total);
+    // Each element has at least its length word: no more memory is taken than what has come fills.
+    let mut elements = Vec::with_capacity(total.min(rest.len() / 4));
     for place in 1..=total {
         let length = word(&mut rest)?;
         if length == -1 {

@@ -1,6 +1,8 @@
 //! Floats as text: the shortest digits that read back exactly, laid out as PostgreSQL does.
 
+use std::fmt::LowerExp;
 use std::io::Write;
+use std::str::FromStr;
 
 use crate::error::{SqlError, sqlstate};
 
@@ -9,7 +11,7 @@ pub(crate) fn write_f64(value: f64, extra_digits: i32, out: &mut Vec<u8>) {
     if !value.is_finite() {
         write_special(value, out);
     } else if extra_digits > 0 {
-        write_shortest(&format!("{value:e}"), 15, out);
+        write_shortest(&shortest(value, f64::DIGITS, f64::MANTISSA_DIGITS), 15, out);
     } else {
         write_general(value, (15 + extra_digits).max(1) as usize, out);
     }
@@ -20,10 +22,63 @@ pub(crate) fn write_f32(value: f32, extra_digits: i32, out: &mut Vec<u8>) {
     if !value.is_finite() {
         write_special(f64::from(value), out);
     } else if extra_digits > 0 {
-        write_shortest(&format!("{value:e}"), 6, out);
+        write_shortest(&shortest(value, f32::DIGITS, f32::MANTISSA_DIGITS), 6, out);
     } else {
         write_general(f64::from(value), (6 + extra_digits).max(1) as usize, out);
     }
+}
+
+/// A float is midway between two texts of the shortest length only if its binary places end here:
+/// written out, it has one decimal digit more than they have.
+const PLACES_OF_TIES: f64 = (1u32 << 25) as f64;
+
+/// Digits with which any float reads back exactly.
+const DIGITS: usize = 17;
+
+/// The shortest digits that read back as a float of so many bits, as `d.ddde±x`. PostgreSQL's are
+/// others than the library's in two cases. Of two texts that are as near to the float, such as
+/// 100000000000000.12 and .13 to 100000000000000.125, it takes the even one, and the library the
+/// larger. And it takes none that is midway to the next float, such as 1e23, though it reads back.
+/// No two texts of `precision` digits read back as one float.
+fn shortest<F>(value: F, precision: u32, bits: u32) -> String
+where
+    F: Copy + Into<f64> + PartialEq + LowerExp + FromStr,
+{
+    let text = format!("{value:e}");
+    let wide: f64 = value.into();
+    let digits = text.bytes().take_while(|b| *b != b'e').filter(u8::is_ascii_digit).count();
+    let reads_back = |text: &str| text.parse::<F>().is_ok_and(|read| read == value);
+    if wide.fract() == 0.0 {
+        if !is_midway(&text, bits) {
+            return text;
+        }
+        let mut longer = (digits..DIGITS).map(|places| format!("{value:.places$e}"));
+        return longer.find(|longer| !is_midway(longer, bits) && reads_back(longer)).unwrap_or(text);
+    }
+    if digits <= precision as usize || (wide * PLACES_OF_TIES).fract() != 0.0 {
+        return text;
+    }
+    // With as many digits the library rounds to even. At a power of two the range below is the
+    // narrower one, and may not have the even text.
+    let even = format!("{value:.*e}", digits - 1);
+    if reads_back(&even) { even } else { text }
+}
+
+/// Whether the number `d.ddde±x`, near which there is a float of so many bits, is midway between
+/// two: without its factors of two it has one bit more. Only integers that end with zeros are
+/// looked at: others would be longer than the float itself.
+fn is_midway(text: &str, bits: u32) -> bool {
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    let places = mantissa.split_once('.').map_or(0, |(_, places)| places.len() as u32);
+    let zeros = exponent.parse::<u32>().ok().and_then(|exponent| exponent.checked_sub(places)).unwrap_or(0);
+    if zeros == 0 {
+        return false;
+    }
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit);
+    let number = digits.fold(0u64, |number, digit| number * 10 + u64::from(digit - b'0'));
+    let odd = number >> number.trailing_zeros();
+    let product = 5u64.checked_pow(zeros).and_then(|power| odd.checked_mul(power));
+    product.is_some_and(|odd| odd >> bits == 1)
 }
 
 fn write_special(value: f64, out: &mut Vec<u8>) {

@@ -282,9 +282,9 @@ fn make_interval(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     if !seconds.is_finite() {
         return Err(out_of_range());
     }
-    let micros = i128::from(part(4)) * i128::from(HOUR)
-        + i128::from(part(5)) * i128::from(MINUTE)
-        + (seconds * SECOND as f64).round_ties_even() as i128;
+    // Seconds that are too many are the most that there can be.
+    let micros = ((seconds * SECOND as f64).round_ties_even() as i128)
+        .saturating_add(i128::from(part(4)) * i128::from(HOUR) + i128::from(part(5)) * i128::from(MINUTE));
     Ok(Datum::Interval(Interval {
         months: i32::try_from(part(0) * 12 + part(1)).map_err(|_| out_of_range())?,
         days: i32::try_from(part(2) * 7 + part(3)).map_err(|_| out_of_range())?,

@@ -220,7 +220,8 @@ impl Template {
                 }
                 self.shift.get_or_insert(0);
             }
-            'B' | 'b' => {}
+            // Two that mean nothing, and show nothing.
+            'B' | 'b' | 'C' | 'c' => {}
             other => self.pieces.push(Piece::Literal(other)),
         }
         Ok(())

@@ -5,7 +5,8 @@
 //! kind OPERATOR(pg_catalog.=) ANY (array['r', 'm'])   becomes   kind = ANY (array['r', 'm'])
 //! ```
 //!
-//! And LIKE before ALL, which the parser has before ANY only.
+//! And LIKE before ALL, which the parser has before ANY only, and `pg_catalog.floor(x)` and its
+//! kin, which it has without a schema only.
 
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
@@ -50,6 +51,21 @@ impl Pass<'_> {
         self.put("FROM", span);
         (1..escape).for_each(|_| self.copy());
         self.put("FOR", span);
+    }
+
+    /// The name of a function for which the parser has a syntax of its own, behind the name of its
+    /// schema, where there is no such syntax: as a quoted name it is called as others are.
+    pub(super) fn qualified_function(&mut self) {
+        let here = &self.tokens[self.at];
+        let calls = matches!(self.peek(1).map(|token| &token.token), Some(Token::LParen));
+        match &here.token {
+            Token::Word(word) if calls => {
+                let token = Token::make_word(&word.value.to_ascii_lowercase(), Some('"'));
+                self.out.push(TokenWithSpan { token, span: here.span });
+                self.at += 1;
+            }
+            _ => self.copy(),
+        }
     }
 
     /// How far from here ESCAPE is, behind a pattern.

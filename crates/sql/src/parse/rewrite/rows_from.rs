@@ -43,9 +43,12 @@ impl Pass<'_> {
     /// Whether functions side by side begin here, as an item of FROM. Behind a comma it may be a
     /// column, too: in `SELECT a, rows FROM (SELECT ...)` no call begins the parentheses.
     pub(super) fn begins_functions(&self) -> bool {
-        let behind_comma = matches!(self.out.last().map(|token| &token.token), Some(Token::Comma));
+        // A join in parentheses may begin with them.
+        let before = self.out.iter().rev().find(|token| token.token != Token::LParen);
+        let behind_comma = matches!(before.map(|token| &token.token), Some(Token::Comma));
         let opens = matches!(self.peek(2).map(|token| &token.token), Some(Token::LParen));
-        let is_item = behind_comma || self.after(&["FROM", "JOIN", "LATERAL", "USING"]);
+        let is_item =
+            behind_comma || ["FROM", "JOIN", "LATERAL", "USING"].iter().any(|known| is(before, known));
         is_item && opens && self.is(1, "FROM") && self.begins_call(3)
     }
 

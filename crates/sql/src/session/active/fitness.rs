@@ -20,6 +20,7 @@ mod targets;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+use cognate_syntax::{Step, Walker, walk};
 use sqlparser::ast;
 
 use super::super::facts::Facts;
@@ -33,7 +34,6 @@ use crate::catalog::{
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{Kind, Volatility, all};
 use crate::identifier::fold;
-use crate::parse::walk::{Step, Walker, walk};
 use crate::parse::{Command, Statement, changes_rows, current_of, locks_rows_within};
 use crate::pg_catalog::SystemTables;
 use crate::routine::is_single_select;
@@ -160,10 +160,20 @@ pub(in crate::session) fn check_parameters(
         return Ok(());
     }
     let (path, mut seen) = (facts.lookup_path(catalog), HashSet::new());
-    let (writes, is_values, in_function, has_sequences) = (true, false, None, false);
+    let (writes, is_values, in_function, has_sequences, refusal) = (true, false, None, false, None);
     let (path, seen, rules) = (&path, &mut seen, rules(facts));
-    let mut check =
-        Check { catalog, path, view: None, rules, writes, is_values, seen, in_function, has_sequences };
+    let mut check = Check {
+        catalog,
+        path,
+        view: None,
+        rules,
+        writes,
+        is_values,
+        seen,
+        in_function,
+        has_sequences,
+        refusal,
+    };
     domains.try_for_each(|domain| check.domain(Some(domain)))
 }
 
@@ -200,12 +210,23 @@ fn check_within(
         _ => return Err(unfit(tag(&statement.command))),
     };
     let own = own_schema(catalog, path);
+    let refusal = None;
     let has_sequences = own.is_some_and(|own| {
         catalog.relations_in(own).any(|relation| matches!(relation, Relation::Sequence(_)))
     });
     let in_function = None;
-    let mut check =
-        Check { catalog, path, view: None, rules, writes, is_values, seen, in_function, has_sequences };
+    let mut check = Check {
+        catalog,
+        path,
+        view: None,
+        rules,
+        writes,
+        is_values,
+        seen,
+        in_function,
+        has_sequences,
+        refusal,
+    };
     match sql.as_ref() {
         S::Insert(insert) => check.inserted(insert)?,
         S::Update(update) => check.updated(update)?,
@@ -222,11 +243,8 @@ fn check_within(
         S::Call(call) => check.routines(&call.name)?,
         _ => {}
     }
-    match walk(sql.as_ref(), &mut check) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(Some(refusal)) => Err(*refusal),
-        ControlFlow::Break(None) => Err(SqlError::internal("a statement was refused without a reason")),
-    }
+    let step = walk(sql.as_ref(), &mut check);
+    check.outcome(step)
 }
 
 /// Whether a statement is about the row at which a cursor stands: no other node has the cursor.
@@ -299,6 +317,8 @@ struct Check<'a, 's> {
     in_function: Option<String>,
     /// The session has temporary sequences, which no other node knows.
     has_sequences: bool,
+    /// Why the walk has ended.
+    refusal: Option<SqlError>,
 }
 
 impl<'a> Check<'a, '_> {
@@ -327,11 +347,27 @@ impl<'a> Check<'a, '_> {
                 let (catalog, told) = (self.catalog, (self.path, self.rules));
                 on_more_stack(|| check_within(catalog, told, &statement, self.seen))?;
             }
-            if let ControlFlow::Break(Some(refusal)) = self.defaults(routine) {
-                return Err(*refusal);
-            }
+            let step = self.defaults(routine);
+            self.outcome(step)?;
         }
         Ok(())
+    }
+
+    /// Ends a walk with this error.
+    fn refuse(&mut self, error: SqlError) -> Step {
+        self.refusal = Some(error);
+        ControlFlow::Break(())
+    }
+
+    /// What came of a walk.
+    fn outcome(&mut self, step: Step) -> Result<()> {
+        match (step, self.refusal.take()) {
+            (ControlFlow::Continue(()), _) => Ok(()),
+            (ControlFlow::Break(()), Some(refusal)) => Err(refusal),
+            (ControlFlow::Break(()), None) => {
+                Err(SqlError::internal("a statement was refused without a reason"))
+            }
+        }
     }
 
     /// Whether functions are refused whose last digit is up to the node.
@@ -341,18 +377,20 @@ impl<'a> Check<'a, '_> {
 
     /// What stands for arguments that a call leaves out, and what its values have to meet.
     fn defaults(&mut self, routine: &Routine) -> Step {
-        let refuse = |error: SqlError| ControlFlow::Break(Some(Box::new(error)));
         for input in routine.inputs() {
             if let Err(error) = self.domain(input.ty.domain_named()) {
-                return refuse(error);
+                return self.refuse(error);
             }
             match input.default.as_deref().map(crate::parse::parse_expression) {
                 Some(Ok(expr)) => walk(&expr, self)?,
-                Some(Err(error)) => return refuse(error),
+                Some(Err(error)) => return self.refuse(error),
                 None => {}
             }
         }
-        self.domain(routine.result.domain_named()).map_or_else(refuse, ControlFlow::Continue)
+        match self.domain(routine.result.domain_named()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => self.refuse(error),
+        }
     }
 
     /// What values of a type have to meet that an expression names.
@@ -366,7 +404,7 @@ impl<'a> Check<'a, '_> {
         };
         match self.domain(Some(oid)) {
             Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(Some(Box::new(error))),
+            Err(error) => self.refuse(error),
         }
     }
 
@@ -374,11 +412,11 @@ impl<'a> Check<'a, '_> {
     fn called(&mut self, name: &ast::ObjectName) -> Step {
         let Some((schema, name)) = split(name) else { return ControlFlow::Continue(()) };
         if self.refuses_rounding() && rounded::is_function(schema.as_deref(), &name) {
-            return ControlFlow::Break(Some(Box::new(unfit(format_args!("function {name}()")))));
+            return self.refuse(unfit(format_args!("function {name}()")));
         }
         match self.function(&name) {
             Ok(()) => self.own_function(schema.as_deref(), &name),
-            Err(error) => ControlFlow::Break(Some(Box::new(error))),
+            Err(error) => self.refuse(error),
         }
     }
 
@@ -392,7 +430,7 @@ impl<'a> Check<'a, '_> {
             let known = check_is_known(routine);
             let statements = match known.and_then(|()| crate::routine::statements(routine)) {
                 Ok(statements) => statements,
-                Err(error) => return ControlFlow::Break(Some(Box::new(error))),
+                Err(error) => return self.refuse(error),
             };
             let outer = self.in_function.replace(name.to_owned());
             let view = self.view.take();
@@ -447,19 +485,18 @@ fn split(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
 
 impl Walker for Check<'_, '_> {
     fn relation(&mut self, relation: &ast::ObjectName) -> Step {
-        let refuse = |error: SqlError| ControlFlow::Break(Some(Box::new(error)));
         let Some((schema, name)) = split(relation) else { return ControlFlow::Continue(()) };
         // A function in FROM comes as a relation, too.
         let is_relation =
             self.find(relation).is_some() || SystemTables.find(schema.as_deref(), &name).is_some();
         if let (true, Some(function)) = (is_relation, &self.in_function) {
-            return refuse(unfit(format_args!(
+            return self.refuse(unfit(format_args!(
                 "function {function}(), which reads \"{name}\", in an expression"
             )));
         }
         match self.find(relation) {
             Some(found) if found.is_temporary() => {
-                refuse(unfit(format_args!("temporary {} \"{}\"", found.kind(), found.name())))
+                self.refuse(unfit(format_args!("temporary {} \"{}\"", found.kind(), found.name())))
             }
             Some(Relation::View(view)) => {
                 if !self.is_new(view.oid) {
@@ -467,7 +504,7 @@ impl Walker for Check<'_, '_> {
                 }
                 let parsed = match crate::parse::parse(&view.query) {
                     Ok(parsed) => parsed,
-                    Err(error) => return refuse(error),
+                    Err(error) => return self.refuse(error),
                 };
                 // Its names are looked up where it was made.
                 let outer = std::mem::replace(&mut self.path, view.search_path.as_slice());
@@ -481,7 +518,7 @@ impl Walker for Check<'_, '_> {
             }
             Some(_) => ControlFlow::Continue(()),
             None if SystemTables.find(schema.as_deref(), &name).is_some() => {
-                refuse(unfit(format_args!("system view \"{name}\"")))
+                self.refuse(unfit(format_args!("system view \"{name}\"")))
             }
             None => ControlFlow::Continue(()),
         }
@@ -494,7 +531,7 @@ impl Walker for Check<'_, '_> {
             ast::TableFactor::Table { name, args: None, .. } => match self.find(name) {
                 Some(Relation::Sequence(sequence)) => {
                     let error = unfit(format_args!("sequence \"{}\" read as a table", sequence.name));
-                    return ControlFlow::Break(Some(Box::new(error)));
+                    return self.refuse(error);
                 }
                 _ => return ControlFlow::Continue(()),
             },
@@ -510,9 +547,7 @@ impl Walker for Check<'_, '_> {
             ast::Expr::Cast { data_type, .. } => self.named_type(data_type),
             ast::Expr::TypedString(literal) => self.named_type(&literal.data_type),
             _ => match rounded::operator(expr).filter(|_| self.refuses_rounding()) {
-                Some(operator) => {
-                    ControlFlow::Break(Some(Box::new(unfit(format_args!("operator {operator}")))))
-                }
+                Some(operator) => self.refuse(unfit(format_args!("operator {operator}"))),
                 None => ControlFlow::Continue(()),
             },
         }
@@ -521,13 +556,11 @@ impl Walker for Check<'_, '_> {
     fn query(&mut self, query: &ast::Query) -> Step {
         let skips = |lock: &ast::LockClause| matches!(lock.nonblock, Some(ast::NonBlock::SkipLocked));
         if query.locks.iter().any(skips) {
-            return ControlFlow::Break(Some(Box::new(unfit("SKIP LOCKED"))));
+            return self.refuse(unfit("SKIP LOCKED"));
         }
         let is_cut = query.limit_clause.is_some() || query.fetch.is_some();
         if self.writes && is_cut && query.order_by.is_none() {
-            return ControlFlow::Break(Some(Box::new(unfit(
-                "LIMIT without ORDER BY in a statement that writes",
-            ))));
+            return self.refuse(unfit("LIMIT without ORDER BY in a statement that writes"));
         }
         ControlFlow::Continue(())
     }

@@ -159,6 +159,7 @@ impl Session {
         }
         let wanted = match count {
             FetchCount::Forward(count) if *count > 0 => *count as u64,
+            FetchCount::Backward(count) if *count < 0 => count.unsigned_abs(),
             FetchCount::Relative(1) => 1,
             FetchCount::All => 0,
             _ => {

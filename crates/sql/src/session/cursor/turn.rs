@@ -54,7 +54,8 @@ pub(super) fn goes_back(cursor: &NamedCursor, count: &FetchCount, counted_only: 
         FetchCount::Forward(count) | FetchCount::Relative(count) => count < 0,
         FetchCount::Absolute(at) => at <= 0 || at as usize <= cursor.position,
         FetchCount::All => false,
-        FetchCount::Backward(_) | FetchCount::BackwardAll => true,
+        FetchCount::Backward(count) => count > 0,
+        FetchCount::BackwardAll => true,
     }
 }
 

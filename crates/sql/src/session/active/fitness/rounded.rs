@@ -8,12 +8,12 @@
 
 use std::ops::ControlFlow;
 
+use cognate_syntax::{Step, Walker, walk};
 use sqlparser::ast;
 
 use super::{split, unfit};
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::parse::parse_expression;
-use crate::parse::walk::{Step, Walker, walk};
 
 const FUNCTIONS: [&str; 29] = [
     "acos", "acosd", "acosh", "asin", "asind", "asinh", "atan", "atan2", "atan2d", "atand", "atanh", "cbrt",
@@ -48,24 +48,25 @@ fn is_power(op: &ast::BinaryOperator) -> bool {
 /// 0A000 if an expression of the catalog, which calls no functions of users, has one of them.
 pub(super) fn check(text: &str) -> Result<()> {
     let expression = parse_expression(text)?;
-    match walk(&expression, &mut Look) {
-        ControlFlow::Break(Some(refusal)) => Err(*refusal),
-        _ => Ok(()),
-    }
+    let mut look = Look { refusal: None };
+    let _ = walk(&expression, &mut look);
+    look.refusal.map_or(Ok(()), Err)
 }
 
-struct Look;
+struct Look {
+    refusal: Option<SqlError>,
+}
 
 impl Walker for Look {
     fn expression(&mut self, expr: &ast::Expr) -> Step {
-        let refusal = match expr {
+        self.refusal = match expr {
             ast::Expr::Function(call) => split(&call.name)
                 .filter(|(schema, name)| is_function(schema.as_deref(), name))
                 .map(|(_, name)| unfit(format_args!("function {name}()"))),
             _ => operator(expr).map(|operator| unfit(format_args!("operator {operator}"))),
         };
-        match refusal {
-            Some(refusal) => ControlFlow::Break(Some(Box::new(refusal))),
+        match self.refusal {
+            Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         }
     }

@@ -3,9 +3,9 @@
 //! them.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use cognate_syntax::{has_expression, walk};
 use sqlparser::ast;
 
 use super::{Check, IN_ORDER, on_more_stack, rounded, split, unfit};
@@ -13,7 +13,6 @@ use crate::catalog::{Column, Index, Oid, ReferentialAction, Relation, Table};
 use crate::ddl::expression::default_of;
 use crate::error::Result;
 use crate::oltp::run::is_default;
-use crate::parse::walk::{has_expression, walk};
 
 impl<'a> Check<'a, '_> {
     /// What an INSERT puts rows into, and what that gives them.
@@ -219,10 +218,7 @@ impl<'a> Check<'a, '_> {
         let had_sequences = std::mem::take(&mut self.has_sequences);
         let step = walk(&expression, self);
         self.has_sequences = had_sequences;
-        match step {
-            ControlFlow::Break(Some(refusal)) => Err(*refusal),
-            _ => Ok(()),
-        }
+        self.outcome(step)
     }
 
     /// What is computed of rows that are put into a table or changed there: for generated columns,

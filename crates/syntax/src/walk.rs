@@ -1,22 +1,21 @@
 //! Walks through what was parsed.
 //!
 //! A visitor is compiled together with each of the parser's kinds of nodes, of which there are
-//! hundreds: one more is half a megabyte. So there is one for reading and one for changing, and
-//! they ask whoever walks through a table of functions.
+//! hundreds, wherever it is used: one more is half a megabyte. So there is one for reading and one
+//! for changing, both are compiled here, and they ask whoever walks through a table of functions.
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{DataType, Expr, ObjectName, Query, TableFactor, Visit, VisitMut, Visitor, VisitorMut};
+use sqlparser::ast::{
+    DataType, Expr, Insert, ObjectName, Query, SelectItem, Statement, TableFactor, Visit, VisitMut, Visitor,
+    VisitorMut,
+};
 
-use crate::error::SqlError;
-
-/// Why a walk ends early: it has found what it looked for, or something that is refused.
-pub(crate) type Found = Option<Box<SqlError>>;
-/// Whether a walk goes on.
-pub(crate) type Step = ControlFlow<Found>;
+/// Whether a walk goes on, or has found what it looked for.
+pub type Step = ControlFlow<()>;
 
 /// Who walks: what is met is told before what is in it, but for `leaves_query`.
-pub(crate) trait Walker {
+pub trait Walker {
     /// A query, also one within another.
     fn query(&mut self, _: &Query) -> Step {
         ControlFlow::Continue(())
@@ -39,19 +38,51 @@ pub(crate) trait Walker {
     }
 }
 
+/// What can be walked through.
+pub trait Node {
+    /// See [`walk`].
+    fn read(&self, walker: &mut dyn Walker) -> Step;
+    /// See [`change`].
+    fn change(&mut self, changer: &mut dyn Changer);
+}
+
+macro_rules! nodes {
+    ($($node:ty),*) => {
+        $(impl Node for $node {
+            fn read(&self, walker: &mut dyn Walker) -> Step {
+                Visit::visit(self, &mut Reading(walker))
+            }
+
+            fn change(&mut self, changer: &mut dyn Changer) {
+                let _ = VisitMut::visit(self, &mut Changing(changer));
+            }
+        })*
+    };
+}
+
+nodes!(Expr, Insert, Query, SelectItem, Statement);
+
 /// Walks through a node and all in it.
-pub(crate) fn walk(node: &impl Visit, walker: &mut dyn Walker) -> Step {
-    node.visit(&mut Reading(walker))
+pub fn walk(node: &impl Node, walker: &mut dyn Walker) -> Step {
+    node.read(walker)
 }
 
 /// Whether an expression is one that is looked for, or has one in it.
-pub(crate) fn has_expression(node: &impl Visit, is_it: impl FnMut(&Expr) -> bool) -> bool {
+pub fn has_expression(node: &impl Node, is_it: impl FnMut(&Expr) -> bool) -> bool {
     walk(node, &mut Looking(is_it)).is_break()
+}
+
+/// Calls a function with each expression, also those within others.
+pub fn for_each_expression(node: &impl Node, mut with: impl FnMut(&Expr)) {
+    has_expression(node, |expression| {
+        with(expression);
+        false
+    });
 }
 
 /// Who changes what is met: a query and an item of FROM before what is in it, an expression after
 /// that.
-pub(crate) trait Changer {
+pub trait Changer {
     /// A query, also one within another.
     fn query(&mut self, _: &mut Query) {}
     /// All of a query was met.
@@ -63,17 +94,17 @@ pub(crate) trait Changer {
 }
 
 /// Walks through a node and all in it, to change it.
-pub(crate) fn change(node: &mut impl VisitMut, changer: &mut dyn Changer) {
-    let _ = node.visit(&mut Changing(changer));
+pub fn change(node: &mut impl Node, changer: &mut dyn Changer) {
+    node.change(changer);
 }
 
 /// Calls a function with each expression, first with those within others.
-pub(crate) fn change_expressions(node: &mut impl VisitMut, with: impl FnMut(&mut Expr)) {
+pub fn change_expressions(node: &mut impl Node, with: impl FnMut(&mut Expr)) {
     change(node, &mut Each(with));
 }
 
 /// Calls a function with each type that expressions name.
-pub(crate) fn change_types(node: &mut impl VisitMut, mut with: impl FnMut(&mut DataType)) {
+pub fn change_types(node: &mut impl Node, mut with: impl FnMut(&mut DataType)) {
     change_expressions(node, |expression| match expression {
         Expr::Cast { data_type, .. } => with(data_type),
         Expr::TypedString(literal) => with(&mut literal.data_type),
@@ -84,7 +115,7 @@ pub(crate) fn change_types(node: &mut impl VisitMut, mut with: impl FnMut(&mut D
 struct Reading<'a>(&'a mut dyn Walker);
 
 impl Visitor for Reading<'_> {
-    type Break = Found;
+    type Break = ();
 
     fn pre_visit_query(&mut self, query: &Query) -> Step {
         self.0.query(query)
@@ -146,7 +177,7 @@ struct Looking<F>(F);
 impl<F: FnMut(&Expr) -> bool> Walker for Looking<F> {
     fn expression(&mut self, expression: &Expr) -> Step {
         match (self.0)(expression) {
-            true => ControlFlow::Break(None),
+            true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
     }
