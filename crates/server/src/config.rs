@@ -36,8 +36,6 @@ use crate::pg::auth::Users;
 
 /// The operator's name where none is configured.
 const SUPERUSER: &str = "cognate";
-/// The longest name of a role.
-const NAME_BYTES: usize = 63;
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 /// The smallest memory budget the server starts with, in bytes.
@@ -391,7 +389,7 @@ fn site(number: Option<u16>) -> Result<u16, ConfigError> {
 fn superuser(name: Option<String>) -> Result<String, ConfigError> {
     let name = name.unwrap_or_else(|| SUPERUSER.to_owned());
     let is_reserved = matches!(name.as_str(), "public" | "none") || name.starts_with("pg_");
-    match !is_reserved && (1..=NAME_BYTES).contains(&name.len()) {
+    match !is_reserved && (1..=cognate_sql::MAX_NAME).contains(&name.len()) {
         true => Ok(name),
         false => Err(ConfigError(format!("superuser: \"{name}\" cannot be the name of a role"))),
     }

@@ -32,3 +32,4 @@ pub mod statistics;
 pub mod types;
 
 pub use error::{Result, Severity, SqlError, sqlstate};
+pub use identifier::MAX_NAME;

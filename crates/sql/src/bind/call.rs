@@ -150,17 +150,7 @@ impl Binder<'_> {
 
     /// The fields of a row, in which a star stands for a table's columns.
     pub(crate) fn row_fields(&mut self, arguments: &[FunctionArg]) -> Result<Vec<Typed>> {
-        let mut fields = vec![];
-        for argument in arguments {
-            if let FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(table)) = argument {
-                fields.extend(self.starred_columns(table)?);
-                continue;
-            }
-            for item in plain_arguments(std::slice::from_ref(argument))? {
-                fields.push(self.settled_expression(item)?);
-            }
-        }
-        Ok(fields)
+        self.starred_values(arguments)?.into_iter().map(|field| self.settle(field)).collect()
     }
 
     /// The arguments of a call that names some, in their places; those left out before the last

@@ -3,7 +3,7 @@
 use super::Binder;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{DomainValue, Expr, Typed, fold};
-use crate::session::settings::split_qualified;
+use crate::identifier::split_qualified;
 use crate::types::cast::{self, CastContext};
 use crate::types::{Datum, FormatContext, IntervalStyle, Type, TypeId};
 

@@ -24,20 +24,11 @@ pub(super) fn has_starred_item(syntax: &Syntax) -> bool {
 impl Binder<'_> {
     /// The values of a row value; none if it is none.
     pub(super) fn row_values(&mut self, syntax: &Syntax) -> Result<Option<Vec<Typed>>> {
-        let mut values = vec![];
         if let Some(arguments) = starred_row(strip(syntax)) {
-            for argument in arguments {
-                if let FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(table)) = argument {
-                    values.extend(self.starred_columns(table)?);
-                    continue;
-                }
-                for item in plain_arguments(std::slice::from_ref(argument))? {
-                    values.push(self.expression(item)?);
-                }
-            }
-            return Ok(Some(values));
+            return self.starred_values(arguments).map(Some);
         }
         let Some(items) = row_items(syntax) else { return Ok(None) };
+        let mut values = vec![];
         for item in items {
             match item {
                 Syntax::QualifiedWildcard(table, _) => values.extend(self.starred_columns(table)?),
@@ -45,6 +36,21 @@ impl Binder<'_> {
             }
         }
         Ok(Some(values))
+    }
+
+    /// The values of `ROW(a, t.*)`.
+    pub(super) fn starred_values(&mut self, arguments: &[FunctionArg]) -> Result<Vec<Typed>> {
+        let mut values = vec![];
+        for argument in arguments {
+            if let FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(table)) = argument {
+                values.extend(self.starred_columns(table)?);
+                continue;
+            }
+            for item in plain_arguments(std::slice::from_ref(argument))? {
+                values.push(self.expression(item)?);
+            }
+        }
+        Ok(values)
     }
 
     /// The columns that a star within a row stands for.

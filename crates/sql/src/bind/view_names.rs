@@ -39,8 +39,8 @@ use super::type_name::{custom_name, put_schema};
 use crate::catalog::{Catalog, Oid, Relation, View};
 use crate::error::Result;
 use crate::function::quote_identifier;
+use crate::identifier::split_qualified;
 use crate::parse::{self, Command};
-use crate::session::settings::split_qualified;
 
 /// The query for who has this search path: names that it does not lead to have their schemas, and
 /// the outputs are called as the view's columns are.

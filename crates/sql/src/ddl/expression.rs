@@ -101,7 +101,7 @@ impl Work<'_> {
             // Whoever asks what a default depends on looks for it in these letters.
             out.push_str("nextval('");
             let end = after.find('\'').unwrap_or(after.len());
-            let names = crate::session::settings::split_qualified(&after[..end])?;
+            let names = crate::identifier::split_qualified(&after[..end])?;
             let name = match names.as_slice() {
                 [name] => super::names::Qualified::plain(name),
                 [schema, name] => super::names::Qualified::within(schema, name),
@@ -230,7 +230,7 @@ impl Work<'_> {
                 )
                 .with_hint(format!(
                     "You might need to specify \"USING {}::{name}\".",
-                    crate::session::settings::quote_name(&column.name)
+                    crate::identifier::quote_name(&column.name)
                 )),
             })
         })

@@ -263,7 +263,7 @@ impl External<'_> {
 
     fn serial_sequence(&self, table: &Datum, column: &Datum) -> Result<Datum> {
         let (Some(table), Some(column)) = (table.as_str(), column.as_str()) else { return Ok(Datum::Null) };
-        let names = super::settings::split_qualified(table)?;
+        let names = crate::identifier::split_qualified(table)?;
         let path = self.facts.lookup_path(self.catalog);
         let relation = match names.as_slice() {
             [name] => self.catalog.find(&path, None, name),
@@ -284,7 +284,7 @@ impl External<'_> {
         };
         let sequence = table.columns[place].sequence.and_then(|oid| self.catalog.sequence_by_oid(oid));
         Ok(sequence.map_or(Datum::Null, |sequence| {
-            let quote = super::settings::quote_name;
+            let quote = crate::identifier::quote_name;
             Datum::from(format!("{}.{}", quote(&sequence.schema_name), quote(&sequence.name)))
         }))
     }

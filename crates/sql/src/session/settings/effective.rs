@@ -114,7 +114,7 @@ impl Effective {
             session_user: session_user.to_owned(),
             user_role: named(if role == "none" { "session_authorization" } else { "role" }),
             session_role: named("session_authorization"),
-            search_path: super::value::split_names(value("search_path")).unwrap_or_default(),
+            search_path: crate::identifier::split_names(value("search_path")).unwrap_or_default(),
             time_zone: time_zone(value("TimeZone")).unwrap_or(TimeZone::UTC),
             date_style,
             interval_style: match value("IntervalStyle") {

@@ -22,7 +22,7 @@ pub use access::Access;
 pub use definition::{Definition, Kind, Unit, all as definitions};
 pub use effective::Effective;
 pub use origin::Origin;
-pub(crate) use value::{parse_bool, quote_name, split_qualified};
+pub(crate) use value::parse_bool;
 
 use crate::catalog::Oid;
 use crate::error::{Result, SqlError, sqlstate};

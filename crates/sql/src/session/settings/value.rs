@@ -3,7 +3,7 @@
 use super::definition::Unit;
 use super::{Definition, Kind};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::identifier::fold_text;
+use crate::identifier::{quote_name, split_names};
 use crate::types::datetime;
 
 fn invalid(definition: &Definition, text: &str) -> SqlError {
@@ -179,67 +179,4 @@ fn date_style(definition: &Definition, text: &str, current: &str) -> Result<Stri
     let (current_style, current_order) = current.split_once(", ").unwrap_or(("ISO", "MDY"));
     let unnamed_order = if style == Some("German") { "DMY" } else { current_order };
     Ok(format!("{}, {}", style.unwrap_or(current_style), order.unwrap_or(unnamed_order)))
-}
-
-/// The identifiers of a list, as they are looked up.
-pub(crate) fn split_names(text: &str) -> Result<Vec<String>, ()> {
-    let mut names = Vec::new();
-    let mut rest = text.trim();
-    if rest.is_empty() {
-        return Ok(names);
-    }
-    loop {
-        let name;
-        if let Some(quoted) = rest.strip_prefix('"') {
-            let mut given = String::new();
-            let mut from = 0;
-            let end = loop {
-                let at = from + quoted[from..].find('"').ok_or(())?;
-                given.push_str(&quoted[from..at]);
-                if !quoted[at + 1..].starts_with('"') {
-                    break at + 1;
-                }
-                given.push('"');
-                from = at + 2;
-            };
-            name = fold_text(&given, true);
-            rest = quoted[end..].trim_start();
-        } else {
-            let end = rest.find(',').unwrap_or(rest.len());
-            let word = rest[..end].trim();
-            if word.is_empty() || word.contains(|c: char| c.is_whitespace() || c == '"') {
-                return Err(());
-            }
-            name = fold_text(word, false);
-            rest = &rest[end..];
-        }
-        names.push(name);
-        match rest.strip_prefix(',') {
-            Some(more) => rest = more.trim_start(),
-            None if rest.is_empty() => return Ok(names),
-            None => return Err(()),
-        }
-    }
-}
-
-/// An identifier with quotes where it needs them.
-pub(crate) fn quote_name(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
-/// The parts of a dotted name as in `regclass` input.
-pub(crate) fn split_qualified(text: &str) -> Result<Vec<String>> {
-    // Dots outside quotes become commas, which do not occur in a name outside quotes.
-    let mut quoted = false;
-    let list: String = text
-        .chars()
-        .map(|c| {
-            quoted ^= c == '"';
-            if c == '.' && !quoted { ',' } else { c }
-        })
-        .collect();
-    split_names(&list)
-        .map_err(|()| SqlError::new(sqlstate::INVALID_NAME, format!("invalid name syntax: \"{text}\"")))
 }
