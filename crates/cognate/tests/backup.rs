@@ -11,6 +11,7 @@ use bytes::Bytes;
 use cognate_engine::{Contents, Intake};
 use cognate_env::SplitMix;
 
+use crate::cluster::{Cluster, retried};
 use crate::process::{Process, command};
 use crate::wire::{Wire, message};
 
@@ -454,4 +455,40 @@ fn a_nodes_backup_is_restored_alone_and_founds_a_cluster() {
     let mut wire = Wire::connect(process.address).expect("connected");
     wire.query("CREATE TABLE later (id int PRIMARY KEY); INSERT INTO later VALUES (1)").expect("made");
     assert_eq!(one(&mut wire, "SELECT count(*) FROM account, later"), (ACCOUNTS + 1).to_string());
+}
+
+#[test]
+fn a_cluster_s_backup_is_what_all_nodes_had_at_one_moment() {
+    let (cluster, folder) = (Cluster::start(), tempfile::tempdir().expect("a folder"));
+    let at = |name: &str| folder.path().join(name);
+    let mut wire = cluster.connect(1);
+    retried(&mut wire, "CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL)");
+    let fill = format!("INSERT INTO account SELECT i, 100 FROM generate_series(1, {ACCOUNTS}) AS i");
+    retried(&mut wire, &fill);
+    // All of them have it.
+    cluster.assert_equal("SELECT count(*) FROM account");
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        for node in [1, 2] {
+            let (address, stop, done) = (cluster.address(node), &stop, &done);
+            scope.spawn(move || transfer(address, node as u64, stop, done));
+        }
+        for node in 1..=3 {
+            // More than nothing is going on.
+            let before = done.load(Ordering::Relaxed);
+            while done.load(Ordering::Relaxed) < before + 5 {
+                thread::yield_now();
+            }
+            let said = back_up(cluster.address(node), &at(&format!("of-{node}"))).expect("taken");
+            assert!(said.starts_with("backup of position "), "{said}");
+        }
+    });
+    for node in 1..=3 {
+        let (backup, restored) = (at(&format!("of-{node}")), at(&format!("restored-{node}")));
+        restore(&backup, &restored).expect("restored");
+        let process = Process::serve(&restored, &[]);
+        let mut wire = Wire::connect(process.address).expect("connected");
+        assert_eq!(one(&mut wire, "SELECT sum(balance) FROM account"), (ACCOUNTS * 100).to_string());
+    }
 }

@@ -518,6 +518,9 @@ fn a_minority_refuses_writes_and_goes_on_reading() {
     );
     let state = rows(&mut one, "SELECT state FROM cognate_nodes WHERE node = 1");
     assert_eq!(state, [["minority"]]);
+    let (head, health) = cluster.said_at(1, "/health").expect("an answer");
+    assert!(head.starts_with("HTTP/1.1 503"), "{head} {health}");
+    assert!(health["node"]["state"] == "minority" && health["ready"] == false, "{health}");
     // At SERIALIZABLE a query of many rows is answered, too, although nobody can judge it.
     assert_eq!(rows(&mut one, "SELECT count(*) FROM item WHERE id < 100"), [["1"]]);
     // What is newest, nobody can say.

@@ -1,13 +1,13 @@
 //! Starting, refusing to start, stopping; and what thousands of clients leave behind.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::cluster::free_port;
+use crate::cluster::{free_port, retried};
 use crate::process::{Process, command, fails, read_all};
 use crate::wire::Wire;
 
@@ -174,15 +174,54 @@ fn a_file_that_cannot_be_used_does_not_change_what_is_logged() {
     assert!(refusal.is_some_and(|line| line.contains("/nowhere")));
 }
 
-/// The first of ports for one node of a trial: for clients, for other nodes, for HTTP.
-fn trial_port() -> u16 {
+/// The first of ports for the nodes of a trial: for clients, for other nodes, for HTTP.
+fn trial_port(nodes: u16) -> u16 {
     loop {
-        let first = free_port();
-        let port = first.local_addr().expect("an address").port();
-        let others = [100, 200].map(|above| TcpListener::bind(("127.0.0.1", port + above)));
-        if others.iter().all(Result::is_ok) {
+        let held: Vec<TcpListener> = (0..nodes).map(|_| free_port()).collect();
+        let at = |listener: &TcpListener| listener.local_addr().expect("an address").port();
+        let port = at(&held[0]);
+        // No other test is given one of them before the nodes have them.
+        let follow = (port..).zip(&held).all(|(port, listener)| at(listener) == port);
+        let others = [100, 200].into_iter().flat_map(|above| (0..nodes).map(move |node| above + node));
+        let others: Vec<_> = others.map(|above| TcpListener::bind(("127.0.0.1", port + above))).collect();
+        if follow && others.iter().all(Result::is_ok) {
             return port;
         }
+    }
+}
+
+/// A service manager tells the one process that it has started.
+#[test]
+fn a_trial_of_three_nodes_is_one_database_until_it_is_told_to_stop() {
+    let (folder, port) = (tempfile::tempdir().expect("a folder"), trial_port(3));
+    let (data, base) = (folder.path().to_str().expect("UTF-8"), port.to_string());
+    let mut trial =
+        command(&["cluster", "--nodes", "3", "--data", data, "--base-port", &base, "--memory", "64MB"]);
+    let trial = trial.env("COGNATE_LOG", "warn").stderr(Stdio::inherit());
+    let mut trial = trial.spawn().expect("started");
+    let mut said = BufReader::new(trial.stdout.take().expect("piped")).lines();
+    let mut ready: Vec<String> = (0..3).map(|_| said.next().expect("a line").expect("read")).collect();
+    ready.sort();
+    for (node, line) in (1..).zip(&ready) {
+        let own = format!("-p {} ", port + node - 1);
+        assert!(line.starts_with(&format!("node {node}  ready  psql ")) && line.contains(&own), "{line:?}");
+    }
+    let at = |node: u16| SocketAddr::from(([127, 0, 0, 1], port + node - 1));
+    let connect = |node: u16| Wire::connect(at(node)).expect("connected");
+    retried(&mut connect(1), "CREATE TABLE item (id int PRIMARY KEY)");
+    // The table comes to them a moment later.
+    for node in [2, 3] {
+        while connect(node).query("SELECT id FROM item").is_err() {}
+        retried(&mut connect(node), &format!("INSERT INTO item VALUES ({node})"));
+    }
+    let mut one = connect(1);
+    while one.query("SELECT id FROM item").expect("read").len() < 2 {}
+    drop(one);
+    let stop = Command::new("kill").args(["-TERM", &trial.id().to_string()]).status();
+    assert!(stop.expect("kill runs").success());
+    assert!(trial.wait().expect("ended").success());
+    for node in 1..=3 {
+        assert!(TcpStream::connect(at(node)).is_err(), "node {node} is still there");
     }
 }
 
@@ -190,7 +229,7 @@ fn trial_port() -> u16 {
 #[test]
 fn a_trial_of_a_cluster_stops_in_order_when_its_terminal_interrupts_it() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (data, port) = (folder.path().to_str().expect("UTF-8"), trial_port().to_string());
+    let (data, port) = (folder.path().to_str().expect("UTF-8"), trial_port(1).to_string());
     let mut trial =
         command(&["cluster", "--nodes", "1", "--data", data, "--base-port", &port, "--memory", "64MB"]);
     let trial = trial.env("COGNATE_LOG", "warn").stderr(Stdio::inherit()).process_group(0);

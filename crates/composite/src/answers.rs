@@ -4,13 +4,13 @@
 //! Only committed answers are stored, so what failed can be tried again. A second request that
 //! comes while the first one is under way waits for it.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
 use crate::database::Pool;
-use crate::node::Node;
+use crate::node::{Node, Turn};
 use crate::problem::Problem;
 use crate::run::{Key, Reply, Request};
 
@@ -25,10 +25,26 @@ const PIECE: &str = "SELECT max(key) FROM (SELECT key FROM cognate_composite.ans
 const SWEEP: &str = "DELETE FROM cognate_composite.answer
     WHERE component = $1 AND key > $2 AND key <= $3 AND kept_until < now()";
 
+/// After so many keys, those that nobody waits for are forgotten.
+const TURNS_MAX: usize = 4096;
 /// How long pieces are swept at a time. Slots wait to be freed as long.
 const SWEEPING: Duration = Duration::from_secs(1);
 
 impl Node {
+    /// What requests with this key take turns by.
+    fn turn(&self, key: &str) -> Arc<Turn> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(key).and_then(Weak::upgrade) {
+            return turn;
+        }
+        if turns.len() >= TURNS_MAX {
+            turns.retain(|_, turn| turn.strong_count() > 0);
+        }
+        let turn = Arc::new(Turn::default());
+        turns.insert(key.to_owned(), Arc::downgrade(&turn));
+        turn
+    }
+
     /// Answers a request that has a key.
     pub(crate) async fn once(self: &Arc<Self>, request: Request, key: Key) -> Reply {
         let deadline = request.deadline;

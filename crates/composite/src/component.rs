@@ -244,7 +244,7 @@ impl Component {
         let folder = journal_folder(&self.database, folder);
         let opening = tokio::task::spawn_blocking(move || Journal::open(Arc::new(RealDisk), &folder));
         let opened = opening.await.map_err(|e| e.to_string())?;
-        let (journal, found) = opened.map_err(|e| e.to_string())?;
+        let (journal, mut found) = opened.map_err(|e| e.to_string())?;
         fault::point("start-journal-opened");
         let target = Target::open(&self.database).await?;
         let starting = Pool::new(target.clone(), application_name(&self.name, 0), 1);
@@ -258,6 +258,8 @@ impl Component {
         set_up_rest(&lease, &self.name, left).await?;
         let is_journal_whole = is_journal_whole(&self.name, &taken, &found);
         rows_of_branches(&mut taken, &found)?;
+        // Of another journal, or of one that is older than the last process, nothing follows.
+        found.promised.take_if(|(said_by, _)| !is_journal_whole || *said_by + 1 != taken.generation);
         let id = found.id.clone();
         let slots = Slots::new(&self.name, &taken);
         let pool = pool(target, &self.name, (taken.generation, taken.is_postgresql), self.connections);
@@ -265,6 +267,9 @@ impl Component {
             found.votes.iter().map(|vote| (vote.root.clone(), vote.origins.clone())).collect();
         let remembered = remembered(&taken.rows, found, &matrix)?;
         let (participant, effects) = Participant::recover(Arc::clone(&matrix), taken.generation, remembered);
+        // Before the database names it: what it says of another component's roots must not count.
+        let quiet = journal.quiet(taken.generation, participant.promised());
+        quiet.map_err(|error| error.to_string())?.await.map_err(|error| error.to_string())?;
         if !is_journal_whole || taken.journal.is_none() {
             agree(&lease, (&self.name, taken.generation), &journal, id).await?;
         }
@@ -469,7 +474,8 @@ fn remembered(rows: &[Row], found: Found, matrix: &Matrix) -> Result<Remembered,
         })
     };
     let slots = rows.iter().map(facts).collect::<Result<_, _>>()?;
-    Ok(Remembered { slots, votes: found.votes, marks: found.marks })
+    let promised = found.promised.map(|(_, roots)| roots);
+    Ok(Remembered { slots, votes: found.votes, marks: found.marks, promised })
 }
 
 /// A component that runs.

@@ -23,7 +23,7 @@ pub(crate) use present::{arm, names, others_first, point};
 
 /// Every point, in the order in which a component meets them.
 #[cfg(any(test, feature = "fault-points"))]
-const NAMES: [&str; 44] = [
+const NAMES: [&str; 46] = [
     // Start and recovery: the journal is open; the generation is taken; slots are read; journal and
     // database name each other; what was left is known; it is begun, and the first call is about to
     // be accepted.
@@ -48,13 +48,16 @@ const NAMES: [&str; 44] = [
     "commit-before",
     "commit-after",
     "reply-before",
-    // Votes: asked for, written (unless the slots say them), given to whoever waits, answered.
+    // Votes: asked for, written (unless the slots say them), given to whoever waits, answered; and
+    // written whose they were, once none was given for a while.
     "vote-ask-before",
     "vote-ask-after",
     "vote-write-before",
     "vote-write-after",
     "vote-send-before",
     "vote-reply-before",
+    "quiet-write-before",
+    "quiet-write-after",
     // The root's own commit, which is the decision, with the answer that is kept for its key.
     "decision-before",
     "decision-after",

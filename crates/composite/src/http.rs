@@ -371,6 +371,15 @@ async fn settled(
     }
 }
 
+/// Whoever tells an outcome without saying who it is: the root's only parent, if it has one.
+fn only_parent(app: &App, root: &RootId) -> Name {
+    let parents = app.node.core().participant.parents(root);
+    match <[Name; 1]>::try_from(parents) {
+        Ok([parent]) => parent,
+        Err(_) => app.node.name.clone(),
+    }
+}
+
 /// Tells an outcome of many roots. Marks that this leaves are durable before the answer. Answers
 /// whether others are told further because of it, too.
 async fn told(
@@ -381,7 +390,7 @@ async fn told(
     fault::point("outcome-take-before");
     let (mut is_marked, mut is_told_further) = (false, false);
     let tell = |entry: OutcomeEntry| {
-        let parent = entry.parent.clone().unwrap_or_else(|| app.node.name.clone());
+        let parent = entry.parent.clone().unwrap_or_else(|| only_parent(app, &entry.root));
         let is_taken_over = entry
             .origin
             .as_ref()
@@ -509,7 +518,9 @@ async fn openapi(State(app): Shared, headers: HeaderMap) -> Response {
         return problem.into_response();
     }
     let has_tokens = app.tokens != Tokens::default();
-    axum::Json(openapi::document(app.node.name.as_str(), app.matrix.services(), has_tokens)).into_response()
+    let services: Vec<_> =
+        app.node.services.iter().map(|service| (&service.declared, &service.takes)).collect();
+    axum::Json(openapi::document(app.node.name.as_str(), &services, has_tokens)).into_response()
 }
 
 fn phase(phase: Phase) -> &'static str {

@@ -5,17 +5,26 @@
 //! line of JSON:
 //!
 //! ```text
-//! {"id":"4f0…"}                                             the first one: which journal this is
+//! {"id":"4f0…"}                                             which journal this is
 //! {"vote":{"root":"r","nonce":7,"parents":["shop"],"children":[["payment",3]]}}
 //! {"held":["r","cognate-composite:stock:3:17:9f…","{…}"]}     a branch of r, and what its slot says
 //! {"mark":["r",{"UndoneOf":7}]}                             calls of r are refused, 7 is undone
 //! {"end":["r",true]}                                        r has ended; true: committed
+//! {"quiet":[4,["r"]]}      generation 4 has given no yes to any root that is not over, but to r
+//! "voting"                 from here on it may have
 //! ```
 //!
 //! A vote is there only if the slots do not say it (see `votes`). Votes, branches and marks are
 //! waited for. An end has no flush of its own, and nobody waits for one: if it is lost, its root is
 //! in doubt once more, and its parents still remember. What is older than everything alive is
 //! removed, whole segments at a time.
+//!
+//! Who was promised without a record is said where it costs nothing: at the start, and once no yes
+//! was given for a while. The next yes waits until "voting" is durable, and those after it for
+//! nothing. So a start knows it unless the process has ended while votes were coming.
+//!
+//! Invariant: a yes without a record leaves after "voting", the last of these two words in the
+//! file then, is durable. Mutex order: `window`, `alive`, `id` are leaves.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -44,6 +53,8 @@ enum Record {
     Held(RootId, String, String),
     Mark(RootId, Mark),
     End(RootId, bool),
+    Quiet(u64, Vec<RootId>),
+    Voting,
 }
 
 /// What a journal said when it was opened.
@@ -57,6 +68,20 @@ pub(crate) struct Found {
     pub(crate) marks: Vec<(RootId, Mark)>,
     /// Branches that may be prepared, by their names: their roots, and what their slots say.
     pub(crate) held: BTreeMap<String, (RootId, String)>,
+    /// The roots that a generation had promised when it ended, beside the votes; none if it is not
+    /// known.
+    pub(crate) promised: Option<(u64, BTreeSet<RootId>)>,
+}
+
+/// What the journal says of yeses that have no record.
+#[derive(Debug)]
+enum Window {
+    /// This process has not said anything yet.
+    Unsaid,
+    /// As the record says.
+    Quiet(Record),
+    /// They may be given once this record is durable.
+    Voting(Csn),
 }
 
 /// What must not be removed: the first record of each root that is alive.
@@ -120,6 +145,7 @@ pub(crate) struct Journal {
     waited_for: AtomicU64,
     alive: Mutex<Alive>,
     id: Mutex<Option<String>>,
+    window: Mutex<Window>,
     _lock: Box<dyn Lock>,
 }
 
@@ -182,6 +208,10 @@ impl Journal {
                     let mark = ended(marks.get(&root), is_committed);
                     marks.insert(root, mark);
                 }
+                Record::Quiet(generation, roots) => {
+                    found.promised = Some((generation, roots.into_iter().collect()));
+                }
+                Record::Voting => found.promised = None,
             }
             Ok(())
         });
@@ -190,7 +220,8 @@ impl Journal {
         found.marks = marks.into_iter().collect();
         let id = Mutex::new(found.id.clone());
         let (waited_for, alive) = (AtomicU64::new(0), Mutex::new(alive));
-        Ok((Journal { log, waited_for, alive, id, _lock: lock }, found))
+        let window = Mutex::new(Window::Unsaid);
+        Ok((Journal { log, waited_for, alive, id, window, _lock: lock }, found))
     }
 
     fn append(&self, record: &Record) -> Result<Csn, cognate_engine::Error> {
@@ -236,6 +267,40 @@ impl Journal {
     pub(crate) fn vote(&self, vote: VoteFacts) -> Result<DurableWait, cognate_engine::Error> {
         let root = vote.root.clone();
         self.append_for(&root, &Record::Vote(vote))
+    }
+
+    /// A yes is about to be given that has no record: it may be sent once the answer is over, or at
+    /// once if there is none.
+    pub(crate) fn voting(&self) -> Option<Result<DurableWait, cognate_engine::Error>> {
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = match *window {
+            Window::Voting(since) => since,
+            Window::Unsaid | Window::Quiet(_) => match self.append(&Record::Voting) {
+                Ok(since) => {
+                    *window = Window::Voting(since);
+                    since
+                }
+                Err(error) => return Some(Err(error)),
+            },
+        };
+        (self.log.durable() < since).then(|| Ok(self.log.wait_durable(since)))
+    }
+
+    /// Writes that of all roots that are not over only these were promised, by this generation.
+    /// From here on a yes without a record waits for [`Journal::voting`].
+    ///
+    /// # Errors
+    /// The log's.
+    pub(crate) fn quiet(
+        &self,
+        generation: u64,
+        promised: Vec<RootId>,
+    ) -> Result<DurableWait, cognate_engine::Error> {
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let record = Record::Quiet(generation, promised);
+        let csn = self.append(&record)?;
+        *window = Window::Quiet(record);
+        Ok(self.log.wait_durable(csn))
     }
 
     /// Writes of a branch; it may be prepared once the answer is over.
@@ -298,15 +363,26 @@ impl Journal {
         }
     }
 
-    /// Says once more which journal this is: that must stay in what is kept, and be durable there
-    /// before anything is removed.
+    /// Says once more which journal this is, and who was promised: that must stay in what is kept,
+    /// and be durable there before anything is removed.
     fn keep_id(&self, dead: Csn) -> Result<(), cognate_engine::Error> {
         let id = self.id.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(id) = id {
             let id = self.append(&Record::Id(id))?;
-            self.with_alive(|alive| alive.sweep = Some(Sweep { dead, id }));
+            let last = self.keep_window()?.unwrap_or(id);
+            self.with_alive(|alive| alive.sweep = Some(Sweep { dead, id: last }));
         }
         Ok(())
+    }
+
+    fn keep_window(&self) -> Result<Option<Csn>, cognate_engine::Error> {
+        // Under its mutex, or a record that says something else could be before this one.
+        let window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*window {
+            Window::Unsaid => Ok(None),
+            Window::Quiet(record) => self.append(record).map(Some),
+            Window::Voting(_) => self.append(&Record::Voting).map(Some),
+        }
     }
 
     /// Forgets the roots of which nothing was found at a start: what the journal says of a branch,
@@ -389,6 +465,46 @@ mod tests {
         let (_, found) = open();
         let votes: Vec<RootId> = found.votes.iter().map(|vote| vote.root.clone()).collect();
         assert_eq!((votes, found.marks), (vec![root("b")], vec![(root("a"), Mark::Committed)]));
+    }
+
+    async fn begin_to_vote(journal: &Journal) {
+        if let Some(written) = journal.voting() {
+            written.unwrap().await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_start_knows_who_was_promised_unless_votes_were_coming() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Journal::open(Arc::new(cognate_env::RealDisk), folder.path()).unwrap();
+        let root = |name: &str| RootId::new(name).unwrap();
+        let (journal, found) = open();
+        assert_eq!(found.promised, None, "an earlier build may have given any");
+        journal.name("j").unwrap().await.unwrap();
+        journal.quiet(3, Vec::new()).unwrap().await.unwrap();
+        drop(journal);
+        let (journal, found) = open();
+        assert_eq!(found.promised, Some((3, BTreeSet::new())));
+        journal.quiet(4, Vec::new()).unwrap().await.unwrap();
+        // The first yes waits until that is durable, and no other one.
+        begin_to_vote(&journal).await;
+        assert!(journal.voting().is_none());
+        drop(journal);
+        let (journal, found) = open();
+        assert_eq!(found.promised, None);
+        begin_to_vote(&journal).await;
+        journal.quiet(5, vec![root("r")]).unwrap().await.unwrap();
+        // What is said once more where old parts are removed is what was said.
+        journal.keep_id(1).unwrap();
+        journal.written().await.unwrap();
+        drop(journal);
+        let (journal, found) = open();
+        assert_eq!(found.promised, Some((5, BTreeSet::from([root("r")]))));
+        begin_to_vote(&journal).await;
+        journal.keep_id(1).unwrap();
+        journal.written().await.unwrap();
+        drop(journal);
+        assert_eq!(open().1.promised, None);
     }
 
     /// What an end says is less than the mark before it. Earlier builds have not written what was

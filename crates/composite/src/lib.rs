@@ -73,6 +73,7 @@ mod serve;
 mod service;
 mod sessions;
 mod settle;
+mod shape;
 mod slots;
 mod sql;
 mod statements;
@@ -91,3 +92,8 @@ pub use problem::{Error, Problem, Result};
 pub use service::{Handler, Service, service};
 pub use sql::Sql;
 pub use tls::{Tls, TlsListener};
+
+/// What the README shows is compiled with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

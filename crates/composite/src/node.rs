@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use cognate_client_protocol::backoff::Backoff;
@@ -60,8 +60,6 @@ pub(crate) const RETRY: Backoff = Backoff {
     pause: Duration::from_millis(4),
     pause_max: Duration::from_millis(250),
 };
-/// After so many keys, those that nobody waits for are forgotten.
-const TURNS_MAX: usize = 4096;
 
 /// A call under way: what its task listens to.
 pub(crate) struct UnderWay {
@@ -113,6 +111,8 @@ pub(crate) struct Core {
     pub(crate) parked: Vec<Parked>,
     /// Calls that a person has undone by hand, of roots whose slots are being freed.
     pub(crate) by_hand: HashMap<RootId, Vec<CallId>>,
+    /// When the last yes was given, until the journal says who has one.
+    pub(crate) voted: Option<Instant>,
 }
 
 impl Core {
@@ -157,7 +157,7 @@ pub(crate) struct Node {
     pub(crate) fenced: Notify,
     pub(crate) is_fenced: std::sync::atomic::AtomicBool,
     /// Requests with a key take turns.
-    turns: Mutex<HashMap<String, Weak<Turn>>>,
+    pub(crate) turns: Mutex<HashMap<String, Weak<Turn>>>,
     /// Roots that were begun here.
     pub(crate) begun: std::sync::atomic::AtomicU64,
 }
@@ -191,6 +191,7 @@ impl Node {
             timer_count: 0,
             parked: Vec::new(),
             by_hand: HashMap::new(),
+            voted: None,
         };
         let (fenced, is_fenced) = (Notify::new(), false.into());
         let (core, turns) = (Mutex::new(core), Mutex::default());
@@ -208,20 +209,6 @@ impl Node {
             turns,
             begun: 0.into(),
         })
-    }
-
-    /// What requests with this key take turns by.
-    pub(crate) fn turn(&self, key: &str) -> Arc<Turn> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turn) = turns.get(key).and_then(Weak::upgrade) {
-            return turn;
-        }
-        if turns.len() >= TURNS_MAX {
-            turns.retain(|_, turn| turn.strong_count() > 0);
-        }
-        let turn = Arc::new(Turn::default());
-        turns.insert(key.to_owned(), Arc::downgrade(&turn));
-        turn
     }
 
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
@@ -290,6 +277,7 @@ impl Node {
     /// Does what is due.
     fn tick(self: &Arc<Self>) {
         let now = Instant::now();
+        self.note_quiet(now);
         loop {
             let due = {
                 let mut core = self.core();

@@ -1,11 +1,11 @@
 //! The OpenAPI document of a component, from its services: what a client in another language, or
 //! `curl`, needs to know.
 //!
-//! The shapes of arguments and answers are left open: a schema would need one more trait of every
-//! type that a developer passes, and the checks that count are serde's.
+//! The shapes of arguments are what their types ask for (see `shape`). Those of answers are left
+//! open: a type that is only written says nothing before there is a value of it.
 //!
 //! ```text
-//! /services/take   post   headers of the contract, JSON ─▶ 200 JSON, or a problem of each status with its reasons
+//! /services/take   post   headers of the contract, {"item": integer} ─▶ 200 JSON, or a problem of each status with its reasons
 //! /status          get    ─▶ 200 JSON
 //! ```
 
@@ -36,11 +36,11 @@ const PROBLEMS: [(u16, &[&str], &str); 9] = [
     (508, &["depth"], "calls within calls, too deep"),
 ];
 
-/// The document.
-pub(crate) fn document(component: &str, services: &[Declared], has_tokens: bool) -> Value {
+/// The document, from services and the shapes of what they take.
+pub(crate) fn document(component: &str, services: &[(&Declared, &Value)], has_tokens: bool) -> Value {
     let mut paths = Map::new();
-    for service in services {
-        paths.insert(format!("/services/{}", service.name), json!({ "post": operation(service) }));
+    for (service, takes) in services {
+        paths.insert(format!("/services/{}", service.name), json!({ "post": operation(service, takes) }));
     }
     paths.insert("/status".to_owned(), json!({ "get": status() }));
     let mut document = json!({
@@ -57,7 +57,7 @@ pub(crate) fn document(component: &str, services: &[Declared], has_tokens: bool)
     document
 }
 
-fn operation(service: &Declared) -> Value {
+fn operation(service: &Declared, takes: &Value) -> Value {
     let mut responses = Map::new();
     responses.insert(
         "200".to_owned(),
@@ -80,7 +80,7 @@ fn operation(service: &Declared) -> Value {
         "operationId": service.name,
         "description": kind(service),
         "parameters": parameters,
-        "requestBody": { "required": true, "content": { "application/json": { "schema": {} } } },
+        "requestBody": { "required": true, "content": { "application/json": { "schema": takes } } },
         "responses": responses,
     })
 }
@@ -188,10 +188,12 @@ mod tests {
 
     #[test]
     fn every_service_has_a_path_and_every_reference_leads_somewhere() {
-        let document = document("stock", &[declared("take"), declared("a.b")], false);
+        let (take, other, takes) = (declared("take"), declared("a.b"), json!({ "type": "integer" }));
+        let document = document("stock", &[(&take, &takes), (&other, &takes)], false);
         for name in ["take", "a.b"] {
             let operation = &document["paths"][format!("/services/{name}")]["post"];
             assert_eq!(operation["operationId"], name);
+            assert_eq!(operation["requestBody"]["content"]["application/json"]["schema"], takes);
             assert_eq!(operation["parameters"].as_array().map(Vec::len), Some(HEADERS.len()));
             assert_eq!(operation["responses"].as_object().map(Map::len), Some(1 + PROBLEMS.len()));
         }

@@ -9,15 +9,15 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use serde::de::value::Error as Unread;
-use serde::de::{DeserializeOwned, Error as _, Visitor};
-use serde::{Deserializer, Serialize, forward_to_deserialize_any};
+use serde::Serialize;
+use serde::de::{DeserializeOwned, Error as _};
 use serde_json::Value;
 
 use crate::call::{Call, Undo};
 use crate::locks::Item;
 use crate::matrix::Declared;
 use crate::problem::{Problem, Result};
+use crate::shape;
 use crate::sql::Begin;
 
 /// A future that is kept somewhere.
@@ -153,6 +153,8 @@ pub(crate) struct Prepared {
 /// A service without its types.
 pub(crate) struct Erased {
     pub(crate) declared: Declared,
+    /// The shape of its arguments.
+    pub(crate) takes: Value,
     pub(crate) prepare: Box<dyn Fn(Value) -> serde_json::Result<Prepared> + Send + Sync>,
     pub(crate) undo: Option<Undoing>,
     pub(crate) begin: Begin,
@@ -173,7 +175,9 @@ impl<A: DeserializeOwned + Clone + Send + Sync + 'static> Handler<A> {
         let begin = if reads { Begin::ReadOnly } else { isolation };
         let (name, has_item, has_undo) = (name.to_owned(), item.is_some(), undo.is_some());
         let declared = Declared { name, has_item, reads, has_undo, begins_only };
-        let has_fields = has_fields::<A>();
+        let takes = shape::of::<A>();
+        // It could be read from a list of its fields' values, too, which nobody has declared.
+        let has_fields = shape::has_fields(&takes);
         let prepare = move |arguments: Value| {
             if has_fields && arguments.is_array() {
                 return Err(serde_json::Error::custom("a list where an object is expected"));
@@ -184,41 +188,7 @@ impl<A: DeserializeOwned + Clone + Send + Sync + 'static> Handler<A> {
             let run = Box::new(move |call: Call| run(call, arguments.clone()));
             Ok(Prepared { item: about.into(), run })
         };
-        Erased { declared, prepare: Box::new(prepare), undo, begin }
-    }
-}
-
-/// Whether a type is read as an object with fields. It could be read from a list of their values,
-/// too, which nobody has declared.
-fn has_fields<A: DeserializeOwned>() -> bool {
-    <A as serde::Deserialize<'_>>::deserialize(Look).is_err_and(|asked| asked.to_string() == FIELDS)
-}
-
-/// Reads nothing, and says what it was asked for.
-struct Look;
-
-/// It was asked for an object with fields.
-const FIELDS: &str = "fields";
-
-impl<'de> Deserializer<'de> for Look {
-    type Error = Unread;
-
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Unread> {
-        Err(Unread::custom("something else"))
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        _: V,
-    ) -> Result<V::Value, Unread> {
-        Err(Unread::custom(FIELDS))
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
-        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        Erased { declared, takes, prepare: Box::new(prepare), undo, begin }
     }
 }
 

@@ -4,12 +4,24 @@
 //! before the calls were answered, and a start takes every slot whose root has no end for a yes.
 //! What a yes says besides is in the slots, too: the nonce that it is known by, which the answers
 //! to calls announce (`Cognate-Nonce`), the announced nonces of those whom the calls have called,
-//! and where the caller decides (`Cognate-Origin`). So there is nothing to write, and nobody waits.
+//! and where the caller decides (`Cognate-Origin`). So there is nothing to write, and nobody waits,
+//! unless votes have paused (see below).
 //!
 //! ```text
 //! call      slot 17 {…,"nonce":7,"nonces":[["payment",3]]} committed ─▶ 2xx, Cognate-Nonce: 7
 //! prepare   yes, 7                                                      at once
 //! started   slot 17 is in use ─▶ in doubt, 7 ─▶ asks its parent
+//! ```
+//!
+//! A start that knows that no yes was given to a root has no doubt of it: it is undone at its
+//! deadline, as if nothing had happened. So the journal says who was promised at each start, and
+//! when no yes was given for a while ([`QUIET`]). The next one waits for a flush, since what that
+//! record says is over then; those that follow wait for nothing.
+//!
+//! ```text
+//! started            {"quiet":[2,[]]}
+//! first yes          "voting", flushed            ended here: each root that has slots is in doubt
+//! a moment later     {"quiet":[2,["r"]]}          ended here: r is, if it has not ended
 //! ```
 //!
 //! There is a record in the journal, flushed before the yes, where the slots do not say all that:
@@ -23,8 +35,10 @@
 //! are in this process only; so before its yes it looks whether it still has the component.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::HeaderMap;
+use tokio::time::Instant;
 
 use crate::fault;
 use crate::name::{Name, RootId};
@@ -32,6 +46,9 @@ use crate::node::{Core, Node};
 use crate::participant::{Event, Nonce, Origin, VoteFacts};
 use crate::slots::Facts;
 use crate::wire;
+
+/// When no yes was given for so long, the journal says who has one.
+const QUIET: Duration = Duration::from_millis(100);
 
 /// A number for a yes that no earlier one had. JSON's numbers are exact up to here everywhere.
 pub(crate) fn new_nonce() -> Nonce {
@@ -48,7 +65,15 @@ impl Node {
     /// Makes a yes durable.
     pub(crate) fn write_vote(self: &Arc<Self>, core: &mut Core, root: RootId, nonce: Option<Nonce>) {
         fault::point("vote-write-before");
-        let record = (!core.is_in_slots(&root)).then(|| self.journal.vote(core.vote_facts(&root, nonce)));
+        let record = match core.is_in_slots(&root) {
+            // A start finds nothing of what has only read.
+            true if !core.participant.has_slots(&root) => None,
+            true => {
+                core.voted = Some(Instant::now());
+                self.journal.voting()
+            }
+            false => Some(self.journal.vote(core.vote_facts(&root, nonce))),
+        };
         // What has slots is fenced by them. Locks that are in this process only, of calls that only
         // read, may have been given to others by a later process since.
         let needs_fence = core.participant.has_slotless(&root);
@@ -66,6 +91,24 @@ impl Node {
             let is_ready = is_written && (!needs_fence || node.is_current().await);
             node.tell(ready(root, is_ready));
         });
+    }
+
+    /// Writes who was promised, if no yes was given for a while.
+    pub(crate) fn note_quiet(&self, now: Instant) {
+        let mut core = self.core();
+        if core.voted.is_none_or(|voted| now < voted + QUIET) {
+            return;
+        }
+        core.voted = None;
+        fault::point("quiet-write-before");
+        match self.journal.quiet(self.generation(), core.participant.promised()) {
+            Ok(written) => drop(tokio::spawn(async move {
+                if written.await.is_ok() {
+                    fault::point("quiet-write-after");
+                }
+            })),
+            Err(error) => tracing::error!("the journal cannot be written: {error}"),
+        }
     }
 
     /// What a yes to the root of an answered call will be known by.

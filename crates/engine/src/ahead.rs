@@ -306,8 +306,7 @@ impl Manager {
 /// Of a whole whose parts are not there.
 #[cold]
 pub(crate) fn not_whole() -> Error {
-    Error::SerializationFailure {
-        detail: "What the transaction has changed came in parts, and was given up before the last of them."
-            .to_owned(),
-    }
+    Error::unserializable(
+        "What the transaction has changed came in parts, and was given up before the last of them.",
+    )
 }

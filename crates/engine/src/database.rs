@@ -135,16 +135,25 @@ impl Database {
     }
 
     /// Commits a prepared transaction, or rolls it back, in a cluster as elsewhere: resolves once
-    /// that has its place in the order.
+    /// that has its place in the order. `name`: what the client calls the decision, not what is
+    /// decided; no two requests of one name are granted in a cluster (`Transaction::name_request`).
     ///
     /// # Errors
-    /// As `commit_prepared`; `NotOrdered`.
+    /// As `commit_prepared`; `NotOrdered`, and for a name `RequestKnown`, `RequestPrepared`,
+    /// `RequestVoid`.
     pub fn decide_prepared_in_order(
         &self,
         identifier: &str,
         commits: bool,
+        name: Option<&str>,
     ) -> impl Future<Output = Result<Commit, Error>> + Send + use<> {
-        self.manager.decide_in_order(identifier, commits)
+        self.manager.decide_in_order(identifier, commits, name)
+    }
+
+    /// By what `outcome_of` or `outcome` know a transaction that is prepared here: what its client
+    /// calls it, or its id.
+    pub fn prepared_name(&self, owner: &Owner) -> Option<String> {
+        self.manager.prepared.name(owner)
     }
 
     /// The note that a transaction was prepared with, if it is prepared.
@@ -386,6 +395,13 @@ impl Database {
     /// database of its own.
     pub fn changed_at(&self, tree: TreeId) -> Csn {
         self.manager.changed_at(tree)
+    }
+
+    /// Which transaction was the last to change a key, or to have a tree to itself (`None`), as
+    /// long as somebody may be refused for it; none in a database of its own. May block for as long
+    /// as a request is judged.
+    pub fn last_at(&self, tree: TreeId, key: Option<&[u8]>) -> Option<TransactionId> {
+        self.manager.last_at(tree, key)
     }
 
     /// The same of a request by the name that its client has given it

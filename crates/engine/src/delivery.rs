@@ -277,7 +277,8 @@ pub enum Replication {
 
 impl Transaction {
     /// What its client calls it: no two transactions of one name commit in a cluster, and its
-    /// outcome can be asked for by it. Without effect in a database of its own.
+    /// outcome can be asked for by it. One that commits and has written nothing leaves the name to
+    /// others. Without effect in a database of its own.
     pub fn name_request(&mut self, name: &str) {
         self.name = Some(name.into());
     }
@@ -408,6 +409,11 @@ impl Manager {
     pub(crate) fn changed_at(&self, tree: TreeId) -> Csn {
         let changed = self.cluster.as_ref().and_then(|cluster| cluster.changed.get(tree as usize));
         changed.map_or(0, |position| position.load(Ordering::Acquire))
+    }
+
+    /// Who was the last to change a key, or to have a tree to itself, as long as that is known.
+    pub(crate) fn last_at(&self, tree: TreeId, key: Option<&[u8]>) -> Option<TransactionId> {
+        self.cluster.as_ref()?.standing.lock().window().last_at(tree, key)
     }
 
     /// The last position that was delivered, and the digest of all requests and verdicts up to it.

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::certifier::Cycle;
+use crate::certifier::{Cycle, StaleRead};
 use crate::sibling::Refusal;
 use crate::total_order::node_of;
 use crate::{Csn, Key, TransactionId, TreeId};
@@ -21,6 +21,8 @@ pub enum Error {
     SerializationFailure {
         /// Which rule, in words.
         detail: String,
+        /// What of its reads was replaced, if that is the reason and known.
+        read: Option<Box<StaleRead>>,
     },
     /// The commit would have closed a cycle of dependencies: no serial order explains what the
     /// transactions in it saw. Roll back and retry.
@@ -46,6 +48,13 @@ pub enum Error {
     /// again.
     #[error("a request of this name has committed already")]
     RequestKnown {
+        /// Where it is in the order.
+        position: Csn,
+    },
+    /// The client has given the request the name of one that is prepared, which may commit yet.
+    /// Decide that one; do not execute it again.
+    #[error("a request of this name is prepared, and nobody has decided it yet")]
+    RequestPrepared {
         /// Where it is in the order.
         position: Csn,
     },
@@ -188,6 +197,11 @@ impl Error {
             }
             _ => Error::Io { file: file.to_path_buf(), operation, cause: Arc::new(cause) },
         }
+    }
+
+    /// It cannot be ordered with others, by this rule.
+    pub(crate) fn unserializable(detail: impl Into<String>) -> Error {
+        Error::SerializationFailure { detail: detail.into(), read: None }
     }
 
     /// Bytes that are no row and cannot be understood.

@@ -171,8 +171,9 @@ impl Manager {
                 planted::is(Planted::ReadersGoUnjudged) || self.sequencer.is_free_to_read(snapshot, reads)
             };
             let Some(reads) = reads.filter(|reads| !is_free(reads)) else { return Ok(None) };
-            // Others judge it as well as this node could.
+            // Others judge it as well as this node could. Its client's name is left to what writes.
             ended.purpose = Purpose::Commit;
+            ended.name = None;
             if planted::is(Planted::ReadersStayHome) {
                 let (id, began) = (ended.id, ended.began);
                 return self.sequencer.certify_reader(id, snapshot, began, reads).map(|()| None);

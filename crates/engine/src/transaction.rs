@@ -398,13 +398,12 @@ impl Transaction {
         }
         match self.changed(tree, key)? {
             None => Ok(()),
-            Some(Latest { csn, .. }) => Err(Error::SerializationFailure {
-                detail: format!(
-                    "A row of tree {tree} was changed by commit {csn}, after the snapshot ({}) of transaction {}.",
-                    self.sight.csn(),
-                    self.id
-                ),
-            }),
+            Some(Latest { csn, .. }) => Err(Error::unserializable(format!(
+                "A row of tree {tree} was changed by commit {csn}, after the snapshot ({}) of transaction \
+                 {}.",
+                self.sight.csn(),
+                self.id
+            ))),
         }
     }
 

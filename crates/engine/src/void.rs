@@ -38,7 +38,7 @@ impl Manager {
         request.bot = since.min(applied);
         match self.propose_request(cluster, &request)?.await {
             Ok(_) => Ok(true),
-            Err(Error::RequestKnown { .. }) => Ok(false),
+            Err(Error::RequestKnown { .. } | Error::RequestPrepared { .. }) => Ok(false),
             Err(error) if error.is_retryable() => Ok(false),
             Err(error) => Err(error),
         }

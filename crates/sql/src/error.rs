@@ -7,6 +7,8 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use cognate_engine::{Key, TreeId};
+
 /// The SQLSTATE constants in use, named as in PostgreSQL's `errcodes.txt`. Five characters each.
 pub mod sqlstate {
     macro_rules! states {
@@ -228,6 +230,17 @@ pub struct ErrorFields {
     pub(crate) is_of_gone_row: bool,
     /// A file of this machine is not what was written to it.
     pub(crate) is_corrupt_file: bool,
+    /// What is newer than the snapshot, if that is the reason, and nobody has said yet who has
+    /// changed it.
+    pub(crate) met: Option<Met>,
+}
+
+/// A key that a statement has met, or a whole table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Met {
+    pub(crate) tree: TreeId,
+    /// `None`: the tree is a table's oid.
+    pub(crate) key: Option<Key>,
 }
 
 /// An error, warning or notice of the SQL layer. One pointer wide.
@@ -257,6 +270,7 @@ impl SqlError {
             routine: None,
             is_of_gone_row: false,
             is_corrupt_file: false,
+            met: None,
         }))
     }
 
@@ -389,6 +403,12 @@ impl SqlError {
         self
     }
 
+    /// The same for what is newer than the snapshot there.
+    pub(crate) fn met_at(mut self, tree: TreeId, key: Option<&[u8]>) -> SqlError {
+        self.met = Some(Met { tree, key: key.map(Key::copy_from_slice) });
+        self
+    }
+
     /// The same with a CONTEXT line.
     pub fn with_context(mut self, context: impl Into<String>) -> SqlError {
         self.context = Some(context.into());
@@ -448,7 +468,7 @@ impl From<cognate_engine::Error> for SqlError {
         use cognate_engine::Error;
         let message = error.to_string();
         match error {
-            Error::SerializationFailure { detail } => SqlError::new(
+            Error::SerializationFailure { detail, .. } => SqlError::new(
                 sqlstate::SERIALIZATION_FAILURE,
                 "could not serialize access due to concurrent update",
             )
@@ -456,6 +476,7 @@ impl From<cognate_engine::Error> for SqlError {
             .with_hint("The transaction might succeed if retried."),
             Error::RequestKnown { position } => SqlError::new(sqlstate::DUPLICATE_OBJECT, message)
                 .with_detail(format!("It is at position {position} of the order. Nothing was executed again.")),
+            Error::RequestPrepared { position } => prepared(position, message),
             Error::RequestVoid { position } => {
                 SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                     .with_detail(format!("Its name was closed at position {position} of the order."))
@@ -512,6 +533,14 @@ impl From<cognate_engine::Error> for SqlError {
             Error::InvalidArgument(_) => SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message),
         }
     }
+}
+
+/// 42710 for the name of a request that is prepared.
+#[cold]
+fn prepared(position: u64, message: String) -> SqlError {
+    SqlError::new(sqlstate::DUPLICATE_OBJECT, message)
+        .with_detail(format!("It is at position {position} of the order. Nothing was executed again."))
+        .with_hint("COMMIT PREPARED or ROLLBACK PREPARED decides it: see pg_prepared_xacts.")
 }
 
 #[cold]

@@ -33,7 +33,8 @@
 use bytes::Bytes;
 
 use crate::error::{SqlError, sqlstate};
-use crate::types::{Array, Datum, Dimension, EnumValue, Inet, Interval, Numeric, Text, Type, TypeId};
+use crate::types::bounds::may_compare;
+use crate::types::{Array, Datum, Dimension, EnumValue, Inet, Interval, Numeric, Text, Type, TypeId, json};
 
 /// How a column orders within a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,16 +63,31 @@ const NUMERIC_POSITIVE: u8 = 3;
 const NUMERIC_INFINITY: u8 = 4;
 const NUMERIC_NAN: u8 = 5;
 
+/// What is longer than this is no key of an entry: nothing behind it matters to any that is one.
+const LONGEST: usize = 2 << 20;
+
 /// Appends one column to a key.
 #[inline]
 pub fn encode_into(out: &mut Vec<u8>, datum: &Datum, order: KeyOrder) {
+    encode_column(out, datum, order, usize::MAX);
+}
+
+/// The same for an entry, or for finding one by its whole key. A column far longer than entries may
+/// be is not finished, so that it is known soon that there is none.
+#[inline]
+pub(crate) fn encode_entry_into(out: &mut Vec<u8>, datum: &Datum, order: KeyOrder) {
+    encode_column(out, datum, order, LONGEST);
+}
+
+#[inline]
+fn encode_column(out: &mut Vec<u8>, datum: &Datum, order: KeyOrder, longest: usize) {
     if datum.is_null() {
         out.push(if order.nulls_first { NULL_FIRST } else { NULL_LAST });
         return;
     }
     out.push(VALUE);
     let start = out.len();
-    encode_value(out, datum);
+    encode_value(out, datum, longest);
     if order.descending {
         invert(&mut out[start..]);
     }
@@ -112,7 +128,7 @@ fn invert(bytes: &mut [u8]) {
     }
 }
 
-fn encode_value(out: &mut Vec<u8>, datum: &Datum) {
+fn encode_value(out: &mut Vec<u8>, datum: &Datum, longest: usize) {
     match datum {
         Datum::Null => {}
         Datum::Bool(value) => out.push(u8::from(*value)),
@@ -141,7 +157,7 @@ fn encode_value(out: &mut Vec<u8>, datum: &Datum) {
         Datum::Bytea(bytes) => terminated_into(out, bytes),
         Datum::Jsonb(text) => {
             let mut form = Vec::new();
-            crate::types::json::write_key(text.as_str(), &mut form);
+            json::write_key(text.as_str(), longest, &mut form);
             terminated_into(out, &form);
         }
         Datum::Interval(interval) => {
@@ -151,10 +167,8 @@ fn encode_value(out: &mut Vec<u8>, datum: &Datum) {
         Datum::Uuid(bytes) => out.extend_from_slice(bytes),
         Datum::Inet(value) => value.write_key(out),
         Datum::Enum(value) => out.extend_from_slice(&((value.position as u64) ^ (1 << 63)).to_be_bytes()),
-        Datum::Array(array) => encode_array(out, array),
-        Datum::Record(record) => {
-            record.values.iter().for_each(|value| encode_into(out, value, KeyOrder::ASCENDING));
-        }
+        Datum::Array(array) => encode_array(out, array, longest),
+        Datum::Record(record) => encode_items(out, &record.values, longest),
     }
 }
 
@@ -261,10 +275,20 @@ fn push_exponent(out: &mut Vec<u8>, exponent: i64) {
     }
 }
 
-fn encode_array(out: &mut Vec<u8>, array: &Array) {
-    for element in &array.elements {
-        encode_into(out, element, KeyOrder::ASCENDING);
+/// Appends values one after the other. What is behind a length that no entry has is left out: it
+/// decides nothing between this and an entry.
+fn encode_items(out: &mut Vec<u8>, items: &[Datum], longest: usize) {
+    let start = out.len();
+    for item in items {
+        if out.len() - start > LONGEST || !may_compare(item.compared_bytes()) {
+            return;
+        }
+        encode_column(out, item, KeyOrder::ASCENDING, longest);
     }
+}
+
+fn encode_array(out: &mut Vec<u8>, array: &Array, longest: usize) {
+    encode_items(out, &array.elements, longest);
     out.push(0);
     out.push(array.dimensions.len() as u8);
     for dimension in &array.dimensions {

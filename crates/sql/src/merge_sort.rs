@@ -4,6 +4,11 @@
 //! say) and whoever waits for it. So items are sorted in short runs, and runs are merged two by
 //! two; before each run and each item of a merge somebody else may say that it is enough.
 //!
+//! The standard library may panic over an order that is none, as it is once comparisons are given
+//! up (`types::bounds`). A merge compares two items, and takes one of them, whatever the answer is:
+//! an order that changes half-way does it no harm. So whoever has values whose comparison may be
+//! given up asks for runs of one item.
+//!
 //! ```text
 //! d b | c a | f e        items
 //! b d | a c | e f        runs, each sorted

@@ -213,6 +213,211 @@ async fn a_name_that_was_closed_is_told_as_aborted_and_commits_nothing() {
     cluster.assert_equal();
 }
 
+/// What a line says behind this and the number of a transaction.
+fn behind_number<'l>(line: &'l str, before: &str) -> &'l str {
+    let rest = line.strip_prefix(before).unwrap_or_else(|| panic!("{line}"));
+    let behind = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    assert!(behind.len() < rest.len(), "{line}");
+    behind
+}
+
+/// Whoever is refused for what another node has done, and had nothing locked there, is told which
+/// transaction of which node that was, and where the two met.
+#[tokio::test]
+async fn who_meets_what_another_node_has_done_is_told_whose_it_is() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 1));
+    for session in [&mut one, &mut two] {
+        simple_query(session, "SET cognate.replication = certification").await;
+    }
+    simple_query(&mut one, "CREATE TABLE item (id int PRIMARY KEY, stock int)").await;
+    simple_query(&mut one, "CREATE TABLE other (id int PRIMARY KEY); INSERT INTO other VALUES (1)").await;
+    simple_query(&mut one, "INSERT INTO item VALUES (1, 10), (2, 10)").await;
+    let newer = "ERROR 40001: could not serialize access due to concurrent update";
+    let update = "UPDATE item SET stock = stock - 1 WHERE id = 1";
+    let place = "key (id)=(1) of table \"item\"";
+    let replaced = format!(" of node 2: {place}.");
+    // A row is newer than the snapshot.
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        cluster.settle().await;
+        simple_query(&mut one, &format!("BEGIN ISOLATION LEVEL {level}")).await;
+        simple_query(&mut one, "SELECT stock FROM item WHERE id = 1").await;
+        simple_query(&mut two, update).await;
+        cluster.settle().await;
+        let told = simple_query(&mut one, update).await;
+        assert_eq!(told[0], newer, "{level}");
+        match level {
+            "SERIALIZABLE" => {
+                let before = "DETAIL: What was read before has been replaced by transaction ";
+                assert_eq!(behind_number(&told[1], before), replaced);
+            }
+            _ => {
+                let faster = format!(" of node 2 was faster: {place}.");
+                assert_eq!(behind_number(&told[1], "DETAIL: Transaction "), faster);
+            }
+        }
+        simple_query(&mut one, "ROLLBACK").await;
+    }
+    // A table is.
+    simple_query(&mut one, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT stock FROM item").await;
+    simple_query(&mut two, "TRUNCATE other").await;
+    cluster.settle().await;
+    let told = simple_query(&mut one, "SELECT id FROM other").await;
+    assert!(told[0].ends_with("due to a concurrent change of table \"other\""), "{told:?}");
+    let faster = " of node 2 was faster: table \"other\".";
+    assert_eq!(behind_number(&told[1], "DETAIL: Transaction "), faster);
+    simple_query(&mut one, "ROLLBACK").await;
+    cluster.settle().await;
+    cluster.assert_equal();
+}
+
+/// Likewise at its end: by the certifier of all nodes, and by the vote of its own one.
+#[tokio::test]
+async fn who_is_refused_at_its_end_is_told_whose_transaction_is_in_the_way() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 1));
+    simple_query(&mut two, "SET cognate.replication = certification").await;
+    simple_query(&mut one, "CREATE TABLE item (id int PRIMARY KEY, stock int)").await;
+    simple_query(&mut one, "INSERT INTO item VALUES (1, 10), (2, 10)").await;
+    let place = "key (id)=(1) of table \"item\"";
+    for protocol in ["certification", "weak_voting"] {
+        simple_query(&mut one, &format!("SET cognate.replication = {protocol}")).await;
+        cluster.settle().await;
+        for (session, read, written) in [(&mut one, 1, 2), (&mut two, 2, 1)] {
+            simple_query(session, "BEGIN ISOLATION LEVEL SERIALIZABLE").await;
+            simple_query(session, &format!("SELECT stock FROM item WHERE id = {read}")).await;
+            simple_query(session, &format!("UPDATE item SET stock = stock + 1 WHERE id = {written}")).await;
+        }
+        assert_eq!(simple_query(&mut two, "COMMIT").await, ["COMMIT"]);
+        cluster.settle().await;
+        let told = simple_query(&mut one, "COMMIT").await;
+        assert!(told[0].starts_with("ERROR 40001"), "{protocol}: {told:?}");
+        match protocol {
+            "certification" => {
+                let behind = behind_number(&told[1], "DETAIL: Cycle: ");
+                let behind = behind_number(behind, " (this transaction) -rw-> ");
+                let first = format!(" of node 2: {place}; ");
+                let second = behind.strip_prefix(first.as_str()).unwrap_or_else(|| panic!("{told:?}"));
+                let second = behind_number(second, "");
+                assert!(second.starts_with(" of node 2 -rw-> "), "{told:?}");
+            }
+            _ => {
+                let before = "DETAIL: What was read before has been replaced by transaction ";
+                let behind = behind_number(&told[1], before);
+                assert_eq!(behind, format!(" of node 2: {place}. Its node has voted against it."));
+            }
+        }
+    }
+    cluster.settle().await;
+    cluster.assert_equal();
+}
+
+/// A client may give all requests of its session one name.
+#[tokio::test]
+async fn a_request_id_is_of_what_writes() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 1));
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    simple_query(&mut one, "INSERT INTO t VALUES (1), (2)").await;
+    let (reads, outcome) = ("BEGIN; SELECT count(*) FROM t; COMMIT", "SELECT cognate_outcome('r')");
+    simple_query(&mut one, "SET cognate.request_id = 'r'").await;
+    assert_eq!(simple_query(&mut one, reads).await, ["BEGIN", "count", "2", "SELECT 1", "COMMIT"]);
+    assert_eq!(row(&cluster, &mut two, outcome).await, "unknown");
+    assert_eq!(simple_query(&mut one, "INSERT INTO t VALUES (3)").await, ["INSERT 0 1"]);
+    assert_eq!(row(&cluster, &mut two, outcome).await, "committed");
+    assert_eq!(simple_query(&mut one, reads).await, ["BEGIN", "count", "3", "SELECT 1", "COMMIT"]);
+    cluster.settle().await;
+    cluster.assert_equal();
+}
+
+/// Asks for something that is done, and whose answer does not come in time: DETAIL and HINT.
+#[expect(clippy::await_holding_lock, reason = "who waits for the order does so beside this thread")]
+async fn unanswered(cluster: &Cluster, session: &mut Session, text: &str) -> [String; 2] {
+    cluster.settle().await;
+    let next = cluster.nodes[0].0.applied() + 1;
+    let held = cluster.hold();
+    // Nothing else is waited for, so the time that it may take passes at once.
+    tokio::time::pause();
+    let answer = simple_query(session, text).await;
+    tokio::time::resume();
+    drop(held);
+    for (engine, _) in &cluster.nodes {
+        engine.wait_applied(next).await.unwrap();
+    }
+    match &answer[..] {
+        [.., error, detail, hint] if error.starts_with("ERROR 08007") => [detail.clone(), hint.clone()],
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// The id that a DETAIL names.
+fn request_of(detail: &str) -> &str {
+    let id = detail.strip_prefix("DETAIL: The request is \"").and_then(|rest| rest.strip_suffix("\"."));
+    id.unwrap_or_else(|| panic!("{detail}"))
+}
+
+/// The error has the id, and any node knows what became of it: of a commit, and of a decision,
+/// which is that of the prepared transaction if its client has not named it.
+#[tokio::test]
+async fn who_gets_no_answer_is_told_what_to_ask_for() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 1));
+    for session in [&mut one, &mut two] {
+        simple_query(session, "SET cognate.replication = certification").await;
+    }
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    let outcome = |id: &str| format!("SELECT cognate_outcome('{id}')");
+    let [detail, hint] = unanswered(&cluster, &mut one, "BEGIN; INSERT INTO t VALUES (1); COMMIT").await;
+    assert_eq!(row(&cluster, &mut two, &outcome(request_of(&detail))).await, "committed");
+    assert!(hint.contains(&outcome(request_of(&detail))), "{hint}");
+    // It is the prepared transaction's.
+    for (decision, told) in [("COMMIT PREPARED 'p'", "committed"), ("ROLLBACK PREPARED 'p'", "aborted")] {
+        simple_query(&mut one, "BEGIN; INSERT INTO t VALUES (2); PREPARE TRANSACTION 'p'").await;
+        let [detail, hint] = unanswered(&cluster, &mut one, decision).await;
+        assert_eq!(row(&cluster, &mut two, &outcome(request_of(&detail))).await, told);
+        assert!(hint.contains("42704"), "{hint}");
+        simple_query(&mut one, "DELETE FROM t WHERE a = 2").await;
+    }
+    // It is the decision's own.
+    simple_query(&mut one, "SET cognate.request_id = 'd'").await;
+    simple_query(&mut two, "BEGIN; INSERT INTO t VALUES (2); PREPARE TRANSACTION 'p'").await;
+    let [detail, _] = unanswered(&cluster, &mut one, "ROLLBACK PREPARED 'p'").await;
+    assert_eq!(request_of(&detail), "d");
+    assert_eq!(row(&cluster, &mut two, &outcome("d")).await, "committed");
+    let again = simple_query(&mut one, "ROLLBACK PREPARED 'p'").await;
+    assert!(again[0].starts_with("ERROR 42710: a request of this name has committed"), "{again:?}");
+    // A family has a name of its own.
+    simple_query(&mut two, "BEGIN MIP <'f', 1>").await;
+    simple_query(&mut two, "INSERT INTO t VALUES (2)").await;
+    simple_query(&mut two, "PREPARE MIP <'f', 1> 'buy' 'done'").await;
+    let [detail, hint] = unanswered(&cluster, &mut two, "COMMIT MIP <'f', 1>").await;
+    assert_eq!(detail, "DETAIL: The family is \"f\".");
+    assert!(hint.contains("SHOW MIPT"), "{hint}");
+    let shown = simple_query(&mut one, "SHOW MIPT 'f'").await;
+    assert!(shown.iter().any(|line| line.starts_with("1|committed")), "{shown:?}");
+    cluster.settle().await;
+    cluster.assert_equal();
+}
+
+/// What is prepared under a name keeps that, and is decided in the same session.
+#[tokio::test]
+async fn a_request_of_which_the_first_attempt_is_prepared_is_told_so() {
+    let cluster = Cluster::start();
+    let mut one = session(&cluster, 0);
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    simple_query(&mut one, "SET cognate.request_id = 's'").await;
+    simple_query(&mut one, "BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 's'").await;
+    let refused = simple_query(&mut one, "INSERT INTO t VALUES (2)").await;
+    assert!(refused[0].starts_with("ERROR 42710: a request of this name is prepared"), "{refused:?}");
+    assert!(refused.iter().any(|line| line.starts_with("HINT: COMMIT PREPARED")), "{refused:?}");
+    assert_eq!(simple_query(&mut one, "COMMIT PREPARED 's'").await, ["COMMIT PREPARED"]);
+    assert_eq!(row(&cluster, &mut one, "SELECT cognate_outcome('s')").await, "committed");
+    let refused = simple_query(&mut one, "INSERT INTO t VALUES (2)").await;
+    assert!(refused[0].starts_with("ERROR 42710: a request of this name has committed"), "{refused:?}");
+    cluster.settle().await;
+    cluster.assert_equal();
+}
+
 /// Whose commit has something to say waits for the order, and others who have something to say wait
 /// behind it. Nothing of theirs is ordered, so whoever asks for it ends their wait.
 #[tokio::test]

@@ -182,3 +182,66 @@ fn what_is_rounded_up_beyond_the_type_fits_no_column() {
         );
     }
 }
+
+/// 131072 digits before the point and 16383 behind it are the most; zeros before the first other
+/// digit do not count.
+#[test]
+fn digits_are_counted_before_they_are_read() {
+    let nines = |count: usize| "9".repeat(count);
+    let most = nines(131_072);
+    let fits = [
+        (most.clone(), most.clone()),
+        (format!("-{}{most}", "0".repeat(200_000)), format!("-{most}")),
+        (format!("{most}.{}", nines(16_383)), format!("{most}.{}", nines(16_383))),
+        (format!("{most}0e-1"), format!("{most}.0")),
+        (format!("0.{}{most}e147455", "0".repeat(16_383)), most.clone()),
+        ("1e131071".to_owned(), format!("1{}", "0".repeat(131_071))),
+        (format!("0.{}1", "0".repeat(16_382)), format!("0.{}1", "0".repeat(16_382))),
+        (format!("0.{}e200000", "0".repeat(100)), "0".to_owned()),
+        (format!("{}7.5", "0".repeat(1 << 20)), "7.5".to_owned()),
+    ];
+    for (text, expected) in fits {
+        let number: Numeric = text.parse().expect("it fits");
+        assert!(number.to_string() == expected, "{} bytes", text.len());
+    }
+    let overflowing = [
+        nines(131_073),
+        format!("1{}", "0".repeat(131_072)),
+        format!("-{}{}", "0".repeat(5), nines(131_073)),
+        format!("{most}e1"),
+        "1e131072".to_owned(),
+        format!("0.{}", "0".repeat(16_384)),
+        "1e-16384".to_owned(),
+        // So many that nobody waited for their product.
+        nines(30_000_000),
+        format!("0.{}", nines(30_000_000)),
+    ];
+    for text in overflowing {
+        let error = text.parse::<Numeric>().expect_err("it overflows");
+        assert_eq!((error.sqlstate, &*error.message), ("22003", "value overflows numeric format"));
+    }
+    for text in ["9".repeat(200_000) + "x", "9".repeat(200_000) + ".1.", "9".repeat(200_000) + "e"] {
+        assert_eq!(text.parse::<Numeric>().expect_err("it is no number").sqlstate, "22P02");
+    }
+}
+
+/// Digits behind those that the scale shows are dropped, however many they are.
+#[test]
+fn the_binary_format_is_read_as_far_as_it_shows() {
+    let binary = |groups: &[u16], weight: i16, sign: u16, scale: u16| {
+        let head = [groups.len() as u16, weight as u16, sign, scale];
+        let bytes: Vec<u8> = head.iter().chain(groups).flat_map(|word| word.to_be_bytes()).collect();
+        Numeric::read_binary(&bytes)
+    };
+    let shown = |groups: &[u16], weight, sign, scale| {
+        binary(groups, weight, sign, scale).expect("it is one").to_string()
+    };
+    assert_eq!(shown(&[1, 2345, 6789], 1, 0x4000, 2), "-12345.67");
+    assert_eq!(shown(&[1, 2345, 6789], 1, 0, 0), "12345");
+    assert_eq!(shown(&[9999], -3, 0, 5), "0.00000");
+    assert_eq!(shown(&[9999; 65_535], -1, 0, 3), "0.999");
+    assert_eq!(shown(&[1234; 65_535], 10, 0, 1), format!("{}.1", "1234".repeat(11)));
+    let most = shown(&[9999; 65_535], 32_767, 0, 16_383);
+    assert!(most == format!("{}.{}", "9".repeat(131_072), "9".repeat(16_383)), "{} bytes", most.len());
+    assert_eq!(binary(&[1, 10_000], 9, 0, 0).expect_err("no digit").sqlstate, "22P03");
+}

@@ -395,6 +395,13 @@ class Node:
 
         self._spawn(ask)
 
+    def only_parent(self, root: str) -> str:
+        """Whoever tells an outcome without saying who it is: the root's only parent, if it has one."""
+        with self.lock:
+            known = self.participant.roots.get(root)
+            parents = list(known.parents) if known else []
+            return parents[0] if len(parents) == 1 else self.name
+
     def may_say(self, root: str, parent: str, origin: Origin | None) -> bool:
         """Whether who says something of a root there, under the name of a parent, is whoever has asked for a vote under
         it, or came later. A process that was taken over may not know so yet."""

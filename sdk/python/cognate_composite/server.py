@@ -509,7 +509,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _settled(self, event: str, body: Any) -> Any:
         node, states = self.server.node, []
         for entry in self._roots(_Outcome, body):
-            parent = entry.parent or node.name
+            parent = entry.parent or node.only_parent(entry.root)
             if event == "abort_told" and not node.may_say(entry.root, parent, entry.origin):
                 states.append({"root": entry.root, "state": "pending"})
                 continue

@@ -85,6 +85,10 @@ class Roots(Contract):
         self.assertEqual(self.count(), (200, 999))
         self.assertEqual(self.reason(self.take("b", "b.2")), (409, "ended"))
         self.assertEqual(self.fleet.about("stock", "commit", root="b", parent="shop")["state"], "refused")
+        # Who tells it without a name is the only one who can.
+        self.assertEqual(self.take("c", "c.1")[0], 200)
+        self.assertEqual(self.fleet.about("stock", "prepare", root="c", parent="shop", calls=1)["vote"], "yes")
+        self.until("abort", "done", root="c")
         self.assertEqual(self.fleet.status("stock")["roots"], [])
 
     def test_a_commit_may_go_along_with_a_question_for_votes(self) -> None:

@@ -29,7 +29,8 @@ impl Participant {
                     Stage::Undoing => refuse(Refusal::Ended),
                 });
             }
-            if known.phase != Phase::Active || known.is_doomed {
+            // What an earlier process has answered and lost would be executed again, and counted.
+            if known.phase != Phase::Active || known.is_doomed || known.is_found {
                 return out.push(refuse(Refusal::Ended));
             }
         }

@@ -13,7 +13,7 @@
 //! 2. *No yes without its promise.* A yes is sent only after it is durable, when no call is under
 //!    way, the caller has counted the calls that were executed, and (for the first parent that
 //!    asks) all children said yes. It is durable with the slots: a start takes every root that has
-//!    some, and no end, for one that it may have said yes to.
+//!    some, and no end, for one that it may have said yes to, unless it is known that it has not.
 //! 3. *In doubt is in doubt.* Once a yes was sent, or may have been, only a parent's word ends the
 //!    root here; and only that of one whose calls are here, if it is that the root is aborted.
 //! 4. *Whoever was called is asked.* Every component that a call was sent to is asked and told,
@@ -194,6 +194,14 @@ impl Participant {
         self.roots.get(root).is_none_or(|root| root.is_doomed || root.phase == Phase::Aborting)
     }
 
+    /// The roots that a yes was given to, or may be without a further [`Effect::WriteVote`]; where
+    /// a root began it is never in doubt.
+    pub fn promised(&self) -> Vec<RootId> {
+        let may_be =
+            |known: &Root| known.is_promised || known.began.is_none() && known.phase == Phase::Preparing;
+        self.roots.iter().filter(|(_, known)| may_be(known)).map(|(root, _)| root.clone()).collect()
+    }
+
     /// Whether only a parent can end this root here.
     pub fn is_in_doubt(&self, root: &RootId) -> bool {
         self.roots.get(root).is_some_and(Root::is_in_doubt)
@@ -310,6 +318,11 @@ impl Participant {
             },
         };
         self.roots.iter().map(info).collect()
+    }
+
+    /// Whether a start would find anything of a root.
+    pub fn has_slots(&self, root: &RootId) -> bool {
+        self.roots.get(root).is_some_and(|known| !known.slots().is_empty())
     }
 
     /// Whether answered calls of a root have left nothing in the database: what they read is

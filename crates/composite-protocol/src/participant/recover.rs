@@ -6,13 +6,16 @@
 //! | where it began, without (its other calls) | anything | aborted: it is undone |
 //! | noted as committed | anything | committed |
 //! | any | marked as undone | aborted: the rest of it is undone |
+//! | any | says who was promised, and the root is not among them | as before any question, but takes no further calls |
 //! | any | anything else, or lost | in doubt: a yes may have been sent, so parents are asked |
 //! | none | a yes | over: it only read, and later calls of it are refused |
 //! | kept prepared | as above | as above; committed or rolled back with the root |
 //!
 //! So a yes is as durable as the slots, and has no record of its own: these say what it is known
 //! by, who has called, and what the votes of those are known by who were called. The journal has
-//! one only where they do not (`Root::is_in_slots`).
+//! one only where they do not (`Root::is_in_slots`). Whenever no yes was given for a while it says
+//! to whom one was ([`Participant::promised`]), until one is given again: only in between does a
+//! start not know it.
 //!
 //! A root in doubt may never have been asked for its vote. It is voted for like any other if its
 //! parent asks: the slots are counted, and the children asked, once more. A parent whose calls have
@@ -25,7 +28,7 @@
 //! Locks are there again before the first call is taken; calls that only read have lost theirs,
 //! which the count or the generation shows (the vote is no).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -109,6 +112,9 @@ pub struct Remembered {
     pub votes: Vec<VoteFacts>,
     /// The roots that are refused.
     pub marks: Vec<(RootId, Mark)>,
+    /// The roots that a yes may have been given to, beside those with votes; none if it is not
+    /// known: then it may have been given to any.
+    pub promised: Option<BTreeSet<RootId>>,
 }
 
 impl Participant {
@@ -118,7 +124,7 @@ impl Participant {
         generation: u64,
         remembered: Remembered,
     ) -> (Participant, Vec<Effect>) {
-        let Remembered { slots, votes, marks } = remembered;
+        let Remembered { slots, votes, marks, promised } = remembered;
         let mut participant = Participant::new(matrix, generation);
         participant.marks = marks.into_iter().collect();
         let votes: BTreeMap<RootId, VoteFacts> =
@@ -132,7 +138,11 @@ impl Participant {
         let mut out = Vec::new();
         let roots: Vec<RootId> = participant.roots.keys().cloned().collect();
         for root in &roots {
-            participant.resume(root, votes.get(root), &mut out);
+            let is_listed =
+                |promised: &BTreeSet<RootId>| promised.contains(root) && holds(Rule::PromisesAreListed);
+            let vote = votes.get(root);
+            let is_promised = vote.is_some() || promised.as_ref().is_none_or(is_listed);
+            participant.resume(root, vote, is_promised, &mut out);
         }
         (participant, out)
     }
@@ -191,8 +201,8 @@ impl Participant {
         }
     }
 
-    /// Takes up a root where it was left.
-    fn resume(&mut self, root: &RootId, vote: Option<&VoteFacts>, out: &mut Effects) {
+    /// Takes up a root where it was left. A yes may have been given to it if it `is_promised`.
+    fn resume(&mut self, root: &RootId, vote: Option<&VoteFacts>, is_promised: bool, out: &mut Effects) {
         let is_undone = matches!(self.marks.get(root), Some(Mark::Undone(_)));
         let known = self.roots.get_mut(root).expect("listed before");
         for (name, nonce) in vote.iter().flat_map(|vote| &vote.children) {
@@ -206,7 +216,7 @@ impl Participant {
             self.widen_mark(root, out);
             return self.abort(root, out);
         }
-        if vote.is_none() && !holds(Rule::SlotsAreVotes) {
+        if !is_promised || vote.is_none() && !holds(Rule::SlotsAreVotes) {
             return;
         }
         known.phase = Phase::Preparing;

@@ -12,6 +12,8 @@ pub enum Rule {
     ForgetsLast,
     /// To a start every slot counts as voted for.
     SlotsAreVotes,
+    /// But for those that were not promised, where a start knows who was.
+    PromisesAreListed,
     /// A slot says what the yes to its root is known by.
     SlotsNameVotes,
     /// A question for an outcome names the calls that have called, and a parent that has lost one

@@ -2,6 +2,7 @@
 //! Data Management", VLDB 2000, §§3.2 to 3.6), sentence by sentence, on the machine itself. Those
 //! of §3.7, which are about the database, are in `tests/components/paper.rs`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cognate_composite_protocol::locks::Grant;
@@ -461,16 +462,27 @@ fn remembered(its: &str, slot: u32) -> SlotFacts {
 
 /// §3.5: "upon restart, a transaction may appear in the database log table but not in the external
 /// log file. This is a transaction that locally committed but without a global outcome. The
-/// transaction will be compensated." Of ours the file says no more than that it is being undone:
-/// otherwise the table counts as a yes, and it may go on, as its parent says.
+/// transaction will be compensated." Ours is at its deadline, as without the restart; if the file
+/// does not know whether a yes was given, the table counts as one, and the parent says what becomes
+/// of it. That it is being undone the file says.
 #[test]
 fn a_start_puts_the_table_and_the_file_together() {
-    let recovered = |marks: &[(RootId, Mark)]| {
+    let recovered_with = |marks: &[(RootId, Mark)], promised: Option<BTreeSet<RootId>>| {
         let slots = vec![remembered("r.1", 0)];
-        let remembered = Remembered { slots, votes: Vec::new(), marks: marks.to_vec() };
+        let remembered = Remembered { slots, votes: Vec::new(), marks: marks.to_vec(), promised };
         let (participant, effects) = Participant::recover(matrix(&same()), 2, remembered);
         (Server(participant), effects)
     };
+    let recovered = |marks: &[(RootId, Mark)]| recovered_with(marks, None);
+    let (mut server, effects) = recovered_with(&[], Some(BTreeSet::new()));
+    assert_eq!(effects, [], "nobody has a yes to it");
+    assert_eq!(server.0.promised(), []);
+    server.keeps_out("q.1", TAKE, "7");
+    let effects = server.0.handle(Event::Deadline(root("r")));
+    assert!(effects.contains(&Effect::Undo(root("r"), call("r.1"))), "{effects:?}");
+    let (server, effects) = recovered_with(&[], Some(BTreeSet::from([root("r")])));
+    assert!(server.0.is_in_doubt(&root("r")) && !effects.is_empty(), "somebody has one");
+    assert_eq!(server.0.promised(), [root("r")]);
     let (_, effects) = recovered(&[(root("r"), Mark::Undone(Some(NONCE)))]);
     assert!(effects.contains(&Effect::Undo(root("r"), call("r.1"))), "{effects:?}");
     let ask = Effect::AskOutcome(root("r"), component("parent"), Some(NONCE));

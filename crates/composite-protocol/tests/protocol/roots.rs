@@ -50,7 +50,7 @@ pub(crate) fn run(places: usize, lines: &[&str], budget: Budget) -> Explored {
 }
 
 pub(crate) const NONE: Budget =
-    Budget { lost: 0, duplicated: 0, crashed: 0, deadlines: 0, journals_lost: 0, failed: 0 };
+    Budget { lost: 0, duplicated: 0, crashed: 0, deadlines: 0, journals_lost: 0, failed: 0, knows: false };
 
 /// shop calls stock and payment.
 const FORK: [&str; 3] = ["r.1:1 at 0 calls r.2:2 r.3:3", "r.2:2 at 1", "r.3:3 at 2"];
@@ -110,6 +110,22 @@ fn a_message_is_lost_or_doubled() {
 fn a_crash_anywhere() {
     run_all(&SMALL, Budget { crashed: 1, ..NONE });
     run(2, &CHAIN, Budget { crashed: 2, lost: 1, ..NONE });
+}
+
+/// What was promised waits for its parents, and nothing else.
+#[test]
+fn a_crash_after_which_it_is_known_who_was_promised() {
+    let known = Budget { crashed: 1, knows: true, ..NONE };
+    run_all(&SMALL, known);
+    run(2, &CHAIN, Budget { crashed: 2, lost: 1, ..known });
+    run(2, &CHAIN, Budget { duplicated: 1, ..known });
+    run(2, &CHAIN, Budget { deadlines: 1, ..known });
+    run(2, &AHEAD, Budget { duplicated: 1, ..known });
+    // What was answered ahead of a commit that was lost comes once more.
+    run(2, &BOTH_AHEAD, Budget { duplicated: 1, ..known });
+    run(2, &["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 closed"], Budget { lost: 1, ..known });
+    // One start knows it, and the next one has lost the journal.
+    run(2, &CHAIN, Budget { crashed: 2, journals_lost: 1, ..known });
 }
 
 /// A call comes once more after its root was committed and forgotten, and its process has ended.
@@ -261,6 +277,7 @@ fn a_diamond_of_calls_that_are_answered_ahead() {
 #[ignore = "takes minutes"]
 fn large_shapes_with_a_crash() {
     run_all(&LARGE, Budget { crashed: 1, ..NONE });
+    run_all(&LARGE, Budget { crashed: 1, knows: true, ..NONE });
 }
 
 #[test]

@@ -40,6 +40,12 @@ fn to_a_start_slots_are_votes() {
     }
 }
 
+/// Where a start knows who was promised, it has to know all of them.
+#[test]
+fn promises_are_listed() {
+    needs(Rule::PromisesAreListed, || run(2, &CHAIN, Budget { crashed: 1, knows: true, ..NONE }));
+}
+
 /// A call that comes late is executed once more by the process after the one that has committed it,
 /// which ends, too. The next one asks.
 #[test]

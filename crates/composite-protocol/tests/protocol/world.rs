@@ -53,6 +53,8 @@ pub(crate) struct Budget {
     pub(crate) journals_lost: u8,
     /// Commits of calls that were answered ahead of them.
     pub(crate) failed: u8,
+    /// A start knows who was promised, unless the journal is lost.
+    pub(crate) knows: bool,
 }
 
 /// A message.
@@ -119,6 +121,8 @@ pub(crate) struct Node {
     prepared: BTreeMap<u32, SlotFacts>,
     votes: BTreeMap<RootId, VoteFacts>,
     marks: BTreeMap<RootId, Mark>,
+    /// Who was promised when it ended, if that is known.
+    promised: Option<BTreeSet<RootId>>,
     pub(crate) applied: BTreeMap<CallId, u8>,
     /// Calls that were undone, as long as the journal remembers it.
     undone: BTreeSet<CallId>,
@@ -197,6 +201,7 @@ impl World {
             prepared: BTreeMap::new(),
             votes: BTreeMap::new(),
             marks: BTreeMap::new(),
+            promised: None,
             applied: BTreeMap::new(),
             undone: BTreeSet::new(),
             found: BTreeSet::new(),
@@ -892,8 +897,10 @@ impl World {
     /// A component stops in the middle of whatever it does. Who waits for it notices.
     fn crash(&mut self, plan: &Plan, place: Place, journal_too: bool) {
         self.budget.crashed -= 1;
+        let knows = self.budget.knows && !journal_too;
         let node = &mut self.nodes[place];
-        node.participant = None;
+        let participant = node.participant.take().filter(|_| knows);
+        node.promised = participant.map(|participant| participant.promised().into_iter().collect());
         node.handlers.clear();
         node.work.clear();
         if journal_too {
@@ -967,6 +974,7 @@ impl World {
             slots: node.slots.values().chain(node.prepared.values()).cloned().collect(),
             votes: node.votes.values().cloned().collect(),
             marks: node.marks.iter().map(|(root, mark)| (root.clone(), *mark)).collect(),
+            promised: node.promised.take(),
         };
         let matrix = matrix(&plan_lines());
         let (participant, effects) = Participant::recover(matrix, node.generation, remembered);

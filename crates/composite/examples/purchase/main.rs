@@ -220,8 +220,13 @@ async fn all(arguments: &Arguments) -> Result<(), String> {
         serving.spawn(serve(listener, None, running));
     }
     let shop = peers.last().map(|(_, address)| address.as_str()).unwrap_or_default();
+    // The file's last line is the clients' token, or that of everybody. It is not for the screen.
+    let token = match &arguments.token_file {
+        Some(file) => format!(" -H \"Authorization: Bearer $(tail -n 1 '{}')\"", file.display()),
+        None => String::new(),
+    };
     say(&format!(
-        "curl -X POST {shop}/services/buy -H 'Idempotency-Key: 1' -H 'content-type: application/json' -d '{{\"item\":7,\"customer\":3}}'"
+        "curl -X POST {shop}/services/buy -H 'Idempotency-Key: 1' -H 'content-type: application/json'{token} -d '{{\"item\":7,\"customer\":3}}'"
     ));
     while let Some(ended) = serving.join_next().await {
         ended.map_err(|error| error.to_string())??;

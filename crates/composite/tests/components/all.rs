@@ -22,9 +22,10 @@ impl Drop for All {
 }
 
 /// Starts it; answers what it has printed up to the line that says how to buy.
-fn start(folder: &Path) -> Result<(All, Vec<String>), Failure> {
+fn start(folder: &Path, more: &[&str]) -> Result<(All, Vec<String>), Failure> {
     let mut process = Command::new(example()?)
         .arg("all")
+        .args(more)
         .current_dir(folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -72,7 +73,7 @@ async fn all_of_it_starts_with_one_command_and_its_databases_are_databases() -> 
     let folder = tempfile::tempdir()?;
     let place = folder.path().to_owned();
     let bought = tokio::task::spawn_blocking(move || {
-        let (all, lines) = start(&place)?;
+        let (all, lines) = start(&place, &[])?;
         let matrices = lines.iter().filter(|line| line.starts_with("held \\ new")).count();
         assert_eq!(matrices, 3, "{lines:?}");
         let line = lines.last().ok_or("no line")?;
@@ -80,7 +81,7 @@ async fn all_of_it_starts_with_one_command_and_its_databases_are_databases() -> 
         assert_eq!(buy(line)?, first, "the same key, the same answer");
         drop(all);
         // Started again it has what was bought before.
-        let (all, lines) = start(&place)?;
+        let (all, lines) = start(&place, &[])?;
         let (_, receipt) = buy(lines.last().ok_or("no line")?)?;
         assert_eq!(receipt, first.1);
         drop(all);
@@ -104,5 +105,22 @@ async fn all_of_it_starts_with_one_command_and_its_databases_are_databases() -> 
         (SELECT count(*) FROM cognate_composite.slot WHERE component = 'shop'
             AND (generation <> 2 OR noted IS NULL OR (root IS NULL) <> (facts IS NULL)))";
     assert_eq!(found(folder.path(), "shop", tables).await?, [1, 0]);
+    Ok(())
+}
+
+/// Where a token is asked for, the line shows it, without showing it on the screen.
+#[test]
+fn the_line_that_says_how_to_buy_shows_the_token() -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("tokens"), "of-peers\nof-clients\n")?;
+    let (_all, lines) = start(folder.path(), &["--token-file", "tokens"])?;
+    let line = lines.last().ok_or("no line")?;
+    assert!(line.contains("Authorization: Bearer $(tail -n 1 'tokens')"), "{line}");
+    assert!(!line.contains("of-clients"), "{line}");
+    let shop = line.split_once("http://").and_then(|(_, rest)| rest.split_once("/services/buy "));
+    let (shop, order) = (shop.ok_or("no address")?.0.parse()?, json!({ "item": 7, "customer": 3 }));
+    assert_eq!(post(shop, "/services/buy", &[], &order)?.0, 401);
+    let token = [("Authorization", "Bearer of-clients")];
+    assert_eq!(post(shop, "/services/buy", &token, &order)?.0, 200);
     Ok(())
 }

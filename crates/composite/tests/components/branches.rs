@@ -53,13 +53,14 @@ fn what_is_kept_prepared_survives_and_ends_with_its_root() -> Result<(), Failure
     assert_eq!(vote(payment, "a")?, "yes");
     components.kill(PAYMENT)?;
     components.restart(PAYMENT)?;
-    // Locks are there again, the same call has the same answer, and all is in doubt: nothing but
-    // the slots says what was voted for.
+    // Locks are there again, the same call has the same answer, and what was voted for is in doubt;
+    // so is the rest, if the component has ended before its journal said that it was not.
     assert_eq!(balance(payment, 1)?.0, 409);
     assert_eq!(balance(payment, 2)?.0, 409);
     assert_eq!(charge(payment, "b", 2)?, (200, Value::Null));
     let (_, status) = request(payment, "GET", "/status", &[], b"")?;
-    assert_eq!((status["in_doubt"].as_u64(), status["roots"].as_array().map(Vec::len)), (Some(3), Some(3)));
+    assert!((1..=3).contains(&status["in_doubt"].as_u64().ok_or("no number")?), "{status}");
+    assert_eq!(status["roots"].as_array().map(Vec::len), Some(3));
     assert_eq!(vote(payment, "c")?, "yes");
     told(payment, "commit", "a")?;
     told(payment, "abort", "b")?;

@@ -39,7 +39,8 @@ const PAYMENT: usize = 2;
 enum Way {
     /// A start, or purchases.
     Plain,
-    /// Purchases with lulls between them: what is freed is used at once otherwise.
+    /// Purchases with lulls between them: what is freed is used at once otherwise, and votes come
+    /// one after the other.
     Lulls,
     /// Its very first start.
     First,
@@ -67,7 +68,7 @@ const ALL: &[usize] = &[STOCK, SHOP, PAYMENT];
 const CALLED: &[usize] = &[PAYMENT, STOCK];
 const ROOT: &[usize] = &[SHOP];
 
-static POINTS: [Point; 44] = [
+static POINTS: [Point; 46] = [
     point("start-journal-opened", ALL, 1, Way::Plain),
     point("start-generation-before", ALL, 1, Way::Plain),
     point("start-generation-after", ALL, 1, Way::Plain),
@@ -93,6 +94,8 @@ static POINTS: [Point; 44] = [
     point("vote-write-after", CALLED, 3, Way::Plain),
     point("vote-send-before", CALLED, 3, Way::Plain),
     point("vote-reply-before", CALLED, 3, Way::Plain),
+    point("quiet-write-before", CALLED, 2, Way::Lulls),
+    point("quiet-write-after", CALLED, 2, Way::Lulls),
     point("decision-before", ROOT, 3, Way::Plain),
     point("decision-after", ROOT, 3, Way::Plain),
     point("answer-store-before", ROOT, 3, Way::Plain),

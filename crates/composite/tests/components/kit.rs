@@ -3,7 +3,14 @@
 use cognate_composite::matrix::{Line, never, same_item};
 use cognate_composite::{Call, Component, Difference, Error, Kit, Result, Service, Undo, service};
 
+use serde_json::{Value, json};
+
 use crate::process::Failure;
+
+/// What the example declares.
+#[path = "../../examples/purchase/services.rs"]
+#[allow(dead_code, reason = "purchases have numbers, which depend on who came first")]
+mod services;
 
 const ADD: Service<i32, ()> = Service::named("tank", "add");
 const SET: Service<i32, i32> = Service::named("tank", "set");
@@ -135,5 +142,28 @@ async fn a_refusal_in_one_order_is_told_apart() -> std::result::Result<(), Failu
     let findings = kit.check().await?;
     assert!(!findings.is_empty());
     assert!(findings.iter().all(|finding| finding.difference == Difference::Refusal), "{findings:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_purchase_declares_nothing_that_is_not_so() -> std::result::Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let at = |name: &str| format!("embedded:{}", folder.path().join(name).display());
+    let stock = services::stock().database(&at("stock"));
+    let mut kit = stock.kit(["SELECT id, stock FROM item ORDER BY id"]).await?;
+    for item in [1, 1, 2] {
+        for service in ["take", "count"] {
+            kit.sample(Service::<Value, Value>::named("stock", service), &json!({ "item": item }))?;
+        }
+    }
+    assert_eq!(kit.check().await?, []);
+    let payment = services::payment(true).database(&at("payment"));
+    let mut kit = payment.kit(["SELECT id, balance FROM account ORDER BY id"]).await?;
+    for customer in [1, 1, 2] {
+        let charge = json!({ "customer": customer, "price": 10 });
+        kit.sample(Service::<Value, Value>::named("payment", "charge"), &charge)?;
+        kit.sample(Service::<Value, Value>::named("payment", "balance"), &json!(customer))?;
+    }
+    assert_eq!(kit.check().await?, []);
     Ok(())
 }

@@ -3,8 +3,12 @@
 //! A transaction waits for at most one resource, but possibly for several transactions
 //! there: *hard* edges lead to those who hold it, *soft* ones to those who wait ahead. The search
 //! starts at the transaction that is about to wait: a cycle that does not pass through it would
-//! have been found when its own last member began to wait. It visits each transaction once, and
-//! keeps its lists from one search to the next, so that it allocates nothing.
+//! have been found when its own last member began to wait. It visits each transaction once, is told
+//! of each by its queue as good as once (`leads`), and keeps its lists from one search to the next.
+//!
+//! Hard edges are followed first, and those ahead of somebody are asked for only when no more are
+//! left: so the cycle found has as few soft edges as any, and none if none need be in one; and most
+//! searches never look into a line.
 //!
 //! ```text
 //! T1 holds a, T2 holds b, T1 waits for b:   T1 -> T2                  no cycle
@@ -23,7 +27,8 @@
 //! D1 goes ahead of E2:                      D1 has b; E2 -> D1, E2 -> D2, D2 ~> E1 -> D1     no cycle
 //! ```
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry::Vacant;
+use std::collections::{HashMap, VecDeque};
 
 use crate::TransactionId;
 
@@ -52,11 +57,35 @@ pub(crate) struct Move {
     pub(crate) before: TransactionId,
 }
 
+/// Which edges of a waiter are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whom {
+    /// Hard ones.
+    Holders,
+    /// Soft ones.
+    Ahead,
+}
+
+/// What a search asks, and what it is told.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// The number of the search: a queue forgets what it has told another one.
+    pub(super) search: u64,
+    /// Where it began.
+    pub(super) start: TransactionId,
+    /// Whether that one waits in the queue that is asked, and is not the waiter asked about.
+    pub(super) beside: bool,
+    pub(super) edges: Vec<Edge>,
+    /// Holders, and places of lines, that were gone over, in all searches.
+    pub(super) steps: u64,
+}
+
 /// Who waits for whom.
 pub(crate) trait WaitsFor {
-    /// Appends for whom `waiter` waits (nobody if it does not wait); `start` is where the search
-    /// began.
-    fn blockers(&self, waiter: TransactionId, start: TransactionId, edges: &mut Vec<Edge>);
+    /// Appends to the edges of `asked` those of `waiter` (none if it does not wait), but for what
+    /// need not be told to this search any more. Those to holders are asked for first, and the
+    /// answer to that is whether the others need be.
+    fn blockers(&mut self, waiter: TransactionId, whom: Whom, asked: &mut Asked) -> bool;
 
     /// From now on `blockers` answers as if these moves had been made; false if they cannot be had
     /// at once.
@@ -66,11 +95,13 @@ pub(crate) trait WaitsFor {
 /// The lists of a search, kept for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
-    /// Edges of the transactions on the path, one list after the other.
-    edges: Vec<Edge>,
-    /// The path, with how many edges there were before each one's own.
-    path: Vec<(Step, usize)>,
-    seen: HashSet<TransactionId>,
+    asked: Asked,
+    /// Reached, and not looked at yet.
+    next: Vec<TransactionId>,
+    /// Looked at, but for those ahead of them.
+    later: VecDeque<TransactionId>,
+    /// All that were reached, but for the start, with who waits for them.
+    reached: HashMap<TransactionId, Step>,
     /// Transactions whose edges were looked at, in all searches.
     pub(crate) visited: u64,
 }
@@ -78,33 +109,48 @@ pub(crate) struct Search {
 impl Search {
     /// The members of a cycle through `start`, beginning with `start`, each waiting for the next;
     /// or `None`.
-    pub(crate) fn find_cycle(&mut self, start: TransactionId, graph: &impl WaitsFor) -> Option<Vec<Step>> {
-        self.edges.clear();
-        self.path.clear();
-        self.seen.clear();
-        self.enter(start, start, graph);
-        while let Some((step, first)) = self.path.last_mut() {
-            if self.edges.len() == *first {
-                self.path.pop();
-                continue;
+    pub(crate) fn find_cycle(
+        &mut self,
+        start: TransactionId,
+        graph: &mut impl WaitsFor,
+    ) -> Option<Vec<Step>> {
+        self.begin(start);
+        loop {
+            let (waiter, whom) = match self.next.pop() {
+                Some(waiter) => (waiter, Whom::Holders),
+                None => (self.later.pop_front()?, Whom::Ahead),
+            };
+            self.visited += u64::from(whom == Whom::Holders);
+            if graph.blockers(waiter, whom, &mut self.asked) {
+                self.later.push_back(waiter);
             }
-            let Some(edge) = self.edges.pop() else { break };
-            step.soft = edge.soft;
-            if edge.to == start {
-                return Some(self.path.iter().map(|(step, _)| *step).collect());
-            }
-            if !self.seen.contains(&edge.to) {
-                self.enter(edge.to, start, graph);
+            for Edge { to, soft } in self.asked.edges.drain(..) {
+                let step = Step { waiter, soft };
+                if to == start {
+                    return Some(way(&self.reached, step));
+                }
+                if let Vacant(place) = self.reached.entry(to) {
+                    place.insert(step);
+                    self.next.push(to);
+                }
             }
         }
-        None
     }
 
-    fn enter(&mut self, waiter: TransactionId, start: TransactionId, graph: &impl WaitsFor) {
-        self.visited += 1;
-        self.seen.insert(waiter);
-        self.path.push((Step { waiter, soft: false }, self.edges.len()));
-        graph.blockers(waiter, start, &mut self.edges);
+    fn begin(&mut self, start: TransactionId) {
+        self.asked.search += 1;
+        self.asked.start = start;
+        self.asked.edges.clear();
+        self.next.clear();
+        self.later.clear();
+        self.reached.clear();
+        self.next.push(start);
+    }
+
+    /// Holders and places of lines that were gone over, in all searches.
+    #[cfg(test)]
+    pub(crate) fn steps(&self) -> u64 {
+        self.asked.steps
     }
 
     /// Moves after which nobody is in a cycle any more; `None` if there are none, or none were
@@ -148,15 +194,31 @@ impl Search {
     }
 }
 
+/// The way from the start to `last`, who leads back to it.
+fn way(reached: &HashMap<TransactionId, Step>, last: Step) -> Vec<Step> {
+    let mut steps = vec![last];
+    let mut waiter = last.waiter;
+    while let Some(step) = reached.get(&waiter) {
+        steps.push(*step);
+        waiter = step.waiter;
+    }
+    steps.reverse();
+    steps
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     struct Fixed<'a>(&'a [(u64, u64)]);
 
     impl WaitsFor for Fixed<'_> {
-        fn blockers(&self, waiter: u64, _: u64, edges: &mut Vec<Edge>) {
-            edges.extend(self.0.iter().filter(|e| e.0 == waiter).map(|e| Edge { to: e.1, soft: false }));
+        fn blockers(&mut self, waiter: u64, _: Whom, asked: &mut Asked) -> bool {
+            let own = self.0.iter().filter(|e| e.0 == waiter);
+            asked.edges.extend(own.map(|e| Edge { to: e.1, soft: false }));
+            false
         }
 
         fn suppose(&mut self, _: &[Move]) -> bool {
@@ -166,7 +228,7 @@ mod tests {
 
     fn search(edges: &[(u64, u64)], start: u64) -> Option<Vec<u64>> {
         let mut search = Search::default();
-        let cycle = search.find_cycle(start, &Fixed(edges));
+        let cycle = search.find_cycle(start, &mut Fixed(edges));
         assert!(search.visited <= 1 + edges.len() as u64, "each once");
         cycle.map(|cycle| cycle.iter().map(|step| step.waiter).collect())
     }

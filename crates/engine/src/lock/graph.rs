@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::advisory::{ADVISORY_TREE, AdvisoryKey};
-use super::deadlock::{Edge, Move, Search, WaitsFor};
+use super::deadlock::{Asked, Move, Search, WaitsFor, Whom};
 use super::mode::{Mode, TreeMode, names};
 use super::queue::Queue;
 use crate::{Key, TransactionId, TreeId};
@@ -68,13 +68,7 @@ impl Graph {
 /// The queues as they are.
 pub(super) trait Queues {
     /// As `Queue::blockers`, of the queue in which `waiter` stands.
-    fn blockers(
-        &self,
-        standing: &Standing,
-        waiter: TransactionId,
-        start: Option<TransactionId>,
-        edges: &mut Vec<Edge>,
-    );
+    fn blockers(&self, standing: &Standing, waiter: TransactionId, whom: Whom, asked: &mut Asked) -> bool;
 
     /// A copy of a queue to try another order, if there is such a queue.
     fn sketch(&self, standing: &Standing) -> Option<Queue<()>>;
@@ -114,21 +108,22 @@ impl<'a, Q: Queues> Orders<'a, Q> {
 }
 
 impl<Q: Queues> WaitsFor for Orders<'_, Q> {
-    fn blockers(&self, waiter: TransactionId, start: TransactionId, edges: &mut Vec<Edge>) {
-        let Some(standing) = self.standing.get(&waiter) else { return };
-        let first = self.standing.get(&start);
-        let beside = waiter != start && first.is_some_and(|first| first.is_in_queue_of(standing));
-        let (start, own) = (beside.then_some(start), edges.len());
-        match self.tried.iter().find(|(other, _)| other.is_in_queue_of(standing)) {
-            Some((_, queue)) => queue.blockers(waiter, standing.mode, start, edges),
-            None => self.queues.blockers(standing, waiter, start, edges),
-        }
+    fn blockers(&mut self, waiter: TransactionId, whom: Whom, asked: &mut Asked) -> bool {
+        let Some(standing) = self.standing.get(&waiter) else { return false };
+        let first = self.standing.get(&asked.start);
+        asked.beside = waiter != asked.start && first.is_some_and(|first| first.is_in_queue_of(standing));
+        let own = asked.edges.len();
+        let lead_further = match self.tried.iter_mut().find(|(other, _)| other.is_in_queue_of(standing)) {
+            Some((_, queue)) => queue.blockers(waiter, standing.mode, whom, asked),
+            None => self.queues.blockers(standing, waiter, whom, asked),
+        };
         if !self.companions.is_empty() {
             // Who holds something and waits by another number waits all the same.
-            for edge in &mut edges[own..] {
+            for edge in &mut asked.edges[own..] {
                 edge.to = self.companions.get(&edge.to).copied().unwrap_or(edge.to);
             }
         }
+        lead_further
     }
 
     fn suppose(&mut self, moves: &[Move]) -> bool {

@@ -41,7 +41,10 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
+#[cfg(test)]
 use super::deadlock::Edge;
+use super::deadlock::{Asked, Whom};
+use super::leads::Leads;
 use super::mode::{FamilySlot, Mode, Modes};
 use crate::TransactionId;
 
@@ -106,11 +109,13 @@ struct Line<T> {
     /// None is forgotten when somebody leaves: who holds the row and gives up waiting for more, of
     /// whom there may be ever new ones, stood ahead of those who stay.
     passed: u32,
+    /// What a search for a deadlock was told.
+    leads: Leads,
 }
 
 impl<T> Default for Line<T> {
     fn default() -> Line<T> {
-        Line { waiting: VecDeque::new(), count: [0; 8], members: 0, passed: 0 }
+        Line { waiting: VecDeque::new(), count: [0; 8], members: 0, passed: 0, leads: Leads::default() }
     }
 }
 
@@ -335,40 +340,27 @@ impl<T> Queue<T> {
         }
     }
 
-    /// For whom the waiting `owner` waits, as far as it leads anywhere: appended to `edges`, those
-    /// to other waiters (*soft* ones, which another order would turn round) first. Nothing if it
-    /// does not wait here.
-    ///
-    /// Who waits here leads to this queue's holders only. So where all of them are in the way of
-    /// `owner` itself, nobody ahead of it in the line matters, and otherwise only the last one for
-    /// each mode, who waits for what the others of that mode wait for; each sibling on its own,
-    /// since it does not wait for its family. If `start`, where the search began and is to come
-    /// back to, waits here, too, it may be any of those ahead.
+    /// Tells a search for whom the waiting `owner` waits, of those of whom it has not heard yet:
+    /// nobody if it does not wait here. Answers whether those ahead of it in the line, who are
+    /// another question, may lead further (`leads`).
     pub(crate) fn blockers(
-        &self,
+        &mut self,
         owner: TransactionId,
         mode: Mode,
-        start: Option<TransactionId>,
-        edges: &mut Vec<Edge>,
-    ) {
-        let others = self.holders.iter().filter(|h| h.owner != owner).count();
-        let against = self.holders_against(owner, mode).count();
-        if against < others || start.is_some() {
-            let Some(line) = &self.line else { return };
-            let Some(place) = line.place_of(owner) else { return };
-            let mut seen: Modes = 0;
-            let ahead = line.waiting.range(..self.ahead(owner, mode, place)).rev();
-            for waiting in ahead.filter(|waiting| waiting.is_in_the_way_of(mode)) {
-                let member = waiting.mode.family().is_some();
-                if member || seen & waiting.mode.bit() == 0 || Some(waiting.owner) == start {
-                    edges.push(Edge { to: waiting.owner, soft: true });
-                }
-                if !member {
-                    seen |= waiting.mode.bit();
-                }
+        whom: Whom,
+        asked: &mut Asked,
+    ) -> bool {
+        let Queue { holders, line } = self;
+        let Some(line) = line else { return false };
+        let Line { waiting: all, count, leads, .. } = &mut **line;
+        let waiting = (0..8_usize).filter(|at| count[*at] != 0).fold(0, |set: Modes, at| set | 1 << at);
+        match whom {
+            Whom::Holders => leads.holders(holders, waiting, (owner, mode), asked),
+            Whom::Ahead => {
+                leads.ahead(holders, all, waiting, (owner, mode), asked);
+                false
             }
         }
-        edges.extend(self.holders_against(owner, mode).map(|h| Edge { to: h.owner, soft: false }));
     }
 
     /// The same holders and the same line without its tickets, to try another order.
@@ -441,27 +433,49 @@ mod tests {
     }
 
     /// The holders to whom a waiter leads within the queue, and who may lead out of it, as they do
-    /// not wait here.
-    fn leads_to(queue: &Queue<TransactionId>, from: TransactionId, all: bool) -> BTreeSet<TransactionId> {
+    /// not wait here; and itself, if it leads back. All edges, or what a search of this number is
+    /// told.
+    fn leads_to(
+        queue: &mut Queue<TransactionId>,
+        from: TransactionId,
+        search: Option<u64>,
+    ) -> BTreeSet<TransactionId> {
         let (mut found, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), vec![from]);
         while let Some(waiter) = next.pop() {
             if !seen.insert(waiter) {
                 continue;
             }
-            let mut edges = Vec::new();
-            match queue.waiting().find(|w| w.owner == waiter) {
-                Some(_) if all => edges = queue.every_blocker(waiter),
-                Some(w) => queue.blockers(waiter, w.mode, None, &mut edges),
-                None => {}
-            }
-            found.extend(edges.iter().filter(|edge| !edge.soft).map(|edge| edge.to));
+            let edges = match search {
+                None => queue.every_blocker(waiter),
+                Some(search) => blockers_of(queue, waiter, from, search),
+            };
+            found.extend(edges.iter().filter(|edge| !edge.soft || edge.to == from).map(|edge| edge.to));
             next.extend(edges.iter().map(|edge| edge.to));
         }
-        found.retain(|holder| queue.waiting().all(|w| w.owner != *holder));
+        found.retain(|to| *to == from || queue.waiting().all(|w| w.owner != *to));
         found
     }
 
-    fn check(queue: &Queue<TransactionId>, kind: Mode, history: &[Step]) {
+    /// What a search that began with `start` is told when it asks for both kinds at once.
+    fn blockers_of(
+        queue: &mut Queue<TransactionId>,
+        waiter: TransactionId,
+        start: TransactionId,
+        search: u64,
+    ) -> Vec<Edge> {
+        let Some(mode) = queue.waiting().find(|w| w.owner == waiter).map(|w| w.mode) else {
+            return Vec::new();
+        };
+        let beside = waiter != start && queue.waiting().any(|w| w.owner == start);
+        let mut asked = Asked { search, start, beside, ..Asked::default() };
+        if queue.blockers(waiter, mode, Whom::Holders, &mut asked) {
+            queue.blockers(waiter, mode, Whom::Ahead, &mut asked);
+        }
+        asked.edges
+    }
+
+    /// `search` is the number of the last search.
+    fn check(queue: &mut Queue<TransactionId>, search: &mut u64, kind: Mode, history: &[Step]) {
         for (i, a) in queue.holders.iter().enumerate() {
             for b in &queue.holders[i + 1..] {
                 assert_ne!(a.owner, b.owner, "{history:?}");
@@ -470,15 +484,16 @@ mod tests {
                 }
             }
         }
-        for (place, w) in queue.waiting().enumerate() {
-            let ahead = queue.ahead(w.owner, w.mode, place);
-            assert!(!queue.free(w.owner, w.mode, ahead), "forgotten: {queue:?} {history:?}");
-            let all = queue.every_blocker(w.owner);
+        let waiting: Vec<_> = queue.waiting().map(|w| (w.owner, w.mode)).collect();
+        for (place, (owner, mode)) in waiting.into_iter().enumerate() {
+            let ahead = queue.ahead(owner, mode, place);
+            assert!(!queue.free(owner, mode, ahead), "forgotten: {queue:?} {history:?}");
+            let all = queue.every_blocker(owner);
             assert!(!all.is_empty(), "waits for nobody: {queue:?} {history:?}");
-            let mut some = Vec::new();
-            queue.blockers(w.owner, w.mode, None, &mut some);
+            let some = blockers_of(queue, owner, owner, *search + 1);
             assert!(some.iter().all(|edge| all.contains(edge)), "{queue:?} {history:?}");
-            let (all, some) = (leads_to(queue, w.owner, true), leads_to(queue, w.owner, false));
+            *search += 2;
+            let (all, some) = (leads_to(queue, owner, None), leads_to(queue, owner, Some(*search)));
             assert_eq!(all, some, "{queue:?} {history:?}");
         }
         let count: u32 = queue.line.iter().flat_map(|line| line.count).sum();
@@ -516,7 +531,7 @@ mod tests {
             steps.extend(modes.iter().map(|m| Step::Request(owner, *m)));
             steps.extend([Step::Lower(owner, modes[0].bit()), Step::Release(owner), Step::Withdraw(owner)]);
         }
-        let total = steps.len().pow(depth as u32);
+        let (total, mut search) = (steps.len().pow(depth as u32), 0);
         for number in 0..total {
             let (mut rest, mut queue, mut history) = (number, Queue::new(), Vec::new());
             for _ in 0..depth {
@@ -524,7 +539,7 @@ mod tests {
                 rest /= steps.len();
                 history.push(step);
                 apply(&mut queue, step);
-                check(&queue, modes[0][0], &history);
+                check(&mut queue, &mut search, modes[0][0], &history);
             }
             for owner in 1..=3 {
                 apply(&mut queue, Step::Release(owner));
@@ -564,11 +579,9 @@ mod tests {
         queue.enqueue(owner, mode, owner);
     }
 
-    fn blockers(queue: &Queue<TransactionId>, owner: TransactionId) -> Vec<TransactionId> {
-        let mode = queue.waiting().find(|w| w.owner == owner).expect("it waits").mode;
-        let mut edges = Vec::new();
-        queue.blockers(owner, mode, None, &mut edges);
-        edges.iter().map(|edge| edge.to).collect()
+    fn blockers(queue: &mut Queue<TransactionId>, owner: TransactionId) -> Vec<TransactionId> {
+        // Each asks once.
+        blockers_of(queue, owner, owner, owner).iter().map(|edge| edge.to).collect()
     }
 
     #[test]
@@ -590,8 +603,8 @@ mod tests {
         assert_eq!(queue.request(4, s), Answer::Granted);
         wait(&mut queue, 5, x);
         wait(&mut queue, 3, x);
-        assert_eq!(blockers(&queue, 3), [4]);
-        assert_eq!(blockers(&queue, 5), [3, 4], "whom 3, who goes ahead, waits for as well");
+        assert_eq!(blockers(&mut queue, 3), [4]);
+        assert_eq!(blockers(&mut queue, 5), [3, 4], "whom 3, who goes ahead, waits for as well");
         granted.clear();
         queue.release(4, &mut granted);
         assert_eq!(granted, [3], "ahead of 5");

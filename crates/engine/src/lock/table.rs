@@ -33,7 +33,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::deadlock::{Edge, Move};
+#[cfg(test)]
+use super::deadlock::Edge;
+use super::deadlock::{Asked, Move, Whom};
 use super::graph::{Graph, Orders, Queues, Standing, describe};
 pub(crate) use super::held::{Held, HeldLock};
 use super::mode::{FamilySlot, Mode, Modes, TreeMode, WEAK};
@@ -310,7 +312,7 @@ impl LockTable {
     fn break_cycle(&self, graph: &mut Graph, owner: TransactionId) -> Result<Granted, (Granted, Error)> {
         let Graph { standing, companions, search } = graph;
         let mut orders = Orders::new(self, standing, companions);
-        let Some(cycle) = search.find_cycle(owner, &orders) else { return Ok(Granted::new()) };
+        let Some(cycle) = search.find_cycle(owner, &mut orders) else { return Ok(Granted::new()) };
         if let Some(moves) = search.resolve(owner, &cycle, &mut orders) {
             return Ok(self.reorder(standing, &moves));
         }
@@ -367,10 +369,12 @@ impl LockTable {
         punch(granted);
     }
 
-    /// Transactions that searches for deadlocks have looked at so far.
+    /// Transactions that searches for deadlocks have looked at so far, and the holders and places
+    /// of lines that they have gone over for that.
     #[cfg(test)]
-    pub(crate) fn visited(&self) -> u64 {
-        self.graph.lock().search.visited
+    pub(super) fn searched(&self) -> (u64, u64) {
+        let graph = self.graph.lock();
+        (graph.search.visited, graph.search.steps())
     }
 
     /// Everybody for whom a transaction waits.
@@ -558,14 +562,9 @@ impl LockTable {
 }
 
 impl Queues for LockTable {
-    fn blockers(
-        &self,
-        standing: &Standing,
-        waiter: TransactionId,
-        start: Option<TransactionId>,
-        edges: &mut Vec<Edge>,
-    ) {
-        self.with_queue(standing, |queue| queue.blockers(waiter, standing.mode, start, edges));
+    fn blockers(&self, standing: &Standing, waiter: TransactionId, whom: Whom, asked: &mut Asked) -> bool {
+        let told = self.with_queue(standing, |queue| queue.blockers(waiter, standing.mode, whom, asked));
+        told.unwrap_or_default()
     }
 
     fn sketch(&self, standing: &Standing) -> Option<Queue<()>> {

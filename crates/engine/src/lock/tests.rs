@@ -446,7 +446,7 @@ fn looked_at(waiters: u64, mode: fn(u32) -> Mode, deep: bool) -> u64 {
         }
     }
     assert_eq!(waits.len() as u64, waiters * (1 + u64::from(deep)));
-    let visited = table.visited();
+    let (visited, _) = table.searched();
     // All go through, one after the other, each woken once.
     for owner in 0..=2 * waiters {
         table.release_all(owner, std::mem::take(&mut held[owner as usize]));
@@ -470,6 +470,74 @@ fn a_search_does_not_look_at_those_who_wait_ahead() {
     }
 }
 
+/// What the last search costs, transactions looked at and steps to find them, when many come to one
+/// row: each takes a lock first, or none, and when all have done so, waits for another one.
+fn cost_of_the_last(crowd: &[(Option<Mode>, Option<Mode>)]) -> (u64, u64) {
+    let table = Arc::new(LockTable::new(&FIXED));
+    let mut held: Vec<Held> = crowd.iter().map(|_| Held::default()).collect();
+    for (owner, mode) in crowd.iter().enumerate().filter_map(|(at, one)| Some((at, one.0?))) {
+        let answer = table.try_row(owner as u64, &mut held[owner], TREE, b"hot", mode);
+        assert_eq!(answer, Answer::Granted, "{owner}");
+    }
+    let (mut waits, mut before) = (Vec::new(), (0, 0));
+    for (owner, mode) in crowd.iter().enumerate().filter_map(|(at, one)| Some((at, one.1?))) {
+        before = table.searched();
+        let wait = table.wait_row(owner as u64, &mut held[owner], TREE, b"hot", mode).expect("no deadlock");
+        waits.push(wait.expect("it is not free"));
+    }
+    let after = table.searched();
+    drop(waits);
+    for (owner, held) in held.into_iter().enumerate() {
+        table.release_all(owner as u64, held);
+    }
+    assert_eq!((table.waiting_count(), table.list().len()), (0, 0));
+    (after.0 - before.0, after.1 - before.1)
+}
+
+/// Many have inserted what refers to one row and go on to change it, while somebody else has
+/// changed it: `leads`.
+fn referrers(count: u32, kind: fn(LockMode, u32) -> Mode) -> Vec<(Option<Mode>, Option<Mode>)> {
+    let [ks, nx] = [LockMode::KeyShared, LockMode::NoKeyExclusive];
+    let first = (Some(Mode::Row(nx)), None);
+    let others = (1..=count).map(|number| (Some(kind(ks, number)), Some(kind(nx, number))));
+    std::iter::once(first).chain(others).collect()
+}
+
+/// Ordinary transactions, members of a family each, and all of one family.
+const KINDS: [fn(LockMode, u32) -> Mode; 3] = [
+    |mode, _| Mode::Row(mode),
+    |mode, number| Mode::Sibling(mode, family(number)),
+    |mode, _| Mode::Sibling(mode, family(1)),
+];
+
+#[test]
+fn who_refers_to_a_row_and_changes_it_looks_at_who_has_changed_it() {
+    for kind in KINDS {
+        for count in [50, 400] {
+            // One look over those who hold the row.
+            assert_eq!(cost_of_the_last(&referrers(count, kind)), (2, u64::from(count) + 1));
+        }
+    }
+}
+
+/// Somebody waits among them to delete the row, and so leads to everybody.
+#[test]
+fn a_search_through_a_whole_line_costs_as_much_as_the_line_is_long() {
+    for (kind, later) in KINDS.into_iter().flat_map(|kind| KINDS.map(|later| (kind, later))) {
+        let cost = |count: u32| {
+            let mut crowd = referrers(count, kind);
+            crowd.push((None, Some(Mode::Row(LockMode::Exclusive))));
+            let later = (1..=count).map(|number| later(LockMode::NoKeyExclusive, count + number));
+            crowd.extend(later.map(|mode| (None, Some(mode))));
+            crowd.push((None, Some(Mode::Row(LockMode::NoKeyExclusive))));
+            let (visited, steps) = cost_of_the_last(&crowd);
+            visited + steps
+        };
+        let (few, many) = (cost(50), cost(400));
+        assert!(many > 400 && many < 12 * few, "{few} {many}");
+    }
+}
+
 #[test]
 fn what_was_locked_since_may_go_before_the_end() {
     let mut scene = Scene::new();
@@ -485,4 +553,25 @@ fn what_was_locked_since_may_go_before_the_end() {
     assert!(!scene.takes(2, "a", S));
     scene.ends(1);
     assert!(scene.takes(2, "a", S));
+}
+
+/// There are more of them than orders that are tried: it goes ahead of the first one.
+#[test]
+fn a_long_line_is_overtaken_at_once() {
+    let table = Arc::new(LockTable::new(&FIXED));
+    let mut held: Vec<Held> = (0..=80).map(|_| Held::default()).collect();
+    let mut lock = |owner: TransactionId, tree, mode| {
+        let held = &mut held[owner as usize];
+        match table.try_tree(owner, held, tree, mode) {
+            Answer::Busy => {
+                Some(table.wait_tree(owner, held, tree, mode).expect("no deadlock").expect("busy"))
+            }
+            _ => None,
+        }
+    };
+    let (update, read, all) = (TreeMode::ShareUpdateExclusive, TreeMode::Read, TreeMode::Exclusive);
+    assert!(lock(1, 1, update).is_none() && lock(2, 2, read).is_none());
+    let _second = lock(2, 1, update).expect("1 has it");
+    let _line: Vec<_> = (3..=80).map(|owner| lock(owner, 2, all).expect("2 reads")).collect();
+    assert!(is_granted(&mut lock(1, 2, update).expect("behind them")));
 }

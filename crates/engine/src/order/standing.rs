@@ -34,8 +34,8 @@ pub(crate) enum Refusal {
     Overtaken { by: TransactionId, position: Csn, tree: TreeId, key: Option<SmallKey> },
     /// It was delivered before; then its verdict stands.
     Known { position: Csn, committed: bool },
-    /// Its client has given its name to another one, which has committed.
-    Named { position: Csn },
+    /// Its client has given its name to another one, which has committed or is prepared.
+    Named { position: Csn, is_prepared: bool },
     /// Its name was closed.
     Void { position: Csn },
     /// A part that nobody waits for, since its transaction has ended or one before it is missing;
@@ -168,13 +168,14 @@ impl Standing {
     /// Why nobody commits under the name that a request has, or why the one that it names is not
     /// closed. A transaction's id is a name of it, too.
     fn judge_name(&self, request: &Request) -> Result<(), Refusal> {
+        let named = |position| Refusal::Named { position, is_prepared: self.undecided.is_at(position) };
         if let Some(name) = request.purpose.closes() {
             // Whoever is told so anew is to rely on it for as long as the first one.
-            return self.taken_at(name).map_or(Ok(()), |position| Err(Refusal::Named { position }));
+            return self.taken_at(name).map_or(Ok(()), |position| Err(named(position)));
         }
         match request.name.as_ref().and_then(|name| self.names.get(name)) {
             Some(&(position, Told::Committed)) if !planted::is(Planted::KnowsNoName) => {
-                return Err(Refusal::Named { position });
+                return Err(named(position));
             }
             Some(&(position, Told::Void)) if !planted::is(Planted::ForgetsVoids) => {
                 return Err(Refusal::Void { position });
@@ -260,6 +261,11 @@ impl Standing {
     /// Whose parts are to be removed at the next position, and how many they are.
     pub(crate) fn take_left_parts(&mut self) -> Vec<(TransactionId, u64)> {
         self.arriving.take_left()
+    }
+
+    /// What was locked and changed lately. No verdict is made of it elsewhere.
+    pub(crate) fn window(&self) -> &Window {
+        &self.window
     }
 
     /// Who is prepared.
@@ -738,6 +744,13 @@ mod tests {
         Request { name: Some(name.into()), purpose: Purpose::Commit, ..decision(id, bot) }
     }
 
+    /// PREPARE of what is decided by [`decision`], under a name.
+    fn prepare(id: TransactionId, name: &str, bot: Csn) -> Request {
+        let owner = Owner::Global("p".into());
+        let preparing = Preparing { prepared_us: 0, owner, texts: Default::default(), note: Value::new() };
+        Request { purpose: Purpose::Prepare(Box::new(preparing)), ..named(id, name, bot) }
+    }
+
     #[test]
     fn under_a_name_that_was_closed_nobody_commits_as_long_as_that_is_remembered() {
         let mut standing = Standing::at(3);
@@ -773,7 +786,8 @@ mod tests {
     fn a_name_is_not_closed_of_which_something_may_be_forgotten() {
         let mut standing = Standing::at(3);
         standing.enter(4, &named(7, "n", 3), &[], true, b"");
-        assert_eq!(standing.judge(&void(8, "n", 3), &[]), Err(Refusal::Named { position: 4 }));
+        let taken = Refusal::Named { position: 4, is_prepared: false };
+        assert_eq!(standing.judge(&void(8, "n", 3), &[]), Err(taken));
         standing.applied = OUTCOMES_MAX + 3;
         standing.pass(OUTCOMES_MAX + 4, b"");
         assert_eq!(standing.outcome_of("n"), None);
@@ -794,7 +808,7 @@ mod tests {
         assert_eq!(again.judge(&by_id(21), &[]), Err(Refusal::Void { position: 4 }));
         assert_eq!(standing.judge(&by_id(22), &[]), Ok(()));
         standing.enter(5, &by_id(22), &[], true, b"");
-        let taken = Err(Refusal::Named { position: 5 });
+        let taken = Err(Refusal::Named { position: 5, is_prepared: false });
         assert_eq!(standing.judge(&void(8, "22", 3), &[]), taken);
         // Whoever has the id for a name has not committed; the transaction has.
         standing.enter(6, &named(9, "22", 3), &[], false, b"");
@@ -809,15 +823,12 @@ mod tests {
     #[test]
     fn a_name_is_not_closed_under_which_somebody_is_prepared() {
         let mut standing = Standing::at(3);
-        let owner = Owner::Global("p".into());
-        let preparing = Preparing { prepared_us: 0, owner, texts: Default::default(), note: Value::new() };
-        let prepare = Request { purpose: Purpose::Prepare(Box::new(preparing)), ..named(7, "n", 3) };
-        standing.enter(4, &prepare, &[], true, b"");
+        standing.enter(4, &prepare(7, "n", 3), &[], true, b"");
         standing.applied = OUTCOMES_MAX + 4;
         standing.pass(OUTCOMES_MAX + 5, b"");
         assert!(standing.names.is_empty() && standing.outcomes.is_empty(), "it is forgotten");
         let since = OUTCOMES_MAX + 5;
-        let taken = Err(Refusal::Named { position: 4 });
+        let taken = Err(Refusal::Named { position: 4, is_prepared: true });
         assert_eq!(standing.judge(&void(8, "n", since), &[]), taken);
         assert_eq!(standing.judge(&void(8, "7", since), &[]), taken);
         assert_eq!(standing.judge(&void(8, "m", since), &[]), Ok(()));
@@ -825,6 +836,33 @@ mod tests {
         let decision = Request { purpose: rolls_back, ..decision(9, since) };
         standing.enter(OUTCOMES_MAX + 6, &decision, &[], true, b"");
         assert_eq!(standing.judge(&void(8, "n", since), &[]), Ok(()));
+    }
+
+    /// Who tries again is told what there is to be done about the first one.
+    #[test]
+    fn a_name_under_which_somebody_is_prepared_is_told_from_one_that_has_committed() {
+        let mut standing = Standing::at(3);
+        standing.enter(4, &prepare(7, "n", 3), &[], true, b"");
+        let taken = |is_prepared| Err(Refusal::Named { position: 4, is_prepared });
+        assert_eq!(standing.judge(&named(8, "n", 4), &[]), taken(true));
+        standing.enter(5, &decision(9, 4), &[], true, b"");
+        assert_eq!(standing.judge(&named(8, "n", 5), &[]), taken(false));
+    }
+
+    /// What is asked for by a name is asked for once, whatever it is; and a closed name stays so.
+    #[test]
+    fn a_decision_may_have_a_name() {
+        let mut standing = Standing::at(3);
+        standing.enter(4, &prepare(7, "n", 3), &[], true, b"");
+        let decides = |id, name: &str| Request { name: Some(name.into()), ..decision(id, 4) };
+        standing.enter(5, &void(8, "closed", 4), &[], true, b"");
+        assert_eq!(standing.judge(&decides(9, "closed"), &[]), Err(Refusal::Void { position: 5 }));
+        assert_eq!(standing.judge(&decides(10, "d"), &[]), Ok(()));
+        standing.enter(6, &decides(10, "d"), &[], true, b"");
+        assert_eq!((standing.outcome_of("d"), standing.outcome_of("n")), (Some((6, true)), Some((4, true))));
+        let taken = Err(Refusal::Named { position: 6, is_prepared: false });
+        assert_eq!(standing.judge(&decides(11, "d"), &[]), taken);
+        assert_eq!(standing.judge(&void(12, "d", 4), &[]), taken);
     }
 
     /// A program sees what is there at its turn, so no snapshot of it is ever too old. But it is

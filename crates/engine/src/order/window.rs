@@ -16,7 +16,7 @@ use crate::key::SmallKey;
 use crate::lock::mode::{LockMode, Mode, Modes, TreeMode};
 use crate::lock::table::HeldLock;
 use crate::payload::{Encoder, Input};
-use crate::{Csn, TransactionId};
+use crate::{Csn, TransactionId, TreeId};
 
 /// Modes of rows (four strengths) and of trees (eight).
 const MODES: usize = 8;
@@ -98,6 +98,17 @@ impl Window {
         let is_later = |last: &&Last| last.position > since && last.mode == CHANGED;
         let last = lasts.iter().find(is_later).filter(|_| lock.key.is_some())?;
         Some(Conflict { position: last.position, by: last.by })
+    }
+
+    /// Who was the last to change a key, or to have a tree to itself, as long as that is known.
+    pub(crate) fn last_at(&self, tree: TreeId, key: Option<&[u8]>) -> Option<TransactionId> {
+        let modes = if key.is_some() { 0 } else { Mode::Tree(TreeMode::Read).bit() };
+        let lock = HeldLock { tree, key: key.map(SmallKey::new), modes };
+        let last = match lock.key {
+            Some(_) => self.changed(&lock, 0),
+            None => self.conflict(&lock, 0),
+        };
+        last.map(|Conflict { by, .. }| by)
     }
 
     /// A request with these locks was delivered; with each, whether it changed the key.
@@ -244,6 +255,20 @@ mod tests {
         assert!(window.conflict(&tree(TreeMode::Write), 0).is_none());
         assert!(window.conflict(&tree(TreeMode::Share), 0).is_some());
         assert!(window.conflict(&row("a", LockMode::Exclusive), 0).is_none());
+    }
+
+    #[test]
+    fn the_last_one_to_change_a_key_or_a_tree_is_known_until_that_is_forgotten() {
+        let mut window = Window::default();
+        let locks = [(tree(TreeMode::Write), false), (row("a", LockMode::NoKeyExclusive), true)];
+        window.enter(5, 50, locks.iter());
+        window.enter(6, 60, [(row("a", LockMode::Exclusive), false)].iter());
+        assert_eq!(window.last_at(7, Some(b"a")), Some(50), "the other one has left it as it was");
+        assert_eq!((window.last_at(7, None), window.last_at(7, Some(b"b"))), (None, None));
+        window.enter(7, 70, [(tree(TreeMode::Exclusive), false)].iter());
+        assert_eq!(window.last_at(7, None), Some(70));
+        window.forget(7);
+        assert_eq!((window.last_at(7, None), window.last_at(7, Some(b"a"))), (None, None));
     }
 
     #[test]

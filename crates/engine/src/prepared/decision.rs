@@ -135,7 +135,7 @@ impl Manager {
         let (note, locks, promise) = (note.clone(), locks.len(), preparation.promise);
         let part = Pending { id, held: Held::default(), promise, loads, dropped, changes };
         let known_since = self.options.clock.monotonic();
-        Ok(Prepared { note, prepared_us, known_since, csn, locks, part, _writes: None })
+        Ok(Prepared { note, name: None, prepared_us, known_since, csn, locks, part, _writes: None })
     }
 
     /// Decides: commits `winner` and rolls `losers` back, in one record together with `rows`. The
@@ -243,7 +243,8 @@ impl Manager {
         let (csn, locks) = (self.store.visible(), locks.len());
         let part = Pending { id, held, promise, loads, dropped, changes };
         let known_since = self.options.clock.monotonic();
-        let prepared = Prepared { note, prepared_us, known_since, csn, locks, part, _writes: None };
+        let prepared =
+            Prepared { note, name: None, prepared_us, known_since, csn, locks, part, _writes: None };
         self.prepared.enter(owner, prepared);
         Ok(())
     }

@@ -91,6 +91,8 @@ impl PreparedInfo {
 /// A prepared transaction.
 pub(crate) struct Prepared {
     note: Value,
+    /// What its client calls it, at a node of a cluster.
+    name: Option<Box<str>>,
     prepared_us: i64,
     /// Since when this process has known of it, by the clock that nobody sets.
     known_since: Duration,
@@ -151,6 +153,14 @@ impl PreparedTable {
         let known = self.known.lock();
         let prepared = known.get(owner)?.as_ref()?;
         Some((prepared.note.clone(), prepared.csn))
+    }
+
+    /// By what the outcome of a prepared transaction is asked for: what its client calls it, or its
+    /// id.
+    pub(crate) fn name(&self, owner: &Owner) -> Option<String> {
+        let known = self.known.lock();
+        let prepared = known.get(owner)?.as_ref()?;
+        Some(prepared.name.as_deref().map_or_else(|| prepared.part.id.to_string(), str::to_owned))
     }
 
     /// What a prepared transaction writes in one tree.

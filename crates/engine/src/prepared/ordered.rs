@@ -72,13 +72,16 @@ impl Transaction {
 }
 
 impl Manager {
-    /// Decides about a prepared transaction, in a cluster as elsewhere.
+    /// Decides about a prepared transaction, in a cluster as elsewhere. There its client may call
+    /// the decision something.
     pub(crate) fn decide_in_order(
         self: &Arc<Manager>,
         identifier: &str,
         commits: bool,
+        name: Option<&str>,
     ) -> impl Future<Output = Result<Commit, Error>> + Send + use<> {
         let (manager, identifier) = (Arc::clone(self), Box::from(identifier));
+        let name = name.map(Box::from);
         async move {
             let csn = match &manager.cluster {
                 None => {
@@ -89,13 +92,23 @@ impl Manager {
                     };
                     manager.decide(winner, losers, Vec::new())?
                 }
-                Some(cluster) => {
-                    let proposed = manager.propose_about(cluster, Purpose::Decide { identifier, commits });
-                    proposed?.await?
-                }
+                Some(cluster) => manager.propose_decision(cluster, identifier, commits, name)?.await?,
             };
             manager.committed(csn)
         }
+    }
+
+    fn propose_decision(
+        &self,
+        cluster: &Cluster,
+        identifier: Box<str>,
+        commits: bool,
+        name: Option<Box<str>>,
+    ) -> Result<Proposed, Error> {
+        let applied = cluster.applied.load(Ordering::Acquire);
+        let mut request = self.request_about(applied, Purpose::Decide { identifier, commits });
+        request.name = name;
+        self.propose_request(cluster, &request)
     }
 
     /// Proposes a request that is about others than a transaction of its own.
@@ -202,6 +215,7 @@ impl Manager {
         let part = Pending { id, held, promise, loads, dropped, changes };
         let prepared = Prepared {
             note: preparing.note.clone(),
+            name: request.name.clone(),
             prepared_us: preparing.prepared_us,
             known_since: self.options.clock.monotonic(),
             csn: place.csn,

@@ -121,17 +121,15 @@ pub(super) fn check_mixing(certified: &Certified<'_>, mixing: Option<&Mixing<'_>
     let Some(mixing) = mixing else { return Ok(()) };
     match certified.reaches_back(mixing) {
         None => Ok(()),
-        Some(stale) => Err(reaches_back(&stale, mixing.upto)),
+        Some(stale) => Err(reaches_back(stale, mixing.upto)),
     }
 }
 
 #[cold]
-fn reaches_back(stale: &StaleRead, upto: Csn) -> Error {
-    Error::SerializationFailure {
-        detail: format!(
-            "Transaction {} replaced what it has read before position {upto}, where a transaction committed \
-             whose reads are not shared (cognate.replication = weak_voting or active).",
-            stale.writer
-        ),
-    }
+fn reaches_back(stale: Box<StaleRead>, upto: Csn) -> Error {
+    let detail = format!(
+        "What was read has to hold up to position {upto}, where a transaction committed whose reads \
+         are not shared (cognate.replication = weak_voting or active)."
+    );
+    Error::SerializationFailure { detail, read: Some(stale) }
 }

@@ -36,7 +36,7 @@ use bytes::Bytes;
 
 use self::alone::{Alone, is_alone};
 pub use self::progress::{Delivered, Executed, Execution, Lists, Pause, Progress};
-use self::verdict::{is_verdict, refused, voted_against};
+use self::verdict::{is_verdict, keep_reads, refused};
 use crate::ahead::not_whole;
 use crate::delivery::{Cluster, FIRST_TREES};
 use crate::hash::Seed;
@@ -228,7 +228,14 @@ impl Manager {
             return Ok(None);
         }
         let (reads, holds) = self.sequencer.holds(request.id, request.snapshot, reads)?;
-        Ok(holds.then_some(reads))
+        if holds {
+            return Ok(Some(reads));
+        }
+        // They say why, at its turn.
+        if let Some(sealed) = cluster.sealed.lock().get_mut(&request.id) {
+            sealed.reads = Some(reads);
+        }
+        Ok(None)
     }
 
     /// Does what the lists ask for.
@@ -241,6 +248,9 @@ impl Manager {
         while let Some(effect) = effects.pop() {
             match effect {
                 Effect::Vote { id, commits } => {
+                    if !commits {
+                        keep_reads(cluster, turns, id);
+                    }
                     if planted::is(Planted::VotesUnordered) {
                         turns.lists.vote(id, commits, &mut effects);
                     }
@@ -350,7 +360,7 @@ impl Manager {
         let mut standing = cluster.standing.lock();
         self.remove_parts(position, standing.take_left_parts())?;
         let verdict = match standing.judge(&request, locks) {
-            Ok(()) if is_refused => Err(voted_against()),
+            Ok(()) if is_refused => Err(self.explain_vote(cluster, &request)?),
             Ok(()) => self.do_what_it_asks(cluster, &standing, position, &mut request, locks, bytes.len()),
             Err(Refusal::Known { position: first, committed }) => {
                 tracing::debug!(position, first, committed, "a request was delivered again");

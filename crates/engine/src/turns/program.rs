@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use super::{Executed, Execution, Progress, Turns, Waiting, is_alone, refused, voted_against};
+use super::verdict::voted_against;
+use super::{Executed, Execution, Progress, Turns, Waiting, is_alone, refused};
 use crate::delivery::Cluster;
 use crate::level::{Access, Isolation};
 use crate::manager::{Manager, Request as Ended};
@@ -137,7 +138,7 @@ impl Manager {
             sealed.outcome.note_met(standing.was_met(&locks, submitted, cluster.node.number));
         }
         let verdict = match standing.judge(&request, &locks) {
-            Ok(()) if !commits => Err(voted_against()),
+            Ok(()) if !commits => Err(voted_against(None)),
             Ok(()) => match standing.in_doubt_over(&request, &trees) {
                 Some(refusal) => Err(refused(refusal)),
                 None => self.do_what_it_asks(cluster, &standing, position, &mut request, &locks, bytes.len()),

@@ -17,7 +17,7 @@ pub(super) fn prepare(t: Transaction, name: &str) -> Commitment {
 }
 
 pub(super) fn decide(cluster: &Cluster, node: u16, name: &str, commits: bool) -> Commitment {
-    Commitment::on(cluster.node(node).decide_prepared_in_order(name, commits))
+    Commitment::on(cluster.node(node).decide_prepared_in_order(name, commits, None))
 }
 
 /// Prepares rows at a node, and lets everybody know.
@@ -326,6 +326,7 @@ fn its_outcome_is_that_of_the_decision() {
         settled(&cluster, prepare(t, "p")).unwrap();
         for node in [cluster.node(1), cluster.node(2)] {
             assert_eq!((node.outcome(id), node.outcome_of(name)), (None, None), "nobody knows yet");
+            assert_eq!(node.prepared_name(&Owner::Global("p".into())).as_deref(), Some(name));
         }
         settled(&cluster, decide(&cluster, 2, "p", commits)).unwrap();
         for node in [cluster.node(1), cluster.node(2)] {
@@ -333,6 +334,27 @@ fn its_outcome_is_that_of_the_decision() {
             assert_eq!(node.outcome_of(name).map(|outcome| outcome.1), Some(commits));
         }
     }
+}
+
+/// A decision that its client names is made once, and known by that name.
+#[test]
+fn a_decision_that_is_named_counts_once() {
+    let cluster = Cluster::of(2);
+    let named = |node: u16, commits: bool, name: &str| {
+        Commitment::on(cluster.node(node).decide_prepared_in_order("p", commits, Some(name)))
+    };
+    prepared(&cluster, 1, "p", &[("x", "1")]);
+    settled(&cluster, named(2, false, "d")).unwrap();
+    for node in [cluster.node(1), cluster.node(2)] {
+        assert_eq!(node.outcome_of("d").map(|outcome| outcome.1), Some(true), "it was rolled back");
+    }
+    prepared(&cluster, 1, "p", &[("x", "2")]);
+    let again = settled(&cluster, named(1, false, "d")).unwrap_err();
+    assert!(matches!(again, Error::RequestKnown { .. }), "{again:?}");
+    assert_eq!(names(&cluster, 2), ["p"], "this is another one");
+    settled(&cluster, named(1, true, "e")).unwrap();
+    assert_eq!(get(&cluster.begin(2, Isolation::Snapshot), "x").as_deref(), Some("2"));
+    cluster.assert_equal();
 }
 
 /// What was read and written so far.

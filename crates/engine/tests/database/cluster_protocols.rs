@@ -2,7 +2,7 @@
 //! small histories of them together.
 
 use bytes::Bytes;
-use cognate_engine::{Error, Executed, Isolation, Progress, Replication, Transaction};
+use cognate_engine::{Error, Executed, Isolation, Key, Object, Progress, Replication, Transaction, node_of};
 
 use super::cluster::{
     Cluster, Commitment, Done, TREE, Totals, assert_acyclic, get, key_of, overtaken_by, program, put,
@@ -80,17 +80,47 @@ fn a_voter_whose_read_was_replaced_is_voted_against() {
     let cluster = Cluster::of(2);
     cluster.write(1, &[("a", "0")]);
     let mut w = voter(&cluster, 1, "a", "b");
-    let mut other = cluster.begin(2, SERIALIZABLE);
-    put(&mut other, "a", "1").unwrap();
-    let mut other = Commitment::of(other);
-    assert!(other.poll().is_none());
+    let mut other = writer(&cluster, 2, "a");
     cluster.order_one(1);
     cluster.settle();
     other.poll().unwrap().unwrap();
-    let refused = w.poll().unwrap().unwrap_err();
-    assert!(matches!(refused, Error::SerializationFailure { .. }), "{refused:?}");
+    assert_replaced(&w.poll().unwrap().unwrap_err(), 2, "a");
     cluster.write(2, &[("b", "free")]);
     cluster.assert_equal();
+}
+
+/// Likewise if whoever has replaced it was delivered, and not decided, when the voter was.
+#[test]
+fn a_voter_is_told_of_who_waited_before_it() {
+    let cluster = Cluster::of(3);
+    cluster.write(1, &[("a", "0")]);
+    let mut first = voter(&cluster, 3, "x", "y");
+    let mut other = writer(&cluster, 2, "a");
+    let mut w = voter(&cluster, 1, "a", "b");
+    (0..3).for_each(|_| cluster.order_one(0));
+    deliver_all(&cluster);
+    assert!(other.poll().is_none(), "it waits behind the first one");
+    cluster.settle();
+    first.poll().unwrap().unwrap();
+    other.poll().unwrap().unwrap();
+    assert_replaced(&w.poll().unwrap().unwrap_err(), 2, "a");
+    cluster.assert_equal();
+}
+
+/// Writes a key at a node, by certification.
+fn writer(cluster: &Cluster, node: u16, writes: &str) -> Commitment {
+    let mut t = cluster.begin(node, SERIALIZABLE);
+    put(&mut t, writes, "1").unwrap();
+    let mut commit = Commitment::of(t);
+    assert!(commit.poll().is_none());
+    commit
+}
+
+/// Whoever is refused is told that a transaction of this node has replaced what he had read.
+fn assert_replaced(refused: &Error, node: u16, key: &'static str) {
+    let Error::SerializationFailure { read: Some(read), .. } = refused else { panic!("{refused:?}") };
+    let object = Some(Object::Key(TREE, Key::from_static(key.as_bytes())));
+    assert_eq!((node_of(read.writer), &read.object), (node, &object));
 }
 
 /// Who has read nothing but what it writes needs no vote: whoever is in its way wants the same

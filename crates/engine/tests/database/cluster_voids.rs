@@ -160,6 +160,9 @@ fn what_is_prepared_is_told_by_its_decision_alone() {
         cluster.settle();
         assert!(!closed.poll().unwrap().unwrap(), "it may commit");
         assert_eq!(told(&cluster, name), None, "nobody knows yet");
+        let mut again = named(&cluster, 2, name, "y");
+        cluster.settle();
+        assert!(matches!(again.poll(), Some(Err(Error::RequestPrepared { .. }))), "it has not committed");
         let mut decided = decide(&cluster, 2, "p", commits);
         assert!(decided.poll().is_none(), "nobody has ordered it");
         cluster.settle();
@@ -177,6 +180,31 @@ fn what_is_prepared_is_told_by_its_decision_alone() {
         }
         cluster.assert_equal();
     }
+}
+
+/// Who only reads is in the order for that to be judged, and its client may give all its requests
+/// one name.
+#[test]
+fn who_only_reads_leaves_its_name_to_who_writes() {
+    let cluster = Cluster::of(2);
+    cluster.write(1, &[("x", "0"), ("y", "0")]);
+    for protocol in [Replication::Certification, Replication::WeakVoting] {
+        let mut reader = cluster.begin(1, Isolation::Serializable);
+        let id = reader.id();
+        reader.name_request("n");
+        assert!(get(&reader, "x").is_some() && get(&reader, "y").is_some());
+        let mut reader = Commitment::by(reader, protocol);
+        assert!(reader.poll().is_none(), "others judge it, too");
+        cluster.settle();
+        reader.poll().unwrap().unwrap();
+        assert_eq!(told(&cluster, "n"), None);
+        assert_eq!(cluster.node(2).outcome(id).map(|outcome| outcome.1), Some(true));
+    }
+    let mut writer = named(&cluster, 2, "n", "x");
+    cluster.settle();
+    writer.poll().unwrap().unwrap();
+    assert_eq!(told(&cluster, "n"), Some(true));
+    cluster.assert_equal();
 }
 
 /// How often a name was closed, and how often somebody had it.

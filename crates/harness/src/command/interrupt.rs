@@ -116,6 +116,20 @@ const STATEMENTS: &[(&str, &str)] = &[
         "SELECT sum(length((('[' || repeat('{\"a\": [1, 2]},', 100000) || n || ']')::jsonb)::text)) FROM generate_series(1, 1000) n",
     ),
     (
+        "arrays",
+        "SELECT count(*) FROM (SELECT array_fill(repeat('x', 5000), ARRAY[20000]) a OFFSET 0) s, generate_series(1, 100000) n \
+         WHERE a || n::text < a || (-n)::text",
+    ),
+    (
+        "order of JSON",
+        "SELECT count(*) FROM (SELECT ('[' || repeat('1, ', 400000) || '0]')::jsonb a, ('[' || repeat('1, ', 400000) || '1]')::jsonb b OFFSET 0) s, \
+         generate_series(1, 10000) n WHERE CASE WHEN n > 0 THEN a < b END",
+    ),
+    (
+        "digits",
+        "SELECT count(*) FROM (SELECT '.' || repeat('7', 16000) x OFFSET 0) s, generate_series(1, 10000000) n WHERE (n || x)::numeric < 0",
+    ),
+    (
         "aggregated texts",
         "SELECT count(length(s)) FROM (SELECT string_agg(note, ',') s FROM big, generate_series(1, 1000) n GROUP BY n) x",
     ),

@@ -3,6 +3,7 @@
 //! Connections add to one of a few shards, so that two cores do not fight for one cache line; a
 //! scrape adds them up.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -110,6 +111,7 @@ pub(crate) fn text(server: &Server) -> String {
     in_doubt(server, &mut put);
     replication(server, &mut put);
     failures(server, &mut out);
+    paused(server, &mut out);
     nodes(&server.database.nodes().rows(), &mut out);
     protocols(server, &mut out);
     let name = "cognate_statement_seconds";
@@ -151,7 +153,19 @@ fn replication(server: &Server, put: &mut impl FnMut(&str, &str, &str, u64)) {
     put("counter", "flow_wait_microseconds_total", "How long all of them have waited.", flow.waited_us);
 }
 
-/// What each protocol has done.
+/// What holds up the order's application, if something does.
+fn paused(server: &Server, out: &mut String) {
+    let Some(by) = server.database.replication().and_then(|row| row.paused_by) else { return };
+    labelled(out, "gauge", "replication_paused_info", "1, with what holds up the order's application.");
+    let _ = writeln!(out, "cognate_replication_paused_info{{by=\"{}\"}} 1", escaped(&by));
+}
+
+/// A label's value as the format has it.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// What each protocol has done, and for how many kinds of transactions the monitor has chosen it.
 fn protocols(server: &Server, out: &mut String) {
     let rows = server.database.protocols();
     if rows.is_empty() {
@@ -170,6 +184,16 @@ fn protocols(server: &Server, out: &mut String) {
             let _ = writeln!(out, "cognate_{name}{{protocol=\"{}\"}} {}", row.name, value(row));
         }
     }
+    // Not one by one: there are thousands of them, each with its statements.
+    let mut classes: BTreeMap<&str, u64> = rows.iter().map(|row| (row.name.as_str(), 0)).collect();
+    let chosen = server.database.monitor().rows();
+    for row in &chosen {
+        *classes.entry(row.chosen).or_default() += 1;
+    }
+    labelled(out, "gauge", "protocol_classes", "Classes of transactions for which a protocol is chosen.");
+    for (protocol, count) in classes {
+        let _ = writeln!(out, "cognate_protocol_classes{{protocol=\"{protocol}\"}} {count}");
+    }
 }
 
 /// The columns of `cognate_nodes` that are numbers, and how a node is.
@@ -178,7 +202,7 @@ fn nodes(rows: &[NodeRow], out: &mut String) {
         return;
     }
     type Value = fn(&NodeRow) -> Option<u64>;
-    let gauges: [(&str, &str, Value); 7] = [
+    let gauges: [(&str, &str, Value); 8] = [
         ("serving", "Whether a node serves.", |row| Some(u64::from(row.state == Some("serving")))),
         ("leading", "Whether a node leads.", |row| Some(u64::from(row.role == Some("leader")))),
         ("applied", "The last position that a node has shown.", |row| row.applied),
@@ -186,6 +210,7 @@ fn nodes(rows: &[NodeRow], out: &mut String) {
         ("lag_bytes", "Bytes of settled requests that a node lacks.", |row| row.lag_bytes),
         ("lag_milliseconds", "For how long it has lacked them.", |row| row.lag_ms),
         ("digest_position", "The position whose digest it has shown last.", |row| row.digest_position),
+        ("digest", "The last 48 bits of that digest.", |row| row.digest.as_deref().and_then(last_bits)),
     ];
     for (name, help, value) in gauges {
         labelled(out, "gauge", &format!("node_{name}"), help);
@@ -200,6 +225,16 @@ fn nodes(rows: &[NodeRow], out: &mut String) {
         let (node, role, state) = (row.node, row.role.unwrap_or_default(), row.state.unwrap_or_default());
         let _ = writeln!(out, "cognate_node_info{{node=\"{node}\",role=\"{role}\",state=\"{state}\"}} 1");
     }
+    labelled(out, "gauge", "node_reason_info", "1, with why a node does not serve.");
+    for (node, reason) in rows.iter().filter_map(|row| Some((row.node, row.reason.as_ref()?))) {
+        let reason = escaped(reason);
+        let _ = writeln!(out, "cognate_node_reason_info{{node=\"{node}\",reason=\"{reason}\"}} 1");
+    }
+}
+
+/// As much of a digest as a number of the format holds whole: 48 bits.
+fn last_bits(digest: &str) -> Option<u64> {
+    u64::from_str_radix(digest.get(digest.len().checked_sub(12)?..)?, 16).ok()
 }
 
 fn engine(server: &Server, put: &mut impl FnMut(&str, &str, &str, u64)) {
@@ -296,17 +331,25 @@ mod tests {
             role: Some("leader"),
             state: Some("serving"),
             digest_position: Some(7),
+            digest: Some("fedcba9876543210".to_owned()),
             ..NodeRow::default()
         };
-        let away = NodeRow { node: 2, role: Some("follower"), ..NodeRow::default() };
+        let away = NodeRow {
+            node: 2,
+            role: Some("follower"),
+            reason: Some("it said \"no\"\\".to_owned()),
+            ..NodeRow::default()
+        };
         let mut text = String::new();
         nodes(&[serving, away], &mut text);
         for line in [
             "cognate_node_serving{node=\"1\"} 1\n",
             "cognate_node_serving{node=\"2\"} 0\n",
             "cognate_node_digest_position{node=\"1\"} 7\n",
+            "cognate_node_digest{node=\"1\"} 205163983024656\n",
             "cognate_node_info{node=\"1\",role=\"leader\",state=\"serving\"} 1\n",
             "cognate_node_info{node=\"2\",role=\"follower\",state=\"\"} 1\n",
+            r#"cognate_node_reason_info{node="2",reason="it said \"no\"\\"} 1"#,
         ] {
             assert!(text.contains(line), "{line} {text}");
         }

@@ -15,7 +15,7 @@ pub(crate) enum Told {
 #[derive(Debug, Clone)]
 pub(crate) struct Deed {
     pub(crate) id: usize,
-    /// Attempts of one name commit once at most.
+    /// Attempts of one name commit once at most, but for those that only read: they leave it.
     pub(crate) name: String,
     /// Keys, and who wrote what was read; `None`: nobody.
     pub(crate) read: Vec<(usize, Option<usize>)>,
@@ -54,7 +54,7 @@ impl History {
                 Told::Refused => assert!(position.is_none(), "refused and there: {deed:?}"),
                 Told::Unknown => {}
             }
-            if position.is_some() {
+            if position.is_some() && !deed.wrote.is_empty() {
                 let other = names.insert(&deed.name, deed.id);
                 assert!(other.is_none(), "two of one name have committed: {other:?} and {deed:?}");
             }

@@ -231,7 +231,7 @@ async fn prepare(world: &World, random: &mut SplitMix, up: &Up, t: Transaction, 
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_millis(random.below(2000))).await;
         let Some(other) = world.any_up(random) else { continue };
-        let asked = other.engine.decide_prepared_in_order(&identifier, commits);
+        let asked = other.engine.decide_prepared_in_order(&identifier, commits, None);
         if matches!(answer(&other, asked).await, Some(Ok(_))) {
             deed.told = if commits { Told::Committed } else { Told::Refused };
             break;
@@ -444,7 +444,7 @@ impl Storm {
                 history.deeds.iter().find(|deed| deed.id == id).and_then(|deed| deed.decision)
             };
             let commits = decision.unwrap_or(false);
-            engine(2).decide_prepared_in_order(&identifier, commits).await.unwrap();
+            engine(2).decide_prepared_in_order(&identifier, commits, None).await.unwrap();
         }
         for family in engine(1).in_doubt() {
             let last = *family.instances.last().unwrap();

@@ -17,6 +17,7 @@ use crate::catalog::{Index, Oid, Table};
 use crate::error::Result;
 use crate::expr::{Expr, Typed};
 use crate::parse::parse_expression;
+use crate::types::bounds;
 use crate::types::cast::CastContext;
 
 /// What is computed of a table's rows.
@@ -73,6 +74,8 @@ pub(crate) fn bind_computed(context: &BindContext<'_>, table: &Table) -> Result<
         }
     }
     let bound = Arc::new(BoundComputed { indexes, places: table.free_place(), generated });
+    // It is kept for others: a list of constants must not have been put together wrongly.
+    bounds::check()?;
     table.keep_bound_computed(bound.clone());
     Ok(bound)
 }

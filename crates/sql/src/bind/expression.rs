@@ -456,9 +456,9 @@ impl Binder<'_> {
         let mut values = Vec::with_capacity(items.len());
         let mut shape = Vec::with_capacity(items.len());
         for item in items {
-            let fields = match item {
+            let fields = match strip(item) {
                 Syntax::QualifiedWildcard(table, _) => self.starred_columns(table)?,
-                item => vec![self.settled_expression(item)?],
+                _ => vec![self.settled_expression(item)?],
             };
             for field in fields {
                 values.push(field.expr);

@@ -1,5 +1,6 @@
 //! Row values in which a star stands for the columns of a table: `ROW(t.*) = ROW(u.*)`,
-//! `(t.*, 1) IS NULL`. They are rows of these columns, and no rows within rows.
+//! `(t.*, 1) IS NULL`. They are rows of these columns, and no rows within rows. Parentheses around
+//! the star change nothing.
 
 use sqlparser::ast::{Expr as Syntax, FunctionArg, FunctionArgExpr, ObjectName};
 
@@ -17,7 +18,7 @@ pub(super) fn is_row_value(syntax: &Syntax) -> bool {
 
 /// Whether it is a row value with a star in it.
 pub(super) fn has_starred_item(syntax: &Syntax) -> bool {
-    let is_star = |item: &&Syntax| matches!(item, Syntax::QualifiedWildcard(..));
+    let is_star = |item: &&Syntax| matches!(strip(item), Syntax::QualifiedWildcard(..));
     starred_row(strip(syntax)).is_some() || row_items(syntax).is_some_and(|items| items.iter().any(is_star))
 }
 
@@ -30,9 +31,9 @@ impl Binder<'_> {
         let Some(items) = row_items(syntax) else { return Ok(None) };
         let mut values = vec![];
         for item in items {
-            match item {
+            match strip(item) {
                 Syntax::QualifiedWildcard(table, _) => values.extend(self.starred_columns(table)?),
-                item => values.push(self.expression(item)?),
+                _ => values.push(self.expression(item)?),
             }
         }
         Ok(Some(values))
@@ -47,7 +48,10 @@ impl Binder<'_> {
                 continue;
             }
             for item in plain_arguments(std::slice::from_ref(argument))? {
-                values.push(self.expression(item)?);
+                match strip(item) {
+                    Syntax::QualifiedWildcard(table, _) => values.extend(self.starred_columns(table)?),
+                    _ => values.push(self.expression(item)?),
+                }
             }
         }
         Ok(values)

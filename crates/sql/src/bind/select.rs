@@ -9,12 +9,11 @@ use sqlparser::ast::{
     SetExpr, WildcardAdditionalOptions,
 };
 
-use super::access::is_all_fields;
 use super::around::{postpone_calls, wrap};
 use super::group::has_grouping_sets;
 use super::literal;
 use super::naming::figure_name;
-use super::scope::{NamedColumn, NamedTable, name_parts, object_name, schema_and_name};
+use super::scope::{NamedColumn, NamedTable, name_parts, object_name};
 use super::{Binder, Body, Clause, Distinct, Level, LockWait, Query, RowLock, Select, SlotPart, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
@@ -292,32 +291,27 @@ impl Binder<'_> {
 
     fn target(&mut self, item: &SelectItem, listed: usize, targets: &mut Vec<(String, Typed)>) -> Result<()> {
         match item {
-            SelectItem::UnnamedExpr(Syntax::CompoundFieldAccess { root, access_chain })
-                if is_all_fields(access_chain) =>
-            {
-                targets.extend(self.record_star(root)?);
-            }
-            SelectItem::UnnamedExpr(expr) => targets.push((figure_name(expr), self.expression(expr)?)),
+            SelectItem::UnnamedExpr(expr) => match self.starred(expr)? {
+                Some(columns) => targets.extend(columns),
+                None => targets.push((figure_name(expr), self.expression(expr)?)),
+            },
             SelectItem::ExprWithAlias { expr, alias } => {
                 check_alias(alias).map_err(|error| self.at(error, alias.span))?;
-                targets.push((object_name(alias), self.expression(expr)?))
+                match self.starred(expr)? {
+                    // PostgreSQL reads the name and has no use for it.
+                    Some(columns) => targets.extend(columns),
+                    None => targets.push((object_name(alias), self.expression(expr)?)),
+                }
             }
             SelectItem::Wildcard(options) => {
                 check_wildcard(options)?;
                 targets.extend(self.star(listed)?);
                 let named = self.level()?.namespace.star.get(..listed).unwrap_or_default().to_vec();
-                self.note_star(options, None, &named);
+                self.note_star(&options.wildcard_token, None, &named);
             }
             SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
                 check_wildcard(options)?;
-                targets.extend(self.table_star(name)?);
-                let table = schema_and_name(name)?.1;
-                let tables = &self.level()?.namespace.tables;
-                let named =
-                    tables.iter().find(|known| known.name == table).map(|known| known.columns.clone());
-                if let Some(named) = named {
-                    self.note_star(options, Some(&table), &named);
-                }
+                targets.extend(self.listed_star(name, &options.wildcard_token)?);
             }
             other => return Err(self.lacks(format!("\"{other}\" in a select list"))),
         }

@@ -17,15 +17,19 @@
 
 use std::collections::HashMap;
 
+use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     Distinct, Expr as Syntax, GroupByExpr, Ident, JoinConstraint, JoinOperator, LimitClause,
-    NamedWindowDefinition, NamedWindowExpr, OrderBy, OrderByKind, Query as QuerySyntax,
-    Select as SelectSyntax, SelectItem, SetExpr, TableFactor, TableWithJoins, WildcardAdditionalOptions,
+    NamedWindowDefinition, NamedWindowExpr, ObjectName, OrderBy, OrderByKind, Query as QuerySyntax,
+    Select as SelectSyntax, SelectItem, SetExpr, TableFactor, TableWithJoins,
 };
 
 use super::Binder;
+use super::access::is_all_fields;
+use super::expression::strip;
 use super::operand::{Operand, for_each_argument, for_each_of_window, for_each_operand};
-use super::scope::{NamedColumn, Namespace};
+use super::scope::{NamedColumn, Namespace, schema_and_name};
+use crate::error::Result;
 use crate::expr::Typed;
 use crate::types::Datum;
 
@@ -44,8 +48,8 @@ pub(crate) struct Noted {
     pub(crate) literals: Vec<(String, Typed)>,
 }
 
-fn place(options: &WildcardAdditionalOptions) -> (u64, u64) {
-    let start = options.wildcard_token.0.span.start;
+fn place(star: &AttachedToken) -> (u64, u64) {
+    let start = star.0.span.start;
     (start.line, start.column)
 }
 
@@ -98,20 +102,43 @@ impl Binder<'_> {
         }
     }
 
-    /// Notes the columns of a star; a name that would not find its column leaves the star as it is.
-    pub(super) fn note_star(
+    /// What an item of a select list stands for that is a star though it looks like an expression:
+    /// `(record).*`, and stars in parentheses, `(t.*)`, which are as good as without.
+    pub(super) fn starred(&mut self, item: &Syntax) -> Result<Option<Vec<(String, Typed)>>> {
+        match strip(item) {
+            Syntax::QualifiedWildcard(table, star) => self.listed_star(table, star).map(Some),
+            Syntax::CompoundFieldAccess { root, access_chain } if is_all_fields(access_chain) => {
+                self.record_star(root).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// `table.*` in a select list, noted.
+    pub(super) fn listed_star(
         &mut self,
-        options: &WildcardAdditionalOptions,
-        table: Option<&str>,
-        columns: &[NamedColumn],
-    ) {
+        name: &ObjectName,
+        star: &AttachedToken,
+    ) -> Result<Vec<(String, Typed)>> {
+        let columns = self.table_star(name)?;
+        let table = schema_and_name(name)?.1;
+        let tables = &self.level()?.namespace.tables;
+        let named = tables.iter().find(|known| known.name == table).map(|known| known.columns.clone());
+        if let Some(named) = named {
+            self.note_star(star, Some(&table), &named);
+        }
+        Ok(columns)
+    }
+
+    /// Notes the columns of a star; a name that would not find its column leaves the star as it is.
+    pub(super) fn note_star(&mut self, star: &AttachedToken, table: Option<&str>, columns: &[NamedColumn]) {
         if self.noting.is_none() || self.view_depth > 0 {
             return;
         }
         let Some(namespace) = self.levels.last().map(|level| &level.namespace) else { return };
         let items = columns.iter().map(|column| item(namespace, table, column)).collect::<Option<Vec<_>>>();
         if let (Some(items), Some(noted)) = (items, &mut self.noting) {
-            noted.stars.insert(place(options), items);
+            noted.stars.insert(place(star), items);
         }
     }
 }
@@ -182,17 +209,13 @@ fn pin_body(body: &mut SetExpr, stars: &Stars) {
 fn pin_select(select: &mut SelectSyntax, stars: &Stars) {
     let mut items = vec![];
     for mut item in std::mem::take(&mut select.projection) {
-        match &mut item {
-            SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => {
-                if let Some(noted) = stars.get(&place(options)) {
-                    items.extend(noted.iter().cloned());
-                    continue;
-                }
-            }
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
-                pin_expression(expr, stars);
-            }
-            _ => {}
+        let noted = star_of(&item).and_then(|star| stars.get(&place(star)));
+        if let Some(noted) = noted {
+            items.extend(noted.iter().cloned());
+            continue;
+        }
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = &mut item {
+            pin_expression(expr, stars);
         }
         items.push(item);
     }
@@ -210,6 +233,32 @@ fn pin_select(select: &mut SelectSyntax, stars: &Stars) {
         if let NamedWindowExpr::WindowSpec(window) = window {
             for_each_of_window(window, &mut |operand| pin_operand(operand, stars));
         }
+    }
+}
+
+/// Whether an item of a select list is a star, also that of a record.
+pub(super) fn stands_for_many(item: &SelectItem) -> bool {
+    let of_record = match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => match strip(expr) {
+            Syntax::CompoundFieldAccess { access_chain, .. } => is_all_fields(access_chain),
+            _ => false,
+        },
+        _ => false,
+    };
+    of_record || star_of(item).is_some()
+}
+
+/// The star that an item of a select list is.
+fn star_of(item: &SelectItem) -> Option<&AttachedToken> {
+    match item {
+        SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => {
+            Some(&options.wildcard_token)
+        }
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => match strip(expr) {
+            Syntax::QualifiedWildcard(_, star) => Some(star),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -34,6 +34,7 @@ use sqlparser::ast::{
 use super::Binder;
 use super::naming::figure_name;
 use super::scope::{object_name, schema_and_name};
+use super::star::stands_for_many;
 use super::table::simple_select;
 use super::type_name::{custom_name, put_schema};
 use crate::catalog::{Catalog, Oid, Relation, View};
@@ -108,12 +109,12 @@ fn output_names(body: &SetExpr) -> Option<Vec<String>> {
     match body {
         SetExpr::Select(select) => {
             let names = select.projection.iter().map(|item| match item {
+                item if stands_for_many(item) => None,
                 SelectItem::UnnamedExpr(expr) => Some(figure_name(expr)),
                 SelectItem::ExprWithAlias { alias, .. } => Some(object_name(alias)),
                 _ => None,
             });
-            let names = names.collect::<Option<Vec<_>>>()?;
-            (!names.iter().any(|name| name == parse::ALL_FIELDS)).then_some(names)
+            names.collect()
         }
         SetExpr::Query(query) => output_names(&query.body),
         SetExpr::SetOperation { left, .. } => output_names(left),

@@ -19,7 +19,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{EvalContext, Function, Interrupt};
 use crate::oltp::{CteState, Given, SubqueryResult};
 use crate::plan::CtePlan;
-use crate::types::Datum;
+use crate::types::{Datum, bounds};
 
 /// The stored data at one snapshot, the transaction's own writes included.
 pub trait Reader {
@@ -330,6 +330,7 @@ impl<'a> Execution<'a> {
             stride.left.set(Stride::FREE);
             return Ok(());
         }
+        bounds::check()?;
         let is_counted = self.read.interrupt.count(stride.length.get())?;
         let since = self.read.interrupt.check()?;
         match is_counted {

@@ -8,7 +8,7 @@ use super::{Env, Execution, Expr, NoExternalFunctions, NoReader, ReadContext, Ru
 use crate::bind::BindContext;
 use crate::error::{Result, SqlError};
 use crate::function::{Body, EvalContext, Interrupt, Volatility};
-use crate::types::{Category, Datum, TypeId};
+use crate::types::{Category, Datum, TypeId, bounds};
 
 /// Whether this node, given constant children, always gives the same value.
 fn is_foldable(expr: &Expr) -> bool {
@@ -115,6 +115,11 @@ pub fn fold(expr: Expr, context: &BindContext<'_>) -> Expr {
     if !all_constant {
         return simplify(expr);
     }
+    // Nothing is computed any more once a comparison was given up. One that is given up here fails
+    // as the expression does, and nothing else.
+    if bounds::check().is_err() {
+        return expr;
+    }
     let patience = Patience::default();
     let read = ReadContext {
         reader: &NoReader,
@@ -127,7 +132,7 @@ pub fn fold(expr: Expr, context: &BindContext<'_>) -> Expr {
     };
     let runtime = Runtime::default();
     let execution = Execution { read: &read, parameters: &[], runtime: &runtime };
-    match expr.eval(&Env::new(&[], execution)) {
+    match bounds::settled(expr.eval(&Env::new(&[], execution))) {
         Ok(value) => Expr::Constant(value),
         Err(_) => expr,
     }

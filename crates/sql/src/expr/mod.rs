@@ -259,7 +259,7 @@ impl fmt::Debug for InList {
     /// in different ones, and `same` compares what is written here.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut constants: Vec<&Datum> = self.constants.iter().flat_map(|set| set.iter()).collect();
-        constants.sort();
+        constants.sort_by_cached_key(|constant| crate::keys::encode(std::slice::from_ref(*constant)));
         f.debug_struct("InList")
             .field("operand", &self.operand)
             .field("items", &self.items)

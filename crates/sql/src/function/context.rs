@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::catalog::Catalog;
 use crate::error::{SqlError, sqlstate};
 use crate::pg_catalog::{NoServer, ServerView};
-use crate::types::FormatContext;
+use crate::types::{FormatContext, bounds};
 
 /// The session as functions see it. Every method is cheap and does not block.
 pub trait SessionView: Send + Sync {
@@ -167,6 +167,7 @@ impl<'a> EvalContext<'a> {
 impl EvalContext<'_> {
     /// Asked by what computes for long: fails once the statement should stop.
     pub fn check_interrupt(&self) -> Result<(), SqlError> {
+        bounds::check()?;
         self.interrupt.check().map(drop)
     }
 

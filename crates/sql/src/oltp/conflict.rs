@@ -22,7 +22,7 @@ use super::source::Pieces;
 use super::stored::decode;
 use super::subject::{Subject, ViewChecks};
 use super::update::{Assignments, assigned_names, bind_assignments};
-use super::write::{leaving, serialization_failure};
+use super::write::leaving;
 use crate::bind::{Binder, Clause};
 use crate::catalog::{Index, Table};
 use crate::ddl::names::single;
@@ -254,7 +254,7 @@ impl Work<'_> {
         if self.engine.own(table.tree, holder)?.is_none()
             && self.engine.changed(table.tree, holder)?.is_some()
         {
-            return Err(serialization_failure("update"));
+            return Err(self.newer("update", table.tree, holder));
         }
         Ok(Outcome::Skipped)
     }

@@ -8,7 +8,7 @@ use super::{Context, Given, Row};
 use crate::error::Result;
 use crate::expr::{Env, Execution, Expr, ReadContext, Runtime};
 use crate::plan::Plan;
-use crate::types::Datum;
+use crate::types::{Datum, bounds};
 
 /// One execution of a plan, from the first row to the last. It borrows nothing between calls.
 pub struct Cursor {
@@ -82,7 +82,9 @@ impl Cursor {
         }
         let execution = Execution { read, parameters: &self.parameters, runtime: &self.runtime };
         let context = Context { execution, outer: None };
+        // The row leaves: it must not rest on a comparison that was given up.
         let found = self.state.next(&self.plan.root, context, &mut self.row);
+        let found = found.and_then(|found| bounds::check().map(|()| found));
         self.done = !matches!(found, Ok(true));
         if matches!(found, Ok(false)) {
             // What it holds goes now, however long the portal stays. After an error the portal

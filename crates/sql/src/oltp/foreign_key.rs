@@ -28,7 +28,7 @@ use super::index_maintenance::{columns_into, key_tree, same};
 use super::indexed::Indexed;
 use super::stored::{LatestScan, decode};
 use super::target::as_key;
-use super::write::{prefix_range, serialization_failure};
+use super::write::prefix_range;
 use crate::catalog::{ForeignKey, Index, IndexKey, Oid, ReferentialAction, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt;
@@ -278,7 +278,7 @@ impl Work<'_> {
             && self.engine.changed(tree, entry)?.is_some()
             && self.view.get(tree, entry)?.is_some()
         {
-            self.engine.check_unchanged(tree, entry)?;
+            self.check_unchanged(tree, entry)?;
         }
         self.engine.note_read(key_tree(tree), entry);
         Ok(())
@@ -298,7 +298,7 @@ impl Work<'_> {
             && self.engine.changed(index.tree, &entry)?.is_some()
             && self.view.get(index.tree, &entry)?.is_some()
         {
-            return Err(serialization_failure("update"));
+            return Err(self.newer("update", index.tree, &entry));
         }
         Ok(())
     }
@@ -339,7 +339,7 @@ impl Work<'_> {
             let from = table.columns[key.columns[at]].ty;
             let to = parent.key_type(index, column.key);
             let Some(value) = converted(&values[at], from, to, self.format) else { return Ok(None) };
-            keys::encode_into(&mut entry, &value, column.order());
+            keys::encode_entry_into(&mut entry, &value, column.order());
         }
         Ok(Some((index, entry)))
     }
@@ -407,7 +407,7 @@ impl Work<'_> {
                 self.lock_key(child.tree, &row_key, mode).await?;
             }
             if !self.state.exclusive.contains(&child.oid) && !own {
-                self.engine.check_unchanged(child.tree, &row_key)?;
+                self.check_unchanged(child.tree, &row_key)?;
             }
             let Some(row) = self.latest_row(child, &row_key)? else {
                 // It may have got another primary key while its lock was waited for.

@@ -9,7 +9,7 @@ use super::indexed::Indexed;
 use crate::catalog::{Index, Table};
 use crate::error::Result;
 use crate::keys;
-use crate::types::Datum;
+use crate::types::{Datum, json};
 
 /// The tree id under which an index's keys are noted as foreign keys refer to them.
 pub(crate) fn key_tree(tree: u32) -> u32 {
@@ -32,7 +32,7 @@ pub(crate) fn columns_into(index: &Index, row: Indexed<'_>, out: &mut Vec<u8>) -
     for column in &index.columns {
         let datum = row.value(column.key);
         has_null |= datum.is_null();
-        keys::encode_into(out, datum, column.order());
+        keys::encode_entry_into(out, datum, column.order());
     }
     has_null && !index.nulls_not_distinct
 }
@@ -80,7 +80,10 @@ pub(crate) fn differs(index: &Index, before: Indexed<'_>, after: Indexed<'_>) ->
 
 /// Equal as keys are: NULL is NULL.
 pub(crate) fn same(a: &Datum, b: &Datum) -> bool {
-    a.compare(b).is_eq()
+    match (a, b) {
+        (Datum::Jsonb(a), Datum::Jsonb(b)) => json::are_equal(a.as_str(), b.as_str()),
+        _ => a.compare(b).is_eq(),
+    }
 }
 
 /// The indexes with trees of their own.

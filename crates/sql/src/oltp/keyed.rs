@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hash};
 
 use super::hash::Seeded;
 use crate::error::Result;
-use crate::types::Datum;
+use crate::types::{Datum, bounds};
 
 /// With so many keys a table is divided.
 const UNDIVIDED: usize = 1 << 14;
@@ -149,7 +149,8 @@ impl<K: Eq + Hash, V> Divided<K, V> {
         }
         let division = division(&key);
         let before = self.at_mut(division).insert(key, value);
-        debug_assert!(before.is_none(), "the key was there");
+        // Any two long keys may be equal once comparing some was given up.
+        debug_assert!(before.is_none() || bounds::check().is_err(), "the key was there");
         self.len += 1;
     }
 }

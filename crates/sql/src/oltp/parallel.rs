@@ -280,12 +280,15 @@ impl<'a> Shared<'a> {
     /// What a helper does.
     fn help(&self) {
         let _leaving = Leaving(self);
-        let _within = bounds::enter(Arc::clone(&self.bounds));
         let bounds = Arc::clone(&self.bounds);
         let helper = Helper { bounds, begun: Instant::now(), checked_us: AtomicU64::new(0) };
         let has_core = || HIRED.load(Ordering::Relaxed) <= free_cores(self.eval.session);
-        // Nothing comes of the part: the statement's thread does the same, and panics as any does.
-        drop(catch_unwind(AssertUnwindSafe(|| self.take_parts(&helper, has_core))));
+        // Nothing comes of a part in which it panics: the statement's thread does the same, and
+        // panics as any does. Nor of one in which a comparison is given up: that is known by then.
+        drop(bounds::within(Arc::clone(&self.bounds), || {
+            drop(catch_unwind(AssertUnwindSafe(|| self.take_parts(&helper, has_core))));
+            Ok(())
+        }));
     }
 
     /// A helper goes.
@@ -319,7 +322,9 @@ impl<'a> Shared<'a> {
             if part >= self.parts.count() || self.is_to_leave(part) {
                 return;
             }
-            match self.aggregate(part, interrupt) {
+            let done = self.aggregate(part, interrupt);
+            // Others take it from here: it must not rest on a comparison that was given up.
+            match done.and_then(|done| bounds::check().map(|()| done)) {
                 Ok(done) => self.done.lock()[part] = Some(done),
                 Err(_) => {
                     self.failed.fetch_min(part, Ordering::Relaxed);

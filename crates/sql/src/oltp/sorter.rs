@@ -36,6 +36,8 @@ const ENTRY_BYTES: usize = 2 * size_of::<Entry>();
 pub(crate) struct Sorter {
     rows: Segmented<Vec<Datum>>,
     entries: Vec<Entry>,
+    /// Comparing rows may be given up half-way.
+    is_long: bool,
     /// Accounted for the rows in memory.
     bytes: usize,
     /// Rows behind this one are not wanted.
@@ -72,6 +74,7 @@ impl Sorter {
         context: Context<'_>,
     ) -> Result<()> {
         let prefix = self.prefix(&row, keys);
+        self.is_long |= keys.iter().any(|key| row[key.column].is_compared_at_length());
         if self.cutoff.is_some_and(|cutoff| prefix > cutoff) {
             return Ok(());
         }
@@ -94,8 +97,10 @@ impl Sorter {
 
     fn sort(&mut self, keys: &[SortKey], context: Context<'_>) -> Result<()> {
         let rows = &self.rows;
-        // The larger the rows, the longer may a comparison take.
-        let run = (RUN_BYTES * rows.len() / self.bytes.max(1)).clamp(1, merge_sort::RUN);
+        // The larger the rows, the longer may a comparison take. One that is given up must not be
+        // in the sort of a run: where there may be such, all is done by merging.
+        let longest = if self.is_long { 1 } else { merge_sort::RUN };
+        let run = (RUN_BYTES * rows.len() / self.bytes.max(1)).clamp(1, longest);
         let go_on = || context.execution.tick();
         merge_sort::sort(&mut self.entries, run, go_on, |a, b| {
             let whole = || compare_rows(&rows[a.place as usize], &rows[b.place as usize], keys);

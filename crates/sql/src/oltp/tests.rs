@@ -573,6 +573,8 @@ fn work_on_a_large_value_can_be_left_half_way() {
     let blank_json = Datum::from(" ".repeat(1 << 20) + "1");
     let percents = Datum::from("%%".repeat(1 << 19));
     let escapes = Datum::from("\\0061".repeat(1 << 17));
+    let zeros = Datum::from("0".repeat(1 << 20));
+    let digits = Datum::from("7".repeat(1 << 20));
     let quoted = Datum::from(format!("\"{}\"", "\\u0061b".repeat(1 << 17)));
     let work = [
         ("lower($1)", &text),
@@ -660,11 +662,25 @@ fn work_on_a_large_value_can_be_left_half_way() {
         ("$1::int[] @> ARRAY[-1]", &numbers),
         ("ARRAY[-1] <@ $1::int[]", &numbers),
         ("$1::int[] && ARRAY[-1]", &numbers),
+        ("$1::text::numeric", &zeros),
+        ("$1::text::json", &digits),
+        ("$1::int[] < array_append($1, 0)", &numbers),
+        ("ROW($1::int[], 1) < ROW($1, 2)", &numbers),
+        ("ARRAY[$1::int[]] = ARRAY[$1]", &numbers),
+        ("greatest($1::int[], $1)", &numbers),
+        ("$1::int[] IN (SELECT array_append($1, 0))", &numbers),
+        ("(SELECT count(DISTINCT a) FROM (VALUES ($1::int[]), ($1)) v(a))", &numbers),
+        ("(SELECT count(*) FROM (SELECT DISTINCT a FROM (VALUES ($1::int[]), ($1)) v(a)) d)", &numbers),
+        ("(SELECT n FROM (VALUES ($1::int[], 2), ($1, 1)) v(a, n) ORDER BY a, n LIMIT 1)", &numbers),
+        ("$1::jsonb > '[1]'", &json),
+        ("(SELECT count(DISTINCT j) FROM (VALUES ($1::jsonb), ('[1]')) v(j))", &json),
         // A base next to one takes many digits.
         ("log(1 + 1e-2000, $1::numeric)", &Datum::Numeric(Numeric::from(3i64))),
     ];
     for (expression, value) in work {
         let run = |left: usize| {
+            // Tables that hash alike compare as often in each run.
+            let _alike = super::hash::alike(1);
             let questions = Questions::new(left, usize::MAX);
             let _within = bounds::enter(questions.clone());
             let asks = Asks(questions.clone());
@@ -683,6 +699,45 @@ fn work_on_a_large_value_can_be_left_half_way() {
             let (stopped, asked) = run(left);
             assert_eq!(stopped.expect_err(expression).sqlstate, "57014", "{expression}");
             assert_eq!(asked, left + 1, "{expression}");
+        }
+    }
+}
+
+/// An order that is given up half-way harms no sort and no hash table, and nothing that rests on it
+/// is an answer.
+#[test]
+fn comparisons_can_be_given_up_wherever_they_are_made() {
+    let world = World::new();
+    let rows = |alias: &str| {
+        format!(
+            "(SELECT array_fill((g * 7) % 13, ARRAY[400]) || g % 5 AS a, g FROM generate_series(1, 200) g) \
+             AS {alias}"
+        )
+    };
+    let (s, t) = (rows("s"), rows("t"));
+    let queries = [
+        format!("SELECT g FROM {s} ORDER BY a, g"),
+        format!("SELECT g FROM {s} ORDER BY a DESC LIMIT 3"),
+        format!("SELECT DISTINCT a FROM {s}"),
+        format!("SELECT a, count(*) FROM {s} GROUP BY a"),
+        format!("SELECT count(DISTINCT a) FROM {s}"),
+        format!("SELECT rank() OVER (ORDER BY a) FROM {s}"),
+        format!("SELECT count(*) FROM {s} JOIN {t} USING (a)"),
+        format!("SELECT a FROM {s} EXCEPT SELECT a FROM {t}"),
+        format!("SELECT g FROM {s} WHERE a IN (SELECT a FROM {t})"),
+    ];
+    for sql in queries {
+        let run = |left: usize| {
+            // Tables that hash alike compare as often in each run.
+            let _alike = super::hash::alike(1);
+            let questions = Questions::new(left, usize::MAX);
+            let _within = bounds::enter(questions.clone());
+            (world.interrupted(&sql, &[], &Asks(questions.clone())).map(drop), questions.asked())
+        };
+        let (whole, asked) = run(usize::MAX);
+        assert_eq!(whole.map_err(|error| error.message.clone()), Ok(()), "{sql}");
+        for left in (0..asked).step_by(asked / 20 + 1) {
+            assert_eq!(run(left).0.map_err(|error| error.sqlstate), Err("57014"), "{sql}: {left} of {asked}");
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::function::puts_element;
 use crate::keys;
 use crate::parse::{current_of, element};
 use crate::session::work::Work;
-use crate::types::Datum;
+use crate::types::{Datum, bounds};
 
 /// A planned UPDATE.
 #[derive(Debug)]
@@ -463,7 +463,7 @@ impl Work<'_> {
         let mut row_key = Vec::with_capacity(values.len() * 10);
         for (value, column) in values.into_iter().zip(&index.columns) {
             let Some(value) = as_key(value, table.key_type(index, column.key)) else { return Ok(None) };
-            keys::encode_into(&mut row_key, &value, column.order());
+            keys::encode_entry_into(&mut row_key, &value, column.order());
         }
         let found = self.row_at(table, row_key.into(), mode).await?;
         match &found {
@@ -550,7 +550,8 @@ impl Work<'_> {
             Some(_) if self.engine.has_written_since(&self.view, target.table.tree, row_key) => Ok(false),
             Some(Some(bytes)) => {
                 let row = decode(&target.table, &bytes)?;
-                Ok(row.iter().zip(frame).all(|(now, then)| super::index_maintenance::same(now, then)))
+                let is_same = |(now, then): (&Datum, &Datum)| super::index_maintenance::same(now, then);
+                bounds::within(self.interrupts.clone(), || Ok(row.iter().zip(frame).all(is_same)))
             }
         }
     }

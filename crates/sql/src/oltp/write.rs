@@ -87,9 +87,35 @@ impl Work<'_> {
         };
         if self.engine.isolation() != Isolation::ReadCommitted {
             let what = if latest.value.is_some() { "update" } else { "delete" };
-            return Err(serialization_failure(what).with_table(&table.schema_name, &table.name));
+            let error = self.newer(what, table.tree, row_key);
+            return Err(error.with_table(&table.schema_name, &table.name));
         }
         Ok(latest.value.map_or(Locked::Gone, Locked::Changed))
+    }
+
+    /// 40001, in PostgreSQL's words, for a key that is newer than the snapshot.
+    #[cold]
+    pub(crate) fn newer(&self, what: &str, tree: u32, key: &[u8]) -> SqlError {
+        let message = format!("could not serialize access due to concurrent {what}");
+        self.met_at(SqlError::new(sqlstate::SERIALIZATION_FAILURE, message), tree, key)
+    }
+
+    /// 40001 if a locked key is newer than the snapshot, unless the level is READ COMMITTED.
+    pub(crate) fn check_unchanged(&self, tree: u32, key: &[u8]) -> Result<()> {
+        match self.engine.check_unchanged(tree, key) {
+            Ok(()) => Ok(()),
+            Err(error) if error.is_retryable() => Err(self.met_at(error.into(), tree, key)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// At a node, its session finds out who has changed the key, if the failure stands.
+    #[cold]
+    fn met_at(&self, error: SqlError, tree: u32, key: &[u8]) -> SqlError {
+        match self.database.engine().is_node() {
+            true => error.met_at(tree, Some(key)),
+            false => error,
+        }
     }
 
     /// Notes that keys which others may refer to come or go, for the dependencies of who checks
@@ -258,7 +284,8 @@ impl Work<'_> {
                 Err(self.duplicate(table, index, row, index.tree, &entry.key)?)
             }
             None if self.shows_entry(index.tree, &entry.key)? => {
-                Err(serialization_failure("update").with_table(&table.schema_name, &table.name))
+                let error = self.newer("update", index.tree, &entry.key);
+                Err(error.with_table(&table.schema_name, &table.name))
             }
             _ => Ok(()),
         }
@@ -388,15 +415,6 @@ pub(crate) fn leaving(index: &Index) -> LockMode {
         true => LockMode::KeyShared,
         false => LockMode::Shared,
     }
-}
-
-/// 40001, in PostgreSQL's words.
-#[cold]
-pub(crate) fn serialization_failure(what: &str) -> SqlError {
-    SqlError::new(
-        sqlstate::SERIALIZATION_FAILURE,
-        format!("could not serialize access due to concurrent {what}"),
-    )
 }
 
 /// The keys that begin with `prefix`.

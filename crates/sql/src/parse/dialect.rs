@@ -17,6 +17,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::grouping_sets::grouping_sets;
 use super::in_parentheses::{Queries, is_quantified, next_place, query_in_parentheses};
+use super::interval::interval_literal;
 use super::rewrite::words;
 use crate::error::SqlError;
 use crate::function::Interrupt;
@@ -314,15 +315,8 @@ impl Dialect for CognateDialect {
         if let Some(grouping) = grouping_sets(parser) {
             return Some(grouping);
         }
-        if let Some(precision) = interval_precision(parser) {
-            // The crate reads `interval(p)` as a type, and then the literal without it.
-            (0..4).for_each(|_| parser.advance_token());
-            let data_type = DataType::Interval { fields: None, precision: Some(precision) };
-            return Some(
-                parser.parse_value().map(|value| {
-                    Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false })
-                }),
-            );
+        if let Some(literal) = interval_literal(parser) {
+            return Some(literal);
         }
         if let Some(literal) = literal_of_named_type(parser) {
             return Some(literal);
@@ -383,20 +377,6 @@ fn unique_nulls(parser: &mut Parser<'_>) -> Result<ColumnOption, ParserError> {
         characteristics: parser.parse_constraint_characteristics()?,
         nulls_distinct,
     }))
-}
-
-/// The precision of a literal `interval(p) 'text'` that comes next.
-fn interval_precision(parser: &Parser<'_>) -> Option<u64> {
-    if !is_word(parser, 0, "INTERVAL") {
-        return None;
-    }
-    let token = |ahead: usize| &parser.peek_nth_token_ref(ahead).token;
-    match (token(1), token(2), token(3), token(4)) {
-        (Token::LParen, Token::Number(digits, _), Token::RParen, Token::SingleQuotedString(_)) => {
-            digits.parse().ok()
-        }
-        _ => None,
-    }
 }
 
 pub(super) fn is_word(parser: &Parser<'_>, ahead: usize, word: &str) -> bool {

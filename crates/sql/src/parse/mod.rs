@@ -7,7 +7,8 @@
 //!    `LIMIT` after `FOR UPDATE` ...);
 //! 2. `dialect` hooks into expressions (unary minus, `IS DISTINCT FROM`, `BETWEEN SYMMETRIC`,
 //!    `TRIM` ...);
-//!    `in_parentheses` finds queries, `merge` parses MERGE, and what begins with WITH;
+//!    `in_parentheses` finds queries, `interval` reads literals of intervals, `merge` parses MERGE,
+//!    and what begins with WITH;
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
 //!    `SET CONSTRAINTS` ...), `alter_settings` those about settings that sessions begin with,
 //!    `alter_relation` ALTER VIEW, `routine`
@@ -56,6 +57,7 @@ mod grant;
 mod grouping_sets;
 mod in_parentheses;
 mod inline_code;
+mod interval;
 mod junk;
 pub(crate) mod lexeme;
 mod like;

@@ -157,6 +157,15 @@ fn spellings_the_parser_lacks() {
         ("(TABLE t) ORDER BY 1", "(SELECT * FROM t) ORDER BY 1"),
         ("INSERT INTO t TABLE s", "INSERT INTO t SELECT * FROM s"),
         ("INSERT INTO p.t (a, b) TABLE s", "INSERT INTO p.t (a, b) SELECT * FROM s"),
+        ("PREPARE p (INT) AS TABLE t", "PREPARE p (INT) AS SELECT * FROM t"),
+        ("PREPARE p AS SELECT a AS table FROM t", "PREPARE p AS SELECT a AS table FROM t"),
+        ("DECLARE c CURSOR FOR TABLE t", "DECLARE c CURSOR FOR SELECT * FROM t"),
+        ("EXPLAIN TABLE t", "EXPLAIN SELECT * FROM t"),
+        ("EXPLAIN ANALYZE VERBOSE TABLE t", "EXPLAIN ANALYZE VERBOSE SELECT * FROM t"),
+        ("EXPLAIN (VERBOSE) TABLE t", "EXPLAIN (VERBOSE) SELECT * FROM t"),
+        ("EXPLAIN CREATE TABLE u AS TABLE t", "EXPLAIN CREATE TABLE u AS SELECT * FROM t"),
+        ("EXPLAIN SELECT a AS table FROM t", "EXPLAIN SELECT a AS table FROM t"),
+        ("TABLE t UNION DISTINCT TABLE s", "SELECT * FROM t UNION DISTINCT SELECT * FROM s"),
         (
             "SELECT * FROM (WITH a AS (SELECT (1)) TABLE a) q",
             "SELECT * FROM (WITH a AS (SELECT (1)) SELECT * FROM a) q",
@@ -260,6 +269,8 @@ fn fails(text: &str, message: &str, position: u32) {
 fn syntax_errors_as_postgresql_words_them() {
     fails("SELEC 1", "syntax error at or near \"SELEC\"", 1);
     fails("SELECT 1 FROM", "syntax error at end of input", 14);
+    fails("SELECT INTERVAL '1' YEAR TO DAY", "syntax error at or near \"DAY\"", 29);
+    fails("SELECT INTERVAL '5' DAY(3)", "syntax error at or near \"(\"", 24);
     fails("SELECT 1 FROM t WHERE", "syntax error at end of input", 22);
     fails("SELECT 'ä', a FROM t WHERE = 1", "syntax error at or near \"=\"", 28);
     fails("SELECT 1 FROM t a b", "syntax error at or near \"b\"", 19);

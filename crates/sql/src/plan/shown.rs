@@ -11,6 +11,7 @@ use super::outputs::COMPUTED;
 use super::{AggregateNode, GroupNode, Scan};
 use crate::expr::{Expr, InList, SubqueryKind};
 use crate::function::quote_identifier;
+use crate::keys;
 use crate::types::{Datum, FormatContext, Type, TypeId};
 
 /// So many items of a list are printed.
@@ -151,7 +152,9 @@ fn not(negated: bool) -> &'static str {
 fn in_list(known: &InList, words: Words<'_>, levels: usize) -> String {
     let operand = within(&known.operand, words, levels);
     let mut constants: Vec<&Datum> = known.constants.iter().flat_map(|set| set.iter()).collect();
-    constants.sort();
+    // By their keys: whole values may take too long to be compared, and the order that they would
+    // have then is none for a sort.
+    constants.sort_by_cached_key(|value| keys::encode(std::slice::from_ref(*value)));
     let is_long = constants.len() + known.items.len() > ITEMS;
     let shown = constants.into_iter().map(|value| constant(value, words.format));
     let computed = known.items.iter().map(|item| within(item, words, levels));

@@ -230,9 +230,9 @@ impl Session {
                 Ok(())
             }
             Refresh::Stale(read) => {
-                let catalog = self.database.catalog();
+                let (catalog, own) = (self.database.catalog(), cycle::own_node(&self.database));
                 let reader = self.facts.rights(&catalog);
-                Err(cycle::explain_stale(error, &read, &catalog, &self.format, reader.as_deref()))
+                Err(cycle::explain_stale(error, &read, own, &catalog, &self.format, reader.as_deref()))
             }
             Refresh::Held => Err(cycle::explain_held(error)),
             Refresh::Kept => Err(error),

@@ -18,7 +18,7 @@ use super::alike::Defects;
 use super::flow_control::{FlowBounds, FlowControl, FlowCounts, SlowNode};
 use super::governed::executes;
 use super::interrupt::step_aside_for_request;
-use super::outcome::{advice, fitting_name};
+use super::outcome::{Asked, fitting_name, unanswered};
 use super::{Action, Boxed, Prepared, Session, SqlDatabase};
 use crate::blocking::aside;
 use crate::error::{Result, SqlError, sqlstate};
@@ -371,8 +371,9 @@ impl Session {
     }
 
     async fn commit_at_node_here(&mut self, mut engine: Transaction) -> Result<Option<Commit>> {
-        let name = self.name_request(&mut engine)?;
         let has_writes = engine.has_writes();
+        // What has only read leaves the name that its client gives to what writes.
+        let name = if has_writes { self.name_request(&mut engine)? } else { engine.id().to_string() };
         if has_writes {
             // It may have begun before this node lost its majority, or differed from the others.
             self.check_majority()?;
@@ -389,7 +390,7 @@ impl Session {
         let mut asked = Box::pin(self.send_ahead(engine).await?.commit_by(replication));
         let committed = tokio::select! {
             biased;
-            committed = self.in_order(Some(&name), asked.as_mut()) => committed,
+            committed = self.in_order(Asked::Request(&name), asked.as_mut()) => committed,
             () = until_alone(goes_on.as_ref()), if goes_on.is_some() => Ok(Err(EngineError::NotOrdered)),
         };
         let committed = match committed {
@@ -452,7 +453,7 @@ impl Session {
     /// is there.
     pub(super) async fn in_order<T>(
         &mut self,
-        name: Option<&str>,
+        what: Asked<'_>,
         asked: impl Future<Output = std::result::Result<T, EngineError>>,
     ) -> Result<std::result::Result<T, EngineError>> {
         if !self.database.engine().is_node() {
@@ -461,23 +462,8 @@ impl Session {
         // Who waits for others executes nothing.
         self.seat.leave();
         let since = self.database.engine().applied();
-        if let Ok(answer) = tokio::time::timeout(ANSWER_MAX, asked).await {
-            return Ok(answer);
-        }
-        let unknown = SqlError::new(
-            sqlstate::TRANSACTION_RESOLUTION_UNKNOWN,
-            "it is not known whether the transaction commits: the cluster does not answer",
-        );
-        Err(match name {
-            Some(name) => unknown.with_detail(format!("The request is \"{name}\".")).with_hint(advice(
-                &self.database,
-                name,
-                since,
-            )),
-            None => {
-                unknown.with_hint("Ask again, at this node or at another one: what has happened counts once.")
-            }
-        })
+        let answer = tokio::time::timeout(ANSWER_MAX, asked).await;
+        answer.map_err(|_| unanswered(&self.database, what, since))
     }
 
     /// As `keep_token`; nothing in a database of its own.

@@ -306,29 +306,30 @@ impl CopyIn {
                 SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "extra data after last expected column");
             return Err(self.at_line(error, None));
         }
-        let _within = bounds::enter(work.interrupts.clone());
-        let mut row = vec![Datum::Null; self.table.columns.len()];
-        for (at, column) in self.columns.iter().enumerate() {
-            // What stands before it is looked at first, as in PostgreSQL.
-            if at == self.fields.len() {
-                let message = format!("missing data for column \"{}\"", column.name);
-                return Err(self.at_line(SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, message), None));
+        bounds::within(work.interrupts.clone(), || {
+            let mut row = vec![Datum::Null; self.table.columns.len()];
+            for (at, column) in self.columns.iter().enumerate() {
+                // What stands before it is looked at first, as in PostgreSQL.
+                if at == self.fields.len() {
+                    let message = format!("missing data for column \"{}\"", column.name);
+                    return Err(self.at_line(SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, message), None));
+                }
+                let bytes = self.fields.get_forced(at, column.force_not_null, column.force_null);
+                let value = match (bytes, &self.reader) {
+                    (None, _) => Datum::Null,
+                    (Some(bytes), Reader::Lines(_)) => self.text_value(column, bytes, work.format)?,
+                    (Some(bytes), Reader::Binary(_)) => self.binary_value(column, bytes, work.format)?,
+                };
+                self.check_domain(work, column.place, &value)
+                    .map_err(|error| self.at_value(error, column, bytes))?;
+                row[column.place] = value;
             }
-            let bytes = self.fields.get_forced(at, column.force_not_null, column.force_null);
-            let value = match (bytes, &self.reader) {
-                (None, _) => Datum::Null,
-                (Some(bytes), Reader::Lines(_)) => self.text_value(column, bytes, work.format)?,
-                (Some(bytes), Reader::Binary(_)) => self.binary_value(column, bytes, work.format)?,
-            };
-            self.check_domain(work, column.place, &value)
-                .map_err(|error| self.at_value(error, column, bytes))?;
-            row[column.place] = value;
-        }
-        for (place, default) in &self.defaults {
-            row[*place] = work.evaluate(default, &[])?;
-            self.check_domain(work, *place, &row[*place]).map_err(|error| self.at_line(error, None))?;
-        }
-        Ok(row)
+            for (place, default) in &self.defaults {
+                row[*place] = work.evaluate(default, &[])?;
+                self.check_domain(work, *place, &row[*place]).map_err(|error| self.at_line(error, None))?;
+            }
+            Ok(row)
+        })
     }
 
     /// 23502 or 23514 for a value that is not of its column's domain. As in PostgreSQL nobody asks

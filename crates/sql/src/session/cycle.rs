@@ -16,14 +16,22 @@
 //! ```text
 //! DETAIL:  What was read before has been replaced by transaction 11: key (id)=(1) of table "account".
 //! ```
+//!
+//! At a node of a cluster all of them say of which node a transaction is, if it is another one:
+//! `11 of node 2`. There, who meets such a transaction otherwise is told in one way.
+//!
+//! ```text
+//! DETAIL:  Transaction 11 of node 2 was faster: key (id)=(1) of table "account".
+//! ```
 
 use std::fmt::Write as _;
 use std::ops::Bound;
 
-use cognate_engine::{Cycle, Dependency, Edge, Object, StaleRead, TreeId};
+use cognate_engine::{Cycle, Dependency, Edge, Object, StaleRead, TreeId, node_of};
 
+use super::SqlDatabase;
 use crate::catalog::{Catalog, Index, IndexKey, Oid, Privileges, Rights, Securable, Table};
-use crate::error::{SqlError, sqlstate};
+use crate::error::{Met, SqlError, sqlstate};
 use crate::keys;
 use crate::oltp::index_maintenance::key_tree;
 use crate::types::{Datum, FormatContext};
@@ -49,17 +57,39 @@ pub(super) fn is_of_newer_row(error: &SqlError) -> bool {
     error.message.starts_with("could not serialize access due to concurrent ") && !error.is_of_gone_row
 }
 
+/// The number of the node that a database is; 0 if it is its own.
+pub(super) fn own_node(database: &SqlDatabase) -> u16 {
+    database.engine().node().map_or(0, |(number, _)| number)
+}
+
+/// Whether a transaction was another node's. In what was a database of its own once, none was.
+pub(super) fn is_of_another(transaction: u64, own: u16) -> bool {
+    own != 0 && ![0, own].contains(&node_of(transaction))
+}
+
+/// A transaction, with its node if that is another one.
+fn told(transaction: u64, own: u16) -> String {
+    match is_of_another(transaction, own) {
+        true => format!("{transaction} of node {}", node_of(transaction)),
+        false => transaction.to_string(),
+    }
+}
+
+/// What who meets another node's transaction is told: which one, and where, if that is known.
+fn faster(by: u64, place: Option<&str>) -> String {
+    let place = place.map_or_else(String::new, |place| format!(": {place}"));
+    format!("Transaction {by} of node {} was faster{place}.", node_of(by))
+}
+
 /// 40001 for who was overtaken by another node's transaction, at this place if it is known.
 #[cold]
-pub(crate) fn overtaken(by: u64, place: Option<String>) -> SqlError {
-    let node = cognate_engine::node_of(by);
-    let place = place.map_or_else(String::new, |place| format!(": {place}"));
+pub(crate) fn overtaken(by: u64, place: Option<&str>) -> SqlError {
     SqlError::new(
         sqlstate::SERIALIZATION_FAILURE,
         "could not serialize access due to a transaction of another node",
     )
-    .with_detail(format!("Transaction {by} of node {node} was faster{place}."))
-    .with_hint("The transaction might succeed if retried.")
+    .with_detail(faster(by, place))
+    .with_hint(RETRY)
 }
 
 /// The same in terms of the catalog, for a reader of these rights; none may read everything.
@@ -72,7 +102,41 @@ pub(super) fn explain_overtaken(
     format: &FormatContext,
     reader: Option<&Rights>,
 ) -> SqlError {
-    let (place, table) = match key {
+    let (place, table) = place_of(tree, key, catalog, format, reader);
+    let error = overtaken(by, place.as_deref());
+    match table {
+        Some(table) => error.with_table(&table.schema_name, &table.name),
+        None => error,
+    }
+}
+
+/// 40001 for what is newer than the snapshot, which another node's transaction has changed.
+#[cold]
+pub(super) fn explain_newer(
+    mut error: SqlError,
+    by: u64,
+    met: &Met,
+    catalog: &Catalog,
+    format: &FormatContext,
+    reader: Option<&Rights>,
+) -> SqlError {
+    let (place, _) = place_of(met.tree, met.key.as_deref(), catalog, format, reader);
+    let faster = faster(by, place.as_deref());
+    match error.detail.take() {
+        Some(before) => error.with_detail(format!("{before} {faster}")),
+        None => error.with_detail(faster),
+    }
+}
+
+/// A key or a whole table in terms of the catalog, and the table.
+fn place_of<'c>(
+    tree: TreeId,
+    key: Option<&[u8]>,
+    catalog: &'c Catalog,
+    format: &FormatContext,
+    reader: Option<&Rights>,
+) -> (Option<String>, Option<&'c Table>) {
+    match key {
         // Whole tables are locked by their oid.
         None => {
             let table = catalog.table_by_oid(tree).map(|table| &**table);
@@ -82,11 +146,6 @@ pub(super) fn explain_overtaken(
             let object = Object::Key(tree, cognate_engine::Key::copy_from_slice(key));
             (Some(describe(&object, catalog, format, reader)), find(catalog, tree).map(|(table, _)| table))
         }
-    };
-    let error = overtaken(by, place);
-    match table {
-        Some(table) => error.with_table(&table.schema_name, &table.name),
-        None => error,
     }
 }
 
@@ -135,8 +194,9 @@ pub(crate) fn explain(
 /// cycle says more.
 #[cold]
 pub(super) fn explain_stale(
-    error: SqlError,
+    mut error: SqlError,
     read: &StaleRead,
+    own: u16,
     catalog: &Catalog,
     format: &FormatContext,
     reader: Option<&Rights>,
@@ -144,9 +204,35 @@ pub(super) fn explain_stale(
     if error.message == DEPENDENCIES {
         return error;
     }
+    error.met = None;
+    error.with_detail(replaced(read, own, catalog, format, reader)).with_hint(RETRY)
+}
+
+/// 40001 for a read that was replaced, by the rule that the error's detail has.
+#[cold]
+pub(super) fn explain_replaced(
+    mut error: SqlError,
+    read: &StaleRead,
+    own: u16,
+    catalog: &Catalog,
+    format: &FormatContext,
+    reader: Option<&Rights>,
+) -> SqlError {
+    let rule = error.detail.take().unwrap_or_default();
+    error.with_detail(format!("{} {rule}", replaced(read, own, catalog, format, reader)))
+}
+
+/// What was read before, and who has replaced it.
+fn replaced(
+    read: &StaleRead,
+    own: u16,
+    catalog: &Catalog,
+    format: &FormatContext,
+    reader: Option<&Rights>,
+) -> String {
     let writer = match read.writer {
         0 => EARLIER.to_owned(),
-        writer => format!("transaction {writer}"),
+        writer => format!("transaction {}", told(writer, own)),
     };
     let object = read.object.as_ref().map(|object| describe(object, catalog, format, reader));
     let object = object.as_deref().unwrap_or("a row that is not known any more");
@@ -156,10 +242,10 @@ pub(super) fn explain_stale(
             " Reads were joined, or old transactions summarized, to bound memory: it may not have been.",
         );
     }
-    error.with_detail(detail).with_hint(RETRY)
+    detail
 }
 
-/// The same because something still reads at it.
+/// First updater wins because something still reads at the snapshot.
 #[cold]
 pub(super) fn explain_held(error: SqlError) -> SqlError {
     if error.message == DEPENDENCIES {
@@ -214,7 +300,7 @@ fn name(cycle: &Cycle, transaction: u64) -> String {
     match transaction {
         0 => EARLIER.to_owned(),
         own if own == cycle.victim => format!("{own} (this transaction)"),
-        other => other.to_string(),
+        other => told(other, node_of(cycle.victim)),
     }
 }
 

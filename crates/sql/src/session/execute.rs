@@ -63,7 +63,7 @@ impl Session {
             Some(overtaken) => overtaken,
             None => {
                 let error = self.name_damage(error, &self.planned_of(&portal.prepared));
-                self.name_deadlock(error)
+                self.name_newer(self.name_deadlock(error))
             }
         });
         if let Err(error) = &fetched {

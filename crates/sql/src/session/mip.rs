@@ -35,6 +35,7 @@ use cognate_engine::sibling::{
 };
 
 use super::modes::isolation_of;
+use super::outcome::Asked;
 use super::planning::parameter_type;
 use super::portal::PortalState;
 use super::state::TransactionState;
@@ -309,7 +310,7 @@ impl Session {
                 self.check_majority()?;
                 let engine = self.database.engine().clone();
                 let asked = engine.begin_instance_in_order(xid.clone(), instance, isolation);
-                self.in_order(None, asked).await??
+                self.in_order(Asked::OfFamily(&xid), asked).await??
             }
             begun => begun?,
         };
@@ -363,7 +364,7 @@ impl Session {
                 return self.late_prepare(&xid, instance, false, request).await;
             }
         }
-        match self.prepare_open(request, result).await {
+        match self.prepare_open(&xid, request, result).await {
             Some(Ok(table)) => Ok(answer(MipOperation::Prepare, table)),
             Some(Err(error)) => Err(self.unprepared(&xid, instance, error).await),
             None => self.late_prepare(&xid, instance, true, request).await,
@@ -372,7 +373,7 @@ impl Session {
 
     /// Prepares the open instance. The block ends, whatever comes of it. `None`: there is no
     /// transaction any more.
-    async fn prepare_open(&mut self, request: &Text, result: &Text) -> Option<Result<Mipt>> {
+    async fn prepare_open(&mut self, xid: &Xid, request: &Text, result: &Text) -> Option<Result<Mipt>> {
         let transaction = self.facts.transaction();
         if let Err(refusal) = self
             .check_no_temporary()
@@ -401,7 +402,7 @@ impl Session {
         self.facts.rest_on(engine.rests_on());
         let (note, limits) = (self.prepared_note(), Limits::default());
         let asked = engine.prepare_instance_in_order(request, result, note, limits);
-        let prepared = match self.in_order(None, asked).await {
+        let prepared = match self.in_order(Asked::OfFamily(xid), asked).await {
             Ok(prepared) => prepared,
             Err(error) => {
                 self.rollback();
@@ -498,7 +499,7 @@ impl Session {
             MipOperation::Refuse => Box::pin(engine.refuse_instances_in_order(&xid, instance)),
             _ => Box::pin(engine.rollback_instance_in_order(&xid, instance)),
         };
-        let Told { mut table, csn, durable } = self.in_order(None, asked).await??;
+        let Told { mut table, csn, durable } = self.in_order(Asked::OfFamily(&xid), asked).await??;
         self.keep_token_at_node(csn);
         // Whatever was decided: a second time it would be a mistake, or tell something else.
         self.commits += 1;
@@ -541,7 +542,8 @@ impl Session {
         self.refuse_in_block(operation)?;
         self.check_majority()?;
         let engine = self.database.engine().clone();
-        let durable = self.in_order(None, engine.forget_family_in_order(xid)).await??;
+        let asked = engine.forget_family_in_order(xid);
+        let durable = self.in_order(Asked::OfFamily(xid), asked).await??;
         self.commits += 1;
         durable.await?;
         Ok(done(operation))
@@ -557,13 +559,13 @@ impl Session {
         instance: Instance,
     ) -> Result<std::result::Result<Told, cognate_engine::Error>> {
         let engine = self.database.engine().clone();
-        self.in_order(None, engine.family_without_in_order(xid, instance)).await
+        self.in_order(Asked::OfFamily(xid), engine.family_without_in_order(xid, instance)).await
     }
 
     /// A family's table, with whatever was acknowledged at any node.
     async fn family(&mut self, xid: &Xid) -> Result<std::result::Result<Told, cognate_engine::Error>> {
         let engine = self.database.engine().clone();
-        self.in_order(None, engine.family_in_order(xid)).await
+        self.in_order(Asked::OfFamily(xid), engine.family_in_order(xid)).await
     }
 }
 

@@ -11,6 +11,7 @@
 //! somebody else is about to commit.
 
 use cognate_engine::Transaction;
+use cognate_engine::sibling::Xid;
 
 use super::SqlDatabase;
 use super::cluster::{ANSWER_MAX, REQUEST_ID_MAX, check_ordered, position_of};
@@ -18,6 +19,9 @@ use super::interrupt::Interrupts;
 use crate::blocking::aside;
 use crate::error::{Result, SqlError, sqlstate};
 
+/// What to do about a decision whose answer was lost.
+const DECIDE_AGAIN: &str = "Decide again, at this node or at another one: 42704, or 42710 under the name of what was \
+     prepared, says then that it has been decided.";
 const COMMITTED: &str = "committed";
 const ABORTED: &str = "aborted";
 const UNKNOWN: &str = "unknown";
@@ -108,11 +112,62 @@ pub(super) fn fitting_name(given: &str) -> Result<Option<String>> {
     Ok((!given.is_empty()).then(|| given.to_owned()))
 }
 
+/// What a node asks the order of all nodes for: where no answer comes, its client is told how to
+/// find out what became of that.
+#[derive(Clone, Copy)]
+pub(super) enum Asked<'a> {
+    /// That what has this name is done.
+    Request(&'a str),
+    /// That the transaction of this name is prepared.
+    Prepare(&'a str),
+    /// That what is prepared under this identifier is decided; and the name of that transaction, if
+    /// it is prepared here.
+    Decision(&'a str, Option<&'a str>),
+    /// Something about this family.
+    OfFamily(&'a Xid),
+}
+
+/// 08007: nobody knows yet what becomes of what was asked for, of which nothing was ordered up to
+/// this position.
+#[cold]
+pub(super) fn unanswered(database: &SqlDatabase, asked: Asked<'_>, since: u64) -> SqlError {
+    let unknown = SqlError::new(
+        sqlstate::TRANSACTION_RESOLUTION_UNKNOWN,
+        "it is not known whether the transaction commits: the cluster does not answer",
+    );
+    let of_request = |name: &str| format!("The request is \"{name}\".");
+    let (detail, hint) = match asked {
+        Asked::Request(name) => (of_request(name), advice(database, name, since)),
+        Asked::Prepare(name) => {
+            let advice = advice(database, name, since);
+            let shown = "While it is prepared, that is unknown, and pg_prepared_xacts shows it.";
+            (of_request(name), format!("{advice} {shown}"))
+        }
+        Asked::Decision(_, Some(name)) => {
+            let until = "That is unknown until the prepared transaction is decided.";
+            (of_request(name), format!("{} {until} {DECIDE_AGAIN}", asks(name)))
+        }
+        Asked::Decision(identifier, None) => {
+            (format!("The prepared transaction is \"{identifier}\"."), DECIDE_AGAIN.to_owned())
+        }
+        Asked::OfFamily(xid) => {
+            let again = "SHOW MIPT, at this node or at another one, tells what became of it. Or ask again: \
+                         what has happened counts once.";
+            (format!("The family is \"{}\".", xid.as_str()), again.to_owned())
+        }
+    };
+    unknown.with_detail(detail).with_hint(hint)
+}
+
+fn asks(name: &str) -> String {
+    format!("Ask another node: SELECT cognate_outcome('{}').", name.replace('\'', "''"))
+}
+
 /// What to do about a request whose answer was lost: nothing was ordered under its name up to this
 /// position.
-pub(super) fn advice(database: &SqlDatabase, name: &str, since: u64) -> String {
+fn advice(database: &SqlDatabase, name: &str, since: u64) -> String {
+    let asks = asks(name);
     let name = name.replace('\'', "''");
-    let asks = format!("Ask another node: SELECT cognate_outcome('{name}').");
     match database.nodes().token(since) {
         Some(token) => format!(
             "{asks} While that is unknown, it may be committed yet; SELECT cognate_outcome('{name}', \

@@ -79,7 +79,19 @@ impl Session {
             return Err(self.in_failed_block());
         }
         self.begin_statement();
-        let _within = bounds::enter(self.interrupts.clone());
+        bounds::within(self.interrupts.clone(), || {
+            let values = self.read_parameters(prepared, parameters, formats)?;
+            self.portal_of(prepared, values, result_formats)
+        })
+    }
+
+    /// The values of given parameters.
+    fn read_parameters(
+        &self,
+        prepared: &Prepared,
+        parameters: &[Option<&[u8]>],
+        formats: &[Format],
+    ) -> Result<Arc<[Datum]>> {
         let types = prepared.parameter_types();
         if parameters.len() != types.len() {
             return Err(SqlError::new(
@@ -109,7 +121,7 @@ impl Session {
                 *to = read_parameter(bytes, *ty, format_of(place, formats), &self.format)?;
             }
         }
-        self.portal_of(prepared, values, result_formats)
+        Ok(values)
     }
 
     /// Binds parameters that are values already, of the types that the statement has; the columns
@@ -117,12 +129,14 @@ impl Session {
     pub fn bind_values(&mut self, prepared: &Arc<Prepared>, values: Arc<[Datum]>) -> Result<Portal> {
         self.check_not_failed(prepared.statement())?;
         self.begin_statement();
-        let _within = bounds::enter(self.interrupts.clone());
-        let types = prepared.parameter_types();
-        if values.len() != types.len() || !types.iter().zip(&*values).all(|(ty, value)| ty.id.holds(value)) {
-            return Err(SqlError::internal("parameters that are not of the statement's types"));
-        }
-        self.portal_of(prepared, values, &[])
+        bounds::within(self.interrupts.clone(), || {
+            let types = prepared.parameter_types();
+            let fits = |(ty, value): (&Type, &Datum)| ty.id.holds(value);
+            if values.len() != types.len() || !types.iter().zip(&*values).all(fits) {
+                return Err(SqlError::internal("parameters that are not of the statement's types"));
+            }
+            self.portal_of(prepared, values, &[])
+        })
     }
 
     fn portal_of(

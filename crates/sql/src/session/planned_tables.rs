@@ -68,7 +68,7 @@ impl Session {
         };
         match planned.tables.iter().find(changed) {
             None => Ok(()),
-            Some(table) => Err(changed_table(&table.name)),
+            Some(table) => Err(changed_table(table)),
         }
     }
 
@@ -86,7 +86,7 @@ impl Session {
             match open.state.seen.iter().find(|seen| seen.oid == table.oid) {
                 None => open.state.seen.push(Arc::clone(table)),
                 Some(seen) if Arc::ptr_eq(seen, table) || look_alike(seen, table) => {}
-                Some(_) => return Err(changed_table(&table.name)),
+                Some(_) => return Err(changed_table(table)),
             }
         }
         Ok(())
@@ -101,8 +101,10 @@ fn look_alike(before: &Table, now: &Table) -> bool {
 }
 
 #[cold]
-fn changed_table(name: &str) -> SqlError {
+fn changed_table(table: &Table) -> SqlError {
+    let name = &table.name;
     let message = format!("could not serialize access due to a concurrent change of table \"{name}\"");
     SqlError::new(sqlstate::SERIALIZATION_FAILURE, message)
         .with_hint("The transaction might succeed if retried.")
+        .met_at(table.oid, None)
 }

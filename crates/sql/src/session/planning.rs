@@ -359,44 +359,49 @@ impl Session {
         // What every node executes is planned by what every node knows.
         let sizes: &dyn RowCounts = if self.plans_alike || self.is_ordered() { &NoRowCounts } else { &known };
         let interrupts = self.interrupts();
-        let _within = bounds::enter(interrupts.clone());
-        let context = BindContext {
-            catalog: &catalog,
-            search_path: &search_path,
-            eval: EvalContext { interrupt: &*interrupts, ..self.eval() },
-            virtual_tables: &SystemTables,
-            row_counts: sizes,
-            source: &statement.source,
-        };
-        let fresh = || {
-            let mut binder = Binder::new(&context, declared);
-            if let Some(scope) = &statement.scope {
-                binder.enter_routine(scope);
-            }
-            binder
-        };
-        let mut binder = fresh();
-        let bound = match is_in_parts(sql) {
-            true => None,
-            false => match plan_whole(&mut binder, sql, statement)? {
-                Some(bound) => Some(bound).filter(|_| !binder.wants_parts()),
-                None => return self.plan_utility(statement, declared),
-            },
-        };
-        let (action, columns) = match bound {
-            Some(bound) => bound,
-            None => {
-                let (split, (plan, columns)) = parts::bind(&fresh, statement, sql)?;
-                binder = split;
-                for target in plan.targets() {
-                    binder.check_volatile_reads(target)?;
+        let planned = bounds::within(interrupts.clone(), || {
+            let context = BindContext {
+                catalog: &catalog,
+                search_path: &search_path,
+                eval: EvalContext { interrupt: &*interrupts, ..self.eval() },
+                virtual_tables: &SystemTables,
+                row_counts: sizes,
+                source: &statement.source,
+            };
+            let fresh = || {
+                let mut binder = Binder::new(&context, declared);
+                if let Some(scope) = &statement.scope {
+                    binder.enter_routine(scope);
                 }
-                (Action::Parts(plan.into()), columns)
-            }
-        };
-        let planned = self.planned(action, columns, &binder, state, learned)?;
-        known.gather_missed();
-        Ok(planned)
+                binder
+            };
+            let mut binder = fresh();
+            let bound = match is_in_parts(sql) {
+                true => None,
+                false => match plan_whole(&mut binder, sql, statement)? {
+                    Some(bound) => Some(bound).filter(|_| !binder.wants_parts()),
+                    None => return Ok(None),
+                },
+            };
+            let (action, columns) = match bound {
+                Some(bound) => bound,
+                None => {
+                    let (split, (plan, columns)) = parts::bind(&fresh, statement, sql)?;
+                    binder = split;
+                    for target in plan.targets() {
+                        binder.check_volatile_reads(target)?;
+                    }
+                    (Action::Parts(plan.into()), columns)
+                }
+            };
+            let planned = self.planned(action, columns, &binder, state, learned)?;
+            known.gather_missed();
+            Ok(Some(planned))
+        })?;
+        match planned {
+            Some(planned) => Ok(planned),
+            None => self.plan_utility(statement, declared),
+        }
     }
 
     fn planned(
@@ -526,8 +531,7 @@ impl Session {
             memory_limit: self.memory_limit,
             tally: None,
         };
-        let _within = bounds::enter(self.interrupts.clone());
-        crate::oltp::run::evaluate(&typed.expr, &[], &read)
+        bounds::within(self.interrupts.clone(), || crate::oltp::run::evaluate(&typed.expr, &[], &read))
     }
 }
 

@@ -1,9 +1,10 @@
 //! PREPARE TRANSACTION, and the decision about what it left.
 
 use bytes::Bytes;
-use cognate_engine::Owner;
 use cognate_engine::sibling::{Instance, Xid};
+use cognate_engine::{Commit, Owner};
 
+use super::outcome::Asked;
 use super::transaction::no_transaction;
 use super::{Block, Open, Session, SqlDatabase};
 use crate::catalog::{Catalog, DATABASE_OID, Oid};
@@ -67,7 +68,7 @@ impl Session {
         let name = self.name_request(&mut engine);
         let note = self.prepared_note();
         let prepared = match name {
-            Ok(name) => self.in_order(Some(&name), engine.prepare_in_order(identifier, note)).await,
+            Ok(name) => self.in_order(Asked::Prepare(&name), engine.prepare_in_order(identifier, note)).await,
             Err(error) => Err(error),
         };
         match prepared.inspect_err(|_| self.rollback())? {
@@ -124,11 +125,7 @@ impl Session {
         self.check_prepared(identifier).await?;
         let engine = self.database.engine();
         let decided = match commits {
-            _ if engine.is_node() => {
-                self.check_majority()?;
-                let asked = engine.decide_prepared_in_order(identifier, commits);
-                self.in_order(None, asked).await?
-            }
+            _ if engine.is_node() => self.decide_in_order(identifier, commits).await?,
             true => self.database.commit_prepared(identifier)?,
             false => engine.rollback_prepared(identifier),
         };
@@ -149,6 +146,25 @@ impl Session {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Has a decision ordered, under the name that the client gives to what it asks for. Where that
+    /// is the name of what is prepared, it is left to that: its outcome is what is decided.
+    async fn decide_in_order(
+        &mut self,
+        identifier: &str,
+        commits: bool,
+    ) -> Result<std::result::Result<Commit, cognate_engine::Error>> {
+        self.check_majority()?;
+        let engine = self.database.engine();
+        let prepared = engine.prepared_name(&Owner::Global(identifier.into()));
+        let given = self.given_name()?.filter(|given| prepared.as_ref() != Some(given));
+        let asked = engine.decide_prepared_in_order(identifier, commits, given.as_deref());
+        let named = match &given {
+            Some(given) => Asked::Request(given),
+            None => Asked::Decision(identifier, prepared.as_deref()),
+        };
+        self.in_order(named, asked).await
     }
 
     /// 42501 for what another role has prepared, unless the session is a superuser's; 0A000 for

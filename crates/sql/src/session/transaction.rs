@@ -12,11 +12,13 @@
 use cognate_engine::{Access, Isolation};
 use sqlparser::ast;
 
+use super::cycle::{explain_newer, explain_replaced, is_of_another, own_node};
 use super::interrupt::{end_of, roll_back};
 use super::modes::{Modes, isolation_of};
 use super::notify;
 use super::state::TransactionState;
 use super::{Block, Boxed, Company, Open, Session, SqlDatabase, Statement, TransactionStatus};
+use crate::blocking::aside;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::Command;
 
@@ -278,7 +280,7 @@ impl Session {
         let transaction = self.facts.transaction();
         if let Err(error) = self.before_commit().await {
             self.rollback();
-            return Err(error);
+            return Err(self.name_newer(error));
         }
         self.note_rests();
         let defines_temporary = self.defines_temporary();
@@ -353,6 +355,11 @@ impl Session {
                 let reader = self.facts.rights(&catalog);
                 super::cycle::explain(cycle, &catalog, &self.format, reader.as_deref())
             }
+            cognate_engine::Error::SerializationFailure { read: Some(read), .. } => {
+                let (catalog, own) = (self.database.catalog(), own_node(&self.database));
+                let (reader, error) = (self.facts.rights(&catalog), error.clone().into());
+                explain_replaced(error, read, own, &catalog, &self.format, reader.as_deref())
+            }
             cognate_engine::Error::Overtaken { by, tree, key, .. } => {
                 let (catalog, key) = (self.database.catalog(), key.as_deref());
                 let reader = self.facts.rights(&catalog);
@@ -360,6 +367,18 @@ impl Session {
             }
             _ => error.into(),
         }
+    }
+
+    /// What is newer than the snapshot, with the transaction that has changed it, if that was
+    /// another node's and is still known; any other error as it is.
+    pub(super) fn name_newer(&self, mut error: SqlError) -> SqlError {
+        let own = own_node(&self.database);
+        let Some(met) = error.met.take().filter(|_| own != 0) else { return error };
+        let by = aside(|| self.database.engine().last_at(met.tree, met.key.as_deref()));
+        let Some(by) = by.filter(|by| is_of_another(*by, own)) else { return error };
+        let catalog = self.database.catalog();
+        let reader = self.facts.rights(&catalog);
+        explain_newer(error, by, &met, &catalog, &self.format, reader.as_deref())
     }
 
     /// A deadlock, in terms of tables; any other error as it is.

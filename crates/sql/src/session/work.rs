@@ -144,14 +144,18 @@ pub(super) async fn hold_table(
 }
 
 impl Work<'_> {
-    /// Evaluates something: lends the context that expressions and cursors read with.
-    pub(crate) fn read<T>(&self, action: impl FnOnce(&ReadContext<'_>) -> T) -> T {
+    /// Evaluates something: lends the context that expressions and cursors read with. Nothing comes
+    /// out of it that rests on a comparison that was given up (`types::bounds`).
+    pub(crate) fn read<T>(&self, action: impl FnOnce(&ReadContext<'_>) -> Result<T>) -> Result<T> {
         self.read_at(&self.view, action)
     }
 
     /// The same at another moment's view.
-    pub(crate) fn read_at<T>(&self, view: &ReadView, action: impl FnOnce(&ReadContext<'_>) -> T) -> T {
-        let _within = bounds::enter(self.interrupts.clone());
+    pub(crate) fn read_at<T>(
+        &self,
+        view: &ReadView,
+        action: impl FnOnce(&ReadContext<'_>) -> Result<T>,
+    ) -> Result<T> {
         let reader = ViewReader(view);
         let external = External {
             facts: self.facts,
@@ -177,7 +181,7 @@ impl Work<'_> {
             memory_limit: self.state.memory_limit,
             tally: self.tally.as_deref(),
         };
-        action(&context)
+        bounds::within(self.interrupts.clone(), || action(&context))
     }
 
     /// Adds a notice.

@@ -2,7 +2,7 @@
 //!
 //! Values are read, changed and printed in many places that know nothing of the statement it is
 //! done for. So the statement says once, for the thread it computes on, what holds while it
-//! computes ([`enter`]). Whoever goes through a text or a byte string does so in [`pieces`] or
+//! computes ([`within`]). Whoever goes through a text or a byte string does so in [`pieces`] or
 //! [`parts`], and whoever reads or makes item after item keeps a [`Meter`]; both ask now and then.
 //! Where nobody has said anything, there are no bounds. Other threads that compute for the
 //! statement have its bounds from it ([`elsewhere`]).
@@ -10,10 +10,32 @@
 //! ```text
 //! lower(t), t of 1 MB        16 pieces, 15 questions: 57014 after any of them
 //! '[1, 2, …]'::jsonb         a question for every thousand numbers: 57014, or 53200 once the tree is too large
-//! t < u                      no question: memory is compared faster than anybody would notice
+//! t < u, two texts           no question: both lie in memory, and are gone through at its speed
+//! a = b, two arrays          a question for a thousand elements, or 64 kB: they may share bytes
+//! ```
+//!
+//! *Comparisons.* Arrays, records and jsonb values take long to be compared and hashed. But whoever
+//! sorts, groups or joins wants an answer, and no error. So a comparison that is to stop gives up:
+//! it answers anything, and the error is kept for the thread ([`give_up`]). From then on every
+//! question on the thread fails with it, every long comparison gives up at once, and [`within`]
+//! gives it for the result of what was computed, whatever that is.
+//!
+//! What must never be: an answer, a changed row or an acknowledgement that rests on a comparison
+//! that was given up. Comparisons are given up only where bounds hold, which is within [`within`]
+//! only; there no row is written and nothing is committed before its result is out.
+//! What leaves earlier is looked at where it does ([`check`]): rows that go to the client out of
+//! a cursor, parts that another thread computed, calls of functions that do something, expressions
+//! that are kept for others.
+//!
+//! ```text
+//! UPDATE t SET a = b WHERE c = d     c = d is given up, and is true or false, as of the next rows:
+//!                                    57014 instead of a row or of "no more rows", if not before
+//! SELECT DISTINCT a FROM t           the second row's hash is given up, so it is taken for a new one:
+//!                                    57014 instead of this row
 //! ```
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::hash::Hasher;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -61,23 +83,133 @@ pub(crate) fn elsewhere() -> Option<Arc<dyn Bounds>> {
 
 thread_local! {
     static HERE: RefCell<Option<Arc<dyn Bounds>>> = const { RefCell::new(None) };
+    /// Work of comparisons since the last question.
+    static COMPARED: Cell<usize> = const { Cell::new(0) };
+    /// Whether a comparison was given up, and with what.
+    static HAS_GIVEN_UP: Cell<bool> = const { Cell::new(false) };
+    static GIVEN_UP: RefCell<Option<SqlError>> = const { RefCell::new(None) };
 }
 
 /// While it lives, its bounds hold on this thread, which it does not leave: a task that waits may
 /// go on with another one.
 pub(crate) struct Within {
     before: Option<Arc<dyn Bounds>>,
+    compared: usize,
+    given_up: Option<SqlError>,
     stays: PhantomData<*const ()>,
 }
 
 /// From now on these bounds hold on this thread.
+fn begin(bounds: Arc<dyn Bounds>) -> Within {
+    Within {
+        before: HERE.replace(Some(bounds)),
+        compared: COMPARED.replace(0),
+        given_up: taken(),
+        stays: PhantomData,
+    }
+}
+
+/// The same for tests, which look at what comes of it themselves.
+#[cfg(test)]
 pub(crate) fn enter(bounds: Arc<dyn Bounds>) -> Within {
-    Within { before: HERE.replace(Some(bounds)), stays: PhantomData }
+    begin(bounds)
 }
 
 impl Drop for Within {
     fn drop(&mut self) {
         HERE.set(self.before.take());
+        COMPARED.set(self.compared);
+        drop(taken());
+        if let Some(error) = self.given_up.take() {
+            keep(error);
+        }
+    }
+}
+
+/// What is computed within these bounds. If a comparison was given up, that error: whatever was
+/// computed may rest on it.
+pub(crate) fn within<T>(bounds: Arc<dyn Bounds>, action: impl FnOnce() -> Result<T>) -> Result<T> {
+    let _within = begin(bounds);
+    settled(action())
+}
+
+/// What was computed, or the error that a comparison was given up with, which is forgotten: nothing
+/// that rests on the comparison is left beside this.
+#[inline]
+pub(crate) fn settled<T>(result: Result<T>) -> Result<T> {
+    match taken() {
+        None => result,
+        Some(error) => Err(error),
+    }
+}
+
+/// The error that a comparison was given up with, which is kept no more.
+#[inline]
+fn taken() -> Option<SqlError> {
+    if HAS_GIVEN_UP.replace(false) { GIVEN_UP.take() } else { None }
+}
+
+#[cold]
+fn keep(error: SqlError) {
+    GIVEN_UP.set(Some(error));
+    HAS_GIVEN_UP.set(true);
+}
+
+/// A comparison is given up with this error. The first one stays. Nothing is given up where there
+/// are no bounds, since nobody would ever hear of it.
+#[cold]
+pub(crate) fn give_up(error: SqlError) {
+    if !HAS_GIVEN_UP.get() && HERE.with_borrow(Option::is_some) {
+        keep(error);
+    }
+}
+
+/// Fails if a comparison was given up: for whatever leaves before the end of what is computed.
+#[inline]
+pub(crate) fn check() -> Result<()> {
+    if HAS_GIVEN_UP.get() { Err(given_up()) } else { Ok(()) }
+}
+
+#[cold]
+fn given_up() -> SqlError {
+    GIVEN_UP.with_borrow(Clone::clone).unwrap_or_else(|| SqlError::internal("a comparison was given up"))
+}
+
+/// A comparison is about to do work like that of going through so many bytes. False if it is given
+/// up, and any answer will do. What short comparisons do adds up: there may be many of them in a
+/// long one.
+#[inline]
+pub(crate) fn may_compare(bytes: usize) -> bool {
+    let compared = COMPARED.get().saturating_add(ITEM + bytes);
+    COMPARED.set(compared);
+    if compared < PIECE { !HAS_GIVEN_UP.get() } else { goes_on_comparing() }
+}
+
+#[cold]
+fn goes_on_comparing() -> bool {
+    COMPARED.set(0);
+    match ask() {
+        Ok(()) => true,
+        Err(error) => {
+            give_up(error);
+            false
+        }
+    }
+}
+
+/// Hashes bytes, part by part if there are many: hashing is far slower than comparing.
+#[inline]
+pub(crate) fn hash_bytes<H: Hasher>(bytes: &[u8], state: &mut H) {
+    if bytes.len() <= PIECE { state.write(bytes) } else { hash_parts(bytes, state) }
+}
+
+#[cold]
+fn hash_parts<H: Hasher>(bytes: &[u8], state: &mut H) {
+    for part in bytes.chunks(PIECE) {
+        if !may_compare(part.len()) {
+            return;
+        }
+        state.write(part);
     }
 }
 
@@ -85,6 +217,7 @@ impl Drop for Within {
 /// then.
 #[cold]
 pub(crate) fn ask() -> Result<()> {
+    check()?;
     HERE.with_borrow(Clone::clone).map_or(Ok(()), |bounds| bounds.go_on())
 }
 
@@ -154,6 +287,21 @@ pub(crate) fn parts(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8]>> {
         rest = behind;
         Some(ask().map(|()| part))
     })
+}
+
+/// How many bytes are of a kind, from the first one on. A question after each piece of them.
+#[inline]
+pub(crate) fn count_leading(bytes: &[u8], is_it: impl Fn(u8) -> bool) -> Result<usize> {
+    let mut count = 0;
+    for part in bytes.chunks(PIECE) {
+        let of_it = part.iter().position(|byte| !is_it(*byte)).unwrap_or(part.len());
+        count += of_it;
+        if of_it < PIECE {
+            break;
+        }
+        ask()?;
+    }
+    Ok(count)
 }
 
 /// Makes room for more bytes. 53200 beyond what the statement may use; large values grow by their
@@ -226,6 +374,9 @@ impl Meter {
     #[cold]
     fn ask(&mut self) -> Result<()> {
         self.unasked = 0;
+        if !self.patient {
+            check()?;
+        }
         let Some(bounds) = HERE.with_borrow(Clone::clone) else { return Ok(()) };
         let answer = bounds.go_on();
         if self.patient {
@@ -306,5 +457,65 @@ pub(crate) mod tests {
         assert_eq!(questions.asked(), 2);
         assert_eq!(meter.add(1 << 20).expect_err("large").sqlstate, "53200");
         Meter { bytes: 1 << 20, ..Meter::patient() }.add(1 << 20).expect("it cannot fail");
+    }
+
+    /// A long comparison, which is given up at the first question.
+    fn compare_at_length() {
+        assert!(!may_compare(PIECE));
+    }
+
+    #[test]
+    fn whatever_rests_on_what_was_given_up_is_no_result() {
+        let given = within(Questions::new(0, usize::MAX), || {
+            assert!(may_compare(0), "a short one asks nobody");
+            check().expect("nothing was given up");
+            compare_at_length();
+            assert!(!may_compare(0), "from then on short ones are given up, too");
+            assert_eq!(check().expect_err("it was given up").sqlstate, "57014");
+            assert_eq!(ask().expect_err("it was given up").sqlstate, "57014");
+            assert_eq!(Meter::default().add(PIECE).expect_err("it was given up").sqlstate, "57014");
+            Ok("an answer")
+        });
+        assert_eq!(given.expect_err("it was given up").sqlstate, "57014");
+        check().expect("it has ended");
+        within(Questions::new(0, usize::MAX), check).expect("another one begins anew");
+    }
+
+    #[test]
+    fn what_was_given_up_outside_stays_so_beyond_what_is_within() {
+        let outer = within(Questions::new(0, usize::MAX), || {
+            compare_at_length();
+            within(Questions::new(9, usize::MAX), || {
+                assert!(may_compare(PIECE), "it has bounds of its own");
+                Ok(())
+            })?;
+            assert!(check().is_err());
+            Ok(())
+        });
+        assert_eq!(outer.expect_err("it was given up").sqlstate, "57014");
+    }
+
+    #[test]
+    fn nothing_is_given_up_where_nobody_would_hear_of_it() {
+        give_up(too_large(0));
+        check().expect("there are no bounds");
+        assert!(may_compare(PIECE));
+        let settled = within(Questions::new(0, usize::MAX), || {
+            give_up(too_large(0));
+            compare_at_length();
+            assert_eq!(settled(Ok(())).expect_err("it was given up").sqlstate, "53200", "the first one");
+            check()
+        });
+        settled.expect("it is told once");
+    }
+
+    #[test]
+    fn bytes_of_a_kind_are_counted_with_a_question_after_each_piece() {
+        let questions = Questions::new(usize::MAX, 0);
+        let _within = enter(questions.clone());
+        let text = ["7".repeat(2 * PIECE + 5), "x7".to_owned()].concat();
+        assert_eq!(count_leading(text.as_bytes(), |byte| byte == b'7').expect("few"), 2 * PIECE + 5);
+        assert_eq!(questions.asked(), 2);
+        assert_eq!(count_leading(b"", |_| true).expect("few"), 0);
     }
 }

@@ -1,8 +1,13 @@
 //! The order of values: sorting, grouping and keys agree on it.
+//!
+//! What is gone through item after item asks on its way whether to go on, and gives up where it is
+//! told to stop (`bounds`): then any answer will do. An order that is given up half-way is none for
+//! the standard library's sort; `merge_sort` says who takes care of that.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
+use super::bounds::{hash_bytes, may_compare};
 use super::text::trimmed_length;
 use super::{Array, Datum, json};
 
@@ -119,11 +124,14 @@ impl Hash for Datum {
             Datum::Numeric(value) => value.hash(state),
             Datum::Text(text) => text.hash(state),
             Datum::Bpchar(text) => {
-                state.write(&text.as_bytes()[..trimmed_length(text.as_bytes())]);
+                hash_bytes(&text.as_bytes()[..trimmed_length(text.as_bytes())], state);
                 state.write_u8(0xff);
             }
             Datum::Jsonb(text) => json::hash(text.as_str(), state),
-            Datum::Bytea(bytes) => bytes.hash(state),
+            Datum::Bytea(bytes) => {
+                state.write_usize(bytes.len());
+                hash_bytes(bytes, state);
+            }
             Datum::Date(value) => value.hash(state),
             Datum::Time(value) | Datum::Timestamp(value) | Datum::Timestamptz(value) => value.hash(state),
             Datum::Interval(value) => value.hash(state),
@@ -149,14 +157,57 @@ fn hash_float<H: Hasher>(value: f64, state: &mut H) {
     state.write_u64(bits);
 }
 
+impl Datum {
+    /// Whether comparing it may be given up (`bounds`): it is gone through item after item.
+    pub(crate) fn is_compared_at_length(&self) -> bool {
+        matches!(self, Datum::Array(_) | Datum::Record(_) | Datum::Jsonb(_))
+    }
+
+    /// What comparing or hashing it takes as a part of a value that is compared at length, in bytes
+    /// that are gone through. Parts that are compared at length count for themselves.
+    pub(crate) fn compared_bytes(&self) -> usize {
+        match self {
+            Datum::Text(text) | Datum::Bpchar(text) => text.len(),
+            Datum::Bytea(bytes) => bytes.len(),
+            // Mantissas are brought to one scale.
+            Datum::Numeric(number) => number.bits() as usize + number.scale() as usize,
+            _ => 0,
+        }
+    }
+}
+
+/// Item by item. What both have in common decides nothing if it is equal, and also once the
+/// comparison is given up.
+pub(super) fn compare_items(a: &[Datum], b: &[Datum]) -> Ordering {
+    for (a, b) in a.iter().zip(b) {
+        if !may_compare(a.compared_bytes().max(b.compared_bytes())) {
+            return Ordering::Equal;
+        }
+        let ordering = a.compare(b);
+        if ordering != Ordering::Equal {
+            return ordering;
+        }
+    }
+    Ordering::Equal
+}
+
+/// Items that are equal hash equally, unless it is given up.
+pub(super) fn hash_items<H: Hasher>(items: &[Datum], state: &mut H) {
+    state.write_usize(items.len());
+    for item in items {
+        if !may_compare(item.compared_bytes()) {
+            return;
+        }
+        item.hash(state);
+    }
+}
+
 impl Ord for Array {
     /// Element by element; then the shorter one first, then fewer dimensions, then the dimensions.
     fn cmp(&self, other: &Array) -> Ordering {
-        for (a, b) in self.elements.iter().zip(&other.elements) {
-            let ordering = a.compare(b);
-            if ordering != Ordering::Equal {
-                return ordering;
-            }
+        let ordering = compare_items(&self.elements, &other.elements);
+        if ordering != Ordering::Equal {
+            return ordering;
         }
         let lengths = |array: &Array| array.dimensions.iter().map(|d| d.length).collect::<Vec<_>>();
         let lowers = |array: &Array| array.dimensions.iter().map(|d| d.lower).collect::<Vec<_>>();
@@ -183,6 +234,85 @@ impl Eq for Array {}
 
 impl Hash for Array {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.elements.hash(state);
+        hash_items(&self.elements, state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{BuildHasher, RandomState};
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::error::Result;
+    use crate::types::bounds::tests::Questions;
+    use crate::types::bounds::within;
+    use crate::types::{Numeric, Record, TypeId};
+
+    fn array(element: TypeId, items: Vec<Datum>) -> Datum {
+        Array::new(element, items).into()
+    }
+
+    /// Pairs that are equal to the end, and take long in different ways.
+    fn long_pairs() -> Vec<(&'static str, [Datum; 2])> {
+        let numbers = || array(TypeId::Int4, (0..100_000).map(Datum::Int4).collect());
+        let record = |values: Vec<Datum>| Datum::Record(Arc::new(Record { shape: Arc::new([]), values }));
+        let pair = record(vec![Datum::Int4(1), Datum::text("x")]);
+        let records = || array(TypeId::Text, vec![pair.clone(); 50_000]);
+        // All elements share the bytes of one text.
+        let shared = || array(TypeId::Text, vec![Datum::text("x".repeat(1 << 20)); 30]);
+        let documents = |text: &str| array(TypeId::Jsonb, vec![Datum::Jsonb(text.into()); 50_000]);
+        let digits = |scale: u32| Numeric::parse(&format!("1e-{scale}")).expect("a number");
+        let small = |number: Numeric| array(TypeId::Numeric, vec![Datum::Numeric(number); 1000]);
+        let wider = digits(16_000).add(&digits(16_001)).expect("a sum");
+        let same = wider.add(&Numeric::new(0, 16_383)).expect("a sum");
+        vec![
+            ("numbers", [numbers(), numbers()]),
+            ("shared texts", [shared(), shared()]),
+            ("documents", [documents("[1]"), documents("[1.0]")]),
+            ("scales", [small(wider), small(same)]),
+            ("record", [record(vec![numbers()]), record(vec![numbers()])]),
+            ("records", [records(), records()]),
+        ]
+    }
+
+    /// What comes of it with so many questions, and how often it asked.
+    fn asking<T>(left: usize, compute: impl Fn() -> T) -> (Result<T>, usize) {
+        let questions = Questions::new(left, usize::MAX);
+        (within(questions.clone(), || Ok(compute())), questions.asked())
+    }
+
+    fn stops_everywhere<T>(what: &str, compute: impl Fn() -> T) {
+        let (_, asked) = asking(usize::MAX, &compute);
+        assert!(asked >= 20, "{what}: {asked} questions");
+        for left in [0, asked / 2, asked - 1] {
+            let (stopped, asked) = asking(left, &compute);
+            assert_eq!(stopped.err().map(|error| error.sqlstate), Some("57014"), "{what}");
+            assert_eq!(asked, left + 1, "{what}: it goes on behind the answer");
+        }
+    }
+
+    #[test]
+    fn long_values_are_compared_and_hashed_until_it_is_enough() {
+        let state = RandomState::new();
+        for (what, [a, b]) in long_pairs() {
+            assert!(a == b && state.hash_one(&a) == state.hash_one(&b), "{what}");
+            stops_everywhere(what, || a.compare(&b));
+            stops_everywhere(what, || state.hash_one(&a));
+        }
+        let text = Datum::text("x".repeat(1 << 21));
+        stops_everywhere("a long text's hash", || state.hash_one(&text));
+        let bytes = Datum::Bytea(vec![7; 1 << 21].into());
+        stops_everywhere("long bytes' hash", || state.hash_one(&bytes));
+    }
+
+    #[test]
+    fn short_values_are_compared_without_a_question() {
+        let short = || array(TypeId::Int4, (0..500).map(Datum::Int4).collect());
+        let (equal, asked) = asking(0, || short() == short());
+        assert_eq!((equal.expect("nobody is asked"), asked), (true, 0));
+        let text = || Datum::text("x".repeat(1 << 20));
+        let (equal, asked) = asking(0, || text() == text());
+        assert_eq!((equal.expect("nobody is asked"), asked), (true, 0));
     }
 }

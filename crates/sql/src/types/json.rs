@@ -5,14 +5,16 @@
 //! order of jsonb values is PostgreSQL's: objects after arrays after booleans after numbers after
 //! strings after null, the one with fewer members first.
 
-use std::cmp::Ordering;
-use std::hash::{Hash, Hasher};
+mod order;
+
 use std::ops::Range;
 
-use super::bounds::{Meter, PIECE};
-use super::{Datum, Numeric};
+use super::Numeric;
+use super::bounds::{Meter, PIECE, count_leading, give_up};
 use crate::error::{SqlError, sqlstate};
-use crate::{keys, merge_sort};
+use crate::merge_sort;
+
+pub(crate) use self::order::{are_equal, compare, hash, write_key};
 
 /// Deepest nesting of arrays and objects.
 const MAX_DEPTH: usize = 1500;
@@ -41,21 +43,21 @@ pub(crate) enum Value {
 
 /// Reads a text. 22P02 if it is not JSON.
 pub(crate) fn parse(text: &str) -> Result<Node, SqlError> {
-    read(text, true, true, Meter::default())
+    read(text, true, true)
 }
 
 /// Reads a text for its shape. Unlike [`parse`] this lets escapes pass that no text can hold.
 pub(crate) fn parse_shape(text: &str) -> Result<Node, SqlError> {
-    read(text, false, true, Meter::default())
+    read(text, false, true)
 }
 
 /// Checks a text. Unlike [`parse`] this lets halves of surrogate pairs pass, as the type json does.
 pub(crate) fn validate(text: &str) -> Result<(), SqlError> {
-    read(text, false, false, Meter::default()).map(|_| ())
+    read(text, false, false).map(|_| ())
 }
 
-fn read(text: &str, strict: bool, kept: bool, meter: Meter) -> Result<Node, SqlError> {
-    let mut parser = Parser { text, at: 0, depth: 0, strict, kept, meter };
+fn read(text: &str, strict: bool, kept: bool) -> Result<Node, SqlError> {
+    let mut parser = Parser { text, at: 0, depth: 0, strict, kept, meter: Meter::default() };
     let node = parser.value()?;
     parser.skip_blanks()?;
     if parser.at < text.len() {
@@ -226,37 +228,45 @@ impl Parser<'_> {
         }
     }
 
-    fn number(&mut self) -> Result<String, SqlError> {
+    /// Where the digits from here on end, if there are some.
+    fn digits(&self, from: usize) -> Result<Option<usize>, SqlError> {
+        let count = count_leading(&self.text.as_bytes()[from..], |byte| byte.is_ascii_digit())?;
+        Ok((count > 0).then_some(from + count))
+    }
+
+    /// Where the number from here on ends, if it is one.
+    fn end_of_number(&self) -> Result<Option<usize>, SqlError> {
         let bytes = self.text.as_bytes();
-        let start = self.at;
-        let mut at = start + usize::from(bytes[start] == b'-');
-        let digits = |mut at: usize| {
-            let from = at;
-            while bytes.get(at).is_some_and(u8::is_ascii_digit) {
-                at += 1;
-            }
-            (at > from, at)
-        };
-        let mut valid = true;
+        let mut at = self.at + usize::from(bytes[self.at] == b'-');
         if bytes.get(at) == Some(&b'0') {
             at += 1;
         } else {
-            (valid, at) = digits(at);
+            let Some(end) = self.digits(at)? else { return Ok(None) };
+            at = end;
         }
-        if valid && bytes.get(at) == Some(&b'.') {
-            (valid, at) = digits(at + 1);
+        if bytes.get(at) == Some(&b'.') {
+            let Some(end) = self.digits(at + 1)? else { return Ok(None) };
+            at = end;
         }
-        if valid && matches!(bytes.get(at), Some(b'e' | b'E')) {
+        if matches!(bytes.get(at), Some(b'e' | b'E')) {
             at += 1 + usize::from(matches!(bytes.get(at + 1), Some(b'+' | b'-')));
-            (valid, at) = digits(at);
+            let Some(end) = self.digits(at)? else { return Ok(None) };
+            at = end;
         }
-        if !valid || bytes.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80) {
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
+        Ok(if bytes.get(at).copied().is_some_and(is_word) { None } else { Some(at) })
+    }
+
+    fn number(&mut self) -> Result<String, SqlError> {
+        let start = self.at;
+        let Some(end) = self.end_of_number()? else {
             let rest = &self.text[start..];
             let end = rest.find([' ', ',', '}', ']', ':', '\n', '\t']).unwrap_or(rest.len());
             return Err(self.error(format!("Token \"{}\" is invalid.", &rest[..end])));
-        }
-        self.at = at;
-        Ok(self.text[start..at].to_owned())
+        };
+        self.at = end;
+        self.meter.add(if self.kept { end - start } else { 0 })?;
+        Ok(self.text[start..end].to_owned())
     }
 
     fn string(&mut self) -> Result<String, SqlError> {
@@ -414,7 +424,7 @@ impl Node {
 
     /// The number, if it is one.
     pub(crate) fn number(&self) -> Option<Numeric> {
-        if let Value::Number(text) = &self.value { Numeric::parse(text).ok() } else { None }
+        if let Value::Number(text) = &self.value { number_of(text) } else { None }
     }
 
     /// Appends the normal form. 22P05 for a string with U+0000, 22003 for a number beyond numeric.
@@ -497,49 +507,21 @@ impl Node {
             Value::Object(_) => "object",
         }
     }
+}
 
-    /// Appends bytes that order as the values do.
-    fn write_key(&self, top: bool, out: &mut Vec<u8>) {
-        match &self.value {
-            Value::Array(elements) => {
-                out.push(0x10);
-                out.extend_from_slice(&(elements.len() as u32).to_be_bytes());
-                if top {
-                    out.push(1);
-                }
-                for element in elements {
-                    element.write_key(false, out);
-                }
+/// The number that a text is; none beyond numeric. May be given up (`bounds`): nobody who looks for
+/// a number in a value expects an error.
+fn number_of(text: &str) -> Option<Numeric> {
+    match Numeric::parse(text) {
+        Ok(number) => Some(number),
+        Err(error) => {
+            if !matches!(
+                error.sqlstate,
+                sqlstate::NUMERIC_VALUE_OUT_OF_RANGE | sqlstate::INVALID_TEXT_REPRESENTATION
+            ) {
+                give_up(error);
             }
-            Value::Object(members) => {
-                // A patient meter never fails.
-                let members = ordered_members(members, &mut Meter::patient()).unwrap_or_default();
-                out.push(0x11);
-                out.extend_from_slice(&(members.len() as u32).to_be_bytes());
-                for (key, value) in members {
-                    keys::encode_into(out, &Datum::text(key.as_str()), keys::KeyOrder::ASCENDING);
-                    value.write_key(false, out);
-                }
-            }
-            scalar => {
-                // At the top a scalar is an array of one that sorts before the true ones.
-                if top {
-                    out.extend_from_slice(&[0x10, 0, 0, 0, 1, 0]);
-                }
-                let datum = match scalar {
-                    Value::String(text) => Some((1, Datum::text(text.as_str()))),
-                    Value::Number(_) => Some((2, self.number().map_or(Datum::Null, Datum::Numeric))),
-                    Value::Bool(value) => Some((3, Datum::Bool(*value))),
-                    _ => None,
-                };
-                match datum {
-                    None => out.push(0),
-                    Some((class, datum)) => {
-                        out.push(class);
-                        keys::encode_into(out, &datum, keys::KeyOrder::ASCENDING);
-                    }
-                }
-            }
+            None
         }
     }
 }
@@ -550,30 +532,4 @@ fn check_nul(text: &str) -> Result<(), SqlError> {
             .with_detail("\\u0000 cannot be converted to text."));
     }
     Ok(())
-}
-
-/// Appends bytes that order as jsonb values do. The text is in normal form, so that it can be read;
-/// nothing may keep it from that.
-pub(crate) fn write_key(text: &str, out: &mut Vec<u8>) {
-    if let Ok(node) = read(text, true, true, Meter::patient()) {
-        node.write_key(true, out);
-    }
-}
-
-/// Order of two jsonb values, given their normal texts.
-pub(crate) fn compare(a: &str, b: &str) -> Ordering {
-    if a == b {
-        return Ordering::Equal;
-    }
-    let (mut x, mut y) = (Vec::new(), Vec::new());
-    write_key(a, &mut x);
-    write_key(b, &mut y);
-    x.cmp(&y)
-}
-
-/// Equal values hash equally.
-pub(crate) fn hash<H: Hasher>(text: &str, state: &mut H) {
-    let mut key = Vec::new();
-    write_key(text, &mut key);
-    key.hash(state);
 }

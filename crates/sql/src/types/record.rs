@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::bounds::Meter;
+use super::compare::{compare_items, hash_items};
 use super::{Datum, FormatContext, Type};
 use crate::error::SqlError;
 
@@ -88,7 +89,7 @@ impl Record {
 impl Ord for Record {
     /// Field by field; names do not count.
     fn cmp(&self, other: &Record) -> Ordering {
-        self.values.cmp(&other.values)
+        compare_items(&self.values, &other.values).then_with(|| self.values.len().cmp(&other.values.len()))
     }
 }
 
@@ -108,6 +109,6 @@ impl Eq for Record {}
 
 impl Hash for Record {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.values.hash(state);
+        hash_items(&self.values, state);
     }
 }

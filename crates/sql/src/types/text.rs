@@ -11,6 +11,7 @@ use std::hash::{Hash, Hasher};
 
 use bytes::Bytes;
 
+use super::bounds::hash_bytes;
 use crate::error::{SqlError, sqlstate};
 
 /// Longest text that lies in the value itself: so many bytes fit beside the mark that tells short
@@ -244,7 +245,7 @@ impl Ord for Text {
 
 impl Hash for Text {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write(self.as_bytes());
+        hash_bytes(self.as_bytes(), state);
         state.write_u8(0xff);
     }
 }

@@ -237,6 +237,11 @@ impl<F: Footprint> Lists<F> {
         }
     }
 
+    /// What a transaction in the lists has to do with others, if that is known.
+    pub(crate) fn footprint_mut(&mut self, id: TransactionId) -> Option<&mut F> {
+        self.log.iter_mut().find(|entry| entry.id == id)?.footprint.as_mut()
+    }
+
     /// Step III.1: whose turn it is, and what its turn is; nobody's as long as the first one waits.
     pub(crate) fn head(&self) -> Option<(Csn, Turn)> {
         let first = *self.tocommit.front()?;

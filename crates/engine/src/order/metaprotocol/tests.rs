@@ -1,5 +1,5 @@
-//! The paper's algorithm as traces: each numbered line of Figure 1, the example of §2.5, and the
-//! two kinds of dependencies of §2.4.
+//! The paper's algorithm as traces: the initialization and each numbered line of Figure 1, the two
+//! kinds of dependencies of §2.4, and the example of §2.5.
 
 use std::collections::BTreeSet;
 
@@ -134,6 +134,65 @@ fn the_example() {
         replica.end(position, None);
     }
     assert!(replica.lists.is_empty() && replica.take().is_empty());
+}
+
+/// Initialization: both lists are empty, and the first one to be delivered has the number 1.
+#[test]
+fn initialization() {
+    let mut replica = Replica::new();
+    assert!(replica.lists.is_empty());
+    assert_eq!(replica.lists.counts(), Counts::default());
+    assert_eq!((replica.lists.head(), replica.lists.pauses()), (None, None));
+    let first = replica.deliver(&Certification, ELSEWHERE, objects("x"));
+    assert_eq!((first, replica.lists.head()), (1, Some((1, Turn::Install))));
+}
+
+/// I: what had committed where a transaction was sent from, up to its `bot`, is not in its way;
+/// whoever was delivered behind that is, whatever either of them was when it was sent.
+#[test]
+fn line_i() {
+    let mut replica = Replica::new();
+    let first = replica.deliver(&Certification, ELSEWHERE, objects("x"));
+    let second = replica.deliver(&Certification, ELSEWHERE, objects("y"));
+    for (bot, writes, goes) in
+        [(0, "x", false), (0, "y", false), (first, "x", true), (first, "y", false), (second, "y", true)]
+    {
+        let position = replica.deliver_since(&Certification, HERE, objects(writes), bot, false);
+        let refused = (!goes).then_some(Effect::Refuse { position, undo: true });
+        assert_eq!(replica.take(), Vec::from_iter(refused), "bot {bot}, {writes}");
+    }
+    assert_eq!(replica.log(), "1r 2r 5r 7r");
+}
+
+/// §2.4: a w-dependency is on what is not known to be written, with whoever that may be; a
+/// c-dependency is on the outcome of somebody who writes the same. Who has several is resolved with
+/// the last of them, and is refused only for one who commits.
+#[test]
+fn dependencies() {
+    let pending = || {
+        let mut replica = Replica::new();
+        let a = replica.deliver(&Active, ELSEWHERE, None);
+        let w = replica.deliver(&WeakVoting, ELSEWHERE, objects("x"));
+        replica.deliver(&Certification, HERE, objects("xk"));
+        replica.deliver(&Certification, ELSEWHERE, objects("k"));
+        replica.deliver(&Certification, ELSEWHERE, objects("z"));
+        assert_eq!(replica.log(), "1w 2c>1 3c>1>2 4c>1>3 5c>1");
+        (replica, a, w)
+    };
+    let refused = |position| Effect::Refuse { position, undo: position == 3 };
+    // What A wrote concerns none of them: who depended on nothing else is resolved.
+    let (mut replica, a, w) = pending();
+    replica.end(a, objects("q"));
+    assert_eq!((replica.take(), replica.log().as_str()), (vec![], "2c 3c>2 4c>3 5r"));
+    // W has come to nothing, so the conflict with it refuses nobody; the one behind it does.
+    replica.vote(w, false);
+    assert_eq!((replica.take(), replica.log().as_str()), (vec![refused(w), refused(4)], "3r 5r"));
+    // What A wrote does concern one: it waits for W no longer, and nobody for it.
+    let (mut replica, a, w) = pending();
+    replica.end(a, objects("x"));
+    assert_eq!((replica.take(), replica.log().as_str()), (vec![refused(3)], "2c 4r 5r"));
+    replica.vote(w, true);
+    assert_eq!((replica.take(), replica.log().as_str()), (vec![], "2r 4r 5r"));
 }
 
 /// II.1: into both lists, w-pending and committable; nobody validates it.

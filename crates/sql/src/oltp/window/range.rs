@@ -107,12 +107,21 @@ impl Test {
         if offset.is_nan() || offset.signum() < 0 {
             return Err(invalid());
         }
-        if !value.is_finite() || !base.is_finite() || !offset.is_finite() {
-            // As with floats, whose other values do not matter beside these.
-            return self.float(value.to_f64(), base.to_f64(), offset.to_f64());
+        // NaN comes after everything and is at no distance from itself.
+        if value.is_nan() || base.is_nan() {
+            return Ok(self.holds(value, base));
         }
-        let limit = if self.subtract { base.subtract(offset)? } else { base.add(offset)? };
-        Ok(self.holds(value, &limit))
+        // Infinity less infinity could be anything.
+        if offset.is_infinite() && base.is_infinite() && (base.signum() > 0) == self.subtract {
+            return Ok(true);
+        }
+        let limit = if self.subtract { base.subtract(offset) } else { base.add(offset) };
+        // A limit that is too large to be a value lies beyond all of them, but for an infinite one.
+        Ok(match limit {
+            Ok(limit) => self.holds(value, &limit),
+            Err(_) if value.is_infinite() => self.holds(&value.signum(), &0),
+            Err(_) => self.at_most != self.subtract,
+        })
     }
 
     fn moment(

@@ -130,9 +130,15 @@ impl Pass<'_> {
         matches!(self.out.last().map(|token| &token.token), Some(Token::RParen)) && is(before, "CHECK")
     }
 
-    /// Whether what comes next is what a view or table is made of.
+    /// Whether what comes next is what a view or table is made of, or what is prepared.
     pub(super) fn after_first_as(&self) -> bool {
         let mut all = self.out.iter().filter(|token| is(Some(token), "AS"));
-        self.first == "CREATE" && self.after(&["AS"]) && all.nth(1).is_none()
+        let makes = match self.first.as_str() {
+            "CREATE" | "PREPARE" => true,
+            // Behind AS in a query there may be a name, even `table`.
+            "EXPLAIN" => self.out.iter().any(|token| is(Some(token), "CREATE")),
+            _ => false,
+        };
+        makes && self.after(&["AS"]) && all.nth(1).is_none()
     }
 }

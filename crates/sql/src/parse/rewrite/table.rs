@@ -11,11 +11,15 @@ impl Pass<'_> {
             None => true,
             Some(Token::LParen) => !self.after_function() || self.after_target(),
             Some(Token::Word(_)) => {
-                self.after(&["UNION", "EXCEPT", "INTERSECT", "ALL"])
+                self.after(&["UNION", "EXCEPT", "INTERSECT", "ALL", "DISTINCT"])
                     || self.after_first_as()
                     || self.after_target()
+                    || self.after_explain()
+                    || (self.first == "DECLARE" && self.after(&["FOR"]))
             }
-            Some(Token::RParen) => self.first == "WITH" || self.after_with() || self.after_target(),
+            Some(Token::RParen) => {
+                self.first == "WITH" || self.after_with() || self.after_target() || self.after_explain()
+            }
             _ => false,
         };
         if !begins_query || !matches!(self.peek(1).map(|token| &token.token), Some(Token::Word(_))) {
@@ -44,6 +48,19 @@ impl Pass<'_> {
         let before = &self.out[..self.out.len() - names];
         names > 0
             && matches!(before, [.., insert, into] if is(Some(insert), "INSERT") && is(Some(into), "INTO"))
+    }
+
+    /// Whether nothing but EXPLAIN and its options stands before this.
+    fn after_explain(&self) -> bool {
+        let is_paren = |token: &TokenWithSpan| matches!(token.token, Token::LParen | Token::RParen);
+        let is_option = |token: &TokenWithSpan| ["ANALYZE", "VERBOSE"].iter().any(|w| is(Some(token), w));
+        match self.out.as_slice() {
+            [explain, options @ ..] if is(Some(explain), "EXPLAIN") => match options {
+                [open, inner @ .., close] if is_paren(open) && is_paren(close) => !inner.iter().any(is_paren),
+                words => words.iter().all(is_option),
+            },
+            _ => false,
+        }
     }
 
     /// Whether the parenthesis that was closed before is that of a query of WITH.

@@ -39,7 +39,7 @@ use parking_lot::Mutex;
 use super::facts::Facts;
 use super::identity::gone;
 use super::interrupt::Interrupts;
-use super::outcome::fitting_name;
+use super::outcome::{Asked, fitting_name};
 use super::portal::{PortalState, Tag};
 use super::replication::Choice;
 use super::routine::Rows;
@@ -360,7 +360,7 @@ impl Session {
         let shown = name.map_or_else(|| id.to_string(), str::to_owned);
         self.seat.pause();
         let asked = database.now();
-        let outcome = self.in_order(Some(&shown), ordered).await?;
+        let outcome = self.in_order(Asked::Request(&shown), ordered).await?;
         let ended = database.programs().take(id);
         let (taken, wrote) = ended.as_ref().map_or((0, 0), |ended| (ended.took_us, ended.wrote));
         let waited = database.now().saturating_sub(asked).max(0).unsigned_abs();

@@ -2,6 +2,7 @@
 
 use super::{Finite, MAX_SCALE, Numeric, Repr, big_power_of_ten, overflow, power_of_ten};
 use crate::error::{SqlError, sqlstate};
+use crate::types::bounds::count_leading;
 
 impl From<i64> for Numeric {
     fn from(value: i64) -> Numeric {
@@ -147,20 +148,20 @@ fn parse_finite(text: &str) -> Result<Option<Numeric>, SqlError> {
         Some(b'+') => (false, &text[1..]),
         _ => (false, text),
     };
-    let (number, exponent) = match rest.find(['e', 'E']) {
-        Some(at) => (&rest[..at], Some(&rest[at + 1..])),
-        None => (rest, None),
+    let (integer, rest) = digits(rest)?;
+    let (fraction, rest) = match rest.strip_prefix('.') {
+        Some(rest) => digits(rest)?,
+        None => ("", rest),
     };
-    let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-    if integer.len() + fraction.len() == 0 || !all_digits(integer) || !all_digits(fraction) {
+    if integer.len() + fraction.len() == 0 {
         return Ok(None);
     }
-    let exponent = match exponent {
-        None => 0,
+    let exponent = match rest.strip_prefix(['e', 'E']) {
+        None if rest.is_empty() => 0,
+        None => return Ok(None),
         Some(text) => {
-            let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-            if digits.is_empty() || !all_digits(digits) {
+            let (digits, rest) = digits(text.strip_prefix(['+', '-']).unwrap_or(text))?;
+            if digits.is_empty() || !rest.is_empty() {
                 return Ok(None);
             }
             text.parse::<i32>()
@@ -172,37 +173,47 @@ fn parse_finite(text: &str) -> Result<Option<Numeric>, SqlError> {
     build(negative, integer, fraction, exponent).map(Some)
 }
 
+/// The digits that a text begins with, and what is behind them.
+fn digits(text: &str) -> Result<(&str, &str), SqlError> {
+    let count = count_leading(text.as_bytes(), |byte| byte.is_ascii_digit())?;
+    Ok(text.split_at(count))
+}
+
+/// Digits without the zeros that they begin with.
+fn without_zeros(digits: &str) -> Result<&str, SqlError> {
+    let count = count_leading(digits.as_bytes(), |byte| byte == b'0')?;
+    Ok(&digits[count..])
+}
+
 fn build(negative: bool, integer: &str, fraction: &str, exponent: i32) -> Result<Numeric, SqlError> {
-    let integer = integer.trim_start_matches('0');
-    let mut small: Option<i128> = None;
-    if integer.len() + fraction.len() <= 38 {
-        let mut value: i128 = 0;
-        for byte in integer.bytes().chain(fraction.bytes()) {
-            value = value * 10 + i128::from(byte - b'0');
-        }
-        small = Some(if negative { -value } else { value });
-    }
     let scale = fraction.len() as i64 - i64::from(exponent);
     if scale > i64::from(MAX_SCALE) {
         return Err(overflow());
     }
+    let integer = without_zeros(integer)?;
+    let fraction = if integer.is_empty() { without_zeros(fraction)? } else { fraction };
+    let count = integer.len() + fraction.len();
     // A positive exponent beyond the fraction multiplies.
     let factor = u32::try_from(-scale).unwrap_or(0);
-    let scale = u32::try_from(scale).unwrap_or(0);
-    if let Some(value) = small {
-        if value == 0 {
-            return Ok(Numeric::new(0, scale as u16));
-        }
-        if let Some(scaled) = power_of_ten(factor).and_then(|p| value.checked_mul(p)) {
-            return Ok(Numeric::new(scaled, scale as u16));
-        }
+    let shown = u32::try_from(scale).unwrap_or(0);
+    if count == 0 {
+        return Ok(Numeric::new(0, shown as u16));
     }
-    if i64::from(factor) > super::MAX_INTEGER_DIGITS {
+    // Before the digits are put together, which takes far longer than counting them.
+    if count as i64 - scale > super::MAX_INTEGER_DIGITS {
         return Err(overflow());
+    }
+    if count <= 38 {
+        let digits = integer.bytes().chain(fraction.bytes());
+        let value = digits.fold(0i128, |value, byte| value * 10 + i128::from(byte - b'0'));
+        let value = if negative { -value } else { value };
+        if let Some(scaled) = power_of_ten(factor).and_then(|p| value.checked_mul(p)) {
+            return Ok(Numeric::new(scaled, shown as u16));
+        }
     }
     let digits = [integer.as_bytes(), fraction.as_bytes()].concat();
     let magnitude = super::radix::parse(&digits).ok_or_else(overflow)? * big_power_of_ten(factor);
-    Numeric::from_big(if negative { -magnitude } else { magnitude }, scale)
+    Numeric::from_big(if negative { -magnitude } else { magnitude }, shown)
 }
 
 /// Decimal digits of `value` at the end of `buffer`.

@@ -70,25 +70,32 @@ impl Numeric {
             SIGN_NEG_INFINITY => return Ok(Numeric::NEG_INFINITY),
             _ => {}
         }
-        let mut small = Some(0i128);
-        let mut digits = Vec::with_capacity(usize::from(count));
+        let mut groups = Vec::with_capacity(usize::from(count));
         for group in words {
             if group > 9999 {
                 return Err(invalid("invalid digit in external \"numeric\" value"));
             }
-            small = small.and_then(|v| v.checked_mul(10_000)?.checked_add(i128::from(group)));
-            digits.push(group);
+            groups.push(group);
         }
-        let mantissa = match small {
+        // More digits than the scale shows are dropped, as PostgreSQL does: groups of nothing else
+        // at once, since reading very many would take long.
+        let shown = i64::from(weight) + 1 + i64::from(scale.div_ceil(4));
+        groups.truncate(usize::try_from(shown).unwrap_or(0));
+        let small = |value: i128, group: &u16| value.checked_mul(10_000)?.checked_add(i128::from(*group));
+        let mantissa = match groups.iter().try_fold(0, small) {
+            Some(0) => return Ok(Numeric::new(0, scale)),
             Some(value) => BigInt::from(value),
-            None => digits.iter().fold(BigInt::ZERO, |n, group| n * 10_000u32 + u32::from(*group)),
+            None => {
+                let digits = |group: &u16| [1000, 100, 10, 1].map(|unit| b'0' + (group / unit % 10) as u8);
+                let digits: Vec<u8> = groups.iter().flat_map(digits).collect();
+                super::radix::parse(&digits).unwrap_or_default()
+            }
         };
         let mantissa = if sign == SIGN_NEGATIVE { -mantissa } else { mantissa };
         // The last group's place, in decimal digits after the point.
-        let place = (i64::from(count) - 1 - i64::from(weight)) * 4;
+        let place = (groups.len() as i64 - 1 - i64::from(weight)) * 4;
         if place >= 0 {
             let wide = u32::try_from(place).unwrap_or(u32::MAX);
-            // More digits than the scale shows are dropped, as PostgreSQL does.
             return if wide <= MAX_SCALE {
                 Ok(Numeric::from_big(mantissa, wide)?.truncate(i32::from(scale)))
             } else {
