@@ -14,6 +14,7 @@
 //! | `chart` | curves over the number of clients, as SVG |
 //! | `report` | the table, the JSON list and the chart that every benchmark ends with |
 //! | `results` | docs/results.md and its pages, from the JSON files of the runs |
+//! | `steal` | what the host of a virtual machine takes from it |
 //! | `command` | one file per subcommand of `cognate-bench` |
 //!
 //! Invariants: every server started here is a child with its own temporary folder and a free
@@ -34,4 +35,5 @@ pub mod progress;
 pub mod random;
 pub mod report;
 pub mod results;
+pub mod steal;
 pub mod workload;

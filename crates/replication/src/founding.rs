@@ -157,7 +157,7 @@ async fn join(inner: &Inner, cluster: ClusterId, began: Position, instead_of: Op
     let (node, incarnation) = (inner.identity.node(), inner.identity.incarnation());
     let birth = Birth { version: LOG_VERSION, cluster, node, incarnation, began };
     let written = match inner.log.set_birth(birth) {
-        Ok(wait) if inner.settings.flushes_inline => wait.wait(),
+        Ok(wait) if inner.settings.flushes_inline.is_some() => wait.wait(),
         Ok(wait) => wait.await,
         Err(error) => Err(error),
     };

@@ -54,5 +54,5 @@ pub use order::{Change, Marks, TotalOrder};
 pub use pace::{PaceBounds, SlowNode};
 #[cfg(feature = "planted-faults")]
 pub use planted::{Planted, plant};
-pub use settings::{Limits, Settings, Timing};
+pub use settings::{FlushTime, Limits, Settings, Timing};
 pub use status::{NodeRow, NodeState, Role};

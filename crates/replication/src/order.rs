@@ -140,7 +140,7 @@ impl TotalOrder {
             wire: Arc::clone(&wire),
             identity: Arc::clone(&identity),
             settled: mark,
-            flushes_inline: settings.flushes_inline,
+            flushes_inline: settings.flushes_inline.clone(),
         };
         let consensus = match Consensus::start(parts, &settings.timing, limits).await {
             Ok(consensus) => consensus,

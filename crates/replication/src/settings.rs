@@ -1,6 +1,8 @@
 //! How a node of a cluster is set up.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cognate_engine::storage::LogOptions;
@@ -25,9 +27,41 @@ pub struct Settings {
     pub pace: PaceBounds,
     /// How the log's segments are kept.
     pub log: LogOptions,
-    /// Whether a write to the log waits for its flush at once, on the caller's thread. For
-    /// simulations on one thread, whose time stands still meanwhile.
-    pub flushes_inline: bool,
+    /// If a write to the log waits for its flush at once, on the caller's thread: how long that
+    /// takes. For simulations on one thread, whose time stands still otherwise.
+    pub flushes_inline: Option<FlushTime>,
+}
+
+/// How long flushes take on a simulation's clock; clones are the same disk's. Nothing else of the
+/// node's order happens meanwhile: so a long one is a process that stands still, too.
+#[derive(Debug, Clone, Default)]
+pub struct FlushTime(Arc<Times>);
+
+/// In microseconds.
+#[derive(Debug, Default)]
+struct Times {
+    each: AtomicU64,
+    next: AtomicU64,
+}
+
+impl FlushTime {
+    /// From now on each takes so long.
+    pub fn set(&self, each: Duration) {
+        self.0.each.store(each.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// The next one takes so much longer.
+    pub fn delay_next(&self, by: Duration) {
+        self.0.next.store(by.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Waits as long as the next one takes, before anything of it is done.
+    pub(crate) async fn pass(&self) {
+        let time = self.0.each.load(Ordering::Relaxed) + self.0.next.swap(0, Ordering::Relaxed);
+        if time > 0 {
+            tokio::time::sleep(Duration::from_micros(time)).await;
+        }
+    }
 }
 
 /// When a leader counts as lost, and how long who proposes waits.
@@ -115,7 +149,7 @@ impl Settings {
             limits: Limits::default(),
             pace: PaceBounds::default(),
             log: LogOptions::default(),
-            flushes_inline: false,
+            flushes_inline: None,
         }
     }
 

@@ -10,7 +10,9 @@
 //!    other, with a prepared statement.
 //!
 //! What matters is the longest of all these times: a server that answers nearly everybody at once
-//! and one of ten thousand after a minute has stood still for a minute.
+//! and one of ten thousand after a minute has stood still for a minute. A virtual machine may have
+//! stood still itself, and everything on it: the longest time in which its host kept a processor
+//! from it while single rows were read is shown beside ([`steal`](crate::steal)).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use crate::error::{DatabaseContext, Error, Result};
 use crate::peer::System;
 use crate::random::Random;
 use crate::report::{LatencyMs, Record, TOTAL, align, number};
+use crate::steal::{Stolen, Watch};
 
 /// The arguments of the interrupted statements.
 #[derive(Clone, Debug, Args)]
@@ -179,6 +182,8 @@ struct Measured {
     reads: Histogram<u64>,
     /// How the statements beside them ended: by SQLSTATE, or with rows.
     beside: Endings,
+    /// What the machine's host took from it meanwhile.
+    stolen: Option<Stolen>,
 }
 
 /// How often statements ended in which way.
@@ -210,6 +215,7 @@ async fn one(args: &InterruptArgs, system: &System, text: &'static str) -> Resul
         cancels: Vec::new(),
         ended: Vec::new(),
         beside: Endings::new(),
+        stolen: None,
         reads: Histogram::new(3).map_err(|error| Error::Usage(error.to_string()))?,
     };
     for _ in 0..args.cancels {
@@ -229,7 +235,9 @@ async fn one(args: &InterruptArgs, system: &System, text: &'static str) -> Resul
     for _ in 0..2 {
         loads.push(again_and_again(system.client().await?, text, Arc::clone(&stop)));
     }
+    let watch = Watch::start();
     let result = reads(args, system, &mut measured.reads).await;
+    measured.stolen = watch.end();
     stop.store(true, Ordering::Release);
     for (token, running) in loads {
         // It may just have ended and begun again: it is asked until it has heard.
@@ -346,6 +354,10 @@ fn record(args: &InterruptArgs, system: &System, name: &str, measured: &Measured
         record.params.insert("cancel_ms_max".to_owned(), json!(longest(measured)));
     }
     record.params.insert("read_ms_max".to_owned(), json!(measured.reads.max() as f64 / 1000.0));
+    if let Some(stolen) = measured.stolen {
+        record.params.insert("stolen_ms".to_owned(), json!(milliseconds(&stolen.total)));
+        record.params.insert("stolen_ms_max".to_owned(), json!(milliseconds(&stolen.longest)));
+    }
     if !measured.ended.is_empty() {
         record.params.insert("ended".to_owned(), json!(measured.ended.join(", ")));
     }
@@ -370,6 +382,10 @@ fn total(args: &InterruptArgs, system: &System, found: &[(&str, Measured)]) -> O
     let prefix = if system.name == "cognate" { "" } else { "peer_" };
     record.params.insert(format!("{prefix}worst_cancel_ms"), json!(cancel));
     record.params.insert(format!("{prefix}worst_read_ms"), json!(reads.max() as f64 / 1000.0));
+    let stolen = found.iter().filter_map(|(_, measured)| measured.stolen.map(|stolen| stolen.longest)).max();
+    if let Some(stolen) = stolen {
+        record.params.insert(format!("{prefix}worst_stolen_ms"), json!(milliseconds(&stolen)));
+    }
     Some(record)
 }
 
@@ -382,6 +398,7 @@ fn table(records: &[Record]) -> String {
         "p50 ms",
         "p99 ms",
         "longest read ms",
+        "longest stolen ms",
         "ended",
     ];
     let mut rows = vec![head.map(str::to_owned)];
@@ -398,6 +415,7 @@ fn table(records: &[Record]) -> String {
             number(record.latency_ms.p50),
             number(record.latency_ms.p99),
             figure(["read_ms_max", "worst_read_ms", "peer_worst_read_ms"]),
+            figure(["stolen_ms_max", "worst_stolen_ms", "peer_worst_stolen_ms"]),
             record.param("ended").to_owned(),
         ]);
     }

@@ -139,6 +139,9 @@ pub const GOALS: &[Goal] = goals! {
     further "point reads beside two long statements of any kind: the longest"
         as "a point read beside long ones", AtMost(50.0), " ms", "",
         |f| f.param("interrupt", "worst_read_ms");
+    further "the longest time in which the machine's host let one of its processors not run, beside them"
+        as "the machine stood still", Nothing, " ms", "",
+        |f| f.param("interrupt", "worst_stolen_ms");
     further "point read in the embedded library, one thread, from memory"
         as "embedded, from memory", AtMost(3.0), " µs", "1 µs",
         |f| f.mean_us("point-read", "in memory");

@@ -19,6 +19,7 @@ use crate::entry::{Base, EntryId, MembersAt, NodeNumber, Position};
 use crate::log::OrderLog;
 use crate::log::record::Install;
 use crate::mark::Mark;
+use crate::settings::FlushTime;
 
 /// A snapshot on its way.
 pub(crate) enum Parcel {
@@ -160,7 +161,7 @@ pub(crate) struct Machine {
     pub(super) application: Arc<dyn Application>,
     pub(super) settled: Arc<Mark>,
     pub(super) shared: Arc<Shared>,
-    pub(super) flushes_inline: bool,
+    pub(super) flushes_inline: Option<FlushTime>,
     pub(super) applied: Option<EntryId>,
     pub(super) members: MembersAt,
     pub(super) snapshot: Option<Base>,
@@ -254,7 +255,7 @@ impl RaftStateMachine<Types> for Machine {
         };
         let install = Install { base: base.clone(), position };
         let wait = self.log.begin_install(install).map_err(io::Error::other)?;
-        durable(wait, self.flushes_inline).await?;
+        durable(wait, self.flushes_inline.as_ref()).await?;
         sink.finish().await.map_err(io::Error::other)?;
         self.applied = meta.last_log_id.map(id_of);
         self.members = base.members.clone();

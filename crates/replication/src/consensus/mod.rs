@@ -51,7 +51,7 @@ use crate::log::OrderLog;
 use crate::mark::Mark;
 use crate::messages::{Append, Appended, AskVote, Change, HandOver, Nothing, Proposed, Vote};
 use crate::net::{Identity, Wire};
-use crate::settings::{Limits, Timing};
+use crate::settings::{FlushTime, Limits, Timing};
 
 /// The part of the consensus library that, where the consensus has ended (by a full disk perhaps),
 /// tells so in the log of whatever it is asked, many times a second. Whoever asks is told, too.
@@ -176,7 +176,7 @@ pub(crate) struct Parts {
     pub(crate) wire: Arc<dyn Wire>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) settled: Mark,
-    pub(crate) flushes_inline: bool,
+    pub(crate) flushes_inline: Option<FlushTime>,
 }
 
 /// Tells when the view may have changed: several times with each entry, so nobody should wait here
@@ -246,7 +246,7 @@ impl Consensus {
         let settled = Arc::new(parts.settled);
         let storage = Storage {
             log: Arc::clone(&log),
-            flushes_inline: parts.flushes_inline,
+            flushes_inline: parts.flushes_inline.clone(),
             append_bytes: limits.append_bytes,
             unconfirmed: Unconfirmed::start(),
             shared: Arc::clone(&shared),
@@ -258,7 +258,7 @@ impl Consensus {
             application: parts.application,
             settled,
             shared: Arc::clone(&shared),
-            flushes_inline: parts.flushes_inline,
+            flushes_inline: parts.flushes_inline.clone(),
             applied,
             members: applied.map_or_else(MembersAt::default, |id| log.members_at(id.index)),
             snapshot: base.id.is_some().then_some(base),

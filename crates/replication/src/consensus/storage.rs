@@ -20,12 +20,13 @@ use super::{LogId, RaftEntry, RaftVote, Types, ballot_of, entry_of, id_of, log_i
 use crate::log::OrderLog;
 use crate::mark::Mark;
 use crate::planted::{self, Planted};
+use crate::settings::FlushTime;
 
 /// See the module's description.
 #[derive(Debug, Clone)]
 pub(super) struct Storage {
     pub(super) log: Arc<OrderLog>,
-    pub(super) flushes_inline: bool,
+    pub(super) flushes_inline: Option<FlushTime>,
     pub(super) append_bytes: usize,
     pub(super) unconfirmed: Arc<Unconfirmed>,
     pub(super) shared: Arc<Shared>,
@@ -116,8 +117,14 @@ impl Drop for Unconfirmed {
 }
 
 /// Waits until a record is durable, on this thread if need be.
-pub(super) async fn durable(wait: DurableWait, inline: bool) -> io::Result<()> {
-    let outcome = if inline { wait.wait() } else { wait.await };
+pub(super) async fn durable(wait: DurableWait, inline: Option<&FlushTime>) -> io::Result<()> {
+    let outcome = match inline {
+        Some(time) => {
+            time.pass().await;
+            wait.wait()
+        }
+        None => wait.await,
+    };
     outcome.map_err(io::Error::other)
 }
 
@@ -204,7 +211,7 @@ impl RaftLogStorage<Types> for Storage {
         if planted::is(Planted::VotesUnflushed) {
             return Ok(());
         }
-        durable(wait, self.flushes_inline).await
+        durable(wait, self.flushes_inline.as_ref()).await
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
@@ -236,7 +243,7 @@ impl RaftLogStorage<Types> for Storage {
         I::IntoIter: OptionalSend,
     {
         let entries = entries.into_iter().map(entry_of);
-        let (wait, is_unwoken) = if self.flushes_inline {
+        let (wait, is_unwoken) = if self.flushes_inline.is_some() {
             (self.log.append(entries).map_err(io::Error::other)?, false)
         } else {
             self.log.append_unwoken(entries).map_err(io::Error::other)?
@@ -246,8 +253,8 @@ impl RaftLogStorage<Types> for Storage {
         }
         if planted::is(Planted::ConfirmsUnflushed) {
             callback.io_completed(Ok(()));
-        } else if self.flushes_inline {
-            callback.io_completed(wait.wait().map_err(io::Error::other));
+        } else if let Some(time) = &self.flushes_inline {
+            callback.io_completed(durable(wait, Some(time)).await);
         } else {
             self.unconfirmed.confirm_after(wait, callback);
         }
@@ -260,12 +267,12 @@ impl RaftLogStorage<Types> for Storage {
 
     async fn purge(&mut self, id: LogId) -> io::Result<()> {
         let Some((wait, bound)) = self.log.purge(id_of(id)).map_err(io::Error::other)? else { return Ok(()) };
-        let (log, inline) = (Arc::clone(&self.log), self.flushes_inline);
+        let (log, inline) = (Arc::clone(&self.log), self.flushes_inline.clone());
         let remove = async move {
-            durable(wait, inline).await?;
+            durable(wait, inline.as_ref()).await?;
             log.remove_before(bound).map_err(io::Error::other)
         };
-        if inline {
+        if self.flushes_inline.is_some() {
             return remove.await;
         }
         tokio::spawn(async move {

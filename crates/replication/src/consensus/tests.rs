@@ -52,13 +52,13 @@ impl StoreBuilder<Types, Storage, Machine> for Stores {
             cognate_engine::storage::LogOptions { prepare: false, idle_mark: None, ..Default::default() };
         let log = OrderLog::open(&disk, std::path::Path::new("/log"), options, 1 << 20, 0);
         let log = Arc::new(log.expect("an empty disk"));
-        let flushes_inline = self.flushes_inline;
+        let flushes_inline = self.flushes_inline.then(FlushTime::default);
         let shared = Shared { claims_applied: true, is_running: true.into(), ..Shared::default() };
         let shared = Arc::new(shared);
         let settled = Arc::new(Mark::new(Settled::default()));
         let storage = Storage {
             log: Arc::clone(&log),
-            flushes_inline,
+            flushes_inline: flushes_inline.clone(),
             append_bytes: 1 << 20,
             unconfirmed: Unconfirmed::start(),
             shared: Arc::clone(&shared),
@@ -292,7 +292,8 @@ async fn a_consensus_that_has_panicked_says_so() {
     let identity = Arc::new(Identity::new(1, 1, BTreeSet::from([1, 3]), Arc::clone(&log)));
     let settled = Mark::new(Settled::default());
     let (application, wire) = (Arc::new(Empty), Arc::new(Deserter));
-    let parts = Parts { log, application, wire, identity, settled, flushes_inline: true };
+    let flushes_inline = Some(FlushTime::default());
+    let parts = Parts { log, application, wire, identity, settled, flushes_inline };
     let (timing, limits) = (Timing::default(), Limits::default());
     let consensus = Consensus::start(parts, &timing, &limits).await.expect("it starts");
     assert_eq!(consensus.view().failure, None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cognate_env::sim::{SimDisk, SimRng};
-use cognate_replication::{NodeNumber, Settings, SimNetwork, TotalOrder};
+use cognate_replication::{FlushTime, NodeNumber, Settings, SimNetwork, TotalOrder};
 
 use crate::recorder::Recorder;
 use crate::sim::simulated;
@@ -17,7 +17,7 @@ const NODES: NodeNumber = 4;
 async fn start(network: &SimNetwork, disk: &SimDisk, seed: u64, node: NodeNumber) -> Running {
     let peers = (1..=NODES).map(|node| (node, format!("node {node}"))).collect();
     let mut settings = Settings::new(node, peers);
-    settings.flushes_inline = true;
+    settings.flushes_inline = Some(FlushTime::default());
     settings.log.prepare = false;
     settings.log.idle_mark = None;
     settings.log.rng = Arc::new(SimRng::new(seed));

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use cognate_env::SplitMix;
 use cognate_env::sim::{Loss, SimDisk, SimRng};
 use cognate_replication::{
-    NodeNumber, PaceBounds, Position, ProposeError, Settings, SimNetwork, TotalOrder, Weather,
+    FlushTime, NodeNumber, PaceBounds, Position, ProposeError, Settings, SimNetwork, TotalOrder, Weather,
 };
 
 use crate::recorder::Recorder;
@@ -76,7 +76,7 @@ impl Storm {
     pub(crate) async fn start(&mut self, node: NodeNumber) {
         let peers = self.disks.keys().map(|node| (*node, format!("node {node}"))).collect();
         let mut settings = Settings::new(node, peers);
-        settings.flushes_inline = true;
+        settings.flushes_inline = Some(FlushTime::default());
         settings.log.prepare = false;
         settings.log.idle_mark = None;
         settings.log.segment_bytes = 4 << 10;

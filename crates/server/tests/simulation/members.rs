@@ -8,11 +8,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cognate_env::sim::SimDisk;
 use cognate_replication::{Change, NodeNumber, TotalOrder};
 use tokio::time::timeout;
 
 use super::Storm;
+use super::machine::Machine;
 use super::node::{NODES, Running};
 
 /// How long a change may take in a storm.
@@ -43,8 +43,8 @@ impl Storm {
             return;
         }
         self.crash(number).await;
-        let disk = SimDisk::new(self.seed ^ (u64::from(self.starts) << 40));
-        self.disks.insert(number, disk);
+        let machine = Machine::new(self.seed ^ (u64::from(self.starts) << 40));
+        self.machines.insert(number, machine);
         self.start(number).await;
         self.renewed += 1;
     }

@@ -2,15 +2,17 @@
 //! over disks that lose power, on one thread whose clock stands still while anything is done.
 //!
 //! In each round something happens: nodes end and come back, directions are cut and heal, the
-//! weather changes, checkpoints are made and logs cut, so that nodes that come back are sent
-//! others' states; nodes are removed and added again with nothing. Meanwhile clients read and write
-//! at all nodes, at SERIALIZABLE, commit by all protocols, prepare and decide, have siblings at two
-//! nodes of which one commits, and try again under the same name where they were not answered. With
-//! every fourth seed they do so at REPEATABLE READ, where nobody prepares: what is prepared is seen
-//! later than at its place in the order. Then everything heals, and it is looked whether
+//! weather changes, disks become slow and nodes stand still, calendars jump, checkpoints are made
+//! and logs cut, so that nodes that come back are sent others' states; nodes are removed and added
+//! again with nothing. Meanwhile clients read and write at all nodes, at SERIALIZABLE, commit by
+//! all protocols, prepare and decide, have siblings at two nodes of which one commits, define their
+//! table anew, take blocks of numbers, and try again under the same name where they were not
+//! answered. With every fourth seed they do so at REPEATABLE READ, where nobody prepares: what is
+//! prepared is seen later than at its place in the order. Then everything heals, and it is looked
+//! whether
 //! - all nodes have the same rows and the same digest at the same position;
 //! - everything acknowledged is there, nothing refused is, and of one name, and of one family, one
-//!   has committed;
+//!   has committed; no block of numbers was given to two;
 //! - one serial order of one copy explains all that was read and written, or everybody has read
 //!   what one moment had, and replaced nothing that came later;
 //! - new transactions commit.
@@ -22,11 +24,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod definition;
 mod history;
+mod machine;
 mod members;
 mod node;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -36,12 +40,14 @@ use cognate_engine::{
     Access, Database, Error, Isolation, LockMode, Replication, Transaction, Value, WaitPolicy,
 };
 use cognate_env::SplitMix;
-use cognate_env::sim::{Loss, SimDisk};
+use cognate_env::sim::Loss;
 use cognate_replication::{SimNetwork, Weather};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use self::definition::{next_block, place, rewrite, take_block, tree_of};
 use self::history::{Deed, History, Told};
+use self::machine::Machine;
 use self::node::{NODES, Running, Seen, Up, program};
 
 const TREE: u32 = 1007;
@@ -71,6 +77,8 @@ struct World {
     is_over: Mutex<bool>,
     /// What programs have read.
     seen: Seen,
+    /// Blocks of numbers that somebody has.
+    blocks: Mutex<BTreeSet<usize>>,
     /// Everybody works at REPEATABLE READ.
     is_of_snapshots: bool,
 }
@@ -113,18 +121,19 @@ fn writer_of(value: &[u8]) -> usize {
 
 /// Reads and writes a few keys, and notes what it saw.
 async fn work(t: &mut Transaction, random: &mut SplitMix, deed: &mut Deed) -> Result<(), Error> {
+    let tree = tree_of(t).await?;
     for _ in 0..=random.below(4) {
         let number = random.below(KEYS as u64) as usize;
         if deed.wrote.contains(&number) {
             continue;
         }
         if random.one_in(2) {
-            let found = t.get(TREE, &key(number))?;
+            let found = t.get(tree, &key(number))?;
             deed.read.push((number, found.map(|value| writer_of(&value))));
         } else {
-            t.lock(TREE, &key(number), LockMode::NoKeyExclusive, WaitPolicy::NoWait).await?;
-            t.check_unchanged(TREE, &key(number))?;
-            t.put(TREE, &key(number), Value::copy_from_slice(deed.id.to_string().as_bytes()))?;
+            t.lock(tree, &key(number), LockMode::NoKeyExclusive, WaitPolicy::NoWait).await?;
+            t.check_unchanged(tree, &key(number))?;
+            t.put(tree, &key(number), Value::copy_from_slice(deed.id.to_string().as_bytes()))?;
             deed.wrote.push(number);
         }
     }
@@ -158,6 +167,17 @@ async fn client(world: Arc<World>, mut random: SplitMix) {
         if !world.is_of_snapshots && random.one_in(16) {
             siblings(&world, &mut random).await;
             continue;
+        }
+        match random.below(24) {
+            0 => {
+                rewrite(&world, &mut random).await;
+                continue;
+            }
+            1 => {
+                take_block(&world, &mut random).await;
+                continue;
+            }
+            _ => {}
         }
         let Some(up) = world.any_up(&mut random) else { continue };
         let id = world.number();
@@ -294,6 +314,10 @@ async fn siblings(world: &World, random: &mut SplitMix) {
 #[derive(Debug, Default)]
 struct Counts {
     committed: usize,
+    /// Of the committed ones, how many have moved all rows.
+    defined: usize,
+    /// Blocks of numbers that somebody has.
+    blocks: usize,
     others: usize,
     replaced: usize,
     renewed: usize,
@@ -303,7 +327,7 @@ struct Storm {
     seed: u64,
     random: SplitMix,
     network: SimNetwork,
-    disks: BTreeMap<u16, SimDisk>,
+    machines: BTreeMap<u16, Machine>,
     running: BTreeMap<u16, Running>,
     starts: u32,
     /// How often a node went on with another one's state.
@@ -321,7 +345,7 @@ impl Storm {
             seed,
             random: SplitMix::new(seed),
             network: SimNetwork::new(seed),
-            disks: (1..=NODES).map(|node| (node, SimDisk::new(seed ^ (u64::from(node) << 32)))).collect(),
+            machines: (1..=NODES).map(|node| (node, Machine::new(seed ^ (u64::from(node) << 32)))).collect(),
             running: BTreeMap::new(),
             starts: 0,
             replaced: 0,
@@ -333,8 +357,8 @@ impl Storm {
 
     async fn start(&mut self, number: u16) {
         self.starts += 1;
-        let (disk, seed) = (&self.disks[&number], self.seed);
-        match Running::start(number, self.starts, seed, disk, &self.network, &self.world.seen).await {
+        let (machine, seed) = (&self.machines[&number], self.seed);
+        match Running::start(number, self.starts, seed, machine, &self.network, &self.world.seen).await {
             Ok(running) => {
                 self.world.up.lock().unwrap().insert(number, running.up.clone());
                 self.running.insert(number, running);
@@ -347,7 +371,7 @@ impl Storm {
         self.world.up.lock().unwrap().remove(&number);
         let Some(running) = self.running.remove(&number) else { return };
         let loss = if self.random.one_in(3) { Loss::Process } else { Loss::Power };
-        running.kill(&self.network, &self.disks[&number], loss).await;
+        running.kill(&self.network, &self.machines[&number].disk, loss).await;
     }
 
     /// Nodes that were sent another one's state start again by themselves.
@@ -363,7 +387,7 @@ impl Storm {
 
     async fn round(&mut self) {
         let any = 1 + self.random.below(u64::from(NODES)) as u16;
-        match self.random.below(16) {
+        match self.random.below(20) {
             0 | 1 => self.crash(any).await,
             2 if self.random.one_in(4) => {
                 for number in 1..=NODES {
@@ -395,6 +419,9 @@ impl Storm {
                 }
             }
             14 => self.renew(any).await,
+            15 | 16 => self.machines[&any].slow_down(&mut self.random),
+            17 => self.machines[&any].stand_still(&mut self.random),
+            18 => self.machines[&any].jump(&mut self.random),
             _ => {}
         }
         self.start_replaced().await;
@@ -428,6 +455,7 @@ impl Storm {
         *self.world.is_over.lock().unwrap() = true;
         self.network.heal();
         self.network.set_weather(Weather::fair());
+        self.machines.values().for_each(Machine::recover);
         for number in 1..=NODES {
             if !self.running.contains_key(&number) {
                 self.start(number).await;
@@ -461,6 +489,12 @@ impl Storm {
         let seed = self.seed;
         assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "seed {seed}: {answers:?}");
         let finally = answers.swap_remove(0).0;
+        let next = next_block(&engine(1).begin(Isolation::Snapshot, Access::ReadWrite)).unwrap();
+        let last = self.world.blocks.lock().unwrap().last().copied();
+        assert!(
+            last.is_none_or(|last| last < next),
+            "seed {seed}: block {last:?} was taken, and {next} is next"
+        );
         let mut history = std::mem::take(&mut *self.world.history.lock().unwrap());
         for deed in &mut history.deeds {
             deed.read.extend(self.world.seen.lock().unwrap().get(&deed.transaction).into_iter().flatten());
@@ -469,11 +503,17 @@ impl Storm {
         let outcomes: HashMap<usize, (u64, bool)> = history.deeds.iter().filter_map(outcome).collect();
         history.check(&finally, &outcomes, self.world.is_of_snapshots);
         let committed = outcomes.values().filter(|(_, committed)| *committed).count();
+        let is_defined = |deed: &&Deed| {
+            deed.protocol == "definition" && outcomes.get(&deed.id).is_some_and(|(_, committed)| *committed)
+        };
+        let defined = history.deeds.iter().filter(is_defined).count();
         for (number, running) in std::mem::take(&mut self.running) {
-            running.kill(&self.network, &self.disks[&number], Loss::Process).await;
+            running.kill(&self.network, &self.machines[&number].disk, Loss::Process).await;
         }
         Counts {
             committed,
+            defined,
+            blocks: self.world.blocks.lock().unwrap().len(),
             others: history.deeds.len() - committed,
             replaced: self.replaced,
             renewed: self.renewed,
@@ -484,7 +524,8 @@ impl Storm {
 /// Who wrote each key last.
 fn rows(engine: &Database) -> BTreeMap<usize, usize> {
     let t = engine.begin(Isolation::Snapshot, Access::ReadWrite);
-    let found = |number: usize| Some((number, writer_of(&t.get(TREE, &key(number)).unwrap()?)));
+    let tree = place(&t).unwrap();
+    let found = |number: usize| Some((number, writer_of(&t.get(tree, &key(number)).unwrap()?)));
     (0..KEYS).filter_map(found).collect()
 }
 
@@ -527,13 +568,15 @@ fn storms_pass_and_one_copy_is_left() {
             return;
         }
         println!("seed {seed}");
-        let Counts { committed, others, replaced, renewed } = run(seed, 60);
+        let Counts { committed, defined, blocks, others, replaced, renewed } = run(seed, 60);
         println!(
             "seed {seed}: {committed} committed, {others} did not, {replaced} states were sent, {renewed} \
              came back with nothing"
         );
         let mut totals = totals.lock().unwrap();
         totals.committed += committed;
+        totals.defined += defined;
+        totals.blocks += blocks;
         totals.others += others;
         totals.replaced += replaced;
         totals.renewed += renewed;
@@ -543,5 +586,6 @@ fn storms_pass_and_one_copy_is_left() {
     let totals = totals.into_inner().unwrap();
     println!("{totals:?}");
     assert!(totals.committed > 10 * seeds as usize, "so little was done: {totals:?}");
+    assert!(totals.defined > 0 && totals.blocks > 0 || seeds < 10, "nothing was defined: {totals:?}");
     assert!(totals.renewed > 0 || seeds < 10, "nobody came back with nothing: {totals:?}");
 }

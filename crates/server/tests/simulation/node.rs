@@ -16,11 +16,14 @@ use cognate_engine::{
 use cognate_env::Disk;
 use cognate_env::sim::{Loss, SimDisk, SimRng};
 use cognate_replication::{
-    Answer, Application, Delivered, Delivery, Failure, NodeNumber, Position, ProposeError, Settings,
-    SimNetwork, Snapshot, SnapshotSink, SnapshotSource, TotalOrder,
+    Answer, Application, Delivered, Delivery, Failure, FlushTime, NodeNumber, Position, ProposeError,
+    Settings, SimNetwork, Snapshot, SnapshotSink, SnapshotSource, TotalOrder,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
+
+use super::definition::{CATALOG, tree_of};
+use super::machine::Machine;
 
 /// Where a node's data are on its disk.
 pub(crate) const FOLDER: &str = "/node";
@@ -126,11 +129,11 @@ pub(crate) struct Running {
     tasks: Vec<JoinHandle<()>>,
 }
 
-fn settings(node: NodeNumber, seed: u64) -> Settings {
+fn settings(node: NodeNumber, seed: u64, flushes: FlushTime) -> Settings {
     let peers: BTreeMap<NodeNumber, String> =
         (1..=NodeNumber::from(NODES)).map(|node| (node, format!("node {node}"))).collect();
     let mut settings = Settings::new(node, peers);
-    settings.flushes_inline = true;
+    settings.flushes_inline = Some(flushes);
     settings.log.prepare = false;
     settings.log.idle_mark = None;
     settings.log.segment_bytes = 8 << 10;
@@ -147,20 +150,22 @@ impl Running {
         number: u16,
         start: u32,
         seed: u64,
-        disk: &SimDisk,
+        machine: &Machine,
         network: &SimNetwork,
         seen: &Seen,
     ) -> Result<Running, String> {
         let (sender, requests) = mpsc::unbounded_channel();
         let link = Arc::new(Mutex::new(None));
         let mut options = Options::new(FOLDER);
+        let disk = &machine.disk;
         options.disk = disk.handle();
+        options.clock = machine.calendar.clone();
         let way = Arc::new(Link { sender, order: Arc::clone(&link) });
         options.node = Some(Node { number, start, order: way });
         let engine = Database::open(options).map_err(|error| format!("node {number}: {error}"))?;
         let state = State { engine: engine.clone(), disk: disk.handle() };
         let started = TotalOrder::start(
-            settings(number.into(), seed),
+            settings(number.into(), seed, machine.flushes.clone()),
             disk.handle(),
             Path::new("/order"),
             engine.starts_at(),
@@ -237,8 +242,9 @@ async fn execute(execution: Execution, seen: &Seen) -> Executed {
     let mut keys =
         || -> Vec<usize> { words.next().unwrap().split(',').filter_map(|word| word.parse().ok()).collect() };
     let (reads, writes) = (keys(), keys());
+    let tree = tree_of(&mut transaction).await.unwrap();
     let read = |key: &usize| {
-        let found = transaction.get(super::TREE, &super::key(*key)).unwrap();
+        let found = transaction.get(tree, &super::key(*key)).unwrap();
         (*key, found.map(|value| super::writer_of(&value)))
     };
     let read: Vec<_> = reads.iter().map(read).collect();
@@ -246,10 +252,10 @@ async fn execute(execution: Execution, seen: &Seen) -> Executed {
     assert!(before.is_none_or(|before| before == read), "two nodes have read different things");
     for key in writes {
         let key = super::key(key);
-        transaction.lock(super::TREE, &key, LockMode::NoKeyExclusive, WaitPolicy::NoWait).await.unwrap();
-        transaction.put(super::TREE, &key, Value::copy_from_slice(number.as_bytes())).unwrap();
+        transaction.lock(tree, &key, LockMode::NoKeyExclusive, WaitPolicy::NoWait).await.unwrap();
+        transaction.put(tree, &key, Value::copy_from_slice(number.as_bytes())).unwrap();
     }
-    Executed { transaction, trees: vec![super::TREE], commits: true }
+    Executed { transaction, trees: vec![CATALOG, tree], commits: true }
 }
 
 async fn apply(
