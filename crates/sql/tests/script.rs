@@ -704,6 +704,7 @@ scripts!(
     enum_refusals,
     equal_keys,
     evaluation,
+    exists,
     explain_analyze,
     durability,
     first_query,

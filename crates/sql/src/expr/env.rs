@@ -186,6 +186,8 @@ struct Stride {
     length: Cell<u32>,
     /// Where rows are counted, `left` stays zero and this is in its place.
     counted: Cell<u32>,
+    /// Steps that were taken or are left.
+    given: Cell<u64>,
 }
 
 impl Stride {
@@ -213,6 +215,7 @@ impl Stride {
     fn go_on(&self, length: u32) {
         self.length.set(length);
         self.left.set(length - 1);
+        self.given.set(self.given.get() + u64::from(length));
     }
 }
 
@@ -255,6 +258,12 @@ impl Runtime {
                 *place = Some(CteState::complete(rows.clone()));
             }
         }
+    }
+
+    /// Steps that it has taken: the same number each time that it does the same.
+    pub(crate) fn steps(&self) -> u64 {
+        let Stride { left, counted, given, .. } = &self.stride;
+        given.get().saturating_sub(u64::from(left.get()) + u64::from(counted.get()))
     }
 
     /// Bytes accounted for now.
@@ -328,6 +337,7 @@ impl<'a> Execution<'a> {
         if stride.length.get() == 0 {
             stride.length.set(1);
             stride.left.set(Stride::FREE);
+            stride.given.set(u64::from(Stride::FREE) + 1);
             return Ok(());
         }
         bounds::check()?;

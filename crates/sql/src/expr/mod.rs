@@ -344,6 +344,8 @@ pub enum SubqueryKind {
     },
     /// Whether there is a row.
     Exists,
+    /// The same, once planned, of a query that is tied to the ones around it by equalities alone.
+    Sought(Box<Sought>),
     /// `operand operator ANY (subquery)`, also of rows; IN is `= ANY`.
     Any {
         /// Left operands, one for each column.
@@ -358,6 +360,20 @@ pub enum SubqueryKind {
     },
     /// ARRAY(SELECT ...): its only column as an array of these elements.
     Array(TypeId),
+}
+
+/// The other way to answer EXISTS: to look values of the query around up among the rows of a query
+/// that is run once. It is taken once the runs of the first one have taken many steps.
+#[derive(Clone, Debug)]
+pub struct Sought {
+    /// Looked up; NULL equals nothing.
+    pub operands: Vec<Expr>,
+    /// Gives a column for each operand.
+    pub set: Arc<Node>,
+    /// The place of its rows among the kept results.
+    pub place: usize,
+    /// So many steps the runs may take together.
+    pub patience: u64,
 }
 
 /// A subquery within an expression.

@@ -65,8 +65,10 @@ macro_rules! children {
                 slice.1.$iter().flatten().flatten().for_each($visit);
             }
             Expr::Subquery(subquery) => {
-                if let SubqueryKind::Any { operands, .. } = children!(@$as_ref subquery.kind) {
-                    operands.$iter().for_each($visit);
+                match children!(@$as_ref subquery.kind) {
+                    SubqueryKind::Any { operands, .. } => operands.$iter().for_each($visit),
+                    SubqueryKind::Sought(sought) => sought.operands.$iter().for_each($visit),
+                    _ => {}
                 }
             }
             Expr::Row(items, _) => items.$iter().for_each($visit),

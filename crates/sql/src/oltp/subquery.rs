@@ -1,5 +1,7 @@
 //! Subqueries within expressions. One that depends on nothing around it is run once for an
-//! execution, when first asked for.
+//! execution, when first asked for. EXISTS of one that is tied to the row around it by equalities
+//! alone is run for each row until that has taken as long as it takes to gather all that can be
+//! equal; from then on rows are looked up there, if nothing is in the way.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use super::hash::Seeded;
 use super::memory::row_bytes;
 use super::node::NodeState;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Env, Subquery, SubqueryBody, SubqueryKind, quantify};
+use crate::expr::{Env, Sought, Subquery, SubqueryBody, SubqueryKind, quantify};
 use crate::function::operator::ResolvedOperator;
 use crate::plan::Node;
 use crate::types::{Array, Datum};
@@ -22,6 +24,8 @@ pub(crate) enum SubqueryResult {
     Rows(Vec<Vec<Datum>>),
     /// Its rows, hashed: those without NULLs, and those with.
     Hashed { set: HashSet<Vec<Datum>, Seeded>, with_nulls: Vec<Vec<Datum>> },
+    /// Nothing yet: the runs so far have taken so many steps; `None`, and there will be nothing.
+    Runs(Option<u64>),
 }
 
 /// The value of a subquery.
@@ -58,6 +62,7 @@ pub(crate) fn evaluate(subquery: &Subquery, env: &Env<'_>) -> Result<Datum> {
                 _ => Err(SqlError::internal("a subquery's cached result is of another kind")),
             }
         }
+        SubqueryKind::Sought(sought) => is_found(sought, node, env).map(Datum::Bool),
         kind => match cache {
             Some(place) => {
                 let result = cached(place, env, |env| value(kind, node, env).map(SubqueryResult::Value))?;
@@ -117,6 +122,64 @@ fn forget(place: usize, env: &Env<'_>) {
     }
 }
 
+/// Whether a query under EXISTS has a row: runs it, or looks for its operands in a set.
+fn is_found(sought: &Sought, node: &Node, env: &Env<'_>) -> Result<bool> {
+    let runtime = env.execution.runtime;
+    let keep = |result: SubqueryResult| {
+        if let Some(slot) = runtime.subqueries.borrow_mut().get_mut(sought.place) {
+            *slot = Some(Arc::new(result));
+        }
+    };
+    let known = runtime.subqueries.borrow().get(sought.place).cloned().flatten();
+    let steps = match known.as_deref() {
+        Some(SubqueryResult::Hashed { set, .. }) => return is_among(sought, set, env),
+        Some(SubqueryResult::Runs(steps)) => *steps,
+        Some(_) => return Err(SqlError::internal("a subquery's cached result is of another kind")),
+        None => Some(0),
+    };
+    if steps.is_some_and(|steps| steps >= sought.patience) {
+        let before = runtime.memory();
+        match collect(&sought.set, true, env) {
+            Ok(result) => {
+                keep(result);
+                return is_found(sought, node, env);
+            }
+            // Memory is too small for it, or rows fail that no run has come to.
+            Err(error) if matches!(&error.sqlstate[..2], "22" | "53" | "P0") => {
+                runtime.release(runtime.memory().saturating_sub(before));
+                keep(SubqueryResult::Runs(None));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let before = runtime.steps();
+    let found = exists(node, env)?;
+    if let Some(steps) = steps.filter(|steps| *steps < sought.patience) {
+        keep(SubqueryResult::Runs(Some(steps + runtime.steps().saturating_sub(before))));
+    }
+    Ok(found)
+}
+
+fn is_among(sought: &Sought, set: &HashSet<Vec<Datum>, Seeded>, env: &Env<'_>) -> Result<bool> {
+    let mut row = Vec::with_capacity(sought.operands.len());
+    for operand in &sought.operands {
+        let value = operand.eval(env)?;
+        if value.is_null() {
+            return Ok(false);
+        }
+        row.push(value);
+    }
+    Ok(set.contains(&row))
+}
+
+fn exists(node: &Node, env: &Env<'_>) -> Result<bool> {
+    let context = Context { execution: env.execution, outer: Some(env) };
+    let mut state = NodeState::new(node);
+    let found = state.next(node, context, &mut vec![])?;
+    state.release(context);
+    Ok(found)
+}
+
 fn several_rows() -> SqlError {
     SqlError::new(
         sqlstate::CARDINALITY_VIOLATION,
@@ -146,7 +209,7 @@ fn value(kind: &SubqueryKind, node: &Node, env: &Env<'_>) -> Result<Datum> {
     let mut state = NodeState::new(node);
     let mut row = vec![];
     let result = match kind {
-        SubqueryKind::Exists => Datum::Bool(state.next(node, context, &mut row)?),
+        SubqueryKind::Exists => return exists(node, env).map(Datum::Bool),
         SubqueryKind::Scalar | SubqueryKind::Column(_) => {
             let column = if let SubqueryKind::Column(column) = kind { *column } else { 0 };
             if state.next(node, context, &mut row)? {
@@ -174,7 +237,7 @@ fn value(kind: &SubqueryKind, node: &Node, env: &Env<'_>) -> Result<Datum> {
                 None => Array::new(*element, elements).into(),
             }
         }
-        SubqueryKind::Any { .. } | SubqueryKind::Shared { .. } => {
+        SubqueryKind::Any { .. } | SubqueryKind::Shared { .. } | SubqueryKind::Sought(_) => {
             return Err(SqlError::internal("rows of a subquery evaluated as a value"));
         }
     };
@@ -235,7 +298,9 @@ fn any(
             compare_with(left, operators, false, set.iter().chain(with_nulls), env)
         }
         SubqueryResult::Rows(rows) => compare_with(left, operators, all, rows.iter(), env),
-        SubqueryResult::Value(_) => Err(SqlError::internal("a subquery's cached result is of another kind")),
+        SubqueryResult::Value(_) | SubqueryResult::Runs(_) => {
+            Err(SqlError::internal("a subquery's cached result is of another kind"))
+        }
     }
 }
 

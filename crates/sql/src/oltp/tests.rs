@@ -23,6 +23,7 @@ use crate::types::bounds::tests::Questions;
 use crate::types::bounds::{self, Bounds as _};
 use crate::types::{Datum, FormatContext, Numeric, Type, TypeId};
 
+mod exists;
 mod key_lists;
 mod long_plans;
 mod parallel;

@@ -23,6 +23,7 @@ mod access;
 mod backward;
 mod common;
 mod estimate;
+mod exists;
 mod explain;
 mod finish;
 mod group;

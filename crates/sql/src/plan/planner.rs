@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::estimate::UNKNOWN_ROWS;
-use super::{CtePlan, CtePlans, Node, Plan, PlannedLock};
+use super::{CtePlan, CtePlans, Node, Plan, PlannedLock, exists};
 use crate::bind::{Body, Cte, Distinct, Query, RowCounts, RowsCall, SetKind, Source, Taken};
 use crate::catalog::Table;
 use crate::error::{Result, SqlError};
@@ -195,8 +195,10 @@ impl Planner<'_> {
         }
         let empty = Query::of(Body::Values(vec![]), vec![]);
         let mut query = std::mem::replace(query.as_mut(), empty);
+        let is_exists = matches!(subquery.kind, SubqueryKind::Exists);
+        let keyed = if is_exists { exists::keyed(&query) } else { None };
         // EXISTS asks for one row in any order.
-        if matches!(subquery.kind, SubqueryKind::Exists) && query.limit.is_none() && query.offset.is_none() {
+        if is_exists && query.limit.is_none() && query.offset.is_none() {
             query.order.clear();
             query.limit = Some(Expr::Constant(1i64.into()));
             leave_out_outputs(&mut query);
@@ -210,6 +212,10 @@ impl Planner<'_> {
             && !once
         {
             subquery.kind = SubqueryKind::Column(column);
+        }
+        if let Some(keyed) = keyed {
+            self.subqueries += 1;
+            subquery.kind = SubqueryKind::Sought(Box::new(self.sought(keyed, self.subqueries - 1)?));
         }
         let is_shared = matches!(subquery.kind, SubqueryKind::Shared { .. });
         let cache = (once || is_shared).then(|| {

@@ -132,7 +132,7 @@ fn within(expr: &Expr, words: Words<'_>, levels: usize) -> String {
         Expr::Case(_) => "CASE ... END".to_owned(),
         Expr::NullIf(call) => format!("NULLIF({}, ...)", show(&call.value)),
         Expr::Subquery(subquery) => match &subquery.kind {
-            SubqueryKind::Exists => "EXISTS (subquery)".to_owned(),
+            SubqueryKind::Exists | SubqueryKind::Sought(_) => "EXISTS (subquery)".to_owned(),
             SubqueryKind::Any { operands, operators, all, .. } => {
                 let symbol = operators.first().map_or("=", |operator| operator.name);
                 let word = if *all { "ALL" } else { "ANY" };

@@ -173,9 +173,11 @@ fn look(staying: &[(PathBuf, u32)]) -> Look {
     found
 }
 
-/// Bytes of the files in a folder; files may go while they are counted.
+/// Bytes of the log's segments in a folder; they may go while they are counted. Beside them is a
+/// file that counts the node's starts.
 fn size(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    let lengths = entries.flatten().filter_map(|entry| Some(entry.metadata().ok()?.len()));
-    lengths.sum()
+    let is_segment = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|end| end == "log");
+    let segments = entries.flatten().filter(is_segment);
+    segments.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
 }
