@@ -344,7 +344,8 @@ pub enum SubqueryKind {
     },
     /// Whether there is a row.
     Exists,
-    /// The same, once planned, of a query that is tied to the ones around it by equalities alone.
+    /// `Exists` or `Scalar`, once planned, of a query that is tied to the ones around it by
+    /// equalities alone.
     Sought(Box<Sought>),
     /// `operand operator ANY (subquery)`, also of rows; IN is `= ANY`.
     Any {
@@ -362,14 +363,17 @@ pub enum SubqueryKind {
     Array(TypeId),
 }
 
-/// The other way to answer EXISTS: to look values of the query around up among the rows of a query
-/// that is run once. It is taken once the runs of the first one have taken many steps.
+/// The other way to answer EXISTS, or to find a value: to look values of the query around up among
+/// the rows of a query that is run once. It is taken once the runs of the first one have taken many
+/// steps.
 #[derive(Clone, Debug)]
 pub struct Sought {
     /// Looked up; NULL equals nothing.
     pub operands: Vec<Expr>,
-    /// Gives a column for each operand.
+    /// Gives a column for each operand, and behind them the value, if there is to be one.
     pub set: Arc<Node>,
+    /// A value is asked for, and not whether there is a row.
+    pub gives_value: bool,
     /// The place of its rows among the kept results.
     pub place: usize,
     /// So many steps the runs may take together.

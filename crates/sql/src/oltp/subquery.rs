@@ -1,9 +1,9 @@
 //! Subqueries within expressions. One that depends on nothing around it is run once for an
-//! execution, when first asked for. EXISTS of one that is tied to the row around it by equalities
-//! alone is run for each row until that has taken as long as it takes to gather all that can be
-//! equal; from then on rows are looked up there, if nothing is in the way.
+//! execution, when first asked for. EXISTS of one, or its value, that is tied to the row around it
+//! by equalities alone is run for each row until that has taken as long as it takes to gather all
+//! that can be equal; from then on rows are looked up there, if nothing is in the way.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Context;
@@ -24,9 +24,14 @@ pub(crate) enum SubqueryResult {
     Rows(Vec<Vec<Datum>>),
     /// Its rows, hashed: those without NULLs, and those with.
     Hashed { set: HashSet<Vec<Datum>, Seeded>, with_nulls: Vec<Vec<Datum>> },
+    /// What rows have, by what they are looked up by.
+    Mapped(Found),
     /// Nothing yet: the runs so far have taken so many steps; `None`, and there will be nothing.
     Runs(Option<u64>),
 }
+
+/// A value for what is looked up; `None`: several rows have it.
+pub(crate) type Found = HashMap<Vec<Datum>, Option<Datum>, Seeded>;
 
 /// The value of a subquery.
 pub(crate) fn evaluate(subquery: &Subquery, env: &Env<'_>) -> Result<Datum> {
@@ -62,7 +67,7 @@ pub(crate) fn evaluate(subquery: &Subquery, env: &Env<'_>) -> Result<Datum> {
                 _ => Err(SqlError::internal("a subquery's cached result is of another kind")),
             }
         }
-        SubqueryKind::Sought(sought) => is_found(sought, node, env).map(Datum::Bool),
+        SubqueryKind::Sought(sought) => find(sought, node, env),
         kind => match cache {
             Some(place) => {
                 let result = cached(place, env, |env| value(kind, node, env).map(SubqueryResult::Value))?;
@@ -122,8 +127,9 @@ fn forget(place: usize, env: &Env<'_>) {
     }
 }
 
-/// Whether a query under EXISTS has a row: runs it, or looks for its operands in a set.
-fn is_found(sought: &Sought, node: &Node, env: &Env<'_>) -> Result<bool> {
+/// What a query that is tied by equalities has for the row around it: runs it, or looks for its
+/// operands among all that it has.
+fn find(sought: &Sought, node: &Node, env: &Env<'_>) -> Result<Datum> {
     let runtime = env.execution.runtime;
     let keep = |result: SubqueryResult| {
         if let Some(slot) = runtime.subqueries.borrow_mut().get_mut(sought.place) {
@@ -132,17 +138,18 @@ fn is_found(sought: &Sought, node: &Node, env: &Env<'_>) -> Result<bool> {
     };
     let known = runtime.subqueries.borrow().get(sought.place).cloned().flatten();
     let steps = match known.as_deref() {
-        Some(SubqueryResult::Hashed { set, .. }) => return is_among(sought, set, env),
+        Some(SubqueryResult::Mapped(rows)) => return look_up(sought, rows, env),
         Some(SubqueryResult::Runs(steps)) => *steps,
         Some(_) => return Err(SqlError::internal("a subquery's cached result is of another kind")),
         None => Some(0),
     };
     if steps.is_some_and(|steps| steps >= sought.patience) {
         let before = runtime.memory();
-        match collect(&sought.set, true, env) {
-            Ok(result) => {
-                keep(result);
-                return is_found(sought, node, env);
+        match gather(sought, env) {
+            Ok(rows) => {
+                let found = look_up(sought, &rows, env);
+                keep(SubqueryResult::Mapped(rows));
+                return found;
             }
             // Memory is too small for it, or rows fail that no run has come to.
             Err(error) if matches!(&error.sqlstate[..2], "22" | "53" | "P0") => {
@@ -153,23 +160,49 @@ fn is_found(sought: &Sought, node: &Node, env: &Env<'_>) -> Result<bool> {
         }
     }
     let before = runtime.steps();
-    let found = exists(node, env)?;
+    let kind = if sought.gives_value { &SubqueryKind::Scalar } else { &SubqueryKind::Exists };
+    let found = value(kind, node, env)?;
     if let Some(steps) = steps.filter(|steps| *steps < sought.patience) {
         keep(SubqueryResult::Runs(Some(steps + runtime.steps().saturating_sub(before))));
     }
     Ok(found)
 }
 
-fn is_among(sought: &Sought, set: &HashSet<Vec<Datum>, Seeded>, env: &Env<'_>) -> Result<bool> {
+/// Gathers all rows by what they are looked up by; what has a NULL there is found by nobody.
+fn gather(sought: &Sought, env: &Env<'_>) -> Result<Found> {
+    let context = Context { execution: env.execution, outer: Some(env) };
+    let mut state = NodeState::new(&sought.set);
+    let (mut rows, mut row) = (Found::default(), vec![]);
+    while state.next(&sought.set, context, &mut row)? {
+        let given = if sought.gives_value { row.pop() } else { Some(Datum::Null) };
+        if row.iter().any(Datum::is_null) {
+            continue;
+        }
+        match rows.get_mut(&row) {
+            Some(several) => *several = None,
+            None => {
+                let bytes = row_bytes(&row) + row_bytes(given.as_slice());
+                context.execution.reserve(bytes)?;
+                rows.insert(std::mem::take(&mut row), given);
+            }
+        }
+    }
+    state.release(context);
+    Ok(rows)
+}
+
+fn look_up(sought: &Sought, rows: &Found, env: &Env<'_>) -> Result<Datum> {
     let mut row = Vec::with_capacity(sought.operands.len());
     for operand in &sought.operands {
-        let value = operand.eval(env)?;
-        if value.is_null() {
-            return Ok(false);
-        }
-        row.push(value);
+        row.push(operand.eval(env)?);
     }
-    Ok(set.contains(&row))
+    let found = if row.iter().any(Datum::is_null) { None } else { rows.get(&row) };
+    match (sought.gives_value, found) {
+        (false, found) => Ok(Datum::Bool(found.is_some())),
+        (true, None) => Ok(Datum::Null),
+        (true, Some(Some(value))) => Ok(value.clone()),
+        (true, Some(None)) => Err(several_rows()),
+    }
 }
 
 fn exists(node: &Node, env: &Env<'_>) -> Result<bool> {
@@ -298,7 +331,7 @@ fn any(
             compare_with(left, operators, false, set.iter().chain(with_nulls), env)
         }
         SubqueryResult::Rows(rows) => compare_with(left, operators, all, rows.iter(), env),
-        SubqueryResult::Value(_) | SubqueryResult::Runs(_) => {
+        SubqueryResult::Value(_) | SubqueryResult::Mapped(_) | SubqueryResult::Runs(_) => {
             Err(SqlError::internal("a subquery's cached result is of another kind"))
         }
     }

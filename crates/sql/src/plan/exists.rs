@@ -1,8 +1,12 @@
-//! EXISTS whose query is tied to the ones around it by equalities alone.
+//! EXISTS, and a query used as a value, whose query is tied to the ones around it by equalities
+//! alone.
 //!
 //! ```text
-//! EXISTS (SELECT FROM b WHERE b.x = a.x AND b.y > 0)        run for each row of a
-//! a.x among the values of  SELECT b.x FROM b WHERE b.y > 0  run once
+//! EXISTS (SELECT FROM b WHERE b.x = a.x AND b.y > 0)          run for each row of a
+//! a.x among the values of  SELECT b.x FROM b WHERE b.y > 0    run once
+//!
+//! (SELECT b.z FROM b WHERE b.x = a.x)                         run for each row of a
+//! what a.x has among the rows of  SELECT b.x, b.z FROM b      run once
 //! ```
 //!
 //! Without an index on `b.x`, each run looks at all of `b`. With one, a run is short; and where
@@ -13,7 +17,7 @@ use super::estimate::SCAN_ROW;
 use super::planner::{Planned, Planner, is_volatile_query};
 use crate::bind::{Body, Distinct, Query, Select, Source};
 use crate::error::Result;
-use crate::expr::{Expr, Sought, Typed};
+use crate::expr::{Expr, Sought, SubqueryKind, Typed};
 use crate::function::operator::Comparison;
 use crate::session::OutputColumn;
 use crate::types::Type;
@@ -26,11 +30,18 @@ pub(super) struct Keyed {
     /// Of the query around.
     operands: Vec<Expr>,
     query: Query,
+    gives_value: bool,
 }
 
-/// The other form of a query under EXISTS, if it has one. It is of plain tables: what has queries
-/// of its own, each of them planned twice, would take twice as long for each level.
-pub(super) fn keyed(query: &Query) -> Option<Keyed> {
+/// The other form of a query under EXISTS, or of one that gives a value, if it has one. It is of
+/// plain tables: what has queries of its own, each of them planned twice, would take twice as long
+/// for each level.
+pub(super) fn keyed(kind: &SubqueryKind, query: &Query) -> Option<Keyed> {
+    let gives_value = match kind {
+        SubqueryKind::Exists => false,
+        SubqueryKind::Scalar => true,
+        _ => return None,
+    };
     let Body::Select(select) = &query.body else { return None };
     let is_plain = query.ctes.is_empty()
         && query.limit.is_none()
@@ -58,13 +69,19 @@ pub(super) fn keyed(query: &Query) -> Option<Keyed> {
         operands.push(operand);
         keys.push(key);
     }
+    if gives_value {
+        // Of a row twice there is one with DISTINCT, and too many without.
+        let is_plain = select.distinct == Distinct::No && query.conversions.is_empty();
+        let value = select.targets.first().filter(|value| is_plain && !reaches_out(&value.expr))?;
+        keys.push(value.clone());
+    }
     query.columns = keys.iter().map(|key| column(key.ty)).collect();
     query.order.clear();
     query.conversions.clear();
     select.distinct = Distinct::No;
     select.visible = keys.len();
     select.targets = keys;
-    (!query.is_correlated()).then_some(Keyed { operands, query })
+    (!query.is_correlated()).then_some(Keyed { operands, query, gives_value })
 }
 
 /// What is looked up, as the query around has it, and what it is looked up among.
@@ -104,10 +121,10 @@ fn column(ty: Type) -> OutputColumn {
 impl Planner<'_> {
     /// Plans the other form. `place` is that of its set among the kept results.
     pub(super) fn sought(&mut self, keyed: Keyed, place: usize) -> Result<Sought> {
-        let Keyed { operands, query } = keyed;
+        let Keyed { operands, query, gives_value } = keyed;
         let Planned { node, cost, .. } = self.query(query)?;
         // To have waited for as long as the set would have taken is to lose half at most.
         let patience = (cost / SCAN_ROW).max(PATIENCE_MIN) as u64;
-        Ok(Sought { operands, set: node.into(), place, patience })
+        Ok(Sought { operands, set: node.into(), gives_value, place, patience })
     }
 }

@@ -196,7 +196,7 @@ impl Planner<'_> {
         let empty = Query::of(Body::Values(vec![]), vec![]);
         let mut query = std::mem::replace(query.as_mut(), empty);
         let is_exists = matches!(subquery.kind, SubqueryKind::Exists);
-        let keyed = if is_exists { exists::keyed(&query) } else { None };
+        let keyed = exists::keyed(&subquery.kind, &query);
         // EXISTS asks for one row in any order.
         if is_exists && query.limit.is_none() && query.offset.is_none() {
             query.order.clear();

@@ -1,4 +1,5 @@
-//! EXISTS over tables without an index: runs at first, and a set once these have taken long.
+//! EXISTS, and values, of tables without an index: runs at first, and what there is by key once
+//! these have taken long.
 
 use super::*;
 
@@ -51,6 +52,31 @@ fn a_table_without_an_index_is_not_read_for_each_row() {
         let run = sql.replace("FROM b WHERE", "FROM b WHERE (a.id IS NULL OR b.id IS NOT NULL) AND");
         assert_eq!(steps(&world, &run).1, rows, "{run}");
     }
+}
+
+#[test]
+fn a_value_is_looked_up_once_that_is_shorter() {
+    let world = world();
+    let values = [
+        ("(SELECT b.id FROM b WHERE b.x = a.id)", "499500 999"),
+        ("(SELECT b.y + 1 FROM b WHERE b.x = a.id AND b.id > 499)", "161107 429"),
+        ("(SELECT b.y FROM b WHERE b.id = a.y)", "- 0"),
+    ];
+    for (value, expected) in values {
+        let sql = format!("SELECT sum(v), count(v) FROM (SELECT {value} AS v FROM a) s");
+        let (taken, rows) = steps(&world, &sql);
+        assert!(taken < 20 * ROWS as u32, "{value}: {taken} steps");
+        let run = sql.replace("FROM b WHERE", "FROM b WHERE (a.id IS NULL OR b.id IS NOT NULL) AND");
+        assert_eq!(steps(&world, &run).1, rows, "{run}");
+        if expected != "- 0" {
+            assert_eq!(rows, [expected], "{value}");
+        }
+    }
+    // Two rows of one key are too many for whoever asks for it, and for nobody else.
+    let of_two = "SELECT count((SELECT b.id FROM b WHERE b.y = a.id)) FROM a";
+    assert_eq!(world.rows(of_two, &[]).expect_err("two rows").sqlstate, "21000");
+    let of_none = format!("{of_two} WHERE a.id > 499");
+    assert_eq!(world.rows(&of_none, &[]).expect("none has it"), ["0"]);
 }
 
 /// Each run finds a row at once: no set of all rows is gathered for the few that ask.
