@@ -103,9 +103,25 @@ impl OrderLog {
             let what = format!("the log segment of records {kept_from} to {after} is missing");
             return Err(Error::Corrupt { file, offset: 0, what }.into());
         }
+        let began = slots.base.id;
         settle(&mut slots, applied)?;
         let (slots, forgettings) = (Mutex::new(slots), AtomicU64::new(0));
-        Ok(OrderLog { log, cold, cache_bytes, slots, forgettings })
+        let log = OrderLog { log, cold, cache_bytes, slots, forgettings };
+        log.note_base(began)?;
+        Ok(log)
+    }
+
+    /// If the log begins elsewhere than its records say, says so behind them: what comes next
+    /// follows a snapshot, and who reads the records would take it for what follows, or replaces,
+    /// the entries that stand before it.
+    fn note_base(&self, began: Option<EntryId>) -> Result<(), Error> {
+        let slots = self.slots.lock();
+        if slots.base.id == began {
+            return Ok(());
+        }
+        let kept_from = slots.first_csn().unwrap_or(self.log.last() + 1);
+        // Whatever comes later is durable later.
+        self.write(&Record::State(Box::new(slots.state(kept_from)))).map(drop)
     }
 
     fn write(&self, record: &Record) -> Result<DurableWait, Error> {

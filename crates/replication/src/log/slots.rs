@@ -302,7 +302,17 @@ impl Slots {
     /// Takes in a record at start.
     pub(super) fn replay(&mut self, csn: u64, record: Record) -> Result<(), Misfit> {
         match record {
-            Record::Entry(entry) => return self.push(entry, csn),
+            Record::Entry(entry) => {
+                // Earlier builds did not write down that they had gone on behind a snapshot.
+                let index = entry.id.index;
+                let is_behind = |install: &&Install| install.base.next_index() == index;
+                if index > self.next()
+                    && let Some(install) = self.installs.iter().rev().find(is_behind)
+                {
+                    self.rebase(install.base.clone());
+                }
+                return self.push(entry, csn);
+            }
             Record::Cut(from) => return self.cut(from).map(drop),
             Record::Ballot(ballot) => self.ballot = Some(ballot),
             Record::Committed(id) => self.committed = self.committed.max(Some(id)),

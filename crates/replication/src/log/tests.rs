@@ -283,6 +283,51 @@ async fn a_snapshot_that_was_taken_in_before_the_log_knew_counts_after_a_restart
     assert_eq!(log.first_position(51), Some(71));
 }
 
+/// What comes behind the snapshot is there at the start after the next, whatever stands before it:
+/// entries with a gap behind them, or the end of a deposed leader's log at its place.
+#[tokio::test]
+async fn what_follows_a_snapshot_that_the_log_did_not_know_of_is_found_again() {
+    for before in [1, 20, 51, 52, 60] {
+        let disk = SimDisk::new(5);
+        let mut log = open(&disk, 0).unwrap();
+        for index in 0..before {
+            add(&log, requests(1, index, 1, 1));
+        }
+        let base = Base { id: Some(id(2, 50)), position: 70, members: MembersAt::default() };
+        log.begin_install(Install { base: base.clone(), position: 70 }).unwrap().wait().unwrap();
+        log.close().unwrap();
+        for index in 51..54 {
+            log = open(&disk, 70).unwrap();
+            assert_eq!(log.base(), base, "{before} entries before");
+            assert_eq!(log.last(), Some(id(2, index - 1)), "{before} entries before");
+            add(&log, requests(2, index, 1, 1));
+            log.close().unwrap();
+        }
+        log = open(&disk, 70).unwrap();
+        let found: Vec<EntryId> = all(&log).await.iter().map(|placed| placed.entry.id).collect();
+        assert_eq!(found, [id(2, 51), id(2, 52), id(2, 53)], "{before} entries before");
+        assert_eq!(log.first_position(53), Some(73));
+    }
+}
+
+/// A log of a build that did not write down that it went on behind a snapshot.
+#[test]
+fn an_entry_behind_a_snapshot_follows_it() {
+    let mut slots = Slots::default();
+    let base = Base { id: Some(id(2, 50)), position: 70, members: MembersAt::default() };
+    let records = [
+        Record::Entry(requests(1, 0, 2, 1)),
+        Record::Install(Box::new(Install { base, position: 72 })),
+        Record::Entry(requests(2, 51, 3, 1)),
+    ];
+    for (csn, record) in (1..).zip(records) {
+        slots.replay(csn, record).unwrap();
+    }
+    assert_eq!((slots.first(), slots.next(), slots.end()), (51, 52, 73));
+    let gap = Record::Entry(requests(2, 60, 1, 1));
+    assert!(slots.replay(4, gap).is_err(), "it follows nothing");
+}
+
 /// A deposed leader has left the end of its log here, and the snapshot stands within an entry that
 /// replaces it: what holds the snapshot's position is another entry, and is not settled.
 #[test]
