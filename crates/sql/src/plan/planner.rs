@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::estimate::UNKNOWN_ROWS;
-use super::{CtePlan, CtePlans, Node, Plan, PlannedLock, exists};
+use super::{CtePlan, CtePlans, Node, Plan, PlannedLock, keyed};
 use crate::bind::{Body, Cte, Distinct, Query, RowCounts, RowsCall, SetKind, Source, Taken};
 use crate::catalog::Table;
 use crate::error::{Result, SqlError};
@@ -196,7 +196,7 @@ impl Planner<'_> {
         let empty = Query::of(Body::Values(vec![]), vec![]);
         let mut query = std::mem::replace(query.as_mut(), empty);
         let is_exists = matches!(subquery.kind, SubqueryKind::Exists);
-        let keyed = exists::keyed(&subquery.kind, &query);
+        let keyed = keyed::keyed(&subquery.kind, &query);
         // EXISTS asks for one row in any order.
         if is_exists && query.limit.is_none() && query.offset.is_none() {
             query.order.clear();
