@@ -18,6 +18,7 @@ use tokio_postgres::error::SqlState;
 use crate::branch::Branch;
 use crate::database::{Connection, Pool, Target};
 use crate::fault;
+use crate::hold::{self, Hold};
 use crate::http;
 use crate::journal::{Found, Journal};
 use crate::kit::Kit;
@@ -225,6 +226,19 @@ impl Component {
         Ok((services, Arc::new(matrix)))
     }
 
+    /// The components that it has been told of.
+    fn known(&self, name: Name) -> Result<Peers, String> {
+        let trusted = match &self.tls {
+            Some(tls) => tls.trusted(),
+            None => untrusting()?,
+        };
+        let peers = Peers::new(name, self.tokens.peer.as_deref(), trusted)?;
+        for (peer, address) in &self.peers {
+            peers.set(Name::new(peer).map_err(|error| error.to_string())?, address)?;
+        }
+        Ok(peers)
+    }
+
     async fn start_inner(mut self) -> Result<Running, String> {
         fault::arm()?;
         if self.tokens.peer.is_some() && self.tokens.peer == self.tokens.client {
@@ -232,20 +246,12 @@ impl Component {
         }
         let name = Name::new(&self.name).map_err(|error| error.to_string())?;
         let (services, matrix) = self.declared()?;
-        let trusted = match &self.tls {
-            Some(tls) => tls.trusted(),
-            None => untrusting()?,
-        };
-        let peers = Arc::new(Peers::new(name.clone(), self.tokens.peer.as_deref(), trusted)?);
-        for (peer, address) in &self.peers {
-            peers.set(Name::new(peer).map_err(|error| error.to_string())?, address)?;
+        let peers = Arc::new(self.known(name.clone())?);
+        let folder = self.data.as_ref().ok_or("no folder is given for the journal")?;
+        let (folder, mut holds) = (journal_folder(&self.database, folder), Vec::new());
+        if let Some(its) = self.database.strip_prefix("embedded:").filter(|its| !its.is_empty()) {
+            holds.push(Hold::take(&self.name, Path::new(its)).await?);
         }
-        let folder = self.data.ok_or("no folder is given for the journal")?;
-        let folder = journal_folder(&self.database, folder);
-        let opening = tokio::task::spawn_blocking(move || Journal::open(Arc::new(RealDisk), &folder));
-        let opened = opening.await.map_err(|e| e.to_string())?;
-        let (journal, mut found) = opened.map_err(|e| e.to_string())?;
-        fault::point("start-journal-opened");
         let target = Target::open(&self.database).await?;
         let starting = Pool::new(target.clone(), application_name(&self.name, 0), 1);
         let lease = starting.take().await.map_err(|problem| problem.to_string())?;
@@ -254,6 +260,12 @@ impl Component {
             crate::branch::check_database(&lease).await?;
         }
         let left = set_up_first(&lease, &self.name, &self.setup).await?;
+        // As late as may be: a start that fails before has ended nobody.
+        holds.push(Hold::take(&self.name, &folder).await?);
+        let opening = tokio::task::spawn_blocking(move || Journal::open(Arc::new(RealDisk), &folder));
+        let opened = opening.await.map_err(|e| e.to_string())?;
+        let (journal, mut found) = opened.map_err(|e| e.to_string())?;
+        fault::point("start-journal-opened");
         let mut taken = take_over(&lease, &self.name).await?;
         set_up_rest(&lease, &self.name, left).await?;
         let is_journal_whole = is_journal_whole(&self.name, &taken, &found);
@@ -287,6 +299,7 @@ impl Component {
                 core.facts.entry(root).or_default().insert(facts.call.clone(), (slot, facts));
             }
         }
+        hold::keep(holds, Arc::downgrade(&node));
         node.begin(&effects);
         fault::point("start-begun");
         tracing::info!("component {} of generation {}:\n{matrix}", self.name, taken.generation);
@@ -365,13 +378,13 @@ fn none_left(left: &[String]) -> Result<(), String> {
 /// Where the journal is: in the folder that is given for it. An embedded database has its folder to
 /// itself, locked; if both are the same one, the journal has a folder in it that the database does
 /// not look into.
-fn journal_folder(database: &str, given: PathBuf) -> PathBuf {
+fn journal_folder(database: &str, given: &Path) -> PathBuf {
     let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     match database.strip_prefix("embedded:") {
-        Some(its) if !its.is_empty() && whole(Path::new(its)) == whole(&given) => {
+        Some(its) if !its.is_empty() && whole(Path::new(its)) == whole(given) => {
             given.join("composite-journal")
         }
-        _ => given,
+        _ => given.to_owned(),
     }
 }
 

@@ -42,8 +42,8 @@
 //! `participant`); `problem`, `wire`; `journal`, `database`, `branch`, `statements`, `sessions`,
 //! `slots`, `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `votes`,
 //! `undo`, `settle`, `lost`, `ahead`, `run`, `answers` (effects are done); `tls`, `openapi`,
-//! `headers`, `body`, `http`, `connections`, `serve`, `kit`, `component`. Beside them all: `fault`
-//! (where tests make a process die).
+//! `headers`, `body`, `http`, `connections`, `serve`, `hold`, `kit`, `component`. Beside them all:
+//! `fault` (where tests make a process die).
 
 mod ahead;
 mod along;
@@ -57,6 +57,7 @@ mod courier;
 mod database;
 mod fault;
 mod headers;
+mod hold;
 mod http;
 mod journal;
 mod kit;

@@ -21,8 +21,8 @@ impl Node {
         error.into_problem()
     }
 
-    /// Another process has the component: this one takes no calls any more.
-    fn fence(&self) {
+    /// Another process has the component, or waits for it: this one takes no calls any more.
+    pub(crate) fn fence(&self) {
         if !self.is_fenced.swap(true, std::sync::atomic::Ordering::SeqCst) {
             tracing::error!("another process has taken component {} over; this one ends", self.name);
         }

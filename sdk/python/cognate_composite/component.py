@@ -19,6 +19,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from .database import Pool
+from .hold import Hold
 from .journal import BadJournal, Journal
 from .matrix import Line, Matrix
 from .names import name as checked
@@ -124,12 +125,14 @@ class Component:
             # It is not repeated: there may be a password in it.
             raise ValueError("not the address of a database (postgresql://…)")
         _check_address(database)
-        journal = Journal(data)
         with psycopg.connect(database, autocommit=True, application_name=application_name(self.name, 0)) as connection:
             durable = connection.execute("SHOW synchronous_commit").fetchone()
             if durable and durable[0] == "off":
                 raise ValueError("synchronous_commit is off in its database")
             left = _set_up_first(connection, self.name, self._setup)
+            # As late as may be: a start that fails before has ended nobody.
+            hold = Hold(self.name, data)
+            journal = Journal(data)
             slots = Slots(self.name, connection)
             _set_up_rest(connection, left)
             for row in slots.rows:
@@ -148,7 +151,7 @@ class Component:
         fence = terms(self.name, slots.generation, slots.is_postgresql)
         pool = Pool(database, application_name(self.name, slots.generation), connections, fence)
         peers.begin(Origin(slots.database, slots.generation))
-        node = Node(self.name, self._services, pool, slots, journal, peers, participant, lock_wait)
+        node = Node(self.name, self._services, pool, slots, journal, hold, peers, participant, lock_wait)
         node.origins = {vote.root: dict(vote.origins) for vote in journal.votes.values() if vote.origins}
         node.begin(slots.rows, effects)
         log.info("component %s of generation %d:\n%s", self.name, slots.generation, matrix)

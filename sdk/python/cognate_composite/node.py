@@ -24,6 +24,7 @@ from typing import Any
 import psycopg
 
 from .database import NotCommitted, Pool, Transaction
+from .hold import Hold
 from .journal import BadJournal, Journal
 from .locks import Obstacle
 from .participant import Effects, Participant
@@ -47,6 +48,8 @@ _SWEEP = 0.05
 _SWEEP_ANSWERS = 60.0
 # How often a process that nobody asks looks whether a later one has taken the component over, in seconds.
 _LOOK = 5.0
+# Seconds between two looks whether a later process waits for the folder.
+_WATCH = 0.1
 # How long one attempt to undo a call may take, in seconds: nothing else ends it.
 _UNDO_WITHIN = 60.0
 # An undo that has failed so often is parked.
@@ -104,6 +107,7 @@ class Node:
         pool: Pool,
         slots: Slots,
         journal: Journal,
+        hold: Hold,
         peers: Peers,
         participant: Participant,
         lock_wait: float,
@@ -112,7 +116,7 @@ class Node:
         self.generation = slots.generation
         self.is_fenced = threading.Event()
         self.parked: list[Parked] = []
-        self.pool, self.slots, self._journal = pool, slots, journal
+        self.pool, self.slots, self._journal, self._hold = pool, slots, journal, hold
         self.participant, self._lock_wait = participant, lock_wait
         self.lock = threading.RLock()
         self._defect: str | None = None
@@ -159,6 +163,7 @@ class Node:
         with self.lock:
             self._defect = self._defect or "the component has stopped"
             self._journal.close()
+            self._hold.close()
         self.pool.close()
 
     def check(self) -> None:
@@ -183,6 +188,7 @@ class Node:
             self.perform(effects)
         self._spawn(self._keep_time)
         self._spawn(self._sweep)
+        self._spawn(self._watch)
 
     def _spawn(self, work: Callable, *arguments: Any) -> threading.Thread:
         def run() -> None:
@@ -224,6 +230,12 @@ class Node:
                         # All its calls were refused, so it has never been forgotten.
                         self._times.pop(*details, None)
             time.sleep(0.01)
+
+    def _watch(self) -> None:
+        while not self._defect and not self.is_fenced.is_set():
+            time.sleep(_WATCH)
+            if self._hold.is_claimed():
+                self.fence()
 
     def _sweep(self) -> None:
         swept = looked = time.monotonic()

@@ -135,7 +135,7 @@ class Undos(unittest.TestCase):
             raise psycopg.errors.QueryCanceled("canceling statement due to user request")
 
         service = Mock(reads=False, isolation="serializable", **{"undo_one.side_effect": undo_one})
-        node = Node("stock", {"take": service}, Mock(), Mock(), Mock(), Mock(), Mock(), 0.2)
+        node = Node("stock", {"take": service}, Mock(), Mock(), Mock(), Mock(), Mock(), Mock(), 0.2)
         problem = node._undo_once("r", 0, Mock(service="take", undo=["1"]))
         assert problem is not None
         self.assertEqual((problem.status, problem.reason), (504, "deadline"))

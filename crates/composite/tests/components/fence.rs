@@ -175,6 +175,23 @@ fn end_by_itself(database: &str, folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Two processes with one folder for their journals: the later one asks the older one to end, and
+/// begins when that has ended. Nobody asks the older one for anything.
+fn one_folder(database: &str, folder: &Path) -> Result<(), Failure> {
+    let take = json!({ "item": 5 });
+    let mut older = stock(database, &folder.join("both"))?;
+    assert_eq!(post(older.address, "/services/take", &part_of("a", "a.1"), &take)?.0, 200);
+    assert_eq!(one(vote(&older, "a")?)?["vote"], "yes");
+    let later = stock(database, &folder.join("both"))?;
+    assert!(!older.process.wait()?.success(), "it says why it ends");
+    let (_, status) = request(later.address, "GET", "/status", &[], b"")?;
+    assert_eq!((status["generation"].as_u64(), status["in_doubt"].as_u64()), (Some(2), Some(1)));
+    let about = json!({ "roots": [{ "root": "a", "parent": "shop" }] });
+    while one(post(later.address, "/composite/commit", &[], &about)?)?["state"] != "done" {}
+    assert_eq!(post(later.address, "/services/count", &[], &take)?, (200, json!(999)));
+    Ok(())
+}
+
 /// A local transaction that an earlier process has left behind holds a row that the statements for
 /// the tables look at. A start ends its session, and does not give up before.
 fn start_against_what_was_left_behind(database: &str, folder: &Path) -> Result<(), Failure> {
@@ -231,6 +248,25 @@ async fn the_older_process_ends_without_being_asked() -> Result<(), Failure> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_processes_with_one_folder_the_older_one_ends() -> Result<(), Failure> {
+    over_a_server(one_folder).await
+}
+
+/// There the database has its folder to itself, too.
+#[test]
+fn of_two_processes_with_one_embedded_database_the_older_one_ends() -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let database = format!("embedded:{}", folder.path().join("database").display());
+    one_folder(&database, folder.path())?;
+    // Journals of their own make no difference to who has the database.
+    let mut older = stock(&database, &folder.path().join("older"))?;
+    let later = stock(&database, &folder.path().join("later"))?;
+    assert!(!older.process.wait()?.success(), "it says why it ends");
+    assert_eq!(post(later.address, "/services/count", &[], &json!({ "item": 5 }))?, (200, json!(999)));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_older_process_ends_with_a_call_that_reads() -> Result<(), Failure> {
     over_a_server(read_after_take_over).await
 }
@@ -255,13 +291,14 @@ async fn the_older_process_ends_no_promise_that_it_never_heard_of() -> Result<()
 #[test]
 fn on_postgresql_the_older_process_is_fenced_and_ends_too() -> Result<(), Failure> {
     type Part = fn(&str, &Path) -> Result<(), Failure>;
-    const PARTS: [(&str, Part); 8] = [
+    const PARTS: [(&str, Part); 9] = [
         ("take_over", take_over),
         ("commit_told_to_the_older", commit_told_to_the_older),
         ("commit_never_heard_of", commit_told_to_the_older_that_never_heard_of_it),
         ("promise_after_take_over", promise_after_take_over),
         ("read_after_take_over", read_after_take_over),
         ("end_by_itself", end_by_itself),
+        ("one_folder", one_folder),
         ("left_behind", start_against_what_was_left_behind),
         ("somebody_else", start_against_somebody_else),
     ];
