@@ -435,7 +435,7 @@ fn refuse_others(data: &Path) -> Result<(), String> {
     }
 }
 
-/// Opening a database reads and verifies every file of it; nothing is done with it then.
+/// Opening a database reads and verifies every file of it; what the catalog says is read, too.
 fn check(data: &Path) -> Result<(), String> {
     refuse_others(data)?;
     let mut options = Options::new(data);
@@ -444,6 +444,7 @@ fn check(data: &Path) -> Result<(), String> {
         options.node = Some(cognate_engine::Node { number: 1, start: 0, order: Arc::new(Nowhere) });
     }
     let database = Database::open(options).map_err(|e| e.to_string())?;
+    cognate_sql::session::verify_catalogs(&database).map_err(|e| e.to_string())?;
     let statistics = database.statistics();
     println!(
         "sound: {} commits, {} bytes in {} files, {} bytes of log to replay",

@@ -124,6 +124,36 @@ fn the_server_refuses_damaged_files_by_name_and_offset() {
     assert_eq!(row, [[Some("301".to_owned()), Some("1002".to_owned())]]);
 }
 
+/// A volume that is not mounted would look like this, and a new database would come of it.
+#[test]
+fn the_server_refuses_a_folder_whose_log_is_gone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::serve(folder.path(), &[]);
+    let mut wire = Wire::connect(process.address).expect("connected");
+    wire.query("CREATE TABLE t (id int PRIMARY KEY)").expect("created");
+    process.signal("KILL");
+    process.wait();
+    let (log, aside) = (folder.path().join("log"), folder.path().join("aside"));
+    fs::rename(&log, &aside).expect("moved");
+    let data = folder.path().to_str().expect("UTF-8");
+    for _ in 0..2 {
+        names(&refusal(folder.path()), &log, 0);
+        let checked = command(&["check", "--data", data]).output().expect("ran");
+        assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+    }
+    fs::rename(&aside, &log).expect("moved");
+    let manifest = folder.path().join("base/MANIFEST");
+    fs::rename(&manifest, &aside).expect("moved");
+    let made = std::process::Command::new("mkfifo").arg(&manifest).status().expect("ran");
+    assert!(made.success());
+    let said = refusal(folder.path());
+    assert!(said.contains(manifest.to_str().expect("UTF-8")) && said.contains("no plain file"), "{said}");
+    fs::rename(&aside, &manifest).expect("moved");
+    let process = Process::serve(folder.path(), &[]);
+    let mut wire = Wire::connect(process.address).expect("connected");
+    assert_eq!(wire.query("SELECT count(*) FROM t").expect("a row"), [[Some("0".to_owned())]]);
+}
+
 #[test]
 fn a_torn_last_record_is_cut_and_the_server_starts() {
     let folder = tempfile::tempdir().expect("a folder");

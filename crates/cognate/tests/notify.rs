@@ -118,17 +118,13 @@ fn none_is_lost() {
     senders.into_iter().for_each(|sender| sender.join().expect("it has sent"));
 }
 
-/// A listener that does not read holds up nobody, and is ended at the bound.
-#[test]
-fn who_does_not_read_is_ended() {
-    let (_folder, process) = serve();
-    let (mut listener, mut sender) = (connect(&process), connect(&process));
-    run(&mut listener, "LISTEN news");
+/// Notifies until the listener, the only other session, is ended.
+fn notify_to_the_end(sender: &mut Wire) {
     let listeners = "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
     let mut said = 0;
     while sender.query(listeners).expect("answered")[0][0].as_deref() != Some("0") {
         run(
-            &mut sender,
+            sender,
             &format!(
                 "SELECT pg_notify('news', {said} || repeat('x', 7900) || i) FROM generate_series(1, 100) i"
             ),
@@ -136,5 +132,38 @@ fn who_does_not_read_is_ended() {
         said += 1;
         assert!(said < 1000, "hundreds of megabytes wait");
     }
+}
+
+/// A listener that does not read holds up nobody, and is ended at the bound.
+#[test]
+fn who_does_not_read_is_ended() {
+    let (_folder, process) = serve();
+    let (mut listener, mut sender) = (connect(&process), connect(&process));
+    run(&mut listener, "LISTEN news");
+    notify_to_the_end(&mut sender);
     while listener.message().is_some() {}
+}
+
+/// Who stays in a transaction is told of nothing meanwhile, and at the bound why it is ended.
+#[test]
+fn who_stays_in_a_transaction_is_told_why_it_is_ended() {
+    let (_folder, process) = serve();
+    let (mut listener, mut sender) = (connect(&process), connect(&process));
+    run(&mut listener, "LISTEN news");
+    run(&mut listener, "BEGIN");
+    let usage = "SELECT pg_notification_queue_usage() > 0, pg_notification_queue_usage() < 1";
+    let asked = |sender: &mut Wire| sender.query(usage).expect("answered")[0].clone();
+    assert_eq!(asked(&mut sender), [Some("f".to_owned()), Some("t".to_owned())]);
+    run(&mut sender, "SELECT pg_notify('news', repeat('x', 7900) || i) FROM generate_series(1, 100) i");
+    assert_eq!(asked(&mut sender), [Some("t".to_owned()), Some("t".to_owned())]);
+    notify_to_the_end(&mut sender);
+    let mut farewell = None;
+    while let Some((tag, body)) = listener.message() {
+        assert_eq!(tag, b'E');
+        farewell = Some(String::from_utf8_lossy(&body).into_owned());
+    }
+    let farewell = farewell.expect("it is told");
+    for part in ["SFATAL", "C57P01", "too many notifications unread", "\0DUp to 16 MB", "\0HA session"] {
+        assert!(farewell.contains(part), "{part}: {farewell:?}");
+    }
 }

@@ -132,7 +132,7 @@ impl Call {
         let nth = self.inner.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let id = call.child(nth);
         if !node.may_call(root, call, &child) {
-            return Err(node.why_lost(root).into());
+            return Err(node.why_lost(root, *deadline).into());
         }
         self.inner.has_called.store(true, Ordering::Relaxed);
         let unanswered = Unanswered { node, call: self, child: &child, is_answered: false };

@@ -409,12 +409,19 @@ fn unsaid(waiting: Vec<Asking>, roots: Vec<Entry>, answers: &[Answer]) -> (Vec<A
     (told, unsaid)
 }
 
-/// Tells each what was said about his root.
+/// Tells each what was said about his root. Who says two things of one says nothing.
 fn hand_out(waiting: Vec<Asking>, answers: Vec<Answer>) {
-    let mut answers: HashMap<String, Answer> =
-        answers.into_iter().map(|mut answer| (std::mem::take(&mut answer.root), answer)).collect();
+    let mut said: HashMap<String, Option<Answer>> = HashMap::with_capacity(answers.len());
+    for mut answer in answers {
+        let before = said.entry(std::mem::take(&mut answer.root)).and_modify(|before| {
+            if before.as_ref() != Some(&answer) {
+                *before = None;
+            }
+        });
+        before.or_insert(Some(answer));
+    }
     for (root, sender) in waiting {
-        let _ = sender.send(answers.remove(root.as_str()));
+        let _ = sender.send(said.remove(root.as_str()).flatten());
     }
 }
 
@@ -428,6 +435,11 @@ mod tests {
         let (callers, origin) = (Vec::new(), None);
         let entry = OutcomeEntry { root, parent: None, child: None, nonce: None, callers, origin };
         Waiting { entry: Entry::Outcome(entry), answer: oneshot::channel().0 }
+    }
+
+    fn about(root: &str, vote: &str) -> Answer {
+        let (root, vote) = (root.to_owned(), Some(vote.to_owned()));
+        Answer { root, vote, reason: None, nonce: None, state: None, origin: None }
     }
 
     fn roots(batch: Option<Vec<Waiting>>) -> Option<Vec<String>> {
@@ -481,14 +493,7 @@ mod tests {
 
     #[test]
     fn who_is_not_spoken_of_is_asked_for_again_if_others_are() {
-        let about = |root: &str| Answer {
-            root: root.to_owned(),
-            vote: Some("yes".to_owned()),
-            reason: None,
-            nonce: None,
-            state: None,
-            origin: None,
-        };
+        let about = |root: &str| about(root, "yes");
         let of = |answers: &[Answer]| {
             let (asking, entries) = apart(["a", "b", "c"].map(waiting).into());
             let (told, again) = unsaid(asking, entries, answers);
@@ -502,6 +507,27 @@ mod tests {
         // Otherwise they would be asked for without end.
         for nothing in [&[][..], &[about("d")]] {
             assert_eq!(of(nothing), (names(&["a", "b", "c"]), names(&[])));
+        }
+    }
+
+    #[test]
+    fn who_says_two_things_of_a_root_says_nothing() {
+        let heard = |votes: &[&str]| {
+            let (sender, mut heard) = oneshot::channel();
+            let answers = [about("b", "no")].into_iter().chain(votes.iter().map(|vote| about("a", vote)));
+            hand_out(vec![(RootId::new("a").unwrap(), sender)], answers.collect());
+            heard.try_recv().unwrap().and_then(|answer| answer.vote)
+        };
+        let cases: [(&[&str], Option<&str>); 6] = [
+            (&["yes"], Some("yes")),
+            (&["yes", "yes"], Some("yes")),
+            (&["yes", "no"], None),
+            (&["no", "yes"], None),
+            (&["yes", "no", "yes"], None),
+            (&[], None),
+        ];
+        for (votes, vote) in cases {
+            assert_eq!(heard(votes).as_deref(), vote, "{votes:?}");
         }
     }
 

@@ -201,7 +201,7 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, (body, arrived): (Rea
     let prepared = entry.prepared(arguments)?;
     let item = prepared.item.clone();
     let (node, trace) = (Arc::clone(&app.node), trace(headers));
-    let is_ahead = place.is_some() && is_ahead(headers)?;
+    let is_ahead = is_ahead(headers)? && place.is_some();
     let request = |root: RootId, call: CallId, parent: Option<Name>, ancestors: Vec<CallId>| Request {
         arrival: Arrival { root, call, parent, ancestors, service, item, arguments: hash },
         prepared: Arc::new(prepared),

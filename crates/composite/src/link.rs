@@ -14,9 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{Connection, SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
@@ -41,7 +42,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: StatusCode,
-    pub(crate) headers: axum::http::HeaderMap,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
@@ -165,9 +166,12 @@ impl Place {
     async fn receive(
         &self,
         mut link: Link,
-        response: axum::http::Response<hyper::body::Incoming>,
+        response: axum::http::Response<Incoming>,
     ) -> Result<Answered, Unanswered> {
         let (head, body) = response.into_parts();
+        if !says_where_it_ends(&head.headers, &body) {
+            return Err(Unanswered::Lost("the answer does not say where it ends".to_owned()));
+        }
         let body = link.drive(Limited::new(body, ANSWER_BYTES_MAX).collect()).await;
         let body = body.map_err(|_| Unanswered::Lost("the answer was cut".to_owned()))?.to_bytes();
         self.put_back(link);
@@ -222,6 +226,15 @@ impl Place {
         let shaken = TlsConnector::from(Arc::clone(&self.tls)).connect(name, stream).await;
         Ok(Box::new(shaken.map_err(|error| in_words(&error))?))
     }
+}
+
+/// Whether an answer has a length, or comes in pieces of which one is the last. If it ends with its
+/// connection, the whole of it cannot be told from a part.
+fn says_where_it_ends(headers: &HeaderMap, body: &Incoming) -> bool {
+    let codings = headers.get_all(header::TRANSFER_ENCODING).iter().next_back();
+    let last = codings.and_then(|codings| codings.to_str().ok()?.rsplit(',').next());
+    let is_in_pieces = last.is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked"));
+    is_in_pieces || body.size_hint().exact().is_some()
 }
 
 fn in_words(error: &dyn std::error::Error) -> String {
@@ -316,6 +329,30 @@ mod tests {
         assert!(matches!(cut, Err(Unanswered::Lost(_))), "{cut:?}");
         drop(listener);
         assert!(matches!(post(&place).await, Err(Unanswered::NotSent(_))));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_ends_with_its_connection_is_none() {
+        let (listener, place) = listen().await;
+        let cases: [(&[u8], bool); 6] = [
+            (b"HTTP/1.1 200 OK\r\n\r\n10", false),
+            (b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n10", false),
+            (b"HTTP/1.1 409 Conflict\r\n\r\n{}", false),
+            (b"HTTP/1.1 204 No Content\r\n\r\n", true),
+            (b"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n2\r\n10\r\n0\r\n\r\n", true),
+            (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n10\r\n", false),
+        ];
+        for (answer, is_whole) in cases {
+            let server = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                request(&mut stream).await;
+                stream.write_all(answer).await.unwrap();
+            };
+            let (_, answered) = tokio::join!(server, post(&place));
+            let is_lost = matches!(answered, Err(Unanswered::Lost(_)));
+            assert_eq!((is_lost, answered.is_ok()), (!is_whole, is_whole), "{answered:?}");
+            place.with_idle(Vec::clear);
+        }
     }
 
     #[test]

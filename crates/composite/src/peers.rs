@@ -169,12 +169,17 @@ impl Peers {
             generation,
             origin: self.origin().cloned(),
         };
-        let Some(answer) = self.send(child, Kind::Prepare, Entry::Prepare(entry), When::Now).await else {
+        let none = || {
             let why = Problem::new(503, "away", format!("{child} does not answer the question for its vote"));
-            return (Vote::No(No::Failed), Some(why));
+            (Vote::No(No::Failed), Some(why))
         };
-        match answer.vote.as_deref() {
-            Some("yes") => (Vote::Yes(answer.nonce.unwrap_or_default()), None),
+        let Some(answer) = self.send(child, Kind::Prepare, Entry::Prepare(entry), When::Now).await else {
+            return none();
+        };
+        match (answer.vote.as_deref(), answer.nonce) {
+            (Some("yes"), Some(nonce)) => (Vote::Yes(nonce), None),
+            // Nothing would tell it from a yes to what was executed late.
+            (Some("yes"), None) => none(),
             _ => {
                 let reason = answer.reason.as_deref().unwrap_or("without a reason");
                 (
@@ -303,7 +308,43 @@ fn problem(child: &Name, status: StatusCode, body: &str) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    /// The vote of a component that answers the question for it so, and why it is a no.
+    async fn voted(said: &str) -> (Vote, Option<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let [shop, stock] = ["shop", "stock"].map(|name| Name::new(name).unwrap());
+        let peers = Arc::new(Peers::new(shop, None, crate::tls::untrusting().unwrap()).unwrap());
+        peers.set(stock.clone(), &format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let body = format!(r#"{{"roots":[{said}]}}"#);
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut read = Vec::new();
+            while !read.ends_with(b"]}") {
+                assert_ne!(stream.read_buf(&mut read).await.unwrap(), 0, "the question is cut");
+            }
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        };
+        let root = RootId::new("r").unwrap();
+        let (_, (vote, why)) = tokio::join!(server, peers.prepare(&stock, &root, 1, None));
+        (vote, why.map(|why| why.reason))
+    }
+
+    #[tokio::test]
+    async fn who_gives_no_vote_is_away_and_who_says_no_is_heard() {
+        let yes = r#"{"root":"r","vote":"yes","nonce":5}"#;
+        let no = r#"{"root":"r","vote":"no","reason":"count"}"#;
+        assert_eq!(voted(yes).await, (Vote::Yes(5), None));
+        assert_eq!(voted(no).await, (Vote::No(No::Child), Some("conflict".to_owned())));
+        let (both, nameless) = (format!("{yes},{no}"), r#"{"root":"r","vote":"yes"}"#);
+        for none in ["", r#"{"root":"s","vote":"yes","nonce":5}"#, nameless, both.as_str()] {
+            assert_eq!(voted(none).await, (Vote::No(No::Failed), Some("away".to_owned())), "{none}");
+        }
+    }
 
     #[test]
     fn a_service_is_found_whatever_letters_its_name_has() {

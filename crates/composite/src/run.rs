@@ -98,7 +98,14 @@ impl Node {
             let pause = RETRY.pause(attempt + 1, rand::random::<u64>());
             // A commit that fails behind its answer has the root end there before it has here.
             let is_transient = problem.is_transient() || is_ahead && problem.reason == "ended";
-            if !is_transient || attempt == ROOT_ATTEMPTS || Instant::now() + pause >= deadline {
+            let is_late = Instant::now() + pause >= deadline;
+            if !is_transient || attempt == ROOT_ATTEMPTS || is_late {
+                // Whoever was called may have been at his deadline before, since what is left of
+                // the time is rounded off for him, and have ended the root.
+                let problem = match is_late && is_transient && problem.reason == "ended" {
+                    true => self::deadline().began(problem.began),
+                    false => problem,
+                };
                 // If its time is over, what it has met before has taken it.
                 return Err(met.filter(|_| problem.reason == "deadline").unwrap_or(problem));
             }
@@ -225,10 +232,13 @@ impl Node {
     }
 
     /// What is said of a root that can only be aborted: why, if a call has failed whose failure the
-    /// service has kept to itself.
-    pub(crate) fn why_lost(&self, root: &RootId) -> Problem {
+    /// service has kept to itself. Otherwise its time may be over, which has ended it.
+    pub(crate) fn why_lost(&self, root: &RootId, until: Instant) -> Problem {
         let why = self.core().noes.get(root).cloned();
-        why.unwrap_or_else(|| Problem::new(409, "ended", "the root can only be aborted"))
+        why.unwrap_or_else(|| match Instant::now() >= until {
+            true => deadline(),
+            false => Problem::new(409, "ended", "the root can only be aborted"),
+        })
     }
 
     /// Commits the local transaction of a call that is part of another root.
@@ -242,7 +252,7 @@ impl Node {
         let Arrival { root, call, service, .. } = &request.arrival;
         let declared = &self.services[usize::from(*service)].declared;
         if !self.is_wanted(root) {
-            return Err(self.why_lost(root).into());
+            return Err(self.why_lost(root, request.deadline).into());
         }
         ahead.allows(&answer)?;
         if declared.is_closed() {

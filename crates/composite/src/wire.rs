@@ -157,6 +157,7 @@ pub(crate) fn origin_header(origin: &Origin) -> Option<HeaderValue> {
 /// Where a component decides, from its header.
 pub(crate) fn read_origin(text: &str) -> Result<Origin, Problem> {
     let parts = text.rsplit_once(':');
+    let parts = parts.filter(|(_, generation)| generation.bytes().all(|byte| byte.is_ascii_digit()));
     let parts = parts.and_then(|(database, generation)| Some((database, generation.parse::<u64>().ok()?)));
     let (database, generation) =
         parts.ok_or_else(|| Problem::new(400, "arguments", format!("{ORIGIN}: not an origin: {text}")))?;
@@ -189,7 +190,7 @@ mod tests {
         let header = origin_header(&origin).unwrap();
         assert_eq!(header, "4f:0:7");
         assert_eq!(read_origin(header.to_str().unwrap()).ok(), Some(origin));
-        for bad in ["", "4f0", "4f0:", "4f0:x", "4f0:-1"] {
+        for bad in ["", "4f0", "4f0:", "4f0:x", "4f0:-1", "4f0:+1"] {
             assert_eq!(read_origin(bad).map_err(|problem| problem.status), Err(400), "{bad}");
         }
         // What no header can carry is not sent.

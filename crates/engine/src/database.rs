@@ -318,6 +318,13 @@ impl Database {
         self.manager.lists()
     }
 
+    /// To be called now and then at a node: tells the others that it does not need any more what
+    /// they remember for it, if it has had nothing to say since. As long as they do, reads of more
+    /// than one key are ordered.
+    pub fn announce_late(&self) {
+        self.manager.announce_late();
+    }
+
     /// Votes against a transaction that waits for the vote of a node which does not give it.
     /// Whichever vote is ordered first counts.
     pub fn vote_against(&self, transaction: TransactionId) {
@@ -556,9 +563,9 @@ impl Database {
         info.collect()
     }
 
-    /// Whether a transaction waits for a lock.
-    pub fn is_waiting(&self, transaction: TransactionId) -> bool {
-        self.manager.locks.waiting(transaction).is_some()
+    /// The lock that a transaction waits for: its tree, and its key if it is not on all of that.
+    pub fn awaited_lock(&self, transaction: TransactionId) -> Option<(TreeId, Option<Key>)> {
+        self.manager.locks.waiting(transaction)
     }
 
     /// Locks held and waited for.

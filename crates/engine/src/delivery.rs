@@ -386,12 +386,29 @@ impl Manager {
 
     /// Says which snapshots there are here, if nobody here has said so for long.
     pub(crate) fn announce(&self, cluster: &Cluster, standing: &Standing) {
-        let silent = standing.applied().saturating_sub(standing.announced_at(cluster.node.number));
+        let silent = standing.applied().saturating_sub(standing.announced(cluster.node.number).1);
         if silent < ANNOUNCE_AFTER || !silent.is_multiple_of(ANNOUNCE_AFTER) {
             return;
         }
         let request = self.request_about(standing.applied(), Purpose::Commit);
         cluster.node.order.propose(request.encode(0).into());
+    }
+
+    /// The same if what is in the graph is remembered for this node, which does not need it any
+    /// more, and has had nothing to say since. Nothing is added to the graph by that, so it is said
+    /// once. Waits for who delivers.
+    pub(crate) fn announce_late(&self) {
+        let Some(cluster) = &self.cluster else { return };
+        let Some(newest) = self.sequencer.newest_open() else { return };
+        let oldest = self.store.oldest_snapshot();
+        let (applied, said) = {
+            let standing = cluster.standing.lock();
+            (standing.applied(), standing.announced(cluster.node.number).0)
+        };
+        if said < newest && said < oldest {
+            let request = self.request_about(applied, Purpose::Commit);
+            cluster.node.order.propose(request.encode(0).into());
+        }
     }
 
     /// Everything up to here is judged and shown. 0 in a database of its own.

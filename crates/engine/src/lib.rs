@@ -51,6 +51,7 @@ mod refresh;
 mod rest;
 mod restoration;
 mod rows;
+mod savepoint;
 mod scan;
 #[cfg(feature = "shuttle")]
 #[cfg(test)]

@@ -7,16 +7,19 @@
 //! Mostly a transaction depends on what its snapshot shows. Some checks look at the newest commits
 //! instead (uniqueness, foreign keys, the catalog): under a lock that keeps the answer true until
 //! the end. The certifier relies on that, so such a lock outlives the savepoint that it was taken
-//! after (`lock::held`).
+//! after (`lock::held`). But where nothing has changed since the snapshot, the newest commits say
+//! what the snapshot says; after a savepoint that is looked at, and noted as a read of the
+//! snapshot, whose locks go with the savepoint: whoever changes it afterwards comes later.
 
 use std::ops::Bound;
 
 use crate::key::SmallKey;
+use crate::reads::Reads;
 use crate::tracked::TrackedView;
 use crate::transaction::Transaction;
 use crate::txn::change::Change;
 use crate::txn::readset::ReadSet;
-use crate::{Error, TreeId, Value};
+use crate::{Csn, Error, TreeId, Value};
 
 /// Above the ids of trees.
 const PRESENCE: TreeId = 1 << 31;
@@ -67,20 +70,40 @@ impl Transaction {
 
     /// Notes that the transaction depends on the newest version of a key, and holds a lock that
     /// keeps it so until the end: all its locks stay from now on, whatever savepoint is rolled back
-    /// to.
-    pub fn note_latest(&mut self, tree: TreeId, key: &[u8]) {
-        if let Some(reads) = self.sight.reads() {
+    /// to. Unless it is what the snapshot shows of the key that is `at` there: then the snapshot
+    /// was read, and nothing need stay.
+    ///
+    /// # Errors
+    /// As `changed`.
+    pub fn note_latest(&mut self, tree: TreeId, key: &[u8], at: (TreeId, &[u8])) -> Result<(), Error> {
+        let Some(reads) = self.sight.reads() else { return Ok(()) };
+        if self.held.has_marks() && self.changed(at.0, at.1)?.is_none() {
+            reads.point(tree, key);
+        } else {
             reads.latest(tree, key);
             self.held.pin();
         }
+        Ok(())
     }
 
-    /// The same where it is the lock on one row that keeps it so.
-    pub fn note_latest_under(&mut self, tree: TreeId, key: &[u8], (locked, row): (TreeId, &[u8])) {
-        if let Some(reads) = self.sight.reads() {
+    /// The same where it is the lock on one row that keeps it so. The key is new if the row is.
+    ///
+    /// # Errors
+    /// As `changed`.
+    pub fn note_latest_under(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        (locked, row): (TreeId, &[u8]),
+    ) -> Result<(), Error> {
+        let Some(reads) = self.sight.reads() else { return Ok(()) };
+        if self.held.has_marks() && self.changed(locked, row)?.is_none() {
+            reads.point(tree, key);
+        } else {
             reads.latest(tree, key);
             self.manager.locks.keep_row(&mut self.held, locked, row);
         }
+        Ok(())
     }
 
     /// The same where it is the lock on a tree that every statement has.
@@ -90,12 +113,36 @@ impl Transaction {
         }
     }
 
-    /// The same of all keys of a range, and of the gaps between them, under all locks held.
-    pub fn note_latest_range(&mut self, tree: TreeId, lower: Bound<&[u8]>, upper: Bound<&[u8]>) {
-        if let Some(reads) = self.sight.reads() {
+    /// The same of all keys of a range, and of the gaps between them, under all locks held, as they
+    /// are at a later snapshot, which is still pinned.
+    ///
+    /// # Errors
+    /// `LogPoisoned`.
+    pub fn note_latest_range(
+        &mut self,
+        tree: TreeId,
+        (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+        at: Csn,
+    ) -> Result<(), Error> {
+        if self.sight.reads().is_none() {
+            return Ok(());
+        }
+        let is_unchanged = self.held.has_marks() && {
+            let asked = Reads::of(ReadSet::default(), &self.manager.read_budget);
+            asked.range(tree, lower, upper, None);
+            let (id, from) = (self.id(), self.snapshot());
+            let (_, stale) = self.manager.sequencer.stale_read(id, from, at, asked.copy())?;
+            // In a cluster the graph has forgotten what was before the horizon.
+            stale.is_none() && from >= self.manager.horizon()
+        };
+        let Some(reads) = self.sight.reads() else { return Ok(()) };
+        if is_unchanged {
+            reads.range(tree, lower, upper, None);
+        } else {
             reads.latest_range(tree, lower, upper);
             self.held.pin();
         }
+        Ok(())
     }
 
     /// Asks the certifier whether any order explains what was read up to now. To be asked before

@@ -61,7 +61,8 @@ pub(crate) fn recover(
         return Ok((log, numbers, Recovered::default()));
     }
     let mut replay = Replay::new(memory, base, seed, saved);
-    let log_options = LogOptions { clock: Arc::clone(&options.clock), ..LogOptions::default() };
+    let clock = Arc::clone(&options.clock);
+    let log_options = LogOptions { clock, begun: base.has_log(), ..LogOptions::default() };
     let (folder, began) = (options.path.join("log"), options.clock.monotonic());
     let (mut reported, mut limit) = (0, memory_limit);
     let log = Log::recover(
@@ -88,6 +89,7 @@ pub(crate) fn recover(
     let places = Places { memory, log: &log, base: &base.view(), folder: &options.path };
     let loads = prepared_loads(memory, base, seed).map_err(|error| places.name(error))?;
     discard_unattached(base, &loads)?;
+    unless_full(base, base.note_log(), "the manifest does not say yet that there is a log")?;
     let seconds = options.clock.monotonic().saturating_sub(began).as_secs_f64();
     if replay.records > 0 {
         tracing::info!(commits = replay.records, bytes = replay.bytes, seconds, "recovery is complete");
@@ -178,12 +180,18 @@ fn decode(key: &[u8], row: &[u8], seed: &Seed) -> Result<Record, Error> {
 /// Removes the staged runs that nobody will attach: all but those of these numbers. A disk that has
 /// no room for the manifest that leaves them out keeps nobody from reading. It is written later.
 fn discard_unattached(base: &Base, kept: &[u64]) -> Result<(), Error> {
-    match base.discard_unattached(kept) {
+    let still = "what nobody has committed is still named by the manifest";
+    unless_full(base, base.discard_unattached(kept), still)
+}
+
+/// The result of writing a manifest that nothing depends on yet: a full disk is only warned of.
+fn unless_full(base: &Base, changed: Result<(), Error>, what: &str) -> Result<(), Error> {
+    match changed {
         Err(error @ Error::DiskFull { .. }) if base.doubt().is_none() => {
-            tracing::warn!(%error, "what nobody has committed is still named by the manifest");
+            tracing::warn!(%error, "{what}");
             Ok(())
         }
-        discarded => discarded,
+        changed => changed,
     }
 }
 

@@ -68,6 +68,8 @@ pub struct Transaction {
     pub(crate) trees: SmallVec<[(TreeId, TreeMode); 4]>,
     /// Keys that stand for more than rows, and were changed.
     pub(crate) notes: Vec<(TreeId, SmallKey)>,
+    /// How many of them there were when each open savepoint was made, if any.
+    pub(crate) noted: Vec<(Savepoint, usize)>,
     /// The latest commit that it looked at, if that is later than its snapshot.
     looked_at: LastSeen,
     /// Its part in a family of siblings.
@@ -107,6 +109,7 @@ impl Transaction {
             recorded: None,
             trees: SmallVec::new(),
             notes: Vec::new(),
+            noted: Vec::new(),
             looked_at: LastSeen::default(),
             member: None,
             name: None,
@@ -198,6 +201,7 @@ impl Transaction {
         self.writes.discard_spilled(&self.manager.store.base);
         self.writes.restart();
         self.notes.clear();
+        self.noted.clear();
         // Cursors that are still open note what they read where nobody asks any more.
         let reads = self.sight.reads().map(|_| Reads::new(&self.manager.read_budget));
         self.go_on_at_mark(reads);
@@ -466,30 +470,6 @@ impl Transaction {
     pub fn forget_writes(&mut self, tree: TreeId) {
         assert!(!self.has_created(tree), "a tree of the transaction's own is dropped instead");
         self.writes.forget(tree);
-    }
-
-    /// Marks a point to roll back to.
-    pub fn savepoint(&mut self) -> Savepoint {
-        let savepoint = self.writes.savepoint();
-        self.held.mark(savepoint.ordinal());
-        savepoint
-    }
-
-    /// Undoes the writes made since `savepoint`, which stays valid, and releases the locks taken
-    /// since; later ones are gone.
-    pub fn rollback_to(&mut self, savepoint: Savepoint) {
-        self.writes.rollback_to(savepoint);
-        self.writes.rollback_spilled(savepoint, &self.manager.store.base);
-        // Asked for again where they are needed again; those that stay are granted at once.
-        self.trees.retain(|(_, mode)| mode.is_weak());
-        let freed = self.manager.locks.release_since(self.id, &mut self.held, savepoint.ordinal());
-        self.writes.refund(freed);
-    }
-
-    /// Forgets `savepoint` and later ones; the writes stay, and the locks.
-    pub fn release(&mut self, savepoint: Savepoint) {
-        self.writes.release(savepoint);
-        self.held.unmark(savepoint.ordinal());
     }
 
     /// Commits: the transaction gets its place in the order of commits and its changes become

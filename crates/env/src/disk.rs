@@ -110,7 +110,8 @@ pub trait Lock: Send + Sync + fmt::Debug {}
 
 /// A file system, seen through the operations the engine needs.
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// Opens a file.
+    /// Opens a file. What is there and no plain file (a folder, a pipe, a device) is an error, and
+    /// nobody is waited for.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
 
     /// Renames a file, replacing `to` if it exists. Durable after `sync_dir` of the folder.
@@ -121,6 +122,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Names of the files in a folder, sorted; folders inside it are left out.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
+
+    /// Names of what is in a folder and no plain file, sorted: folders, pipes, devices.
+    fn list_others(&self, folder: &Path) -> io::Result<Vec<String>>;
 
     /// Whether a file or folder exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;

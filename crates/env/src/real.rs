@@ -3,10 +3,12 @@
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::OFlags;
 
 use crate::clock::Clock;
 use crate::disk::{DIRECT, Disk, File, Lock, OpenMode, Room};
@@ -32,8 +34,7 @@ impl RealFile {
     #[cfg(target_os = "linux")]
     fn open_direct(&self) -> Option<fs::File> {
         use std::os::fd::AsRawFd;
-        use std::os::unix::fs::OpenOptionsExt;
-        let flags = rustix::fs::OFlags::DIRECT | rustix::fs::OFlags::DSYNC;
+        let flags = OFlags::DIRECT | OFlags::DSYNC;
         // By descriptor: the file may have another name by now.
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         fs::OpenOptions::new().write(true).custom_flags(flags.bits() as i32).open(path).ok()
@@ -54,7 +55,8 @@ impl Lock for RealLock {}
 impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let mut options = fs::OpenOptions::new();
-        options.read(true);
+        // The opening of a pipe would wait for somebody at its other end.
+        options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
         match mode {
             OpenMode::Read => {}
             OpenMode::ReadWrite => {
@@ -67,7 +69,11 @@ impl Disk for RealDisk {
                 options.write(true).create(true).truncate(true);
             }
         }
-        Ok(Arc::new(RealFile::new(options.open(path)?)))
+        let file = options.open(path)?;
+        match file.metadata()?.is_file() {
+            true => Ok(Arc::new(RealFile::new(file))),
+            false => Err(io::Error::other("it is no plain file")),
+        }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -83,6 +89,20 @@ impl Disk for RealDisk {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             if !entry.file_type()?.is_dir() {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn list_others(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            // Of a link, what it leads to; one that leads nowhere is an error where it is opened.
+            let is_other = fs::metadata(entry.path()).is_ok_and(|found| !found.is_file());
+            if is_other {
                 names.push(entry.file_name().to_string_lossy().into_owned());
             }
         }

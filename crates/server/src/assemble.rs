@@ -213,7 +213,10 @@ pub(crate) async fn open_database(
                 opened => break opened.map_err(|e| StartError(e.to_string()))?,
             }
         };
-        SqlDatabase::open(engine).map_err(|e| StartError(e.message.clone()))
+        SqlDatabase::open(engine).map_err(|e| {
+            let detail = e.detail.as_ref().map(|detail| format!("; {detail}")).unwrap_or_default();
+            StartError(format!("{}{detail}", e.message))
+        })
     });
     opened.await.map_err(|e| StartError(format!("opening the database failed: {e}")))?
 }

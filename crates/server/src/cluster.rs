@@ -328,8 +328,8 @@ async fn propose_one(order: TotalOrder, engine: Database, request: Bytes) {
     }
 }
 
-/// Tells the monitor how many nodes there are, and how busy this one's applier is, until the node
-/// stops.
+/// Tells the monitor how many nodes there are, and how busy this one's applier is, and the others
+/// what they need not remember for this node, until it stops.
 async fn measure(
     database: SqlDatabase,
     nodes: u32,
@@ -347,6 +347,14 @@ async fn measure(
         let share = (now - before) as f64 / elapsed.max(1) as f64;
         database.monitor().tell(Surroundings { nodes, applier_busy: Some(share.min(1.0)) });
         (before, since) = (now, Instant::now());
+        // Without a majority it would be proposed again and again.
+        if !database.nodes().is_alone() {
+            let engine = database.engine().clone();
+            let announced = tokio::task::spawn_blocking(move || engine.announce_late());
+            if announced.await.is_err() {
+                return;
+            }
+        }
     }
 }
 

@@ -79,7 +79,7 @@ impl Server {
             crew,
             registry: Registry::new(config.max_connections as usize),
             access: RwLock::new(Arc::new(access)),
-            budget: Budget::new((config.memory_bytes / 4).max(4 * config.message_bytes_max as u64)),
+            budget: Budget::new((config.memory_bytes / 4).max(2 * config.message_bytes_max as u64)),
             metrics: Metrics::default(),
             message_bytes_max: config.message_bytes_max,
             order,

@@ -244,7 +244,8 @@ proptest! {
         let Ok(startup::FirstPacket::Start(start)) = startup::decode_packet(&body.0) else {
             return Err(TestCaseError::fail("not a start"));
         };
-        let sent: Vec<_> = pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let sent: Vec<_> =
+            pairs.iter().map(|(n, v)| (n.as_str(), std::borrow::Cow::from(v.as_str()))).collect();
         prop_assert_eq!(start.parameters, sent);
         for cut in 0..body.0.len() {
             prop_assert!(startup::decode_packet(&body.0[..cut]).is_err());

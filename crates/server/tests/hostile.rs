@@ -25,6 +25,7 @@ async fn a_wrong_first_packet_is_answered_and_closed() {
         (client::startup(4 << 16, &[("user", "x")]), "0A000"),
         (client::startup(3 << 16, &[]), "28000"),
         (client::startup(3 << 16, &[("user", "x"), ("replication", "true")]), "0A000"),
+        (client::startup(3 << 16, &[("user", "x"), ("replication", "zz")]), "22023"),
         (client::packet(&[0, 3, 0, 0, b'u', b's']), "08P01"),
         (client::packet(&[0, 3, 0, 0, b'u', 0, 0xff, 0, 0]), "22021"),
     ] {

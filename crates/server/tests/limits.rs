@@ -90,6 +90,27 @@ async fn nobody_waits_behind_a_loop_of_short_statements() {
     server.stop().await;
 }
 
+/// What the client has sent behind it are statements of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_ends_one_statement_of_those_that_were_sent() {
+    let server = TestServer::start().await;
+    let (busy, other) = (server.connect().await, server.connect().await);
+    let token = busy.cancel_token();
+    let sleeps = busy.batch_execute("SELECT pg_sleep(600)");
+    let behind = async { tokio::join!(busy.simple_query("SELECT 8"), busy.query_one("SELECT 9", &[])) };
+    let cancels = async {
+        let running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%(600)'";
+        while other.query_one(running, &[]).await.expect("a count").get::<_, i64>(0) == 0 {}
+        token.cancel_query(tokio_postgres::NoTls).await.expect("a cancel request");
+    };
+    let (slept, (eight, nine), ()) = tokio::join!(sleeps, behind, cancels);
+    let code = slept.expect_err("cancelled").code().cloned();
+    assert_eq!(code, Some(tokio_postgres::error::SqlState::QUERY_CANCELED));
+    eight.expect("a statement of its own");
+    assert_eq!(nine.expect("the third").get::<_, i32>(0), 9);
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_session_is_ended_when_its_time_is_up_and_not_while_it_works() {
     let server = TestServer::start().await;

@@ -204,6 +204,43 @@ async fn a_session_in_a_block_is_shown_as_such_from_begin_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_session_waits_for_is_shown() {
+    let server = TestServer::start().await;
+    let (mut holder, mut watcher) = (as_user(&server, "ann").await, as_user(&server, "ann").await);
+    holder.query("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)").await;
+    holder.query("CREATE TABLE u (id int)").await;
+    holder.query("BEGIN; SELECT * FROM t FOR UPDATE; LOCK TABLE u; SELECT pg_advisory_lock(7)").await;
+    for (text, expected) in [
+        ("DELETE FROM t", "Lock tuple"),
+        ("BEGIN; LOCK TABLE u", "Lock relation"),
+        ("SELECT pg_advisory_lock(7)", "Lock advisory"),
+        ("SELECT pg_advisory_xact_lock(7)", "Lock advisory"),
+        ("SELECT pg_sleep(3600)", "Timeout PgSleep"),
+    ] {
+        let mut waiter = as_user(&server, "ann").await;
+        let id = process_id(&mut waiter).await;
+        waiter.send(&crate::client::message(b'Q', &crate::client::string(text))).await;
+        let asked = format!(
+            "SELECT wait_event_type || ' ' || wait_event FROM pg_stat_activity \
+             WHERE pid = {id} AND state = 'active' AND wait_event_type <> 'Client'"
+        );
+        let told = loop {
+            let answer = watcher.query(&asked).await;
+            if let Some(row) = answer.iter().find(|message| message.tag == 'D') {
+                break row.values();
+            }
+        };
+        assert_eq!(told, [Some(expected.to_owned())], "{text}");
+        watcher.query(&format!("SELECT pg_cancel_backend({id})")).await;
+        let answer = waiter.until_ready().await;
+        let error = answer.iter().find(|message| message.tag == 'E').expect("it is canceled");
+        assert_eq!(error.sqlstate(), "57014", "{text}");
+        assert!(!watcher.query(&asked).await.iter().any(|message| message.tag == 'D'), "{text}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_others_do_is_shown_to_who_may_act_for_them() {
     let server = TestServer::start().await;
     let mut ann = as_user(&server, "ann").await;

@@ -286,6 +286,44 @@ async fn there_are_no_more_formats_than_values() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn statements_without_a_plan_have_the_parameters_that_are_declared() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    let cases: &[(&str, &[u32], usize, &str)] = &[
+        ("SET work_mem = '1MB'", &[23], 1, "12CZ "),
+        ("PREPARE pz AS SELECT $1", &[23], 1, "12CZ "),
+        ("", &[23], 1, "12IZ "),
+        ("SET work_mem = '1MB'", &[23], 0, "1EZ 08P01"),
+        ("SET work_mem = '1MB'", &[], 1, "1EZ 08P01"),
+        ("SET work_mem = '1MB'", &[0], 1, "EZ 42P18"),
+        ("CREATE VIEW v AS SELECT $1", &[23], 1, "12EZ 42P02"),
+        ("CREATE VIEW v AS SELECT $1", &[], 0, "12EZ 42P02"),
+        ("CREATE TABLE q (a int DEFAULT $1)", &[23], 1, "12EZ 42P02"),
+        ("CREATE TABLE q (a int DEFAULT $1)", &[], 0, "12EZ 42P02"),
+        ("COPY (SELECT $1) TO STDOUT", &[23], 1, "12EZ 42P02"),
+        ("EXECUTE pz($1)", &[23], 1, "12EZ 42P02"),
+        ("SET timezone TO $1", &[], 1, "EZ 42601"),
+        ("SET TIME ZONE $1", &[25], 1, "EZ 42601"),
+        ("BEGIN", &[23], 1, "12CZ "),
+    ];
+    for &(text, types, values, expected) in cases {
+        let oids: Vec<u8> = types.iter().flat_map(|oid| oid.to_be_bytes()).collect();
+        let count = (types.len() as u16).to_be_bytes().to_vec();
+        let parse = message(b'P', &[string(""), string(text), count, oids].concat());
+        let bind = bind("", "", &["1"][..values]);
+        client.send(&[parse, bind, execute("", 0), sync()].concat()).await;
+        let answer = client.until_ready().await;
+        let error = answer.iter().find(|message| message.tag == 'E');
+        let sqlstate = error.map(Message::sqlstate).unwrap_or_default();
+        assert_eq!(format!("{} {sqlstate}", tags(&answer)), expected, "{text} {types:?}");
+    }
+    // A message of the simple protocol declares none.
+    let answer = client.query("ROLLBACK; CREATE TABLE q (a int DEFAULT $1)").await;
+    assert_eq!((tags(&answer).as_str(), answer[1].sqlstate().as_str()), ("CE", "42P02"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn names_are_taken_once_and_free_again_after_close() {
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.address()).await;

@@ -377,6 +377,9 @@ mod tests {
             strict: false,
             security_definer: false,
             parallel: Parallel::default(),
+            cost: None,
+            rows: None,
+            leakproof: false,
             comment: None,
         }
     }

@@ -7,7 +7,7 @@ use std::ops::Bound;
 
 use cognate_engine::{Access, Database, Isolation, Options, Owner, Transaction};
 use cognate_env::sim::SimDisk;
-use cognate_sql::session::{Session, SessionParameters, SqlDatabase};
+use cognate_sql::session::{Session, SessionParameters, SqlDatabase, verify_catalogs};
 
 use crate::nodes::Cluster;
 use crate::script::simple_query;
@@ -161,6 +161,32 @@ fn a_catalog_that_cannot_be_read_is_named() {
     let error = World::open(&disk).err().expect("damage");
     assert_eq!(error.sqlstate, "XX001");
     assert!(error.detail.as_ref().is_some_and(|detail| detail.contains(", at byte ")), "{error:?}");
+}
+
+/// Also by who only looks whether all is sound.
+#[test]
+fn an_object_whose_document_lacks_a_field_is_named() {
+    let world = World::new();
+    world.run("CREATE TABLE t (id int PRIMARY KEY)");
+    let documents = rows(&world.begin(), 1);
+    let at = documents.iter().position(|(_, document)| document.starts_with(b"r")).unwrap();
+    let lacks = |document: &[u8]| {
+        let text = String::from_utf8(document.to_vec()).unwrap();
+        text.replace("\"columns\"", "\"pillars\"").into_bytes()
+    };
+    assert_ne!(lacks(&documents[at].1), documents[at].1);
+    verify_catalogs(&world.engine).unwrap();
+    world.spoil(1, at, lacks);
+    let World { disk, engine, sql } = world;
+    let checked = verify_catalogs(&engine).unwrap_err();
+    drop((engine, sql));
+    let opened = World::open(&disk).err().expect("damage");
+    for error in [checked, opened] {
+        assert_eq!(error.sqlstate, "XX001");
+        assert!(error.message.starts_with("table \"t\" with OID "), "{error:?}");
+        assert!(error.message.contains("missing field `columns`"), "{error:?}");
+        assert!(error.detail.as_ref().is_some_and(|detail| detail.contains(", at byte ")), "{error:?}");
+    }
 }
 
 /// A node of a cluster does not go on with the catalog before, but shows nobody what it has.

@@ -307,7 +307,13 @@ class Node:
         self.under_way[root, call].verdict.put(True)
 
     def _do_ask_vote(self, root: str, child: str, calls: int, generation: int | None) -> None:
-        self._spawn(lambda: self.tell("voted", root, child, self.peers.prepare(child, root, calls, generation)))
+        def ask() -> None:
+            vote, why = self.peers.prepare(child, root, calls, generation)
+            if why is not None:
+                self.note_no(root, why)
+            self.tell("voted", root, child, vote)
+
+        self._spawn(ask)
 
     def _do_write_vote(self, root: str, nonce: int | None) -> None:
         known = self.participant.roots[root]

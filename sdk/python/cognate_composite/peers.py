@@ -27,6 +27,13 @@ def _unsent(to: str, why: object) -> Problem:
     return problem
 
 
+def _is_cut(answer: http.client.HTTPResponse) -> bool:
+    """Whether an answer that was read is, or may be, a part of one. The library says so by itself only of one in pieces. One
+    that says nothing of its length ends with its connection, as one that is cut does."""
+    lengths = {one.strip() for one in answer.headers.get_all("Content-Length", [])}
+    return not answer.chunked and (len(lengths) > 1 or answer.length != 0)
+
+
 class Peers:
     """Whom this component can call. A request has a connection of its own, so it is known whether it was sent."""
 
@@ -80,6 +87,8 @@ class Peers:
             text = answer.read(_ANSWER_BYTES + 1)
             if len(text) > _ANSWER_BYTES:
                 raise http.client.HTTPException("the answer is too long")
+            if _is_cut(answer):
+                raise http.client.HTTPException("the answer was cut")
             return answer.status, answer.headers, text
         except TimeoutError as error:
             raise Problem(504, "deadline", f"{to} did not answer in time", began=True) from error
@@ -119,15 +128,18 @@ class Peers:
             # It was executed, and what it did cannot be counted.
             raise Problem(503, "away", f"{child}: not the answer of a component: {error}", began=True) from error
 
-    def prepare(self, child: str, root: str, calls: int, generation: int | None) -> Vote:
-        """Asks for a vote. No answer is a no."""
+    def prepare(self, child: str, root: str, calls: int, generation: int | None) -> tuple[Vote, Problem | None]:
+        """Asks for a vote. No answer is a no; why it is one is said beside it."""
         origin = asdict(self.origin) if self.origin else None
         entry = {"root": root, "parent": self._own, "calls": calls, "generation": generation, "origin": origin}
         answer = self._tell(child, "prepare", entry)
-        nonce = answer.get("nonce")
-        if answer.get("vote") == "yes" and isinstance(nonce, int):
-            return Vote(nonce=nonce)
-        return Vote(no="child" if answer else "failed")
+        nonce, is_yes = answer.get("nonce"), answer.get("vote") == "yes"
+        if is_yes and type(nonce) is int and nonce >= 0:
+            return Vote(nonce=nonce), None
+        if is_yes or not answer:
+            return Vote(no="failed"), Problem(503, "away", f"{child} does not answer the question for its vote")
+        reason = answer.get("reason") or "without a reason"
+        return Vote(no="child"), Problem(409, "conflict", f"{child} voted no: {reason}")
 
     def commit(self, child: str, root: str, nonce: int | None) -> str | None:
         """Says that a root is committed; nothing if there was no answer."""
@@ -155,11 +167,13 @@ class Peers:
             return None, None
 
     def _tell(self, to: str, what: str, entry: dict[str, Any]) -> dict[str, Any]:
-        """Sends a control message about one root; answers what was said of it, or nothing."""
+        """Sends a control message about one root; answers what was said of it, or nothing. Who says two things says
+        nothing."""
         entry = {name: value for name, value in entry.items() if value is not None}
         try:
             status, _, text = self._post(to, f"/composite/{what}", {}, json.dumps({"roots": [entry]}), _PATIENCE)
             answers = json.loads(text)["roots"] if status == 200 else []
-            return next((dict(answer) for answer in answers if answer["root"] == entry["root"]), {})
+            said = [dict(answer) for answer in answers if answer["root"] == entry["root"]]
+            return said[0] if said and all(one == said[0] for one in said) else {}
         except (Problem, ValueError, KeyError, TypeError):
             return {}

@@ -37,6 +37,8 @@ _DRAIN_BYTES = 16 << 20
 _DEADLINE = 10.0
 # Most calls that a call may be part of.
 _DEPTH = 32
+# Where a caller decides: the mark of its database, and its generation.
+_ORIGIN = re.compile(r".*:([0-9]+)\Z", re.DOTALL)
 # The headers that say where a call belongs; only components know that.
 _OF_ROOTS = ("Root", "Parent", "Call", "Ancestors")
 # Most bytes of a client's key.
@@ -457,6 +459,18 @@ class _Handler(BaseHTTPRequestHandler):
             raise Problem(508, "depth", f"more than {_DEPTH} calls within each other")
         return place
 
+    def _check_unused(self) -> None:
+        """What a caller may say and nothing here needs: nobody is answered ahead of a commit, and the question for a vote
+        says where the caller decides."""
+        self._text("Cognate-Ahead")
+        origin = self._text("Cognate-Origin")
+        if origin is None:
+            return
+        found = _ORIGIN.match(origin)
+        generation = (found[1].lstrip("0") or "0") if found else ""
+        if not 1 <= len(generation) <= 20 or int(generation) >= 2**64:
+            raise Problem(400, "arguments", f"Cognate-Origin: not an origin: {origin}")
+
     # Routes.
 
     def _service(self, service_name: str) -> str:
@@ -468,7 +482,9 @@ class _Handler(BaseHTTPRequestHandler):
         service = node.services.get(service_name)
         if service is None:
             raise Problem(404, "service", f"no service {service_name!r} here")
-        deadline, body = self._deadline(), self._json()
+        deadline = self._deadline()
+        self._check_unused()
+        body = self._json()
         key = self._text("Idempotency-Key")
         if key is not None and not 1 <= len(key.encode()) <= _KEY_BYTES:
             raise Problem(400, "arguments", f"a key has 1 to {_KEY_BYTES} bytes")

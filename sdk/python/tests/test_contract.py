@@ -264,6 +264,7 @@ class Requests(Contract):
             (post("stock", "/services/take", take, {"Cognate-Root": "r"}), 400, "arguments"),
             (post("stock", "/services/take", take, part_of("r", "a,b")), 400, "arguments"),
             (post("stock", "/services/take", take, {"Idempotency-Key": ""}), 400, "arguments"),
+            (post("stock", "/services/take", take, {"Cognate-Origin": "m"}), 400, "arguments"),
             (post("stock", "/services/take", take, deep), 508, "depth"),
             (post("stock", "/services/take", {"item": 101}), 400, "failed"),
             (post("stock", "/services/take", {"item": 1 << 40}), 400, "failed"),

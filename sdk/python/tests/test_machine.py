@@ -1,12 +1,16 @@
 """The pure parts: the matrix, the participant's rows that processes rarely meet, the journal, and shapes."""
 
+import contextlib
 import dataclasses
 import json
+import socket
 import tempfile
 import threading
+import time
 import unittest
 from http.client import HTTPMessage
 from pathlib import Path
+from queue import SimpleQueue
 from unittest.mock import Mock, patch
 
 import psycopg
@@ -236,6 +240,108 @@ class Headers(unittest.TestCase):
             self.assertEqual(raised.exception.status, status, said)
 
 
+    def check(self, *headers: tuple[str, str]) -> int:
+        """The status with which such headers of a call are refused; 200 if they are not."""
+        handler = object.__new__(_Handler)
+        handler.headers = HTTPMessage()
+        for header, text in headers:
+            # It is one more, and takes no other one's place.
+            handler.headers[header] = text
+        try:
+            handler._check_unused()
+        except Problem as problem:
+            return problem.status
+        return 200
+
+    def test_what_is_not_needed_is_looked_at_all_the_same(self) -> None:
+        for good in ("m:7", "m:0", "4f:0:7", ":7", "m:" + "0" * 5000 + "7", f"m:{2**64 - 1}"):
+            self.assertEqual(self.check(("Cognate-Origin", good), ("Cognate-Ahead", "1")), 200, good)
+        for bad in ("", "m", "m:", "m:x", "m:-1", "m:+1", "m:1 0", "m:\xb2", f"m:{2**64}", "m:" + "9" * 5000):
+            self.assertEqual(self.check(("Cognate-Origin", bad)), 400, bad)
+        for twice in (("Cognate-Origin", "m:7"), ("Cognate-Ahead", "1")):
+            self.assertEqual(self.check(twice, twice), 400, twice)
+
+
+class Child(unittest.TestCase):
+    """What another component answers, byte by byte."""
+
+    def setUp(self) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        self.peers, self._said = Peers("shop", None), SimpleQueue()
+        self.peers.set("stock", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
+
+    def _serve(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, connection.makefile("rb") as source:
+                    length = 0
+                    while (line := source.readline()) not in (b"\r\n", b""):
+                        name, _, text = line.partition(b":")
+                        length = int(text) if name.lower() == b"content-length" else length
+                    source.read(length)
+                    connection.sendall(self._said.get())
+
+    def call(self, said: bytes) -> object:
+        """What a call comes to that is answered so."""
+        self._said.put(b"HTTP/1.1 " + said)
+        try:
+            answer, _ = self.peers.call("stock", "take", "r", "r.1", ["1"], time.monotonic() + 60, "1", {})
+            return answer
+        except Problem as problem:
+            return problem.status, problem.reason, problem.began
+
+    def test_a_part_of_an_answer_is_none(self) -> None:
+        chunked = b"200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        for whole in (b"200 OK\r\nContent-Length: 4\r\n\r\n1000", chunked + b"2\r\n10\r\n2\r\n00\r\n0\r\n\r\n"):
+            self.assertEqual(self.call(whole), 1000, whole)
+        for cut in (
+            b"200 OK\r\nContent-Length: 4\r\n\r\n10",
+            b"200 OK\r\nContent-Length: 4\r\n\r\n",
+            b"200 OK\r\nContent-Length: 4\r\n",
+            b"200 OK\r\nContent-Length: 2\r\nContent-Length: 4\r\n\r\n1000",
+            b"200 OK\r\n\r\n1000",
+            b"200 OK\r\nTransfer-Encoding: gzip\r\n\r\n1000",
+            chunked + b"2\r\n10\r\n",
+            chunked + b"4\r\n10",
+            b"409 Conflict\r\nContent-Length: 60\r\n\r\n{}",
+        ):
+            self.assertEqual(self.call(cut), (503, "away", True), cut)
+
+    def ask(self, text: str, length: int | None = None) -> tuple[Vote, str | None]:
+        """The vote that is answered so, and why it is a no."""
+        body = text.encode()
+        self._said.put(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (length or len(body), body))
+        vote, why = self.peers.prepare("stock", "r", 1, None)
+        return vote, why and why.reason
+
+    def test_a_vote_is_a_whole_answer_that_says_one_thing(self) -> None:
+        yes, no, nothing = '{"root":"r","vote":"yes","nonce":5}', '{"root":"r","vote":"no","reason":"count"}', "away"
+        other = '{"root":"s","vote":"yes","nonce":6}'
+        self.assertEqual(self.ask('{"roots":[%s,%s,%s]}' % (other, yes, yes)), (Vote(nonce=5), None))
+        self.assertEqual(self.ask('{"roots":[%s]}' % no), (Vote(no="child"), "conflict"))
+        for entries in ((), (other,), (yes, no), (no, yes), (yes, yes.replace("5", "7")), (yes, no, yes)):
+            said = self.ask('{"roots":[%s]}' % ",".join(entries))
+            self.assertEqual(said, (Vote(no="failed"), nothing), entries)
+        for nonce in ("-1", "true", '"5"', "null"):
+            said = self.ask('{"roots":[%s]}' % yes.replace("5", nonce))
+            self.assertEqual(said, (Vote(no="failed"), nothing), nonce)
+        self.assertEqual(self.ask('{"roots":[%s]}' % yes, 100), (Vote(no="failed"), nothing))
+
+    def test_a_cut_outcome_is_none(self) -> None:
+        for what, entry in (("commit", '"state":"done"'), ("abort", '"state":"done"'), ("outcome", '"state":"aborted"')):
+            body = b'{"roots":[{"root":"r",%s}]}' % entry.encode()
+            tell = getattr(self.peers, what)
+            more = {"commit": (5,), "abort": (), "outcome": (5, [])}[what]
+            for length, is_heard in ((len(body), True), (len(body) + 1, False)):
+                self._said.put(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (length, body))
+                said = tell("stock", "r", *more)
+                state = said[0] if isinstance(said, tuple) else said
+                self.assertEqual(state is not None, is_heard, (what, length))
+
+
 class Names(unittest.TestCase):
     def test_the_identifier_of_a_call_within_calls_is_never_too_long(self) -> None:
         self.assertEqual(child("1", 2), "1.2")
@@ -256,7 +362,7 @@ class Origins(unittest.TestCase):
             if origin:
                 peers.begin(origin)
             with patch.object(peers, "_post", return_value=answer) as post:
-                self.assertEqual(peers.prepare("stock", "r", 1, None), Vote(nonce=5))
+                self.assertEqual(peers.prepare("stock", "r", 1, None), (Vote(nonce=5), None))
             asked.append(json.loads(post.call_args.args[3])["roots"][0].get("origin"))
         self.assertEqual(asked, [None, {"database": "d", "generation": 3}])
 

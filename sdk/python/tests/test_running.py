@@ -303,6 +303,24 @@ class Others(Apart):
         self.assertEqual(self.enter(running.listen("127.0.0.1", 0), 20_000), (503, "away"))
         self.assertEqual(running._node._noes, {})
 
+    def test_who_does_not_speak_of_a_root_that_he_is_asked_about_is_away(self) -> None:
+        component, begun = self.component(), []
+
+        @component.service()
+        def enter(call, word: str) -> str:
+            begun.append(call.root)
+            call.call("stock", "take", word)
+            return word
+
+        running = self.start(component, database_url())
+        address = running.listen("127.0.0.1", 0)
+        peers = running._node.peers
+        for status, text in ((200, b'{"roots":[]}'), (200, b'{"roots":[{"root":"s","vote":"no"}]}'), (500, b"")):
+            begun.clear()
+            with patch.multiple(peers, call=lambda *_: (None, 1), _post=lambda *_: (status, None, text)):
+                self.assertEqual(self.enter(address, 20_000), (503, "away"), text)
+            self.assertEqual(len(begun), 1, "it is begun again, for nothing")
+
     def test_a_vote_that_comes_after_the_time_of_its_root_does_not_count(self) -> None:
         component = self.component()
 
@@ -315,14 +333,14 @@ class Others(Apart):
         running = self.start(component, database_url())
         node = running._node
 
-        def prepare(child: str, root: str, calls: int, generation: int | None) -> Vote:
+        def prepare(child: str, root: str, calls: int, generation: int | None) -> tuple[Vote, None]:
             until = time.monotonic() + 0.5
             # As if the process had been stopped: its timers do not run.
             with node.lock:
                 while time.monotonic() < until:
                     pass
                 node.tell("voted", root, child, Vote(nonce=5))
-            return Vote(nonce=5)
+            return Vote(nonce=5), None
 
         done = {"commit": lambda *_: "done", "abort": lambda *_: "done"}
         with patch.multiple(node.peers, call=lambda *_: (None, 1), prepare=prepare, **done):

@@ -84,6 +84,7 @@ const FLOORS: &[&[&str]] = &[
         "transaction",
         "notes",
         "refresh",
+        "savepoint",
         "prepared",
         "sibling/operations",
         "sibling/member",

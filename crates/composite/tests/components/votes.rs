@@ -2,8 +2,8 @@
 //! has not run since: its timers have not said so either.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, mpsc};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use cognate_composite::{Call, Component, Result, Service, service};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::process::Failure;
+use crate::process::{END, Failure, request};
 use crate::server::{open, posted};
 
 const BUY: Service<i32, ()> = Service::named("shop", "buy");
@@ -144,5 +144,42 @@ async fn a_yes_that_is_there_after_the_time_of_its_root_does_not_count() -> std:
     assert_eq!((status, problem["reason"].as_str()), (504, Some("deadline")), "{problem}");
     let seen = stock.seen.lock().expect("nobody panics").clone();
     assert!(!seen.iter().any(|path| path == "/composite/commit"), "{seen:?}");
+    Ok(())
+}
+
+/// The timers say that the time of a root is over while its service is busy, which then calls
+/// somebody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_root_that_its_time_has_ended_says_so() -> std::result::Result<(), Failure> {
+    let address = Arc::new(OnceLock::<SocketAddr>::new());
+    let of_service = Arc::clone(&address);
+    let buy = move |call: Call, item: i32| {
+        let address = Arc::clone(&of_service);
+        async move {
+            let own = *address.get().expect("it is served");
+            let is_ended = || {
+                let status = request(own, "GET", "/status", &[], b"");
+                status.is_ok_and(|(_, status)| status["roots"][0]["state"] == "aborting")
+            };
+            tokio::task::block_in_place(|| {
+                let begun = Instant::now();
+                while !is_ended() {
+                    assert!(begun.elapsed() < END, "its time has no end");
+                }
+            });
+            call.call(TAKE, item).await
+        }
+    };
+    let folder = tempfile::tempdir()?;
+    let shop = Component::named("shop")
+        .database(&format!("embedded:{}", folder.path().join("database").display()))
+        .data(folder.path().join("journal"))
+        .serve(BUY, service(buy).begins_only())
+        .start()
+        .await?;
+    let opened = open(&shop).await?;
+    let own = *address.get_or_init(|| opened);
+    let (status, problem) = posted(own, "/services/buy", &[("Cognate-Deadline-Ms", "500")], json!(1)).await?;
+    assert_eq!((status, problem["reason"].as_str()), (504, Some("deadline")), "{problem}");
     Ok(())
 }

@@ -256,6 +256,11 @@ impl Certifier {
         self.bytes > self.limit
     }
 
+    /// The last commit of those that are not closed.
+    pub(crate) fn newest_open(&self) -> Option<Csn> {
+        self.open.back().map(|&id| self.nodes.at(id).commit)
+    }
+
     /// Who reads at a snapshot below this has no edge into it.
     pub(crate) fn quiet_below(&self) -> Csn {
         match self.open.front().map(|&id| self.nodes.at(id)) {

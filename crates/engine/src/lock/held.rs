@@ -92,6 +92,12 @@ impl Held {
         }
     }
 
+    /// Whether there is a savepoint.
+    #[inline]
+    pub(crate) fn has_marks(&self) -> bool {
+        !self.marks.is_empty()
+    }
+
     /// A savepoint is made; `savepoint` orders them.
     pub(crate) fn mark(&mut self, savepoint: u64) {
         let (hashes, raised, strong) = (self.hashes.len(), self.raised.len(), self.strong.len());

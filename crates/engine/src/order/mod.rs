@@ -78,7 +78,9 @@
 //! more what it conflicts with. Each request announces the oldest snapshot of its origin, so that
 //! the horizon stays below what runs anywhere, as long as that is not older than [`AGE_MAX`]
 //! positions, and nodes that have not announced anything for [`SILENCE_MAX`] positions are not
-//! waited for. A node that starts announces itself before anybody begins anything there.
+//! waited for. A node that starts announces itself before anybody begins anything there; one that
+//! has nothing to say announces that it needs nothing any more, once a second at the most, and only
+//! if the others' graphs keep something for it (`Manager::announce_late`). There they are pruned.
 
 mod arriving;
 mod footprint;
@@ -101,3 +103,12 @@ use crate::Csn;
 pub(crate) const AGE_MAX: Csn = 1 << 17;
 /// A node that has announced nothing for so many positions is not waited for.
 pub(crate) const SILENCE_MAX: Csn = 1 << 16;
+
+/// The horizon at a position, by the oldest snapshots of nodes, and by when they said so.
+fn horizon_at(position: Csn, announced: impl Iterator<Item = (Csn, Csn)>) -> Csn {
+    let silent = position.saturating_sub(SILENCE_MAX);
+    // Who was removed, or is lost for good, would have everybody remember so many positions.
+    let heard = announced.filter(|(_, at)| *at > silent);
+    let oldest = heard.map(|(oldest, _)| oldest).min().unwrap_or(0);
+    oldest.max(position.saturating_sub(AGE_MAX))
+}

@@ -89,6 +89,15 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// Whether it says nothing but which snapshot is the oldest at its origin.
+    pub(crate) fn only_announces(&self) -> bool {
+        let Parts { locks, notes, reads, changes } = &self.parts;
+        matches!(self.purpose, Purpose::Commit)
+            && (locks.is_empty() && notes.is_empty() && reads.is_none() && changes.is_empty())
+            && self.dropped.is_empty()
+            && self.whole.is_none()
+    }
+
     /// About `size` bytes are changes.
     pub(crate) fn encode(&self, size: u64) -> Vec<u8> {
         let mut out = Encoder::with_capacity(256 + size);

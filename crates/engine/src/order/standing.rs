@@ -11,7 +11,7 @@ use super::arriving::Arriving;
 use super::prepared::{Decided, Undecided};
 use super::purpose::{Purpose, Whole};
 use super::window::{Conflict, Window};
-use super::{AGE_MAX, Level, Request, SILENCE_MAX};
+use super::{AGE_MAX, Level, Request, horizon_at};
 use crate::hash::Seed;
 use crate::key::SmallKey;
 use crate::lock::table::HeldLock;
@@ -75,15 +75,6 @@ impl Told {
 /// comes, no other spelling is looked for.
 fn id_of(name: &str) -> Option<TransactionId> {
     name.parse::<TransactionId>().ok().filter(|id| id.to_string() == name)
-}
-
-/// The horizon at a position, by the oldest snapshots of nodes, and by when they said so.
-fn horizon_at(position: Csn, announced: impl Iterator<Item = (Csn, Csn)>) -> Csn {
-    let silent = position.saturating_sub(SILENCE_MAX);
-    // Who was removed, or is lost for good, would have everybody remember so many positions.
-    let heard = announced.filter(|(_, at)| *at > silent);
-    let oldest = heard.map(|(oldest, _)| oldest).min().unwrap_or(0);
-    oldest.max(position.saturating_sub(AGE_MAX))
 }
 
 fn is_closed_id(name: &str, told: Told) -> bool {
@@ -277,16 +268,20 @@ impl Standing {
     /// by what the request announces, or as the graph is pruned then, which may not have been done
     /// since that position. No verdict depends on it.
     pub(crate) fn forgets_much(&self, request: &Request, prunes_since: Option<Csn>) -> bool {
-        let (node, position) = (node_of(request.id), self.applied + 1);
-        let others = self.announced.iter().filter(|(other, _)| **other != node).map(|(_, known)| *known);
-        let horizon = horizon_at(position, others.chain([(request.oldest, position)]));
-        let prunes = || prunes_since.is_some_and(|since| self.forgot_much >= since.max(1));
-        self.window.is_much_upto(horizon) || prunes()
+        self.window.is_much_upto(self.horizon_behind(request))
+            || prunes_since.is_some_and(|since| self.forgot_much >= since.max(1))
     }
 
-    /// When a node last announced its oldest snapshot.
-    pub(crate) fn announced_at(&self, node: u16) -> Csn {
-        self.announced.get(&node).map_or(0, |(_, at)| *at)
+    /// What the horizon is once the next request has been entered.
+    pub(crate) fn horizon_behind(&self, request: &Request) -> Csn {
+        let (node, position) = (node_of(request.id), self.applied + 1);
+        let others = self.announced.iter().filter(|(other, _)| **other != node).map(|(_, known)| *known);
+        horizon_at(position, others.chain([(request.oldest, position)]))
+    }
+
+    /// The oldest snapshot that a node has announced last, and when.
+    pub(crate) fn announced(&self, node: u16) -> (Csn, Csn) {
+        self.announced.get(&node).copied().unwrap_or_default()
     }
 
     /// The first part of the verdict about the next request, whose locks these are.
@@ -602,7 +597,7 @@ impl Standing {
 mod tests {
     use super::super::purpose::Part;
     use super::super::window::MUCH;
-    use super::super::{Preparing, Purpose};
+    use super::super::{Preparing, Purpose, SILENCE_MAX};
     use super::*;
     use crate::Value;
     use crate::hash::FIXED;

@@ -181,6 +181,11 @@ impl Sequencer {
         self.graph.quiet_below.load(Ordering::Acquire)
     }
 
+    /// The last commit that the graph has, among those that somebody may still get an edge to.
+    pub(crate) fn newest_open(&self) -> Option<Csn> {
+        spin::lock(&self.order).certifier.newest_open()
+    }
+
     fn pruned_upto(&self) -> Csn {
         self.graph.pruned_upto.load(Ordering::Acquire)
     }

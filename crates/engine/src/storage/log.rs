@@ -46,6 +46,8 @@ pub struct LogOptions {
     /// After this long without a commit, a mark is written behind the last batch, so that later
     /// damage to it cannot pass for a torn write.
     pub idle_mark: Option<Duration>,
+    /// Whether the log was there before, so that it is damaged without a segment.
+    pub begun: bool,
     /// Source of the segments' salts.
     pub rng: Arc<dyn Rng>,
     /// Measures flushes.
@@ -60,6 +62,7 @@ impl Default for LogOptions {
             prepare: true,
             record_bytes_max: RECORD_BYTES_MAX,
             idle_mark: Some(Duration::from_millis(100)),
+            begun: false,
             rng: Arc::new(RealRng),
             clock: Arc::new(RealClock::default()),
         }
@@ -127,7 +130,8 @@ impl Log {
     /// reported with the record's place.
     ///
     /// A torn tail is cut. [`Error::Corrupt`] names file and offset of any other damage, of a
-    /// missing segment, and of a log that ends before `after`.
+    /// missing segment, and of a log that ends before `after`; and the folder of a log that was
+    /// begun and is not there.
     pub fn open(
         disk: Arc<dyn Disk>,
         folder: &Path,
@@ -146,9 +150,13 @@ impl Log {
         options: LogOptions,
         replay: &mut ReplaySettled<'_>,
     ) -> Result<Log, Error> {
+        let begun = options.begun;
+        if begun && !disk.exists(folder).map_err(|cause| Error::io("looking for", folder, cause))? {
+            return Err(Error::corrupt(folder, 0, "the log is missing, and there was one"));
+        }
         disk.create_dir_all(folder).map_err(|cause| Error::io("creating", folder, cause))?;
         let mut segments = Segments::default();
-        let recovered = Recovery { disk: &disk, folder, after }.run(&mut segments, replay)?;
+        let recovered = Recovery { disk: &disk, folder, after, begun }.run(&mut segments, replay)?;
         let shape = SegmentShape { segment_bytes: options.segment_bytes, grow_bytes: options.grow_bytes };
         let rng = Arc::clone(&options.rng);
         let (writer, last) = match recovered {
@@ -412,6 +420,15 @@ struct Recovery<'a> {
     disk: &'a Arc<dyn Disk>,
     folder: &'a Path,
     after: Csn,
+    begun: bool,
+}
+
+/// What a folder has of segments.
+struct Names {
+    /// First csns of the segments to read, ascending.
+    firsts: Vec<Csn>,
+    /// Those behind them that have nothing but zeros, or nothing at all.
+    unwritten: Vec<Csn>,
 }
 
 impl Recovery<'_> {
@@ -421,7 +438,7 @@ impl Recovery<'_> {
         segments: &mut Segments,
         replay: &mut ReplaySettled<'_>,
     ) -> Result<Option<(Resume, Csn)>, Error> {
-        let firsts = self.segment_names()?;
+        let Names { firsts, unwritten } = self.segment_names()?;
         let mut settled = self.after;
         let mut chain = None;
         for (index, &first) in firsts.iter().enumerate() {
@@ -445,29 +462,60 @@ impl Recovery<'_> {
             chain = Some(end.chain);
             if next_segment.is_none() {
                 let next = end.next;
-                return Ok(Some((self.settle(reader, file, path, &end)?, next)));
+                if end.left {
+                    return Err(self.lost(next, &unwritten));
+                }
+                let resume = self.settle(reader, file, path, &end)?;
+                self.remove_unwritten(&unwritten)?;
+                return Ok(Some((resume, next)));
             }
         }
+        self.remove_unwritten(&unwritten)?;
         Ok(None)
     }
 
-    /// First csns of the segments to read, ascending and without a gap at the watermark. Removes
-    /// segments wholly before the watermark and one whose creation was interrupted.
-    fn segment_names(&self) -> Result<Vec<Csn>, Error> {
-        let names = self.disk.list(self.folder);
-        let names = names.map_err(|cause| Error::io("listing", self.folder, cause))?;
+    /// The writer left the last segment that is there, which it does only once the next one is
+    /// durable.
+    fn lost(&self, next: Csn, unwritten: &[Csn]) -> Error {
+        let what = match unwritten.contains(&next) {
+            true => format!("the log segment of record {next} and after has lost its header"),
+            false => format!("the log segment of record {next} and after is missing"),
+        };
+        Error::corrupt(&self.folder.join(segment_name(next)), 0, what)
+    }
+
+    /// Removes segments whose creation was interrupted.
+    fn remove_unwritten(&self, unwritten: &[Csn]) -> Result<(), Error> {
+        for &first in unwritten {
+            self.remove(&self.folder.join(segment_name(first)))?;
+        }
+        if unwritten.is_empty() { Ok(()) } else { self.flush_folder() }
+    }
+
+    fn flush_folder(&self) -> Result<(), Error> {
+        self.disk.sync_dir(self.folder).map_err(|cause| Error::io("flushing", self.folder, cause))
+    }
+
+    /// The segments, without a gap at the watermark. Removes those wholly before the watermark.
+    fn segment_names(&self) -> Result<Names, Error> {
+        let fail = |cause| Error::io("listing", self.folder, cause);
+        let others = self.disk.list_others(self.folder).map_err(fail)?;
+        if let Some(name) = others.iter().find(|name| parse_segment_name(name).is_some()) {
+            return Err(Error::corrupt(&self.folder.join(name), 0, "the log segment is no plain file"));
+        }
+        let names = self.disk.list(self.folder).map_err(fail)?;
         if names.iter().any(|name| name == PREPARED) {
             self.remove(&self.folder.join(PREPARED))?;
         }
         let mut firsts: Vec<Csn> = names.iter().filter_map(|name| parse_segment_name(name)).collect();
         firsts.sort_unstable();
+        let mut unwritten = Vec::new();
         while let Some(&last) = firsts.last() {
             let (file, path) = self.open(last)?;
             if SegmentReader::open(file, &path, last)?.is_some() {
                 break;
             }
-            self.remove(&path)?;
-            firsts.pop();
+            unwritten.extend(firsts.pop());
         }
         let next = self.after + 1;
         let needed = firsts.partition_point(|&first| first <= next);
@@ -483,10 +531,13 @@ impl Recovery<'_> {
             };
             return Err(Error::corrupt(&path, 0, what));
         }
+        if self.begun && found.is_none() {
+            return Err(Error::corrupt(self.folder, 0, "the log has no segment, and there was one"));
+        }
         // The process before may have ended between creating a segment and flushing the folder; and
         // what was removed here must stay so.
-        self.disk.sync_dir(self.folder).map_err(|cause| Error::io("flushing", self.folder, cause))?;
-        Ok(firsts)
+        self.flush_folder()?;
+        Ok(Names { firsts, unwritten })
     }
 
     /// Cuts what a torn batch left, and makes sure that the last batch is on the medium and not

@@ -7,6 +7,10 @@
 //! batch that needs room. A new segment's header, and the folder, are flushed before its first
 //! batch.
 //!
+//! Between the two the segment before is told that it was left. Whoever finds that in the last
+//! segment knows that one is missing. Every write leaves the room for it in the file, so that it
+//! needs none on a full disk.
+//!
 //! A segment is prepared with twice the length of the one before it, up to that of a full one. So
 //! the zeros are in proportion to what is logged: a small database does not write those of a large
 //! one, which would take the device for seconds where a process has many of them.
@@ -29,6 +33,9 @@ use crate::{Csn, Error};
 /// A batch larger than this is not worth a copy.
 const STAGED_BYTES: usize = 1 << 20;
 
+/// Bytes of the batch that says that a segment was left.
+const LEFT_BYTES: u64 = BATCH_HEADER as u64;
+
 /// Shape of the segments.
 #[derive(Debug, Clone, Copy)]
 pub struct SegmentShape {
@@ -50,6 +57,7 @@ pub struct LogWriter {
     /// Csn of the first record that the segment may hold, after which it is named.
     first: Csn,
     salt: u64,
+    says_when_left: bool,
     chain: u32,
     position: u64,
     length: u64,
@@ -98,6 +106,7 @@ impl LogWriter {
             path: at.path,
             first: at.header.first,
             salt: at.header.salt,
+            says_when_left: at.header.says_when_left(),
             chain: at.chain,
             position: at.position,
             length,
@@ -132,7 +141,7 @@ impl LogWriter {
     /// Returns the first csn of a new segment if one was begun. After an error the log must not be
     /// written any more.
     pub fn write(&mut self, batch: &mut Vec<u8>, first: Csn, count: u32) -> Result<Option<Csn>, Error> {
-        let end = self.position + batch.len().next_multiple_of(BATCH_HEADER) as u64;
+        let end = self.position + batch.len().next_multiple_of(BATCH_HEADER) as u64 + LEFT_BYTES;
         let full = end > self.shape.segment_bytes;
         // Rather than grow, go on in a prepared segment.
         let ready = || self.preparer.as_ref().is_some_and(Preparer::is_ready);
@@ -152,20 +161,34 @@ impl LogWriter {
     }
 
     fn put(&mut self, batch: &mut Vec<u8>, kind: BatchKind, first: Csn, count: u32) -> Result<(), Error> {
+        self.flush(batch, kind, first, count)?;
+        if self.position >= self.length / 4
+            && let Some(preparer) = &self.preparer
+        {
+            let bytes = (2 * self.length).next_multiple_of(PAGE as u64);
+            preparer.want(bytes.min(self.shape.segment_bytes));
+        }
+        Ok(())
+    }
+
+    /// Writes and flushes a batch. Unless it is the last one of the segment, room for that one is
+    /// left in the file behind it.
+    fn flush(&mut self, batch: &mut Vec<u8>, kind: BatchKind, first: Csn, count: u32) -> Result<(), Error> {
         let chain = seal_batch(batch, kind, first, count, self.chain, self.salt);
         let fail = |cause| Error::io("writing", &self.path, cause);
         let end = self.position + batch.len() as u64;
+        let needed = if kind == BatchKind::Left { end } else { end + LEFT_BYTES };
         let begin = self.position - self.position % PAGE as u64;
-        if batch.len() <= STAGED_BYTES && end.next_multiple_of(PAGE as u64) <= self.length {
+        if batch.len() <= STAGED_BYTES && needed.next_multiple_of(PAGE as u64) <= self.length {
             let pages = self.staging.stage(batch);
             self.file.write_durable(pages, begin).map_err(fail)?;
             self.staging.keep_last_page();
         } else {
             self.file.write_all_at(batch, self.position).map_err(fail)?;
-            if end > self.length {
+            if needed > self.length {
                 // Whole pages, so that the file never ends within a sector: a torn batch then loses
                 // whole sectors, whatever happens to the length.
-                let target = (end + self.shape.grow_bytes).min(self.shape.segment_bytes).max(end);
+                let target = (end + self.shape.grow_bytes).min(self.shape.segment_bytes).max(needed);
                 let target = target.next_multiple_of(PAGE as u64);
                 let grown = (target - end) as usize;
                 if self.zeros.len() < grown {
@@ -179,27 +202,33 @@ impl LogWriter {
         }
         self.position = end;
         self.chain = chain;
-        if end >= self.length / 4
-            && let Some(preparer) = &self.preparer
-        {
-            let bytes = (2 * self.length).next_multiple_of(PAGE as u64);
-            preparer.want(bytes.min(self.shape.segment_bytes));
-        }
         Ok(())
     }
 
     fn rotate(&mut self, first: Csn) -> Result<(), Error> {
         let salt = self.rng.next_u64();
         let prepared = self.preparer.as_ref().and_then(Preparer::take);
-        self.length = prepared.as_ref().map_or(SEGMENT_HEADER as u64, |(_, bytes)| *bytes);
+        let length = prepared.as_ref().map_or(SEGMENT_HEADER as u64, |(_, bytes)| *bytes);
         let prepared = prepared.map(|(file, _)| file);
+        let chain = self.chain;
         let (file, path, header) =
-            create_segment(self.disk.as_ref(), &self.folder, first, self.chain, salt, prepared)?;
-        (self.file, self.path) = (file, path);
-        self.staging.begin(&encode_header(first, self.chain, salt).0);
+            create_segment(self.disk.as_ref(), &self.folder, first, chain, salt, prepared)?;
+        self.leave(first)?;
+        (self.file, self.path, self.length) = (file, path, length);
+        self.staging.begin(&encode_header(first, chain, salt).0);
         (self.first, self.salt, self.chain) = (first, header.salt, header.crc);
+        self.says_when_left = header.says_when_left();
         self.position = SEGMENT_HEADER as u64;
         Ok(())
+    }
+
+    /// Says in this segment that the next one is there, which it is, durably.
+    fn leave(&mut self, next: Csn) -> Result<(), Error> {
+        // A recovery may have cut the file behind its last batch: then it goes without.
+        if !self.says_when_left || self.position + LEFT_BYTES > self.length {
+            return Ok(());
+        }
+        self.flush(&mut vec![0; BATCH_HEADER], BatchKind::Left, next, 0)
     }
 }
 

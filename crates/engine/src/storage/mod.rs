@@ -3,7 +3,7 @@
 //! ```text
 //! log/   record ─ segment ─ staging ─ log_writer ─ prepare ─ batch_writer ─ group_commit ─ log   every commit, in order
 //! base/  block ─ partition ─ filter ─ frame ─ run ─ run_writer   immutable sorted files
-//!        cursor ─ scan ─ merge ─ cache ─ manifest ─ options ─ reserve ─ base ─ load  which of them count, and reading them as one
+//!        cursor ─ scan ─ merge ─ cache ─ manifest ─ options ─ reserve ─ base ─ load ─ beside  which of them count, and reading them as one
 //! images/  images   how things stood at positions of a cluster's order
 //!        checking ─ transfer   base and image on their way to another node
 //!        checking ─ backup   the same on their way to a backup
@@ -14,6 +14,7 @@
 pub mod backup;
 pub mod base;
 mod batch_writer;
+mod beside;
 pub mod block;
 pub mod cache;
 mod checking;

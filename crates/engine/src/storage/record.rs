@@ -29,6 +29,8 @@ pub enum BatchKind {
     Mark = 2,
     /// As a mark, written at clean shutdown.
     Close = 3,
+    /// As a mark, the last one in its segment: the next segment is durable, and has what follows.
+    Left = 4,
 }
 
 /// A decoded batch header.
@@ -122,6 +124,7 @@ pub fn decode_header(bytes: &[u8], salt: u64) -> Option<BatchHeader> {
         1 => BatchKind::Records,
         2 => BatchKind::Mark,
         3 => BatchKind::Close,
+        4 => BatchKind::Left,
         _ => return None,
     };
     let (count, body) = (u32_at(header, 16), u32_at(header, 20));
@@ -131,7 +134,7 @@ pub fn decode_header(bytes: &[u8], salt: u64) -> Option<BatchHeader> {
                 && (body as usize).is_multiple_of(BATCH_HEADER)
                 && body as u64 >= u64::from(count) * RECORD_HEADER as u64
         }
-        BatchKind::Mark | BatchKind::Close => count == 0 && body == 0,
+        BatchKind::Mark | BatchKind::Close | BatchKind::Left => count == 0 && body == 0,
     };
     shape.then(|| BatchHeader { kind, first: u64_at(header, 8), count, body, chain: u32_at(header, 24), crc })
 }

@@ -25,12 +25,16 @@ use crate::{Csn, Error};
 pub const SEGMENT_HEADER: usize = 64;
 
 const MAGIC: &[u8; 8] = b"COGNLOG1";
-const VERSION: u32 = 1;
+/// Segments of this version say at their end that the writer went on in another one. Those of the
+/// version before, 1, do not.
+const VERSION: u32 = 2;
 const WINDOW: usize = 1 << 20;
 
 /// A segment's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
+    /// Format version.
+    pub version: u32,
     /// Csn of the first record that the segment may hold.
     pub first: Csn,
     /// CRC field of the last batch header of the segment before; 0 if there is none.
@@ -39,6 +43,13 @@ pub struct SegmentHeader {
     pub salt: u64,
     /// CRC field of this header, the chain for the first batch.
     pub crc: u32,
+}
+
+impl SegmentHeader {
+    /// Whether the segment says that it was left.
+    pub fn says_when_left(&self) -> bool {
+        self.version >= VERSION
+    }
 }
 
 /// Encodes a segment header and returns it with its CRC field.
@@ -51,7 +62,7 @@ pub fn encode_header(first: Csn, chain: u32, salt: u64) -> ([u8; SEGMENT_HEADER]
     bytes[24..32].copy_from_slice(&salt.to_le_bytes());
     let crc = crc32c::crc32c(&bytes[..60]);
     bytes[60..].copy_from_slice(&crc.to_le_bytes());
-    (bytes, SegmentHeader { first, chain, salt, crc })
+    (bytes, SegmentHeader { version: VERSION, first, chain, salt, crc })
 }
 
 /// Decodes a segment header; the error says what is wrong with it.
@@ -68,10 +79,11 @@ pub fn decode_segment_header(bytes: &[u8]) -> Result<SegmentHeader, String> {
         return Err(format!("segment header has checksum {computed:08x}, expected {crc:08x}"));
     }
     let version = u32_at(bytes, 8);
-    if version != VERSION {
+    if !(1..=VERSION).contains(&version) {
         return Err(format!("log format version {version} is not supported"));
     }
-    Ok(SegmentHeader { first: u64_at(bytes, 16), chain: u32_at(bytes, 12), salt: u64_at(bytes, 24), crc })
+    let (first, chain, salt) = (u64_at(bytes, 16), u32_at(bytes, 12), u64_at(bytes, 24));
+    Ok(SegmentHeader { version, first, chain, salt, crc })
 }
 
 /// A segment's file name.
@@ -104,6 +116,8 @@ pub struct ScanEnd {
     pub remains: bool,
     /// Whether the last batch is a clean shutdown's.
     pub closed: bool,
+    /// Whether the writer went on in another segment.
+    pub left: bool,
 }
 
 /// Reads a segment from its header on.
@@ -122,7 +136,7 @@ impl SegmentReader {
     /// creation was interrupted.
     pub fn open(file: Arc<dyn File>, path: &Path, first: Csn) -> Result<Option<SegmentReader>, Error> {
         let length = file.len().map_err(|cause| Error::io("reading", path, cause))?;
-        let header = SegmentHeader { first, chain: 0, salt: 0, crc: 0 };
+        let header = SegmentHeader { version: VERSION, first, chain: 0, salt: 0, crc: 0 };
         let path = path.to_path_buf();
         let mut reader = SegmentReader { file, path, length, header, start: 0, window: Vec::new() };
         let bytes = reader.bytes(0, SEGMENT_HEADER)?;
@@ -157,6 +171,7 @@ impl SegmentReader {
             chain: self.header.crc,
             remains: false,
             closed: false,
+            left: false,
         };
         loop {
             let position = end.position;
@@ -172,6 +187,12 @@ impl SegmentReader {
             if header.first != end.next || header.chain != end.chain {
                 let what = format!("batch of csn {} found where {} is expected", header.first, end.next);
                 return Err(Error::corrupt(&self.path, position, what));
+            }
+            if header.kind == BatchKind::Left {
+                // The next segment was made before, and continues the batch before this one.
+                end.left = true;
+                end.position = position + BATCH_HEADER as u64;
+                return self.finish(end, next_segment);
             }
             if !self.batch(position, &header, next_segment.is_none(), each)? {
                 end.remains = true;

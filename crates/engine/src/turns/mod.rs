@@ -56,7 +56,7 @@ use crate::transaction::Transaction;
 use crate::txn::writeset::key_writes;
 use crate::{Csn, Database, Error, TransactionId};
 
-/// The graph is pruned at every so manieth position.
+/// The graph is pruned at every so manieth position, and where a node only says what it needs.
 const PRUNE_EVERY: Csn = 64;
 /// But for positions where somebody is refused. So what was large may be in the graph for some more
 /// of these positions once the window has forgotten it.
@@ -401,11 +401,12 @@ impl Manager {
         locks: &[(HeldLock, bool)],
         bytes: usize,
     ) -> Result<(), Error> {
-        let horizon =
-            position.is_multiple_of(PRUNE_EVERY).then(|| match planted::is(Planted::PrunesByItself) {
-                true => self.store.oldest_snapshot(),
-                false => standing.horizon(),
-            });
+        let horizon = match position.is_multiple_of(PRUNE_EVERY) {
+            true if planted::is(Planted::PrunesByItself) => Some(self.store.oldest_snapshot()),
+            true => Some(standing.horizon()),
+            // Nothing of it is judged, and who comes behind it is judged by that horizon.
+            false => request.only_announces().then(|| standing.horizon_behind(request)),
+        };
         let prepared_at = |id| standing.prepared_at(id);
         // The graph has forgotten who ended before the horizon: whoever began before it, and has
         // moved its snapshot since, counts as having begun there.

@@ -292,3 +292,45 @@ fn who_only_reads_above_the_horizon_is_not_refused() {
     }
     cluster.assert_equal();
 }
+
+/// What was written is remembered for those who have said nothing since. When they have said that
+/// they need none of it, reads of more than one key have no place in the order; and they say so
+/// once.
+#[test]
+fn who_has_nothing_to_say_says_once_that_nothing_is_needed() {
+    let cluster = Cluster::of(3);
+    for node in [1, 2, 3] {
+        let node = cluster.node(node).clone();
+        let mut introducing = Commitment::on(async move { node.introduce().await });
+        assert!(introducing.poll().is_none());
+        cluster.settle();
+        introducing.poll().unwrap().unwrap();
+    }
+    cluster.write(2, &[("x", "0"), ("y", "0")]);
+    let read = |is_ordered: bool| {
+        let reader = cluster.begin(1, Isolation::Serializable);
+        assert!(get(&reader, "x").is_some() && get(&reader, "y").is_some());
+        let mut reader = Commitment::of(reader);
+        let ended = reader.poll();
+        assert_eq!(ended.is_none(), is_ordered);
+        let ended = ended.unwrap_or_else(|| {
+            cluster.settle();
+            reader.poll().unwrap()
+        });
+        ended.unwrap();
+    };
+    read(true);
+    let all_announce = || {
+        for node in [1, 2, 3] {
+            cluster.node(node).announce_late();
+            cluster.settle();
+        }
+        cluster.node(1).applied()
+    };
+    let applied = all_announce();
+    read(false);
+    assert_eq!(all_announce(), applied, "nothing has been added to the graph");
+    cluster.write(3, &[("x", "1")]);
+    read(true);
+    cluster.assert_equal();
+}

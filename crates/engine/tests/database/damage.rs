@@ -7,8 +7,8 @@ use std::path::Path;
 use cognate_engine::sibling::Xid;
 use cognate_engine::storage::{Log, LogOptions};
 use cognate_engine::{Database, Error, Options, TreeId};
-use cognate_env::SplitMix;
-use cognate_env::sim::SimDisk;
+use cognate_env::sim::{Loss, SimDisk};
+use cognate_env::{Disk, SplitMix};
 
 use super::support::{Seed, all, begin, in_simulation, seeds, value, write};
 
@@ -74,9 +74,47 @@ fn sample() -> Vec<Vec<u8>> {
     t.drop_tree(7);
     t.put(8, b"d", value("4")).unwrap();
     database.wait_durable(t.commit().unwrap().csn).wait().unwrap();
-    disk.restart(cognate_env::sim::Loss::Process);
+    disk.restart(Loss::Process);
     drop(database);
     payloads(&disk)
+}
+
+/// No checkpoint has been written yet, whose watermark would tell.
+#[test]
+fn a_database_without_its_log_is_damage() {
+    let disk = SimDisk::new(1);
+    let open = || Database::open(Options { disk: disk.handle(), ..Options::new("data") });
+    let database = open().unwrap();
+    write(&database, 7, &[("a", Some("1"))]);
+    disk.restart(Loss::Process);
+    drop(database);
+    for (path, _) in disk.files() {
+        if path.parent() == Some(Path::new("data/log")) {
+            disk.remove(&path).unwrap();
+        }
+    }
+    for _ in 0..2 {
+        assert_eq!(place(open()), ("log".to_owned(), 0));
+    }
+}
+
+/// The base store is there before the log is.
+#[test]
+fn a_first_opening_that_ends_anywhere_leaves_no_damage() {
+    for at in 0.. {
+        let disk = SimDisk::new(at);
+        let open = || Database::open(Options { disk: disk.handle(), ..Options::new("data") });
+        disk.power_off_after(at);
+        let database = open();
+        let is_whole = database.is_ok() && !disk.is_off();
+        disk.restart(if at % 2 == 0 { Loss::Power } else { Loss::Process });
+        drop(database);
+        let database = open().unwrap_or_else(|error| panic!("power off at {at}: {error}"));
+        write(&database, 7, &[("a", Some("1"))]);
+        if is_whole {
+            return;
+        }
+    }
 }
 
 #[test]

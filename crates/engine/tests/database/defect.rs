@@ -111,6 +111,10 @@ impl Disk for TrapDisk {
         self.below.list(folder)
     }
 
+    fn list_others(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.below.list_others(folder)
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.below.exists(path)
     }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cognate_engine::storage::frame::ENTRY_MAX;
+use cognate_engine::storage::record::{BATCH_HEADER, BatchKind, encode_record, seal_batch};
+use cognate_engine::storage::segment::{encode_header, segment_name};
 use cognate_engine::storage::{Log, LogOptions};
 use cognate_engine::{Csn, Error};
 use cognate_env::{Clock, RealDisk};
@@ -180,6 +182,98 @@ fn a_missing_segment_is_named() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// What is wrong with a log that opens after damage to its last segment, and does not.
+fn missed(folder: &Path, last: &Path) {
+    // Nothing that would tell is removed by the first attempt.
+    for _ in 0..2 {
+        match open(folder, 0) {
+            Err(Error::Corrupt { file, offset: 0, .. }) => assert_eq!(file, last),
+            other => panic!("{:?} without {}", other.map(|found| found.1.len()), last.display()),
+        }
+    }
+}
+
+/// The writer says in a segment that it went on in another one.
+#[test]
+fn a_last_segment_that_is_gone_is_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, _) = open(folder.path(), 0).unwrap();
+    fill(&log, 200);
+    let damages: [fn(&Path); 4] = [
+        |last| fs::remove_file(last).unwrap(),
+        |last| fs::write(last, b"").unwrap(),
+        |last| fs::write(last, [0_u8; 4096]).unwrap(),
+        |last| {
+            fs::remove_file(last).unwrap();
+            fs::create_dir(last).unwrap();
+        },
+    ];
+    for damage in damages {
+        let copy = crashed(folder.path());
+        let paths = segments(copy.path());
+        assert!(paths.len() > 3);
+        let last = &paths[paths.len() - 1];
+        damage(last);
+        missed(copy.path(), last);
+    }
+    let copy = crashed(folder.path());
+    let mut paths = segments(copy.path());
+    let (_, last) = (paths.pop(), paths.pop().unwrap());
+    for path in segments(copy.path()).iter().filter(|path| **path >= last) {
+        fs::remove_file(path).unwrap();
+    }
+    missed(copy.path(), &last);
+    drop(log);
+    assert_eq!(open(folder.path(), 0).unwrap().1, expected(0, 200));
+}
+
+/// Segments of that version do not say that they were left, also where they are continued: who
+/// reads that version would not understand it.
+#[test]
+fn a_segment_of_the_version_before_is_read_and_continued() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut header, _) = encode_header(1, 0, 7);
+    header[8] = 1;
+    let crc = crc32c::crc32c(&header[..60]);
+    header[60..].copy_from_slice(&crc.to_le_bytes());
+    let mut batch = vec![0; BATCH_HEADER];
+    encode_record(&mut batch, 1, &[&payload(1)]);
+    seal_batch(&mut batch, BatchKind::Records, 1, 1, crc, 7);
+    fs::write(folder.path().join(segment_name(1)), [&header[..], &batch[..]].concat()).unwrap();
+    let (log, found) = open(folder.path(), 0).unwrap();
+    assert_eq!(found, expected(0, 1));
+    fill(&log, 200);
+    drop(log);
+    assert_eq!(open(folder.path(), 0).unwrap().1, expected(0, 200));
+    let paths = segments(folder.path());
+    assert!(paths.len() > 3);
+    for path in &paths[1..] {
+        fs::remove_file(path).unwrap();
+    }
+    let (_log, found) = open(folder.path(), 0).unwrap();
+    assert!(found.len() > 1 && found == expected(0, found.len() as Csn));
+}
+
+/// Its folder may be on a volume that is not mounted.
+#[test]
+fn a_log_that_was_begun_and_is_gone_is_missed() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("log");
+    let open_begun = || {
+        let begun = LogOptions { begun: true, ..options() };
+        Log::open(Arc::new(RealDisk), &folder, 0, begun, &mut |_, _| Ok(()))
+    };
+    let is_missed = || matches!(open_begun(), Err(Error::Corrupt { file, .. }) if file == folder);
+    assert!(is_missed() && !folder.exists());
+    fs::create_dir(&folder).unwrap();
+    assert!(is_missed());
+    fs::write(folder.join(segment_name(1)), b"").unwrap();
+    assert!(is_missed() && is_missed(), "without its header it is none");
+    // As after a crash in the creation of the first one.
+    drop(open(&folder, 0).unwrap());
+    drop(open_begun().unwrap());
 }
 
 #[test]

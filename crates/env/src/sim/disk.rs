@@ -404,6 +404,15 @@ impl Disk for Handle {
             .collect())
     }
 
+    fn list_others(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let world = self.world()?;
+        let inside = world.folders.iter().filter(|path| path.parent() == Some(folder));
+        Ok(inside
+            .filter_map(|path| path.file_name())
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect())
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         let world = self.world()?;
         Ok(world.live.contains_key(path) || world.folders.contains(path))
@@ -457,6 +466,10 @@ impl Disk for SimDisk {
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         self.now().list(folder)
+    }
+
+    fn list_others(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.now().list_others(folder)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {

@@ -34,6 +34,23 @@ fn files_are_written_read_renamed_listed_and_removed() {
     assert_eq!(disk.room(&deep.join("two")), None);
 }
 
+/// The opening of a pipe would wait for ever.
+#[test]
+fn what_is_no_plain_file_is_not_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, inner) = (folder.path().join("pipe"), folder.path().join("inner"));
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    RealDisk.create_dir_all(&inner).unwrap();
+    drop(RealDisk.open(&folder.path().join("plain"), OpenMode::CreateNew).unwrap());
+    for path in [&pipe, &inner] {
+        for mode in [OpenMode::Read, OpenMode::ReadWrite, OpenMode::Truncate] {
+            assert!(RealDisk.open(path, mode).is_err(), "{mode:?} of {}", path.display());
+        }
+    }
+    assert_eq!(RealDisk.list_others(folder.path()).unwrap(), ["inner", "pipe"]);
+}
+
 #[test]
 fn the_lock_is_exclusive_and_ends_with_its_holder() {
     let folder = tempfile::tempdir().unwrap();

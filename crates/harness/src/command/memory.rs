@@ -77,6 +77,7 @@ pub async fn run(args: &MemoryArgs) -> Result<()> {
             ("data_bytes", json!(table.bytes())),
             ("payload_bytes", json!(args.payload)),
             ("clients", json!(args.clients)),
+            ("isolation", json!("serializable")),
             ("seconds", json!(args.seconds)),
             ("load_seconds", json!(load_seconds)),
             ("resident_bytes_loading", json!(loading)),

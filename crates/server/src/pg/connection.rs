@@ -24,7 +24,7 @@ use super::registry::{Open, Stop};
 use super::response::{self, Report};
 use super::row::{Head, RowBuffer};
 use super::socket::Socket;
-use super::transport::{Mark, Transport};
+use super::transport::{Broken, Mark, Transport};
 use crate::server::Server;
 
 /// What stops a statement: an error to report, or the connection's end.
@@ -137,7 +137,10 @@ impl Connection {
     /// Serves the client until one of both ends it. Everything that can be told is told before this
     /// returns.
     pub(crate) async fn serve(mut self) {
-        let end = exchange(&mut self).await;
+        let end = match (exchange(&mut self).await, self.open.entry().why()) {
+            (End::Broken(Broken::Stopped), Some(why)) => End::Denied(Box::new(why.clone())),
+            (end, _) => end,
+        };
         // What was answered and not sent yet goes with the farewell, so it must be durable; a log
         // that stands still is not waited for.
         let is_settled = matches!(timeout(LINGER, self.session.settle_answers()).await, Ok(Ok(())));
@@ -154,8 +157,8 @@ impl Connection {
         if self.skip_to_sync && first != tag::SYNC && first != tag::TERMINATE {
             return Ok(());
         }
-        // Cancelling reaches what a client has sent and not yet been answered. While it sends data,
-        // that is a COPY.
+        // Cancelling reaches the statement that is under way, or else the first one of those that
+        // a client has sent and that are not yet answered. While it sends data, that is a COPY.
         match std::mem::take(&mut self.has_rested) {
             true if self.copy.is_none() => self.session.begin_message(),
             true => self.session.has_rested(),
@@ -279,7 +282,14 @@ impl Connection {
         let mut report = Report::from(&error);
         if error.sqlstate == sqlstate::QUERY_CANCELED && self.open.entry().stop() == Stop::Now {
             report.sqlstate = sqlstate::ADMIN_SHUTDOWN;
-            report.message = "canceling statement due to administrator command";
+            report.message = match self.open.entry().why() {
+                None => "canceling statement due to administrator command",
+                Some(_) => "canceling statement because its connection is terminated",
+            };
+        }
+        if error.sqlstate == sqlstate::QUERY_CANCELED {
+            // Statements that the client has sent behind it are others.
+            self.session.forget_cancel();
         }
         response::error(self.transport.output(), &report);
         self.server.metrics.error(self.open.entry().process_id);

@@ -87,7 +87,7 @@ pub(crate) enum End {
         /// What is wrong.
         message: String,
     },
-    /// The session cannot begin, for a reason that more is known about.
+    /// The session cannot begin or go on, for a reason that more is known about.
     Denied(Box<SqlError>),
 }
 

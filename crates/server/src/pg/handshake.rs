@@ -243,9 +243,16 @@ impl Hello {
                 "no PostgreSQL user name specified in startup packet",
             )
         })?;
-        if start.get("replication").is_some_and(|value| !matches!(value, "false" | "off" | "no" | "0")) {
-            let message = "replication connections are not supported";
-            return Err(refused(sqlstate::FEATURE_NOT_SUPPORTED, message));
+        match start.get("replication").map(|value| (value, startup::asks_for_replication(value))) {
+            None | Some((_, Some(false))) => {}
+            Some((_, Some(true))) => {
+                let message = "replication connections are not supported";
+                return Err(refused(sqlstate::FEATURE_NOT_SUPPORTED, message));
+            }
+            Some((value, None)) => {
+                let message = format!("invalid value for parameter \"replication\": \"{value}\"");
+                return Err(refused(sqlstate::INVALID_PARAMETER_VALUE, message));
+            }
         }
         let database = start.get("database").filter(|name| !name.is_empty()).unwrap_or(user);
         let mut options =
@@ -254,7 +261,7 @@ impl Hello {
             })?;
         for (name, value) in &start.parameters {
             if !matches!(*name, "user" | "database" | "application_name" | "options" | "replication") {
-                options.push(((*name).to_owned(), (*value).to_owned()));
+                options.push(((*name).to_owned(), value.clone().into_owned()));
             }
         }
         Ok(Hello {

@@ -208,8 +208,13 @@ impl<'a> Reader<'a> {
 
     /// A string up to its zero byte.
     pub fn string(&mut self) -> Result<&'a str, MessageError> {
+        utf8(self.string_bytes()?)
+    }
+
+    /// The bytes of a string up to its zero byte, whatever they are.
+    pub fn string_bytes(&mut self) -> Result<&'a [u8], MessageError> {
         let end = self.0.iter().position(|&b| b == 0).ok_or(MessageError::Unterminated)?;
-        let text = utf8(&self.0[..end])?;
+        let text = &self.0[..end];
         self.0 = &self.0[end + 1..];
         Ok(text)
     }

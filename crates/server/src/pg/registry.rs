@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicI32, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
+use cognate_sql::SqlError;
 use cognate_sql::session::{CancelHandle, Orders};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -72,6 +73,8 @@ pub(crate) struct Entry {
     /// So many bytes of it the client was told, and whoever cancels has to say: zero before that.
     told: AtomicUsize,
     stop: AtomicU8,
+    /// Why it is ended, if it is for a reason of its own.
+    why: OnceLock<SqlError>,
     cancel: OnceLock<CancelHandle>,
     /// Wakes the connection's task.
     wake: Mutex<Option<Waker>>,
@@ -140,6 +143,7 @@ impl Registry {
             secret: rand::random(),
             told: AtomicUsize::new(0),
             stop: AtomicU8::new(self.stop.load(Ordering::SeqCst)),
+            why: OnceLock::new(),
             cancel: OnceLock::new(),
             wake: Mutex::new(None),
         });
@@ -243,6 +247,11 @@ impl Entry {
         }
     }
 
+    /// Why the connection has to end, if not by an order of the operator's.
+    pub(crate) fn why(&self) -> Option<&SqlError> {
+        self.why.get()
+    }
+
     /// Has this task woken when the order changes. The order is to be read after the call.
     pub(crate) fn wake_with(&self, waker: &Waker) {
         *self.wake.lock() = Some(waker.clone());
@@ -257,6 +266,12 @@ impl Orders for Entry {
     fn terminate(&self) {
         self.order(Stop::Now);
         self.cancel_statement();
+    }
+
+    fn terminate_for(&self, why: SqlError) {
+        // The first reason stays.
+        let _ = self.why.set(why);
+        self.terminate();
     }
 }
 

@@ -8,6 +8,8 @@
 //! option, is told what it gets by NegotiateProtocolVersion; 3.1 was never used by anybody and is
 //! answered as 3.0.
 
+use std::borrow::Cow;
+
 use super::frame::STARTUP_BYTES_MAX;
 use super::message::{MessageError, Reader};
 
@@ -41,7 +43,7 @@ pub struct Start<'a> {
     /// Minor version asked for (of major version 3).
     pub minor_requested: u16,
     /// Name/value pairs as sent, without `_pq_.` options.
-    pub parameters: Vec<(&'a str, &'a str)>,
+    pub parameters: Vec<(&'a str, Cow<'a, str>)>,
     /// Names of `_pq_.` options; none is known here.
     pub protocol_options: Vec<&'a str>,
 }
@@ -89,7 +91,7 @@ impl Start<'_> {
 
     /// A parameter's value.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.parameters.iter().rev().find(|(n, _)| *n == name).map(|(_, v)| *v)
+        self.parameters.iter().rev().find(|(n, _)| *n == name).map(|(_, v)| &**v)
     }
 }
 
@@ -133,17 +135,43 @@ fn decode_start(minor_requested: u16, mut reader: Reader<'_>) -> Result<Start<'_
         if name.is_empty() {
             break;
         }
+        if name == "application_name" {
+            parameters.push((name, legible(reader.string_bytes()?)));
+            continue;
+        }
         let value = reader.string()?;
         if name.starts_with("_pq_.") {
             protocol_options.push(name);
         } else {
-            parameters.push((name, value));
+            parameters.push((name, Cow::Borrowed(value)));
         }
     }
     if !reader.is_empty() {
         return Err(StartupError::Layout(MessageError::Left));
     }
     Ok(Start { minor_requested, parameters, protocol_options })
+}
+
+/// A name that is for people only: in whatever encoding it is, nobody is refused for it. As in
+/// PostgreSQL a question mark stands for each byte that is not ASCII, where these are no UTF-8.
+fn legible(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => {
+            let letters = bytes.iter().map(|&byte| if byte.is_ascii() { char::from(byte) } else { '?' });
+            Cow::Owned(letters.collect())
+        }
+    }
+}
+
+/// Whether a connection is to be one for replication. None if the value says neither.
+pub fn asks_for_replication(value: &str) -> Option<bool> {
+    let text = value.to_ascii_lowercase();
+    let is = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);
+    if value == "database" || is("true", 1) || is("yes", 1) || is("on", 2) || text == "1" {
+        return Some(true);
+    }
+    (is("false", 1) || is("no", 1) || is("off", 2) || text == "0").then_some(false)
 }
 
 /// Splits the `options` parameter (`-c name=value --name=value`, backslash quotes a character) into
@@ -222,6 +250,35 @@ mod tests {
         let bytes = packet(0x0003_0001, b"user\0ann\0\0");
         let Ok(FirstPacket::Start(start)) = decode_packet(&bytes) else { panic!("not a start") };
         assert_eq!((start.minor(), start.needs_negotiation()), (0, true));
+    }
+
+    #[test]
+    fn the_name_of_a_program_may_be_in_any_encoding() {
+        let bytes = packet(3 << 16, b"user\0ann\0application_name\0a\xff\xc3\xa9z\0\0");
+        let Ok(FirstPacket::Start(start)) = decode_packet(&bytes) else { panic!("not a start") };
+        assert_eq!(start.get("application_name"), Some("a???z"));
+        let bytes = packet(3 << 16, "user\0ann\0application_name\0é\0\0".as_bytes());
+        let Ok(FirstPacket::Start(start)) = decode_packet(&bytes) else { panic!("not a start") };
+        assert_eq!(start.get("application_name"), Some("é"));
+        let bytes = packet(3 << 16, b"user\0\xff\0\0");
+        assert!(matches!(decode_packet(&bytes), Err(StartupError::Layout(MessageError::NotUtf8(_)))));
+    }
+
+    #[test]
+    fn replication_is_a_truth_value_or_a_database() {
+        for (value, expected) in [
+            ("database", Some(true)),
+            ("TRUE", Some(true)),
+            ("1", Some(true)),
+            ("of", Some(false)),
+            ("n", Some(false)),
+            ("0", Some(false)),
+            ("o", None),
+            ("zz", None),
+            ("", None),
+        ] {
+            assert_eq!(asks_for_replication(value), expected, "{value}");
+        }
     }
 
     #[test]

@@ -123,8 +123,19 @@ impl Binder<'_> {
         column: &str,
         (chain, value): (&[AccessExpr], &Syntax),
     ) -> Result<Expr> {
+        let value = self.expression(value)?;
+        self.put_value(array, column, chain, value)
+    }
+
+    /// The same of a value that is bound already.
+    pub(crate) fn put_value(
+        &mut self,
+        array: Typed,
+        column: &str,
+        chain: &[AccessExpr],
+        value: Typed,
+    ) -> Result<Expr> {
         if array.ty.id == TypeId::Jsonb {
-            let value = self.expression(value)?;
             let mut arguments = vec![array.expr, self.assign_element(value, array.ty, column)?];
             let types = self.jsonb_subscripts(chain, &mut arguments)?;
             let call = FunctionCall { function: jsonb_put(&types), arguments };
@@ -142,7 +153,6 @@ impl Binder<'_> {
             };
             subscripts.push(self.array_subscript(index)?);
         }
-        let value = self.expression(value)?;
         let mut arguments = vec![array.expr, self.assign_element(value, element, column)?];
         arguments.append(&mut subscripts);
         let function = put_element(array.ty, element, chain.len());
@@ -150,13 +160,7 @@ impl Binder<'_> {
     }
 
     /// A column's array with the elements of another one in a slice.
-    fn put_slice(
-        &mut self,
-        array: Typed,
-        column: &str,
-        chain: &[AccessExpr],
-        value: &Syntax,
-    ) -> Result<Expr> {
+    fn put_slice(&mut self, array: Typed, column: &str, chain: &[AccessExpr], value: Typed) -> Result<Expr> {
         let mut given = 0;
         let mut bounds = vec![];
         for access in chain {
@@ -167,7 +171,6 @@ impl Binder<'_> {
                 bounds.push(bound.unwrap_or(Expr::Constant(Datum::Null)));
             }
         }
-        let value = self.expression(value)?;
         // What a domain over the array asks is asked of the whole.
         let value = self.assign_element(value, array.ty.base(), column)?;
         let mut arguments = vec![array.expr, value, Expr::Constant(Datum::Int4(given))];

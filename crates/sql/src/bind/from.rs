@@ -102,6 +102,9 @@ impl Binder<'_> {
 
     /// The kind of a join, and whether it is a RIGHT join.
     fn join_kind(&mut self, join: &JoinSyntax) -> Result<(JoinKind, bool)> {
+        if matches!(constraint(join), Some(JoinConstraint::None)) {
+            return Err(SqlError::syntax("syntax error: JOIN without ON or USING"));
+        }
         Ok(match &join.join_operator {
             JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_) => {
                 (JoinKind::Inner, false)

@@ -172,6 +172,8 @@ pub struct Binder<'a> {
     positions: bool,
     /// What the statement sees of the routine whose body it is in.
     scope: Option<Arc<Scope>>,
+    /// Whether `$1` may be a parameter of the statement's, where it is none of a routine.
+    takes_parameters: bool,
     /// Functions of users that are called, each once; also those that are being bound.
     routines: Vec<Arc<RoutineBody>>,
     /// How many of them are being bound, one in another.
@@ -308,6 +310,7 @@ impl<'a> Binder<'a> {
             noting: None,
             positions: true,
             scope: None,
+            takes_parameters: true,
             routines: vec![],
             routine_depth: 0,
             volatile_reads: vec![],
@@ -315,6 +318,11 @@ impl<'a> Binder<'a> {
             asks_outcome: false,
             unasked: Unasked::default(),
         }
+    }
+
+    /// A binder for what is kept, or computed before there are parameters: none may stand in it.
+    pub(crate) fn without_parameters(context: &'a BindContext<'a>) -> Binder<'a> {
+        Binder { takes_parameters: false, ..Binder::new(context, &[]) }
     }
 
     /// Notes that what stands here is not what it was first bound as.

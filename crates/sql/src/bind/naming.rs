@@ -86,6 +86,7 @@ fn name_of(syntax: &Syntax) -> Option<(String, bool)> {
             Some(TrimWhereField::Leading) => "ltrim",
             Some(TrimWhereField::Trailing) => "rtrim",
         }),
+        Syntax::IsNormalized { negated: false, .. } => strong("is_normalized"),
         Syntax::Tuple(_) => strong("row"),
         Syntax::BinaryOp { op: BinaryOperator::Overlaps, .. } => strong("overlaps"),
         _ => None,

@@ -153,7 +153,10 @@ impl Binder<'_> {
 
     /// Whether there is a parameter of this number, from 1: a routine has as many as inputs.
     pub(super) fn is_parameter(&self, number: usize) -> bool {
-        self.scope.as_ref().is_none_or(|scope| scope.has_numbers && number <= scope.arguments.len())
+        match &self.scope {
+            Some(scope) => scope.has_numbers && number <= scope.arguments.len(),
+            None => self.takes_parameters,
+        }
     }
 
     /// The functions of users that the statement calls, and those that they call.

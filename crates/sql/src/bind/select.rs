@@ -17,7 +17,7 @@ use super::scope::{NamedColumn, NamedTable, name_parts, object_name};
 use super::{Binder, Body, Clause, Distinct, Level, LockWait, Query, RowLock, Select, SlotPart, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
-use crate::parse::{KEY_MARK, Reader, Run, marked};
+use crate::parse::{KEY_MARK, Reader, Run, marked, selects_into};
 use crate::session::OutputColumn;
 use crate::types::{Type, TypeId};
 
@@ -95,6 +95,10 @@ impl Binder<'_> {
         match body {
             SetExpr::Select(select) => self.select(select, &[], &[], keep_unknown),
             SetExpr::Query(query) => self.query(query, keep_unknown),
+            SetExpr::SetOperation { right, .. } if selects_into(right) => {
+                let message = "INTO is only allowed on first SELECT of UNION/INTERSECT/EXCEPT";
+                Err(SqlError::syntax(message))
+            }
             SetExpr::SetOperation { op, set_quantifier, left, right } => {
                 self.set_operation(*op, *set_quantifier, left, right, keep_unknown)
             }
@@ -172,7 +176,7 @@ impl Binder<'_> {
         keep_unknown: bool,
     ) -> Result<Query> {
         if syntax.into.is_some() {
-            return Err(SqlError::unsupported("SELECT INTO"));
+            return Err(SqlError::syntax("SELECT ... INTO is not allowed here"));
         }
         if syntax.projection.is_empty()
             && matches!(syntax.distinct, Some(DistinctSyntax::Distinct | DistinctSyntax::On(_)))

@@ -43,6 +43,21 @@ pub(super) fn set_columns(resolved: &ResolvedFunction) -> Option<Vec<(&'static s
         "json_array_elements_text" | "jsonb_array_elements_text" => vec![("value", text)],
         "aclexplode" => EXPLODED.to_vec(),
         "pg_options_to_table" => vec![("option_name", text), ("option_value", text)],
+        "pg_partition_tree" => vec![
+            ("relid", TypeId::Regclass.into()),
+            ("parentrelid", TypeId::Regclass.into()),
+            ("isleaf", TypeId::Bool.into()),
+            ("level", TypeId::Int4.into()),
+        ],
+        "pg_sequence_parameters" => vec![
+            ("start_value", TypeId::Int8.into()),
+            ("minimum_value", TypeId::Int8.into()),
+            ("maximum_value", TypeId::Int8.into()),
+            ("increment", TypeId::Int8.into()),
+            ("cycle_option", TypeId::Bool.into()),
+            ("cache_size", TypeId::Int8.into()),
+            ("data_type", TypeId::Oid.into()),
+        ],
         "pg_ls_waldir" => {
             vec![("name", text), ("size", TypeId::Int8.into()), ("modification", TypeId::Timestamptz.into())]
         }

@@ -9,6 +9,7 @@ use super::Binder;
 use super::scope::{name_parts, schema_and_name};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::quote_identifier;
+use crate::pg_catalog::other_type;
 use crate::types::datetime::interval_text::range;
 use crate::types::{DomainUse, FormatContext, ObjectNames, Type, TypeId};
 
@@ -130,40 +131,14 @@ fn resolve(data_type: &DataType, objects: Option<&dyn ObjectNames>) -> Result<Ty
 }
 
 fn unknown_type(name: &str) -> SqlError {
-    let unsupported = [
-        "bit",
-        "bit varying",
-        "varbit",
-        "money",
-        "xml",
-        "point",
-        "line",
-        "lseg",
-        "box",
-        "path",
-        "polygon",
-        "circle",
-        "macaddr",
-        "macaddr8",
-        "tsvector",
-        "tsquery",
-        "int4range",
-        "int8range",
-        "numrange",
-        "tsrange",
-        "tstzrange",
-        "daterange",
-        "timetz",
-        "cid",
-        "tid",
-        "jsonpath",
-    ];
     let lower = name.to_ascii_lowercase();
     let base = lower.split('(').next().unwrap_or(&lower).trim();
-    if unsupported.contains(&base) {
-        return SqlError::unsupported(format!("type \"{base}\""));
-    }
-    undefined(&lower)
+    absent(base).unwrap_or_else(|| undefined(&lower))
+}
+
+/// The refusal of a type that PostgreSQL has and that there is none of here.
+fn absent(name: &str) -> Option<SqlError> {
+    other_type(name).map(|_| SqlError::unsupported(format!("type \"{name}\"")))
 }
 
 fn undefined(name: &str) -> SqlError {
@@ -172,12 +147,26 @@ fn undefined(name: &str) -> SqlError {
 
 /// 3F000 if there is not even the schema, 0A000 for what PostgreSQL has, 42704 otherwise.
 fn unknown_name(parts: &[(String, bool)], objects: Option<&dyn ObjectNames>) -> SqlError {
-    match parts {
-        [(schema, _), _] if objects.is_some_and(|objects| objects.schema_oid(schema).is_none()) => {
-            SqlError::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist"))
-        }
-        [(name, _)] => unknown_type(name),
-        _ => undefined(&parts.iter().map(|(part, _)| part.as_str()).collect::<Vec<_>>().join(".")),
+    if let [(schema, _), _] = parts
+        && objects.is_some_and(|objects| objects.schema_oid(schema).is_none())
+    {
+        let message = format!("schema \"{schema}\" does not exist");
+        return SqlError::new(sqlstate::INVALID_SCHEMA_NAME, message);
+    }
+    let refused = match parts {
+        [(name, _)] => absent(name),
+        [(schema, _), (name, _)] if schema == "pg_catalog" => absent(name),
+        _ => None,
+    };
+    let dotted =
+        |each: fn(&str) -> String| parts.iter().map(|(part, _)| each(part)).collect::<Vec<_>>().join(".");
+    let has_rows =
+        || objects.is_some_and(|objects| objects.relation_oid(&dotted(quote_identifier)).is_some());
+    let name = dotted(str::to_owned);
+    match refused {
+        Some(error) => error,
+        None if has_rows() => SqlError::unsupported(format!("the row type \"{name}\"")),
+        None => undefined(&name),
     }
 }
 

@@ -17,6 +17,9 @@ pub struct Check {
     /// NOT VALID: rows that were there before it have not been looked at.
     #[serde(default)]
     pub not_valid: bool,
+    /// NO INHERIT, which is told and means nothing: there is no inheritance.
+    #[serde(default)]
+    pub no_inherit: bool,
     /// COMMENT ON CONSTRAINT.
     #[serde(default)]
     pub comment: Option<String>,

@@ -57,6 +57,16 @@ pub struct Routine {
     /// What it says of parallel plans, of which there are none here: dumps keep it.
     #[serde(default)]
     pub parallel: Parallel,
+    /// COST, where it is given. It says something to PostgreSQL's planner: dumps keep it, as they
+    /// do the next two.
+    #[serde(default)]
+    pub cost: Option<f32>,
+    /// ROWS, where it is given.
+    #[serde(default)]
+    pub rows: Option<f32>,
+    /// LEAKPROOF.
+    #[serde(default)]
+    pub leakproof: bool,
     /// COMMENT ON FUNCTION or PROCEDURE.
     #[serde(default)]
     pub comment: Option<String>,

@@ -120,6 +120,32 @@ pub fn decode(document: &[u8]) -> Result<Object> {
     }
 }
 
+/// What a document is of, in words: kind, name and oid, as far as one that is damaged tells them.
+#[cold]
+pub(crate) fn describe(key: &[u8], document: &[u8]) -> String {
+    let (kind, json) = document.split_at(document.len().min(1));
+    let kind = match kind {
+        b"n" => "schema",
+        b"r" => "table",
+        b"S" => "sequence",
+        b"v" => "view",
+        b"c" => "settings of role",
+        b"o" => "role",
+        b"D" => "database",
+        b"a" => "privileges",
+        b"A" => "default privileges",
+        b"f" => "routine",
+        b"e" => "enum type",
+        b"d" => "domain",
+        _ => "object",
+    };
+    let fields = serde_json::from_slice::<serde_json::Value>(json).unwrap_or_default();
+    let name = fields.get("name").and_then(|name| name.as_str());
+    let name = name.map(|name| format!(" \"{name}\"")).unwrap_or_default();
+    let oid = place_of(key).map(|(_, oid)| format!(" with OID {oid}")).unwrap_or_default();
+    format!("{kind}{name}{oid}")
+}
+
 /// Types in documents: oid and modifier. An enum type has the oid of `anyenum`, and its own as the
 /// modifier. A domain has those of the type under it, and behind them its own oid; an array of a
 /// domain that oid's negative.

@@ -92,16 +92,6 @@ impl Work<'_> {
 
     fn new_computed(&self, table: &Table, syntax: &Syntax, place: usize, what: Use) -> Result<Computed> {
         let meant = self.bind(|binder| what.bind(binder, table, syntax))?;
-        let mut parameter = None;
-        meant.expr.visit(&mut |expr| {
-            if let Expr::Parameter(number) = expr {
-                parameter.get_or_insert(number + 1);
-            }
-        });
-        if let Some(number) = parameter {
-            let message = format!("there is no parameter ${number}");
-            return Err(SqlError::new(sqlstate::UNDEFINED_PARAMETER, message));
-        }
         let mut fixed = syntax.clone();
         self.fix_literals(&mut fixed, &meant.expr, what)?;
         self.qualify_types(&mut fixed)?;

@@ -52,8 +52,9 @@ impl Work<'_> {
             request @ ConstraintRequest::Key { .. } => {
                 self.add_key(table, request, rows == Rows::MustMeetIt).await
             }
-            ConstraintRequest::Check { name, expression } => {
+            ConstraintRequest::Check { name, expression, no_inherit } => {
                 let mut check = self.bind_new_check(table, name, &expression)?;
+                check.no_inherit = no_inherit;
                 check.not_valid = rows == Rows::NotLookedAt;
                 if rows == Rows::MustMeetIt {
                     self.validate_check(table, &check)?;

@@ -328,23 +328,33 @@ fn says_no_oids(option: &ast::SqlOption) -> Result<bool> {
 }
 
 fn storage_option(option: &ast::SqlOption) -> Result<String> {
-    let ast::SqlOption::KeyValue { key, value } = option else {
-        return Err(SqlError::unsupported(format_args!("storage parameter {option}")));
+    let (name, value) = match option {
+        ast::SqlOption::KeyValue { key, value } => (crate::identifier::fold(key), value.to_string()),
+        ast::SqlOption::Ident(key) => (crate::identifier::fold(key), "true".to_owned()),
+        _ => return Err(SqlError::unsupported(format_args!("storage parameter {option}"))),
     };
-    let name = crate::identifier::fold(key);
-    let value = value.to_string().trim_matches('\'').to_owned();
+    let value = value.trim_matches('\'').to_owned();
     let known = name == "fillfactor"
         || name == "parallel_workers"
         || name == "toast_tuple_target"
         || name == "user_catalog_table"
         || name.starts_with("autovacuum_")
         || name.starts_with("vacuum_")
-        || name.starts_with("toast.")
+        || name.starts_with("toast.autovacuum_")
+        || name.starts_with("toast.vacuum_")
+        || name == "toast.log_autovacuum_min_duration"
         || name == "log_autovacuum_min_duration";
     if !known {
+        let name = name.strip_prefix("toast.").unwrap_or(&name);
         return Err(SqlError::new(
             sqlstate::INVALID_PARAMETER_VALUE,
             format!("unrecognized parameter \"{name}\""),
+        ));
+    }
+    if name == "fillfactor" && value.parse::<f64>().is_err() {
+        return Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("invalid value for integer option \"fillfactor\": {value}"),
         ));
     }
     if name == "fillfactor" && !value.parse::<i64>().is_ok_and(|value| (10..=100).contains(&value)) {

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
-use super::names::{Qualified, single};
+use super::names::Qualified;
 use super::resolve::{undefined_schema, wrong_type};
 use super::routine::lock_name;
 use super::sequence::sequences_in;
-use super::user_type::describe_type;
-use crate::catalog::{Catalog, Object, Oid, PG_CATALOG_OID, Relation, Routine, Table};
+use super::user_type::Uses;
+use crate::catalog::{Catalog, Object, Oid, Relation, Routine, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt as _;
 use crate::parse::DropRoutine;
@@ -24,13 +24,15 @@ use crate::session::work::Work;
 
 /// What a drop does.
 #[derive(Default)]
-struct Plan {
+pub(super) struct Plan {
     /// Objects that go: relations, routines and schemas.
-    removed: BTreeSet<Oid>,
+    pub(super) removed: BTreeSet<Oid>,
     /// Tables that stay but change.
     changed: BTreeMap<Oid, Table>,
     /// Who depends on what that goes, in order: "view v", "table t".
-    dependents: Vec<(String, String)>,
+    pub(super) dependents: Vec<(String, String)>,
+    /// What else uses types that go with their schema.
+    pub(super) uses: Uses,
 }
 
 /// `function f(integer)`, qualified unless it is found by its plain name. So are procedures called
@@ -59,7 +61,7 @@ pub(crate) fn describe(work: &Work<'_>, relation: &Relation) -> String {
 }
 
 impl Plan {
-    fn add(&mut self, relation: &Relation) {
+    pub(super) fn add(&mut self, relation: &Relation) {
         if !self.removed.insert(relation.oid()) {
             return;
         }
@@ -79,7 +81,7 @@ impl Plan {
     }
 
     /// Adds what depends on what goes, until nothing more does.
-    fn close(&mut self, work: &Work<'_>) -> Result<()> {
+    pub(super) fn close(&mut self, work: &Work<'_>) -> Result<()> {
         let catalog = work.catalog.clone();
         self.add_owned_sequences(&catalog);
         loop {
@@ -165,7 +167,7 @@ impl Plan {
     }
 
     /// 2BP01 if others depend on what is dropped, and are not to go with it.
-    fn refuse_dependents(&self, targets: &[String], cascade: bool) -> Result<()> {
+    pub(super) fn refuse_dependents(&self, targets: &[String], cascade: bool) -> Result<()> {
         if cascade || self.dependents.is_empty() {
             return Ok(());
         }
@@ -261,7 +263,7 @@ impl Work<'_> {
     }
 
     /// The plan, once what it needs is locked and it has not changed meanwhile.
-    async fn covered(
+    pub(super) async fn covered(
         &mut self,
         planned: Result<Plan>,
         missing: Vec<SqlError>,
@@ -274,86 +276,6 @@ impl Work<'_> {
         }
         self.notices.extend(missing);
         planned.map(Some)
-    }
-
-    /// DROP SCHEMA.
-    pub(crate) async fn drop_schemas(
-        &mut self,
-        names: &[ast::ObjectName],
-        if_exists: bool,
-        cascade: bool,
-    ) -> Result<()> {
-        let names = names.iter().map(single).collect::<Result<Vec<_>>>()?;
-        // Whoever makes something in one of them holds its name.
-        for name in &names {
-            self.lock_name(0, name).await?;
-        }
-        let mut locked = BTreeSet::new();
-        loop {
-            self.refresh_catalog();
-            let mut missing = Vec::new();
-            let planned = self.plan_schemas(&names, if_exists, cascade, &mut missing);
-            if let Some(plan) = self.covered(planned, missing, &mut locked).await? {
-                return self.carry_out(plan);
-            }
-        }
-    }
-
-    /// What goes with these schemas.
-    fn plan_schemas(
-        &self,
-        names: &[String],
-        if_exists: bool,
-        cascade: bool,
-        missing: &mut Vec<SqlError>,
-    ) -> Result<Plan> {
-        let catalog = self.catalog.clone();
-        let mut plan = Plan::default();
-        let mut targets = Vec::new();
-        for name in names {
-            let Some(schema) = catalog.schema(name) else {
-                if !if_exists {
-                    return Err(undefined_schema(name));
-                }
-                missing.push(SqlError::notice(format!("schema \"{name}\" does not exist, skipping")));
-                continue;
-            };
-            if schema.oid == PG_CATALOG_OID || name == "information_schema" {
-                return Err(SqlError::new(
-                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                    format!("cannot drop schema {name} because it is required by the database system"),
-                ));
-            }
-            self.require_schema_owner(schema)?;
-            let on = format!("schema {name}");
-            targets.push(on.clone());
-            let mut inside: Vec<&Relation> = catalog.relations_in(schema.oid).collect();
-            inside.sort_by_key(|relation| relation.oid());
-            for relation in inside {
-                let is_owned = matches!(relation, Relation::Sequence(sequence) if sequence.owner.is_some());
-                if !matches!(relation, Relation::Index(..)) && !is_owned {
-                    plan.dependents.push((describe(self, relation), on.clone()));
-                }
-                if !matches!(relation, Relation::Index(..)) {
-                    plan.add(relation);
-                }
-            }
-            for routine in catalog.routines().filter(|routine| routine.schema == schema.oid) {
-                plan.dependents.push((describe_routine(self, routine), on.clone()));
-                plan.removed.insert(routine.oid);
-            }
-            for ty in catalog.user_types().filter(|ty| ty.schema() == schema.oid) {
-                self.interrupts.check()?;
-                plan.dependents.push((describe_type(self, &ty), on.clone()));
-                self.refuse_used_outside(&ty, schema.oid)?;
-                plan.removed.insert(ty.oid());
-            }
-            plan.removed.insert(schema.oid);
-        }
-        plan.close(self)?;
-        plan.refuse_dependents(&targets, cascade)?;
-        self.refuse_defaults_of_domains(&plan.removed, cascade)?;
-        Ok(plan)
     }
 
     /// Drops a session's temporary objects, and their schema if it is to go, too.
@@ -558,7 +480,7 @@ impl Work<'_> {
         Ok(new.is_empty())
     }
 
-    fn carry_out(&mut self, plan: Plan) -> Result<()> {
+    pub(super) fn carry_out(&mut self, plan: Plan) -> Result<()> {
         for &oid in &plan.removed {
             self.require_unused(oid, "DROP TABLE")?;
         }

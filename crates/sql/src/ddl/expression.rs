@@ -36,14 +36,16 @@ impl Work<'_> {
                 row_counts: &NoRowCounts,
                 source: &"".into(),
             };
-            action(&mut Binder::new(&context, &[]))
+            action(&mut Binder::without_parameters(&context))
         })
     }
 
     /// The text a DEFAULT is stored as, once it is known to fit its column. NULL is no default at
     /// all.
     pub(crate) fn default_text(&self, column: &Column, default: &ast::Expr) -> Result<Option<String>> {
-        let bound = self.bind(|binder| bind_default(binder, column, default))?;
+        // Whether it is too long is found out where it is used, as in PostgreSQL.
+        let loose = Column { ty: column.ty.parameter(), ..column.clone() };
+        let bound = self.bind(|binder| bind_default(binder, &loose, default))?;
         // In the place of a domain's default it is one.
         let is_domain = column.ty.domain_oid().is_some();
         if !is_domain && matches!(bound.expr, Expr::Constant(ref value) if value.is_null()) {
@@ -78,7 +80,8 @@ impl Work<'_> {
         let castable =
             from.id == column.ty.id || cast::find(from, column.ty, CastContext::Assignment).is_some();
         let syntax = parse_expression(default)?;
-        if !castable || self.bind(|binder| bind_default(binder, column, &syntax)).is_err() {
+        let loose = Column { ty: column.ty.parameter(), ..column.clone() };
+        if !castable || self.bind(|binder| bind_default(binder, &loose, &syntax)).is_err() {
             return Err(SqlError::new(
                 sqlstate::DATATYPE_MISMATCH,
                 format!(
@@ -154,6 +157,7 @@ impl Work<'_> {
             expression: syntax.to_string(),
             columns,
             not_valid: false,
+            no_inherit: false,
             comment: None,
         })
     }

@@ -80,6 +80,32 @@ pub(super) fn privilege(word: &str, all: Privileges, noun: &str) -> Result<Privi
     }
 }
 
+/// What is said of languages: everybody may use those that there are, so nothing is to be kept of
+/// a GRANT, and a REVOKE cannot be. 42704, 42809, 0LP01.
+fn check_languages(names: &[sqlparser::ast::Ident], statement: &GrantStatement) -> Result<()> {
+    if !statement.columns.is_empty() {
+        return Err(invalid("column privileges are only valid for relations"));
+    }
+    for word in statement.privileges.iter().flatten() {
+        privilege(word, Privileges::USAGE, "language")?;
+    }
+    for name in names {
+        let name = fold(name);
+        match name.as_str() {
+            "sql" | "plpgsql" => {}
+            "c" | "internal" => {
+                let message = format!("language \"{name}\" is not trusted");
+                return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message));
+            }
+            _ => {
+                let message = format!("language \"{name}\" does not exist");
+                return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message));
+            }
+        }
+    }
+    if statement.grant { Ok(()) } else { Err(SqlError::unsupported("REVOKE ON LANGUAGE")) }
+}
+
 impl Work<'_> {
     /// GRANT and REVOKE of privileges.
     pub(crate) async fn grant(&mut self, statement: &GrantStatement) -> Result<()> {
@@ -94,6 +120,9 @@ impl Work<'_> {
         }
         self.require_own_grantor(statement.granted_by.as_ref())?;
         let grantees = self.grantees(statement)?;
+        if let Objects::Languages(names) = &statement.objects {
+            return check_languages(names, statement);
+        }
         self.hold_grantees(statement, &grantees).await?;
         let (kind, noun) = kind_of(&statement.objects);
         if !statement.columns.is_empty() && kind != Securable::Table {
@@ -189,7 +218,9 @@ impl Work<'_> {
                 }
                 Ok(all)
             }
-            Objects::ToCome(_) | Objects::Unsupported(_) => Err(SqlError::internal("no object is named")),
+            Objects::ToCome(_) | Objects::Languages(_) | Objects::Unsupported(_) => {
+                Err(SqlError::internal("no object is named"))
+            }
         }
     }
 
@@ -394,7 +425,7 @@ fn kind_of(objects: &Objects) -> (Securable, &'static str) {
             Securable::Type => (Securable::Type, "type"),
             kind => (*kind, "schema"),
         },
-        Objects::Unsupported(_) => (Securable::Table, "object"),
+        Objects::Languages(_) | Objects::Unsupported(_) => (Securable::Table, "object"),
     }
 }
 

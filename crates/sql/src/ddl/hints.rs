@@ -1,6 +1,6 @@
 //! What ALTER TABLE says of a table that has no effect here, and that dumps say again: SET
 //! STATISTICS (also by ALTER INDEX), SET STORAGE, CLUSTER ON, REPLICA IDENTITY. It is checked as
-//! PostgreSQL does, and kept.
+//! PostgreSQL does, and kept; but for SET TABLESPACE, of which there is nothing to keep.
 //!
 //! The table is locked as for storage parameters (`storage`): readers and writers go on.
 
@@ -12,7 +12,7 @@ use super::resolve::{undefined_column, undefined_table, wrong_type};
 use crate::catalog::{Index, IndexKey, Object, Oid, Relation, ReplicaIdentity, Table, put_hint};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::identifier::fold;
-use crate::parse::{AlterRelation, NewReplicaIdentity, RelationChange};
+use crate::parse::{AlterRelation, NewReplicaIdentity, RelationChange, known_tablespace};
 use crate::pg_catalog::storage_of;
 use crate::session::work::Work;
 
@@ -31,6 +31,14 @@ impl Work<'_> {
     ) -> Result<()> {
         if let RelationChange::SetIndexStatistics { number, target } = alter.change {
             return self.alter_index_statistics(name, found, alter.tag(), (number, target)).await;
+        }
+        if let RelationChange::SetTablespace(space) = &alter.change {
+            let is_index = matches!(found, Relation::Index(..));
+            return match found {
+                _ if alter.is_index && !is_index => Err(wrong_type(found.name(), "index")),
+                Relation::Index(..) | Relation::Table(_) => known_tablespace(&fold(space)),
+                _ => Err(action_not_for(found, alter.change.action())),
+            };
         }
         if !matches!(found, Relation::Table(_)) {
             return Err(action_not_for(found, alter.change.action()));

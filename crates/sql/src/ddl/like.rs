@@ -14,7 +14,9 @@ use super::resolve::undefined_table;
 use crate::catalog::{Column, Index, IndexKey, Object, Privileges, Relation, Table, put_hint};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Like, SequenceOptions, parse_expression};
+use crate::pg_catalog::table as system_table;
 use crate::session::work::Work;
+use crate::types::Type;
 
 impl Work<'_> {
     /// Adds what LIKE stands for to a new table's columns and constraints. The table it was taken
@@ -49,7 +51,10 @@ impl Work<'_> {
             }
             Some(Relation::Sequence(_)) => return Err(not_like(&name, "sequences")),
             Some(Relation::Index(..)) => return Err(not_like(&name, "indexes")),
-            None => return Err(undefined_table(&name)),
+            None => {
+                columns.extend(system_columns(&name)?);
+                return Ok(None);
+            }
         }
         if let Some(relation) = self.find(&name) {
             self.require_on(&relation, Privileges::SELECT)?;
@@ -63,6 +68,7 @@ impl Work<'_> {
                 constraints.push(ConstraintRequest::Check {
                     name: Some(check.name.clone()),
                     expression: Box::new(parse_expression(&check.expression)?),
+                    no_inherit: check.no_inherit,
                 });
             }
         }
@@ -202,12 +208,24 @@ fn move_to(index: &mut Index, source: &Table, table: &Table) -> Result<()> {
     Ok(())
 }
 
+/// The columns of a relation of the system. 42P01 if there is none of this name.
+fn system_columns(name: &Qualified) -> Result<Vec<ColumnRequest>> {
+    let schema = name.schema.as_deref().unwrap_or("pg_catalog");
+    let system = system_table(schema, &name.name).ok_or_else(|| undefined_table(name))?;
+    Ok(system.columns.iter().map(|(name, ty)| bare_column(name, *ty)).collect())
+}
+
 /// A column with its type and NOT NULL only.
 fn plain_column(column: &Column) -> ColumnRequest {
+    let not_null = column.not_null.then_some(true);
+    ColumnRequest { not_null, ..bare_column(&column.name, column.ty) }
+}
+
+fn bare_column(name: &str, ty: Type) -> ColumnRequest {
     ColumnRequest {
-        name: column.name.clone(),
-        ty: column.ty,
-        not_null: column.not_null.then_some(true),
+        name: name.to_owned(),
+        ty,
+        not_null: None,
         default: None,
         serial: false,
         identity: None,

@@ -27,6 +27,7 @@ pub(crate) mod database;
 pub(crate) mod default_privileges;
 pub(crate) mod domain;
 pub(crate) mod drop;
+mod drop_schema;
 pub(crate) mod enum_type;
 pub(crate) mod expression;
 pub(crate) mod extension;

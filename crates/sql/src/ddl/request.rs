@@ -42,7 +42,7 @@ pub(crate) enum ConstraintRequest {
         deferrable: Option<Deferrable>,
     },
     /// CHECK.
-    Check { name: Option<String>, expression: Box<ast::Expr> },
+    Check { name: Option<String>, expression: Box<ast::Expr>, no_inherit: bool },
     /// FOREIGN KEY or REFERENCES.
     ForeignKey(ForeignKeyRequest),
 }
@@ -229,6 +229,11 @@ fn apply_deferral(constraint: &mut ConstraintRequest, word: &str) -> Result<()> 
     Ok(())
 }
 
+/// NO INHERIT, as the parser knows it.
+fn says_no_inherit(check: &ast::CheckConstraint) -> bool {
+    check.enforced == Some(false)
+}
+
 fn reject_pseudo(column: &ColumnRequest) -> Result<()> {
     if column.ty.id.is_pseudo() || column.ty.id == TypeId::Unknown {
         return Err(SqlError::new(
@@ -283,7 +288,8 @@ fn column_option(
             });
         }
         ast::ColumnOption::Check(check) => {
-            constraints.push(ConstraintRequest::Check { name, expression: check.expr.clone() });
+            let (expression, no_inherit) = (check.expr.clone(), says_no_inherit(check));
+            constraints.push(ConstraintRequest::Check { name, expression, no_inherit });
         }
         ast::ColumnOption::ForeignKey(key) => {
             constraints.push(ConstraintRequest::ForeignKey(foreign_key(key, name, columns())?));
@@ -411,6 +417,7 @@ pub(crate) fn constraint(constraint: &ast::TableConstraint) -> Result<Constraint
         ast::TableConstraint::Check(check) => Ok(ConstraintRequest::Check {
             name: check.name.as_ref().map(fold),
             expression: check.expr.clone(),
+            no_inherit: says_no_inherit(check),
         }),
         ast::TableConstraint::ForeignKey(key) => {
             let columns = key.columns.iter().map(fold).collect();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::names::Qualified;
+use super::permission::denied;
 use super::resolve::undefined_schema;
 use crate::bind::resolve_type;
 use crate::catalog::{Argument, ArgumentMode, Object, Parallel, Relation, Routine, RoutineKind};
@@ -53,6 +54,7 @@ impl Work<'_> {
         let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).chain([returned.ty]).collect();
         self.hold_types(&types).await?;
         check_names(&arguments)?;
+        self.check_promises(create, returned.is_set)?;
         let routine = Routine {
             oid: 0,
             schema: schema.oid,
@@ -69,6 +71,9 @@ impl Work<'_> {
             strict: create.strict.unwrap_or(false),
             security_definer: create.security_definer,
             parallel: parallel(create)?,
+            cost: positive(create.cost, "COST")?,
+            rows: positive(create.rows, "ROWS")?,
+            leakproof: create.leakproof.unwrap_or(false),
             comment: None,
         };
         self.hold_schema(&schema).await?;
@@ -95,6 +100,18 @@ impl Work<'_> {
         let routine = Arc::new(Routine { oid, comment, ..routine });
         self.change(Object::Routine(routine.clone()))?;
         Ok(routine)
+    }
+
+    /// What a function promises a planner has to fit it: 22023, 42501.
+    fn check_promises(&self, create: &CreateRoutine, returns_set: bool) -> Result<()> {
+        if create.rows.is_some() && !returns_set {
+            let message = "ROWS is not applicable when function does not return a set";
+            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+        }
+        if create.leakproof == Some(true) && !self.is_superuser() {
+            return Err(denied("only superuser can define a leakproof function"));
+        }
+        Ok(())
     }
 
     fn routine_arguments(&self, create: &CreateRoutine) -> Result<Vec<Argument>> {
@@ -329,9 +346,15 @@ pub(crate) fn lock_name(name: &str) -> String {
     format!("{name}()")
 }
 
+/// Whether a routine is not there; none is with arguments of a type that is refused.
 fn is_missing(error: &SqlError) -> bool {
-    [sqlstate::UNDEFINED_FUNCTION, sqlstate::INVALID_SCHEMA_NAME, sqlstate::UNDEFINED_OBJECT]
-        .contains(&error.sqlstate)
+    [
+        sqlstate::UNDEFINED_FUNCTION,
+        sqlstate::INVALID_SCHEMA_NAME,
+        sqlstate::UNDEFINED_OBJECT,
+        sqlstate::FEATURE_NOT_SUPPORTED,
+    ]
+    .contains(&error.sqlstate)
 }
 
 fn is_polymorphic(id: TypeId) -> bool {
@@ -368,6 +391,15 @@ fn parallel(create: &CreateRoutine) -> Result<Parallel> {
     let Some(word) = &create.parallel else { return Ok(Parallel::default()) };
     let message = "parameter \"parallel\" must be SAFE, RESTRICTED, or UNSAFE";
     Parallel::of(&word.value).ok_or_else(|| SqlError::syntax(message))
+}
+
+/// COST or ROWS. 22023 unless it is above 0.
+fn positive(number: Option<f64>, what: &str) -> Result<Option<f32>> {
+    if number.is_some_and(|number| number <= 0.0) {
+        let message = format!("{what} must be positive");
+        return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+    }
+    Ok(number.map(|number| number.min(f64::from(f32::MAX)) as f32))
 }
 
 /// The body's text, and whether it stood between BEGIN ATOMIC and END.

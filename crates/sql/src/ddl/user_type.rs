@@ -6,6 +6,7 @@
 //! Defaults, checks, views and functions name types in stored text. A new name for what such a text
 //! may mention is refused; views follow the new name of a type.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cognate_engine::{LockMode, TreeMode};
@@ -22,15 +23,16 @@ use crate::catalog::{
     Catalog, Check, Column, Computed, Index, Object, Oid, Relation, Routine, Schema, Table, UserType, View,
 };
 use crate::error::{Result, SqlError, sqlstate};
+use crate::function::Interrupt as _;
 use crate::parse::{Command, parse_expression, parse_single};
 use crate::session::work::Work;
 use crate::types::{Type, TypeId};
 
 /// Uses of types, and of the domains over them.
 #[derive(Default)]
-struct Uses {
+pub(super) struct Uses {
     /// The types, and behind them the domains that go with them.
-    types: Vec<UserType>,
+    pub(super) types: Vec<UserType>,
     /// Columns of tables, by table and name.
     columns: Vec<(Oid, String)>,
     /// Defaults that name a type: of which column.
@@ -41,9 +43,37 @@ struct Uses {
     indexes: Vec<(Oid, Oid)>,
     /// Functions and procedures with arguments or results of the types.
     routines: Vec<Oid>,
+    /// Views that name the types, have columns of them or call one of the routines, and the views
+    /// over these.
+    pub(super) views: Vec<Oid>,
     /// Who depends, and on what: "column m of table t", "type mood".
-    dependents: Vec<(String, String)>,
-    is_viewed: bool,
+    pub(super) dependents: Vec<(String, String)>,
+}
+
+impl Uses {
+    /// Leaves what a plan that has the views does not take along by itself.
+    pub(super) fn forget(&mut self, gone: &BTreeSet<Oid>) {
+        self.views.clear();
+        self.types.retain(|ty| !gone.contains(&ty.oid()));
+        self.routines.retain(|oid| !gone.contains(oid));
+    }
+
+    /// Whether nothing has to be done but for the views.
+    pub(super) fn is_empty(&self) -> bool {
+        self.types.is_empty()
+            && self.columns.is_empty()
+            && self.defaults.is_empty()
+            && self.constraints.is_empty()
+            && self.indexes.is_empty()
+            && self.routines.is_empty()
+    }
+
+    fn add_view(&mut self, work: &Work<'_>, view: &Arc<View>, on: &str) {
+        if !self.views.contains(&view.oid) {
+            self.views.push(view.oid);
+            self.dependents.push((describe(work, &Relation::View(view.clone())), on.to_owned()));
+        }
+    }
 }
 
 /// What a statement says of the types that it drops.
@@ -271,9 +301,8 @@ impl Work<'_> {
         if !cascade && !uses.dependents.is_empty() {
             return Err(depend(&what, &uses.dependents));
         }
-        if uses.is_viewed {
-            return Err(SqlError::unsupported("DROP TYPE ... CASCADE where a view uses the type"));
-        }
+        let dependents: Vec<String> = uses.dependents.iter().map(|(who, _)| who.clone()).collect();
+        self.notices.extend(cascade_notice(&dependents));
         self.drop_used(uses).await
     }
 
@@ -281,7 +310,7 @@ impl Work<'_> {
     async fn locked_uses(&mut self, types: Vec<UserType>) -> Result<Uses> {
         let mut locked = types.len();
         loop {
-            let uses = self.uses(types.clone())?;
+            let uses = self.uses(types.clone(), &BTreeSet::new())?;
             if uses.types.len() <= locked {
                 return Ok(uses);
             }
@@ -292,16 +321,18 @@ impl Work<'_> {
         }
     }
 
-    /// Drops types with all that uses them.
-    async fn drop_used(&mut self, mut uses: Uses) -> Result<()> {
+    /// Drops types with all that uses them. What goes has been told.
+    pub(super) async fn drop_used(&mut self, mut uses: Uses) -> Result<()> {
+        let views = std::mem::take(&mut uses.views);
+        if !views.is_empty() {
+            self.drop_views_silently(&views).await?;
+        }
         // A generated column would go with the one that it is made from.
         uses.columns.sort_by_key(|(table, name)| {
             let table = self.catalog.table_by_oid(*table);
             let column = table.and_then(|table| table.columns.iter().find(|column| column.name == *name));
             column.is_none_or(|column| column.generated.is_none())
         });
-        let dependents: Vec<String> = uses.dependents.into_iter().map(|(who, _)| who).collect();
-        self.notices.extend(cascade_notice(&dependents));
         for (oid, name) in uses.constraints {
             self.lock_table(oid, TreeMode::Exclusive).await?;
             let mut table = self.table_copy(oid)?;
@@ -338,32 +369,16 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// 0A000 if something outside of a schema that is dropped uses a type in it.
-    pub(super) fn refuse_used_outside(&self, ty: &UserType, schema: Oid) -> Result<()> {
-        let uses = self.uses(vec![ty.clone()])?;
-        let is_outside = |oid: &Oid| self.catalog.table_by_oid(*oid).is_some_and(|t| t.schema != schema);
-        let named = uses.columns.iter().chain(&uses.defaults).chain(&uses.constraints);
-        let indexed = uses.indexes.iter().map(|(table, _)| table);
-        let mut tables = named.map(|(table, _)| table).chain(indexed);
-        let mut routines = uses.routines.iter().filter_map(|oid| self.catalog.routine_by_oid(*oid));
-        if let Some(routine) = routines.find(|routine| routine.schema != schema) {
-            return Err(SqlError::unsupported(format!(
-                "DROP SCHEMA where {} of another schema uses {}",
-                describe_routine(self, routine),
-                describe_type(self, ty)
-            )));
-        }
-        if uses.is_viewed || tables.any(is_outside) || uses.types.iter().any(|ty| ty.schema() != schema) {
-            return Err(SqlError::unsupported(format!(
-                "DROP SCHEMA where a view, another schema's table or another schema's domain uses {}",
-                describe_type(self, ty)
-            )));
-        }
-        Ok(())
+    /// Views go without a word, and with them what depends on them.
+    pub(super) async fn drop_views_silently(&mut self, views: &[Oid]) -> Result<()> {
+        // Somebody else may have dropped some of them before.
+        let is_there = |catalog: &Catalog, oid: Oid| catalog.relation_by_oid(oid).is_some();
+        let left = |catalog: &Catalog| views.iter().copied().filter(|oid| is_there(catalog, *oid)).collect();
+        self.drop_silently(left, None).await
     }
 
-    /// Who uses these types.
-    fn uses(&self, types: Vec<UserType>) -> Result<Uses> {
+    /// Who uses these types, but for what is gone then.
+    pub(super) fn uses(&self, types: Vec<UserType>, gone: &BTreeSet<Oid>) -> Result<Uses> {
         let mut uses = Uses { types, ..Uses::default() };
         let mut at = 0;
         while let Some(ty) = uses.types.get(at).cloned() {
@@ -376,25 +391,39 @@ impl Work<'_> {
                     uses.types.push(domain);
                 }
             }
-            for table in self.catalog.tables() {
+            for table in self.catalog.tables().filter(|table| !gone.contains(&table.oid)) {
+                self.interrupts.check()?;
                 self.uses_in_table(&ty, &on, table, &mut uses)?;
             }
-            self.uses_in_routines(&ty, &on, &mut uses);
-            for view in self.catalog.views() {
+            self.uses_in_routines(&ty, &on, gone, &mut uses);
+            for view in self.catalog.views().filter(|view| !gone.contains(&view.oid)) {
                 let has_column = view.columns.iter().any(|column| column.ty.user_type() == Some(ty.oid()));
                 if has_column || view.depends_on.contains(&ty.oid()) {
-                    let who = describe(self, &Relation::View(view.clone()));
-                    uses.dependents.push((who, on.clone()));
-                    uses.is_viewed = true;
+                    uses.add_view(self, view, &on);
                 }
             }
         }
+        self.uses_in_views(gone, &mut uses);
         Ok(uses)
     }
 
+    /// Views over those that use types.
+    fn uses_in_views(&self, gone: &BTreeSet<Oid>, uses: &mut Uses) {
+        let mut at = 0;
+        while let Some(oid) = uses.views.get(at).copied() {
+            at += 1;
+            let Some(under) = self.catalog.relation_by_oid(oid) else { continue };
+            let on = describe(self, under);
+            let over = self.catalog.views().filter(|view| view.depends_on.contains(&oid));
+            for view in over.filter(|view| !gone.contains(&view.oid)) {
+                uses.add_view(self, view, &on);
+            }
+        }
+    }
+
     /// Functions and procedures with arguments or results of a type, and views that call them.
-    fn uses_in_routines(&self, ty: &UserType, on: &str, uses: &mut Uses) {
-        for routine in self.catalog.routines() {
+    fn uses_in_routines(&self, ty: &UserType, on: &str, gone: &BTreeSet<Oid>, uses: &mut Uses) {
+        for routine in self.catalog.routines().filter(|routine| !gone.contains(&routine.oid)) {
             let Some(its_type) = routine.type_over(ty.oid()) else { continue };
             if uses.routines.contains(&routine.oid) {
                 continue;
@@ -403,11 +432,9 @@ impl Work<'_> {
             let who = describe_routine(self, routine);
             uses.dependents.push((who.clone(), format!("{on}{array}")));
             uses.routines.push(routine.oid);
-            for view in self.catalog.views().filter(|view| view.depends_on.contains(&routine.oid)) {
-                uses.is_viewed = true;
-                if !view.depends_on.contains(&ty.oid()) {
-                    uses.dependents.push((describe(self, &Relation::View(view.clone())), who.clone()));
-                }
+            let calling = self.catalog.views().filter(|view| view.depends_on.contains(&routine.oid));
+            for view in calling.filter(|view| !gone.contains(&view.oid)) {
+                uses.add_view(self, view, &who);
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::bind::{Noted, base_table, pinned};
 use crate::catalog::{self, CheckOption, Column, Object, Oid, Relation, Securable, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::identifier::fold;
-use crate::parse::{Command, changes_rows, parse_single};
+use crate::parse::{Command, changes_rows, parse_single, selects_into};
 use crate::session::OutputColumn;
 use crate::session::work::Work;
 use crate::types::{Datum, FormatContext};
@@ -29,6 +29,10 @@ impl Work<'_> {
                 sqlstate::FEATURE_NOT_SUPPORTED,
                 "views must not contain data-modifying statements in WITH",
             ));
+        }
+        if selects_into(&statement.query.body) {
+            let message = "views must not contain SELECT INTO";
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
         }
         let name = Qualified::from_object_name(&statement.name)?;
         let reads_temporary = self.reads_temporary(&statement.query)?;
@@ -206,9 +210,6 @@ impl Work<'_> {
         self.bind(|binder| {
             binder.begin_noting();
             let bound = binder.query(query, false)?;
-            if !binder.parameter_types()?.is_empty() {
-                return Err(SqlError::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
-            }
             let mut relations: Vec<u32> = binder.tables().iter().map(|table| table.oid).collect();
             relations.extend(binder.views());
             relations.extend(binder.routines().iter().map(|body| body.routine.oid));

@@ -203,7 +203,10 @@ fn function(call: &FunctionCall, env: &Env<'_>) -> Result<Datum> {
         // It may do something, which must not rest on a comparison that was given up.
         bounds::check()?;
         if let Some(time) = pause(call.function.function.name, &arguments, &read.eval)? {
-            return read.interrupt.pause(time.min(FOREVER)).map(|()| Datum::text(""));
+            read.eval.session.note_pause(true);
+            let paused = read.interrupt.pause(time.min(FOREVER));
+            read.eval.session.note_pause(false);
+            return paused.map(|()| Datum::text(""));
         }
         return read.external.call(call.function.function, &arguments, &read.eval);
     }

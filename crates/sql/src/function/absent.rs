@@ -49,14 +49,14 @@ const FUNCTIONS: &[&str] = &[
     "pg_logical_slot_peek_binary_changes", "pg_logical_slot_peek_changes",
     "pg_ls_archive_statusdir", "pg_ls_dir", "pg_ls_logdir", "pg_ls_logicalmapdir",
     "pg_ls_logicalsnapdir", "pg_ls_replslotdir", "pg_ls_tmpdir", "pg_mcv_list_items", "pg_nextoid",
-    "pg_partition_tree", "pg_prepared_xact", "pg_promote", "pg_read_binary_file", "pg_read_file",
+    "pg_prepared_xact", "pg_promote", "pg_read_binary_file", "pg_read_file",
     "pg_relation_filepath", "pg_reload_conf", "pg_replication_origin_advance",
     "pg_replication_origin_create", "pg_replication_origin_drop", "pg_replication_origin_oid",
     "pg_replication_origin_progress", "pg_replication_origin_session_is_setup",
     "pg_replication_origin_session_progress", "pg_replication_origin_session_reset",
     "pg_replication_origin_session_setup", "pg_replication_origin_xact_reset",
     "pg_replication_origin_xact_setup", "pg_replication_slot_advance", "pg_rotate_logfile",
-    "pg_safe_snapshot_blocking_pids", "pg_sequence_parameters", "pg_settings_get_flags",
+    "pg_safe_snapshot_blocking_pids", "pg_settings_get_flags",
     "pg_show_all_file_settings", "pg_show_replication_origin_status", "pg_stat_clear_snapshot",
     "pg_stat_file", "pg_stat_force_next_flush", "pg_stat_get_activity", "pg_stat_get_analyze_count",
     "pg_stat_get_archiver", "pg_stat_get_autoanalyze_count", "pg_stat_get_autovacuum_count",
@@ -116,15 +116,23 @@ const FUNCTIONS: &[&str] = &[
     "xmlexists", "xmlvalidate", "xpath", "xpath_exists",
 ];
 
+/// Names of what stands behind PostgreSQL's operators, types, casts, indexes and aggregates.
+const BEHIND: &str = include_str!("absent.txt");
+
 /// Operators: of text search, `jsonpath`, geometry and ranges, and of what records look like.
 const OPERATORS: &[&str] = &[
     "@@", "@?", "<->", "-|-", "##", "~=", "@-@", "?-", "?-|", "?||", "&<", "&>", "<<|", "|>>", "&<|", "|&>",
     "!!", "<^", ">^", "?#", "*=", "*<>", "*<", "*<=", "*>", "*>=",
 ];
 
+fn behind() -> impl Iterator<Item = &'static str> {
+    BEHIND.split_ascii_whitespace()
+}
+
 /// The refusal of a call, if it is of such a function.
 pub(super) fn function(schema: Option<&str>, name: &str) -> Option<SqlError> {
-    let is_meant = matches!(schema, None | Some("pg_catalog")) && FUNCTIONS.binary_search(&name).is_ok();
+    let is_known = || FUNCTIONS.binary_search(&name).is_ok() || behind().any(|known| known == name);
+    let is_meant = matches!(schema, None | Some("pg_catalog")) && is_known();
     (is_meant && registry::named(name).is_empty())
         .then(|| SqlError::unsupported(format_args!("function {name}")))
 }
@@ -148,6 +156,9 @@ mod tests {
         for name in FUNCTIONS {
             assert!(registry::named(name).is_empty(), "{name} is here");
         }
+        for (name, next) in behind().zip(behind().skip(1)) {
+            assert!(name < next, "{name}, {next}");
+        }
     }
 
     #[test]
@@ -158,6 +169,8 @@ mod tests {
             assert_eq!(refused.sqlstate, "0A000");
             assert_eq!(refused.message, "function to_tsvector is not supported");
         }
+        let refused = resolve(None, "texteq", &[text, text]).expect_err("no function");
+        assert_eq!(refused.message, "function texteq is not supported");
         for (schema, name) in [(Some("shop"), "to_tsvector"), (None, "to_nothing")] {
             let unknown = resolve(schema, name, &[text]).expect_err("no function");
             assert_eq!(unknown.sqlstate, "42883", "{name}");

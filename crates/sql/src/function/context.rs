@@ -48,6 +48,8 @@ pub trait SessionView: Send + Sync {
     fn catalog(&self) -> Option<Arc<Catalog>> {
         None
     }
+    /// A function begins, or ceases, to let time pass: others may look at that.
+    fn note_pause(&self, _begins: bool) {}
     /// What is known of the server beyond this session.
     fn server(&self) -> &dyn ServerView {
         &NoServer

@@ -3,8 +3,10 @@
 //! The *arbiters* are the unique indexes whose conflicts the clause is about. Before a row is
 //! inserted its keys there are locked; if one is held, DO NOTHING skips the row and DO UPDATE
 //! changes the holder. The lock makes sure that the answer stays true, so unlike a plain INSERT the
-//! statement never fails on an arbiter. Under READ COMMITTED an answer need be true for a moment
-//! only: with a row that DO NOTHING skips the locks go that were taken for it, as in PostgreSQL.
+//! statement never fails on an arbiter. DO NOTHING waits only for who makes, changes or takes away
+//! what is in its way, and for nobody who has locked it otherwise. With a row that it skips the
+//! locks go that were taken for it, as in PostgreSQL: that somebody has the key is what the
+//! snapshot shows, and under READ COMMITTED need be true for a moment only.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -241,20 +243,18 @@ impl Work<'_> {
         }
     }
 
-    /// DO NOTHING under snapshot isolation must not hide a row that the snapshot cannot see. Under
-    /// READ COMMITTED nothing is held for it: so many `locks` were held before. What the answer
-    /// rests on is noted without them (`Transaction::rest_on`).
+    /// DO NOTHING under snapshot isolation must not hide a row that the snapshot cannot see.
+    /// Nothing is held for one that is skipped: so many `locks` were held before. What the answer
+    /// rests on is noted without them (`Transaction::rest_on`, `note_read`).
     fn skip(&mut self, table: &Table, holder: &[u8], locks: usize) -> Result<Outcome> {
-        if self.engine.isolation() == Isolation::ReadCommitted {
-            if !self.state.locks_reads {
-                self.engine.unlock_since(locks);
-            }
-            return Ok(Outcome::Skipped);
-        }
-        if self.engine.own(table.tree, holder)?.is_none()
+        if self.engine.isolation() != Isolation::ReadCommitted
+            && self.engine.own(table.tree, holder)?.is_none()
             && self.engine.changed(table.tree, holder)?.is_some()
         {
             return Err(self.newer("update", table.tree, holder));
+        }
+        if !self.state.locks_reads {
+            self.engine.unlock_since(locks);
         }
         Ok(Outcome::Skipped)
     }
@@ -271,6 +271,10 @@ impl Work<'_> {
             if index.is_clustered() {
                 let mut key = Vec::new();
                 columns_into(index, row, &mut key);
+                if !conflict.updates() && self.has_row_at(table, &key)? {
+                    self.engine.note_read(table.tree, &key);
+                    return Ok(Some(key.into()));
+                }
                 if self.lock_unique_key(table, table.tree, &key, LockMode::NoKeyExclusive).await?.is_some() {
                     self.engine.note_read(table.tree, &key);
                     return Ok(Some(key.into()));

@@ -10,7 +10,7 @@
 //! ```
 
 use bytes::Bytes;
-use cognate_engine::{LockMode, LockOutcome, WaitPolicy};
+use cognate_engine::{Isolation, LockMode, LockOutcome, WaitPolicy};
 
 use super::indexed::Indexed;
 use crate::catalog::{Index, IndexKey, Table};
@@ -252,6 +252,24 @@ impl Work<'_> {
                 self.engine.unlock_since(locks);
             }
         }
+    }
+
+    /// Whether a row has this row key, whoever has it locked: nobody takes it away at the moment.
+    /// It is what the snapshot shows, unless newer commits count, so no lock need keep it so. Who
+    /// locks what he reads has to lock it.
+    pub(crate) fn has_row_at(&self, table: &Table, key: &[u8]) -> Result<bool> {
+        let tree = table.tree;
+        if self.state.locks_reads || self.key_holder(tree, key)?.is_none() {
+            return Ok(false);
+        }
+        if self.engine.own(tree, key)?.is_some() {
+            return Ok(true);
+        }
+        // Whoever took it away may have ended after it was looked at first.
+        Ok(!self.engine.is_leaving(tree, key, LockMode::KeyShared)
+            && (self.engine.isolation() == Isolation::ReadCommitted
+                || self.engine.changed(tree, key)?.is_none())
+            && self.key_holder(tree, key)?.is_some())
     }
 
     /// Whether a row that has a key need not be waited for. If it is to be changed, it is locked

@@ -247,9 +247,9 @@ impl Work<'_> {
             if now.is_some_and(|now| index.is_clustered() || now == holder) {
                 // That the key exists is what is read, not what else is in the row.
                 if is_shared {
-                    self.engine.note_latest_under(noted, &entry, (parent.tree, row_key));
+                    self.engine.note_latest_under(noted, &entry, (parent.tree, row_key))?;
                 } else if !self.engine.has_created(parent.tree) {
-                    self.engine.note_latest(noted, &entry);
+                    self.engine.note_latest(noted, &entry, (index.tree, &entry))?;
                 }
                 return Ok(true);
             }
@@ -313,7 +313,7 @@ impl Work<'_> {
     ) -> Result<bool> {
         match self.parent_key(table, parent, key, values)? {
             Some((index, entry)) => {
-                self.engine.note_latest(key_tree(index.tree), &entry);
+                self.engine.note_latest(key_tree(index.tree), &entry, (index.tree, &entry))?;
                 Ok(self.key_holder(index.tree, &entry)?.is_some())
             }
             None => Ok(false),
@@ -379,8 +379,8 @@ impl Work<'_> {
     }
 
     /// Whether what is said of a row, which was found in the newest commits, has to be kept true by
-    /// a lock: for the certifier it is read for good, even if the client rolls back to a savepoint
-    /// after a failure and goes on.
+    /// a lock: for the certifier it is read for good, if it is newer than the snapshot, even if the
+    /// client rolls back to a savepoint after a failure and goes on.
     fn must_stay(&self, table: &Table, row_key: &[u8]) -> Result<bool> {
         Ok(self.engine.isolation() == Isolation::Serializable
             && !self.state.exclusive.contains(&table.oid)

@@ -12,6 +12,7 @@
 //! [`Execution::reserve`](crate::expr::Execution)).
 
 mod aggregate;
+mod assigned_list;
 mod change;
 mod columns;
 pub(crate) mod conflict;

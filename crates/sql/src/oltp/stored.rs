@@ -67,14 +67,12 @@ impl LatestScan {
         upper: Bound<&[u8]>,
     ) -> Result<LatestScan> {
         let created = transaction.has_created(tree);
-        if !created {
-            transaction.note_latest_range(tree, lower, upper);
-        }
         let newest = match created {
             true => None,
             false => {
                 let fresh = database.begin(Isolation::Snapshot, Access::ReadWrite);
                 transaction.rest_on(fresh.snapshot());
+                transaction.note_latest_range(tree, (lower, upper), fresh.snapshot())?;
                 Some(fresh.scan(tree, lower, upper, false)?)
             }
         };

@@ -180,6 +180,9 @@ fn open(function: &'static Function, arguments: &[Datum], env: &Env<'_>) -> Resu
         ("pg_ls_waldir", _) => {
             crate::pg_catalog::log_files(env.execution.read.eval.session.server()).map(ready)
         }
+        ("pg_sequence_parameters", arguments) => {
+            crate::pg_catalog::sequence_parameters(arguments, &env.execution.read.eval).map(ready)
+        }
         ("aclexplode", [Datum::Array(list)]) => {
             crate::pg_catalog::explode(list, &env.execution.read.eval).map(ready)
         }

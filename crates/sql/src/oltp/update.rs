@@ -8,6 +8,7 @@ use bytes::Bytes;
 use cognate_engine::LockMode;
 use sqlparser::ast;
 
+use super::assigned_list::bind_list;
 use super::index_maintenance::differs;
 use super::indexed::Indexed;
 use super::returning::{Changed, Returning};
@@ -17,9 +18,9 @@ use super::stored::decode;
 use super::subject::{Change, Subject, ViewChecks};
 use super::target::{Access, Target, as_key};
 use super::write::Locked;
-use crate::bind::{Binder, Clause, names_columns, starred_row};
+use crate::bind::{Binder, Clause, names_columns};
 use crate::catalog::{Column, Identity, Index, Privileges, Table};
-use crate::error::{Result, SqlError, sqlstate};
+use crate::error::{Result, SqlError};
 use crate::expr::{Expr, Typed, place_of, since};
 use crate::function::Interrupt;
 use crate::function::puts_element;
@@ -56,8 +57,8 @@ pub(crate) enum Keys {
 /// `SET` over a frame.
 #[derive(Debug)]
 pub(crate) struct Assignments {
-    places: Vec<usize>,
-    exprs: Vec<Expr>,
+    pub(super) places: Vec<usize>,
+    pub(super) exprs: Vec<Expr>,
 }
 
 impl Assignments {
@@ -113,7 +114,7 @@ pub(crate) fn bind_assignments(
                 bound.exprs.push(expr);
             }
             ast::AssignmentTarget::Tuple(names) => {
-                bind_tuple(binder, table, names, &assignment.value, &mut bound)?
+                bind_list(binder, table, names, &assignment.value, &mut bound)?
             }
         }
     }
@@ -179,7 +180,7 @@ impl Assignments {
     }
 
     /// The place of a column that is assigned to. 42703, 42601.
-    fn claim(&mut self, table: &Table, name: &ast::ObjectName) -> Result<usize> {
+    pub(super) fn claim(&mut self, table: &Table, name: &ast::ObjectName) -> Result<usize> {
         let parts = crate::ddl::names::parts(name)?;
         let [column] = parts.as_slice() else {
             // PostgreSQL reads t.c as column t's field c.
@@ -195,7 +196,12 @@ impl Assignments {
     }
 }
 
-fn assigned(binder: &mut Binder<'_>, table: &Arc<Table>, place: usize, value: &ast::Expr) -> Result<Expr> {
+pub(super) fn assigned(
+    binder: &mut Binder<'_>,
+    table: &Arc<Table>,
+    place: usize,
+    value: &ast::Expr,
+) -> Result<Expr> {
     let column = &table.columns[place];
     if is_default(value) {
         // Without a default it is a view's column, which would be NULL.
@@ -216,7 +222,7 @@ fn assigned(binder: &mut Binder<'_>, table: &Arc<Table>, place: usize, value: &a
 }
 
 /// 428C9 if the column is computed.
-fn refuse_generated(column: &Column) -> Result<()> {
+pub(super) fn refuse_generated(column: &Column) -> Result<()> {
     if column.identity == Some(Identity::Always) {
         return Err(generated_always(&column.name, true));
     }
@@ -224,75 +230,6 @@ fn refuse_generated(column: &Column) -> Result<()> {
         return Err(is_generated(&column.name, true));
     }
     Ok(())
-}
-
-/// `SET (a, b) = (x, y)`, `= ROW(x, y)` or `= (SELECT ...)`.
-fn bind_tuple(
-    binder: &mut Binder<'_>,
-    table: &Arc<Table>,
-    names: &[ast::ObjectName],
-    value: &ast::Expr,
-    bound: &mut Assignments,
-) -> Result<()> {
-    let places = names.iter().map(|name| bound.claim(table, name)).collect::<Result<Vec<_>>>()?;
-    let mismatch = || SqlError::syntax("number of columns does not match number of values");
-    if let ast::Expr::Subquery(query) = value {
-        let columns =
-            binder.in_clause(Clause::Update, |binder| binder.row_subquery(query, places.len(), true));
-        let columns = columns.map_err(|error| match error.sqlstate {
-            sqlstate::SYNTAX_ERROR => mismatch(),
-            _ => error,
-        })?;
-        return assign_fields(binder, table, &places, columns, bound);
-    }
-    if let Some(fields) = starred_row(value) {
-        let fields = binder.in_clause(Clause::Update, |binder| binder.row_fields(fields))?;
-        if fields.len() != places.len() {
-            return Err(mismatch());
-        }
-        return assign_fields(binder, table, &places, fields, bound);
-    }
-    let values: Vec<&ast::Expr> = match value {
-        ast::Expr::Tuple(values) => values.iter().collect(),
-        ast::Expr::Nested(_) => return Err(not_a_row()),
-        other => match crate::bind::row_items(other) {
-            Some(items) => items,
-            None => {
-                return Err(not_a_row());
-            }
-        },
-    };
-    if values.len() != places.len() {
-        return Err(mismatch());
-    }
-    for (&place, value) in places.iter().zip(values) {
-        let expr = assigned(binder, table, place, value)?;
-        bound.exprs.push(expr);
-    }
-    Ok(())
-}
-
-/// Assigns the fields of one row.
-fn assign_fields(
-    binder: &mut Binder<'_>,
-    table: &Table,
-    places: &[usize],
-    fields: impl IntoIterator<Item = Typed>,
-    bound: &mut Assignments,
-) -> Result<()> {
-    for (&place, typed) in places.iter().zip(fields) {
-        let column = &table.columns[place];
-        refuse_generated(column)?;
-        bound.exprs.push(binder.assign(typed, column.ty, &column.name)?.expr);
-    }
-    Ok(())
-}
-
-fn not_a_row() -> SqlError {
-    SqlError::new(
-        sqlstate::FEATURE_NOT_SUPPORTED,
-        "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
-    )
 }
 
 /// Binds and plans an UPDATE.
@@ -499,7 +436,7 @@ impl Work<'_> {
             false => self.view.get(table.tree, &row_key)?,
             true => {
                 self.lock_key(table.tree, &row_key, mode).await?;
-                self.engine.note_latest(table.tree, &row_key);
+                self.engine.note_latest(table.tree, &row_key, (table.tree, &row_key))?;
                 self.key_holder(table.tree, &row_key)?
             }
         };

@@ -24,7 +24,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cognate_engine::{Change, Isolation, LockMode};
+use cognate_engine::{Change, Isolation, LockMode, LockOutcome, WaitPolicy};
 
 use super::change::{deleted, inserted, updated};
 use super::constraint::unique_violation;
@@ -173,13 +173,11 @@ impl Work<'_> {
     /// row of an entry has the row's lock and not the key's, so there it is that one which stays.
     fn note_holder(&mut self, table: &Table, tree: u32, key: &[u8]) -> Result<()> {
         if !self.needs_locks(table) {
-            self.engine.note_latest(tree, key);
-            return Ok(());
+            return Ok(self.engine.note_latest(tree, key, (tree, key))?);
         }
         let row_key = if tree == table.tree { None } else { self.key_holder(tree, key)? };
         let locked = row_key.as_deref().map_or((tree, key), |row_key| (table.tree, row_key));
-        self.engine.note_latest_under(tree, key, locked);
-        Ok(())
+        Ok(self.engine.note_latest_under(tree, key, locked)?)
     }
 
     /// Stores a row, with what that changes. A row without a lock may have been changed since it
@@ -242,7 +240,11 @@ impl Work<'_> {
     async fn claim_row_key(&mut self, table: &Arc<Table>, row: Indexed<'_>, key: &[u8]) -> Result<()> {
         let locks = self.needs_locks(table);
         if locks {
-            self.lock_key(table.tree, key, LockMode::NoKeyExclusive).await?;
+            let request = self.engine.lock(table.tree, key, LockMode::NoKeyExclusive, WaitPolicy::SkipLocked);
+            // Nobody is waited for who has only locked a row that is there.
+            if self.interrupts.lock(request).await? == LockOutcome::Skipped && !self.has_row_at(table, key)? {
+                self.lock_key(table.tree, key, LockMode::NoKeyExclusive).await?;
+            }
         }
         if self.key_holder(table.tree, key)?.is_some() {
             let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
@@ -324,6 +326,7 @@ impl Work<'_> {
             None => row_key.clone(),
             Some(key) => {
                 self.claim_row_key(table, new, &key).await?;
+                self.note_leaving(table, row_key);
                 Bytes::from(key)
             }
         };
@@ -375,8 +378,8 @@ impl Work<'_> {
         self.state.moved.pay(self.database.statement_budget())
     }
 
-    /// Says to who finds a key of a locked row taken in a unique index that the key may become free
-    /// (`lock_unique_key`).
+    /// Says to who finds a key of a locked row taken in a unique index, or its row key, that the
+    /// key may become free (`lock_unique_key`, `has_row_at`).
     fn note_leaving(&self, table: &Table, row_key: &[u8]) {
         if self.needs_locks(table) {
             self.engine.note_leaving(table.tree, row_key);
@@ -391,7 +394,7 @@ impl Work<'_> {
         row: &[Datum],
     ) -> Result<()> {
         self.note_referenced_keys(table, row, |_| true);
-        if secondary(table).any(|index| index.unique) {
+        if table.indexes.iter().any(|index| index.unique) {
             self.note_leaving(table, row_key);
         }
         let computed = self.computed(table, row)?;

@@ -13,6 +13,7 @@
 //! ALTER TABLE [IF EXISTS] [ONLY] name { CLUSTER ON index | SET WITHOUT CLUSTER }
 //! ALTER TABLE [IF EXISTS] [ONLY] name REPLICA IDENTITY { DEFAULT | NOTHING | FULL }
 //! ALTER TABLE [IF EXISTS] [ONLY] name REPLICA IDENTITY USING INDEX index
+//! ALTER { TABLE | INDEX } [IF EXISTS] [ONLY] name SET TABLESPACE name
 //! ALTER INDEX IF EXISTS name RENAME TO new
 //! ALTER INDEX [IF EXISTS] name ALTER [COLUMN] number SET STATISTICS number
 //! CREATE VIEW name AS query WITH [CASCADED | LOCAL] CHECK OPTION
@@ -92,6 +93,8 @@ pub enum RelationChange {
     Cluster(Option<Ident>),
     /// REPLICA IDENTITY.
     ReplicaIdentity(NewReplicaIdentity),
+    /// SET TABLESPACE.
+    SetTablespace(Ident),
 }
 
 /// What rows are to be told by that are changed.
@@ -123,6 +126,7 @@ impl RelationChange {
             RelationChange::Cluster(Some(_)) => "CLUSTER ON",
             RelationChange::Cluster(None) => "SET WITHOUT CLUSTER",
             RelationChange::ReplicaIdentity(_) => "REPLICA IDENTITY",
+            RelationChange::SetTablespace(_) => "SET TABLESPACE",
             _ => "",
         }
     }
@@ -170,6 +174,21 @@ fn is_of_index(parser: &Parser<'_>) -> bool {
     (is_word(parser, 2, "IF") && renames(parser))
         || changes_options(parser, &["SET", "RESET"])
         || is_index_hint(parser)
+        || moves(parser)
+}
+
+/// Whether SET TABLESPACE comes right behind the name of the relation.
+fn moves(parser: &Parser<'_>) -> bool {
+    let from = behind_name(parser);
+    is_word(parser, from, "SET") && is_word(parser, from + 1, "TABLESPACE")
+}
+
+/// The same, read.
+fn moved(parser: &mut Parser<'_>) -> Parsed<Option<RelationChange>> {
+    if !take_all(parser, &["SET", "TABLESPACE"]) {
+        return Ok(None);
+    }
+    parser.parse_identifier().map(|name| Some(RelationChange::SetTablespace(name)))
 }
 
 /// Whether something is said of a column of an index that is only kept.
@@ -185,7 +204,7 @@ fn is_index_hint(parser: &Parser<'_>) -> bool {
 /// The same, read.
 fn index_hint(parser: &mut Parser<'_>) -> Parsed<Option<RelationChange>> {
     if !take(parser, "ALTER") {
-        return Ok(None);
+        return moved(parser);
     }
     take(parser, "COLUMN");
     let number = parser.parse_literal_uint()?;
@@ -229,6 +248,7 @@ fn is_hint(parser: &Parser<'_>) -> bool {
     let is_one = is_of_column
         || starts(&["CLUSTER", "ON"])
         || starts(&["SET", "WITHOUT", "CLUSTER"])
+        || starts(&["SET", "TABLESPACE"])
         || starts(&["REPLICA", "IDENTITY"]);
     // The longest of them, ALTER COLUMN a SET STATISTICS -1, has seven tokens. What stands behind a
     // semicolon is of another statement.
@@ -249,7 +269,7 @@ fn hint(parser: &mut Parser<'_>) -> Parsed<Option<RelationChange>> {
         return replica_identity(parser).map(|identity| Some(RelationChange::ReplicaIdentity(identity)));
     }
     if is_word(parser, 1, "CONSTRAINT") || !take(parser, "ALTER") {
-        return Ok(None);
+        return moved(parser);
     }
     take(parser, "COLUMN");
     let column = parser.parse_identifier()?;
@@ -398,6 +418,8 @@ mod tests {
             ("ALTER TABLE IF EXISTS t ALTER a SET STORAGE EXTERNAL", "ALTER TABLE"),
             ("ALTER TABLE s.t CLUSTER ON t_pkey", "ALTER TABLE"),
             ("ALTER TABLE t SET WITHOUT CLUSTER", "ALTER TABLE"),
+            ("ALTER TABLE IF EXISTS ONLY s.t SET TABLESPACE pg_default", "ALTER TABLE"),
+            ("ALTER INDEX s.i SET TABLESPACE pg_default", "ALTER INDEX"),
             ("ALTER TABLE ONLY s.t REPLICA IDENTITY FULL", "ALTER TABLE"),
             ("ALTER TABLE ONLY s.t REPLICA IDENTITY USING INDEX i", "ALTER TABLE"),
             ("ALTER TABLE IF EXISTS ONLY s.t SET SCHEMA \"S\"", "ALTER TABLE"),

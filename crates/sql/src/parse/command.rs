@@ -358,6 +358,15 @@ fn of_roles(parser: &mut Parser<'_>) -> Parsed<Option<Command>> {
     Ok(None)
 }
 
+/// Whether a query is one of `SELECT ... INTO`.
+pub(crate) fn selects_into(body: &ast::SetExpr) -> bool {
+    match body {
+        ast::SetExpr::Select(select) => select.into.is_some(),
+        ast::SetExpr::SetOperation { left, .. } => selects_into(left),
+        _ => false,
+    }
+}
+
 /// `SELECT ... INTO t` as what it stands for: `CREATE TABLE t AS SELECT ...`. The first SELECT of a
 /// set operation says so for all.
 fn into_table(statement: ast::Statement) -> ast::Statement {
@@ -492,6 +501,9 @@ fn alter_sequence(parser: &mut Parser<'_>) -> Parsed<Command> {
         AlterSequence::Rename(parser.parse_identifier()?)
     } else if take_all(parser, &["SET", "SCHEMA"]) {
         AlterSequence::SetSchema(parser.parse_identifier()?)
+    } else if take_all(parser, &["SET", "LOGGED"]) || take_all(parser, &["SET", "UNLOGGED"]) {
+        // All of them are logged, as those of CREATE UNLOGGED SEQUENCE are.
+        AlterSequence::Options(SequenceOptions::default())
     } else {
         AlterSequence::Options(sequence_options(parser)?)
     };

@@ -17,6 +17,9 @@ pub(super) const LIMIT: usize = 20_000;
 const TABLE_PARENTHESES: usize = 1_000;
 /// Most types `TABLE(...)` of one statement. PostgreSQL has none but behind RETURNS.
 const TABLE_TYPES: usize = 8;
+/// Most tokens of an operator that is named with its schema: the word, and what its parentheses
+/// hold.
+const NAMED_OPERATOR: usize = 6;
 /// Trees this deep are handled on any stack.
 pub(crate) const SHALLOW: usize = 100;
 /// Stack that the parser has left at least where it looks at it.
@@ -79,14 +82,25 @@ fn deepens(token: &Token) -> bool {
 
 /// Whether the token may be an operator before an operand that begins with an operator, too.
 fn gets_parentheses(tokens: &[TokenWithSpan], at: usize) -> bool {
-    let is_prefix = matches!(
-        tokens[at].token,
-        Token::Minus | Token::Plus | Token::Tilde | Token::AtSign | Token::PGSquareRoot | Token::PGCubeRoot
-    );
-    let mut behind = tokens[at + 1..].iter().map(|token| &token.token);
-    let mut next = || behind.find(|token| !matches!(token, Token::Whitespace(_)));
+    let length = match &tokens[at].token {
+        Token::Minus
+        | Token::Plus
+        | Token::Tilde
+        | Token::AtSign
+        | Token::PGSquareRoot
+        | Token::PGCubeRoot => Some(1),
+        // OPERATOR(pg_catalog.-)
+        Token::Word(word) if word.keyword == Keyword::OPERATOR => {
+            let closes = |token: &TokenWithSpan| token.token == Token::RParen;
+            tokens[at..].iter().take(NAMED_OPERATOR).position(closes).map(|close| close + 1)
+        }
+        _ => None,
+    };
+    let Some(length) = length else { return false };
+    let mut behind = tokens[at + length..].iter().map(|token| &token.token);
+    let next = behind.find(|token| !matches!(token, Token::Whitespace(_)));
     let begins = |next: &Token| !matches!(next, Token::LParen | Token::LBracket) && deepens(next);
-    is_prefix && next().is_some_and(begins)
+    next.is_some_and(begins)
 }
 
 /// The bound on the depth of these tokens' tree. 54001 beyond [`LIMIT`], and where the parser would
@@ -229,5 +243,6 @@ mod tests {
         assert_eq!(depth("a OVERLAPS b OVERLAPS c"), 2);
         // Of the last one there is what is in its parentheses, too.
         assert_eq!(depth("a OPERATOR(||) b OPERATOR(||) c"), 4);
+        assert_eq!(depth("OPERATOR(-)OPERATOR(-)a"), 6);
     }
 }

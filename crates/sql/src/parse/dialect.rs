@@ -326,16 +326,11 @@ impl Dialect for CognateDialect {
             return Some(function_without_parentheses(parser));
         }
         let other = self.prec_value(Precedence::PgOther);
-        let (op, precedence) = match parser.peek_token_ref().token {
-            Token::Minus => (UnaryOperator::Minus, UNARY_SIGN),
-            Token::Plus => (UnaryOperator::Plus, UNARY_SIGN),
-            Token::Tilde => (UnaryOperator::BitwiseNot, other),
-            Token::AtSign => (UnaryOperator::PGAbs, other),
-            Token::PGSquareRoot => (UnaryOperator::PGSquareRoot, other),
-            Token::PGCubeRoot => (UnaryOperator::PGCubeRoot, other),
-            _ => return None,
-        };
-        parser.advance_token();
+        let named = named_operator(parser);
+        let op = prefix_operator(&parser.peek_nth_token_ref(named.map_or(0, |(at, _)| at)).token)?;
+        let is_sign = named.is_none() && matches!(op, UnaryOperator::Minus | UnaryOperator::Plus);
+        (0..named.map_or(1, |(_, length)| length)).for_each(|_| parser.advance_token());
+        let precedence = if is_sign { UNARY_SIGN } else { other };
         Some(parser.parse_subexpr(precedence).map(|operand| unary(op, operand)))
     }
 
@@ -356,6 +351,30 @@ impl Dialect for CognateDialect {
         }
         None
     }
+}
+
+/// What a token is before an operand.
+fn prefix_operator(token: &Token) -> Option<UnaryOperator> {
+    Some(match token {
+        Token::Minus => UnaryOperator::Minus,
+        Token::Plus => UnaryOperator::Plus,
+        Token::Tilde => UnaryOperator::BitwiseNot,
+        Token::AtSign => UnaryOperator::PGAbs,
+        Token::PGSquareRoot => UnaryOperator::PGSquareRoot,
+        Token::PGCubeRoot => UnaryOperator::PGCubeRoot,
+        _ => return None,
+    })
+}
+
+/// How far ahead the operator of `OPERATOR(pg_catalog.-)` is, if that comes next, and how many
+/// tokens all of it has.
+fn named_operator(parser: &Parser<'_>) -> Option<(usize, usize)> {
+    let is = |ahead: usize, token: &Token| parser.peek_nth_token_ref(ahead).token == *token;
+    if !is_word(parser, 0, "OPERATOR") || !is(1, &Token::LParen) {
+        return None;
+    }
+    let at = if is_word(parser, 2, "pg_catalog") && is(3, &Token::Period) { 4 } else { 2 };
+    is(at + 1, &Token::RParen).then_some((at, at + 2))
 }
 
 /// `UNIQUE NULLS [NOT] DISTINCT` of a column, which the crate knows of a table only.

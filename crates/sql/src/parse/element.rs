@@ -1,10 +1,12 @@
 //! `SET a[1] = x`, which the parser does not know: an assignment to the column of the value that a
-//! marked function gives. And `INSERT INTO t (a[1])`: a marked name, with the subscripts as text,
-//! which is parsed where it is needed.
+//! marked function gives. And `INSERT INTO t (a[1])` and `SET (a[1], b) = ...`: a marked name, with
+//! the subscripts as text, which is parsed where it is needed.
 //!
 //! ```text
 //! UPDATE t SET a[1] = x, a[2] = y, b = z WHERE ...
 //! UPDATE t SET a = "\u{1}put"(a[1], x), a = "\u{1}put"(a[2], y), b = z WHERE ...
+//! UPDATE t SET (a[1], b) = ...
+//! UPDATE t SET ("\u{1}put\u{1}a\u{1}[ 1 ]", b) = ...
 //! INSERT INTO t (a[1:2], b) ...
 //! INSERT INTO t ("\u{1}put\u{1}a\u{1}[ 1 : 2 ]", b) ...
 //! ```
@@ -26,8 +28,8 @@ const SUBSCRIPTS: char = '\u{1}';
 /// Subscripts of more tokens are not looked for.
 const SUBSCRIPT_TOKENS: usize = 256;
 
-/// The column and the subscripts that a name in the list of an INSERT stands for, if it is no plain
-/// name.
+/// The column and the subscripts that a name in the list of an INSERT or of SET stands for, if it
+/// is no plain name.
 pub(crate) fn part_of_column(name: &ObjectName) -> Result<Option<(ObjectName, Vec<AccessExpr>)>> {
     let [part] = name.0.as_slice() else { return Ok(None) };
     let Some(marked) = part.as_ident() else { return Ok(None) };
@@ -153,6 +155,13 @@ fn columns(tokens: &[TokenWithSpan], open: usize) -> Option<(Vec<TokenWithSpan>,
     }
 }
 
+/// The same of a list that SET assigns to, and where its `=` is.
+fn assigned_columns(tokens: &[TokenWithSpan], at: usize) -> Option<(Vec<TokenWithSpan>, usize)> {
+    let has = |at: usize, token: Token| tokens.get(at).is_some_and(|found| found.token == token);
+    let listed = has(at, Token::LParen).then(|| columns(tokens, at)).flatten();
+    listed.filter(|(_, equals)| has(*equals, Token::Eq))
+}
+
 /// Where the subscripts end that may begin here, if they are not very long.
 fn subscripts_end(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
     let (mut at, mut depth) = (from, 0);
@@ -196,7 +205,13 @@ fn list(tokens: &[TokenWithSpan], from: usize, out: &mut Vec<TokenWithSpan>) -> 
                 out.extend_from_slice(&tokens[equals + 1..end]);
                 out.push(make(Token::RParen, behind));
             }
-            None => out.extend_from_slice(&tokens[at..end]),
+            None => match assigned_columns(tokens, at) {
+                Some((named, equals)) => {
+                    out.extend(named);
+                    out.extend_from_slice(&tokens[equals..end]);
+                }
+                None => out.extend_from_slice(&tokens[at..end]),
+            },
         }
         match tokens.get(end).filter(|token| token.token == Token::Comma) {
             Some(comma) => out.push(comma.clone()),

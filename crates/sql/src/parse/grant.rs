@@ -71,6 +71,8 @@ pub enum Objects {
     Routines(Option<RoutineKind>, Vec<NamedRoutine>),
     /// Types, domains among them.
     Types(Vec<ObjectName>),
+    /// Languages of functions.
+    Languages(Vec<Ident>),
     /// All of a kind in schemas; of routines perhaps only those of one.
     AllIn(Securable, Option<RoutineKind>, Vec<Ident>),
     /// All of a kind to come.
@@ -189,10 +191,9 @@ fn idents(parser: &mut Parser<'_>) -> Parsed<Vec<Ident>> {
 }
 
 /// Kinds that there are none of, or whose privileges are not kept.
-const UNSUPPORTED: [(&[&str], &str); 7] = [
+const UNSUPPORTED: [(&[&str], &str); 6] = [
     (&["FOREIGN", "DATA"], "GRANT ON FOREIGN DATA WRAPPER"),
     (&["FOREIGN", "SERVER"], "GRANT ON FOREIGN SERVER"),
-    (&["LANGUAGE"], "GRANT ON LANGUAGE"),
     (&["LARGE", "OBJECT"], "GRANT ON LARGE OBJECT"),
     (&["PARAMETER"], "GRANT ON PARAMETER"),
     (&["TABLESPACE"], "GRANT ON TABLESPACE"),
@@ -234,6 +235,10 @@ fn objects(parser: &mut Parser<'_>) -> Parsed<Objects> {
     }
     if take(parser, "DATABASE") {
         return idents(parser).map(Objects::Databases);
+    }
+    if is_at(parser, &["LANGUAGE"]) && !is_word(parser, 1, "TO") && !is_word(parser, 1, "FROM") {
+        parser.advance_token();
+        return idents(parser).map(Objects::Languages);
     }
     if take(parser, "TYPE") || take(parser, "DOMAIN") {
         return names(parser).map(Objects::Types);
@@ -310,7 +315,10 @@ mod tests {
             on("GRANT USAGE ON ALL SEQUENCES IN SCHEMA s TO a WITH GRANT OPTION GRANTED BY CURRENT_USER"),
             Objects::AllIn(Securable::Sequence, None, _)
         ));
-        assert!(matches!(on("GRANT USAGE ON LANGUAGE sql TO a"), Objects::Unsupported(_)));
+        assert!(
+            matches!(on("GRANT USAGE ON LANGUAGE sql TO a"), Objects::Languages(names) if names.len() == 1)
+        );
+        assert!(matches!(on("GRANT SELECT ON language TO a"), Objects::Tables(_)));
     }
 
     #[test]

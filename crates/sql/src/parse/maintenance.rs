@@ -51,7 +51,11 @@ pub(super) fn parse(parser: &mut Parser<'_>, command: &'static str) -> Parsed<Co
     let mut relations = vec![];
     if matches!(parser.peek_token_ref().token, Token::Word(_)) {
         relations = parser.parse_comma_separated(|parser| {
-            let name = parser.parse_object_name(false)?;
+            let mut name = parser.parse_object_name(false)?;
+            // The older spelling names the index first.
+            if command == "CLUSTER" && take(parser, "ON") {
+                name = parser.parse_object_name(false)?;
+            }
             let columns = parser.parse_parenthesized_column_list(IsOptional::Optional, false)?;
             Ok((name, columns))
         })?;

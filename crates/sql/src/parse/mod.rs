@@ -16,7 +16,8 @@
 //!    those of domains, `role`, `grant` and `owner` those of roles and what they may do and own;
 //!    `schema` cuts CREATE SCHEMA with elements into statements.
 //!
-//! What none of these knows `refused` may know by name.
+//! What none of these knows `refused` may know by name; and `places` refuses words that the crate
+//! would take where PostgreSQL's grammar has none of them.
 //!
 //! Before all that, `operator` tells the tokenizer where PostgreSQL ends an operator (`x>-1`), and
 //! `unicode` reads strings and names with `U&` before them; `reserved` refuses names that only the
@@ -66,6 +67,7 @@ mod merge;
 mod mip;
 mod operator;
 mod owner;
+mod places;
 mod plain;
 mod refused;
 mod reserved;
@@ -83,6 +85,7 @@ mod unicode;
 pub(crate) use alter_identity::{IdentityChange, identity_change};
 pub use alter_relation::{AlterRelation, NewReplicaIdentity, RelationChange};
 pub use alter_settings::{AlterSettings, RoleName, SettingChange, SettingScope};
+pub(crate) use command::selects_into;
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub use comment::{CommentStatement, Commented};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
@@ -100,8 +103,8 @@ pub use mip::{MipArgument, MipOperation};
 pub use owner::OwnerStatement;
 pub(crate) use reserved::hidden_column;
 pub(crate) use rewrite::{
-    DISTINCT_SETS, HEADER_MATCH, KeyLists, ROWS_FROM, dropped_expression, exclusion_of, sequence_name_of,
-    split_key, split_referenced,
+    DISTINCT_SETS, HEADER_MATCH, KeyLists, ROWS_FROM, dropped_expression, exclusion_of, executed_by,
+    known_tablespace, sequence_name_of, split_key, split_referenced,
 };
 pub use role::{RoleOption, RoleRef, RoleStatement};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
@@ -505,6 +508,7 @@ impl Parts<'_> {
     ) -> Result<(Command, usize)> {
         let (source, places) = (&self.source, &self.places);
         let tokens = rewrite::rewrite(tokens, notes)?;
+        places::check(&tokens, places)?;
         let complexity = complexity::check(&tokens)?;
         let dialect = CognateDialect::for_tokens(&tokens).interrupted_by(self.interrupt.clone());
         let end_of_text = places.at_end(source.len() == end || source[end..].trim().is_empty());

@@ -16,6 +16,8 @@ use std::borrow::Cow;
 use sqlparser::dialect::Dialect;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, TokenizerError};
 
+use crate::pg_catalog::is_reserved;
+
 /// Signs that operators are made of.
 const SIGNS: &[u8] = b"~!@#^&|`?+-*/%<>=";
 /// With one of these, an operator may end in `+` or `-`.
@@ -58,12 +60,7 @@ impl Spaced<'_> {
         original: &str,
         dialect: &dyn Dialect,
     ) -> Result<Vec<TokenWithSpan>, TokenizerError> {
-        let mut tokens = Tokenizer::new(dialect, &self.text).tokenize_with_location();
-        if let Ok(tokens) = &mut tokens
-            && (original.contains("^-") || original.contains("^+"))
-        {
-            join_to_powers(tokens);
-        }
+        let tokens = Tokenizer::new(dialect, &self.text).tokenize_with_location().map(joined);
         if self.places.is_empty() {
             return tokens;
         }
@@ -81,18 +78,113 @@ impl Spaced<'_> {
     }
 }
 
-/// A sign right behind `^` belongs to it, which the tokenizer does not know.
-fn join_to_powers(tokens: &mut Vec<TokenWithSpan>) {
-    tokens.dedup_by(|sign, power| {
-        let joined = match (&power.token, &sign.token) {
-            (Token::Caret, Token::Minus) => "^-",
-            (Token::Caret, Token::Plus) => "^+",
-            _ => return false,
-        };
-        power.token = Token::CustomBinaryOperator(joined.to_owned());
-        power.span.end = sign.span.end;
-        true
-    });
+/// Signs side by side between two operands are one operator, though the tokenizer may not know it,
+/// and `==` is another one than `=`.
+fn joined(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let are_signs = |pair: &[TokenWithSpan]| pair.iter().all(|token| is_sign(&token.token));
+    let is_same = !tokens.windows(2).any(are_signs);
+    if is_same && !tokens.iter().any(|token| token.token == Token::DoubleEq) {
+        return tokens;
+    }
+    let mut joined: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    // Whether an operand ends before what comes next, and before the operator that was last.
+    let (mut ends_operand, mut is_infix) = (false, false);
+    for mut token in tokens {
+        if is_sign(&token.token) {
+            // The star of `t.*` is none.
+            let is_row = token.token == Token::Mul
+                && matches!(joined.last(), Some(TokenWithSpan { token: Token::Period, .. }));
+            match joined.last_mut().filter(|last| is_sign(&last.token)) {
+                Some(last) if is_infix => {
+                    last.token = Token::CustomBinaryOperator(spelled(&last.token) + &spelled(&token.token));
+                    last.span.end = token.span.end;
+                    continue;
+                }
+                Some(_) => {}
+                None => is_infix = ends_operand && !is_row,
+            }
+            if is_infix && token.token == Token::DoubleEq {
+                token.token = Token::CustomBinaryOperator("==".to_owned());
+            }
+            ends_operand = false;
+        } else if !matches!(token.token, Token::Whitespace(_)) {
+            ends_operand = is_end_of_operand(&token.token);
+        }
+        joined.push(token);
+    }
+    joined
+}
+
+/// An operator as it was written, but for `!=`, which is the same as `<>`.
+fn spelled(token: &Token) -> String {
+    match token {
+        Token::Neq => "!=".to_owned(),
+        token => token.to_string(),
+    }
+}
+
+/// Whether the token is an operator, or may be a part of one.
+fn is_sign(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Plus
+            | Token::Minus
+            | Token::Mul
+            | Token::Div
+            | Token::Mod
+            | Token::Caret
+            | Token::Eq
+            | Token::DoubleEq
+            | Token::Neq
+            | Token::Lt
+            | Token::Gt
+            | Token::LtEq
+            | Token::GtEq
+            | Token::Spaceship
+            | Token::Tilde
+            | Token::TildeEqual
+            | Token::AtSign
+            | Token::AtAt
+            | Token::Sharp
+            | Token::DoubleSharp
+            | Token::Pipe
+            | Token::Ampersand
+            | Token::Overlap
+            | Token::StringConcat
+            | Token::ExclamationMark
+            | Token::DoubleExclamationMark
+            | Token::ShiftLeft
+            | Token::ShiftRight
+            | Token::PGSquareRoot
+            | Token::PGCubeRoot
+            | Token::ArrowAt
+            | Token::AtArrow
+            | Token::TwoWayArrow
+            | Token::AmpersandRightAngleBracket
+            | Token::AmpersandLeftAngleBracketVerticalBar
+            | Token::CustomBinaryOperator(_)
+    )
+}
+
+/// Whether an operand may end with the token: what follows is no operator before its operand.
+fn is_end_of_operand(token: &Token) -> bool {
+    match token {
+        Token::Word(word) => {
+            let name = word.value.to_ascii_lowercase();
+            word.quote_style.is_some() || !(is_reserved(&name) || name == "by")
+        }
+        Token::Number(..)
+        | Token::SingleQuotedString(_)
+        | Token::EscapedStringLiteral(_)
+        | Token::DollarQuotedString(_)
+        | Token::NationalStringLiteral(_)
+        | Token::Placeholder(_)
+        // Of the schema, in OPERATOR(s.===).
+        | Token::Period
+        | Token::RParen
+        | Token::RBracket => true,
+        _ => false,
+    }
 }
 
 /// Where the spaces are in the text with spaces: lines and columns, from 1.

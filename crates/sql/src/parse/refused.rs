@@ -37,6 +37,7 @@ macro_rules! forms {
 const KINDS: &[Kind] = kinds![
     "ACCESS" "METHOD",
     "AGGREGATE",
+    "ASSERTION",
     "CAST",
     "COLLATION",
     "CONSTRAINT" "TRIGGER",
@@ -86,7 +87,6 @@ const CLAUSES: &[(&[&str], &[Form])] = &[
             "COMPRESSION",
             "USING",
             "OF",
-            "AS" "EXECUTE",
         ],
     ),
     (
@@ -122,6 +122,7 @@ const CLAUSES: &[(&[&str], &[Form])] = &[
         ],
     ),
     (&["CREATE", "INDEX"], forms!["CREATE INDEX ...": "ON" "ONLY",]),
+    (&["EXPLAIN"], forms!["EXPLAIN CREATE TABLE ...": "AS" "EXECUTE",]),
     (
         &[],
         forms!["":
@@ -141,6 +142,8 @@ const CLAUSES: &[(&[&str], &[Form])] = &[
             "SECURITY_BARRIER",
             "SECURITY_INVOKER",
             "CYCLE",
+            "COLLATION" "FOR",
+            "UNENCRYPTED" "PASSWORD",
         ],
     ),
 ];
@@ -270,7 +273,9 @@ mod tests {
             ("DELETE FROM t WHERE CURRENT OF c", "CURRENT OF"),
             ("ALTER TABLE t ALTER a SET (n_distinct = 5)", "ALTER TABLE ... SET ("),
             ("CREATE INDEX i ON ONLY t (a)", "CREATE INDEX ... ON ONLY"),
-            ("CREATE TEMP TABLE t AS EXECUTE p(1)", "CREATE TABLE ... AS EXECUTE"),
+            ("CREATE ASSERTION c CHECK (true)", "CREATE ASSERTION"),
+            ("CREATE ROLE r UNENCRYPTED PASSWORD 'x'", "UNENCRYPTED PASSWORD"),
+            ("SELECT COLLATION FOR (a) FROM t", "COLLATION FOR"),
             ("ALTER TABLE t ALTER a RESET (n_distinct)", "ALTER TABLE ... RESET ("),
         ] {
             let found = match parse(text) {

@@ -12,15 +12,23 @@
 //! | `FOR UPDATE ... LIMIT n` | `LIMIT n FOR UPDATE ...` |
 //! | `LIKE ALL (x)`, `NOT LIKE ANY (x)` | `~~ ALL (x)`, `!~~ ANY (x)` |
 //! | `substring(x SIMILAR p ESCAPE e)` | `substring(x FROM p FOR e)`, which means the same |
-//! | `trim(both from x)` | `trim(both ' ' from x)` |
-//! | `FROM ONLY t`, `UPDATE ONLY t` | without `ONLY`: there is no inheritance |
+//! | `substring(x FOR n FROM m)` | `substring(x FROM m FOR n)` |
+//! | `trim(both from x)`, `trim(from x)` | `trim(both ' ' from x)` |
+//! | `trim(both from x, y)` | `trim(both y from x)` |
+//! | `FROM ONLY t`, `UPDATE ONLY (t)`, `FROM t*` | `FROM t`, `UPDATE t`: there is no inheritance |
+//! | `a JOIN b JOIN c ON x ON y` | `a JOIN (b JOIN c ON x) ON y`: see [`nested_join`] |
+//! | `TABLESPACE pg_default` | nothing: there is one place |
+//! | `WITH (toast.a = 1, b)` of CREATE | `WITH ("toast.a" = 1, b = true)` |
+//! | `SET ROLE TO x`, `SHOW SESSION AUTHORIZATION`, `NCHAR(5)` ... | see [`forms`] |
 //! | `FETCH FIRST (5) ROWS WITH TIES` | `FETCH FIRST 5 ROWS WITH TIES` |
 //! | `FETCH FIRST (a + b) ROWS ONLY` | `LIMIT (a + b)` |
-//! | `ORDER BY x USING <` | `ORDER BY x ASC` |
+//! | `ORDER BY x USING <`, `USING OPERATOR(pg_catalog.<)` | `ORDER BY x ASC` |
 //! | `TABLE t` as a query | `SELECT * FROM t` |
 //! | `CREATE TABLE t (a, b) AS` | its columns with a type, which says nothing |
 //! | `CREATE TABLE t AS query WITH [NO] DATA` | noted in the statement |
-//! | `CHECK (a) NO INHERIT`, and `NOT VALID` in CREATE TABLE | without: there is no inheritance, and no row yet |
+//! | `CREATE TABLE t AS EXECUTE p (1)` | `CREATE TABLE t AS SELECT` of a marked call: see [`executed_by`] |
+//! | `CHECK (a) NO INHERIT` | `CHECK (a) NOT ENFORCED`, which PostgreSQL 15 does not have |
+//! | `CHECK (a) NOT VALID` of a table in CREATE TABLE | without: there is no row yet |
 //! | `CREATE UNLOGGED` | without the word |
 //! | `DROP INDEX CONCURRENTLY` | noted in the statement |
 //! | `CREATE RECURSIVE VIEW v (a) AS query` | `CREATE VIEW v (a) AS WITH RECURSIVE v (a) AS (query) SELECT a FROM v` |
@@ -55,16 +63,21 @@
 mod copy;
 mod expression;
 mod fetch;
+mod forms;
 mod identity;
 mod include;
 mod insert_source;
 mod lock;
+mod nested_join;
 mod new_table;
 mod operator;
 mod rows_from;
 mod set_columns;
 mod spread;
 mod table;
+mod tablespace;
+mod text_calls;
+mod whole_table;
 mod window;
 pub(super) mod words;
 
@@ -75,7 +88,9 @@ pub(crate) use copy::HEADER_MATCH;
 pub(crate) use expression::dropped_expression;
 pub(crate) use identity::sequence_name_of;
 pub(crate) use include::{KeyLists, split_key};
+pub(crate) use new_table::executed_by;
 pub(crate) use set_columns::split_referenced;
+pub(crate) use tablespace::known_tablespace;
 pub(crate) use window::exclusion_of;
 
 use super::like::Like;
@@ -141,7 +156,7 @@ fn compact(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         {
             let all = Word { value: ALL_FIELDS.into(), quote_style: Some('"'), keyword: Keyword::NoKeyword };
             out.push(TokenWithSpan { token: Token::Word(all), ..token });
-        } else {
+        } else if token.token != Token::Mul || !whole_table::ends_table(&out) {
             out.push(token);
         }
         line_break = false;
@@ -154,8 +169,8 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>, notes: &mut Notes) -> Result<V
     let tokens = super::element::rewrite(insert_source::rewrite(compact(tokens)));
     let tokens = super::conflict_target::rewrite(tokens);
     let tokens = super::row_operand::rewrite(super::current_of::rewrite(tokens));
-    if !tokens.iter().any(needs_rewriting) {
-        return Ok(tokens);
+    if !forms::is_of_pass(&tokens) && !tokens.iter().any(needs_rewriting) {
+        return Ok(nested_join::rewrite(tokens));
     }
     let first = word(tokens.first()).to_ascii_uppercase();
     let (out, tail) = (Vec::with_capacity(tokens.len()), Vec::new());
@@ -164,7 +179,7 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>, notes: &mut Notes) -> Result<V
         pass.step()?;
     }
     pass.out.append(&mut pass.tail);
-    Ok(pass.out)
+    Ok(nested_join::rewrite(pass.out))
 }
 
 /// Whether one of the patterns may begin here.
@@ -195,6 +210,9 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::FREEZE
             | Keyword::ENCODING
             | Keyword::INHERIT
+            | Keyword::ENFORCED
+            | Keyword::DEFERRED
+            | Keyword::INCLUDE
             | Keyword::VALID
             | Keyword::HEADER
             | Keyword::FORCE_QUOTE
@@ -221,6 +239,10 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::ROWS
             | Keyword::FETCH
             | Keyword::BINARY
+            | Keyword::TRIM
+            | Keyword::NATIONAL
+            | Keyword::NCHAR
+            | Keyword::LOCAL
     )
 }
 
@@ -285,15 +307,12 @@ impl<'a> Pass<'a> {
         let span = self.tokens[self.at].span;
         let upper = word(self.peek(0)).to_ascii_uppercase();
         match upper.as_str() {
+            _ if self.other_form(&upper, span)? => {}
             "ISNULL" if !self.after(&["AS"]) && !self.after_period() => self.null_test(span),
             "COLLATE" => self.collate()?,
             "FOR" => self.lock_clause(),
-            "BOTH" | "LEADING" | "TRAILING" if self.is(1, "FROM") => {
-                self.copy();
-                self.out.push(TokenWithSpan { token: Token::SingleQuotedString(" ".to_owned()), span });
-            }
-            "ONLY" if self.after(&["FROM", "UPDATE", "JOIN", "INTO"]) || self.after_comma() => self.at += 1,
-            "USING" => self.using_operator(),
+            "ONLY" if self.names_table() => self.only_table(),
+            "USING" => self.using_operator()?,
             "TABLE" if self.names_only() => self.typed_names(),
             "TABLE" => self.table_query(),
             "UNLOGGED" if self.after(&["CREATE"]) => self.at += 1,
@@ -302,7 +321,8 @@ impl<'a> Pass<'a> {
             "BINARY" if self.first == "COPY" && self.at == 1 => self.copy_binary(span),
             "FREEZE" | "ENCODING" if self.begins_old_option() => self.old_option(span),
             "FREEZE" | "HEADER" | "FORCE_QUOTE" | "QUOTE" if self.first == "COPY" => self.copy_option(),
-            "SCHEMA" | "WITHOUT" | "INCLUDE" if self.respells(span) => {}
+            "SCHEMA" | "WITHOUT" if self.respells(span) => {}
+            "INCLUDE" if self.include(span)? => {}
             "ARRAY" if self.ends_type() => self.array_type(span),
             "DROP" if self.drops_expression() => self.drop_expression(span),
             "DROP" | "SET" | "RESTART" if self.alters_identity() => self.alter_identity(span),
@@ -322,6 +342,7 @@ impl<'a> Pass<'a> {
             "ALL" if self.after(&["BY"]) && self.after_group() => self.at += 1,
             "ROWS" if self.begins_functions() => self.rows_from(span),
             "AS" if self.begins_record_columns() => self.record_columns(),
+            "EXECUTE" if self.makes_of_execute() => self.execute(span),
             "FETCH" if self.at > 0 => self.fetch_first(span),
             "ROWS" | "RANGE" | "GROUPS" => {
                 self.copy();
@@ -336,10 +357,9 @@ impl<'a> Pass<'a> {
             }
             "EXCLUDE" => self.exclusion(),
             "VARIADIC" if self.begins_spread() => self.spread(span),
-            "NO" if self.is(1, "INHERIT") && self.after_check() => self.at += 2,
-            "NOT" if self.is(1, "VALID") && self.first == "CREATE" && self.after_check() => self.at += 2,
+            "NO" | "NOT" | "ENFORCED" | "DEFERRABLE" | "INITIALLY" if self.behind_check(span)? => {}
             "WITH" if self.says_data() => self.with_data(),
-            "WITH" if self.key_options(span) => {}
+            "WITH" if self.key_options(span) || self.bare_options(span) => {}
             "NULL" | "DEFAULT" if self.set_columns(span)? => {}
             "OVERRIDING" => self.overriding(),
             "MERGE" if self.is(1, "INTO") && !self.out.is_empty() => {
@@ -401,12 +421,6 @@ impl<'a> Pass<'a> {
         matches!(self.out.last().map(|token| &token.token), Some(Token::Period))
     }
 
-    fn after_comma(&self) -> bool {
-        matches!(self.out.last().map(|token| &token.token), Some(Token::Comma))
-            && matches!(self.peek(1).map(|token| &token.token), Some(Token::Word(_)))
-            && !self.is(1, "FROM")
-    }
-
     fn collate(&mut self) -> Result<()> {
         let known = ["default", "C", "POSIX", "ucs_basic", "C.UTF-8", "C.utf8", "unicode", "und-x-icu"];
         let (name, length) = dotted(&self.tokens[self.at + 1..]);
@@ -441,16 +455,6 @@ impl<'a> Pass<'a> {
     fn after_group(&self) -> bool {
         let before = self.out.len().checked_sub(2).and_then(|at| self.out.get(at));
         is(before, "GROUP")
-    }
-
-    fn using_operator(&mut self) {
-        let direction = match self.peek(1).map(|token| &token.token) {
-            Some(Token::Lt) => "ASC",
-            Some(Token::Gt) => "DESC",
-            _ => return self.copy(),
-        };
-        self.out.push(make(direction, self.tokens[self.at].span));
-        self.at += 2;
     }
 
     /// Whether the open parenthesis before is a call's.

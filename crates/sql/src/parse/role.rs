@@ -10,7 +10,7 @@
 //! COMMENT ON ROLE name IS { 'text' | NULL }
 //!
 //! option:  [NO]SUPERUSER  [NO]CREATEDB  [NO]CREATEROLE  [NO]INHERIT  [NO]LOGIN  [NO]REPLICATION
-//!          [NO]BYPASSRLS  CONNECTION LIMIT n  [ENCRYPTED] PASSWORD { 'text' | NULL }
+//!          [NO]BYPASSRLS  CONNECTION LIMIT n  [ENCRYPTED] PASSWORD 'text'  PASSWORD NULL
 //!          VALID UNTIL 'time'  IN { ROLE | GROUP } role, ...  { ROLE | USER | ADMIN } role, ...  SYSID n
 //! ```
 //!
@@ -297,8 +297,10 @@ fn option(parser: &mut Parser<'_>) -> Parsed<Option<RoleOption>> {
     if take_all(parser, &["CONNECTION", "LIMIT"]) {
         return super::command::signed(parser).map(|limit| Some(RoleOption::ConnectionLimit(limit)));
     }
-    if take_all(parser, &["ENCRYPTED", "PASSWORD"]) || take(parser, "PASSWORD") {
-        let password = if take(parser, "NULL") { None } else { Some(parser.parse_literal_string()?) };
+    let is_encrypted = take_all(parser, &["ENCRYPTED", "PASSWORD"]);
+    if is_encrypted || take(parser, "PASSWORD") {
+        let is_none = !is_encrypted && take(parser, "NULL");
+        let password = if is_none { None } else { Some(parser.parse_literal_string()?) };
         return Ok(Some(RoleOption::Password(password)));
     }
     if take_all(parser, &["VALID", "UNTIL"]) {

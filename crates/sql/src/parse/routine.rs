@@ -49,6 +49,12 @@ pub struct CreateRoutine {
     pub security_definer: bool,
     /// PARALLEL.
     pub parallel: Option<Ident>,
+    /// COST.
+    pub cost: Option<f64>,
+    /// ROWS.
+    pub rows: Option<f64>,
+    /// LEAKPROOF, or NOT LEAKPROOF.
+    pub leakproof: Option<bool>,
     /// An option that is not for procedures.
     pub of_functions: bool,
     /// An option was given twice.
@@ -153,6 +159,9 @@ fn create(parser: &mut Parser<'_>, kind: RoutineKind, or_replace: bool) -> Parse
         strict: None,
         security_definer: false,
         parallel: None,
+        cost: None,
+        rows: None,
+        leakproof: None,
         of_functions: false,
         redundant: false,
         refused: None,
@@ -311,14 +320,16 @@ fn security(parser: &mut Parser<'_>) -> Parsed<bool> {
 
 /// What tells PostgreSQL's planner something, and what is refused by name.
 fn option_without_effect(parser: &mut Parser<'_>, create: &mut CreateRoutine) -> Parsed<bool> {
-    if take_all(parser, &["NOT", "LEAKPROOF"]) || take(parser, "LEAKPROOF") {
+    if take_all(parser, &["NOT", "LEAKPROOF"]) {
+        put(&mut create.leakproof, false, &mut create.redundant);
+    } else if take(parser, "LEAKPROOF") {
+        put(&mut create.leakproof, true, &mut create.redundant);
     } else if take(parser, "PARALLEL") {
         put(&mut create.parallel, parser.parse_identifier()?, &mut create.redundant);
-    } else if take(parser, "COST") || take(parser, "ROWS") {
-        let token = parser.next_token();
-        if !matches!(token.token, Token::Number(..)) {
-            return parser.expected("a number", token);
-        }
+    } else if take(parser, "COST") {
+        put(&mut create.cost, number(parser)?, &mut create.redundant);
+    } else if take(parser, "ROWS") {
+        put(&mut create.rows, number(parser)?, &mut create.redundant);
     } else if let Some(refused) =
         ["SET", "SUPPORT", "TRANSFORM", "WINDOW"].into_iter().find(|word| is_word(parser, 0, word))
     {
@@ -331,6 +342,23 @@ fn option_without_effect(parser: &mut Parser<'_>, create: &mut CreateRoutine) ->
     }
     create.of_functions = true;
     Ok(true)
+}
+
+/// A number with or without a sign.
+fn number(parser: &mut Parser<'_>) -> Parsed<f64> {
+    let is_negative = parser.consume_token(&Token::Minus);
+    if !is_negative {
+        let _ = parser.consume_token(&Token::Plus);
+    }
+    let token = parser.next_token();
+    let digits = match &token.token {
+        Token::Number(digits, _) => digits.parse::<f64>().ok(),
+        _ => None,
+    };
+    match digits {
+        Some(number) => Ok(if is_negative { -number } else { number }),
+        None => parser.expected("a number", token),
+    }
 }
 
 fn drop_routines(parser: &mut Parser<'_>, kind: Option<RoutineKind>) -> Parsed<DropRoutine> {

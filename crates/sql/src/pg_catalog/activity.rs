@@ -64,12 +64,12 @@ system_table! {
     query_start: Timestamptz = time(session.statement_started),
     state_change: Timestamptz = time(session.state_changed),
     wait_event_type: Text = match session.state {
-        _ if session.waiting => Some("Lock"),
+        _ if session.waits_for.is_some() => session.waits_for.map(|(kind, _)| kind),
         "active" | "" => None,
         _ => Some("Client"),
     },
     wait_event: Text = match session.state {
-        _ if session.waiting => Some("tuple"),
+        _ if session.waits_for.is_some() => session.waits_for.map(|(_, event)| event),
         "active" | "" => None,
         _ => Some("ClientRead"),
     },
@@ -206,6 +206,18 @@ struct Setting {
     range: Range,
 }
 
+/// Where a value comes from, and what RESET would make of it. What is the whole server's is in no
+/// session's settings: its start has said it, if SET has not.
+fn origin(source: &Source<'_>, definition: &Definition, value: &str) -> (&'static str, String) {
+    let default = || definition.default.to_owned();
+    match definition.access {
+        Access::Server | Access::Start if value == definition.default => ("default", default()),
+        Access::Server => ("session", default()),
+        Access::Start => ("command line", value.to_owned()),
+        _ => source.eval.session.setting_source(definition.name).unwrap_or_else(|| ("default", default())),
+    }
+}
+
 fn settings(source: &Source<'_>) -> Vec<Setting> {
     let mut all: Vec<Setting> = definitions()
         .iter()
@@ -213,15 +225,7 @@ fn settings(source: &Source<'_>) -> Vec<Setting> {
         .map(|definition| {
             let shown = source.eval.session.setting(definition.name);
             let value = in_base_unit(definition, shown.unwrap_or_else(|| definition.default.to_owned()));
-            // What is the whole server's is in no session's settings.
-            let known = match definition.access {
-                Access::Server => None,
-                _ => source.eval.session.setting_source(definition.name),
-            };
-            let (source, reset) = known.unwrap_or_else(|| {
-                let source = if value == definition.default { "default" } else { "session" };
-                (source, definition.default.to_owned())
-            });
+            let (source, reset) = origin(source, definition, &value);
             Setting { definition, value, source, reset, range: range(definition.kind) }
         })
         .collect();

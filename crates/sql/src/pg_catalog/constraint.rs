@@ -117,7 +117,11 @@ system_table! {
     },
     conislocal: Bool = true,
     coninhcount: Int4 = 0,
-    connoinherit: Bool = !matches!(constraint, Constraint::Check(_) | Constraint::OfDomain(..)),
+    connoinherit: Bool = match constraint {
+        Constraint::Check(check) => check.no_inherit,
+        Constraint::OfDomain(..) => false,
+        _ => true,
+    },
     conkey: Int2Array = match table {
         Some(_) => numbers(constraint.columns()),
         None => NULL,

@@ -183,7 +183,8 @@ impl Constraint<'_> {
             Constraint::Check(check) => {
                 let expression = deparse::check(source, table, &check.expression, style);
                 // An expression that spans lines begins on its own, as PostgreSQL prints CASE.
-                format!("CHECK ({expression}){}", not_valid(check.not_valid))
+                let no_inherit = if check.no_inherit { " NO INHERIT" } else { "" };
+                format!("CHECK ({expression}){no_inherit}{}", not_valid(check.not_valid))
             }
             Constraint::Foreign(key) => foreign_key(source, table, key),
             Constraint::OfDomain(..) => String::new(),

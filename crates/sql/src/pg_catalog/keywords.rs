@@ -71,8 +71,17 @@ const GROUPS: &[Group] = &[
 ];
 
 /// Is it a keyword that cannot stand as a name everywhere without quotes?
-pub(super) fn is_reserved(word: &str) -> bool {
-    let mut groups = GROUPS.iter().filter(|(category, _, _)| *category != "U");
+pub(crate) fn is_reserved(word: &str) -> bool {
+    is_among(word, &["C", "T", "R"])
+}
+
+/// Is it a keyword that no relation and no column can be called without quotes?
+pub(crate) fn is_no_relation(word: &str) -> bool {
+    is_among(word, &["T", "R"])
+}
+
+fn is_among(word: &str, categories: &[&str]) -> bool {
+    let mut groups = GROUPS.iter().filter(|(category, _, _)| categories.contains(category));
     groups.any(|(_, _, words)| words.split(' ').any(|known| known == word))
 }
 

@@ -60,8 +60,11 @@ pub(crate) use acl::{EXPLODED, EXPLODED_ROW, explode};
 pub use binding::SystemTables;
 pub use define::{Rows, SystemTable};
 pub(crate) use deparse::{Style, index_expression};
+pub(crate) use function::other_type;
+pub(crate) use function::sequence_parameters;
 pub use function::{EXPANDED_ARRAY, functions, log_files, set_rows};
 pub(crate) use index::{has_operator_class, is_operator_class};
+pub(crate) use keywords::{is_no_relation, is_reserved};
 pub use names::{CatalogNames, quote_identifier};
 pub use source::{
     CursorRow, FamilyRow, LockRow, NoServer, PreparedRow, ServerView, SessionRow, Source, StatementRow,

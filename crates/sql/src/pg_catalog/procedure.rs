@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::names::qualified;
+use super::routine::{COST, ROWS};
 use super::type_facts;
 use super::types::{INTERNAL_LANGUAGE, SQL_LANGUAGE};
 use super::value::{NULL, array, vector};
@@ -66,6 +68,33 @@ impl Procedure {
             Some(Volatility::Stable) => 's',
             Some(Volatility::Immutable) | None => 'i',
         }
+    }
+
+    /// Whether it is NULL, without a call, if an argument is.
+    fn is_strict(&self) -> bool {
+        self.function.is_none_or(|function| function.strict)
+    }
+
+    /// What `pg_get_functiondef` prints, with its arguments and its result as they are printed.
+    /// None of an aggregate.
+    pub(super) fn definition(&self, arguments: &str, result: &str) -> Option<String> {
+        let window = match self.kind() {
+            'a' => return None,
+            'w' => " WINDOW",
+            _ => "",
+        };
+        let behavior = match self.volatility() {
+            'i' => " IMMUTABLE",
+            's' => " STABLE",
+            _ => "",
+        };
+        let strict = if self.is_strict() { " STRICT" } else { "" };
+        let name = qualified("pg_catalog", self.name);
+        Some(format!(
+            "CREATE OR REPLACE FUNCTION {name}({arguments})\n RETURNS {result}\n LANGUAGE internal\n\
+             {window}{behavior} PARALLEL SAFE{strict}\nAS $function${}$function$\n",
+            self.name
+        ))
     }
 
     fn of(place: usize, function: &'static Function) -> Procedure {
@@ -222,8 +251,11 @@ system_table! {
     pronamespace: Oid = row.say(|_| PG_CATALOG_OID, |routine| routine.schema),
     proowner: Oid = row.say(|_| OWNER_OID, |routine| source.catalog.owner(routine.oid)),
     prolang: Oid = row.say(|_| INTERNAL_LANGUAGE, |_| SQL_LANGUAGE),
-    procost: Float4 = row.say(|_| 1.0_f32, |_| 100.0),
-    prorows: Float4 = if row.say(Procedure::returns_set, |routine| routine.returns_set) { 1000.0_f32 } else { 0.0 },
+    procost: Float4 = row.say(|_| 1.0_f32, |routine| routine.cost.unwrap_or(COST)),
+    prorows: Float4 = row.say(
+        |procedure| if procedure.returns_set() { ROWS } else { 0.0 },
+        |routine| if routine.returns_set { routine.rows.unwrap_or(ROWS) } else { 0.0 },
+    ),
     provariadic: Oid = row.say(Procedure::variadic, |_| 0),
     prosupport: Regproc = 0,
     prokind: InternalChar = row.say(Procedure::kind, |routine| match routine.kind {
@@ -231,11 +263,8 @@ system_table! {
         RoutineKind::Procedure => 'p',
     }),
     prosecdef: Bool = row.say(|_| false, |routine| routine.security_definer),
-    proleakproof: Bool = false,
-    proisstrict: Bool = row.say(
-        |procedure| procedure.function.is_none_or(|function| function.strict),
-        |routine| routine.strict,
-    ),
+    proleakproof: Bool = row.say(|_| false, |routine| routine.leakproof),
+    proisstrict: Bool = row.say(Procedure::is_strict, |routine| routine.strict),
     proretset: Bool = row.say(Procedure::returns_set, |routine| routine.returns_set),
     provolatile: InternalChar = row.say(Procedure::volatility, |routine| routine.behavior.letter()),
     proparallel: InternalChar = row.say(|_| 's', |routine| routine.parallel.letter()),

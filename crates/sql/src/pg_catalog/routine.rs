@@ -11,6 +11,7 @@ use crate::catalog::{
     Argument, ArgumentMode, Behavior, Catalog, Oid, Parallel, Privileges, Routine, RoutineKind, Securable,
 };
 use crate::types::Type;
+use crate::types::float::write_f32;
 
 pub(super) const TABLES: &[&SystemTable] = &[&ROUTINES, &PARAMETERS, &ELEMENT_TYPES];
 
@@ -85,7 +86,10 @@ pub(super) fn definition(source: &Source<'_>, routine: &Routine) -> String {
     };
     let strict = if routine.strict { " STRICT" } else { "" };
     let security = if routine.security_definer { " SECURITY DEFINER" } else { "" };
-    let options = format!("{behavior}{parallel}{strict}{security}");
+    let leakproof = if routine.leakproof { " LEAKPROOF" } else { "" };
+    let cost = estimate("COST", routine.cost, COST);
+    let rows = estimate("ROWS", routine.rows, ROWS);
+    let options = format!("{behavior}{parallel}{strict}{security}{leakproof}{cost}{rows}");
     if !options.is_empty() {
         text.push_str(&format!("{options}\n"));
     }
@@ -97,6 +101,18 @@ pub(super) fn definition(source: &Source<'_>, routine: &Routine) -> String {
         mark.push('x');
     }
     text + &format!("AS ${mark}${}${mark}$\n", routine.body)
+}
+
+/// COST and ROWS of a function in SQL that says nothing of them.
+pub(super) const COST: f32 = 100.0;
+pub(super) const ROWS: f32 = 1000.0;
+
+/// COST or ROWS, unless it is what every function has that says nothing.
+fn estimate(word: &str, given: Option<f32>, usual: f32) -> String {
+    let Some(number) = given.filter(|number| *number != usual) else { return String::new() };
+    let mut text = Vec::new();
+    write_f32(number, 0, &mut text);
+    format!(" {word} {}", String::from_utf8_lossy(&text))
 }
 
 /// Whether a routine's bare name, with its arguments, leads to it.
@@ -188,7 +204,7 @@ system_table! {
     scope_name: Name = NULL,
     maximum_cardinality: Int4 = NULL,
     dtd_identifier: Name = (routine.kind == RoutineKind::Function).then_some("0"),
-    routine_body: Varchar = "EXTERNAL",
+    routine_body: Varchar = "SQL",
     routine_definition: Varchar = is_own.then(|| routine.body.clone()),
     external_name: Varchar = NULL,
     external_language: Varchar = "SQL",

@@ -40,6 +40,10 @@ pub trait ServerView: Send + Sync {
     fn listening(&self) -> Vec<String> {
         Vec::new()
     }
+    /// The share of its room that the listener with the most unread notifications has used up.
+    fn notification_usage(&self) -> f64 {
+        0.0
+    }
     /// Locks held and waited for.
     fn locks(&self) -> Vec<LockRow> {
         Vec::new()
@@ -171,8 +175,8 @@ pub struct SessionRow {
     /// `active`, `idle`, `idle in transaction` or `idle in transaction (aborted)`; nothing where it
     /// is not the asker's to see.
     pub state: &'static str,
-    /// It waits for a lock.
-    pub waiting: bool,
+    /// What it waits for while it executes, in the words of `pg_stat_activity`: kind and event.
+    pub waits_for: Option<(&'static str, &'static str)>,
     /// The running or last statement's text.
     pub query: String,
     /// Id of its transaction.

@@ -88,6 +88,7 @@ pub(super) fn catalog() -> Arc<Catalog> {
         expression: "v >= 0".to_owned(),
         columns: vec![2],
         not_valid: false,
+        no_inherit: false,
         comment: None,
     });
     a.referenced_by.push(Reference { table: 16394, constraint: 16405, unheeded: false });

@@ -5,7 +5,7 @@
 //! others keep counts for memory that the statement has given back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -20,6 +20,8 @@ pub(crate) struct Activity {
     doing: Mutex<Doing>,
     /// When the transaction began, in the same unit; 0 outside of one.
     transaction_began: AtomicI64,
+    /// A statement lets time pass: `pg_sleep`.
+    pauses: AtomicBool,
 }
 
 /// What a session does, or did last. Moments are microseconds since 2000-01-01 UTC, 0 before the
@@ -72,6 +74,15 @@ impl Activity {
     /// When the open transaction began.
     pub(super) fn transaction_began(&self) -> Option<i64> {
         Some(self.transaction_began.load(Ordering::Relaxed)).filter(|began| *began != 0)
+    }
+
+    /// The statement begins, or ceases, to let time pass.
+    pub(super) fn pause(&self, begins: bool) {
+        self.pauses.store(begins, Ordering::Relaxed);
+    }
+
+    pub(super) fn pauses(&self) -> bool {
+        self.pauses.load(Ordering::Relaxed)
     }
 
     pub(super) fn look(&self) -> Doing {

@@ -151,7 +151,7 @@ impl Nodes {
     }
 
     /// Whether the order answers nobody here: it hears no majority, or nothing is applied.
-    pub(super) fn is_alone(&self) -> bool {
+    pub fn is_alone(&self) -> bool {
         self.is_cut_off.load(Ordering::Relaxed) || self.left.get().is_some()
     }
 

@@ -23,22 +23,22 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use cognate_engine::{Access, Commit, Csn, Database, Isolation, Owner, ReadView, Transaction};
+use cognate_engine::{Access, Commit, Csn, Database, Isolation, ReadView, Transaction};
 use cognate_env::Clock;
 use parking_lot::Mutex;
 
 use super::active::Programs;
 use super::databases::{Databases, One, Stored};
+use super::documents::{self, decode_placed, place_prepared, stored_objects};
 use super::failures::Failures;
 use super::gathering::Gathered;
 use super::plan_cache::PlanCache;
 use super::presence::Presence;
 use super::temporary::Temporary;
 use crate::budget::Budget;
-use crate::catalog::{Catalog, Changes, DATABASE_OID, Object, Oid, store};
+use crate::catalog::{Catalog, Changes, DATABASE_OID, Oid, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::Monitor;
-use crate::place;
 use crate::sequence::Counters;
 
 /// Microseconds from 1970-01-01 to 2000-01-01.
@@ -315,7 +315,7 @@ impl SqlDatabase {
         let engine = self.engine();
         let mut changes = Changes::new();
         for (key, document) in engine.prepared_rows(identifier, store::CATALOG_TREE) {
-            let change = document.map(|document| store::decode(&document)).transpose();
+            let change = document.map(|document| documents::decode(&key, &document)).transpose();
             let change = change.and_then(|object| Ok((store::place_of(&key)?.1, object)));
             let (oid, object) = change.map_err(|error| place_prepared(engine, identifier, error))?;
             changes.insert(oid, object);
@@ -558,41 +558,4 @@ impl SqlDatabase {
     pub(crate) fn now(&self) -> i64 {
         self.shared.clock.wall_us() - EPOCH_US
     }
-}
-
-/// The objects of all catalogs as a transaction's snapshot has them.
-fn stored_objects(engine: &Database, transaction: &Transaction) -> Result<Stored> {
-    let mut scan = transaction.scan_unnoted(store::CATALOG_TREE, Bound::Unbounded, Bound::Unbounded)?;
-    let mut objects = Vec::new();
-    while let Some((key, document)) = scan.next()? {
-        objects.push(decode_placed(engine, &key, &document, transaction.snapshot())?);
-    }
-    Ok(Stored::new(objects))
-}
-
-/// An object of the catalog, and the database that its key says. XX001 as `decode`.
-/// The error with the file and the offset of what a prepared transaction writes.
-#[cold]
-fn place_prepared(engine: &Database, identifier: &str, error: SqlError) -> SqlError {
-    let owner = Owner::Global(identifier.into());
-    match engine.prepared().into_iter().find(|prepared| prepared.owner == owner) {
-        Some(prepared) => {
-            let (tree, key) = prepared.row();
-            place::located(engine, tree, &key, Csn::MAX, error)
-        }
-        None => error,
-    }
-}
-
-fn decode_placed(engine: &Database, key: &[u8], document: &[u8], snapshot: Csn) -> Result<(Oid, Object)> {
-    let object = decode(engine, key, document, snapshot)?;
-    match store::place_of(key) {
-        Ok((database, _)) => Ok((database, object)),
-        Err(error) => Err(place::located(engine, store::CATALOG_TREE, key, snapshot, error)),
-    }
-}
-
-/// An object of the catalog. XX001 with file and offset if it cannot be read.
-fn decode(engine: &Database, key: &[u8], document: &[u8], snapshot: Csn) -> Result<Object> {
-    store::decode(document).map_err(|error| place::located(engine, store::CATALOG_TREE, key, snapshot, error))
 }

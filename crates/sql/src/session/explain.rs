@@ -213,8 +213,15 @@ impl Session {
                 let (prepared, values) = self.executed(inner)?;
                 Ok(Portal::new(prepared, values.into(), Vec::new()))
             }
+            // Nothing is made: the plan is that of the rows.
+            ast::Statement::CreateTable(ast::CreateTable { query: Some(query), .. }) if !analyze => {
+                let executed = parse::executed_by(query)?;
+                let rows = executed.unwrap_or_else(|| ast::Statement::Query(query.clone()));
+                self.explained_portal(&rows, statement, given, false)
+            }
             _ => {
-                let inner = statement.with_command(Command::Sql(Box::new(inner.clone())));
+                let mut inner = statement.with_command(Command::Sql(Box::new(inner.clone())));
+                inner.without_rows = statement.without_rows;
                 Ok(given.portal(Arc::new(self.plan_prepared(Some(inner), given.types())?)))
             }
         }
@@ -280,6 +287,26 @@ impl Session {
         Ok((prepared, values))
     }
 
+    /// What gives the rows of a CREATE TABLE AS: its query, or the one that it EXECUTEs. 42809 if
+    /// that is none.
+    fn rows_portal(&mut self, query: &ast::Query, statement: &Statement, given: &Given) -> Result<Portal> {
+        let Some(execute) = parse::executed_by(query)? else {
+            let query = ast::Statement::Query(Box::new(query.clone()));
+            let inner = statement.with_command(Command::Sql(Box::new(query)));
+            return Ok(given.portal(Arc::new(self.plan_prepared(Some(inner), given.types())?)));
+        };
+        let (prepared, values) = self.executed(&execute)?;
+        let is_query = |of: &Statement| match &of.command {
+            Command::Sql(sql) => matches!(sql.as_ref(), ast::Statement::Query(_)),
+            _ => false,
+        };
+        if !prepared.statement().is_some_and(is_query) {
+            let message = "prepared statement is not a SELECT";
+            return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message));
+        }
+        Ok(Portal::new(prepared, values.into(), Vec::new()))
+    }
+
     /// CREATE TABLE AS.
     pub(super) async fn create_table_as(
         &mut self,
@@ -291,9 +318,8 @@ impl Session {
         crate::ddl::create_table::refuse(create)?;
         let kind = Kind::of(create);
         let name = Qualified::from_object_name(&create.name)?;
-        let inner = statement.with_command(Command::Sql(Box::new(ast::Statement::Query(query.clone()))));
-        let prepared = Arc::new(self.plan_prepared(Some(inner), given.types())?);
-        let outputs = prepared.columns().unwrap_or_default();
+        let mut portal = self.rows_portal(query, statement, given)?;
+        let outputs = portal.prepared.columns().unwrap_or_default();
         if create.columns.len() > outputs.len() {
             return Err(SqlError::syntax("too many column names were specified"));
         }
@@ -308,7 +334,6 @@ impl Session {
         };
         let columns: Vec<ColumnRequest> = outputs.iter().enumerate().map(column).collect();
         let options = crate::ddl::create_table::storage_options(&create.table_options)?;
-        let mut portal = given.portal(prepared);
         self.await_slow_node().await?;
         self.open_transaction(false);
         let interrupts = self.interrupts();

@@ -181,7 +181,8 @@ impl Facts {
 
     /// 42501 for a setting that is the superusers' to change, unless the session is one of theirs.
     pub(super) fn check_may_set(&self, name: &str) -> Result<()> {
-        if !super::settings::is_superusers(name) || self.is_superuser(&self.catalog()) {
+        let catalog = self.catalog();
+        if !super::settings::is_superusers(name, catalog.has_roles()) || self.is_superuser(&catalog) {
             return Ok(());
         }
         Err(may_not_set(name))

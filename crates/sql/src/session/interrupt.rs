@@ -32,6 +32,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use self::pace::{Handover, Pace, Process, START, World as _, process_us};
+use super::Session;
 use super::active::too_many_steps;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt;
@@ -50,6 +51,26 @@ pub struct CancelHandle {
 struct CancelState {
     requested: AtomicBool,
     wake: Notify,
+}
+
+impl Session {
+    /// A message of the client begins to be answered: what was asked to be cancelled before does
+    /// not count, nor does time that went by.
+    pub fn begin_message(&self) {
+        self.cancel.reset();
+        self.interrupts.end();
+        self.has_rested();
+    }
+
+    /// The client is told that a statement was cancelled.
+    pub fn forget_cancel(&self) {
+        self.cancel.reset();
+    }
+
+    /// The client was waited for in the middle of a COPY: others had the thread meanwhile.
+    pub fn has_rested(&self) {
+        self.interrupts.has_rested();
+    }
 }
 
 impl CancelHandle {

@@ -38,6 +38,7 @@ pub(crate) mod cycle;
 mod damage;
 mod database;
 mod databases;
+mod documents;
 mod durability;
 mod execute;
 mod explain;
@@ -118,6 +119,7 @@ pub use cluster::{Barrier, NodeRow, Nodes, hex};
 pub use cursor::{Names, Taken};
 pub(crate) use cycle::{dependency_failure, overtaken};
 pub use database::SqlDatabase;
+pub use documents::verify_catalogs;
 pub use failures::Failure;
 pub use flow_control::{FlowBounds, FlowCounts, SlowNode};
 pub use in_doubt::{Healing, application_servers};
@@ -172,6 +174,8 @@ pub trait Orders: std::fmt::Debug + Send + Sync {
     fn cancel(&self);
     /// Ends the session.
     fn terminate(&self);
+    /// Ends the session, whose client is told why.
+    fn terminate_for(&self, why: SqlError);
 }
 
 /// What a role may do beyond the database. Inside it, all may do everything as long as there are no
@@ -344,7 +348,9 @@ impl Session {
     /// Settings as far as the connection itself says something of them.
     fn given_settings(database: &SqlDatabase, parameters: &SessionParameters) -> Result<Settings> {
         let mut settings = Settings::new();
-        let superuser = identity::begins_as_superuser(&database.catalog(), parameters);
+        let catalog = database.catalog();
+        let has_roles = catalog.has_roles();
+        let superuser = identity::begins_as_superuser(&catalog, parameters);
         settings.set_default("session_authorization", &parameters.user, Origin::Fact)?;
         settings.set_default("is_superuser", if superuser { "on" } else { "off" }, Origin::Fact)?;
         settings.set_default(
@@ -356,7 +362,7 @@ impl Session {
             settings.set_option("application_name", &parameters.application_name, Origin::Client)?;
         }
         for (name, value) in &parameters.options {
-            if !superuser && settings::is_superusers(name) {
+            if !superuser && settings::is_superusers(name, has_roles) {
                 return Err(identity::may_not_set(name));
             }
             settings.set_option(name, value, Origin::Client)?;
@@ -521,19 +527,6 @@ impl Session {
             None => Arc::clone(self.database.statement_budget()),
         };
         parse::Limits { budget, interrupt: self.interrupts() }
-    }
-
-    /// A message of the client begins to be answered: what was asked to be cancelled before does
-    /// not count, nor does time that went by.
-    pub fn begin_message(&self) {
-        self.cancel.reset();
-        self.interrupts.end();
-        self.has_rested();
-    }
-
-    /// The client was waited for in the middle of a COPY: others had the thread meanwhile.
-    pub fn has_rested(&self) {
-        self.interrupts.has_rested();
     }
 
     /// Takes over settings that a statement may have changed.

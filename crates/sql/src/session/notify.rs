@@ -12,9 +12,9 @@
 //!                            A is durable: A's notifications, then B's
 //! ```
 //!
-//! A mailbox never holds up who notifies: one that is full ends its session, whose client sees from
-//! that that it has missed something. Its owner waits for it with the task's waker left under the
-//! mailbox's mutex, which is also where letters come in: so none comes unseen.
+//! A mailbox never holds up who notifies: one that is full ends its session, whose client is told
+//! why, and so knows that it has missed something. Its owner waits for it with the task's waker
+//! left under the mailbox's mutex, which is also where letters come in: so none comes unseen.
 //!
 //! What waits to be said is charged to the memory that statements share, as are the channels of a
 //! session, and a mailbox beyond [`FREE_BYTES`].
@@ -145,6 +145,11 @@ impl Mailbox {
         true
     }
 
+    /// How much of the room is taken. One that is full has none left.
+    fn usage(&self) -> f64 {
+        self.0.lock().bytes.min(WAITING_BYTES) as f64 / WAITING_BYTES as f64
+    }
+
     fn take(&self) -> VecDeque<Notification> {
         let mut letters = self.0.lock();
         (letters.bytes, letters.paid, letters.charge) = (0, 0, None);
@@ -224,7 +229,7 @@ impl Line {
                     if !listener.mailbox.put(&notification)
                         && let Some(orders) = &listener.orders
                     {
-                        orders.terminate();
+                        orders.terminate_for(unread());
                     }
                 }
             }
@@ -239,6 +244,20 @@ impl Line {
             }
         }
     }
+}
+
+/// Why a session ends that does not read its notifications. The state is that of other ends which
+/// are no fault of a statement's: clients know from it that they have to connect anew.
+fn unread() -> SqlError {
+    let message = "terminating connection because it has too many notifications unread";
+    let detail = format!(
+        "Up to {} MB of notifications wait for a session, and less where memory is short.",
+        WAITING_BYTES >> 20
+    );
+    SqlError::new(sqlstate::ADMIN_SHUTDOWN, message).with_detail(detail).with_hint(
+        "A session that listens is told between its transactions only: end them soon, and read what comes. \
+         What was notified meanwhile is lost; connect anew and LISTEN again.",
+    )
 }
 
 /// A commit's place in the line. Without `settled`, nobody hears of it.
@@ -270,6 +289,13 @@ impl Drop for Place<'_> {
 }
 
 impl Channels {
+    /// How much of its room the fullest mailbox has taken, of 1.
+    pub(super) fn usage(&self) -> f64 {
+        let line = self.line.lock();
+        let all = line.listeners.values().flatten();
+        all.map(|listener| listener.mailbox.usage()).fold(0.0, f64::max)
+    }
+
     /// A transaction with something to say commits: until this is dropped no other one does. At a
     /// node who is before it may wait for the order of all nodes, and for as long as it takes to
     /// send what is large ahead; nothing of this one has been ordered, so it may give up.

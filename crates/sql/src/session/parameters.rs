@@ -6,7 +6,7 @@ use sqlparser::ast;
 
 use super::{Block, Format, OutputColumn, Portal, Prepared, Session};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::{Command, Statement};
+use crate::parse::{Command, Statement, executed_by};
 use crate::types::{Datum, FormatContext, Type, bounds};
 
 /// The parameters of a statement that plans another one (DECLARE, EXPLAIN, CREATE TABLE AS): they
@@ -45,21 +45,24 @@ impl Session {
     ) -> Result<Vec<Type>> {
         let is_mark = |pair: &[u8]| pair[0] == b'$' && pair[1].is_ascii_digit();
         if !statement.text.as_bytes().windows(2).any(is_mark) {
-            return Ok(Vec::new());
+            return super::planning::given_types(declared);
         }
         let of_query = |query: &ast::Query| ast::Statement::Query(Box::new(query.clone()));
         let inner = match sql {
             ast::Statement::Declare { stmts } => {
                 stmts.first().and_then(|declare| declare.for_query.as_deref()).map(of_query)
             }
-            ast::Statement::CreateTable(create) => create.query.as_deref().map(of_query),
+            ast::Statement::CreateTable(create) => {
+                let query = create.query.as_deref();
+                query.filter(|query| matches!(executed_by(query), Ok(None))).map(of_query)
+            }
             ast::Statement::Explain { statement: inner, .. } => match inner.as_ref() {
                 ast::Statement::Execute { .. } => None,
                 inner => Some(inner.clone()),
             },
             _ => None,
         };
-        let Some(inner) = inner else { return Ok(Vec::new()) };
+        let Some(inner) = inner else { return super::planning::given_types(declared) };
         let inner = statement.with_command(Command::Sql(Box::new(inner)));
         Ok(self.plan(&inner, declared)?.parameter_types.clone())
     }

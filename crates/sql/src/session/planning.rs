@@ -188,7 +188,7 @@ impl Session {
         declared: Vec<Option<Type>>,
     ) -> Result<Prepared> {
         let planned = match &statement {
-            None => Planned::new(Action::Empty, Vec::new(), None, Vec::new(), 0),
+            None => Planned::new(Action::Empty, given_types(&declared)?, None, Vec::new(), 0),
             Some(statement) => parse::on_large_stack(statement.depth(), || self.plan(statement, &declared))?,
         };
         Ok(Prepared::new(statement, declared, self.looked_up(planned)))
@@ -422,13 +422,19 @@ impl Session {
         Ok(if self.is_ordered() { planned } else { planned.sized(&self.database, learned) })
     }
 
-    /// Statements without a plan: only their columns are known beforehand.
+    /// Statements without a plan: only their columns are known beforehand, and such parameters as
+    /// the client declares, whether they stand in the statement or not.
     fn plan_utility(&mut self, statement: &Statement, declared: &[Option<Type>]) -> Result<Planned> {
+        if let Command::Sql(sql) = &statement.command
+            && let ast::Statement::Set(set) = sql.as_ref()
+        {
+            super::variable::check_values(set)?;
+        }
         let columns = self.utility_columns(&statement.command)?;
         let types = match &statement.command {
             Command::Mip(_, arguments) => super::mip::parameter_types(arguments, declared)?,
             Command::Sql(sql) => self.inner_parameter_types(sql, statement, declared)?,
-            _ => Vec::new(),
+            _ => given_types(declared)?,
         };
         Ok(Planned::new(Action::Utility, types, columns, Vec::new(), 0))
     }
@@ -492,7 +498,7 @@ impl Session {
             row_counts: &NoRowCounts,
             source: &"".into(),
         };
-        let mut binder = Binder::new(&context, &[]);
+        let mut binder = Binder::without_parameters(&context);
         binder.push_level();
         let typed = binder.expression(argument)?;
         refuse_subquery(&typed.expr, "EXECUTE parameter")?;
@@ -543,6 +549,11 @@ pub(super) fn parameter_type(place: usize, ty: Option<Type>) -> Result<Type> {
             format!("could not determine data type of parameter ${}", place + 1),
         )
     })
+}
+
+/// The types of parameters that nothing but the client says.
+pub(super) fn given_types(declared: &[Option<Type>]) -> Result<Vec<Type>> {
+    declared.iter().enumerate().map(|(place, ty)| parameter_type(place, *ty)).collect()
 }
 
 /// Parameter types by oid; 0 is open.

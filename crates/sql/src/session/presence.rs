@@ -91,9 +91,9 @@ pub(crate) fn sessions(database: &SqlDatabase, asking: &Facts) -> Vec<SessionRow
     let row = |facts: Arc<Facts>| {
         let (transaction, doing) = (facts.transaction(), facts.activity.look());
         let is_asking = std::ptr::eq(&*facts, asking);
-        let waiting = transaction != 0 && database.engine().is_waiting(transaction);
+        let waits_for = waits_for(&facts);
         let state = match (doing.told, transaction) {
-            _ if waiting || doing.runs || is_asking => "active",
+            _ if waits_for.is_some() || doing.runs || is_asking => "active",
             (TransactionStatus::Failed, _) => "idle in transaction (aborted)",
             (TransactionStatus::Idle, 0) => "idle",
             _ => "idle in transaction",
@@ -122,11 +122,24 @@ pub(crate) fn sessions(database: &SqlDatabase, asking: &Facts) -> Vec<SessionRow
             state_changed: Some(if doing.changed != 0 { doing.changed } else { facts.started }),
             query: doing.text.as_deref().unwrap_or_default().to_owned(),
             state,
-            waiting,
+            waits_for,
             ..known
         }
     };
     database.presence().list().into_iter().map(row).collect()
+}
+
+/// What a session waits for while it executes: a lock, for its transaction or for itself, or time.
+fn waits_for(facts: &Facts) -> Option<(&'static str, &'static str)> {
+    let owners = [Some(facts.transaction()).filter(|id| *id != 0), facts.advisory.owner()];
+    let engine = facts.database.engine();
+    let awaited = owners.into_iter().flatten().find_map(|owner| engine.awaited_lock(owner));
+    match awaited {
+        Some((ADVISORY_TREE, _)) => Some(("Lock", "advisory")),
+        Some((_, None)) => Some(("Lock", "relation")),
+        Some((_, Some(_))) => Some(("Lock", "tuple")),
+        None => facts.activity.pauses().then_some(("Timeout", "PgSleep")),
+    }
 }
 
 /// What a session orders another one.

@@ -237,7 +237,8 @@ impl Work<'_> {
     /// 42501 for a setting that is the superusers', or of which nobody knows yet who may set it,
     /// unless this is one.
     fn permit(&self, name: &str) -> Result<()> {
-        let is_restricted = settings::is_custom(name) || settings::is_superusers(name);
+        let is_restricted =
+            settings::is_custom(name) || settings::is_superusers(name, self.catalog.has_roles());
         if !is_restricted || self.facts.is_superuser(&self.catalog) {
             return Ok(());
         }

@@ -36,7 +36,7 @@ impl Work<'_> {
         }
         let mut made = Ok(());
         for (_, element) in elements {
-            made = self.make_element(element).await;
+            made = self.make_element(element, &own).await;
             if made.is_err() {
                 break;
             }
@@ -45,9 +45,19 @@ impl Work<'_> {
         made
     }
 
-    async fn make_element(&mut self, element: &Command) -> Result<()> {
+    /// Makes one in its schema. An index is of a table of that, also where another table of this
+    /// name is in the search path.
+    async fn make_element(&mut self, element: &Command, own: &str) -> Result<()> {
         match element {
-            Command::Sql(sql) => self.define(sql).await,
+            Command::Sql(sql) => match sql.as_ref() {
+                ast::Statement::CreateIndex(create) if create.table_name.0.len() == 1 => {
+                    let schema = ast::ObjectNamePart::Identifier(ast::Ident::with_quote('"', own));
+                    let mut create = create.clone();
+                    create.table_name.0.insert(0, schema);
+                    self.define(&ast::Statement::CreateIndex(create)).await
+                }
+                sql => self.define(sql).await,
+            },
             Command::CreateSequence { name, if_not_exists, temporary, options } => {
                 self.create_sequence(name, *if_not_exists, *temporary, options).await.map(drop)
             }

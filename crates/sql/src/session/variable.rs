@@ -69,6 +69,17 @@ pub(super) fn list_text(name: &str, values: &[ast::Expr]) -> Result<Option<Strin
     Ok(Some(texts.join(", ")))
 }
 
+/// 42601 for what is no value of a setting, such as a parameter. It is told when the
+/// statement is prepared.
+pub(super) fn check_values(set: &ast::Set) -> Result<()> {
+    let values = match set {
+        ast::Set::SingleAssignment { values, .. } => values.as_slice(),
+        ast::Set::SetTimeZone { value, .. } => std::slice::from_ref(value),
+        _ => &[],
+    };
+    values.iter().try_for_each(|value| value_text(value).map(drop))
+}
+
 impl Session {
     /// SET.
     pub(super) fn set(&mut self, set: &ast::Set, statement: &Statement) -> Result<()> {

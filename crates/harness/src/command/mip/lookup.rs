@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use cognate_engine::sibling::{Begun, Instance, Limits, Text, Xid};
 use cognate_engine::{Database, Isolation, Options, Value};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::{Bench, blank, median, median_ratio};
 use crate::error::{DatabaseContext, Error, IoContext, Result};
@@ -31,6 +31,8 @@ use crate::peer::{System, fresh_folder};
 use crate::progress;
 use crate::random::Random;
 use crate::report::{align, number};
+
+type Parameters = Map<String, serde_json::Value>;
 
 /// The table of a family, through the wire.
 pub(super) const SHOW: &str = "lookup_wire_show_of_few";
@@ -86,34 +88,9 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
         rows.extend(<[String; 10]>::try_from(row));
     }
     println!("{}", align(&rows, 1));
-    for (of, is_many) in [(&few, false), (&many, true)] {
-        let mut params = serde_json::Map::new();
-        params.insert("case".to_owned(), json!(format!("lookup, {}", of.name)));
-        params.insert("seed".to_owned(), json!(seed));
-        for (name, op) in [("family", &of.family), ("begin", &of.begin)] {
-            params.insert(format!("{name}_us"), json!(median(&op.micros)));
-            params.insert(format!("{name}_us_of_passes"), json!(op.micros));
-            params.insert(format!("{name}_us_first_pass"), json!(op.first_micros));
-            params.insert(format!("{name}_misses_first_pass"), json!(op.first_misses));
-        }
-        for (name, passes) in
-            [("show", &of.show), ("wire_show", &of.wire_show), ("wire_begin", &of.wire_begin)]
-        {
-            params.insert(format!("{name}_us"), json!(median(passes)));
-            params.insert(format!("{name}_us_of_passes"), json!(passes));
-        }
-        if is_many {
-            for (name, many, few) in [
-                (SHOW, &many.wire_show, &few.wire_show),
-                (BEGIN, &many.wire_begin, &few.wire_begin),
-                ("lookup_show_of_few", &many.show, &few.show),
-                ("lookup_family_of_few", &many.family.micros, &few.family.micros),
-                ("lookup_begin_of_few", &many.begin.micros, &few.begin.micros),
-            ] {
-                params.insert(name.to_owned(), json!(median_ratio(many, few)));
-            }
-        }
-        bench.push(blank("cognate", params));
+    for (of, small) in [(&few, None), (&many, Some(&few))] {
+        bench.push(blank("cognate", of.in_engine(seed, small)));
+        bench.push(blank("cognate", of.by_statements(seed, small)));
     }
     Ok(())
 }
@@ -273,6 +250,47 @@ fn begin(database: &Database, xid: Xid) -> Result<cognate_engine::Transaction> {
 }
 
 impl Store {
+    fn parameters(&self, way: &str, seed: u64) -> Parameters {
+        let case = format!("lookup {way}, {}", self.name);
+        Map::from_iter([("case".to_owned(), json!(case)), ("seed".to_owned(), json!(seed))])
+    }
+
+    /// What was measured in the engine alone; `few` is the small database, if this is the other.
+    fn in_engine(&self, seed: u64, few: Option<&Store>) -> Parameters {
+        let mut params = self.parameters("in the engine", seed);
+        for (name, op, few) in [
+            ("family", &self.family, few.map(|few| &few.family)),
+            ("begin", &self.begin, few.map(|few| &few.begin)),
+        ] {
+            params.insert(format!("{name}_us"), json!(median(&op.micros)));
+            params.insert(format!("{name}_us_of_passes"), json!(op.micros));
+            params.insert(format!("{name}_us_first_pass"), json!(op.first_micros));
+            params.insert(format!("{name}_misses_first_pass"), json!(op.first_misses));
+            if let Some(few) = few {
+                params.insert(format!("lookup_{name}_of_few"), json!(median_ratio(&op.micros, &few.micros)));
+            }
+        }
+        params
+    }
+
+    /// What was measured by statements, at the level that sessions have by themselves.
+    fn by_statements(&self, seed: u64, few: Option<&Store>) -> Parameters {
+        let mut params = self.parameters("by SQL", seed);
+        params.insert("isolation".to_owned(), json!("serializable"));
+        for (name, ratio, passes, few) in [
+            ("show", "lookup_show_of_few", &self.show, few.map(|few| &few.show)),
+            ("wire_show", SHOW, &self.wire_show, few.map(|few| &few.wire_show)),
+            ("wire_begin", BEGIN, &self.wire_begin, few.map(|few| &few.wire_begin)),
+        ] {
+            params.insert(format!("{name}_us"), json!(median(passes)));
+            params.insert(format!("{name}_us_of_passes"), json!(passes));
+            if let Some(few) = few {
+                params.insert(ratio.to_owned(), json!(median_ratio(passes, few)));
+            }
+        }
+        params
+    }
+
     fn fill(path: &Path, forgotten: u32, live: u32, seed: u64) -> Result<Store> {
         let database = Database::open(Options::new(path)).map_err(failed)?;
         let bar = progress::steps("families", u64::from(forgotten) + u64::from(live));

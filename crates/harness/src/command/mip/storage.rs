@@ -23,6 +23,8 @@ use crate::workload::mip::site::{Attempt, Site, Way};
 /// Bytes a row.
 pub(super) const BYTES: &str = "bytes_a_row";
 
+/// Isolation level of the transactions.
+const LEVEL: Isolation = Isolation::ReadCommitted;
 /// Rows of one transaction.
 const ROWS: u32 = 20;
 
@@ -56,6 +58,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     );
     let mut params = serde_json::Map::new();
     params.insert("case".to_owned(), json!("storage"));
+    params.insert("isolation".to_owned(), json!(LEVEL.name()));
     params.insert("rows".to_owned(), json!(large.rows));
     params.insert("mip_bytes".to_owned(), json!(large.mip));
     params.insert("plain_bytes".to_owned(), json!(large.plain));
@@ -68,8 +71,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
 
 async fn fill(bench: &Bench<'_>, way: Way, rows: u32) -> Result<f64> {
     let mut system = bench.start().await?;
-    let site =
-        Site::open(system.config(), way, Isolation::ReadCommitted).await.at(&system.name, "connecting")?;
+    let site = Site::open(system.config(), way, LEVEL).await.at(&system.name, "connecting")?;
     let table = "CREATE TABLE filled (id int PRIMARY KEY, a int NOT NULL, b text NOT NULL)";
     site.client.batch_execute(table).await.at(&system.name, table)?;
     let insert = format!(

@@ -10,8 +10,6 @@
 //! SET SCHEMA 'x'     SET search_path = 'x'
 //! WITHOUT OIDS       (nothing: no table has them)
 //! ```
-//!
-//! INCLUDE of a constraint is in `include`.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
@@ -129,9 +127,6 @@ impl Pass<'_> {
     /// SET SCHEMA, WITHOUT OIDS of a table, and INCLUDE of a constraint. False if it is something
     /// else.
     pub(super) fn respells(&mut self, span: Span) -> bool {
-        if self.is(0, "INCLUDE") {
-            return self.include(span);
-        }
         let has_text = matches!(self.peek(1).map(|token| &token.token), Some(Token::SingleQuotedString(_)));
         if has_text && self.first == "SET" && self.is(0, "SCHEMA") && self.after(&["SET", "SESSION", "LOCAL"])
         {

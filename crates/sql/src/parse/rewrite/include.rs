@@ -9,7 +9,8 @@
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
-use super::{Pass, innermost_open, is};
+use super::{Pass, innermost_open, is, word};
+use crate::error::{Result, SqlError, sqlstate};
 
 /// Stands between the two lists.
 const INCLUDE: &str = "\u{1}include";
@@ -74,11 +75,49 @@ fn listed(tokens: &[TokenWithSpan]) -> Option<(Vec<String>, usize)> {
     Some((options.collect::<Option<Vec<String>>>()?, close + 1))
 }
 
+/// Refuses what a list that CREATE INDEX includes has but names of columns, as PostgreSQL does.
+fn check_included(list: &[TokenWithSpan]) -> Result<()> {
+    let token = |at: usize| list.get(at).map(|token| &token.token);
+    let invalid = |what: &str| {
+        let message = format!("including column does not support {what}");
+        Err(SqlError::new(sqlstate::INVALID_OBJECT_DEFINITION, message))
+    };
+    // The first one begins behind the parenthesis, the others behind commas.
+    let mut at = 1;
+    while matches!(token(at - 1), Some(Token::LParen | Token::Comma)) {
+        let first = token(at);
+        if matches!(first, None | Some(Token::RParen)) {
+            break;
+        }
+        if !matches!(first, Some(Token::Word(_))) || matches!(token(at + 1), Some(Token::LParen)) {
+            let message = "expressions are not supported in included columns";
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+        }
+        match word(list.get(at + 1)).to_ascii_uppercase().as_str() {
+            "" => {}
+            "ASC" | "DESC" => return invalid("ASC/DESC options"),
+            "NULLS" => return invalid("NULLS FIRST/LAST options"),
+            "COLLATE" => return invalid("a collation"),
+            _ => return invalid("an operator class"),
+        }
+        at += 2;
+    }
+    Ok(())
+}
+
 impl Pass<'_> {
     /// INCLUDE behind the columns of a key. False if it is something else.
-    pub(super) fn include(&mut self, span: Span) -> bool {
+    ///
+    /// # Errors
+    /// 0A000, 42P17 for what CREATE INDEX cannot include.
+    pub(super) fn include(&mut self, span: Span) -> Result<bool> {
         if !self.lists_more_of_key() {
-            return false;
+            let is_behind = matches!(self.out.last().map(|token| &token.token), Some(Token::RParen));
+            let makes_index = || self.out.iter().take(3).any(|token| is(Some(token), "INDEX"));
+            if is_behind && self.first == "CREATE" && makes_index() {
+                check_included(self.tokens.get(self.at + 1..).unwrap_or_default())?;
+            }
+            return Ok(false);
         }
         // Both parentheses between the lists become a comma.
         self.out.pop();
@@ -86,7 +125,7 @@ impl Pass<'_> {
         let between = [Token::Comma, Token::Word(mark), Token::Comma];
         self.out.extend(between.map(|token| TokenWithSpan { token, span }));
         self.at += 2;
-        true
+        Ok(true)
     }
 
     /// WITH and storage parameters behind the columns of a key. False if it is something else.

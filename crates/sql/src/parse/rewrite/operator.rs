@@ -11,11 +11,44 @@
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 use super::{Pass, make};
+use crate::error::{Result, SqlError, sqlstate};
 
 /// Patterns of more tokens are not looked for.
 const PATTERN_TOKENS: usize = 64;
 
 impl Pass<'_> {
+    /// USING and the operator of a direction in ORDER BY. 42809 for one that gives none.
+    pub(super) fn using_operator(&mut self) -> Result<()> {
+        let token = |ahead: usize| self.peek(ahead).map(|token| &token.token);
+        let is_named = self.is(1, "OPERATOR") && matches!(token(2), Some(Token::LParen));
+        let at = match is_named {
+            true if self.is(3, "pg_catalog") && matches!(token(4), Some(Token::Period)) => 5,
+            true => 3,
+            false => 1,
+        };
+        let direction = match token(at) {
+            Some(Token::Lt) => "ASC",
+            Some(Token::Gt) => "DESC",
+            // They compare bytes, as all that orders strings does here.
+            Some(Token::CustomBinaryOperator(name)) if name == "~<~" => "ASC",
+            Some(Token::CustomBinaryOperator(name)) if name == "~>~" => "DESC",
+            Some(
+                other @ (Token::LtEq | Token::GtEq | Token::Eq | Token::Neq | Token::Plus | Token::Minus),
+            ) => {
+                let message = format!("operator {other} is not a valid ordering operator");
+                let hint = "Ordering operators must be \"<\" or \">\" members of btree operator families.";
+                return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message).with_hint(hint));
+            }
+            _ => {
+                self.copy();
+                return Ok(());
+            }
+        };
+        self.out.push(make(direction, self.tokens[self.at].span));
+        self.at += at + 1 + usize::from(is_named);
+        Ok(())
+    }
+
     /// Puts a word in the place of one.
     pub(super) fn put(&mut self, word: &str, span: Span) {
         self.out.push(make(word, span));

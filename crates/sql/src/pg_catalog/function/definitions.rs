@@ -164,8 +164,16 @@ fn column_comment(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
 }
 
 fn function_definition(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
-    let found = source.catalog.routine_by_oid(oid(arguments, 0));
-    Ok(found.map(|found| routine::definition(source, found)).into())
+    if let Some(found) = source.catalog.routine_by_oid(oid(arguments, 0)) {
+        return Ok(routine::definition(source, found).into());
+    }
+    let Some(procedure) = procedure::by_oid(oid(arguments, 0)) else { return Ok(Datum::Null) };
+    let (taken, given) = (function_arguments(arguments, source)?, function_result(arguments, source)?);
+    let texts = (taken.as_str().unwrap_or_default(), given.as_str().unwrap_or_default());
+    procedure.definition(texts.0, texts.1).map(Datum::from).ok_or_else(|| {
+        let message = format!("\"{}\" is an aggregate function", procedure.name);
+        SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message)
+    })
 }
 
 fn function_result(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {

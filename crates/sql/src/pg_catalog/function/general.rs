@@ -39,7 +39,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(3448, "pg_collation_actual_version", &[Oid], Text, null),
     plain(6249, "pg_database_collation_actual_version", &[Oid], Text, null),
     volatile(over_catalog!(4032, "pg_sequence_last_value", &[Regclass], Int8, last_value)),
-    volatile(plain(3296, "pg_notification_queue_usage", &[], Float8, zero_float)),
+    volatile(over_catalog!(3296, "pg_notification_queue_usage", &[], Float8, notification_usage)),
     called_on_null(over_catalog!(2196, "inet_client_addr", &[], Inet, client_address)),
     called_on_null(over_catalog!(2197, "inet_client_port", &[], Int4, client_port)),
     called_on_null(plain(2198, "inet_server_addr", &[], Inet, null)),
@@ -149,8 +149,8 @@ fn is_other_temp_schema(arguments: &[Datum], source: &Source<'_>) -> Result<Datu
     Ok(Datum::Bool(Viewer::new(source).is_of_another_session(oid(arguments, 0))))
 }
 
-fn zero_float(_: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
-    Ok(Datum::Float8(0.0))
+fn notification_usage(_: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    Ok(Datum::Float8(source.server.notification_usage()))
 }
 
 fn started(_: &[Datum], source: &Source<'_>) -> Result<Datum> {
@@ -201,6 +201,24 @@ fn sequence<'a>(source: &Source<'a>, oid: u32) -> Result<&'a Arc<Sequence>> {
             Err(SqlError::new(sqlstate::UNDEFINED_TABLE, message))
         }
     }
+}
+
+/// What a sequence was made with.
+pub(super) fn sequence_parameters(arguments: &[Datum], source: &Source<'_>) -> Result<Vec<Datum>> {
+    let sequence = sequence(source, oid(arguments, 0))?;
+    let wanted = Privileges::SELECT | Privileges::USAGE | Privileges::UPDATE;
+    if !Viewer::new(source).may(sequence.oid, Securable::Sequence, wanted) {
+        return Err(denied(format!("permission denied for sequence {}", sequence.name)));
+    }
+    Ok(vec![
+        Datum::Int8(sequence.start),
+        Datum::Int8(sequence.minimum),
+        Datum::Int8(sequence.maximum),
+        Datum::Int8(sequence.increment),
+        Datum::Bool(sequence.cycle),
+        Datum::Int8(sequence.cache),
+        Datum::Oid(sequence.ty.oid()),
+    ])
 }
 
 fn last_value(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {

@@ -13,7 +13,8 @@ mod property;
 mod size;
 mod type_numbers;
 
-pub(super) use names::{other_type, other_type_name, type_name};
+pub(crate) use names::other_type;
+pub(super) use names::{other_type_name, type_name};
 
 use super::{ServerView, Source};
 use crate::error::{Result, SqlError, sqlstate};
@@ -71,6 +72,8 @@ use over_catalog;
 /// Functions that give rows.
 static SETS: &[Function] = &[
     set(3425, "pg_partition_ancestors", &[TypeId::Regclass], TypeId::Regclass),
+    set(3423, "pg_partition_tree", &[TypeId::Regclass], TypeId::Record),
+    set(3078, "pg_sequence_parameters", &[TypeId::Oid], TypeId::Record),
     set(3035, "pg_listening_channels", &[], TypeId::Text),
     set(1686, "pg_get_keywords", &[], TypeId::Record),
     set(3318, "pg_stat_get_progress_info", &[TypeId::Text], TypeId::Record),
@@ -93,7 +96,7 @@ pub const EXPANDED_ARRAY: Type = Type::modified(TypeId::Record, 1);
 pub fn set_rows(name: &str, arguments: &[Datum]) -> Option<Vec<Vec<Datum>>> {
     match (name, arguments) {
         // There are no partitions.
-        ("pg_partition_ancestors", _) => Some(Vec::new()),
+        ("pg_partition_ancestors" | "pg_partition_tree", _) => Some(Vec::new()),
         ("pg_get_keywords", _) => Some(super::keywords::rows()),
         // Nothing of what it tells of takes long here.
         ("pg_stat_get_progress_info", _) => Some(Vec::new()),
@@ -110,6 +113,14 @@ pub fn set_rows(name: &str, arguments: &[Datum]) -> Option<Vec<Vec<Datum>>> {
         }
         _ => None,
     }
+}
+
+/// The row of `pg_sequence_parameters`. 42501 for whom PostgreSQL does not let look at the
+/// sequence.
+pub(crate) fn sequence_parameters(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Vec<Vec<Datum>>> {
+    let Some(catalog) = context.session.catalog() else { return Ok(Vec::new()) };
+    let source = Source { catalog: &catalog, eval: *context, server: context.session.server() };
+    Ok(vec![general::sequence_parameters(arguments, &source)?])
 }
 
 /// What the log is called among PostgreSQL's files, as one of which it counts. Who asks for their

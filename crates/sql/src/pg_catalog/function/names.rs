@@ -114,7 +114,7 @@ const OTHER_TYPES: &[(u32, u32, &str, &str)] = &[
 ];
 
 /// Oid of one of them, or of an array of it.
-pub(in crate::pg_catalog) fn other_type(name: &str) -> Option<u32> {
+pub(crate) fn other_type(name: &str) -> Option<u32> {
     let element = name.trim_end_matches("[]");
     let found = OTHER_TYPES.iter().find(|(_, _, internal, shown)| *internal == element || *shown == element);
     let (oid, array, ..) = found?;

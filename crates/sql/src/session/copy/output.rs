@@ -10,7 +10,7 @@ use crate::copy::{BinaryWriter, CopyFileFormat, CopyOptions, CopyWriter};
 use crate::ddl::names::Qualified;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::Cursor;
-use crate::parse::{Command, Statement};
+use crate::parse::{Command, Statement, selects_into};
 use crate::session::portal::PortalState;
 use crate::session::{
     CommandTag, CopyFormat, CopyInFormat, Fetch, OutputColumn, Portal, RowSink, Session, SinkState,
@@ -79,6 +79,9 @@ impl Session {
         statement: &Statement,
     ) -> Result<CopyOut> {
         let query = match source {
+            ast::CopySource::Query(query) if selects_into(&query.body) => {
+                return Err(SqlError::unsupported("COPY (SELECT INTO)"));
+            }
             ast::CopySource::Query(query) => query.clone(),
             ast::CopySource::Table { table_name, columns } => {
                 self.table_query(table_name, columns, &options)?
@@ -87,6 +90,9 @@ impl Session {
         let command = Command::Sql(Box::new(ast::Statement::Query(query)));
         let statement = statement.with_command(command);
         let prepared = Arc::new(self.plan_prepared(Some(statement), Vec::new())?);
+        if !prepared.parameter_types().is_empty() {
+            return Err(SqlError::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
+        }
         let mut inner = Portal::new(prepared, Arc::from([]), Vec::new());
         inner.leave_open();
         self.start_cursor(&mut inner).await?;

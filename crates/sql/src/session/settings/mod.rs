@@ -94,10 +94,14 @@ pub(super) fn is_custom(name: &str) -> bool {
     matches!(place(name), Ok(Place::Custom(_)))
 }
 
-/// Whether only superusers may set it.
-pub(super) fn is_superusers(name: &str) -> bool {
-    let index = definition::find(name);
-    index.is_some_and(|index| definition::all()[index].access == Access::Superuser)
+/// Whether only superusers may set it. Before there are roles whoever gets in may, but for what
+/// leaves out checks.
+pub(super) fn is_superusers(name: &str, has_roles: bool) -> bool {
+    let is_theirs = |index: usize| {
+        let definition = &definition::all()[index];
+        definition.access == Access::Superuser && (has_roles || definition.name == "session_replication_role")
+    };
+    definition::find(name).is_some_and(is_theirs)
 }
 
 /// A setting of an amount of memory, checked, in kB. 22023.
@@ -474,6 +478,16 @@ mod tests {
             ("my.own", "x", "x"),
         ] {
             assert_eq!(set(&mut settings, name, value), expected, "{name} = {value}");
+        }
+    }
+
+    /// `pg_settings` shows them so, and compares them with what there is.
+    #[test]
+    fn built_in_defaults_are_in_normal_form() {
+        for definition in definition::all() {
+            let is_read = matches!(definition.kind, Kind::Bool | Kind::Integer { .. } | Kind::Real { .. });
+            let normal = value::normalize(definition, definition.default, definition.default);
+            assert!(!is_read || normal.as_deref() == Ok(definition.default), "{definition:?}: {normal:?}");
         }
     }
 
