@@ -213,23 +213,23 @@ async fn large_messages_share_a_budget() {
         ..Settings::default()
     };
     let server = TestServer::with(settings).await;
-    // 16 MB for all: the unfinished messages of four clients fill it, the fifth is told.
+    // 8 MB for all: the unfinished messages of two clients fill it, the third is told.
     let begin = {
         let mut begin = message(b'Q', &[b' '; 4_000_000]);
         begin.truncate(3_990_000);
         begin
     };
     let mut clients = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..2 {
         let mut client = RawClient::connect(server.address()).await;
         client.send(&begin).await;
         clients.push(client);
     }
-    server.metric_becomes("cognate_message_bytes", 16 << 20).await;
-    let mut fifth = RawClient::connect(server.address()).await;
-    let sent = tokio::io::AsyncWriteExt::write_all(&mut fifth.socket, &begin);
+    server.metric_becomes("cognate_message_bytes", 8 << 20).await;
+    let mut third = RawClient::connect(server.address()).await;
+    let sent = tokio::io::AsyncWriteExt::write_all(&mut third.socket, &begin);
     let _ = sent.await;
-    let answer = fifth.until_end().await;
+    let answer = third.until_end().await;
     assert_eq!(answer[0].sqlstate(), "53200");
     drop(clients);
     server.metric_becomes("cognate_message_bytes", 0).await;

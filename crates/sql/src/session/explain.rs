@@ -349,7 +349,11 @@ impl Session {
         }
         if statement.without_rows {
             work.make_table(&name, columns, Vec::new(), options, kind, false).await?;
-            return Ok(PortalState::Done(CommandTag::Plain("CREATE TABLE AS")));
+            let tag = match parse::executed_by(query)? {
+                Some(_) => CommandTag::Rows("SELECT", 0),
+                None => CommandTag::Plain("CREATE TABLE AS"),
+            };
+            return Ok(PortalState::Done(tag));
         }
         // The query begins first: it must not see the table.
         let mut batch = Batch::default();

@@ -77,7 +77,7 @@ impl Pass<'_> {
     /// Whether the columns of a new table are nothing but names, and a query gives their types.
     /// Looked for where the statement is one that makes a table, and so once only.
     pub(super) fn names_only(&self) -> bool {
-        if !self.place_of_create().is_some_and(|place| self.out.len() <= place + WORDS_MAX) {
+        if self.place_of_create().is_none_or(|place| self.out.len() > place + WORDS_MAX) {
             return false;
         }
         let Some(mut ahead) = self.columns_ahead() else { return false };

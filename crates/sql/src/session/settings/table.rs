@@ -422,7 +422,7 @@ pub(super) const TABLE: &[Row] = {
         ("server_version", Text, "15.0 (Cognate 0.1.0)", Internal, true),
         (
             "server_version_num",
-            Integer { minimum: 150018, maximum: 150018, unit: Unit::None },
+            Integer { minimum: 150_000, maximum: 150_000, unit: Unit::None },
             "150000",
             Internal,
             false,
